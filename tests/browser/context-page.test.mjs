@@ -159,7 +159,7 @@ onPage("a strategy is chosen live, and what is not allowed is said", {}, async (
   await page.click("#breakdown .strategy summary");
   await page.fill("#setting-target", "0");
   await page.click("#breakdown .strategy button");
-  await page.waitForSelector("#breakdown .said.wrong:has-text('the target is above 0 and at most 1, not 0')");
+  await page.waitForSelector("#breakdown .said.wrong:has-text('target must be above 0 and at most 1, not 0')");
   assert.equal(await page.evaluate(() => document.activeElement.id), "setting-target");
   await page.fill("#setting-target", "");
   await page.fill("#setting-threshold", "40");

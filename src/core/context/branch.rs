@@ -1,4 +1,4 @@
-//! The summary of a branch that is left: what goes into it.
+//! What goes into the summary of a branch that is left.
 
 use super::{
     build::{Context, Kind},
@@ -11,14 +11,14 @@ use crate::core::session::Node;
 use reseed_protocol::{Entry, EntryData, Part, entry::CompactionDetails};
 use std::{collections::HashSet, sync::Arc};
 
-/// Bytes of text that are looked at for each token of the budget: more than a token has in any script, so that a long
-/// branch is not counted whole for the sake of its end.
+/// Bytes of text examined per token of the budget: more than a token has in any script, so that a long branch is not
+/// counted whole just to summarise its end.
 const BYTES_PER_TOKEN_MAX: u64 = 16;
 
-/// What the summary of a branch is made of: the newest messages that fit into a budget, in units of the estimate, and
-/// the summary that the branch itself begins with, if it was compacted. `None`: the branch says nothing.
+/// Selects what a branch summary covers: the newest messages that fit a budget of estimated tokens, and the branch's
+/// own summary if it was compacted. Returns `None` if the branch has no messages.
 ///
-/// `left` is the branch, newest first, without what both branches share.
+/// `left` is the branch, newest first, without the part that both branches share.
 #[must_use]
 pub fn to_summarise(left: &[Entry], budget_tokens: u64, counter: &Counter) -> Option<(Context, Cut)> {
     let context = raw_context(&path_of(left, budget_tokens, counter));
@@ -28,7 +28,7 @@ pub fn to_summarise(left: &[Entry], budget_tokens: u64, counter: &Counter) -> Op
     let mut summarised = Vec::new();
     for at in body.rev() {
         tokens += context.messages[at].tokens.total();
-        // The newest message always goes in: the summary's own bounds cut what is too long for one request.
+        // The newest message always goes in: the summariser's own bounds cut what is too long for one request.
         if tokens > budget_tokens && !summarised.is_empty() {
             break;
         }
@@ -50,8 +50,8 @@ pub fn to_summarise(left: &[Entry], budget_tokens: u64, counter: &Counter) -> Op
     Some((context, cut))
 }
 
-/// The branch, oldest first, without what is far beyond the budget. Where the newest compaction keeps from before the
-/// branch, it keeps all of the branch that stands before it.
+/// Returns the branch, oldest first, without what is far beyond the budget. If the newest compaction keeps entries from
+/// before the branch, it keeps everything on the branch that precedes it.
 fn path_of(left: &[Entry], budget_tokens: u64, counter: &Counter) -> Vec<Arc<Node>> {
     let mut bytes_left = budget_tokens.saturating_mul(BYTES_PER_TOKEN_MAX);
     let near = left.iter().take_while(|entry| {
@@ -92,8 +92,8 @@ fn text_bytes(entry: &Entry) -> u64 {
     bytes as u64
 }
 
-/// Files that a branch touched: all that its calls name, also what is too old to be summarised, and what its compactions and
-/// the summaries of branches that it came back from noted.
+/// Returns the files that a branch touched: those named in any of its calls, including calls too old to be summarised,
+/// and those recorded by its compactions and branch summaries.
 #[must_use]
 pub fn files(left: &[Entry], tools: &FileTools) -> CompactionDetails {
     let mut noted = CompactionDetails::default();
@@ -114,17 +114,17 @@ mod tests {
     #[test]
     fn the_newest_that_fit_and_the_summary_before_them() {
         let big = "apple ".repeat(200);
-        /// Lines of the branch, the budget, and the places that are summarised with that of the summary before them.
+        /// Lines of the branch, the budget, and the indexes that are summarised, with that of the preceding summary.
         type Case<'a> = (&'a [&'a str], u64, Option<(&'a [usize], Option<usize>)>);
         let table: &[Case<'_>] = &[
             (&[], 1_000, None),
             (&["a:user one", "b:assistant two"], 1_000, Some((&[0, 1], None))),
             (&["a:user BIG", "b:assistant BIG", "c:user BIG"], 450, Some((&[1, 2], None))),
             (&["a:user BIG"], 10, Some((&[0], None))),
-            // What the compaction keeps of this branch goes in, also where it keeps from before it.
+            // What the compaction keeps of this branch goes in, even if it also keeps entries from before it.
             (&["a:user one", "b:compaction S first=zz", "c:user two"], 1_000, Some((&[1, 2], Some(0)))),
             (&["a:user BIG", "b:compaction S first=b", "c:user BIG"], 300, Some((&[1], Some(0)))),
-            // A result whose call both branches share.
+            // A result whose call is on the shared path.
             (&["a:result x seen", "b:assistant done"], 1_000, Some((&[0, 1], None))),
         ];
         for (lines, budget, expected) in table {

@@ -1,7 +1,7 @@
-//! From history to the model: the only road.
+//! Builds the model's context from a session's history. There is no other way from one to the other.
 //!
-//! The newest compaction on the path puts its summary first, then the older entries it keeps word for word, then the
-//! entries from its first kept one, then what followed. Inside a context every tool call has its result.
+//! The newest compaction on the path comes first with its summary, then the older entries that it keeps one by one,
+//! then the entries from its first kept one, then what followed. Inside a context every tool call has its result.
 
 use crate::core::{
     context::{
@@ -21,70 +21,70 @@ use std::{collections::HashSet, sync::Arc};
 /// What the model sees of a session.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Context {
-    /// The stable prefix, which a provider can cache, in order.
+    /// The stable prefix, in order, which a provider can cache.
     pub messages: Vec<Counted>,
-    /// What belongs to one request only; always sent last.
+    /// Messages for one request only; always sent last.
     pub uncached: Vec<Counted>,
-    /// What patches make of the system prompt, the tools and the options.
+    /// The changes that patches make to the system prompt, the tools and the options.
     pub carried: Carried,
-    /// Stored patches of a form that this version does not know.
+    /// Number of stored patches in a form that this version does not know.
     pub unknown_patches: u64,
 }
 
-/// A message with what it costs and where it comes from.
+/// A message with its token count and origin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Counted {
-    /// The entry; absent for what a patch put there, and for a result that was put in for a call without one.
+    /// Its entry; `None` for a message that a patch added, and for the placeholder result of a call without one.
     pub entry_id: Option<EntryId>,
     /// The message.
     pub message: Arc<Message>,
-    /// Its estimate, not corrected.
+    /// Its estimate, before calibration.
     pub tokens: MessageTokens,
-    /// Fingerprint of what it says.
+    /// Fingerprint of its content.
     pub hash: u64,
-    /// What it is.
+    /// Its role in the context.
     pub kind: Kind,
-    /// Every compaction keeps it.
+    /// True if every compaction keeps it.
     pub pinned: bool,
-    /// A tool's answer that gave way to a short note.
+    /// True for a tool result that was replaced with a short note.
     pub cleared: bool,
-    /// A user said it: not a summary, a tool or a note of a client's in the user's place.
+    /// True if a user wrote it; false for summaries, tool results and client notes in the user role.
     pub is_input: bool,
-    /// It answers calls: it follows them, or other answers to them.
+    /// True for a tool result: it follows its call, or other results of the same answer.
     pub is_result: bool,
-    /// A patch put it there, or changed what it says.
+    /// True if a patch added it or changed its content.
     pub patched: bool,
-    /// The entry whose message a patch moved here. `entry_id` is then absent: compactions treat the message as one that
-    /// no entry holds, since its place says nothing of its entry's place on the path.
+    /// The entry whose message a patch moved here. `entry_id` is then `None`: compactions treat the message as one
+    /// without an entry, since its position says nothing about its entry's position on the path.
     pub moved_from: Option<EntryId>,
 }
 
-/// What decides whether a message stays when others go.
+/// What decides whether a message stays when others are removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GoesWith {
-    /// It has an entry, or is the summary.
+    /// Itself: it has an entry, or is the summary.
     Itself,
-    /// What follows: a patch put it there.
+    /// The next message: a patch added this one before it.
     Next,
-    /// What stands before: it is the result of a call, and no entry of its own.
+    /// The previous message: this one is a call's result without an entry of its own.
     Before,
 }
 
 impl Counted {
-    /// The entry that it shows, in its place or moved.
+    /// Returns the entry that it shows, in place or moved.
     #[must_use]
     pub fn shown_id(&self) -> Option<&EntryId> {
         self.entry_id.as_ref().or(self.moved_from.as_ref())
     }
 
-    /// The same, moved out of its entry's place by a patch.
+    /// Returns the message as moved out of its entry's position by a patch.
     #[must_use]
     pub(crate) fn moved(self) -> Self {
         let moved_from = self.entry_id.or(self.moved_from);
         Self { entry_id: None, moved_from, patched: true, ..self }
     }
 
-    /// What decides whether it stays when others go.
+    /// Returns what decides whether it stays when others are removed.
     #[must_use]
     pub fn goes_with(&self) -> GoesWith {
         match &self.entry_id {
@@ -96,22 +96,23 @@ impl Counted {
     }
 }
 
-/// What a message of a context is.
+/// The role of a message in a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The summary that stands for what was compacted.
+    /// The summary of what was compacted.
     Summary,
-    /// Kept by the compaction one by one, from before its tail: the provider's report of it is stale, as that of what
-    /// follows up to the compaction.
+    /// Kept one by one by the compaction, from before its tail. Provider usage reported for it is stale, as is that of
+    /// everything up to the compaction.
     Beside,
-    /// Kept by the compaction with all that follows it.
+    /// In the tail that the compaction keeps.
     Kept,
-    /// Said since.
+    /// Added since the compaction.
     Recent,
 }
 
 impl Context {
-    /// Bytes of what the messages say, with or without what only programs read: pictures and opaque reasoning.
+    /// Returns the bytes of the messages' content. `opaque` includes what only programs read: images and opaque
+    /// reasoning.
     #[must_use]
     pub fn bytes(&self, opaque: bool) -> usize {
         let part = |part: &Part| match part {
@@ -127,19 +128,19 @@ impl Context {
         self.messages.iter().chain(&self.uncached).flat_map(|counted| &counted.message.content).map(part).sum()
     }
 
-    /// The messages as a request sends them.
+    /// Returns the messages as a request sends them.
     #[must_use]
     pub fn to_messages(&self) -> EnvelopeMessages {
         EnvelopeMessages { cached: sent(&self.messages), uncached: sent(&self.uncached) }
     }
 
-    /// What stored patches asked for and could not be had, for people.
+    /// Returns notes, for people, about stored patches that could not be applied.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let unknown = match self.unknown_patches {
             0 => None,
-            1 => Some("a stored patch of a form that this version does not know was passed over".to_owned()),
-            some => Some(format!("{some} stored patches of a form that this version does not know were passed over")),
+            1 => Some("a stored patch in a form that this version does not know was skipped".to_owned()),
+            some => Some(format!("{some} stored patches in a form that this version does not know were skipped")),
         };
         unknown.into_iter().collect()
     }
@@ -157,7 +158,7 @@ pub fn build_context(path: &[Arc<Node>]) -> Context {
     paired(raw_context(path))
 }
 
-/// The entries of the path that its newest compaction leaves, the compaction itself first.
+/// Returns the entries of the path that its newest compaction keeps, the compaction itself first.
 #[must_use]
 pub fn remaining(path: &[Arc<Node>]) -> Vec<(Kind, &Arc<Node>)> {
     let compaction =

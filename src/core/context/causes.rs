@@ -1,4 +1,5 @@
-//! Why a request does not begin as the one before it: what happened in between, and which of that fits where they part.
+//! Why a request does not start like the previous one: what happened in between, and which event explains the
+//! difference.
 
 use crate::core::{
     context::{envelope::BASE_PART, patch::StoredPatch, prefix::Place},
@@ -7,42 +8,42 @@ use crate::core::{
 use reseed_protocol::{EntryData, entry::Kept, event::Event, patch::PatchOp, receipt::BreakReason};
 use std::sync::Arc;
 
-/// What is remembered between two requests: more than ever matters, and a client that changes things without asking the
-/// model must not fill memory.
+/// Maximum causes remembered between two requests: more than ever matters, and bounded so that a client that changes
+/// things without asking the model cannot fill memory.
 const CAUSES_MAX: usize = 32;
 
-/// Something that can change how the next request begins.
+/// An event that can change how the next request starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cause {
     /// The context was compacted.
     Compaction,
-    /// A compaction was taken back.
+    /// A compaction was undone.
     CompactionUndone,
-    /// The session went on elsewhere in its tree.
+    /// The session moved to another point of its tree.
     Navigation,
-    /// What every compaction keeps was changed.
+    /// The pinned entries changed.
     Pins,
-    /// Other tools are on offer.
+    /// The offered tools changed.
     Tools,
-    /// Other instructions; of this hook, for one turn, or the session's.
+    /// The instructions changed: a hook's, for one turn, or the session's.
     Instructions(Option<String>),
-    /// This strategy was chosen.
+    /// This strategy was selected.
     Strategy(String),
-    /// A patch changed this.
+    /// A patch changed something.
     Patch {
         /// What it changed.
         area: Area,
-        /// Who made it.
+        /// Name of the transformer that made it.
         transformer: String,
-        /// Why, in its own words.
+        /// The reason that it gave.
         reason: String,
-        /// It was for one request alone.
+        /// True if it was for one request only.
         once: bool,
     },
-    /// What a patch changed for one request alone is as it was.
+    /// A change for one request only has ended.
     Past(Area),
-    /// The session was read from the store. Nobody told whether the deployment's instructions and the client's tools
-    /// are those of before.
+    /// The session was read from the store. The deployment's instructions and the client's tools may have changed
+    /// unnoticed.
     Restart,
 }
 
@@ -51,14 +52,14 @@ pub enum Cause {
 pub enum Area {
     /// The tools.
     Tools,
-    /// The part of the system prompt of this name, or any.
+    /// The named part of the system prompt; `None` for any.
     System(Option<String>),
     /// The messages.
     Messages,
 }
 
 impl Area {
-    /// What of a request this op changes; none where that is not read by a cache.
+    /// Returns the part of a request that an op changes; `None` if caches do not read that part.
     #[must_use]
     pub fn of(op: &PatchOp) -> Option<Self> {
         match op {
@@ -74,8 +75,7 @@ impl Area {
         }
     }
 
-    /// The ops that change something, without what they put there: all that is needed to tell later what they changed,
-    /// and why.
+    /// Returns the ops that change something, without their content: enough to tell later what they changed, and why.
     #[must_use]
     pub fn bare(patch: Vec<PatchOp>) -> Vec<PatchOp> {
         let mut patch: Vec<PatchOp> = patch.into_iter().filter(|op| Self::of(op).is_some()).collect();
@@ -105,20 +105,20 @@ impl Area {
     }
 }
 
-/// What happened since the last request.
+/// The causes noted since the last request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Causes {
     noted: Vec<Cause>,
 }
 
 impl Causes {
-    /// What is known of a session that was read from the store: what its path shows behind its newest answer.
+    /// Reconstructs the causes of a session read from the store: those that its path shows after its newest answer.
     #[must_use]
     pub fn read(path: &[Arc<Node>]) -> Self {
         let mut this = Self::default();
         this.add(Cause::Restart);
         if path.iter().any(|node| node.pinned) {
-            // Perhaps since that answer. What was let go of since is known to nobody.
+            // Possibly since that answer. Unpinned entries leave no trace.
             this.add(Cause::Pins);
         }
         let is_answer = |node: &Arc<Node>| node.entry.message().is_some_and(|said| said.receipt.is_some());
@@ -127,7 +127,7 @@ impl Causes {
             this.add(Cause::CompactionUndone);
         }
         if let Some(answered) = answered {
-            // What was changed for that answer's request alone is as it was.
+            // Changes made only for that answer's request have ended.
             let before = path[..answered].iter().rposition(is_answer).map_or(0, |at| at + 1);
             let mut then = Self::default();
             path[before..answered].iter().for_each(|node| then.entry(&node.entry.data));
@@ -135,7 +135,7 @@ impl Causes {
         }
         for node in &path[answered.map_or(0, |at| at + 1)..] {
             match (&node.entry.data, &node.patch) {
-                // Its ops are kept counted, beside the entry.
+                // Its ops are kept beside the entry, counted.
                 (EntryData::ContextTransform(kept), Some(patch)) => {
                     if let Kept::Known(transform) = &**kept {
                         this.stored(&transform.transformer_name, patch);
@@ -148,7 +148,7 @@ impl Causes {
         this
     }
 
-    /// Takes an event of the log, before the session does.
+    /// Notes an event of the log. Call before the session applies it.
     pub fn note(&mut self, event: &Event, before: &SessionState) {
         match event {
             Event::EntryAppended(appended) => {
@@ -203,7 +203,7 @@ impl Causes {
         }
     }
 
-    /// Notes a patch: one that every later request is made with, or one for the next alone.
+    /// Notes a patch, either permanent or for the next request only.
     pub fn patch(&mut self, transformer: &str, patch: &[PatchOp], once: bool) {
         for op in patch {
             let Some(area) = Area::of(op) else { continue };
@@ -212,7 +212,7 @@ impl Causes {
         }
     }
 
-    /// Notes something; of the same only the newest is kept.
+    /// Notes a cause; of equal causes only the newest is kept.
     pub fn add(&mut self, cause: Cause) {
         self.noted.retain(|noted| *noted != cause);
         if self.noted.len() == CAUSES_MAX {
@@ -221,14 +221,13 @@ impl Causes {
         self.noted.push(cause);
     }
 
-    /// Whether no request was sent since the session was read.
+    /// Returns true if no request was sent since the session was read.
     #[must_use]
     pub fn is_restart(&self) -> bool {
         self.noted.contains(&Cause::Restart)
     }
 
-    /// What is left of this once a request was made with it: it explains nothing any more, except that what was for
-    /// that request alone is over.
+    /// Returns what remains after a request was made: nothing, except that changes for that request only have ended.
     #[must_use]
     pub fn past(self) -> Self {
         let past = |cause: Cause| match cause {
@@ -238,13 +237,13 @@ impl Causes {
         Self { noted: self.noted.into_iter().filter_map(past).collect() }
     }
 
-    /// Puts what happened earlier before this.
+    /// Puts earlier causes before these.
     pub fn follow(&mut self, earlier: Self) {
         let later = std::mem::replace(self, earlier);
         later.noted.into_iter().for_each(|cause| self.add(cause));
     }
 
-    /// Why two requests part here, and more about it. `model` is the one that was asked before.
+    /// Returns why two requests diverge at `place`, with details. `model` is the model of the earlier one.
     #[must_use]
     pub fn of(&self, place: &Place, model: &str) -> (BreakReason, Option<String>) {
         match place {
@@ -252,15 +251,15 @@ impl Causes {
             Place::Uncached => return (BreakReason::Uncached, None),
             Place::Tools | Place::System(_) | Place::Message(_) => {}
         }
-        // The one that changes most comes first, and of its like the newest.
+        // The one that changes most comes first; among equals, the newest.
         let fitting = self.noted.iter().rev().filter_map(|cause| cause.fits(place));
         fitting.min_by_key(|fit| fit.rank).map_or((BreakReason::Unknown, None), |fit| (fit.reason, fit.detail))
     }
 }
 
-/// A cause that can be why.
+/// A cause that explains the divergence.
 struct Fit {
-    /// The smallest is taken.
+    /// The lowest rank wins.
     rank: u8,
     reason: BreakReason,
     detail: Option<String>,
@@ -277,7 +276,7 @@ impl Cause {
             }
             Self::Compaction if on_messages => fit(0, BreakReason::Compaction),
             Self::CompactionUndone if on_messages => fit(1, BreakReason::CompactionUndone),
-            // Another branch has its own patches, of tools and instructions too.
+            // Another branch has its own patches, including those of tools and instructions.
             Self::Navigation => fit(2, BreakReason::Navigation),
             Self::Tools if *place == Place::Tools => fit(1, BreakReason::Tools),
             Self::Instructions(hook) if place.is_base() => {
@@ -290,7 +289,7 @@ impl Cause {
             }
             Self::Restart if *place == Place::Tools => fit(7, BreakReason::Tools),
             Self::Restart if place.is_base() => fit(7, BreakReason::Instructions),
-            // What was compacted or taken back carries the patches before it.
+            // A compaction carries the patches before it; so does undoing one.
             Self::Compaction => fit(8, BreakReason::Compaction),
             Self::CompactionUndone => fit(8, BreakReason::CompactionUndone),
             _ => None,
@@ -299,7 +298,7 @@ impl Cause {
 }
 
 impl Place {
-    /// Whether the session's or the deployment's instructions stand here.
+    /// Returns true if the session's or the deployment's instructions are here.
     fn is_base(&self) -> bool {
         matches!(self, Self::System(name) if name == BASE_PART)
     }

@@ -1,16 +1,16 @@
-//! Which tool results may give way to a short note: the old ones that are large enough to matter.
+//! Selects the tool results to replace with a short note: old ones that are large enough to matter.
 
 use crate::core::context::{build::Counted, strategy::Planning};
 
-/// A result of fewer tokens than this is left alone: the note that stands in its place has about seventy.
+/// Results with fewer tokens are left alone: the note that replaces them has about seventy.
 const RESULT_TOKENS_MIN: u64 = 140;
 
-/// Most tokens of that note, so that clearing does not stop short of the target.
+/// Upper bound for the tokens of that note, so that clearing does not stop short of the target.
 const NOTE_TOKENS_MAX: u64 = 100;
 
-/// The tool results that may be cleared, as places in the context, oldest first: not the newest `keep` ones, none that
-/// is pinned, none of the tail that is to be kept, none that is short or cleared already, and none that the model has not
-/// read yet: it would only call again. No more of them than are needed to meet the target.
+/// Returns the indexes of tool results that may be cleared, oldest first. Excluded are the newest `keep` results,
+/// pinned ones, those in the tail to be kept, short or already cleared ones, and those that the model has not read yet:
+/// it would only call again. Stops once the target is met.
 #[must_use]
 pub fn old_results(planning: &Planning<'_>, keep: u64) -> Vec<usize> {
     let messages = &planning.context.messages;

@@ -1,7 +1,7 @@
-//! One count for the meter, the trigger and the report: the tokens of the exact next request.
+//! The one token count for meter, trigger and report: the size of the exact next request.
 //!
 //! It starts from the usage that the provider last reported for the same prefix and adds an estimate of the rest. A
-//! report from before a compaction, a model change or a change of system prompt or tools is stale: it is not used.
+//! report from before a compaction, a model change, or a change of system prompt or tools is stale and ignored.
 
 use crate::core::context::{
     build::{Context, Counted, Kind},
@@ -12,21 +12,21 @@ use reseed_protocol::{
     context::{Breakdown, CountSource, ToolDefinition},
 };
 
-/// A report that differs from the estimate by more than this factor either way counts another thing than the request:
-/// some servers invent counts. Real tokenizers stay within it even on scripts they know badly.
+/// A report that differs from the estimate by more than this factor either way is ignored: some servers invent counts.
+/// Real tokenizers stay within it even for scripts that they handle badly.
 const PLAUSIBLE_FACTOR: u64 = 8;
 
-/// Answers of a session that its model's calibration is learnt from anew: the newest ones, more than it remembers.
+/// Newest answers of a session from which a model's calibration is relearned; more than the calibration remembers.
 const RELEARNT_ANSWERS_MAX: usize = 32;
 
-/// What is sent besides the messages, as estimated.
+/// Estimated tokens of what is sent besides the messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fixed {
-    /// The system prompt, and what any request costs.
+    /// The system prompt and the overhead of any request.
     pub system: u64,
     /// The tool definitions.
     pub tools: u64,
-    /// Both, by what they are made of.
+    /// Both, by composition.
     pub mix: Mix,
 }
 
@@ -48,57 +48,58 @@ impl Fixed {
     }
 }
 
-/// Which reports hold for the next request.
+/// What a report must match to hold for the next request.
 #[derive(Debug, Clone, Copy)]
 pub struct Freshness<'a> {
     /// The model that will be asked.
     pub model: &'a str,
-    /// Names the system prompt and the tools that will be sent.
+    /// Key of the system prompt and the tools that will be sent.
     pub envelope_key: &'a str,
-    /// Whose rule it is: by pi's, any answer since the last compaction will do.
+    /// The estimator in use: with pi's, any answer since the last compaction will do.
     pub estimator: Estimator,
 }
 
-/// The count of a request.
+/// The token count of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RequestCount {
-    /// All of it.
+    /// The total.
     pub tokens: u64,
     /// By kind; adds up to `tokens`.
     pub breakdown: Breakdown,
-    /// Where it comes from.
+    /// How it was obtained.
     pub source: CountSource,
-    /// Of it, what the provider reported.
+    /// The part that the provider reported.
     pub usage_tokens: u64,
-    /// Of it, what was estimated after the report.
+    /// The part that was estimated after the report.
     pub trailing_tokens: u64,
     /// The entry whose report was used.
     pub last_usage_entry_id: Option<EntryId>,
-    /// Of the last request, what the provider took from its cache.
+    /// Tokens of the last request that came from the provider's cache.
     pub cached_tokens: u64,
-    /// By how much it may be wrong, either way.
+    /// Error bound of the total, either way.
     pub error_bound_tokens: u64,
-    /// Messages in the request.
+    /// Number of messages in the request.
     pub messages: u64,
-    /// Of them, what users said, without what a compaction kept one by one.
+    /// Number of user messages, without those that a compaction kept one by one.
     pub turns: u64,
-    /// What the report of this very request will teach.
+    /// What the report of this request will be compared with.
     pub basis: Basis,
 }
 
-/// What is known of a request before it is sent, and what was estimated: its report tells the true size of the second.
+/// What is known and what is estimated of a request before it is sent; its report reveals the true size of the
+/// estimated part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Basis {
-    /// Tokens that an earlier report says; 0 where there is none.
+    /// Tokens known from an earlier report; 0 without one.
     pub known_tokens: u64,
-    /// What the rest was estimated at, not corrected.
+    /// The estimated rest, before calibration.
     pub rest: Mix,
-    /// How.
+    /// The estimation method.
     pub method: Method,
 }
 
 impl Basis {
-    /// What is learnt from the provider's count of the request; nothing where that is below what it said before.
+    /// Returns what the provider's count of the request teaches; nothing if it is below the known part.
     #[must_use]
     pub fn report(&self, input_tokens: u64) -> Report {
         Report {
@@ -157,16 +158,17 @@ pub fn count(
     }
 }
 
-/// Names what a request sends before its answer: the system prompt and the tools by their key, and the messages. A
-/// report holds for as long as the very same is sent before it: not after a compaction, and not after that is undone.
+/// Returns the key of everything that a request sends before its answer: the system prompt and the tools by their key,
+/// and the messages. A report holds only while exactly this is sent before it: not after a compaction, and not after
+/// one is undone.
 #[must_use]
 pub fn sent_key(envelope_key: &str, context: &Context) -> String {
     let sent = context.messages.iter().chain(&context.uncached);
     sent.fold(SENT_NOTHING, |sent, counted| sent.and(counted)).key(envelope_key)
 }
 
-/// A running fingerprint (FNV-1a, 64 bits) of the messages sent, by their entries and their size; what a patch changed or
-/// put there by what it says.
+/// A running fingerprint (FNV-1a, 64 bits) of the messages sent, by entry and size; for messages that a patch changed
+/// or added, also by content.
 #[derive(Clone, Copy)]
 struct Sent(u64);
 
@@ -184,7 +186,7 @@ impl Sent {
         format!("{envelope_key}-{:016x}", self.0)
     }
 
-    /// Whether an answer was made for exactly this. Answers of older versions name only the system prompt and the
+    /// Returns true if an answer was made for exactly this. Answers of older versions name only the system prompt and
     /// tools.
     fn is_of(self, key: &str, envelope_key: &str) -> bool {
         match key.strip_prefix(envelope_key) {
@@ -195,8 +197,8 @@ impl Sent {
     }
 }
 
-/// The estimate of what follows a report. It ends in another start of an answer: the earlier one became part of the
-/// answer that was reported.
+/// Estimates what follows a report. The estimate ends with the overhead of starting an answer: the earlier one became
+/// part of the reported answer.
 fn added<'a>(messages: impl IntoIterator<Item = &'a Counted>, counter: &Counter) -> Mix {
     let mut mix = Mix::default();
     let mut messages = messages.into_iter().peekable();
@@ -210,13 +212,13 @@ fn added<'a>(messages: impl IntoIterator<Item = &'a Counted>, counter: &Counter)
 /// The newest report that holds.
 struct Anchor {
     at: usize,
-    /// Of the request and its answer, as far as that is sent back.
+    /// Tokens of the request and of the part of its answer that is sent back.
     tokens: u64,
 }
 
 impl Anchor {
-    /// What the next report teaches: of what was added since the answer, or, where the answer was reported as another
-    /// size than it can have, with the answer: some servers count thoughts in it that they do not show.
+    /// Returns what the next report teaches: about what was added since the answer, or, if the reported size of the
+    /// answer is implausible, about that plus the answer: some servers count reasoning that they do not show.
     fn basis(&self, messages: &[Counted], rest: Mix, counter: &Counter, calibration: &Calibration) -> Basis {
         let method = counter.method();
         let basis = Basis { known_tokens: self.tokens, rest, method };
@@ -250,7 +252,7 @@ fn newest_report(messages: &[Counted], fixed: Fixed, fresh: Freshness<'_>) -> Op
     newest
 }
 
-/// What the provider reported for the prefix up to and including this answer, where that still holds.
+/// Returns what the provider reported for the prefix up to and including this answer, if that still holds.
 fn report(counted: &Counted, fresh: Freshness<'_>, sent: Sent) -> Option<u64> {
     let message = &counted.message;
     let usage = message.usage.as_ref().filter(|usage| usage.source == UsageSource::Reported)?;
@@ -265,8 +267,8 @@ fn report(counted: &Counted, fresh: Freshness<'_>, sent: Sent) -> Option<u64> {
     holds.then(|| usage.total_tokens().saturating_sub(not_sent_back(counted)))
 }
 
-/// Tokens of an answer that are paid for but not sent back: thoughts without an opaque payload. Where they are shown
-/// but not counted apart, their estimate has to do.
+/// Returns the tokens of an answer that are paid for but not sent back: reasoning without an opaque payload. If it is
+/// shown but not counted separately, its estimate is used.
 fn not_sent_back(counted: &Counted) -> u64 {
     let message = &counted.message;
     let sent_back = message.content.iter().any(|part| matches!(part, Part::Reasoning { payload: Some(_), .. }));
@@ -274,12 +276,12 @@ fn not_sent_back(counted: &Counted) -> u64 {
     if sent_back { 0 } else { reported.unwrap_or(u64::from(counted.tokens.unsent)) }
 }
 
-/// What the size of an answer teaches.
+/// Returns what the size of an answer teaches.
 #[must_use]
 pub fn answer_report(message: &Message, counter: &Counter) -> Option<Report> {
     let usage = message.usage.as_ref().filter(|usage| usage.source == UsageSource::Reported)?;
     let tokens = counter.message(message);
-    // A sealed thought is part of what was paid for, and of what nobody can estimate.
+    // Opaque reasoning is paid for, but its size cannot be estimated.
     let thought = usage.reasoning_tokens.unwrap_or(u64::from(tokens.unsent));
     (tokens.reasoning == 0).then(|| Report {
         method: counter.method(),
@@ -289,7 +291,8 @@ pub fn answer_report(message: &Message, counter: &Counter) -> Option<Report> {
     })
 }
 
-/// Learns anew from the reports that a session holds: for the first session of a model since the server started.
+/// Relearns the calibration from the reports that a session holds; for a model's first session since the server
+/// started.
 #[must_use]
 pub fn relearnt(context: &Context, model: &str, counter: &Counter) -> Calibration {
     let mut calibration = Calibration::new(counter.method());
@@ -338,7 +341,7 @@ fn breakdown(context: &Context, fixed: Fixed) -> Breakdown {
     sum
 }
 
-/// The kinds in proportion, so that they add up to the count; what rounding leaves goes to the largest.
+/// Scales the kinds so that they add up to the count; the rounding remainder goes to the largest.
 fn scaled(raw: Breakdown, tokens: u64) -> Breakdown {
     let total = raw.total();
     if total == tokens || total == 0 {

@@ -1,7 +1,7 @@
-//! The cut: what a compaction takes out of the model's sight and what it keeps word for word.
+//! Cuts: what a compaction removes from the model's context and what it keeps verbatim.
 //!
-//! Cuts are made of whole units ([`Structure`]), so a call and its results are never parted. The last thing a user said
-//! and what is pinned always stay: where the tail begins after them, they are kept beside it.
+//! Cuts consist of whole units ([`Structure`]), so a call and its results are never separated. The last user message
+//! and pinned messages always stay: if the tail starts after them, they are kept beside it.
 
 use crate::core::{
     context::{
@@ -15,7 +15,7 @@ use crate::core::{
 use reseed_protocol::{EntryId, Role};
 use std::{collections::HashSet, sync::Arc};
 
-/// Whose rule says where a compaction cuts.
+/// The rule that decides where a compaction cuts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CutRule {
     /// [`find_cut`].
@@ -25,40 +25,40 @@ pub enum CutRule {
     Pi,
 }
 
-/// What a compaction would do with a context.
+/// What a compaction does with a context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
-    /// The messages that go, as places in the context, the previous summary left out.
+    /// Indexes of the removed messages, without the previous summary.
     pub summarised: Vec<usize>,
-    /// Of these, from which place on they are the beginning of the turn whose end is kept.
+    /// The first of these that belongs to the turn whose end is kept.
     pub turn_prefix: Option<usize>,
-    /// The place of the previous summary, which the new one merges.
+    /// Index of the previous summary, which the new one absorbs.
     pub previous: Option<usize>,
-    /// The first entry of the tail; absent where the tail is empty.
+    /// The first entry of the tail; `None` if the tail is empty.
     pub first_kept: Option<EntryId>,
-    /// Older entries kept word for word.
+    /// Older entries kept verbatim.
     pub kept: Vec<EntryId>,
-    /// What the summarised messages and the previous summary cost, as estimated.
+    /// Estimated tokens of the removed messages and the previous summary.
     pub dropped_tokens: u64,
-    /// What stays costs, as estimated.
+    /// Estimated tokens of what stays.
     pub kept_tokens: u64,
 }
 
-/// Least that must go for a compaction to be worth a request.
+/// Minimum tokens removed for a compaction to be worth a request.
 pub const GAIN_TOKENS_MIN: u64 = 64;
 
 /// How much a compaction should keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keep {
-    /// About so many tokens, in units of the estimate.
+    /// The wish, in estimated tokens.
     pub tokens: u64,
-    /// Not more than so many where any legal cut keeps less: beyond, the next request would call for a compaction again.
+    /// The limit, unless no legal cut keeps less: above it, the next request would trigger a compaction again.
     pub tokens_max: u64,
 }
 
-/// Finds the legal cut that keeps what is closest to the wish, what must stay counted in. Too little kept weighs twice
-/// as much as too much: a summary is no substitute for what was just said. `None`: all of it is less than that, or there
-/// is nothing to gain.
+/// Finds the legal cut that keeps closest to the wish, counting what must stay. Keeping too little weighs twice as much
+/// as keeping too much: a summary is no substitute for recent messages. Returns `None` if the whole context is smaller
+/// than the wish or there is nothing to gain.
 #[must_use]
 pub fn find_cut(context: &Context, structure: &Structure, keep: Keep) -> Option<Cut> {
     let (units, all) = (&structure.units, structure.tokens());
@@ -85,7 +85,7 @@ pub fn find_cut(context: &Context, structure: &Structure, keep: Keep) -> Option<
         }
         let off = if kept >= keep.tokens { kept - keep.tokens } else { 2 * (keep.tokens - kept) };
         let cost = (kept > tokens_max, off);
-        // Of equals the earlier one, which parts fewer turns.
+        // Among equals the earlier one, which splits fewer turns.
         if best.is_none_or(|(least, _)| cost <= least) {
             best = Some((cost, at));
         }
@@ -93,21 +93,21 @@ pub fn find_cut(context: &Context, structure: &Structure, keep: Keep) -> Option<
     let last = units.last()?;
     match best {
         Some(((false, _), at)) => cut_from(context, structure, at),
-        // What must stay is too large by itself: the newest is not what makes it so.
+        // What must stay is too large by itself; the newest unit is not the cause.
         Some((_, at)) if must > tokens_max && last.tokens <= tokens_max => cut_from(context, structure, at),
-        // Every tail is too large: nothing of it.
+        // Every tail is too large: keep none.
         _ => cut_units(context, structure, &stays),
     }
 }
 
-/// The cut that keeps the last turn only, for a user who asks for a compaction below the budget.
+/// Keeps only the last turn, for a user who requests a compaction below the budget.
 #[must_use]
 pub fn last_turn_cut(context: &Context, structure: &Structure) -> Option<Cut> {
     cut_from(context, structure, structure.last_input(context)?)
 }
 
-/// The cut that keeps the newest turns whole: at most so many, and together with what must stay beside them at most so
-/// many tokens. `None` where that is everything, or less than the last turn.
+/// Keeps the newest whole turns: at most `turns_max`, and at most `tokens_max` together with what must stay. Returns
+/// `None` if that is everything, or if not even the last turn fits.
 #[must_use]
 pub fn turns_cut(context: &Context, structure: &Structure, turns_max: usize, tokens_max: u64) -> Option<Cut> {
     let units = &structure.units;
@@ -130,9 +130,8 @@ pub fn turns_cut(context: &Context, structure: &Structure, turns_max: usize, tok
     cut_from(context, structure, from?)
 }
 
-/// The cut that drops the oldest turns until the rest has at most so many tokens: whole turns where that is enough,
-/// otherwise also the beginning of the last turn. It drops no more than it needs to. `None` where everything fits or
-/// nothing may go.
+/// Drops the oldest turns until at most `tokens_max` remain: whole turns if that suffices, otherwise also the beginning
+/// of the last turn. Drops no more than necessary. Returns `None` if everything fits or nothing may be dropped.
 #[must_use]
 pub fn oldest_out(context: &Context, structure: &Structure, tokens_max: u64) -> Option<Cut> {
     let (units, all) = (&structure.units, structure.tokens());
@@ -155,13 +154,13 @@ pub fn oldest_out(context: &Context, structure: &Structure, tokens_max: u64) -> 
     find_cut(context, structure, Keep { tokens: tokens_max, tokens_max })
 }
 
-/// The cut that keeps what must stay and nothing else.
+/// Keeps what must stay and nothing else.
 #[must_use]
 pub fn least_cut(context: &Context, structure: &Structure) -> Option<Cut> {
     cut_units(context, structure, &must_stay(context, structure))
 }
 
-/// The cut whose tail begins with this unit.
+/// Keeps the tail that starts with this unit.
 #[must_use]
 pub fn cut_from(context: &Context, structure: &Structure, from: usize) -> Option<Cut> {
     let mut kept = must_stay(context, structure);
@@ -169,21 +168,21 @@ pub fn cut_from(context: &Context, structure: &Structure, from: usize) -> Option
     cut_units(context, structure, &kept)
 }
 
-/// Which units every cut keeps: what is pinned, and the last thing a user said.
+/// Returns, for each unit, whether every cut keeps it: pinned units and the last user message.
 #[must_use]
 pub fn must_stay(context: &Context, structure: &Structure) -> Vec<bool> {
     let last = structure.last_input(context);
     structure.units.iter().enumerate().map(|(at, unit)| unit.pinned || Some(at) == last).collect()
 }
 
-/// The cut that takes nothing out and only puts another summary in the place of the one there is.
+/// Removes nothing and only replaces the existing summary.
 #[must_use]
 pub fn summary_cut(context: &Context, structure: &Structure) -> Option<Cut> {
     structure.summary?;
     Some(keeping(context, structure, &vec![true; structure.units.len()]))
 }
 
-/// The cut that keeps these units, one flag for each. `None` where what goes is not worth it.
+/// Keeps these units, one flag each. Returns `None` if the gain is not worth it.
 #[must_use]
 pub fn cut_units(context: &Context, structure: &Structure, kept: &[bool]) -> Option<Cut> {
     let cut = keeping(context, structure, kept);
@@ -192,11 +191,11 @@ pub fn cut_units(context: &Context, structure: &Structure, kept: &[bool]) -> Opt
 
 fn keeping(context: &Context, structure: &Structure, kept: &[bool]) -> Cut {
     let (units, messages) = (&structure.units, &context.messages);
-    // The tail: as far back as everything is kept without a gap, also without one that an earlier compaction left.
+    // The tail: as far back as everything is kept without a gap, including gaps left by earlier compactions.
     let keeps = |at: &usize| kept[*at] && units[*at].may_begin_tail;
     let tail = (0..units.len()).rev().take_while(keeps).last().unwrap_or(units.len());
     let mut cut = Cut {
-        // What a patch put in front of the summary goes with it.
+        // Messages that a patch added before the summary go with it.
         summarised: (0..structure.summary.unwrap_or(0)).collect(),
         turn_prefix: None,
         previous: structure.summary,
@@ -219,7 +218,7 @@ fn keeping(context: &Context, structure: &Structure, kept: &[bool]) -> Cut {
             cut.first_kept = ids.into_iter().next();
         }
     }
-    // Where nothing of the tail stays, the turn may still be going on: an answer to the results is due.
+    // If nothing of the tail stays, the turn may still be running: the results await an answer.
     let is_due = |unit: &&Unit| messages[unit.messages.end - 1].message.role == Role::Tool;
     let parted = match units.get(tail) {
         Some(first) => (!first.is_input).then_some(first),
@@ -233,10 +232,10 @@ fn keeping(context: &Context, structure: &Structure, kept: &[bool]) -> Cut {
     cut
 }
 
-/// The cut that pi makes of this path, whose context this is: backwards until `keep_tokens` of messages are kept, by
-/// pi's estimate. `None`: nothing would be summarised; pi then asks for a summary of nothing.
+/// Cuts as pi would cut the path of this context: backwards until `keep_tokens` of messages are kept, by pi's estimate.
+/// Returns `None` if nothing would be summarised; pi then requests a summary of nothing.
 ///
-/// The beginning of a turn that the cut parts is summarised with what came before it; nothing is kept beside the tail.
+/// The beginning of a split turn is summarised with what precedes it; nothing is kept beside the tail.
 #[must_use]
 pub fn pi_cut(path: &[Arc<Node>], context: &Context, keep_tokens: u64) -> Option<Cut> {
     let line = |node: &Arc<Node>| {
@@ -276,7 +275,7 @@ mod tests {
     use super::*;
     use crate::core::context::{build::build_context, counter::Counter, testing::path};
 
-    /// A word of the test model's, repeated to a known size.
+    /// A word of the test model, repeated to a known size.
     fn long(words: usize) -> String {
         "apple ".repeat(words)
     }
@@ -302,7 +301,7 @@ mod tests {
             150,
             Some((&[0, 1], Some("c"), &[])),
         );
-        // Nothing fits into less than the budget: nothing to cut.
+        // Everything fits the budget: nothing to cut.
         check(&[e("a:user x"), e("b:assistant y")], 150, None);
         // Inside a turn: the question stays beside the tail.
         check(
@@ -310,7 +309,7 @@ mod tests {
             150,
             Some((&[1, 2], Some("d"), &["a"])),
         );
-        // A client's note is not the user's question, which stays word for word.
+        // A client's note is not the user's question, which stays verbatim.
         check(
             &[e("a:user x"), e("b:call x"), e("c:result x BIG"), e("d:call y"), e("e:result y BIG"), e("f:note z")],
             150,
@@ -334,7 +333,7 @@ mod tests {
             100,
             Some((&[1], Some("d"), &[])),
         );
-        // What was kept one by one stays so: what an earlier compaction left out between must not come back.
+        // What was kept one by one stays so: what an earlier compaction left out in between must not come back.
         check(
             &[
                 e("a:user x"),

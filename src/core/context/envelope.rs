@@ -1,4 +1,4 @@
-//! The context envelope: all that one request sends.
+//! The context envelope: everything that one request sends.
 
 use crate::core::{
     context::{
@@ -21,7 +21,7 @@ use std::fmt::Write as _;
 /// Name of the system part that holds the instructions.
 pub const BASE_PART: &str = "base";
 
-/// The system prompt that says these instructions; none for empty ones.
+/// Builds a system prompt from instructions; an empty one if there are none.
 #[must_use]
 pub fn system_prompt(instructions: &str) -> SystemPrompt {
     if instructions.trim().is_empty() {
@@ -31,25 +31,25 @@ pub fn system_prompt(instructions: &str) -> SystemPrompt {
     SystemPrompt { compiled: part.text.clone(), parts: vec![part] }
 }
 
-/// What is sent before the messages, as patches make it: compiled once, and anew only when it changes.
+/// What is sent before the messages, with patches applied; compiled once, and again only when it changes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Compiled {
-    /// The patches that made it so.
+    /// The patches that were applied.
     pub carried: Carried,
     /// The system prompt.
     pub system: SystemPrompt,
     /// The tools.
     pub tools: Vec<ToolDefinition>,
-    /// What patches asked for and could not be had.
+    /// Notes on what patches requested and could not have.
     pub notes: Vec<String>,
-    /// What both cost, as estimated.
+    /// Estimated tokens of both.
     pub fixed: Fixed,
-    /// Names both ([`envelope_key`]).
+    /// Key of both ([`envelope_key`]).
     pub key: String,
 }
 
 impl Compiled {
-    /// What these parts of the system prompt and these tools become.
+    /// Compiles system parts and tools with the carried patches.
     #[must_use]
     pub fn of(parts: &[SystemPart], offered: &[ToolDefinition], carried: &Carried, counter: &Counter) -> Self {
         let system = carried.system(parts);
@@ -65,7 +65,7 @@ impl Compiled {
     }
 }
 
-/// Everything that the next request sends; `options` are those before any patch.
+/// Builds the envelope of the next request; `options` are those before any patch.
 #[must_use]
 pub fn envelope(
     compiled: &Compiled,
@@ -82,13 +82,13 @@ pub fn envelope(
     }
 }
 
-/// Tokens of each part of a request that has so many: in proportion to their estimates, so that they add up to it.
+/// Splits a request's token count among its parts in proportion to their estimates, so that they add up to it.
 #[must_use]
 pub fn tokens_by_part(compiled: &Compiled, context: &Context, counter: &Counter, tokens: u64) -> EnvelopeTokens {
     let estimates = |messages: &[Counted]| messages.iter().map(|counted| counted.tokens.total()).collect::<Vec<u64>>();
     let texts: Vec<u64> = compiled.system.parts.iter().map(|part| counter.text(&part.text)).collect();
     let system_tokens = compiled.fixed.system.saturating_sub(counter.request_overhead());
-    // Parts are sent as one text, and what surrounds that is dealt out among them.
+    // Parts are sent as one text; its framing is distributed among them.
     let system = dealt(system_tokens, &texts);
     let frame = compiled.fixed.system - system.iter().sum::<u64>();
     let tools = compiled.tools.iter().map(|tool| counter.tool(tool)).collect();
@@ -104,7 +104,7 @@ pub fn tokens_by_part(compiled: &Compiled, context: &Context, counter: &Counter,
     EnvelopeTokens { frame: frame.into_iter().sum(), system, tools, cached, uncached }
 }
 
-/// Deals tokens out in proportion to weights, so that nothing is lost to rounding; nothing where all weigh nothing.
+/// Distributes tokens in proportion to weights without losing any to rounding; all zero if the weights are.
 fn dealt(tokens: u64, weights: &[u64]) -> Vec<u64> {
     let all: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
     let (mut weighed, mut given) = (0, 0);
@@ -119,14 +119,14 @@ fn dealt(tokens: u64, weights: &[u64]) -> Vec<u64> {
     weights.iter().map(share).collect()
 }
 
-/// Names a system prompt and tools, so that a report made with others is known to be stale.
+/// Returns the key of a system prompt and tools, so that a report for others is known to be stale.
 #[must_use]
 pub fn envelope_key(system: &SystemPrompt, tools: &[ToolDefinition]) -> String {
     let tools = serde_json::to_string(tools).expect("tool definitions have text keys");
     format!("{:08x}", fingerprint(format!("{}\u{0}{tools}", system.compiled).as_bytes()) & 0xffff_ffff)
 }
 
-/// The envelope as text to read, with the tokens of each part where they are known.
+/// Renders the envelope as Markdown for reading, with each part's tokens if known.
 #[must_use]
 pub fn markdown(envelope: &ContextEnvelope) -> String {
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Makes strategies from their names. A new one is a file in `strategies/` and a line of `BUILT_IN`; a program that
+//! Creates strategies by name. To add one, write a file in `strategies/` and a line in `BUILT_IN`; a program that
 //! embeds the server adds its own with [`Strategies::with`].
 
 use crate::core::context::{
@@ -13,10 +13,10 @@ use crate::core::context::{
 use reseed_protocol::{ErrorBody, ErrorCode, command::StrategySettings};
 use std::{fmt, sync::Arc};
 
-/// How a strategy is made from its settings; one that is made of others finds them here.
+/// Creates a strategy from its settings; one composed of others finds them here.
 type Make = Arc<dyn Fn(Options, &Strategies) -> Box<dyn ContextManager> + Send + Sync>;
 
-/// A built-in strategy: its short name, its other names, and how it is made.
+/// A built-in strategy: its short name, its aliases, and its constructor.
 type BuiltIn = (&'static str, &'static [&'static str], fn(Options, &Strategies) -> Box<dyn ContextManager>);
 
 const BUILT_IN: &[BuiltIn] = &[
@@ -29,10 +29,10 @@ const BUILT_IN: &[BuiltIn] = &[
     ("pipeline", &[], |options, all| Box::new(Pipeline::new(options.clone(), all.parts(&options)))),
 ];
 
-/// Bytes of a strategy's name.
+/// Maximum bytes of a strategy's name.
 const NAME_BYTES_MAX: usize = 40;
 
-/// The strategies that a deployment knows: the built-in ones, and those that a program added.
+/// The strategies of a deployment: the built-in ones, and those that an embedding program added.
 #[derive(Clone)]
 pub struct Strategies {
     known: Arc<[Known]>,
@@ -48,16 +48,16 @@ struct Known {
 /// Why a strategy cannot be added.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotAdded {
-    /// Settings and clients could not name it.
-    #[error("`{0}` is no name for a strategy; allowed: 1 to {NAME_BYTES_MAX} of a-z 0-9 _")]
+    /// Settings and clients could not write the name.
+    #[error("`{0}` is not a valid strategy name; allowed: 1 to {NAME_BYTES_MAX} of a-z 0-9 _")]
     BadName(&'static str),
-    /// Another one is called so.
-    #[error("there is a strategy `{0}` already")]
+    /// The name is taken.
+    #[error("a strategy named `{0}` exists already")]
     NameTaken(&'static str),
 }
 
 impl Default for Strategies {
-    /// The built-in ones.
+    /// Returns the built-in strategies.
     fn default() -> Self {
         let known = BUILT_IN.iter().map(|&(name, aliases, make)| Known { name, aliases, make: Arc::new(make) });
         Self { known: known.collect() }
@@ -71,11 +71,11 @@ impl fmt::Debug for Strategies {
 }
 
 impl Strategies {
-    /// These and one more, known by a short name, which is what its `name` answers too, and by other names. `make` makes
-    /// it for each session that uses it, from the session's settings over the deployment's.
+    /// Adds a strategy with a short name, which its `name` must return too, and aliases. `make` creates it for each
+    /// session that uses it, from the session's settings merged over the deployment's.
     ///
     /// # Errors
-    /// A name that is taken, or that is none.
+    /// The name is taken or invalid.
     pub fn with(
         self,
         name: &'static str,
@@ -95,21 +95,21 @@ impl Strategies {
         Ok(Self { known: self.known.iter().cloned().chain(std::iter::once(more)).collect() })
     }
 
-    /// All names by which strategies are known.
+    /// Returns all names of strategies, aliases included.
     #[must_use]
     pub fn all_names(&self) -> Vec<&'static str> {
         self.known.iter().flat_map(|known| std::iter::once(known.name).chain(known.aliases.iter().copied())).collect()
     }
 
-    /// The short names, of each strategy one.
+    /// Iterates over the short names, one per strategy.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.known.iter().map(|known| known.name)
     }
 
-    /// The short name of a strategy, its aliases resolved.
+    /// Resolves a name or alias to the strategy's short name.
     ///
     /// # Errors
-    /// `unknown_strategy`, listing those there are; `field` is where the name stood.
+    /// `unknown_strategy`, listing the known ones; `field` is where the name was given.
     pub fn resolve(&self, name: &str, field: &str) -> Result<&'static str, ErrorBody> {
         self.find(name).map(|known| known.name).ok_or_else(|| self.unknown(name, field))
     }
@@ -118,10 +118,10 @@ impl Strategies {
         self.known.iter().find(|known| known.name == name || known.aliases.contains(&name))
     }
 
-    /// Makes a strategy from its name and settings.
+    /// Creates a strategy from its name and settings.
     ///
     /// # Errors
-    /// `unknown_strategy`, listing those there are; `invalid_field`, naming the setting and what is allowed.
+    /// `unknown_strategy`, listing the known ones; `invalid_field`, with the setting and what is allowed.
     pub fn make(
         &self,
         name: &str,
@@ -132,7 +132,7 @@ impl Strategies {
         Ok((found.make)(self.options(settings, defaults)?, self))
     }
 
-    /// The strategies of a pipeline with its settings.
+    /// Creates the strategies of a pipeline with its settings.
     fn parts(&self, options: &Options) -> Vec<Box<dyn ContextManager>> {
         let parts = options.steps.iter().filter_map(|name| self.find(name));
         parts.map(|part| (part.make)(options.clone(), self)).collect()
@@ -152,10 +152,10 @@ impl Strategies {
         ErrorBody::new(ErrorCode::UnknownStrategy, message).with_field(field)
     }
 
-    /// A session's settings over the deployment's.
+    /// Merges a session's settings over the deployment's.
     ///
     /// # Errors
-    /// `invalid_field` and `unknown_strategy`, as [`Self::make`].
+    /// `invalid_field` and `unknown_strategy`, as for [`Self::make`].
     pub fn options(&self, settings: Option<&StrategySettings>, defaults: &Options) -> Result<Options, ErrorBody> {
         let mut options = defaults.clone();
         let Some(settings) = settings else { return Ok(options) };
@@ -164,25 +164,25 @@ impl Strategies {
         };
         if let Some(threshold) = settings.threshold {
             if !(0.0..=1.0).contains(&threshold) {
-                return invalid("threshold", format!("the threshold is 0 to 1, not {threshold}"));
+                return invalid("threshold", format!("threshold must be 0 to 1, not {threshold}"));
             }
             options.threshold = threshold;
         }
         if let Some(target) = settings.target {
             if !(target > 0.0 && target <= 1.0) {
-                return invalid("target", format!("the target is above 0 and at most 1, not {target}"));
+                return invalid("target", format!("target must be above 0 and at most 1, not {target}"));
             }
             options.target = target;
         }
         if let Some(background) = settings.background {
             if !(background > 0.0 && background <= 1.0) {
-                return invalid("background", format!("background is above 0 and at most 1, not {background}"));
+                return invalid("background", format!("background must be above 0 and at most 1, not {background}"));
             }
             options.background = background;
         }
         if let Some(min_gain) = settings.min_gain {
             if !(0.0..=0.9).contains(&min_gain) {
-                return invalid("minGain", format!("minGain is 0 to 0.9, not {min_gain}"));
+                return invalid("minGain", format!("minGain must be 0 to 0.9, not {min_gain}"));
             }
             options.min_gain = min_gain;
         }
@@ -196,7 +196,7 @@ impl Strategies {
         for (field, given, least, option) in counts {
             let Some(given) = given else { continue };
             if !(least..=TOKENS_MAX).contains(&given) {
-                return invalid(field, format!("{field} is {least} to {TOKENS_MAX}, not {given}"));
+                return invalid(field, format!("{field} must be {least} to {TOKENS_MAX}, not {given}"));
             }
             *option = given;
         }
@@ -211,22 +211,23 @@ impl Strategies {
         Ok(options)
     }
 
-    /// Strategies of a pipeline as it may have them: each once, none that never compacts, no pipeline.
+    /// Checks the steps of a pipeline: each strategy once, neither `manual` nor `pipeline`.
     ///
     /// # Errors
-    /// `unknown_strategy` and `invalid_field`, naming the step.
+    /// `unknown_strategy` and `invalid_field`, with the step.
     pub fn check_steps<'a>(&self, steps: impl Iterator<Item = &'a str>) -> Result<Vec<&'static str>, ErrorBody> {
         let mut checked = Vec::new();
         for step in steps {
             let name = self.resolve(step, "settings.steps")?;
             if matches!(name, "manual" | "pipeline") || checked.contains(&name) {
-                let message = format!("a pipeline has each strategy once, and neither manual nor pipeline: `{name}`");
+                let message =
+                    format!("a pipeline may have each strategy once, but neither manual nor pipeline: `{name}`");
                 return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("settings.steps"));
             }
             checked.push(name);
         }
         if checked.is_empty() {
-            let message = "a pipeline has at least one step";
+            let message = "a pipeline needs at least one step";
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("settings.steps"));
         }
         Ok(checked)

@@ -1,6 +1,6 @@
-//! Histories with patches in `tests/fixtures/envelopes/`, as they are stored, and what the next request sends of each: as
-//! JSON and as text to read. `UPDATE=1` writes the envelopes anew: then what such a history sends has changed, and with it
-//! every provider's cache of it.
+//! Stored histories with patches in `tests/fixtures/envelopes/`, and what the next request sends for each, as JSON and
+//! as Markdown. `UPDATE=1` rewrites the envelopes: a difference means that what such a history sends has changed, and
+//! that every provider's cache of it is lost.
 
 use super::{
     build_context,
@@ -15,7 +15,7 @@ use reseed_protocol::{
 use serde_json::{Value, json};
 use std::{fs, path::Path, sync::Arc};
 
-/// What is compared.
+/// The fields that are compared.
 const SENT: &[&str] = &["envelope", "markdown", "notes"];
 
 #[test]

@@ -1,41 +1,42 @@
-//! The circuit breaker of automatic compaction: what keeps it from going round in circles. One compaction at a time is
-//! the loop's business; this decides when none begins, or one without the model.
+//! The circuit breaker of automatic compaction. The agent loop ensures that one compaction runs at a time; this module
+//! decides when none starts, or one without the model.
 //!
-//! - After [`FAILURES_MAX`] summaries in a row that the model failed to make, in the background, in the foreground or
-//!   ordered by a person, the breaker opens: the model is not asked for a while that doubles each time. Room is then made
-//!   by rule, and only where a request would not fit otherwise. When the time is over the breaker is half-open: the next
-//!   compaction asks the model, and its summary closes the breaker.
-//! - After [`FUTILE_MAX`] compactions in a row that gained too little, none begins until a tenth of the window more is
-//!   said.
-//! - What an undone compaction brought back is left alone until as much more is said.
-//! - What a compaction has left is left alone until anything more is said, also where it is still near the limit.
+//! - After [`FAILURES_MAX`] failed summaries in a row, whether in the background, in the foreground or requested by a
+//!   person, the breaker opens: the model is not asked for a time that doubles with each failure. Meanwhile compaction
+//!   uses rules only, and only for a request that would not fit otherwise. When the time is over the breaker is
+//!   half-open: the next compaction asks the model, and its summary closes the breaker.
+//! - After [`FUTILE_MAX`] compactions in a row that gained too little, none starts until the context grows by a tenth
+//!   of the window.
+//! - After an undone compaction none starts until the context grows by as much.
+//! - After a compaction none starts until the context grows at all, even if it is still near the limit.
 //!
-//! A person's `manual_compact` is never held back and asks the model while the breaker is open.
+//! A person's `manual_compact` is never held back, and asks the model even while the breaker is open.
 
 use reseed_protocol::{
     Timestamp,
     context::{Breaker, BreakerReason},
 };
 
-/// Failures in a row after which it rests: one is chance, two are bad luck.
+/// Failures in a row that open the breaker: one is chance, two are bad luck.
 pub const FAILURES_MAX: u32 = 3;
-/// Compactions without gain in a row after which it rests.
+/// Compactions without gain in a row that open the breaker.
 pub const FUTILE_MAX: u32 = 2;
-/// The first rest after failures, in milliseconds.
-const REST_MILLIS: u64 = 60_000;
-/// The longest: an hour is how long an upstream's outage may go unnoticed after its end.
-const REST_MILLIS_MAX: u64 = 3_600_000;
-/// By which part of the window a request must grow before a rest without gain is over.
+/// Milliseconds that the breaker stays open at first.
+const OPEN_MILLIS: u64 = 60_000;
+/// Maximum milliseconds that it stays open: one hour, the longest that the end of an upstream's outage may go
+/// unnoticed.
+const OPEN_MILLIS_MAX: u64 = 3_600_000;
+/// The fraction of the window by which the context must grow before compaction resumes after one without gain.
 const GROWTH_WINDOW_PART: u64 = 10;
 
-/// What automatic compaction of a session remembers of how it went. It is kept as long as the session is in memory.
+/// The breaker's memory of a session's compactions. Kept while the session is in memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Guards {
     failures: u32,
     futile: u32,
-    rests_until: Option<Timestamp>,
-    rests_below_tokens: Option<u64>,
-    /// A person stopped a compaction at this count, or one has left so many: none begins by itself before more is said.
+    open_until: Option<Timestamp>,
+    paused_below_tokens: Option<u64>,
+    /// A compaction left this many tokens, or a person stopped one at this count: none starts before the context grows.
     settled_tokens: Option<u64>,
 }
 
@@ -44,25 +45,25 @@ pub struct Guards {
 pub enum Leave {
     /// Anything.
     Free,
-    /// Make room without asking the model.
+    /// Compact by rule, without the model.
     ByRule,
     /// Nothing.
     Rest,
 }
 
 impl Guards {
-    /// What is allowed for a request of so many tokens; `undone_rest` is up to where an undone compaction wants to be left
-    /// alone. A request that must wait for room (`is_needed`) is not held back by that.
+    /// Returns what is allowed for a request of this many tokens; `undone_rest` is the count up to which compaction
+    /// stays off after an undo. A request that cannot be sent otherwise (`is_needed`) ignores that bound.
     #[must_use]
     pub fn leave(&self, now: Timestamp, tokens: u64, undone_rest: Option<u64>, is_needed: bool) -> Leave {
-        if self.rests_below_tokens.is_some_and(|below| tokens <= below) {
+        if self.paused_below_tokens.is_some_and(|below| tokens <= below) {
             return Leave::Rest;
         }
         let left_alone = undone_rest.max(self.settled_tokens);
         if !is_needed && left_alone.is_some_and(|below| tokens <= below) {
             return Leave::Rest;
         }
-        match self.rests_until {
+        match self.open_until {
             Some(until) if now < until => {
                 if is_needed {
                     Leave::ByRule
@@ -74,86 +75,86 @@ impl Guards {
         }
     }
 
-    /// The model was asked for a summary and made none that can be used.
+    /// Records that the model was asked for a summary and produced no usable one.
     pub fn failed(&mut self, now: Timestamp) {
         self.failures = self.failures.saturating_add(1);
         if self.failures >= FAILURES_MAX {
-            let doubled = REST_MILLIS.saturating_mul(1 << (self.failures - FAILURES_MAX).min(10));
-            self.rests_until = Some(now.plus_millis(doubled.min(REST_MILLIS_MAX)));
+            let doubled = OPEN_MILLIS.saturating_mul(1 << (self.failures - FAILURES_MAX).min(10));
+            self.open_until = Some(now.plus_millis(doubled.min(OPEN_MILLIS_MAX)));
         }
     }
 
-    /// The model made a summary: the breaker closes.
+    /// Records that the model produced a summary: the breaker closes.
     pub fn summarised(&mut self) {
         self.failures = 0;
-        self.rests_until = None;
+        self.open_until = None;
     }
 
-    /// A person stopped a compaction of a request of so many tokens.
+    /// Records that a person stopped a compaction at this count.
     pub fn declined(&mut self, tokens: u64) {
         self.settled_tokens = Some(tokens);
     }
 
-    /// A compaction was made, or could not be since there was nothing to gain, at so many tokens.
+    /// Records that a compaction was made, or could not be made for lack of gain, at this count.
     pub fn gained(&mut self, is_enough: bool, tokens: u64, window_tokens: u64) {
         if is_enough {
-            // What it has left is not compacted again at once, also where that is still near the limit. Whether the
-            // model works, this does not show: it may have been made by rule.
+            // What it left is not compacted again at once, even if it is still near the limit. This does not show that
+            // the model works: the compaction may have been made by rule.
             *self = Self { settled_tokens: Some(tokens), ..self.ordered() };
             return;
         }
         self.futile = self.futile.saturating_add(1);
         if self.futile >= FUTILE_MAX {
-            self.rests_below_tokens = Some(tokens.saturating_add(window_tokens / GROWTH_WINDOW_PART));
+            self.paused_below_tokens = Some(tokens.saturating_add(window_tokens / GROWTH_WINDOW_PART));
         }
     }
 
-    /// None begins by itself before a request has more tokens than this, unless it must wait for room.
+    /// Prevents automatic compaction until a request exceeds this count, unless it cannot be sent otherwise.
     pub fn settle(&mut self, tokens: u64) {
         self.settled_tokens = Some(tokens);
     }
 
-    /// A person orders a compaction: what earlier ones gained, and that one was stopped, no longer counts. Whether the
-    /// model works, the one that is ordered will show.
+    /// Records that a person requested a compaction: earlier gains and stops no longer count. Failures still do: the
+    /// requested compaction will show whether the model works.
     #[must_use]
     pub fn ordered(self) -> Self {
-        Self { failures: self.failures, rests_until: self.rests_until, ..Self::default() }
+        Self { failures: self.failures, open_until: self.open_until, ..Self::default() }
     }
 
-    /// A person has chosen another strategy: everything is forgotten.
+    /// Forgets everything, because a person selected another strategy.
     pub fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// Why it rested last, whether its time is over or not; `None` once a compaction has gained.
+    /// Returns why the breaker last opened, even if it is half-open now; `None` after a compaction with gain.
     #[must_use]
     pub fn tripped(&self) -> Option<BreakerReason> {
-        let futile = self.rests_below_tokens.map(|_| BreakerReason::NoGain);
-        futile.or(self.rests_until.map(|_| BreakerReason::Failures))
+        let futile = self.paused_below_tokens.map(|_| BreakerReason::NoGain);
+        futile.or(self.open_until.map(|_| BreakerReason::Failures))
     }
 
-    /// Why it rests, for a request of so many tokens; `None` where it does not.
+    /// Returns why the breaker is open for a request of this many tokens; `None` if it is closed.
     #[must_use]
     pub fn breaker(&self, now: Timestamp, tokens: u64, undone_rest: Option<u64>) -> Option<Breaker> {
         let (reason, failures, retry_at, retry_above_tokens, message) = if let Some(below) =
-            self.rests_below_tokens.filter(|below| tokens <= *below)
+            self.paused_below_tokens.filter(|below| tokens <= *below)
         {
             let message = format!(
-                "the last {} compactions gained too little; the next one is tried above {below} tokens, or when you \
-                     send manual_compact",
+                "the last {} compactions saved too little; the next one starts above {below} tokens, or when you send \
+         manual_compact",
                 self.futile
             );
             (BreakerReason::NoGain, self.futile, None, Some(below), message)
-        } else if let Some(until) = self.rests_until.filter(|until| now < *until) {
+        } else if let Some(until) = self.open_until.filter(|until| now < *until) {
             let message = format!(
-                "the last {} summaries failed; until {until} the model is not asked for one, unless you send \
-                     manual_compact",
+                "the last {} summaries failed; the model will not be asked for one until {until}, unless you send \
+         manual_compact",
                 self.failures
             );
             (BreakerReason::Failures, self.failures, Some(until), None, message)
         } else if let Some(below) = undone_rest.filter(|below| tokens <= *below) {
             let message = format!(
-                "a compaction was undone; the next one is made above {below} tokens, or when you send manual_compact"
+                "a compaction was undone; the next one starts above {below} tokens, or when you send manual_compact"
             );
             (BreakerReason::Undone, 0, None, Some(below), message)
         } else {
@@ -194,7 +195,7 @@ mod tests {
         assert_eq!(guards.tripped(), Some(BreakerReason::Failures), "what is made by rule says nothing of the model");
         guards.summarised();
         assert_eq!(guards.tripped(), None);
-        // One crossing is one compaction, unless a request has to wait for room.
+        // One crossing triggers one compaction, unless a request cannot be sent otherwise.
         for (tokens, is_needed, expected) in
             [(900, false, Leave::Rest), (901, false, Leave::Free), (900, true, Leave::Free)]
         {

@@ -1,7 +1,7 @@
-//! What the model sees: the context built from the tree, counted against the window, compacted when it is full.
+//! What the model sees: the context built from the tree, counted against the window, compacted when full.
 //!
-//! A [`ContextManager`] is asked before every request, also between tool rounds, whether the request may go out as it
-//! is. Adding a strategy is a new file in [`strategies`] and a line in [`factory`].
+//! Before every request, including those between tool rounds, a [`ContextManager`] decides whether it may be sent as it
+//! is. To add a strategy, write a new file in [`strategies`] and a line in [`factory`].
 
 pub mod branch;
 pub mod build;

@@ -1,4 +1,4 @@
-//! Every tool call has its result, right behind it: what no provider accepts otherwise.
+//! Ensures that every tool call is followed directly by its result; no provider accepts anything else.
 
 use crate::core::{
     context::{
@@ -13,15 +13,15 @@ use std::{
     sync::Arc,
 };
 
-/// What stands in for the result of a call that has none.
+/// The placeholder result of a call that has none.
 pub const NO_RESULT: &str = "No result: the call was not finished.";
 
-/// Whether messages are paired, as far as they are known.
+/// Tracks whether the messages so far are paired.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Pairing {
-    /// Calls that wait for their results.
+    /// Calls without a result yet.
     open: HashSet<CallId>,
-    /// Something came that no result that comes later can mend.
+    /// True after a message that no later result can repair.
     is_broken: bool,
 }
 
@@ -51,14 +51,14 @@ impl Pairing {
         }
     }
 
-    /// Whether every call has its result and every result its call.
+    /// Returns true if every call has its result and every result its call.
     pub(crate) fn is_whole(&self) -> bool {
         !self.is_broken && self.open.is_empty()
     }
 }
 
-/// The context with every tool result right after its call, one added where a call has none, and results without a call
-/// left out. In a session that only this server wrote there is nothing to mend: the common road copies nothing.
+/// Puts every tool result right after its call, adds a placeholder for a missing one, and removes results without a
+/// call. Sessions that only this server wrote need no repair and are not copied.
 pub(crate) fn paired(context: Context) -> Context {
     if Pairing::of(&context.messages).is_whole() {
         return context;
@@ -66,7 +66,7 @@ pub(crate) fn paired(context: Context) -> Context {
     Context { messages: mended(context.messages), ..context }
 }
 
-/// The messages mended, as [`paired`].
+/// Repairs the messages for [`paired`].
 pub(crate) fn mended(messages: Vec<Counted>) -> Vec<Counted> {
     let mut results: Vec<Option<Counted>> = Vec::new();
     let mut answering: HashMap<CallId, Vec<usize>> = HashMap::new();
@@ -95,7 +95,7 @@ pub(crate) fn mended(messages: Vec<Counted>) -> Vec<Counted> {
     mended
 }
 
-/// What stands in for the result of this call.
+/// Creates the placeholder result of a call.
 fn without_result(call: CallId) -> Counted {
     let message = missing_result(call);
     Counted {

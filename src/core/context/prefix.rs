@@ -1,9 +1,8 @@
-//! What of a request a provider may have in its cache: the longest beginning that it shares with the session's request
-//! before it.
+//! What a provider may have cached of a request: the longest prefix that it shares with the session's previous request.
 //!
-//! A cache reads a request in this order: tools, system prompt, messages, those for one request alone last; and it is one
-//! model's. Requests are compared by fingerprints of these parts, which messages have from when they were counted: what
-//! a comparison costs does not grow with what was said, only with how many messages there are.
+//! A cache reads a request in this order: tools, system prompt, messages, messages for one request only; and it belongs
+//! to one model. Requests are compared by fingerprints of these parts, which messages carry since they were counted:
+//! the cost of a comparison depends on the number of messages, not on their length.
 
 use crate::core::{
     context::{build::Counted, count::Fixed},
@@ -15,15 +14,15 @@ use reseed_protocol::{
     receipt::SentPart,
 };
 
-/// The tools' name in a receipt.
+/// Name of the tools in a receipt.
 pub const TOOLS_PART: &str = "tools";
-/// The cached messages' name among what was sent.
+/// Name of the cached messages in a receipt.
 const MESSAGES_PART: &str = "messages";
-/// The name, among what was sent, of the messages that were sent once.
+/// Name of the messages for one request only in a receipt.
 const UNCACHED_PART: &str = "uncached";
-/// What stands before the name of a part of the system prompt.
+/// Prefix of the name of a system part.
 const SYSTEM_PREFIX: &str = "system:";
-/// What stands before the id of a message's entry, and for a message without one.
+/// Prefix of a message's entry id, and the name of a message without one.
 const MESSAGE: &str = "message";
 
 /// A request that is about to be sent, or might be.
@@ -33,7 +32,7 @@ pub struct Outgoing<'a> {
     tools: Vec<Piece<'a>>,
     system: Vec<Piece<'a>>,
     messages: Vec<Piece<'a>>,
-    /// How many of the messages are cached ones.
+    /// Number of cached messages.
     cached: usize,
     tokens: u64,
 }
@@ -42,7 +41,7 @@ pub struct Outgoing<'a> {
 struct Piece<'a> {
     name: Option<&'a str>,
     hash: u64,
-    /// As estimated, not corrected.
+    /// Estimated tokens, before calibration.
     tokens: u64,
 }
 
@@ -55,45 +54,46 @@ pub struct SentRequest {
     cached: Run,
     uncached: Run,
     tokens: u64,
-    /// The same as estimated, not corrected; absent for one that is only known from its receipt.
+    /// Its estimate, before calibration; `None` if the request is only known from its receipt.
     estimate: Option<u64>,
 }
 
-/// Fingerprints of what followed one another.
+/// Fingerprints of consecutive parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Run {
-    /// Of each.
+    /// One per part.
     Each(Vec<u64>),
-    /// Of all together: what a receipt tells of them.
+    /// One for all: what a receipt records.
     Whole(u64),
 }
 
 /// What two requests have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shared {
-    /// The tokens that both begin with.
+    /// Tokens of the shared prefix.
     pub tokens: u64,
-    /// Where they part and the tokens of the earlier one behind it; absent where it is the beginning of the later one.
+    /// Where they diverge, and the earlier one's tokens after that point; `None` if the later one continues the earlier
+    /// one.
     pub broke: Option<(Place, u64)>,
 }
 
-/// Where two requests part.
+/// Where two requests diverge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// Another model is asked.
     Model,
     /// The tools.
     Tools,
-    /// This part of the system prompt.
+    /// The named part of the system prompt.
     System(String),
-    /// The message of this entry of the later request, where it is one's.
+    /// A message of the later request, with its entry if it has one.
     Message(Option<EntryId>),
-    /// A message that was sent for one request alone.
+    /// A message that was sent with one request only.
     Uncached,
 }
 
 impl Place {
-    /// The place as a receipt names it.
+    /// Returns the name used in a receipt.
     #[must_use]
     pub fn part(&self) -> String {
         match self {
@@ -107,7 +107,7 @@ impl Place {
 }
 
 impl<'a> Outgoing<'a> {
-    /// What stands before the messages, of which the tokens are shared out by length.
+    /// Starts with what precedes the messages; its tokens are distributed by length.
     #[must_use]
     pub fn new(model: &'a str, system: &'a SystemPrompt, tools: &'a [ToolDefinition], fixed: Fixed) -> Self {
         let tool = |tool: &'a ToolDefinition| {
@@ -125,7 +125,7 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    /// The messages: those that the next request sends again, and those that are for this one alone.
+    /// Adds the messages: those that the next request sends again, and those for this one only.
     #[must_use]
     pub fn with_messages(mut self, cached: &'a [Counted], uncached: &'a [Counted]) -> Self {
         let piece = |counted: &'a Counted| Piece {
@@ -138,25 +138,25 @@ impl<'a> Outgoing<'a> {
         self
     }
 
-    /// All of it is counted at so many tokens.
+    /// Sets the request's total token count.
     #[must_use]
     pub fn counted_at(self, tokens: u64) -> Self {
         Self { tokens, ..self }
     }
 
-    /// The tokens that all of it is counted at.
+    /// Returns the request's total token count.
     #[must_use]
     pub fn tokens(&self) -> u64 {
         self.tokens
     }
 
-    /// Whether it offers tools.
+    /// Returns true if it offers tools.
     #[must_use]
     pub fn has_tools(&self) -> bool {
         !self.tools.is_empty()
     }
 
-    /// What this has in common with an earlier request.
+    /// Compares with an earlier request.
     #[must_use]
     pub fn shares(&self, earlier: &SentRequest) -> Shared {
         let (whole, place) = match self.parting(earlier) {
@@ -164,7 +164,7 @@ impl<'a> Outgoing<'a> {
             Err(parting) => parting,
         };
         let same: u64 = self.pieces().take(whole).map(|piece| piece.tokens).sum();
-        // In the earlier one's own measure, which may be the provider's.
+        // Measured as the earlier one was, possibly by the provider.
         let (tokens, estimate) = match earlier.estimate {
             Some(estimate) => (earlier.tokens, estimate),
             None => (self.tokens, self.estimate()),
@@ -174,7 +174,7 @@ impl<'a> Outgoing<'a> {
         Shared { tokens, broke: Some((place, earlier.tokens - tokens)) }
     }
 
-    /// How many pieces are the same before the first that is not, and where that is.
+    /// Returns the number of equal parts before the first different one, and where that is.
     fn parting(&self, earlier: &SentRequest) -> Result<(), (usize, Place)> {
         if earlier.model != self.model {
             return Err((0, Place::Model));
@@ -213,7 +213,7 @@ impl<'a> Outgoing<'a> {
         self.tools.iter().chain(&self.system).chain(&self.messages)
     }
 
-    /// The same, as what was sent.
+    /// Converts to a request that was sent.
     #[must_use]
     pub fn sent(&self) -> SentRequest {
         let each = |pieces: &[Piece<'_>]| Run::Each(pieces.iter().map(|piece| piece.hash).collect());
@@ -232,7 +232,7 @@ impl<'a> Outgoing<'a> {
 }
 
 impl SentRequest {
-    /// The request that an answer stands for, as its receipt tells; none where it has none.
+    /// Reconstructs the request of an answer from its receipt; `None` without one.
     #[must_use]
     pub fn of_answer(answer: &Message) -> Option<Self> {
         let receipt = answer.receipt.as_deref().filter(|receipt| !receipt.sent.is_empty())?;
@@ -258,20 +258,20 @@ impl SentRequest {
         Some(sent)
     }
 
-    /// The provider counted so many tokens of it.
+    /// Records the provider's count of its input tokens.
     pub fn answered(&mut self, input_tokens: u64) {
         if input_tokens > 0 {
             self.tokens = input_tokens;
         }
     }
 
-    /// The model that was asked.
+    /// Returns the model that was asked.
     #[must_use]
     pub fn model(&self) -> &str {
         &self.model
     }
 
-    /// What a receipt tells of it.
+    /// Returns the parts that a receipt records.
     #[must_use]
     pub fn parts(&self) -> Vec<SentPart> {
         let part = |name: String, hash: u64| SentPart { part: name, hash: format!("{hash:016x}") };
@@ -284,7 +284,7 @@ impl SentRequest {
 }
 
 impl Run {
-    /// How many of these it begins with, and whether that is all of it.
+    /// Returns how many parts of `next` it starts with, and whether that is all of it.
     fn beginning(&self, next: &[u64]) -> (usize, bool) {
         match self {
             Self::Each(hashes) => {
@@ -304,7 +304,7 @@ impl Run {
         }
     }
 
-    /// The fingerprint of all of it; none where there is nothing.
+    /// Returns the fingerprint of all of it; `None` if it is empty.
     fn whole(&self) -> Option<u64> {
         match self {
             Self::Each(hashes) if hashes.is_empty() => None,
@@ -314,7 +314,7 @@ impl Run {
     }
 }
 
-/// Names and fingerprints, with the tokens of all shared out by length.
+/// Creates parts from names and fingerprints, distributing the tokens by length.
 fn pieces<'a>(parts: impl Iterator<Item = (&'a str, u64, usize)>, tokens: u64) -> Vec<Piece<'a>> {
     let parts: Vec<(&str, u64, usize)> = parts.collect();
     let all: u128 = parts.iter().map(|(_, _, bytes)| *bytes as u128).sum();
@@ -329,7 +329,7 @@ mod tests {
     use reseed_protocol::{Usage, receipt::Receipt};
     use serde_json::json;
 
-    /// A request written as lines: `model NAME`, `tool NAME`, `system NAME TEXT`, `- MESSAGE` for one that is sent once,
+    /// A request written as lines: `model NAME`, `tool NAME`, `system NAME TEXT`, `- MESSAGE` for one request only,
     /// anything else an entry.
     struct Written {
         model: String,
@@ -377,7 +377,7 @@ mod tests {
         }
     }
 
-    /// The request again, as it is known after a restart.
+    /// Returns the request as it is known after a restart.
     fn read_back(sent: &SentRequest) -> SentRequest {
         let receipt = Receipt { tokens: sent.tokens, sent: sent.parts(), ..Receipt::default() };
         let mut answer = Message::user("");
@@ -439,7 +439,7 @@ mod tests {
             let lost = shared.broke.map_or(0, |(_, lost)| lost);
             assert_eq!(shared.tokens + lost, sent.tokens, "{lines:?}");
             assert!(shared.tokens <= outgoing.tokens);
-            // After a restart the same is known, but which message it was.
+            // After a restart the same is known, except which message it was.
             let again = outgoing.shares(&read_back(&sent));
             let known = |part: &str| part.split(':').next().unwrap().to_owned();
             let part = again.broke.as_ref().map(|(place, _)| place.part());
@@ -474,7 +474,7 @@ mod tests {
             let shared = second.outgoing().shares(&earlier);
             assert_eq!(shared.broke.as_ref().map(|(place, _)| place.clone()), Some(Place::Uncached));
             assert!(shared.tokens >= first.messages[0].tokens.total());
-            // The very same again is no loss.
+            // Sending exactly the same again loses nothing.
             assert_eq!(first.outgoing().shares(&earlier).broke, None);
         }
     }

@@ -1,11 +1,11 @@
-//! Replaying a path: its messages, its newest compaction and its patches, each at its place, oldest first.
+//! Replays a path: its messages, its newest compaction and its patches, each at its position, oldest first.
 //!
-//! The newest compaction is where it begins. That one is authoritative: what it keeps is what it names, and what the
-//! patches before it had made of that stands in its own patch. So nothing older than what it keeps need be known, and the
-//! whole path gives the same as the part of it that is in memory.
+//! The replay starts at the newest compaction, which is authoritative: it names what it keeps, and its own patch
+//! contains the effect of earlier patches on that. So nothing older than what it keeps is needed, and the part of the
+//! path in memory gives the same result as the whole path.
 //!
-//! Replaying never refuses. A patch was checked when it was submitted; what it names may have left since, and is then
-//! left out.
+//! Replaying never fails. A patch was checked when it was submitted; what it names may have left since, and is then
+//! ignored.
 
 use crate::core::{
     context::{
@@ -25,13 +25,13 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// What the model sees of a path, before calls and results are paired.
+/// Returns what the model sees of a path, before calls and results are paired.
 #[must_use]
 pub(crate) fn raw_context(path: &[Arc<Node>]) -> Context {
     Walk::over(path).finish()
 }
 
-/// What was said on a path, also what compactions took out of sight: each is passed over, and patches are applied.
+/// Returns everything said on a path, including what compactions hid: compactions are skipped and patches applied.
 #[must_use]
 pub(crate) fn uncompacted(path: &[Arc<Node>]) -> Vec<Counted> {
     let passed_over = |node: &Arc<Node>| match node.compaction() {
@@ -42,7 +42,7 @@ pub(crate) fn uncompacted(path: &[Arc<Node>]) -> Vec<Counted> {
     raw_context(&path).messages
 }
 
-/// A replay, kept with the path: a message more is added to it, and nothing is replayed again.
+/// A replay kept with the path: a new message is added to it without replaying anything.
 #[derive(Debug, Clone)]
 pub(crate) struct Replay {
     raw: Arc<Context>,
@@ -59,7 +59,7 @@ impl Replay {
         Self { pairing: Pairing::of(&raw.messages), raw: Arc::new(raw), mended: OnceLock::new() }
     }
 
-    /// What the model sees.
+    /// Returns what the model sees.
     pub(crate) fn context(&self) -> Arc<Context> {
         if self.pairing.is_whole() {
             return self.raw.clone();
@@ -68,12 +68,12 @@ impl Replay {
         self.mended.get_or_init(mend).clone()
     }
 
-    /// The same before calls and results are paired.
+    /// Returns the context before calls and results are paired.
     pub(crate) fn raw(&self) -> &Context {
         &self.raw
     }
 
-    /// Adds the next entry. `false`: what is older changes with it, so it must be replayed.
+    /// Adds the next entry. Returns `false` if it changes older messages, so that the path must be replayed.
     pub(crate) fn extend(&mut self, node: &Node) -> bool {
         if matches!(node.entry.data, EntryData::Compaction(_)) {
             return false;
@@ -94,7 +94,7 @@ impl Replay {
     }
 }
 
-/// A replay under way.
+/// A replay in progress.
 #[derive(Debug, Default)]
 struct Walk {
     list: List,
@@ -132,7 +132,7 @@ impl Walk {
         walk
     }
 
-    /// Begins with a compaction: what it keeps of the path before it, and what its own patch makes of that.
+    /// Starts with a compaction: what it keeps of the path before it, as changed by its own patch.
     fn begin(&mut self, before: &[Arc<Node>], node: &Node, compaction: &Compaction) {
         let first = first_kept(before, compaction);
         let kept: HashSet<&EntryId> = compaction.kept_entry_ids.iter().collect();
@@ -140,8 +140,8 @@ impl Walk {
         let mut beside: HashSet<EntryId> = HashSet::new();
         for (at, node) in before.iter().enumerate() {
             if at < first {
-                // What was pinned when the compaction had already taken it out of sight comes back as its entry says
-                // it. Where patches had changed messages before, that may not be what the model saw.
+                // An entry pinned after the compaction had hidden it is restored unchanged. After message patches that
+                // may not be what the model saw, so it is not.
                 if !kept.contains(node.id()) && (settles || !node.pinned) {
                     continue;
                 }
@@ -183,16 +183,16 @@ impl Walk {
     }
 }
 
-/// Where the tail begins that a compaction keeps of the path before it.
+/// Returns the index where the tail that a compaction keeps of the path starts.
 pub(crate) fn first_kept(before: &[Arc<Node>], compaction: &Compaction) -> usize {
     let first = compaction.first_kept_entry_id.as_ref();
     first.and_then(|first| before.iter().position(|node| node.id() == first)).unwrap_or(before.len())
 }
 
-/// An entry's message as it stands in a context; nothing for an entry without one.
+/// Returns an entry's message as it appears in a context; `None` for an entry without one.
 ///
-/// An answer from an imported file that failed or was cut off is on the path and is shown; the program that it comes
-/// from did not give it to a model again, and neither is it here.
+/// An imported answer that failed or was cut off is on the path and is shown. The program that it comes from did not
+/// send it to a model again, and neither do we.
 fn counted(kind: Kind, node: &Node) -> Option<Counted> {
     let message = node.message.clone()?;
     let failed_elsewhere = node.entry.imported.is_some() && message.role == Role::Assistant && message.incomplete;
@@ -212,7 +212,7 @@ fn counted(kind: Kind, node: &Node) -> Option<Counted> {
     })
 }
 
-/// The compactions that were taken back and that a later replacement names: it was made when they stood for others.
+/// Returns the undone compactions that a later replacement names: it was made while they were in force.
 fn mentioned_undone(path: &[Arc<Node>]) -> HashSet<EntryId> {
     let mut undone: HashSet<EntryId> = path.iter().filter(|node| node.undone).map(|node| node.id().clone()).collect();
     if undone.is_empty() {
@@ -228,7 +228,7 @@ fn mentioned_undone(path: &[Arc<Node>]) -> HashSet<EntryId> {
     undone
 }
 
-/// What of these messages a compaction had taken out of sight, before it was taken back.
+/// Returns which of these messages a compaction had hidden before it was undone.
 fn hidden_by(before: &[Arc<Node>], compaction: &Compaction, messages: &[Counted]) -> HashSet<EntryId> {
     let first = first_kept(before, compaction);
     let older: HashSet<&EntryId> = before[..first].iter().map(|node| node.id()).collect();

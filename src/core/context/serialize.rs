@@ -1,28 +1,27 @@
-//! Messages as quoted text for a summariser: one block for each piece that somebody said.
+//! Quotes messages for a summariser: one block per piece of a message.
 //!
-//! What always holds:
+//! Invariants:
 //! - a block is bounded ([`Bounds`]), so no single message can overflow a summary request;
-//! - a text has no invisible characters and no secrets, and cannot pretend to be another speaker, the end of a turn or
-//!   a section of a summary: what looks like it is escaped;
-//! - [`read`] takes the text apart again, and what it returns serialises to the same blocks.
+//! - a block has no invisible characters and no secrets, and cannot imitate another speaker, the end of a turn or a
+//!   section of a summary: such text is escaped;
+//! - [`read`] parses the text again, and its result serialises to the same blocks.
 
 use crate::core::context::summary::{Place, escape, presentable, unescape};
 use reseed_protocol::{CallId, Message, Part, Role};
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// Most characters of one text of the user or the model: about 2,000 tokens of English, enough to say what was meant.
+/// Maximum characters of a user or model text: about 2,000 tokens of English, enough to say what was meant.
 pub const TEXT_CHARS_MAX: usize = 8_000;
-/// Most characters of one tool result: its head and tail tell what came of the call, the middle can be asked for again.
+/// Maximum characters of a tool result: head and tail show the outcome, and the middle can be requested again.
 pub const TOOL_RESULT_CHARS_MAX: usize = 2_000;
-/// Most characters of one call's arguments: a file being written is an argument too, and is not wanted here whole.
+/// Maximum characters of a call's arguments: a file being written is an argument too, and is not needed whole.
 pub const ARGUMENTS_CHARS_MAX: usize = 1_000;
-/// Most characters of one piece of thinking: what the model thought says why it did something, and is said again where
-/// it matters.
+/// Maximum characters of a reasoning text: it explains why the model did something, and is repeated where it matters.
 pub const THINKING_CHARS_MAX: usize = 1_000;
-/// Most characters of one value among a call's arguments, so that a long one leaves room for the others.
+/// Maximum characters of one argument value, so that a long one leaves room for the others.
 const VALUE_CHARS_MAX: usize = 500;
-/// No bound goes below this many characters: less would not show what a message was about.
+/// Lower limit of every bound: less would not show what a message was about.
 const CHARS_MIN: usize = 200;
 
 const USER: &str = "[User]: ";
@@ -36,16 +35,16 @@ const HEADS: [&str; 6] = [USER, ASSISTANT, THINKING, TOOL_CALL, TOOL_RESULT, TOO
 const IMAGE_NOTE: &str = "(an image)";
 const INCOMPLETE_NOTE: &str = "(cut off here)";
 
-/// Most characters of each kind of piece.
+/// Maximum characters per kind of piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Of a text of the user or the model.
+    /// For a text of the user or the model.
     pub text_chars_max: usize,
-    /// Of a tool result.
+    /// For a tool result.
     pub tool_result_chars_max: usize,
-    /// Of a call's arguments.
+    /// For a call's arguments.
     pub arguments_chars_max: usize,
-    /// Of a piece of thinking.
+    /// For a reasoning text.
     pub thinking_chars_max: usize,
 }
 
@@ -61,8 +60,8 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// Bounds for a summariser with this window: no piece has more characters than half of the window has tokens, so
-    /// that even a text of one token a character (Chinese) leaves room for the rest.
+    /// Returns the bounds for a summariser with this window: no piece has more characters than half of the window has
+    /// tokens, so that even a text with one token per character (Chinese) leaves room for the rest.
     #[must_use]
     pub fn for_window(window_tokens: u64) -> Self {
         let most = usize::try_from(window_tokens / 2).unwrap_or(usize::MAX).max(CHARS_MIN);
@@ -75,13 +74,13 @@ impl Bounds {
     }
 }
 
-/// The message as blocks, within the default bounds. Images become a note.
+/// Converts a message to blocks within the default bounds. Images become a note.
 #[must_use]
 pub fn blocks(message: &Message) -> Vec<String> {
     blocks_within(message, &Bounds::default())
 }
 
-/// The message as blocks, within these bounds.
+/// Converts a message to blocks within these bounds.
 #[must_use]
 pub fn blocks_within(message: &Message, bounds: &Bounds) -> Vec<String> {
     let mut blocks = Vec::new();
@@ -114,14 +113,14 @@ pub fn blocks_within(message: &Message, bounds: &Bounds) -> Vec<String> {
     blocks
 }
 
-/// A call as code would write it: `name(line=7, path="a.rs")`, by the names of the arguments. Arguments that are no
-/// JSON object stand as they are.
+/// Formats a call as code: `name(line=7, path="a.rs")`, ordered by argument name. Arguments that are not a JSON object
+/// are copied as they are.
 fn call(name: &str, arguments: &str) -> String {
     let Ok(values) = serde_json::from_str::<serde_json::Map<String, Value>>(arguments) else {
         return format!("{name}({arguments})");
     };
     let value = |value: &Value| match value {
-        // Masked before it is clipped: half of a key would no longer be known as one.
+        // Mask before clipping: half of a key would no longer be recognised.
         Value::String(text) => Value::from(&*clip(&presentable(text), VALUE_CHARS_MAX)).to_string(),
         other => clip(&other.to_string(), VALUE_CHARS_MAX).into_owned(),
     };
@@ -129,8 +128,8 @@ fn call(name: &str, arguments: &str) -> String {
     format!("{name}({})", values.join(", "))
 }
 
-/// Takes blocks that were joined by blank lines apart again: one message a block, results named after the call before
-/// them in order. Text before the first head is not a block and is left out.
+/// Parses blocks that were joined by blank lines into messages; a result belongs to the call before it. Text before the
+/// first block is ignored.
 #[must_use]
 pub fn read(conversation: &str) -> Vec<Message> {
     let mut messages = Vec::new();
@@ -153,7 +152,7 @@ pub fn read(conversation: &str) -> Vec<Message> {
     messages
 }
 
-/// The text, or its head and tail with a note of how many characters are left out between them. Never cuts a character.
+/// Returns the text, or its head and tail with a note of how many characters were left out. Never splits a character.
 #[must_use]
 pub fn clip(text: &str, chars_max: usize) -> Cow<'_, str> {
     if text.len() <= chars_max {
@@ -170,7 +169,7 @@ pub fn clip(text: &str, chars_max: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{head}\n[… {} characters left out …]\n{tail}", chars - chars_max))
 }
 
-/// The first `chars` characters.
+/// Returns the first `chars` characters.
 pub fn prefix(text: &str, chars: usize) -> &str {
     text.char_indices().nth(chars).map_or(text, |(at, _)| &text[..at])
 }
@@ -198,9 +197,9 @@ fn push_text(blocks: &mut Vec<String>, role: Role, said: &mut String, bounds: &B
     blocks.push(block(head, &text, bounds.text_chars_max));
 }
 
-/// A text as it is quoted: nothing invisible, no secrets, not longer than this, nothing that could end the quotation.
+/// Quotes a text: nothing invisible, no secrets, bounded, and nothing that could end the quotation.
 fn block(head: &str, text: &str, chars_max: usize) -> String {
-    // Before it is clipped: half of a key would no longer be known as one.
+    // Mask before clipping: half of a key would no longer be recognised.
     let text = presentable(text);
     let text = clip(text.trim(), chars_max);
     let mut block = format!("{head}{}", escape(&text, Place::Conversation));

@@ -1,4 +1,4 @@
-//! What a strategy is: it decides when to compact, how far down, what may not be cut, and in which steps.
+//! Strategies: when to compact, how far down, what must not be cut, and in which steps.
 
 use crate::core::context::{
     Context, RequestCount,
@@ -7,32 +7,30 @@ use crate::core::context::{
 };
 use reseed_protocol::{command::SummaryKind, context::CompactAtRule, event::CompactionTrigger};
 
-/// Share of the window that is left for an answer where no setting says how long an answer may be: one part of this
-/// many.
+/// The fraction of the window reserved for an answer if no setting limits its length: one part in this many.
 const ANSWER_WINDOW_PART: u64 = 50;
 
-/// Tokens that are left for an answer at least where no setting says: a few paragraphs.
+/// Minimum tokens reserved for an answer if no setting limits its length: a few paragraphs.
 const ANSWER_TOKENS_MIN: u64 = 512;
 
 /// What a strategy decides about the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// It may go out as it is.
+    /// Send it as it is.
     Ready,
-    /// It may go out, but the user should know that the window is nearly full.
+    /// Send it, but warn the user that the window is nearly full.
     Warn,
-    /// It may go out, and a compaction should be prepared meanwhile, to be held until it is due.
+    /// Send it, and prepare a compaction meanwhile, to be held until it is due.
     Prepare,
-    /// A compaction is due: what is held is committed before it goes out; where nothing is, it may go out, and one is
-    /// made meanwhile.
+    /// A compaction is due: apply a held one before sending. Without one, send it and make one meanwhile.
     Due,
-    /// It has to wait for a compaction.
+    /// It must wait for a compaction.
     Compact,
 }
 
-/// Decides before every request, also between tool rounds, and after every turn. Pure; asked with the exact count of
-/// the request. A new one is a file in `strategies/` and a line of the factory: it says what it is called and in which
-/// steps it makes room; the rest follows from its settings unless it says otherwise.
+/// A strategy. It decides before every request, including those between tool rounds, and after every turn. Pure;
+/// receives the exact count of the request. To add one, write a file in `strategies/` and a line in the factory: it
+/// must provide its name and its compaction steps; the rest follows from its settings unless overridden.
 ///
 /// ```
 /// use reseed_core::context::{
@@ -72,107 +70,106 @@ pub enum Decision {
 /// assert!(strategies.names().any(|name| name == "forgetful"));
 /// ```
 pub trait ContextManager: Send + std::fmt::Debug {
-    /// The short name, as settings and the wire have it.
+    /// Returns the short name used in settings and on the wire.
     fn name(&self) -> &'static str;
 
-    /// Its settings.
+    /// Returns its settings.
     fn options(&self) -> &Options;
 
-    /// The steps by which room can be made here, gentle to drastic. The first that gets down to the target is taken. A
-    /// step that drops without a summary stops at the target ([`Planning::oldest_out`]), and is left out where the
+    /// Returns the compaction steps possible here, gentle to drastic. The first that reaches the target is taken. A
+    /// step that drops messages without a summary stops at the target ([`Planning::oldest_out`]), and is omitted if the
     /// target is met already.
     fn steps(&self, planning: &Planning<'_>) -> Vec<Step>;
 
-    /// What to do about the next request, in a window of so many tokens. Called for every request: it must not look at
-    /// the messages.
+    /// Decides about the next request. Called for every request, so it must not look at the messages.
     fn before_request(&self, count: &RequestCount, window_tokens: u64) -> Decision {
         self.options().decide(count.tokens, window_tokens)
     }
 
-    /// Requests of more tokens than this are compacted; `None` where it never does so by count.
+    /// Returns the count above which requests are compacted; `None` if it never compacts by count.
     fn compact_at_tokens(&self, window_tokens: u64) -> Option<u64> {
         Some(self.options().trigger_in(window_tokens))
     }
 
-    /// Which rule decides [`Self::compact_at_tokens`]; `None` where it never compacts by count, or by a count of its
+    /// Returns the rule behind [`Self::compact_at_tokens`]; `None` if it never compacts by count, or by a count of its
     /// own.
     fn compact_at_rule(&self, window_tokens: u64) -> Option<CompactAtRule> {
         let (tokens, rule) = self.options().due_in(window_tokens);
         self.compact_at_tokens(window_tokens).filter(|at| *at == tokens).map(|_| rule)
     }
 
-    /// Above which count a compaction is prepared in the background; `None` where none is.
+    /// Returns the count above which a compaction is prepared in the background; `None` if none is.
     fn prepare_at_tokens(&self, window_tokens: u64) -> Option<u64> {
         let (soft, _) = self.options().limits_in(window_tokens);
         self.compact_at_tokens(window_tokens).filter(|trigger| soft < *trigger).map(|_| soft)
     }
 
-    /// What a compaction must get down to.
+    /// Returns the count that a compaction must reach.
     fn target_tokens(&self, window_tokens: u64) -> u64 {
         self.options().target_in(window_tokens)
     }
 
-    /// Tokens it leaves free for the answer.
+    /// Returns the tokens reserved for the answer.
     fn reserved_tokens(&self, window_tokens: u64) -> u64 {
         self.options().reserve_in(window_tokens)
     }
 
-    /// Tokens that a compaction keeps word for word, if it can.
+    /// Returns the tokens that a compaction keeps verbatim if it can.
     fn keep_tokens(&self, window_tokens: u64) -> u64 {
         self.options().keep_in(window_tokens)
     }
 
-    /// What its own compactions are called.
+    /// Returns the trigger recorded for its own compactions.
     fn trigger(&self) -> CompactionTrigger {
         CompactionTrigger::Threshold
     }
 
-    /// Whether it makes summaries at all: a compaction that a person asks for is then one, and nothing less.
+    /// Returns true if it makes summaries: then a compaction that a person requests is always a summary.
     fn summarises(&self) -> bool {
         true
     }
 
-    /// Whether it acts by itself, also on a refusal of the provider as too large.
+    /// Returns true if it acts by itself, including when the provider refuses a request as too large.
     fn is_automatic(&self) -> bool {
         true
     }
 }
 
-/// What a strategy plans with. All tokens are in units of the estimate.
+/// The inputs of a strategy's plan. All tokens are estimates.
 #[derive(Debug, Clone, Copy)]
 pub struct Planning<'a> {
     /// What the model sees.
     pub context: &'a Context,
-    /// Its structure.
+    /// The structure of the context.
     pub structure: &'a Structure,
     /// How much of the messages should stay.
     pub keep: Keep,
-    /// All messages together may have so many, a summary included, for the target to be met.
+    /// The tokens of all messages, summary included, that meet the target.
     pub target_tokens: u64,
-    /// What the summary may have of that.
+    /// The part of that available for the summary.
     pub summary_tokens: u64,
 }
 
-/// Tokens of the note that something is missing, which stands in the place of what was left out.
+/// Tokens of the note that replaces what was left out.
 const NOTE_TOKENS: u64 = 64;
 
 impl Planning<'_> {
-    /// Returns true if the messages are within the target already: then nothing is dropped without a summary.
+    /// Returns true if the messages meet the target already: then nothing is dropped without a summary.
     #[must_use]
     pub fn meets_target(&self) -> bool {
         self.structure.tokens() + self.structure.summary_tokens <= self.target_tokens
     }
 
-    /// Tokens that messages may have beside what stands in the place of those that are left out without a summary: the
-    /// summary there is, or a note.
+    /// Returns the tokens available for messages besides the existing summary, or the note, that stands for what is
+    /// dropped without a new summary.
     #[must_use]
     pub fn room_without_summary(&self) -> u64 {
         let beside = self.structure.summary_tokens.min(self.summary_tokens).max(NOTE_TOKENS);
         self.target_tokens.saturating_sub(beside)
     }
 
-    /// The cut that leaves out the oldest turns until the target is met, and no more than that. This is the last step
-    /// of a strategy whose summary saves too little.
+    /// Drops the oldest turns until the target is met, and no more. This is the last step of a strategy whose summary
+    /// saves too little.
     #[must_use]
     pub fn oldest_out(&self) -> Option<Cut> {
         if self.meets_target() {
@@ -182,48 +179,48 @@ impl Planning<'_> {
     }
 }
 
-/// A way of making room.
+/// A compaction step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Put a short note in the place of these tool results, places in the context.
+    /// Replace these tool results, given by index, with a short note.
     Clear {
         /// The messages.
         results: Vec<usize>,
-        /// Any sufficient gain will do, not only reaching the target.
+        /// Accept any sufficient gain, even if the target is not met.
         any_gain: bool,
     },
-    /// Put a summary in the place of what the cut takes out: the model's, or else an extract by rule.
+    /// Replace what the cut removes with a summary: the model's, otherwise an extract by rule.
     Summarise(Cut),
-    /// Leave out what the cut takes out.
+    /// Drop what the cut removes.
     Truncate(Cut),
 }
 
-/// The deployment's settings, under which a session's stand.
+/// The deployment's settings, which a session's settings override.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// Compact when more than this share of the window is used; 0 to 1.
+    /// Compact above this share of the window; 0 to 1.
     pub threshold: f64,
-    /// Compact when less than this many tokens are free for an answer; absent for what `max_output_tokens` says.
+    /// Compact when fewer tokens are free for an answer; `None` to use `max_output_tokens`.
     pub reserve_tokens: Option<u64>,
-    /// Most tokens that an answer may have, where that is set: then as many are kept free.
+    /// Maximum tokens of an answer, if set; as many are kept free.
     pub max_output_tokens: Option<u64>,
-    /// About how many recent tokens stay word for word.
+    /// Tokens of recent messages to keep verbatim, approximately.
     pub keep_recent_tokens: u64,
-    /// A compaction gets down to this share of the window, and to three quarters of the trigger at most.
+    /// Share of the window that a compaction must reach; capped at three quarters of the trigger.
     pub target: f64,
-    /// From this share of the trigger on a compaction is prepared while turns go on; 1 for never.
+    /// Share of the trigger above which a compaction is prepared while turns continue; 1 for never.
     pub background: f64,
-    /// A compaction saves at least this share of the request.
+    /// Minimum share of the request that a compaction must save.
     pub min_gain: f64,
-    /// `sliding_window` keeps so many of the newest turns.
+    /// Newest turns that `sliding_window` keeps.
     pub keep_turns: u64,
-    /// So many of the newest tool results are never cleared.
+    /// Newest tool results that are never cleared.
     pub keep_tool_results: u64,
-    /// Whether `importance` summarises what it takes out.
+    /// True if `importance` summarises what it removes.
     pub summarise: bool,
-    /// The strategies of a `pipeline`, by short name, gentle to drastic.
+    /// The strategies of a `pipeline` by short name, gentle to drastic.
     pub steps: Vec<&'static str>,
-    /// What the conversation is about, for its summaries.
+    /// The kind of conversation, which shapes its summaries.
     pub summary_kind: SummaryKind,
 }
 
@@ -247,10 +244,10 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The room that is left for an answer in a window, and the rule that decides it. A small window is not all room:
-    /// where nothing is set it is at most a fifth of it, where the reserve is set at most half. An answer that may be
-    /// longer still gets its room, up to three quarters of the window: strict servers refuse a request whose tokens and
-    /// longest answer exceed the window together.
+    /// Returns the tokens reserved for an answer, and the rule that decides them. In a small window the reserve is
+    /// capped: at a fifth of the window by default, at half if the reserve is set. A longer answer limit still gets its
+    /// room, up to three quarters of the window: strict servers refuse a request that exceeds the window together with
+    /// its longest possible answer.
     #[must_use]
     pub fn answer_room_in(&self, window_tokens: u64) -> (u64, CompactAtRule) {
         match (self.reserve_tokens, self.max_output_tokens) {
@@ -263,20 +260,21 @@ impl Options {
         }
     }
 
-    /// Tokens of that room.
+    /// Returns the tokens reserved for an answer.
     #[must_use]
     pub fn reserve_in(&self, window_tokens: u64) -> u64 {
         self.answer_room_in(window_tokens).0
     }
 
-    /// What is kept in a window: at most 25 % of it, so that a compaction always gets well below the trigger.
+    /// Returns the tokens to keep verbatim: at most 25 % of the window, so that a compaction ends well below the
+    /// trigger.
     #[must_use]
     pub fn keep_in(&self, window_tokens: u64) -> u64 {
         self.keep_recent_tokens.min(window_tokens / 4).max(1)
     }
 
-    /// The count above which a compaction is due, and the rule that decides it: the earlier of the threshold's share
-    /// and the window less the room for an answer.
+    /// Returns the count above which a compaction is due, and the rule that decides it: the lower of the threshold's
+    /// share and the window minus the answer reserve.
     #[must_use]
     pub fn due_in(&self, window_tokens: u64) -> (u64, CompactAtRule) {
         let (room, rule) = self.answer_room_in(window_tokens);
@@ -284,21 +282,21 @@ impl Options {
         if by_share <= by_room { (by_share, CompactAtRule::Threshold) } else { (by_room, rule) }
     }
 
-    /// The count above which a compaction is due.
+    /// Returns the count above which a compaction is due.
     #[must_use]
     pub fn trigger_in(&self, window_tokens: u64) -> u64 {
         self.due_in(window_tokens).0
     }
 
-    /// The count that a compaction must get down to: the target's share, and at most three quarters of the trigger, so
-    /// that it does not come again at once, also where the threshold is below the target.
+    /// Returns the count that a compaction must reach: the target's share, capped at three quarters of the trigger so
+    /// that the next compaction is not due at once, even with a threshold below the target.
     #[must_use]
     pub fn target_in(&self, window_tokens: u64) -> u64 {
         share(window_tokens, self.target).min(self.trigger_in(window_tokens) / 4 * 3)
     }
 
-    /// The count above which a compaction is prepared in the background, to be committed above the trigger, and the one
-    /// above which requests wait for it: only when the reserve is touched, where there is time to prepare.
+    /// Returns two counts: above the first a compaction is prepared in the background, to be applied above the trigger;
+    /// above the second requests wait for it. With preparation, requests wait only once the reserve is touched.
     #[must_use]
     pub fn limits_in(&self, window_tokens: u64) -> (u64, u64) {
         let trigger = self.trigger_in(window_tokens);
@@ -309,7 +307,7 @@ impl Options {
         (soft.min(trigger), trigger.max(window_tokens - self.reserve_in(window_tokens)))
     }
 
-    /// What these settings decide about a request of so many tokens.
+    /// Decides about a request of this many tokens.
     #[must_use]
     pub fn decide(&self, tokens: u64, window_tokens: u64) -> Decision {
         let (soft, hard) = self.limits_in(window_tokens);
@@ -322,7 +320,7 @@ impl Options {
     }
 }
 
-/// A share of so many tokens, rounded down.
+/// Returns a share of a token count, rounded down.
 #[must_use]
 pub fn share(tokens: u64, share: f64) -> u64 {
     #[expect(

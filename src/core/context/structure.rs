@@ -1,47 +1,47 @@
 //! The structure of a context: where it may be cut, computed once.
 //!
-//! A unit is the least that can be taken out by itself: one message, or an answer with calls together with the results
-//! of all of them, so that no call and result are ever parted. What a patch put in front of an entry's message is of that
-//! one's unit, and behind the last entry of the last unit. A turn begins with what a user said.
+//! A unit is the smallest part that can be removed: a single message, or an answer with calls and all their results, so
+//! that a call and its result are never separated. Messages that a patch added before an entry's message belong to that
+//! message's unit; those after the last entry belong to the last unit. A turn starts with a user message.
 //!
-//! Invariants: units follow each other without gaps from the first message behind the summary to the last; a unit
+//! Invariants: units follow one another without gaps from the first message after the summary to the last; a unit
 //! belongs to one turn; turns are in order.
 
 use crate::core::context::build::{Context, Counted, GoesWith, Kind};
 use reseed_protocol::Role;
 use std::ops::Range;
 
-/// The least that can be taken out of a context by itself.
+/// The smallest removable part of a context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unit {
-    /// Its messages, as places in the context.
+    /// Index range of its messages.
     pub messages: Range<usize>,
-    /// What they cost, as estimated.
+    /// Its estimated tokens.
     pub tokens: u64,
-    /// Its turn, counted from the oldest, which is 0.
+    /// Index of its turn; the oldest is 0.
     pub turn: usize,
-    /// A user said it.
+    /// True if a user wrote it.
     pub is_input: bool,
-    /// One of its messages is pinned.
+    /// True if one of its messages is pinned.
     pub pinned: bool,
-    /// It stands behind what an earlier compaction kept one by one: what lies between was left out, so a tail may begin
-    /// here and not before.
+    /// True if a tail may start here: it comes after the messages that an earlier compaction kept one by one, which
+    /// have gaps between them.
     pub may_begin_tail: bool,
 }
 
-/// A context as units.
+/// A context divided into units.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Structure {
-    /// The units, oldest first; the summary in front is none.
+    /// The units, oldest first, without the summary in front.
     pub units: Vec<Unit>,
-    /// The place of the summary in front, if there is one. What a patch put in front of it goes when it goes.
+    /// Index of the summary in front, if any. Messages that a patch added before it go when it goes.
     pub summary: Option<usize>,
-    /// What the summary costs with what stands in front of it, as estimated.
+    /// Estimated tokens of the summary and what precedes it.
     pub summary_tokens: u64,
 }
 
 impl Structure {
-    /// The structure of this context.
+    /// Divides a context into units.
     #[must_use]
     pub fn of(context: &Context) -> Self {
         let messages = &context.messages;
@@ -50,11 +50,11 @@ impl Structure {
         let mut units: Vec<Unit> = Vec::with_capacity(messages.len());
         let mut turn = 0;
         let mut begun = false;
-        // What a patch put in front of an entry that is still to come.
+        // Messages that a patch added before an entry that is still to come.
         let mut waiting: Option<Unit> = None;
         for (at, counted) in messages.iter().enumerate().skip(summary.map_or(0, |at| at + 1)) {
             let goes_with = counted.goes_with();
-            // In a context results follow their calls, so neither need be read.
+            // In a context results follow their calls, so call ids need not be compared.
             if let Some(last) = waiting.as_mut().or(units.last_mut()).filter(|_| counted.is_result) {
                 last.take(at, counted);
                 if goes_with == GoesWith::Itself {
@@ -90,14 +90,14 @@ impl Structure {
         Self { units, summary, summary_tokens }
     }
 
-    /// How many turns there are.
+    /// Returns the number of turns.
     #[must_use]
     pub fn turns(&self) -> usize {
         self.units.last().map_or(0, |unit| unit.turn + 1)
     }
 
-    /// The unit that holds the last thing a user said; where a client's note stands in the user's place and no user said
-    /// anything, that.
+    /// Returns the index of the unit with the last user message; if there is none, of the last client note in the user
+    /// role.
     #[must_use]
     pub fn last_input(&self, context: &Context) -> Option<usize> {
         let said = self.units.iter().rposition(|unit| unit.is_input);
@@ -108,7 +108,7 @@ impl Structure {
         })
     }
 
-    /// What all units cost together.
+    /// Returns the tokens of all units.
     #[must_use]
     pub fn tokens(&self) -> u64 {
         self.units.iter().map(|unit| unit.tokens).sum()
@@ -120,7 +120,7 @@ impl Unit {
         Self { messages: at..at, tokens: 0, turn, is_input: false, pinned: false, may_begin_tail: true }
     }
 
-    /// Takes the next message, at this place.
+    /// Adds the next message, at this index.
     fn take(&mut self, at: usize, counted: &Counted) {
         if self.messages.is_empty() {
             self.may_begin_tail = counted.kind != Kind::Beside;

@@ -1,4 +1,4 @@
-//! For tests: paths written as short lines, contexts printed as short lines.
+//! Test support: paths written as short lines, contexts printed as short lines.
 
 use super::{
     build::{Context, Kind},
@@ -13,9 +13,10 @@ use reseed_protocol::{
 };
 use std::sync::Arc;
 
-/// Reads lines of `id:kind words`, each the child of the one before: `user`, `assistant`, `call ID…`, `result ID text`, `note`,
-/// `compaction SUMMARY first=ID keep=ID clear=ID`; and patches, whose texts are one word each: `edit ID=TEXT ID…` (without a
-/// text it is taken out), `replace ID ID=TEXT *TEXT…` (a star for a message without an entry), `part NAME=TEXT`.
+/// Parses lines of `id:kind words`, each the child of the one before: `user`, `assistant`, `call ID…`, `result ID
+/// text`, `note`, `compaction SUMMARY first=ID keep=ID clear=ID`; and patches, whose texts are one word each: `edit
+/// ID=TEXT ID…` (without a text the message is removed), `replace ID ID=TEXT *TEXT…` (a star for a message without an
+/// entry), `part NAME=TEXT`.
 pub(crate) fn entries(lines: &[&str]) -> Vec<Entry> {
     let mut parent = None;
     let entry = |line: &&str| {
@@ -28,19 +29,19 @@ pub(crate) fn entries(lines: &[&str]) -> Vec<Entry> {
     lines.iter().map(entry).collect()
 }
 
-/// The same, counted.
+/// Parses lines like [`entries`] and counts them.
 pub(crate) fn path(lines: &[&str], counter: &Counter) -> Vec<Arc<Node>> {
     entries(lines).into_iter().map(|entry| Arc::new(Node::counted(entry, counter))).collect()
 }
 
-/// A transform of this op.
+/// Wraps an op in a transform.
 pub(crate) fn transform(op: PatchOp) -> EntryData {
     let (transformer_name, patch) = ("test".to_owned(), vec![op]);
     let transform = ContextTransform { schema_version: PATCH_VERSION, transformer_name, patch, display: None };
     EntryData::ContextTransform(Box::new(Kept::Known(transform)))
 }
 
-/// The op of such a line, where it is one.
+/// Parses a patch line; `None` for another line.
 pub(crate) fn patch(kind: &str, rest: &str, lines: &[&str]) -> Option<PatchOp> {
     let words = || rest.split(' ').filter(|word| !word.is_empty());
     let named = |word: &str| {
@@ -72,7 +73,7 @@ pub(crate) fn patch(kind: &str, rest: &str, lines: &[&str]) -> Option<PatchOp> {
     })
 }
 
-/// A message of the same role as the entry of this id, and about the same calls, with this text.
+/// Creates a message with the role and calls of the entry with this id, and this text.
 fn instead_of(id: &str, text: &str, lines: &[&str]) -> Message {
     let line = lines.iter().find_map(|line| line.strip_prefix(id)?.strip_prefix(':')).unwrap_or("user x");
     match said(line.split(' ').next().unwrap(), line.split_once(' ').unwrap().1) {
@@ -127,7 +128,7 @@ fn said(kind: &str, rest: &str) -> EntryData {
     }
 }
 
-/// One line a message.
+/// Prints a context, one line per message.
 pub(crate) fn printed(context: &Context) -> Vec<String> {
     context
         .messages

@@ -1,39 +1,39 @@
-//! The window of a model: how many tokens a request and its answer may have together.
+//! The context window of a model: the tokens available for a request and its answer together.
 //!
-//! The sources, the surest first: what the operator configured for the model, what the provider's model list tells, a table
-//! of well-known models, and what the operator configured for a model that none of them names. Where that is missing too,
-//! the caller says so instead of guessing: a guess that is too large fails in the middle of a conversation.
+//! Sources, most reliable first: the operator's configuration for the model, the provider's model list, a table of
+//! known models, and the operator's configuration for models that none of these names. If all are missing the caller
+//! reports it instead of guessing: a guess that is too large fails in the middle of a conversation.
 
 use crate::core::model::ReportedUsage;
 use reseed_protocol::StopReason;
 
-/// Most tokens that any setting may name: ten times what the largest windows of 2026 have.
+/// Maximum tokens that any setting may specify: ten times the largest windows of 2026.
 pub const TOKENS_MAX: u64 = 100_000_000;
 
-/// How many tokens a model takes, and how we know.
+/// The size of a model's window, and its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// Tokens of request and answer together.
+    /// Tokens for request and answer together.
     pub tokens: u64,
-    /// Where the number comes from.
+    /// The source of the number.
     pub source: WindowSource,
 }
 
-/// Where a window's size comes from.
+/// The source of a window's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WindowSource {
     /// `MODEL_WINDOWS`, or `CONTEXT_WINDOW` for the deployment's own model.
     Configured,
     /// The provider's model list.
     Provider,
-    /// The table of this file.
+    /// The table in this file.
     Table,
-    /// `CONTEXT_WINDOW`, for a model that nothing else names.
+    /// `CONTEXT_WINDOW`, for a model that no other source names.
     Assumed,
 }
 
 impl WindowSource {
-    /// The source as one word, for logs and the page.
+    /// Returns the source as one word, for logs and the page.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -45,9 +45,8 @@ impl WindowSource {
     }
 }
 
-/// The window of `model`, if anything tells it: `configured` for this very model, `listed`, the provider's model list
-/// (names, and windows in tokens where the list has them), the table, and `assumed` where none of them names it. A window
-/// of 0 tokens counts as not told.
+/// Looks up the window of `model`: `configured` for exactly this model, `listed` in the provider's model list (names,
+/// and windows in tokens if the list has them), the table, then `assumed`. A window of 0 tokens counts as missing.
 #[must_use]
 pub fn resolve(
     model: &str,
@@ -63,11 +62,11 @@ pub fn resolve(
         .or_else(|| told(assumed, WindowSource::Assumed))
 }
 
-/// Whether an answer that came without any refusal shows that the request did not fit: some servers cut it silently.
-/// For callers that know the model's window, in tokens.
+/// Returns true if an answer's usage shows that the request did not fit, although the server did not refuse it: some
+/// servers truncate silently. For callers that know the model's window in tokens.
 ///
-/// - An answer that reports more input than the window holds was given to a cut request.
-/// - One that was cut before its first token, with the window all but full, had no room.
+/// - Reported input above the window: the answer was made from a truncated request.
+/// - Cut off before its first token with the window practically full: there was no room for an answer.
 #[must_use]
 pub fn told_by_usage(stop_reason: StopReason, usage: ReportedUsage, window_tokens: u64) -> bool {
     if window_tokens == 0 {
@@ -75,7 +74,7 @@ pub fn told_by_usage(stop_reason: StopReason, usage: ReportedUsage, window_token
     }
     match stop_reason {
         StopReason::Stop => usage.input_tokens > window_tokens,
-        // 99 %: servers keep a few tokens for themselves.
+        // 99 %: servers reserve a few tokens for themselves.
         StopReason::Length => {
             usage.output_tokens == 0 && usage.input_tokens.saturating_mul(100) >= window_tokens.saturating_mul(99)
         }
@@ -83,22 +82,22 @@ pub fn told_by_usage(stop_reason: StopReason, usage: ReportedUsage, window_token
     }
 }
 
-/// The table's window for a model's name: the longest entry that begins the name. Routers put a path before the name
-/// (`openai/gpt-4o`, `models/gemini-2.0-flash`), which is passed over, and vendors put dates and sizes after it.
+/// Returns the table's window for a model: the longest entry that is a prefix of the name. A router's path before the
+/// name (`openai/gpt-4o`, `models/gemini-2.0-flash`) is ignored, and vendors append dates and sizes.
 fn known(model: &str) -> Option<u64> {
     let path = model.to_ascii_lowercase();
     let name = path.rsplit('/').next().unwrap_or(&path);
     KNOWN.iter().filter(|(prefix, _)| begins(name, prefix)).max_by_key(|(prefix, _)| prefix.len()).map(|&(_, n)| n)
 }
 
-/// Whether `prefix` begins `name` and ends where a word of it ends, so that `gpt-4` is not taken for `gpt-4.7`. An entry
-/// that itself ends in a separator stands for the whole family.
+/// Returns true if `name` starts with `prefix` and the prefix ends at a word boundary, so that `gpt-4` does not match
+/// `gpt-4.7`. An entry that ends in a separator stands for the whole family.
 fn begins(name: &str, prefix: &str) -> bool {
     let Some(rest) = name.strip_prefix(prefix) else { return false };
     prefix.ends_with(['.', '-']) || rest.is_empty() || rest.starts_with(['-', ':', '@', '_'])
 }
 
-/// Windows that the vendors publish, in tokens. Where variants of a family differ the smaller one stands here: too small
+/// Windows published by vendors, in tokens. For families with different variants this is the smallest: too small
 /// compacts early, too large fails.
 const KNOWN: &[(&str, u64)] = &[
     // OpenAI

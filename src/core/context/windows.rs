@@ -1,50 +1,49 @@
-//! Which window each model has in this deployment.
+//! The window of each model in this deployment.
 //!
-//! - The model that the deployment starts with: `MODEL_WINDOWS` where it names it, else `CONTEXT_WINDOW`, the provider's
-//!   list, the table.
-//! - Every other one: `MODEL_WINDOWS` where it names it, else the provider's list, the table. One that is named nowhere is
-//!   taken to have `CONTEXT_WINDOW` too, which those who see it say: it may be wrong.
+//! - The deployment's own model: `MODEL_WINDOWS` if it names it, else `CONTEXT_WINDOW`, the provider's list, the table.
+//! - Any other model: `MODEL_WINDOWS` if it names it, else the provider's list, the table. A model that none of these
+//!   names is assumed to have `CONTEXT_WINDOW` too, with a warning, because that may be wrong.
 
 use crate::core::context::window::{Window, WindowSource, resolve};
 use std::collections::BTreeMap;
 
-/// No model worth the name has a smaller window, and no system prompt with a question fits into less.
+/// Minimum window: no useful model has a smaller one, and no system prompt with a question fits into less.
 pub const WINDOW_TOKENS_MIN: u64 = 512;
 
-/// The window that is taken for a session whose model is no longer known, so that it can still be opened and given
-/// another model.
+/// The window assumed for a session whose model is no longer known, so that it can still be opened and given another
+/// model.
 const WINDOW_TOKENS_UNKNOWN: u64 = 8_192;
 
-/// What is known of windows.
+/// The known windows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Windows {
     context_window: Option<u64>,
-    /// The model whose window `context_window` is.
+    /// The model that `context_window` applies to.
     own: Option<String>,
     named: BTreeMap<String, u64>,
     listed: Vec<(String, Option<u64>)>,
 }
 
 impl Windows {
-    /// `CONTEXT_WINDOW`, where it is set, and the provider's list.
+    /// Creates the table from `CONTEXT_WINDOW`, if set, and the provider's list.
     #[must_use]
     pub fn new(context_window: Option<u64>, listed: Vec<(String, Option<u64>)>) -> Self {
         Self { context_window, listed, ..Self::default() }
     }
 
-    /// With the deployment's own model, whose window `CONTEXT_WINDOW` is whatever else names it.
+    /// Sets the deployment's own model, for which `CONTEXT_WINDOW` takes precedence over the list.
     #[must_use]
     pub fn with_own(self, model: &str) -> Self {
         Self { own: Some(model.to_owned()), ..self }
     }
 
-    /// With the windows that `MODEL_WINDOWS` gives to models by name.
+    /// Sets the windows that `MODEL_WINDOWS` configures by model name.
     #[must_use]
     pub fn with_named(self, named: BTreeMap<String, u64>) -> Self {
         Self { named, ..self }
     }
 
-    /// The window of this model, and where that comes from; `None` where nothing tells it.
+    /// Returns the window of a model with its source; `None` if no source names it.
     #[must_use]
     pub fn window(&self, model: &str) -> Option<Window> {
         let own = self.context_window.filter(|_| self.own.as_deref() == Some(model));
@@ -52,28 +51,28 @@ impl Windows {
         resolve(model, configured, &self.listed, self.context_window)
     }
 
-    /// Whether the window of this model is known.
+    /// Returns true if the window of this model is known.
     #[must_use]
     pub fn knows(&self, model: &str) -> bool {
         self.window(model).is_some()
     }
 
-    /// The window of this model, in tokens.
+    /// Returns the window of this model in tokens.
     #[must_use]
     pub fn tokens(&self, model: &str) -> u64 {
         self.window(model).map_or(WINDOW_TOKENS_UNKNOWN, |window| window.tokens).max(WINDOW_TOKENS_MIN)
     }
 
-    /// A warning where nothing names this model, with the window that is taken for it.
+    /// Returns a warning if no source names this model, with the window assumed for it.
     #[must_use]
     pub fn warning(&self, model: &str) -> Option<String> {
         let taken = match self.window(model) {
-            Some(window) if window.source == WindowSource::Assumed => "CONTEXT_WINDOW is taken for it",
+            Some(window) if window.source == WindowSource::Assumed => "CONTEXT_WINDOW is assumed",
             Some(_) => return None,
-            None => "one is taken for it",
+            None => "a default is assumed",
         };
         let tokens = self.tokens(model);
-        Some(format!("the window of `{model}` is not known; {taken}, {tokens} tokens; name it in MODEL_WINDOWS"))
+        Some(format!("the window of `{model}` is unknown; {taken}, {tokens} tokens; set it in MODEL_WINDOWS"))
     }
 }
 
@@ -87,7 +86,7 @@ mod tests {
         let named = BTreeMap::from([("small".to_owned(), 2_000), ("gpt-4o".to_owned(), 60_000)]);
         let windows = |context_window| Windows::new(context_window, listed.clone()).with_own("main");
         let table = [
-            // context window, named; model: window, warned
+            // CONTEXT_WINDOW, is the model named; model: window, warning
             (Some(9_000), true, "main", Some(9_000), false),
             (None, true, "main", Some(40_000), false),
             (Some(9_000), true, "small", Some(2_000), false),

@@ -247,10 +247,10 @@ fn says_something(message: &Message) -> Checked {
             }
             (Part::Image { url, detail }, Role::User) => {
                 if !is_picture_address(url) {
-                    return Err("a picture's address begins with https:// or data:image/".into());
+                    return Err("an image URL must begin with https:// or data:image/".into());
                 }
                 if detail.as_deref().is_some_and(|detail| !matches!(detail, "low" | "high" | "auto")) {
-                    return Err("a picture's detail is low, high or auto".into());
+                    return Err("an image's detail must be low, high or auto".into());
                 }
                 says = true;
                 true

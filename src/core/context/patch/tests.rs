@@ -272,7 +272,7 @@ fn what_may_not_be_is_refused_by_place_and_name() {
         (
             with(json!({ "op": "tools_replace", "tools": [
                 { "name": "read", "description": "", "parameters": { "$ref": "#/nowhere" } }] })),
-            "refer to `#/nowhere`",
+            "reference `#/nowhere`",
         ),
         (with(json!({ "op": "options_set", "temperature": 2.5 })), "0 to 2"),
         (with(json!({ "op": "options_set", "maxOutputTokens": 0 })), "maxOutputTokens"),
