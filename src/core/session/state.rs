@@ -72,7 +72,7 @@ pub struct SessionState {
     pub compactions: u64,
     /// Number of entries in its tree.
     pub entries: u64,
-    /// Entries that every compaction keeps word for word.
+    /// Entries that every compaction keeps verbatim.
     pub pins: Vec<Pin>,
     /// Undone compactions: building the context skips them.
     pub undone: Vec<EntryId>,

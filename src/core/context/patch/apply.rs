@@ -1,4 +1,4 @@
-//! Applying a patch that is submitted.
+//! Applies a submitted patch.
 
 use super::{
     Boundary, OPS_MAX, PATCH_BYTES_MAX, PatchRefused,
@@ -18,35 +18,35 @@ use reseed_protocol::{
     patch::{PatchMessage, PatchOp},
 };
 
-/// What a patch is applied amid.
+/// The surroundings that a patch is applied in.
 #[derive(Debug, Clone, Copy)]
 pub struct Around<'a> {
     /// The parts of the system prompt before any patch.
     pub parts: &'a [SystemPart],
-    /// The tools on offer.
+    /// The offered tools.
     pub offered: &'a [ToolDefinition],
     /// Counts the messages that the patch carries.
     pub counter: &'a Counter,
 }
 
-/// What a patch came to.
+/// The outcome of a patch.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Applied {
-    /// The ops as they are stored: a message that says what stands there already is not said again.
+    /// The ops as they are stored, without messages that repeat existing content.
     pub ops: Vec<PatchOp>,
-    /// Why the provider's cache is given up: trimmed, each once, in order. Empty where it is not.
+    /// Reasons for invalidating the provider's cache: trimmed, each once, in order. Empty if the cache stays valid.
     pub reasons: Vec<String>,
-    /// What was asked for and could not be had.
+    /// Notes on what was requested and could not be had.
     pub notes: Vec<String>,
-    /// Whether anything is another than before. A patch that says what holds already need not be stored.
+    /// True if anything changed. A patch that changes nothing need not be stored.
     pub changed: bool,
 }
 
 impl Context {
-    /// Applies a patch: in order, all or nothing.
+    /// Applies a patch in order, all or nothing.
     ///
     /// # Errors
-    /// The first op that cannot be applied, and why; the context is as it was.
+    /// The first op that cannot be applied, and why; the context is unchanged.
     pub fn apply(&mut self, ops: &[PatchOp], boundary: Boundary, around: &Around<'_>) -> Result<Applied, PatchRefused> {
         let refused = |index: usize, why| PatchRefused { index, op: ops[index].name().to_owned(), why };
         if ops.len() > OPS_MAX {
@@ -62,7 +62,7 @@ impl Context {
             bytes +=
                 serde_json::to_vec(op).map_or(usize::MAX, |json| json.len()).saturating_sub(self.bytes_replaced(op));
             if bytes > PATCH_BYTES_MAX {
-                return Err(refused(index, format!("the patch has more than {PATCH_BYTES_MAX} bytes up to here")));
+                return Err(refused(index, format!("the patch has more than {PATCH_BYTES_MAX} bytes at this op")));
             }
             let reason = check::reason(op, boundary).map_err(|why| refused(index, why))?;
             draft.take(op, self, around).map_err(|why| refused(index, why))?;
@@ -85,8 +85,8 @@ impl Context {
 }
 
 impl Context {
-    /// Bytes of the messages that an op puts others in the place of: these are free, so that a message of any size can be
-    /// changed.
+    /// Returns the bytes of the messages that an op replaces: these are not counted, so that a message of any size can
+    /// be edited.
     fn bytes_replaced(&self, op: &PatchOp) -> usize {
         let PatchOp::MessagesCachedEdit { edits, .. } = op else { return 0 };
         let edited = |counted: &&Counted| edits.iter().any(|edit| counted.shown_id() == Some(&edit.entry_id));
@@ -95,18 +95,18 @@ impl Context {
     }
 }
 
-/// Whether both send the same.
+/// Returns true if both send the same.
 fn same_messages(a: &[Counted], b: &[Counted]) -> bool {
     let same = |(a, b): (&Counted, &Counted)| a.shown_id() == b.shown_id() && a.message == b.message;
     a.len() == b.len() && a.iter().zip(b).all(same)
 }
 
-/// A context that is being changed.
+/// A context being changed.
 struct Draft {
     carried: Carried,
-    /// The cached messages; absent while no op has touched them.
+    /// The cached messages; `None` until an op touches them.
     messages: Option<List>,
-    /// What came to the uncached ones.
+    /// Messages added for one request only.
     uncached: Vec<Counted>,
 }
 
@@ -135,8 +135,8 @@ impl Draft {
         self.messages.get_or_insert_with(|| List::of(before.messages.clone()))
     }
 
-    /// The op without messages that say of an entry what it says already. Whoever replaces all messages hands most of
-    /// them back as they came: stored whole, each such patch would be as large as the history.
+    /// Removes from an op the messages that repeat an entry's existing content. A hook that replaces all messages
+    /// returns most of them unchanged: stored whole, each such patch would be as large as the history.
     fn without_echoes(&mut self, mut op: PatchOp, before: &Context) -> PatchOp {
         let PatchOp::MessagesCachedReplace { messages, .. } = &mut op else { return op };
         let list = self.list(before);

@@ -1,7 +1,7 @@
-//! What the patches of a path make of the system prompt, the tools and the options: kept as the shortest list of ops
-//! that does the same.
+//! The combined effect of a path's patches on system prompt, tools and options, kept as the shortest equivalent list of
+//! ops.
 //!
-//! Invariant: applying [`Carried::ops`] is applying every op that it was given, in order, whatever they are applied to.
+//! Invariant: applying [`Carried::ops`] equals applying every op pushed so far, in order, whatever they are applied to.
 
 use reseed_protocol::{
     context::{RequestOptions, SystemPart, SystemPrompt, ToolDefinition},
@@ -9,14 +9,14 @@ use reseed_protocol::{
 };
 use std::collections::BTreeSet;
 
-/// Ops on the system prompt, the tools and the options, without those that a later one made idle.
+/// Ops on system prompt, tools and options, without those that later ones made redundant.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Carried {
     ops: Vec<PatchOp>,
 }
 
 impl Carried {
-    /// Of these ops; those on messages are left out.
+    /// Combines these ops; those on messages are ignored.
     #[must_use]
     pub fn of(ops: &[PatchOp]) -> Self {
         let mut carried = Self::default();
@@ -24,13 +24,13 @@ impl Carried {
         carried
     }
 
-    /// The ops, in order.
+    /// Returns the ops in order.
     #[must_use]
     pub fn ops(&self) -> &[PatchOp] {
         &self.ops
     }
 
-    /// Takes one more op. One on messages is passed over: what it makes stands in the messages.
+    /// Adds an op. One on messages is ignored: its effect is in the messages.
     pub fn push(&mut self, op: &PatchOp) {
         match op {
             PatchOp::SystemPartSet { part_name: name, .. } => {
@@ -48,7 +48,7 @@ impl Carried {
                     |earlier| !matches!(earlier, PatchOp::SystemPartSet { part_name, .. } if part_name == name),
                 );
                 let is_gone = |earlier: &PatchOp| matches!(earlier, PatchOp::SystemPartRemove { part_name, .. } if part_name == name);
-                // What was taken out before stays so, in its place: saying it again is no change.
+                // A part that was removed stays removed: repeating it changes nothing.
                 if !self.ops.iter().any(is_gone) {
                     self.ops.push(op.clone());
                 }
@@ -98,7 +98,7 @@ impl Carried {
         }
     }
 
-    /// Whether both do the same, whatever reasons they give.
+    /// Returns true if both have the same effect, whatever reasons they give.
     #[must_use]
     pub fn does_the_same(&self, other: &Self) -> bool {
         let silent = |op: &PatchOp| {
@@ -106,8 +106,8 @@ impl Carried {
             op.invalidate_cache_reason_mut().into_iter().for_each(String::clear);
             op
         };
-        // Ops on the system prompt, on the tools and on the options do not touch each other: their order among each other
-        // is no matter.
+        // Ops on system prompt, tools and options are independent of each other, so their relative order does not
+        // matter.
         let area = |op: &PatchOp| (is_of_system(op), is_of_tools(op));
         let of = |carried: &Self, wanted: (bool, bool)| -> Vec<PatchOp> {
             carried.ops.iter().filter(|op| area(op) == wanted).map(silent).collect()
@@ -119,7 +119,7 @@ impl Carried {
                     .all(|wanted| of(self, wanted) == of(other, wanted))
     }
 
-    /// The system prompt that these parts become.
+    /// Applies the ops to the parts of a system prompt.
     #[must_use]
     pub fn system(&self, base: &[SystemPart]) -> SystemPrompt {
         let mut parts = base.to_vec();
@@ -141,7 +141,7 @@ impl Carried {
         SystemPrompt { parts, compiled }
     }
 
-    /// The definitions that are sent where these tools are on offer, and what could not be had.
+    /// Applies the ops to the offered tools; returns the definitions to send, and notes on what could not be had.
     #[must_use]
     pub fn tools(&self, offered: &[ToolDefinition]) -> (Vec<ToolDefinition>, Vec<String>) {
         let (mut tools, mut notes) = (offered.to_vec(), Vec::new());
@@ -162,7 +162,7 @@ impl Carried {
         (tools, notes)
     }
 
-    /// The options that these become.
+    /// Applies the ops to the options.
     #[must_use]
     pub fn options(&self, base: &RequestOptions) -> RequestOptions {
         let set = self.ops.iter().find_map(options_of).unwrap_or_default();
@@ -200,7 +200,7 @@ mod tests {
 
     type Sent = (Vec<SystemPart>, Vec<ToolDefinition>, RequestOptions);
 
-    /// Each op, one after the other, as it is documented.
+    /// Applies the ops one by one, as documented.
     fn one_by_one(ops: &[PatchOp], (mut parts, offered, mut options): Sent) -> Sent {
         let mut tools = offered.clone();
         for op in ops {
@@ -281,7 +281,7 @@ mod tests {
             let carried = Carried::of(&ops);
             let made = (carried.system(&parts).parts, carried.tools(&offered).0, carried.options(&options));
             prop_assert_eq!(&made, &one_by_one(&ops, (parts.clone(), offered.clone(), options.clone())));
-            // The list is as good as what it was made of, and no longer than what it names.
+            // The list has the same effect as the ops, and is no longer than the names in them.
             prop_assert_eq!(&made, &one_by_one(carried.ops(), (parts, offered, options)));
             prop_assert_eq!(&Carried::of(carried.ops()), &carried);
             prop_assert!(carried.ops().len() <= 1 + 2 * 4 + 2 + 1, "{} ops", carried.ops().len());

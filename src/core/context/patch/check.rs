@@ -1,5 +1,4 @@
-//! What is checked of a patch that is submitted, op by op. Each check answers why an op is refused, with nothing of what
-//! it says but names of things.
+//! Checks of a submitted patch, op by op. Each returns why an op is rejected, quoting names only, never content.
 
 use super::{
     Boundary, CARRIED_OPS_MAX, MESSAGES_MAX, PART_NAME_CHARS_MAX, PARTS_MAX, REASON_CHARS_MAX, SYSTEM_BYTES_MAX,
@@ -20,10 +19,10 @@ use reseed_protocol::{
 };
 use std::collections::{BTreeSet, HashSet};
 
-/// Longest name of a tool, as where tools are offered.
+/// Maximum characters of a tool's name, as for offered tools.
 const TOOL_NAME_CHARS_MAX: usize = 64;
 
-/// Longest word for how long a model should think.
+/// Maximum characters of a reasoning effort.
 const EFFORT_CHARS_MAX: usize = 64;
 
 pub(super) const UNPAIRED: &str =
@@ -31,7 +30,7 @@ pub(super) const UNPAIRED: &str =
 
 type Checked = Result<(), String>;
 
-/// Why an op gives up the provider's cache, trimmed; whether it may be where the patch is to last.
+/// Returns the op's reason for invalidating the cache, trimmed, after checking that the op may be used here.
 pub(super) fn reason(op: &PatchOp, boundary: Boundary) -> Result<Option<&str>, String> {
     match (op, boundary) {
         (PatchOp::MessagesUncachedAppend { .. }, Boundary::Durable) => {
@@ -40,8 +39,8 @@ pub(super) fn reason(op: &PatchOp, boundary: Boundary) -> Result<Option<&str>, S
             );
         }
         (PatchOp::CompactionApply { .. }, Boundary::Durable) => {
-            return Err("a compaction that is to last is an entry of its own: answer `before_compact`, or send \
-                        manual_compact"
+            return Err("a durable compaction is an entry of its own: answer `before_compact`, or send \
+                manual_compact"
                 .into());
         }
         _ => {}
@@ -49,7 +48,7 @@ pub(super) fn reason(op: &PatchOp, boundary: Boundary) -> Result<Option<&str>, S
     let Some(reason) = op.invalidate_cache_reason() else { return Ok(None) };
     let reason = reason.trim();
     if reason.is_empty() {
-        return Err("it gives up what the provider has cached and does not say why: `invalidateCacheReason`".into());
+        return Err("it invalidates the provider's cache and does not say why: set `invalidateCacheReason`".into());
     }
     if reason.chars().count() > REASON_CHARS_MAX {
         return Err(format!("its `invalidateCacheReason` has more than {REASON_CHARS_MAX} characters"));
@@ -57,7 +56,7 @@ pub(super) fn reason(op: &PatchOp, boundary: Boundary) -> Result<Option<&str>, S
     Ok(Some(reason))
 }
 
-/// An op on the system prompt, the tools or the options, by itself.
+/// Checks an op on system prompt, tools or options by itself.
 pub(super) fn other(op: &PatchOp, offered: &[ToolDefinition]) -> Checked {
     match op {
         PatchOp::SystemPartSet { part_name, .. } | PatchOp::SystemPartRemove { part_name, .. } => {
@@ -68,7 +67,7 @@ pub(super) fn other(op: &PatchOp, offered: &[ToolDefinition]) -> Checked {
             for part in parts {
                 name_of_part(&part.name)?;
                 if !names.insert(&part.name) {
-                    return Err(format!("the part `{}` is there twice", part.name));
+                    return Err(format!("the part `{}` occurs twice", part.name));
                 }
             }
             Ok(())
@@ -77,16 +76,16 @@ pub(super) fn other(op: &PatchOp, offered: &[ToolDefinition]) -> Checked {
         PatchOp::ToolsRemove { tool_names, .. } => {
             at_most(tool_names.len(), TOOLS_MAX, "tools")?;
             match tool_names.iter().find(|name| name.is_empty() || name.chars().count() > TOOL_NAME_CHARS_MAX) {
-                Some(_) => Err(format!("a tool's name has 1 to {TOOL_NAME_CHARS_MAX} characters")),
+                Some(_) => Err(format!("a tool's name must have 1 to {TOOL_NAME_CHARS_MAX} characters")),
                 None => Ok(()),
             }
         }
         PatchOp::OptionsSet { temperature, max_output_tokens, reasoning_effort, .. } => {
             if temperature.is_some_and(|temperature| !(0.0..=2.0).contains(&temperature)) {
-                return Err("the temperature is 0 to 2".into());
+                return Err("temperature must be 0 to 2".into());
             }
             if max_output_tokens.is_some_and(|tokens| tokens == 0 || tokens > TOKENS_MAX) {
-                return Err(format!("maxOutputTokens is 1 to {TOKENS_MAX}"));
+                return Err(format!("maxOutputTokens must be 1 to {TOKENS_MAX}"));
             }
             let is_word = |text: &String| {
                 !text.trim().is_empty()
@@ -94,7 +93,7 @@ pub(super) fn other(op: &PatchOp, offered: &[ToolDefinition]) -> Checked {
                     && !text.chars().any(char::is_control)
             };
             if reasoning_effort.as_ref().is_some_and(|effort| !is_word(effort)) {
-                return Err(format!("reasoningEffort is one line of 1 to {EFFORT_CHARS_MAX} characters"));
+                return Err(format!("reasoningEffort must be one line of 1 to {EFFORT_CHARS_MAX} characters"));
             }
             Ok(())
         }
@@ -105,12 +104,12 @@ pub(super) fn other(op: &PatchOp, offered: &[ToolDefinition]) -> Checked {
     }
 }
 
-/// What all patches so far come to.
+/// Checks the combined effect of all patches so far.
 pub(super) fn whole(carried: &Carried, op: &PatchOp, parts: &[SystemPart]) -> Checked {
     let names = |op: &PatchOp| if let PatchOp::ToolsRemove { tool_names, .. } = op { tool_names.len() } else { 1 };
     if carried.ops().iter().map(names).sum::<usize>() > CARRIED_OPS_MAX {
         return Err(format!(
-            "the patches of this branch name more than {CARRIED_OPS_MAX} parts and tools: begin anew with \
+            "the patches of this branch name more than {CARRIED_OPS_MAX} parts and tools: start over with \
              `system_parts_replace` and `tools_replace`"
         ));
     }
@@ -122,7 +121,7 @@ pub(super) fn whole(carried: &Carried, op: &PatchOp, parts: &[SystemPart]) -> Ch
     at_most(system.compiled.len(), SYSTEM_BYTES_MAX, "bytes in the system prompt")
 }
 
-/// How many messages an op names or carries.
+/// Checks the number of messages that an op names or carries.
 pub(super) fn message_bounds(op: &PatchOp) -> Checked {
     let messages = match op {
         PatchOp::MessagesCachedReplace { messages, .. } => messages.len(),
@@ -137,20 +136,21 @@ pub(super) fn message_bounds(op: &PatchOp) -> Checked {
     at_most(messages, MESSAGES_MAX, "messages")
 }
 
-/// An op on the cached messages, which are these.
+/// Checks an op on the cached messages in `list`.
 pub(super) fn messages(op: &MessageOp, list: &mut List) -> Checked {
     match op {
         MessageOp::Replace(items) => {
             let mut named = HashSet::new();
             for item in items {
                 let Some(id) = &item.entry_id else {
-                    let said = item.said.as_ref().ok_or("a message of it has neither an `entryId` nor a `message`")?;
+                    let said =
+                        item.said.as_ref().ok_or("one of its messages has neither an `entryId` nor a `message`")?;
                     says_something(&said.message)?;
                     continue;
                 };
                 let at = visible(id, list)?;
                 if list.at(at).kind == Kind::Summary && !named.is_empty() {
-                    return Err(format!("the summary, entry `{id}`, stands before every other entry"));
+                    return Err(format!("the summary, entry `{id}`, must come before every other entry"));
                 }
                 if !named.insert(id) {
                     return Err(format!("entry `{id}` is named twice"));
@@ -173,14 +173,14 @@ pub(super) fn messages(op: &MessageOp, list: &mut List) -> Checked {
         }
         MessageOp::Compact { summary, first_kept, kept } => {
             if summary.is_none() && first_kept.is_none() && kept.is_empty() {
-                return Err("it keeps nothing, and has no summary".into());
+                return Err("it keeps nothing and has no summary".into());
             }
             let first = first_kept.as_ref().map(|id| in_its_place(id, list)).transpose()?;
             let mut named = HashSet::new();
             for id in kept {
                 let at = in_its_place(id, list)?;
                 if !named.insert(id) || first.is_some_and(|first| at >= first) {
-                    return Err(format!("entry `{id}` is named twice, or is not older than the first kept one"));
+                    return Err(format!("entry `{id}` is named twice, or is not older than the first kept entry"));
                 }
             }
             Ok(())
@@ -190,40 +190,38 @@ pub(super) fn messages(op: &MessageOp, list: &mut List) -> Checked {
 }
 
 fn visible(id: &EntryId, list: &mut List) -> Result<usize, String> {
-    list.place(id).ok_or_else(|| format!("entry `{id}` is not among the messages that this request has"))
+    list.place(id).ok_or_else(|| format!("entry `{id}` is not among the messages of this request"))
 }
 
-/// The same, of an entry that no patch has moved.
+/// Returns the index of an entry that no patch has moved.
 fn in_its_place(id: &EntryId, list: &mut List) -> Result<usize, String> {
     let at = visible(id, list)?;
     match list.at(at).entry_id {
         Some(_) => Ok(at),
-        None => Err(format!("entry `{id}` was moved by a patch, so nothing can be kept from there on: name another")),
+        None => Err(format!("entry `{id}` was moved by a patch, so it cannot mark what is kept: name another")),
     }
 }
 
-/// What an op puts in an entry's place must be of the same role and about the same calls: what refers to it stays.
+/// Checks that new content for an entry has its role and the same calls: other messages refer to these.
 fn in_place_of(item: &Item, at: usize, list: &List) -> Checked {
     let Some(Said { message, .. }) = &item.said else { return Ok(()) };
     let there = &list.at(at).message;
     says_something(message)?;
     let id = item.entry_id.as_ref().map_or("-", EntryId::as_str);
     if message.role != there.role {
-        return Err(format!("entry `{id}` is of another role than what is put in its place"));
+        return Err(format!("entry `{id}` has another role than its replacement"));
     }
     let sealed = |part: &&Part| matches!(part, Part::Reasoning { payload: Some(_), .. });
     if message.content.iter().filter(sealed).any(|part| !there.content.contains(part)) {
-        return Err(format!(
-            "what is put in the place of entry `{id}` has a sealed thought that is not the model's own"
-        ));
+        return Err(format!("the replacement for entry `{id}` has opaque reasoning that is not the model's own"));
     }
     if calls(message) != calls(there) {
-        return Err(format!("what is put in the place of entry `{id}` has other calls, or answers others"));
+        return Err(format!("the replacement for entry `{id}` has other calls, or answers other calls"));
     }
     Ok(())
 }
 
-/// The calls that a message makes and those that it answers, in order.
+/// Returns the calls that a message makes and those that it answers, in order.
 fn calls(message: &Message) -> Vec<(bool, &CallId)> {
     fn call(part: &Part) -> Option<(bool, &CallId)> {
         match part {
@@ -235,7 +233,7 @@ fn calls(message: &Message) -> Vec<(bool, &CallId)> {
     message.content.iter().filter_map(call).collect()
 }
 
-/// A message that a model can be sent.
+/// Checks that a message can be sent to a model.
 fn says_something(message: &Message) -> Checked {
     at_most(message.content.len(), PARTS_MAX, "parts in one message")?;
     let mut says = false;
@@ -261,7 +259,7 @@ fn says_something(message: &Message) -> Checked {
             }
             (Part::ToolCall { name, .. }, Role::Assistant) => {
                 if name.is_empty() || name.chars().count() > TOOL_NAME_CHARS_MAX {
-                    return Err(format!("a tool's name has 1 to {TOOL_NAME_CHARS_MAX} characters"));
+                    return Err(format!("a tool's name must have 1 to {TOOL_NAME_CHARS_MAX} characters"));
                 }
                 says = true;
                 true
@@ -273,12 +271,12 @@ fn says_something(message: &Message) -> Checked {
             _ => false,
         };
         if !fits {
-            return Err("a message has a part that its role cannot say: users say texts and pictures, assistants \
-                        texts, reasoning and tool calls, tools results"
+            return Err("a message has a part that its role cannot have: users send text and images, assistants \
+               text, reasoning and tool calls, tools send results"
                 .into());
         }
     }
-    if says { Ok(()) } else { Err("a message of it says nothing".into()) }
+    if says { Ok(()) } else { Err("one of its messages says nothing".into()) }
 }
 
 fn name_of_part(name: &str) -> Checked {
@@ -298,7 +296,7 @@ fn tools_there(tools: &[ToolDefinition], offered: &[ToolDefinition]) -> Checked 
             return Err(format!("nobody offers the tool `{name}`"));
         }
         if !names.insert(&tool.name) {
-            return Err(format!("the tool `{}` is there twice", tool.name));
+            return Err(format!("the tool `{}` occurs twice", tool.name));
         }
         if let Err(why) = arguments_of(&tool.parameters) {
             return Err(format!("the parameters of the tool `{}` {why}", tool.name));
@@ -308,5 +306,5 @@ fn tools_there(tools: &[ToolDefinition], offered: &[ToolDefinition]) -> Checked 
 }
 
 fn at_most(there: usize, max: usize, what: &str) -> Checked {
-    if there > max { Err(format!("there may be {max} {what}, not {there}")) } else { Ok(()) }
+    if there > max { Err(format!("there may be at most {max} {what}, not {there}")) } else { Ok(()) }
 }

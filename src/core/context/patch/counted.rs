@@ -1,4 +1,4 @@
-//! Patches made ready: their messages are counted once, when they are read, so that replaying them counts nothing.
+//! Patches prepared for replay: their messages are counted once, when the patch is read.
 
 use super::read::bare;
 use crate::core::{
@@ -15,7 +15,7 @@ use reseed_protocol::{
 };
 use std::sync::Arc;
 
-/// A message that a patch carries.
+/// A message that a patch carries, counted.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Said {
     pub(super) message: Arc<Message>,
@@ -23,29 +23,29 @@ pub(crate) struct Said {
     hash: u64,
 }
 
-/// What an op says of one entry, or beside them.
+/// A message of an op: an entry, new content, or both.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Item {
-    /// The entry; absent for a message that no entry holds.
+    /// The entry; `None` for a message without one.
     pub(crate) entry_id: Option<EntryId>,
-    /// What stands there; absent for what the entry says, in an edit for nothing.
+    /// The new content; `None` keeps the entry's, or in an edit removes it.
     pub(crate) said: Option<Said>,
 }
 
 /// An op on messages.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum MessageOp {
-    /// These in the place of all.
+    /// Replaces all messages with these.
     Replace(Vec<Item>),
-    /// These changed or taken out.
+    /// Changes or removes these.
     Edit(Vec<Item>),
-    /// These behind all others, for one request.
+    /// Appends these, for one request only.
     Append(Vec<Said>),
-    /// A summary in the place of what is older.
+    /// Replaces older messages with a summary.
     Compact {
-        /// The summary; absent where nothing was summarised.
+        /// The summary; `None` if nothing was summarised.
         summary: Option<Said>,
-        /// The first entry that is kept; absent when none is.
+        /// The first entry that is kept; `None` if none is.
         first_kept: Option<EntryId>,
         /// Older entries that are kept.
         kept: Vec<EntryId>,
@@ -57,7 +57,7 @@ impl Said {
         Self { tokens: counter.message(&message), hash: message_fingerprint(&message), message: Arc::new(message) }
     }
 
-    /// The message by itself.
+    /// Returns the message as one without an entry.
     pub(super) fn inserted(&self) -> Counted {
         Counted {
             entry_id: None,
@@ -74,8 +74,8 @@ impl Said {
         }
     }
 
-    /// The message in the place of what an entry says. Who answered, and how the answer ended, stays: a sealed thought is
-    /// sent back to its own model only. What the answer cost does not: it was another.
+    /// Returns the message in place of an entry's. Its model and how the answer ended stay: opaque reasoning is sent
+    /// back only to its own model. Its usage does not: that was for another text.
     pub(super) fn instead_of(&self, counted: &Counted) -> Counted {
         let Message { model, stop_reason, incomplete, .. } = &*counted.message;
         let message = if model.is_none() && stop_reason.is_none() && !incomplete {
@@ -111,7 +111,7 @@ impl Item {
 }
 
 impl MessageOp {
-    /// The op, where it is on messages.
+    /// Prepares an op; `None` if it is not about messages.
     pub(super) fn of(op: &PatchOp, counter: &Counter) -> Option<Self> {
         Some(match bare(op.clone()) {
             PatchOp::MessagesCachedReplace { messages, .. } => {
@@ -154,25 +154,25 @@ impl MessageOp {
     }
 }
 
-/// A patch that an entry holds.
+/// The patch of an entry, prepared for replay.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StoredPatch {
-    /// The ops on the system prompt, the tools and the options.
+    /// The ops on system prompt, tools and options.
     pub(crate) others: Vec<PatchOp>,
-    /// Those on messages.
+    /// The ops on messages.
     pub(crate) messages: Vec<MessageOp>,
-    /// Why the newest of these gives up the provider's cache.
+    /// The reason that the newest of these gave for invalidating the provider's cache.
     pub(crate) messages_reason: Option<String>,
 }
 
 impl StoredPatch {
-    /// These ops, counted.
+    /// Prepares and counts these ops.
     #[must_use]
     pub fn of(ops: Vec<PatchOp>, counter: &Counter) -> Self {
         let mut patch = Self::default();
         for op in ops {
             match MessageOp::of(&op, counter) {
-                // One request's own, which is never stored; and a compaction is an entry of its own.
+                // The first is for one request and never stored; a compaction is an entry of its own.
                 Some(MessageOp::Append(_) | MessageOp::Compact { .. }) => {}
                 Some(counted) => {
                     patch.messages_reason = op.invalidate_cache_reason().map(str::to_owned);
@@ -184,7 +184,7 @@ impl StoredPatch {
         patch
     }
 
-    /// The same, counted for another model.
+    /// Recounts the messages for another model.
     #[must_use]
     pub fn recounted(&self, counter: &Counter) -> Self {
         let messages = self.messages.iter().map(|op| op.recounted(counter)).collect();

@@ -1,34 +1,34 @@
-//! The messages that ops change.
+//! The list of messages that ops modify.
 //!
-//! A message that a patch put there has no entry. It goes with the entry that follows it, and one that answers calls with
-//! what stands before it: where that stays it stays, where that goes it goes. The same holds for a message that a
-//! replacement moved: compactions cut along the path, and its place says nothing of its entry's place there.
+//! A message that a patch added has no entry. It stays or goes with the next entry; a tool result without an entry
+//! stays or goes with the previous one. The same holds for a message that a replacement moved: compactions cut along
+//! the path, and its position says nothing about its entry's position there.
 
 use super::counted::{Item, MessageOp, Said};
 use crate::core::context::build::{Counted, GoesWith, Kind};
 use reseed_protocol::{EntryId, Role};
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// What becomes of an entry's message when what is older gives way to a summary.
+/// What happens to an entry's message when older ones are replaced by a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// The summary stands for it.
+    /// Removed: the summary covers it.
     Gone,
-    /// It is kept by itself, in front of the tail.
+    /// Kept one by one, before the tail.
     Beside,
-    /// It is kept with all that follows.
+    /// Kept in the tail.
     Tail,
 }
 
-/// For entries that stood for others, a compaction that was taken back: those others.
+/// Maps an undone compaction to the entries that it stood for.
 pub(crate) type StandFor = HashMap<EntryId, HashSet<EntryId>>;
 
-/// Messages in order, with a way to find them that is made when it is first needed.
+/// Messages in order, with an index built on first use.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct List {
     messages: Vec<Counted>,
     places: Option<HashMap<EntryId, usize>>,
-    /// Places whose message was taken out, and is still there.
+    /// Indexes of removed messages that are still in the list.
     out: HashSet<usize>,
 }
 
@@ -44,7 +44,7 @@ impl List {
         self.messages.push(counted);
     }
 
-    /// The messages.
+    /// Returns the messages without the removed ones.
     pub(crate) fn settled(&mut self) -> &[Counted] {
         self.settle();
         &self.messages
@@ -72,7 +72,7 @@ impl List {
         *self = Self::of(messages);
     }
 
-    /// Where an entry's message stands.
+    /// Returns the index of an entry's message.
     pub(crate) fn place(&mut self, id: &EntryId) -> Option<usize> {
         let messages = &self.messages;
         let places = self.places.get_or_insert_with(|| {
@@ -86,7 +86,7 @@ impl List {
         &self.messages[place]
     }
 
-    /// Applies an op as far as what it names is there.
+    /// Applies an op, ignoring entries that are not here.
     pub(crate) fn apply(&mut self, op: &MessageOp, stand_for: &StandFor) {
         match op {
             MessageOp::Replace(items) => self.replace(items, stand_for),
@@ -104,7 +104,7 @@ impl List {
                     () => Fate::Gone,
                 });
             }
-            // Not among those that a provider can cache.
+            // Not among the messages that a provider can cache.
             MessageOp::Append(_) => {}
         }
     }
@@ -128,7 +128,7 @@ impl List {
         self.settle();
         let places: Vec<Option<usize>> =
             items.iter().map(|item| item.entry_id.as_ref().and_then(|id| self.place(id))).collect();
-        // What was moved before has no place of its own any more.
+        // A message that was moved before has no position of its own any more.
         let own = |place: &Option<usize>| place.filter(|at| self.messages[*at].entry_id.is_some());
         let mut in_order = longest_rise(&places.iter().map(own).collect::<Vec<_>>()).into_iter().peekable();
         let mut next = Gathering::default();
@@ -163,7 +163,7 @@ impl List {
         self.set(next.finish());
     }
 
-    /// Puts a summary in front of what stays, and takes what does not out. An older summary is merged in the new one.
+    /// Puts a summary before what stays and removes the rest. An older summary is merged into the new one.
     pub(crate) fn compact(&mut self, summary: Option<Counted>, fate: impl Fn(&EntryId) -> Fate) {
         self.settle();
         let messages = std::mem::take(&mut self.messages);
@@ -179,11 +179,11 @@ impl List {
     }
 }
 
-/// The most items whose places rise from one to the next: those stay where they are when a replacement names them in
-/// another order, and the fewest are moved.
+/// Returns the longest list of items with ascending indexes: these stay in place when a replacement lists entries in
+/// another order, so that the fewest messages move.
 fn longest_rise(places: &[Option<usize>]) -> Vec<usize> {
     let place = |item: usize| places[item].unwrap_or_default();
-    // For each length, the item with the lowest place that ends a rise of that length.
+    // For each length, the item with the lowest index that ends such a list.
     let mut ends: Vec<usize> = Vec::new();
     let mut before: Vec<Option<usize>> = vec![None; places.len()];
     for item in (0..places.len()).filter(|item| places[*item].is_some()) {
@@ -200,7 +200,7 @@ fn longest_rise(places: &[Option<usize>]) -> Vec<usize> {
     rise
 }
 
-/// What becomes of each of these messages when those of entries have these fates.
+/// Returns the fate of every message, given those of the messages with entries.
 pub(crate) fn fates(messages: &[Counted], fate: impl Fn(&Counted) -> Fate) -> Vec<Fate> {
     let mut fates = vec![Fate::Gone; messages.len()];
     let mut last = Fate::Gone;
@@ -223,21 +223,21 @@ pub(crate) fn fates(messages: &[Counted], fate: impl Fn(&Counted) -> Fate) -> Ve
     fates
 }
 
-/// What stays of these messages, with why, when those of entries have these fates.
+/// Returns the messages that stay, with their fates, given those of the messages with entries.
 pub(crate) fn part(messages: Vec<Counted>, fate: impl Fn(&Counted) -> Fate) -> impl Iterator<Item = (Counted, Fate)> {
     let fates = fates(&messages, fate);
     messages.into_iter().zip(fates).filter(|(_, fate)| *fate != Fate::Gone)
 }
 
-/// A replacement in the making.
+/// A replacement in progress.
 #[derive(Default)]
 struct Gathering {
     messages: Vec<Counted>,
-    /// Inserted ones, before it is known whether what they go with is there.
+    /// Added messages whose following entry is not known yet.
     waiting: Vec<Counted>,
-    /// What an entry stood for, with the places of before: each comes in front of what it stood in front of.
+    /// The messages that an entry stood for, with their former indexes: each precedes what it preceded before.
     queued: VecDeque<(usize, Counted)>,
-    /// The entry before is not there.
+    /// True if the previous entry is not here.
     is_gone: bool,
 }
 
@@ -253,7 +253,7 @@ impl Gathering {
         }
     }
 
-    /// An entry's message, which stood at this place.
+    /// Takes an entry's message, formerly at this index.
     fn kept(&mut self, at: usize, counted: Counted) {
         self.flush_before(at);
         let kind = beside(counted.kind);
@@ -262,7 +262,7 @@ impl Gathering {
         self.is_gone = false;
     }
 
-    /// The messages that one entry stood for, with their places.
+    /// Takes the messages that one entry stood for, with their former indexes.
     fn stood_for(&mut self, messages: impl Iterator<Item = (usize, Counted)>) {
         let mut messages = messages.peekable();
         if let Some((first, counted)) = messages.peek() {
@@ -297,7 +297,7 @@ impl Gathering {
     }
 }
 
-/// The kind of an inserted message next to one of this kind: it is no summary.
+/// Returns the kind of a message added next to one of this kind: never a summary.
 fn beside(kind: Kind) -> Kind {
     if kind == Kind::Summary { Kind::Kept } else { kind }
 }

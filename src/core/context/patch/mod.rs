@@ -1,7 +1,7 @@
-//! Patches: changes of what the model sees, as data.
+//! Patches: recorded changes to what the model sees.
 //!
-//! A patch is a list of ops, applied in order, all or nothing ([`Context::apply`]). What is submitted is checked here,
-//! strictly, once; what is stored is replayed leniently for ever after, because what it names may have left meanwhile.
+//! A patch is a list of ops, applied in order, all or nothing ([`Context::apply`]). A submitted patch is checked
+//! strictly, once. A stored patch is replayed leniently from then on, because what it names may have left meanwhile.
 
 mod apply;
 mod carried;
@@ -19,62 +19,62 @@ pub use read::read;
 use super::build::Context;
 use reseed_protocol::{ErrorBody, ErrorCode};
 
-/// Ops of one patch. A hook that has more to say replaces the region whole.
+/// Maximum ops per patch. A hook that needs more replaces the whole region.
 pub const OPS_MAX: usize = 64;
 
-/// Bytes of one patch, as JSON: a stored one is read back at every open of its session, and 256 KiB is already more text
-/// than most windows hold.
+/// Maximum bytes of a patch as JSON: a stored patch is read at every open of its session, and 256 KiB is already more
+/// text than most windows hold.
 pub const PATCH_BYTES_MAX: usize = 256 * 1024;
 
-/// Parts of a system prompt, those of the deployment counted in.
+/// Maximum parts of a system prompt, including the deployment's.
 pub const SYSTEM_PARTS_MAX: usize = 64;
 
-/// Longest name of a part, in characters.
+/// Maximum characters of a part's name.
 pub const PART_NAME_CHARS_MAX: usize = 64;
 
-/// Bytes of a whole system prompt: it is sent with every request, so it is bounded as the patch that makes it.
+/// Maximum bytes of a system prompt: it is sent with every request, so it has the same bound as a patch.
 pub const SYSTEM_BYTES_MAX: usize = 256 * 1024;
 
-/// Tools of a request, as many as a client may offer.
+/// Maximum tools of a request, as many as a client may offer.
 pub const TOOLS_MAX: usize = 128;
 
-/// Messages that one op names or carries: far more than a context holds that is looked at by a hook before every
+/// Maximum messages that one op may name or carry: far more than in any context that a hook inspects before each
 /// request.
 pub const MESSAGES_MAX: usize = 10_000;
 
-/// Parts of one carried message.
+/// Maximum parts of one carried message.
 pub const PARTS_MAX: usize = 256;
 
-/// Characters of a reason for giving up the provider's cache: it stands in receipts and on dashboards.
+/// Maximum characters of a reason for invalidating the provider's cache: receipts and dashboards show it.
 pub const REASON_CHARS_MAX: usize = 500;
 
-/// Ops that the patches of one path come to, with each tool that is removed counted as one: they are stored again with
-/// every compaction.
+/// Maximum ops that the patches of one path may combine to, counting each removed tool as one: every compaction stores
+/// them again.
 pub const CARRIED_OPS_MAX: usize = 256;
 
-/// How long what a patch makes lasts.
+/// How long a patch's effect lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Boundary {
-    /// It is stored, and every later request on the branch is made with it.
+    /// Stored: it applies to every later request on the branch.
     Durable,
-    /// It is for one request.
+    /// For one request only.
     Ephemeral,
 }
 
-/// Why a patch was refused: nothing of it was applied.
+/// Why a patch was rejected; none of it was applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("op {index} of the patch, `{op}`: {why}")]
 pub struct PatchRefused {
-    /// The place of the op that cannot be applied, from 0.
+    /// Index of the op that cannot be applied.
     pub index: usize,
-    /// Its name; empty where it has none.
+    /// The op's name; empty if it has none.
     pub op: String,
-    /// What is wrong with it; nothing of what it says.
+    /// What is wrong with it; quotes none of its content.
     pub why: String,
 }
 
 impl PatchRefused {
-    /// The refusal as the wire tells it.
+    /// Converts to the wire error.
     #[must_use]
     pub fn body(&self) -> ErrorBody {
         let details = serde_json::json!({ "index": self.index, "op": self.op });

@@ -1,4 +1,4 @@
-//! Reading what a hook answered as a patch.
+//! Parses the patch that a hook returned.
 
 use super::{OPS_MAX, PatchRefused};
 use reseed_protocol::{
@@ -7,19 +7,18 @@ use reseed_protocol::{
 };
 use serde_json::Value;
 
-/// Characters of an op's name that are told where it is unknown.
+/// Characters quoted of an unknown op's name.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Reads ops. Of the messages that they carry only role and content are taken: what else stands on a message is told by
-/// whoever answered, and measured here.
+/// Parses ops. Only role and content are taken from their messages: everything else on a message is reported by its
+/// author, and measured here.
 ///
-/// The forms of the proposal that these ops follow (pull request 383 of pi-mono) are read too: an op may say its
-/// `scope`, a message's content may be a plain string, a message of a replacement may stand there by itself, and
-/// `options_set` may say `reasoning` and `maxTokens`.
+/// The forms of the proposal that these ops follow (pull request 383 of pi-mono) are accepted too: an op may state its
+/// `scope`, a message's content may be a plain string, a replacement may list messages directly, and `options_set` may
+/// use `reasoning` and `maxTokens`.
 ///
 /// # Errors
-/// The first op that is unknown, has an unknown field, a scope that is not its own, or a value of another type; or too
-/// many of them.
+/// The first op that is unknown or has an unknown field, a wrong scope, or a value of the wrong type; or too many ops.
 pub fn read(values: Vec<Value>) -> Result<Vec<PatchOp>, PatchRefused> {
     if values.len() > OPS_MAX {
         let why = format!("a patch has at most {OPS_MAX} ops, not {}", values.len());
@@ -36,19 +35,19 @@ pub fn read(values: Vec<Value>) -> Result<Vec<PatchOp>, PatchRefused> {
         .collect()
 }
 
-/// The op in our own form, from that of the proposal.
+/// Converts an op from the form of the proposal to ours.
 fn own_form(mut value: Value, op: &str) -> Result<Value, String> {
     let Some(fields) = value.as_object_mut() else { return Ok(value) };
     let own_scope = if op == "messages_uncached_append" { "uncached" } else { "cached" };
     if fields.remove("scope").is_some_and(|scope| scope != own_scope) {
-        return Err(format!("its `scope` is `{own_scope}` and nothing else"));
+        return Err(format!("its `scope` is `{own_scope}` and cannot be another"));
     }
     if op == "options_set" {
         for (theirs, ours) in [("reasoning", "reasoningEffort"), ("maxTokens", "maxOutputTokens")] {
             if let Some(set) = fields.remove(theirs)
                 && fields.insert(ours.to_owned(), set).is_some()
             {
-                return Err(format!("it says both `{theirs}` and `{ours}`, which are the same"));
+                return Err(format!("it has both `{theirs}` and `{ours}`, which mean the same"));
             }
         }
     }
@@ -67,15 +66,15 @@ fn own_form(mut value: Value, op: &str) -> Result<Value, String> {
     Ok(value)
 }
 
-/// Makes the content of a message a list of one text, where it is a plain string.
+/// Converts plain string content to a list with one text.
 fn parts_of_text(message: &mut Value) {
     if let Some(content) = message.get_mut("content").filter(|content| content.is_string()) {
         *content = serde_json::json!([{ "type": "text", "text": content.take() }]);
     }
 }
 
-/// What is wrong with an op: which name is unknown or missing, never a value. The reader tells the kind of a fault in the
-/// beginning of its text, and quotes what it met.
+/// Describes what is wrong with an op: names that are unknown or missing, never values. serde states the kind of error
+/// at the beginning of its message, and quotes names.
 fn shown(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let quoted = text.split('`').nth(1).unwrap_or_default();
@@ -96,7 +95,7 @@ fn shown(error: &serde_json::Error) -> String {
     } else if begins("invalid value") {
         format!("invalid value, expected {expected}")
     } else {
-        "a value is not what belongs there".to_owned()
+        "a value has the wrong form".to_owned()
     }
 }
 
@@ -105,7 +104,7 @@ fn name_of(value: &Value) -> String {
     name.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect()
 }
 
-/// An op whose messages have a role and a content and nothing else.
+/// Strips an op's messages to role and content.
 #[must_use]
 pub(crate) fn bare(mut op: PatchOp) -> PatchOp {
     let strip = |message: &mut Message| {

@@ -1,4 +1,4 @@
-//! Tables of patches: what they make, what is refused, and how they are replayed.
+//! Tables of patches: their effects, their rejections, and their replay.
 
 use super::*;
 use crate::core::context::{
@@ -24,7 +24,7 @@ fn part(name: &str, text: &str) -> SystemPart {
     SystemPart { name: name.to_owned(), text: text.to_owned() }
 }
 
-/// What a test's patches are applied to: its lines, a system prompt of two parts, and two tools.
+/// Applies a test's patch to its lines, a system prompt of two parts, and two tools.
 fn apply(lines: &[&str], ops: Vec<Value>, boundary: Boundary) -> (Context, Result<Applied, PatchRefused>) {
     let counter = Counter::for_model("test");
     let before = build_context(&path(lines, &counter));
@@ -63,7 +63,7 @@ fn messages_become_what_a_patch_says() {
             &["- user new", all[4], "f user TWO"],
         ),
         (vec![replace(json!([]))], &[]),
-        // Each sees what the one before made.
+        // Each op sees the result of the one before.
         (vec![replace(json!([{ "entryId": "a" }, { "entryId": "f" }])), edit(json!([{ "entryId": "a" }]))], &[all[5]]),
         (
             vec![edit(json!([{ "entryId": "a", "message": u("ONE") }])), replace(json!([{ "entryId": "a" }]))],
@@ -71,7 +71,7 @@ fn messages_become_what_a_patch_says() {
         ),
         (vec![compact(json!("e"), json!([]))], &["- summary S", all[4], all[5]]),
         (vec![compact(json!("f"), json!(["a"]))], &["- summary S", all[0], all[5]]),
-        // What was put in front of an entry goes with it.
+        // A message added before an entry goes with it.
         (
             vec![
                 replace(
@@ -91,7 +91,7 @@ fn messages_become_what_a_patch_says() {
     }
 }
 
-/// What these ops of a replacement make of the talk, and the ops as they are stored.
+/// Applies a replacement to the lines; returns the context and the ops as they are stored.
 fn replaced(lines: &[&str], messages: Value) -> (Context, Vec<PatchOp>) {
     let op = json!({ "op": "messages_cached_replace", "messages": messages, "invalidateCacheReason": "order" });
     let (context, applied) = apply(lines, vec![op], Boundary::Durable);
@@ -115,7 +115,7 @@ fn a_replacement_may_name_entries_in_another_order() {
     for order in table {
         let (context, ops) = replaced(TALK, named(order));
         assert_eq!(ids(&context), *order);
-        // Replayed it is the same, and what is said later comes behind it.
+        // The replay gives the same, and later messages follow.
         let lines: Vec<String> = TALK
             .iter()
             .map(|line| (*line).to_owned())
@@ -135,7 +135,7 @@ fn a_replacement_may_name_entries_in_another_order() {
         let later = build_context(&path(&lines, &counter));
         assert_eq!(ids(&later), [*order, &["z"]].concat());
         assert_eq!(later.messages[..order.len()], context.messages[..]);
-        // What was moved is found by its entry, and can be changed again.
+        // A moved message is found by its entry, and can be changed again.
         let edit = read(vec![json!({ "op": "messages_cached_edit", "edits": [{ "entryId": "f" }],
                                      "invalidateCacheReason": "r" })])
         .unwrap();
@@ -155,7 +155,7 @@ fn the_summary_stays_in_front_and_what_is_handed_back_is_not_stored_again() {
                      "invalidateCacheReason": "r" });
     let (_, refused) = apply(lines, vec![op], Boundary::Durable);
     assert!(refused.unwrap_err().why.contains("summary"));
-    // As a hook sends what it was shown, with something behind it.
+    // As a hook returns the messages it was shown, with one appended.
     let (shown, _) = apply(TALK, Vec::new(), Boundary::Durable);
     let mut messages = serde_json::to_value(shown.to_messages().cached).unwrap();
     messages.as_array_mut().unwrap().push(json!({ "role": "user", "content": "[marker]", "timestamp": 5 }));
@@ -235,7 +235,7 @@ fn what_may_not_be_is_refused_by_place_and_name() {
         { "type": "tool_call", "callId": "z", "name": "t", "arguments": "{}" },
     ] });
     let many: Vec<Value> = (0..=MESSAGES_MAX).map(|at| json!({ "entryId": format!("e{at}") })).collect();
-    // An op with the words that its refusal must have.
+    // An op, and words that its rejection must contain.
     let durable: Vec<(Value, &str)> = vec![
         (json!({ "op": "system_part_set", "partName": "x", "text": "y" }), "invalidateCacheReason"),
         (json!({ "op": "tools_remove", "toolNames": ["x"], "invalidateCacheReason": " \n" }), "invalidateCacheReason"),
@@ -293,7 +293,7 @@ fn what_may_not_be_is_refused_by_place_and_name() {
         ),
         (
             replace(json!([{ "message": { "role": "user", "content": [{ "type": "image", "url": "file:///x" }] } }])),
-            "address",
+            "image URL",
         ),
         (replace(json!([{ "message": { "role": "tool", "content": [{ "type": "text", "text": "x" }] } }])), "role"),
         (replace(json!(many)), "10000 messages"),
@@ -410,7 +410,7 @@ fn the_system_prompt_the_tools_and_the_options_become_what_patches_say() {
         assert_eq!(notes, [""; 0]);
         assert_eq!(serde_json::to_value(carried.options(&options)).unwrap(), *set, "{ops:?}");
     }
-    // A tool that has left since is left out, and told.
+    // A tool that is no longer offered is left out, with a note.
     let ops = json!([{ "op": "tools_replace", "tools": [tool("read"), tool("write")] }]);
     let ops: Vec<PatchOp> = serde_json::from_value(ops).unwrap();
     let (tools, notes) = Carried::of(&ops).tools(&offered[..1]);
@@ -445,10 +445,10 @@ fn stored_patches_are_replayed_at_their_place() {
             &["a:user one", "b:user two", "c:replace b *end", "d:user three"],
             &["b user two", "- user end", "d user three"],
         ),
-        // What it names and is not there is left out, with what would stand in front of it.
+        // An entry that is gone is ignored, along with messages added before it.
         (&["a:user one", "b:replace *x gone *y a *z"], &["- user y", "a user one", "- user z"]),
         (&["a:user one", "b:edit gone=x", "c:user two"], &["a user one", "c user two"]),
-        // A compaction has its own word on what it keeps; these have none.
+        // A compaction's own patch states what it keeps; these compactions have none.
         (
             &["a:user one", "b:user two", "c:edit b=TWO", "d:compaction S first=b", "e:edit d=T", "f:user x"],
             &["d summary ?", "b user two", "f user x"],

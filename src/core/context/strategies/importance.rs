@@ -1,4 +1,4 @@
-//! `importance`: what matters least goes first, wherever it stands.
+//! `importance`: removes what matters least first, wherever it is.
 
 mod score;
 
@@ -10,19 +10,18 @@ use crate::core::context::{
 use score::scores;
 use std::cmp::Reverse;
 
-/// Older units that are kept one by one: each is named in the compaction's entry, and is looked for when the session is
-/// opened.
+/// Maximum older units kept one by one: the compaction's entry names each, and opening the session looks each up.
 const KEPT_UNITS_MAX: usize = 100;
 
-/// Keeps the newest messages up to the budget, and of the older ones those that matter most, as far as the target has
-/// room. What goes is summarised, or dropped where `summarise` is off.
+/// Keeps the newest messages up to the budget, then the most important older ones while the target has room. What is
+/// removed is summarised, or dropped if `summarise` is off.
 #[derive(Debug, Clone)]
 pub struct Importance {
     options: Options,
 }
 
 impl Importance {
-    /// With these settings.
+    /// Creates the strategy with these settings.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self { options }
@@ -45,7 +44,7 @@ impl ContextManager for Importance {
     fn steps(&self, planning: &Planning<'_>) -> Vec<Step> {
         let (context, structure) = (planning.context, planning.structure);
         let (first, last) = if self.options.summarise {
-            // Where everything has room, who asks for a summary gets it of what other strategies summarise.
+            // If everything fits, a requested summary covers what other strategies would summarise.
             let scores = scores(context, structure);
             let kept = choose(planning, &scores, planning.keep.tokens, planning.keep.tokens_max).kept;
             let cut = cut_units(context, structure, &kept)
@@ -60,7 +59,7 @@ impl ContextManager for Importance {
     }
 }
 
-/// The cut that drops what matters least until the target is met.
+/// Drops what matters least until the target is met.
 fn least_important(planning: &Planning<'_>) -> Option<Cut> {
     let Planning { context, structure, keep, .. } = *planning;
     let scores = scores(context, structure);
@@ -68,7 +67,7 @@ fn least_important(planning: &Planning<'_>) -> Option<Cut> {
     let mut tail_tokens_max = keep.tokens;
     loop {
         let chosen = choose(planning, &scores, tail_tokens_max, tokens_max);
-        // Where more single units would fit than may be named, the tail grows into the room that they leave.
+        // If more single units would fit than may be named, the tail grows into the remaining room.
         if !chosen.is_capped || tail_tokens_max >= tokens_max {
             return cut_units(context, structure, &chosen.kept);
         }
@@ -76,23 +75,23 @@ fn least_important(planning: &Planning<'_>) -> Option<Cut> {
     }
 }
 
-/// Which units stay, one flag for each.
+/// The units that stay, one flag each.
 struct Chosen {
     kept: Vec<bool>,
-    /// Tokens that are left of what may stay.
+    /// Unused tokens of the budget.
     room: u64,
-    /// More units would fit than may be kept one by one.
+    /// True if more units would fit than may be kept one by one.
     is_capped: bool,
 }
 
-/// Keeps a tail of about so many tokens, then of the older units those that matter most.
+/// Keeps a tail of about `tail_tokens_max`, then the most important older units.
 fn choose(planning: &Planning<'_>, scores: &[i64], tail_tokens_max: u64, tokens_max: u64) -> Chosen {
     let Planning { context, structure, .. } = *planning;
     let units = &structure.units;
     let mut kept = must_stay(context, structure);
     let stays: u64 = units.iter().zip(&kept).filter(|(_, stays)| **stays).map(|(unit, _)| unit.tokens).sum();
     let mut room = tokens_max.saturating_sub(stays);
-    // What was said last belongs together, whatever it says.
+    // The newest messages belong together, whatever they say.
     let mut tail = units.len();
     let mut tail_tokens = 0;
     for at in (0..units.len()).rev() {
@@ -106,7 +105,7 @@ fn choose(planning: &Planning<'_>, scores: &[i64], tail_tokens_max: u64, tokens_
         tail = at;
     }
     let mut older: Vec<usize> = (0..tail).filter(|at| !kept[*at]).collect();
-    // Of equals the newer one.
+    // Among equals the newer one.
     older.sort_unstable_by_key(|at| Reverse((scores[*at], *at)));
     let mut chosen = 0;
     for at in older {

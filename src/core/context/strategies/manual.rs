@@ -1,4 +1,4 @@
-//! `manual` (also `dummy`, `none`): never compacts by itself, also not on overflow. Off means off.
+//! `manual` (also `dummy`, `none`): never compacts by itself, not even on overflow. Off means off.
 
 use crate::core::context::{
     ContextManager, Decision, RequestCount,
@@ -6,17 +6,17 @@ use crate::core::context::{
     strategy::{Options, Planning, Step},
 };
 
-/// From this share of the window on the user is warned, in percent.
+/// Percentage of the window above which the user is warned.
 pub const WARN_PERCENT: u64 = 90;
 
-/// Only a client's `manual_compact` compacts.
+/// Compacts only on a client's `manual_compact`.
 #[derive(Debug, Clone)]
 pub struct Manual {
     options: Options,
 }
 
 impl Manual {
-    /// With these settings; only what is kept, what is reserved and the target matter here.
+    /// Creates the strategy; of the settings only the budget, the reserve and the target matter here.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self { options }

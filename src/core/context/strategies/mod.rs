@@ -1,4 +1,4 @@
-//! The strategies, a file each.
+//! The built-in strategies, one file each.
 
 pub mod importance;
 pub mod manual;

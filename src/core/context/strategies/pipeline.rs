@@ -1,4 +1,4 @@
-//! `pipeline`: several strategies as one, gentle to drastic.
+//! `pipeline`: several strategies in one, gentle to drastic.
 
 use crate::core::context::{
     ContextManager, Decision, RequestCount,
@@ -6,8 +6,8 @@ use crate::core::context::{
 };
 use reseed_protocol::event::CompactionTrigger;
 
-/// Acts as soon as one of its parts would, and then takes their steps in the order in which they are listed, each once.
-/// The parts read the same settings.
+/// Compacts as soon as one of its parts would, then takes their steps in the listed order, each once. All parts share
+/// the same settings.
 #[derive(Debug)]
 pub struct Pipeline {
     options: Options,
@@ -15,7 +15,7 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Of these parts, gentle to drastic.
+    /// Creates a pipeline of these strategies, gentle to drastic.
     #[must_use]
     pub fn new(options: Options, parts: Vec<Box<dyn ContextManager>>) -> Self {
         Self { options, parts }
@@ -61,7 +61,7 @@ impl ContextManager for Pipeline {
         let mut steps: Vec<Step> = Vec::new();
         for step in self.parts.iter().flat_map(|part| part.steps(planning)) {
             match &step {
-                // The last resort of one part waits until the others have had their turn.
+                // A part's last resort waits until the others have had their turn.
                 Step::Truncate(_) => steps.retain(|earlier| *earlier != step),
                 Step::Summarise(_) if steps.contains(&step) => continue,
                 Step::Clear { results, any_gain } if is_cleared(&steps, results, *any_gain) => continue,
@@ -73,10 +73,10 @@ impl ContextManager for Pipeline {
     }
 }
 
-/// Whether an earlier step that is content with as little clears all of these.
+/// Returns true if an earlier step that accepts as little gain clears all of these.
 fn is_cleared(steps: &[Step], results: &[usize], any_gain: bool) -> bool {
     steps.iter().any(|step| match step {
-        // Places are in order.
+        // Indexes are sorted.
         Step::Clear { results: more, any_gain: content } if *content || !any_gain => {
             results.iter().all(|at| more.binary_search(at).is_ok())
         }

@@ -1,4 +1,4 @@
-//! `sliding_window`: the newest turns word for word, what is older in a rolling summary.
+//! `sliding_window`: keeps the newest turns verbatim and a rolling summary of older ones.
 
 use crate::core::context::{
     ContextManager, Decision, RequestCount,
@@ -7,28 +7,28 @@ use crate::core::context::{
 };
 use reseed_protocol::event::CompactionTrigger;
 
-/// Turns beyond those kept that come together before they are folded into the summary: half as many as are kept, and at
-/// least this many. Folding each turn as it leaves would cost a summary and the provider's cache at every turn.
+/// Turns that accumulate beyond those kept before they are folded into the summary: half as many as are kept, and at
+/// least this many. Folding each turn as it leaves would cost a summary and the provider's cache on every turn.
 const SLACK_TURNS_MIN: u64 = 2;
 
-/// Turns that are probably shorter than this together are not folded yet: a summary of them would have as many tokens.
+/// Turns with fewer estimated tokens than this are not folded yet: their summary would be as long.
 const FOLD_TOKENS_MIN: u64 = 512;
 
-/// Folds turns in the background once there are clearly more than it keeps, and acts by tokens as `threshold` does.
+/// Folds turns in the background once there are clearly more than it keeps, and compacts by tokens like `threshold`.
 #[derive(Debug, Clone)]
 pub struct SlidingWindow {
     options: Options,
 }
 
 impl SlidingWindow {
-    /// With these settings.
+    /// Creates the strategy with these settings.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self { options }
     }
 
-    /// Whether there are clearly more turns than are kept, and those that would go are worth a summary. What they cost
-    /// is reckoned as their part of all messages: looking at them is not for every request.
+    /// Returns true if there are clearly more turns than are kept, and those to be removed are worth a summary. Their
+    /// tokens are approximated as a proportion of all messages: this runs for every request and must not read them.
     fn is_due(&self, count: &RequestCount) -> bool {
         let keep = self.options.keep_turns;
         let slack = (keep / 2).max(SLACK_TURNS_MIN);
@@ -65,8 +65,8 @@ impl ContextManager for SlidingWindow {
         let Planning { context, structure, keep, .. } = *planning;
         let keep_turns = usize::try_from(self.options.keep_turns).unwrap_or(usize::MAX);
         let turns = structure.units.iter().filter(|unit| unit.is_input && unit.may_begin_tail).count();
-        // Whole turns where they fit; otherwise the last one is parted. Only who asks for a compaction though there are
-        // no more turns than are kept gets less: about what other strategies keep.
+        // Whole turns if they fit; otherwise the last one is split. A compaction that is requested although there are
+        // no more turns than are kept keeps about what other strategies keep.
         let asked = || find_cut(context, structure, keep).or_else(|| last_turn_cut(context, structure));
         let cut = turns_cut(context, structure, keep_turns, keep.tokens_max)
             .or_else(|| find_cut(context, structure, keep).filter(|_| structure.tokens() > keep.tokens_max))

@@ -1,4 +1,4 @@
-//! What each strategy decides and in which steps it makes room: tables over one helper each.
+//! What each strategy decides, and its compaction steps: tables with one helper each.
 
 use crate::core::context::{
     Decision, RequestCount,
@@ -13,7 +13,7 @@ use crate::core::context::{
 };
 use reseed_protocol::command::StrategySettings;
 
-/// Two hundred tokens of the test model.
+/// Two hundred tokens in the test model.
 fn big() -> String {
     "apple ".repeat(200)
 }
@@ -28,7 +28,7 @@ fn settings(keep_turns: u64, keep_tool_results: u64, summarise: bool, steps: &[&
     }
 }
 
-/// The steps as text: what goes, by the letters of the entries; `clear!` is content with any gain.
+/// Prints the steps: what they remove, by entry letters; `clear!` accepts any gain.
 fn steps(name: &str, settings: &StrategySettings, lines: &[&str], keep: Keep) -> Vec<String> {
     let big = big();
     let lines: Vec<String> = lines.iter().map(|line| line.replace("BIG", &big)).collect();
@@ -80,13 +80,13 @@ fn each_strategy_makes_room_in_its_own_steps() {
     let roomy = Keep { tokens: 400, tokens_max: 1_300 };
     let tight = Keep { tokens: 250, tokens_max: 500 };
     let tiny = Keep { tokens: 50, tokens_max: 150 };
-    /// Name, turns kept, results kept, whether to summarise, what may be kept, the path, the steps.
+    /// Name, turns kept, results kept, summarise, budget, path, steps.
     type Case<'a> = (&'a str, u64, u64, bool, Keep, &'a [&'a str], &'a [&'a str]);
     let table: &[Case<'_>] = &[
         ("threshold", 8, 4, true, roomy, TURNS, &["summarise abcdef", "truncate ab"]),
         ("threshold", 8, 1, true, tight, CALLS, &["clear ceg", "summarise bcdefg", "truncate bcde"]),
         ("manual", 8, 1, true, tight, CALLS, &["summarise bcdefg"]),
-        // As many whole turns as are wanted, or as fit; else a part of the last one; a few tokens are left alone.
+        // As many whole turns as are wanted, or as fit; otherwise part of the last one; a few tokens are left alone.
         ("sliding_window", 3, 4, true, roomy, TURNS, &["summarise ab", "truncate ab"]),
         ("sliding_window", 1, 4, true, roomy, TURNS, &["summarise abcdef", "truncate ab"]),
         ("sliding_window", 3, 4, true, tight, TURNS, &["summarise abcdef", "truncate abcdef"]),
@@ -134,7 +134,7 @@ fn a_pipeline_takes_each_step_once_and_the_last_resort_last() {
     }
 }
 
-/// The count of a request with so many turns of so many tokens each.
+/// Builds the count of a request with this many turns of this size.
 fn counted(turns: u64, tokens_each: usize) -> RequestCount {
     let said = "apple ".repeat(tokens_each);
     let lines: Vec<String> = (0..turns).map(|turn| format!("e{turn}:user {said}")).collect();
@@ -148,7 +148,7 @@ fn counted(turns: u64, tokens_each: usize) -> RequestCount {
 #[test]
 fn a_strategy_acts_by_tokens_and_the_sliding_window_by_turns_too() {
     use Decision::{Compact, Due, Prepare, Ready, Warn};
-    // In a window of 10,000 tokens it is prepared from 6,800 on, due at 8,000, and 512 are room for an answer.
+    // In a window of 10,000 tokens: prepared from 6,800, due at 8,000, and 512 reserved for an answer.
     let table: &[(&str, u64, usize, Decision)] = &[
         ("threshold", 40, 100, Ready),
         ("threshold", 40, 190, Prepare),
@@ -158,7 +158,7 @@ fn a_strategy_acts_by_tokens_and_the_sliding_window_by_turns_too() {
         ("tool_results", 40, 190, Prepare),
         ("truncate", 40, 260, Compact),
         ("importance", 40, 260, Compact),
-        // Eight are kept, and four more may come together.
+        // Eight are kept, and four more may accumulate.
         ("sliding_window", 12, 400, Ready),
         ("sliding_window", 13, 400, Due),
         ("sliding_window", 13, 780, Compact),

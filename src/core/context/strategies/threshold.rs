@@ -1,4 +1,4 @@
-//! `threshold`: summarise when the window is nearly full. The default.
+//! `threshold`: summarises when the window is nearly full. The default.
 
 use crate::core::context::{
     ContextManager,
@@ -14,7 +14,7 @@ pub struct Threshold {
 }
 
 impl Threshold {
-    /// With these settings.
+    /// Creates the strategy with these settings.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self { options }
@@ -37,8 +37,8 @@ impl ContextManager for Threshold {
     }
 }
 
-/// Summarises what is older than the budget, or all but the last turn where everything is within it. If that saves too
-/// little, the oldest turns are left out until the target is met.
+/// Summarises what is older than the budget, or all but the last turn if everything is within it. If that saves too
+/// little, drops the oldest turns until the target is met.
 pub(super) fn summary_steps(planning: &Planning<'_>) -> impl Iterator<Item = Step> {
     let (context, structure) = (planning.context, planning.structure);
     let cut = find_cut(context, structure, planning.keep).or_else(|| last_turn_cut(context, structure));
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
     use reseed_protocol::context::CompactAtRule;
 
-    /// Settings of which only these matter to the trigger.
+    /// Creates settings with the values that affect the trigger.
     fn options(threshold: f64, reserve_tokens: Option<u64>, max_output_tokens: Option<u64>) -> Options {
         Options { threshold, reserve_tokens, max_output_tokens, ..Options::default() }
     }
@@ -69,14 +69,14 @@ mod tests {
             (0.95, None, None, 40_000, 38_000, Share, 24_000),
             (0.9, None, None, 8_000, 7_200, Share, 4_800),
             (1.0, None, None, 8_000, 7_488, AnswerRoom, 4_800),
-            // A small window is not all room.
+            // In a small window the reserve is capped.
             (0.8, None, None, 2_000, 1_600, Share, 1_200),
             (1.0, None, None, 2_000, 1_600, AnswerRoom, 1_200),
             (1.0, None, None, 2_560, 2_048, AnswerRoom, 1_536),
             (1.0, None, None, 512, 410, AnswerRoom, 306),
             (0.8, None, None, 512, 409, Share, 306),
             (0.5, None, None, 2_000, 1_000, Share, 750),
-            // What is set explicitly counts, not a part of it.
+            // Explicit settings are used in full.
             (0.8, None, Some(16_000), 40_000, 24_000, MaxOutputTokens, 18_000),
             (0.8, None, Some(100), 8_000, 6_400, Share, 4_800),
             (1.0, None, Some(100), 8_000, 7_900, MaxOutputTokens, 4_800),
@@ -85,7 +85,7 @@ mod tests {
             (0.95, Some(16_384), Some(4_000), 40_000, 23_616, ReserveTokens, 17_712),
             (1.0, Some(16_384), None, 8_000, 4_000, ReserveTokens, 3_000),
             (1.0, Some(0), Some(100), 8_000, 8_000, Share, 4_800),
-            // A threshold below the target takes the target with it.
+            // A threshold below the target lowers the target.
             (0.6, None, None, 40_000, 24_000, Share, 18_000),
             (0.1, None, None, 40_000, 4_000, Share, 3_000),
             (0.0, None, None, 40_000, 0, Share, 0),

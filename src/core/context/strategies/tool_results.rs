@@ -1,4 +1,4 @@
-//! `tool_results`: old tool results give way first, as soon as that gains anything worth it; then as `threshold`.
+//! `tool_results`: clears old tool results first, as soon as that is worth it; then like `threshold`.
 
 use super::threshold::summary_steps;
 use crate::core::context::{
@@ -8,16 +8,16 @@ use crate::core::context::{
     strategy::{Options, Planning, Step},
 };
 
-/// Puts a short note in the place of every tool result but the newest ones, also in the tail that other strategies keep
-/// word for word, and is content with the least gain that a compaction must have: what a tool answered can be had again
-/// by calling it, and what was said cannot. It summarises only where clearing gains less.
+/// Replaces all but the newest tool results with a short note, including those in the tail that other strategies keep
+/// verbatim, and accepts the minimum gain of a compaction: a tool result can be obtained again by calling the tool, a
+/// message cannot. It summarises only if clearing gains less.
 #[derive(Debug, Clone)]
 pub struct ToolResults {
     options: Options,
 }
 
 impl ToolResults {
-    /// With these settings.
+    /// Creates the strategy with these settings.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self { options }

@@ -1,19 +1,19 @@
-//! `truncate`: the oldest turns are left out whole. The model is never asked.
+//! `truncate`: drops the oldest turns whole. The model is never asked.
 
 use crate::core::context::{
     ContextManager,
     strategy::{Options, Planning, Step},
 };
 
-/// Leaves out the oldest turns until the target is met, and no more. What must stay stays beside the rest; a summary
-/// that another strategy made stays too.
+/// Drops the oldest turns until the target is met, and no more. What must stay is kept beside the rest, as is a summary
+/// that another strategy made.
 #[derive(Debug, Clone)]
 pub struct Truncate {
     options: Options,
 }
 
 impl Truncate {
-    /// With these settings.
+    /// Creates the strategy with these settings.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self { options }

@@ -1,4 +1,4 @@
-//! How much each part of a context matters, by rule. The work is linear in the text that is read, which is bounded.
+//! Rates the importance of each part of a context by rule. The work is linear in the text read, which is bounded.
 
 use crate::core::context::{
     build::{Context, Counted},
@@ -9,34 +9,34 @@ use crate::core::context::{
 use reseed_protocol::{Part, Role};
 use std::collections::HashSet;
 
-/// Characters of one part of a message that are read: names and paths stand at its beginning as often as anywhere.
+/// Characters read per part of a message: its beginning names things as often as any other place.
 const PART_CHARS_MAX: usize = 2_000;
 
-/// Bytes that are read in all, newest first; what is older is judged by role, age and size alone. As much text as a
-/// window of a quarter of a million tokens holds.
+/// Bytes read in total, newest first; older messages are rated by role, age and size alone. As much text as a window of
+/// a quarter of a million tokens holds.
 const READ_BYTES_MAX: usize = 1_000_000;
 
-/// Sentences of one thing a user said, and of all, newest first, that are asked whether they tell a fact.
+/// Sentences checked for facts: per user message, and in total, newest first.
 const SENTENCES_MAX: usize = 8;
 const JUDGED_MAX: usize = 2_000;
 
-/// Points of what the user told as a fact, of anything else that a user said, of a client's note, of an answer, of a
-/// call with its results.
+/// Points for a fact that the user stated, any other user message, a client's note, an answer, and a call with its
+/// results.
 const TOLD: i64 = 900;
 const INPUT: i64 = 300;
 const NOTE: i64 = 200;
 const ANSWER: i64 = 150;
 const CALL: i64 = 100;
-/// Points for each name, path or number that comes up again later, and how many count.
+/// Points for each name, path or number mentioned again later, and how many of these count.
 const REFERENCE: i64 = 60;
 const REFERENCES_MAX: usize = 8;
-/// Points of the newest for being the newest; the older, the fewer.
+/// Points of the newest unit for its age; older ones get proportionally fewer.
 const RECENCY: i64 = 200;
-/// Points off for each doubling of the size beyond this many tokens: in the room of one large result many words fit.
+/// Points deducted per doubling of the size above this many tokens: one large result takes the room of many messages.
 const SIZE: i64 = 50;
 const SIZE_TOKENS: u64 = 128;
 
-/// The points of each unit.
+/// Returns the points of each unit.
 pub(super) fn scores(context: &Context, structure: &Structure) -> Vec<i64> {
     let units = &structure.units;
     let mut scores = vec![0; units.len()];
@@ -61,7 +61,7 @@ pub(super) fn scores(context: &Context, structure: &Structure) -> Vec<i64> {
         let references = i64::try_from(references).unwrap_or_default();
         let age = i64::try_from(RECENCY.unsigned_abs() * (at as u64 + 1) / units.len() as u64).unwrap_or(RECENCY);
         let doublings = i64::from((unit.tokens / SIZE_TOKENS + 1).ilog2());
-        // What a patch put in front of an entry does not say what the entry is.
+        // A message that a patch added before an entry says nothing about the entry's role.
         let first = messages.iter().find(|counted| counted.entry_id.is_some()).unwrap_or(&messages[0]);
         let role = role(unit, first, &texts, &mut judged);
         scores[at] = role + REFERENCE * references + age - SIZE * doublings;
@@ -86,7 +86,7 @@ fn role(unit: &Unit, first: &Counted, texts: &[&str], judged: &mut usize) -> i64
     }
 }
 
-/// What of a part can name things.
+/// Returns the text of a part that can name things.
 fn text(part: &Part) -> Option<&str> {
     match part {
         Part::Text { text } => Some(text),
@@ -96,12 +96,12 @@ fn text(part: &Part) -> Option<&str> {
     }
 }
 
-/// The names, paths, numbers and identifiers in a text: words that no prose is made of.
+/// Returns the names, paths, numbers and identifiers in a text: words that do not occur in prose.
 fn terms(text: &str) -> impl Iterator<Item = &str> {
     const LENGTHS: std::ops::RangeInclusive<usize> = 3..=200;
     let ends = |byte: &u8| byte.is_ascii_whitespace() || b"\"'`,;()[]{}<>=|".contains(byte);
     let around = |c| matches!(c, '.' | ':' | '!' | '?' | '-' | '*' | '#');
-    // Only ASCII parts words, so the pieces are text.
+    // Splitting only at ASCII keeps the pieces valid UTF-8.
     text.as_bytes()
         .split(move |byte| ends(byte))
         .filter(|word| LENGTHS.contains(&word.len()) && is_name(word))
@@ -110,7 +110,7 @@ fn terms(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| word.len() >= *LENGTHS.start() && is_name(word.as_bytes()))
 }
 
-/// A word as a number: two words of one number are as good as never in one conversation.
+/// Hashes a word. Two words of one conversation practically never collide.
 fn hashed(word: &str) -> u64 {
     word.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
