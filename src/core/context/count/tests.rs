@@ -24,16 +24,16 @@ fn fixed() -> Fixed {
 struct Made<'a> {
     model: &'a str,
     key: &'a str,
-    /// Reported tokens for each estimated one, in hundredths.
+    /// Reported tokens per 100 estimated tokens.
     percent: u64,
-    /// Whether the answer names all that was sent, as answers do since this version.
+    /// True if the answer's key covers all that was sent, as answers do since this version.
     names_messages: bool,
 }
 
 const AS_NOW: Made<'_> = Made { model: MODEL, key: KEY, percent: 100, names_messages: true };
 
-/// Plays lines as [`path`] reads them, one after the other, and `undo ID`, after which that compaction is passed over.
-/// Each answer is made for what stood there at its time.
+/// Plays lines in the form of [`path`] one after another, and `undo ID`, which undoes that compaction. Each answer is
+/// made for the context at its time.
 fn played(lines: &[(&str, Made<'_>)]) -> Vec<Arc<Node>> {
     let mut played: Vec<Arc<Node>> = Vec::new();
     for (line, made) in lines {
@@ -80,7 +80,7 @@ fn a_report_holds_for_as_long_as_the_same_is_sent_before_it() {
     const OLD: Made<'_> = Made { names_messages: false, ..AS_NOW };
     const ABSURD: Made<'_> = Made { percent: 2_000, ..AS_NOW };
     const NONE: Made<'_> = Made { percent: 0, ..AS_NOW };
-    /// What it is, the lines of the path with what each was made with, and the entry whose report holds.
+    /// A name, the lines of the path with what each was made with, and the entry whose report holds.
     type Case<'a> = (&'a str, &'a [(&'a str, Made<'a>)], Option<&'a str>);
     let table: &[Case<'_>] = &[
         ("nothing was said", &[], None),
@@ -208,10 +208,10 @@ fn a_report_teaches_the_size_of_what_was_added() {
     assert_eq!((count.basis.rest.total(), count.trailing_tokens), (added, added));
     let report = count.basis.report(usage.total_tokens() + 300);
     assert_eq!((report.of, report.tokens, report.mix), (Of::Added, 300, count.basis.rest));
-    // Less than what it said before: nothing is learnt.
+    // Less than the known part: nothing is learned.
     assert_eq!(count.basis.report(usage.total_tokens() - 1).tokens, 0);
 
-    // The server counts thoughts in the answer that nobody sees: then the answer is part of what was added.
+    // The server counts hidden reasoning in the answer: the answer then belongs to what was added.
     let mut thinking = path.clone();
     let mut node = (*thinking[1]).clone();
     let mut message = (*node.message.clone().unwrap()).clone();

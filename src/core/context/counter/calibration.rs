@@ -1,11 +1,11 @@
-//! Learns how far a model's reported usage is from our estimate, for each script and for what surrounds the text.
+//! Learns how a model's reported usage differs from our estimate, for each script and for the framing of messages.
 //!
-//! Each report is one equation: this mix of estimated tokens was counted as so many. The factors are followed by a
-//! Kalman filter. It knows how sure it is of every factor and of how they hang together, so a conversation in two
-//! scripts teaches both, a factor never seen stays loose, and the bound of an estimate is that of its own mix.
+//! Each report is one equation: this mix of estimated tokens was counted as so many. A Kalman filter tracks the factors
+//! with their uncertainties and correlations, so a conversation in two scripts teaches both, a factor never observed
+//! stays uncertain, and the bound of an estimate fits its mix.
 //!
-//! Held at all times: every factor is finite and within its limits; one report, however wrong, moves an estimate by
-//! a bounded share, by little once some have agreed; reports of another method change nothing.
+//! Invariants: every factor is finite and within its limits; one report, however wrong, moves an estimate by a bounded
+//! share, and by little once several have agreed; reports of another method change nothing.
 
 use super::{
     Method,
@@ -15,43 +15,42 @@ use super::{
 /// What a report counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Of {
-    /// A whole request: with whatever the provider adds unseen.
+    /// A whole request, including whatever the provider adds unseen.
     Whole,
     /// What was added to a request since an earlier report: what the provider adds to both cancels out.
     Added,
-    /// An answer, as the model wrote it. Some servers count thoughts in it that nobody sees, so one of a size that
-    /// is not believable teaches nothing.
+    /// An answer as the model wrote it. Some servers include hidden reasoning, so an implausible size teaches nothing.
     Answer,
 }
 
-/// What was estimated, and what the provider counted for it.
+/// An estimate, and the provider's count of the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// How it was estimated. A calibration learns only of its own method.
+    /// The method of the estimate. A calibration learns only from its own method.
     pub method: Method,
     /// What was counted.
     pub of: Of,
-    /// The estimate, not corrected.
+    /// The estimate, uncorrected.
     pub mix: Mix,
-    /// What the provider counted. Zero is how providers say that they do not know: it teaches nothing.
+    /// The provider's count. Providers report zero for unknown: it teaches nothing.
     pub tokens: u64,
 }
 
-/// How much is known before the first report, and how well texts keep to their factors.
+/// The uncertainty before the first report, and the variation of texts around their factors.
 struct Prior {
-    /// How far all scripts may be off together, as a share (one standard deviation, like all that follow).
+    /// Deviation of all scripts together, as a share (one standard deviation, like all that follow).
     together: f64,
-    /// How far each script may be off by itself: what vocabularies of different makers differ by.
+    /// Deviation of each script by itself: the difference between vocabularies of different makers.
     scripts: [f64; SCRIPTS],
-    /// How far one stretch of text may be off although its script's factor is right: one subject is written in longer
-    /// words than another. Does not shrink with the length.
+    /// Deviation of one stretch of text from its script's factor: some subjects use longer words than others. Does not
+    /// shrink with the length.
     stretch: f64,
-    /// What each estimated token adds to the variance by chance, in tokens: shrinks with the length.
+    /// Random variance per estimated token, in tokens: its share shrinks with the length.
     chance: f64,
 }
 
-/// Character weights are made for one vocabulary; the figures are what others differ from it by, and what windows of
-/// the samples scatter by.
+/// Character weights are made for one vocabulary; these figures are what others differ from it by, and the scatter of
+/// windows of the samples.
 const CHARACTERS: Prior = Prior {
     together: 0.08,
     scripts: [0.10, 0.30, 0.15, 0.25, 0.35, 0.35, 0.40, 0.35, 0.50, 0.60, 0.50, 0.40],
@@ -59,60 +58,60 @@ const CHARACTERS: Prior = Prior {
     chance: 0.40,
 };
 
-/// A tokenizer is exact for the text that it is given, but a server may call another model by a known name.
+/// A tokenizer is exact for the text it is given, but a server may run another model under a known name.
 const TOKENIZER: Prior = Prior { together: 0.012, scripts: [0.008; SCRIPTS], stretch: 0.002, chance: 0.005 };
 
-/// What surrounds text, tools, pictures, sealed thoughts: guesses by either method. Row, deviation, least and most.
+/// Framing, tools, images and opaque reasoning: guesses with either method. Row, deviation, minimum, maximum.
 const GUESSES: [(usize, f64, f64, f64); 4] =
     [(FRAME, 0.60, 0.0, 8.0), (TOOLS, 0.40, 0.05, 8.0), (IMAGES, 0.60, 0.02, 40.0), (SEALED, 0.50, 0.05, 8.0)];
 
-/// No tokenizer in use is four times coarser or finer than ours: what is beyond is a provider's mistake.
+/// No tokenizer in use is four times coarser or finer than ours: anything beyond is a provider's mistake.
 const FACTOR_MIN: f64 = 0.25;
 /// See [`FACTOR_MIN`].
 const FACTOR_MAX: f64 = 4.0;
-/// Tokens by which any report may be off: marks at the seams, roundings.
+/// Tokens by which any report may be off: boundary tokens, rounding.
 const SEAM_TOKENS: f64 = 1.0;
-/// Tokens that a provider may add unseen to a whole request, and the share by which it may render it otherwise.
+/// Tokens that a provider may add unseen to a whole request, and the share by which it may render it differently.
 const UNSEEN: (f64, f64) = (40.0, 0.03);
-/// A whole request is taken to teach only from so many tokens on: in smaller ones what is unseen drowns the rest.
+/// Minimum tokens of a whole request to learn from: in smaller ones the unseen part dominates.
 const WHOLE_TOKENS_MIN: u64 = 200;
-/// Deviations by which a report may miss what was expected and still be believed in full.
+/// Maximum deviations from the expectation at which a report is believed in full.
 const BELIEVED: f64 = 3.0;
-/// Share of the first uncertainty that comes back with each report: conversations change their subject, names their
+/// Share of the initial uncertainty that returns with each report: conversations change their subject, names their
 /// model.
 const FORGOTTEN: f64 = 0.002;
-/// The same after a report that missed by all that is believed: the sooner what changed is learnt anew.
+/// The same after a report beyond the believed deviation: the faster a change is relearned.
 const FORGOTTEN_SURPRISED: f64 = 0.15;
-/// Reports that the first guess of the scatter is worth, and after how many an older miss has faded.
+/// Weight of the first guess of the scatter, in reports, and the number of reports after which a miss has faded.
 const SCATTER_REPORTS: (f64, f64) = (4.0, 24.0);
-/// Least and most by which the scatter may be taken to differ from the first guess, as a ratio of variances.
+/// Limits of the scatter relative to the first guess, as a ratio of variances.
 const SCATTER: (f64, f64) = (0.2, 16.0);
-/// Deviations that a bound claims.
+/// Deviations covered by an error bound.
 const BOUND: f64 = 2.0;
-/// No estimate is claimed to be better than this share, nor than so many tokens.
+/// Minimum error bound, as a share and in tokens.
 const BOUND_MIN: (f64, u64) = (0.01, 8);
-/// Share of what was estimated lately that a new report leaves of the older.
+/// Share of the recent mix that remains after a new report.
 const RECENT_KEPT: f64 = 0.8;
 
 type Row = [f64; ROWS];
 
-/// Corrects the estimates for one model from each reported usage.
+/// Corrects the estimates for one model from reported usage.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Calibration {
     method: Method,
-    /// Reported tokens for each estimated one, by row.
+    /// Reported tokens per estimated token, by row.
     factors: Row,
-    /// How unsure the factors are, and how they hang together.
+    /// Uncertainty and correlation of the factors.
     covariance: [Row; ROWS],
-    /// Variance of the misses, as a ratio to what was expected.
+    /// Variance of the misses relative to the expectation.
     scatter: f64,
-    /// What was estimated lately, by row; older reports fade.
+    /// The recently estimated mix, by row; older reports fade.
     recent: Row,
     reports: u64,
 }
 
 impl Calibration {
-    /// Knows nothing yet: factors of 1, as unsure as the method is on models it was not made for.
+    /// Starts with factors of 1, as uncertain as the method is for models that it was not made for.
     #[must_use]
     pub fn new(method: Method) -> Self {
         Self {
@@ -125,7 +124,7 @@ impl Calibration {
         }
     }
 
-    /// Reports learnt from so far.
+    /// Returns the number of reports learned from.
     #[must_use]
     pub fn reports(&self) -> u64 {
         self.reports
@@ -138,7 +137,7 @@ impl Calibration {
         if report.method != self.method || estimated == 0 || report.tokens == 0 || too_small {
             return;
         }
-        // As shares of the estimate: numbers near 1, whatever the size.
+        // Normalised to the estimate: numbers near 1, whatever the size.
         let size = estimated as f64;
         let shares = report.mix.0.map(|tokens| tokens as f64 / size);
         let spread = times(&self.covariance, &shares);
@@ -153,7 +152,7 @@ impl Calibration {
             let (least, most) = limits(row);
             *factor = (*factor + spread / variance * miss * deviation).clamp(least, most);
         }
-        // The same miss in expected deviations: 1 on average when the scatter is as guessed.
+        // The miss in expected deviations: 1 on average if the scatter is as guessed.
         let surprise = (missed * missed / variance).min(BELIEVED * BELIEVED * self.scatter.max(1.0));
         let forgotten = if miss.abs() < BELIEVED { FORGOTTEN } else { FORGOTTEN_SURPRISED };
         let first = first_covariance(self.method);
@@ -171,7 +170,7 @@ impl Calibration {
         self.reports = self.reports.saturating_add(1);
     }
 
-    /// Whether the provider's count of an answer is one that this estimate can have, or too far from it.
+    /// Returns true if the provider's count of an answer is plausible for this estimate.
     #[must_use]
     pub fn is_believable(&self, mix: &Mix, tokens: u64) -> bool {
         let estimated = mix.total();
@@ -185,14 +184,14 @@ impl Calibration {
         missed.abs() <= BELIEVED * (variance * self.scatter.max(1.0)).sqrt()
     }
 
-    /// The estimate as the provider would probably report it.
+    /// Returns the estimate corrected to what the provider would probably report.
     #[must_use]
     pub fn tokens(&self, mix: &Mix) -> u64 {
         // Float to integer casts saturate.
         dot(&self.factors, &mix.0.map(|tokens| tokens as f64)).round() as u64
     }
 
-    /// Tokens by which [`Self::tokens`] of this estimate may be wrong, either way.
+    /// Returns the tokens by which [`Self::tokens`] may be wrong, either way.
     #[must_use]
     pub fn error_bound(&self, mix: &Mix) -> u64 {
         let estimated = mix.total();
@@ -207,22 +206,22 @@ impl Calibration {
         ((share * size).ceil() as u64).max(BOUND_MIN.1)
     }
 
-    /// Reported tokens for each estimated one of text like that of the reports so far: what turns a budget in the
-    /// model's tokens into one in our estimates.
+    /// Returns the reported tokens per estimated token for text like that of recent reports; converts a budget in the
+    /// model's tokens to one in estimated tokens.
     #[must_use]
     pub fn factor(&self) -> f64 {
         let mut recent = self.recent;
-        // Pictures and tools are not what budgets are cut from, and their factors may be far from those of text.
+        // Budgets do not consist of images and tools, whose factors may be far from those of text.
         (recent[IMAGES], recent[TOOLS]) = (0.0, 0.0);
         let all: f64 = recent.iter().sum();
         if all > 0.0 { (dot(&self.factors, &recent) / all).clamp(FACTOR_MIN, FACTOR_MAX) } else { 1.0 }
     }
 
-    /// Variance of what one report of this mix misses by, as a share of the estimate, though all factors be right.
+    /// Returns the variance of one report of this mix around correct factors, relative to the estimate.
     fn noise(&self, shares: &Row, size: f64, of: Of) -> f64 {
         let Prior { stretch, chance, .. } = prior(self.method);
         let seam = (SEAM_TOKENS / size).powi(2);
-        // Scripts stray each for itself.
+        // Scripts vary independently.
         let strayed: f64 = shares.iter().map(|share| (stretch * share).powi(2)).sum();
         let unseen = match of {
             Of::Whole => (UNSEEN.0 / size).powi(2) + UNSEEN.1.powi(2),
@@ -286,7 +285,7 @@ mod tests {
         text(Script::Latin, tokens)
     }
 
-    /// After these reports, each an estimate of English text that was added and what was reported for it.
+    /// Returns a calibration after these reports, each an estimate of added English text and its reported count.
     fn after(method: Method, reports: &[(u64, u64)]) -> Calibration {
         let mut calibration = Calibration::new(method);
         for &(estimated, tokens) in reports {
@@ -339,7 +338,7 @@ mod tests {
         let (mut mixed, chinese) = (english(300), text(Script::Han, 300));
         mixed.0[Script::Han as usize] = 300;
         for turn in 0..10 {
-            // Chinese costs half as much again, English what was estimated; some turns have both.
+            // Chinese costs 50 % more than estimated, English as estimated; some turns contain both.
             let (mix, tokens) = match turn % 3 {
                 0 => (english(300), 300),
                 1 => (chinese, 450),
@@ -350,7 +349,7 @@ mod tests {
         assert!(calibration.tokens(&english(1_000)).abs_diff(1_000) <= 20);
         assert!(calibration.tokens(&text(Script::Han, 1_000)).abs_diff(1_500) <= 30);
         assert!(calibration.tokens(&mixed).abs_diff(750) <= 15);
-        // What was never seen has moved by no more than all scripts share, and is as unsure as before.
+        // An unobserved script moves only by what all scripts share, and stays as uncertain as before.
         let arabic = text(Script::Arabic, 1_000);
         assert!(calibration.tokens(&arabic).abs_diff(1_000) <= 60);
         assert!(calibration.error_bound(&arabic) >= 600);
@@ -364,7 +363,7 @@ mod tests {
             for size in [40, 300, 90, 500, 20, 150, 60, 220, 35, 400] {
                 let mut mix = english(size);
                 mix.add_frame(7);
-                // The server wraps a message in 14 tokens, where we reckon 7.
+                // The server wraps a message in 14 tokens; we assume 7.
                 calibration.observe(&Report { method, of: Of::Added, mix, tokens: size + 14 });
             }
             let mut short = english(10);

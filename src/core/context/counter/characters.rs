@@ -1,32 +1,32 @@
-//! Counts tokens from characters alone, for models whose tokenizer is not known.
+//! Counts tokens from characters alone, for models with an unknown tokenizer.
 //!
-//! A text is read as runs of characters of one class (a word, a number, a row of marks). A run costs something to
-//! begin and something for each further character, by class, because that is how byte-pair vocabularies behave: a
-//! common word is one token, a long or a rare one several; a Han character is about one, an emoji one or two.
-//! How the weights were found and what they miss is in `README.md` beside this file.
+//! A text is read as runs of characters of one class: a word, a number, a row of punctuation. A run costs a start price
+//! and a price per further character, by class, because byte-pair vocabularies behave that way: a common word is one
+//! token, a long or rare one several; a Han character is about one, an emoji one or two. The `README.md` beside this
+//! file describes how the weights were found and what they miss.
 //!
-//! What always holds: a text never costs less than a beginning of it; two texts joined cost what they cost apart,
-//! within a few tokens; one pass, no memory.
+//! Invariants: a text never costs less than a prefix of it; two texts joined cost what they cost separately, within a
+//! few tokens; one pass, no memory.
 
 use super::mix::{SCRIPTS, Script};
 
-/// Weights are in thousandths of a token, so that counts are the same on every machine.
+/// Weights are in thousandths of a token, so that counts are identical on every machine.
 const UNITS_PER_TOKEN: u64 = 1_000;
 
-/// What a character is to a tokenizer.
+/// The class of a character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
-    /// Space and its kin. One before a word belongs to the word.
+    /// Spaces. One before a word belongs to the word.
     Space,
     LineEnd,
     Lower,
     Upper,
     /// Latin letters beyond ASCII.
     Accented,
-    /// Latin letters with two signs, as Vietnamese writes them.
+    /// Latin letters with two diacritics, as in Vietnamese.
     Toned,
     Digit,
-    /// ASCII marks, of prose and of code.
+    /// ASCII punctuation, of prose and of code.
     Mark,
     Han,
     Hiragana,
@@ -36,38 +36,38 @@ enum Class {
     Greek,
     Arabic,
     Hebrew,
-    /// The scripts of India and their neighbours that write vowels as signs.
+    /// The scripts of India and its neighbours that write vowels as signs.
     Indic,
     /// Thai, Lao, Khmer, Burmese: no spaces between words.
     Thai,
-    /// Full-width and typographic marks.
+    /// Full-width and typographic punctuation.
     WideMark,
-    /// Emoji of the blocks that vocabularies learnt first: in UTF-8 they share their first three bytes with many
+    /// Emoji of the blocks that vocabularies learned first: in UTF-8 they share their first three bytes with many
     /// others.
     Emoji,
-    /// Emoji of the blocks that are newer or less used: a byte more is a token of its own.
+    /// Emoji of newer or rarer blocks: one more byte is a token of its own.
     RareEmoji,
-    /// What joins or colours emoji: joiners, variation selectors, skin tones.
+    /// Characters that join or colour emoji: joiners, variation selectors, skin tones.
     Joiner,
-    /// Letters that make a flag in pairs.
+    /// Letters that form a flag in pairs.
     FlagLetter,
     /// Everything else: other scripts, symbols, private use.
     Other,
 }
 
-/// What a run of one class costs, in thousandths of a token.
+/// The price of a run of one class, in thousandths of a token.
 struct Weights {
-    /// Its first character.
+    /// The first character.
     first: u16,
-    /// Each further one, up to the `late_from`th.
+    /// Each further character before number `late_from`.
     next: u16,
-    /// Each one from there on, the first being number 1.
+    /// Each character from this number on, counting from 1.
     late_from: u16,
     late: u16,
 }
 
 impl Weights {
-    /// The price of the character at this place of its run, from 1.
+    /// Returns the price of the character at this position of its run, from 1.
     fn at(&self, place: u32) -> u16 {
         match place {
             1 => self.first,
@@ -76,7 +76,7 @@ impl Weights {
         }
     }
 
-    /// The price of `chars` characters in a row, the first at place `from`.
+    /// Returns the price of `chars` characters in a row, the first at position `from`.
     fn row(&self, from: u32, chars: u32) -> u64 {
         let end = from.saturating_add(chars);
         let first = u32::from(from == 1 && chars > 0);
@@ -142,7 +142,7 @@ impl Class {
         }
     }
 
-    /// Where reports correct its weights: together with what most tokenizers treat alike.
+    /// Returns the script under which reports correct this class: classes that most tokenizers treat alike share one.
     fn script(self) -> Script {
         match self {
             Self::Lower | Self::Upper => Script::Latin,
@@ -189,40 +189,40 @@ impl Class {
         }
     }
 
-    /// Whether a character of this class goes on with the word or the row that one of class `before` is in.
+    /// Returns true if a character of this class continues the word or row that one of class `before` belongs to.
     fn continues(self, before: Self) -> bool {
         use Class::{Accented, Lower, Toned, Upper};
         match self {
             _ if self == before => true,
             Lower | Accented | Toned => matches!(before, Lower | Upper | Accented | Toned),
-            // After a small letter a capital begins a word: `camelCase`.
+            // An upper-case letter after a lower-case one starts a word: `camelCase`.
             Upper => matches!(before, Accented | Toned),
             _ => false,
         }
     }
 }
 
-/// A line that ends in a mark: the two are usually one token, as in `;` and a line end.
+/// A line end after punctuation: the two are usually one token, as in `;` and a line end.
 const LINE_END_AFTER_MARK: u16 = 100;
 
-/// A space before a number is a token of its own: unlike words, numbers are not learnt together with it.
+/// A space before a number is a token of its own: unlike words, numbers are not learned together with it.
 const SPACE_BEFORE_DIGIT: u16 = 740;
 
-/// Tokens of a text, rounded up.
+/// Counts the tokens of a text, rounded up.
 pub(super) fn count(text: &str) -> u64 {
     total(&by_script(text))
 }
 
-/// Tokens of what [`by_script`] weighed, rounded up.
+/// Sums the weights of [`by_script`] to tokens, rounded up.
 pub(super) fn total(weights: &[u64; SCRIPTS]) -> u64 {
     weights.iter().sum::<u64>().div_ceil(UNITS_PER_TOKEN)
 }
 
-/// The weight of a text by script, in thousandths of a token.
+/// Returns the weight of a text by script, in thousandths of a token.
 pub(super) fn by_script(text: &str) -> [u64; SCRIPTS] {
     let mut units = [0; SCRIPTS];
     let mut before = None;
-    // The character's place in its run, from 1; where it stops growing the price has long been `late`.
+    // The character's position in its run, from 1; it saturates where the price has long been `late`.
     let mut place = 0u32;
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
@@ -230,7 +230,7 @@ pub(super) fn by_script(text: &str) -> [u64; SCRIPTS] {
         let continues = before.is_some_and(|before| class.continues(before));
         place = if continues { place.saturating_add(1) } else { 1 };
         if class == Class::Lower {
-            // Small letters make up most text, so a run of them is priced in one step.
+            // Lower-case letters make up most text, so a run of them is priced in one step.
             let row = rest.bytes().position(|byte| !byte.is_ascii_lowercase()).unwrap_or(rest.len());
             let chars = u32::try_from(row).unwrap_or(u32::MAX);
             units[class.script() as usize] += class.weights().row(place, chars);
@@ -242,7 +242,7 @@ pub(super) fn by_script(text: &str) -> [u64; SCRIPTS] {
         units[class.script() as usize] += u64::from(match (class, before) {
             (Class::LineEnd, Some(Class::Mark)) => LINE_END_AFTER_MARK,
             (Class::Digit, Some(Class::Space)) => class.weights().first + SPACE_BEFORE_DIGIT,
-            // Vocabularies read numbers by three digits or by one.
+            // Vocabularies read numbers in groups of three digits, or digit by digit.
             (Class::Digit, _) if place > 1 && place % 3 != 1 => class.weights().next,
             _ => class.weights().at(place),
         });
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn known_words_cost_what_tokenizers_make_of_them() {
-        // Text, tokens in o200k, and by how many the weights may miss.
+        // Text, its tokens in o200k, and the tolerance of the weights.
         let cases = [
             ("", 0, 0),
             ("a", 1, 0),
@@ -311,7 +311,7 @@ mod tests {
         }
     }
 
-    /// Text of few kinds, so that runs, joints and rare classes all come up.
+    /// Text of few classes, so that runs, boundaries and rare classes all occur.
     fn texts() -> impl Strategy<Value = String> {
         prop_oneof![any::<String>(), "[a-zA-Z0-9 \n,;語あ한яعहกé🙂\u{200d}]{0,60}", "[a ]{0,200}"]
     }

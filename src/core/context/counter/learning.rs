@@ -1,9 +1,8 @@
-//! Measures how well the counter corrects itself: on what was added to a conversation since the last reported usage,
-//! after ten turns, with o200k as the truth. Holds the table in `README.md` to it.
+//! Measures how well the counter corrects itself: the error for messages added since the last reported usage, after ten
+//! turns, with o200k as the truth. Checks the table in `README.md`.
 //!
-//! A conversation is played through the same count that the server makes before each request. What it learns from is
-//! one text, what it is measured on another: `tests/fixtures/counting/unseen/` where there is one, otherwise the other
-//! half of the sample.
+//! A conversation is played through the same count that the server makes before each request. It learns from one text
+//! and is measured on another: `tests/fixtures/counting/unseen/` if it has one, otherwise the other half of the sample.
 
 use super::{Calibration, Counter, Method, measured::check_table, tokenizer::Vocabulary};
 use crate::core::{
@@ -19,38 +18,38 @@ use reseed_protocol::{
 };
 use std::{fmt::Write as _, fs, path::Path, sync::Arc};
 
-/// Turns after which it is measured.
+/// Turns before measuring.
 const TURNS: usize = 10;
-/// Tokens of what a user says at once, or a tool answers.
+/// Tokens of a user message or tool result.
 const SAID_TOKENS: usize = 100;
 /// Tokens of an answer.
 const ANSWER_TOKENS: usize = 180;
-/// The scripts for which the limits are promised.
+/// The scripts with guaranteed limits.
 const PROMISED: [&str; 7] = ["arabic", "chinese", "code", "emoji", "english", "japanese", "json"];
-/// Largest error, at the 95th percentile, with the tokenizer.
+/// Maximum error at the 95th percentile, with the tokenizer.
 const TOKENIZER_ERROR_MAX: f64 = 0.02;
-/// The same by character weights, for the scripts that are promised.
+/// Maximum error at the 95th percentile, with character weights, for the guaranteed scripts.
 const CHARACTERS_ERROR_MAX: f64 = 0.15;
 
-/// What the provider adds of its own. The counter does not know it.
+/// What the provider adds. The counter does not know it.
 #[derive(Clone, Copy)]
 struct Template {
     /// Tokens around each message.
     message: u64,
-    /// Tokens that open the answer.
+    /// Tokens that start the answer.
     start: u64,
-    /// A prompt that nobody sees.
+    /// Tokens of a hidden prompt.
     hidden: u64,
 }
 
-/// As we reckon; as some open models have it; a server that counts nothing but the text.
+/// Our assumption; that of some open models; a server that counts nothing but text.
 const TEMPLATES: [Template; 3] = [
     Template { message: 4, start: 3, hidden: 0 },
     Template { message: 7, start: 5, hidden: 40 },
     Template { message: 0, start: 0, hidden: 0 },
 ];
 
-/// Pieces of a text of about so many tokens, as far apart as asked, in shares of a piece.
+/// Cuts a text into pieces of about `tokens` tokens, `apart` of a piece's length apart.
 fn pieces(text: &str, tokens: usize, apart: f64) -> Vec<String> {
     let chars: Vec<char> = text.chars().collect();
     let long = (chars.len() * tokens / usize::try_from(Vocabulary::O200k.count(text)).unwrap()).clamp(1, chars.len());
@@ -63,7 +62,7 @@ struct Conversation {
     counter: Counter,
     calibration: Calibration,
     model: &'static str,
-    /// How the server counts.
+    /// The server's tokenizer.
     truth: Vocabulary,
     template: Template,
     sent: u64,
@@ -94,7 +93,7 @@ impl Conversation {
         count(&build_context(&self.path), fixed, fresh, &self.counter, &self.calibration)
     }
 
-    /// Says this, has it answered with that, and learns from the usage.
+    /// Plays a turn and learns from its usage.
     fn turn(&mut self, said: &str, answer: &str) {
         self.append(Message::user(said));
         self.sent += self.truth.count(said) + self.template.message;
@@ -118,7 +117,7 @@ impl Conversation {
         self.sent += self.truth.count(answer) + self.template.message;
     }
 
-    /// What would be estimated for this beside the last report, its bound, and what it would really add.
+    /// Returns the estimate for a message after the last report, its error bound, and the true count.
     fn added(&mut self, said: &str) -> (u64, u64, u64) {
         let last = self.path.last().and_then(|node| node.message.clone()).and_then(|message| message.usage.clone());
         self.append(Message::user(said));
@@ -135,22 +134,22 @@ impl Conversation {
     }
 }
 
-/// Errors of many pieces, as shares.
+/// Errors of many pieces, as fractions.
 #[derive(Default)]
 struct Errors {
-    /// By the method, before any report.
+    /// Before any report.
     first: Vec<f64>,
     /// After ten turns.
     learnt: Vec<f64>,
     /// A quarter of the UTF-16 length.
     quarter: Vec<f64>,
-    /// The bound claimed before any report, and after ten turns.
+    /// Error bounds claimed before any report, and after ten turns.
     bounds: (Vec<f64>, Vec<f64>),
 }
 
 impl Errors {
-    /// Plays conversations that learn from `seen` and measures them on `unseen`. Two texts each: what the user says,
-    /// and what the model answers; what is added is one or the other.
+    /// Plays conversations that learn from `seen` and measures them on `unseen`. Each is two texts, the user's and the
+    /// model's; a piece comes from either.
     fn measure(&mut self, model: &'static str, truth: Vocabulary, seen: [&str; 2], unseen: [&str; 2]) {
         let said = pieces(seen[0], SAID_TOKENS, 0.7);
         let answers = pieces(seen[1], ANSWER_TOKENS, 0.6);
@@ -173,14 +172,14 @@ impl Errors {
         }
     }
 
-    /// The share of pieces that kept within the bound claimed for them.
+    /// Returns the fraction of pieces within the bound claimed for them.
     fn kept(&self) -> f64 {
         let kept = self.learnt.iter().zip(&self.bounds.1).filter(|(error, bound)| error <= bound).count();
         kept as f64 / self.learnt.len() as f64
     }
 }
 
-/// The 95th percentile.
+/// Returns the 95th percentile.
 fn p95(errors: &[f64]) -> f64 {
     let mut sorted = errors.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -191,7 +190,7 @@ fn mean(shares: &[f64]) -> f64 {
     shares.iter().sum::<f64>() / shares.len() as f64
 }
 
-/// A name, what is learnt from and what is measured on.
+/// A name, and pairs of texts to learn from and to measure on.
 type Case = (String, Vec<([String; 2], [String; 2])>);
 
 fn cases() -> Vec<Case> {
@@ -281,7 +280,7 @@ fn what_was_added_is_counted_within_the_limits_after_ten_turns() {
         assert!(mean(&exact.bounds.1) < mean(&exact.bounds.0), "{}", case.0);
         assert!(mean(&weighed.bounds.1) < mean(&weighed.bounds.0), "{}", case.0);
         assert!(p95(&weighed.learnt) < p95(&weighed.quarter), "{}", case.0);
-        // Where a vocabulary is far from the weights, reports make up for most of it.
+        // If a vocabulary is far from the weights, reports correct most of the difference.
         let (first, learnt) = (p95(&other.first), p95(&other.learnt));
         assert!(learnt < if first > 0.2 { 0.6 * first } else { 0.2 }, "{}: {first} became {learnt}", case.0);
     }

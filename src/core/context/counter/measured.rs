@@ -1,10 +1,10 @@
-//! Measures the errors of counting on the samples and holds the table in `README.md` to them.
+//! Measures the counting errors on the samples and checks the table in `README.md`.
 
 use super::{characters, tokenizer::Vocabulary};
 use reseed_protocol::content::utf16_len;
 use std::{fs, path::Path, sync::Mutex};
 
-/// Error up to which the character weights are trusted on any sample.
+/// Maximum error of the character weights on any sample.
 const CHARACTERS_ERROR_MAX: f64 = 0.10;
 
 struct Sample {
@@ -17,7 +17,7 @@ struct Sample {
 }
 
 fn samples() -> Vec<Sample> {
-    // cargo runs tests in the folder of their crate.
+    // cargo runs tests in their crate's directory.
     let folder = Path::new("../../tests/fixtures/counting");
     let mut paths: Vec<_> =
         fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file()).collect();
@@ -90,7 +90,7 @@ fn table(samples: &[Sample]) -> String {
     table
 }
 
-/// Holds the table of this name in the README to what was measured.
+/// Compares the README's table of this name with the measured one.
 pub(super) fn check_table(name: &str, table: &str) {
     // Two tests may rewrite their tables at the same time.
     static WRITING: Mutex<()> = Mutex::new(());

@@ -1,24 +1,24 @@
-//! What a count is made of, as far as tokenizers and providers differ in it.
+//! The composition of a count, as far as tokenizers and providers treat its components differently.
 //!
-//! Two models may agree on English and differ by half on Arabic, on a picture or on what they wrap around a message. So
-//! what a report teaches is kept apart for each, and an estimate is a sum with a row for each.
+//! Two models may agree on English and differ by half on Arabic, on images or on the framing of messages. So the
+//! corrections are kept separately for each component, and an estimate is a sum with one row per component.
 
 use super::MessageTokens;
 
 /// Kinds of text that tokenizers treat alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Script {
-    /// Latin letters of English.
+    /// Latin letters as in English.
     Latin,
-    /// Latin letters with signs: German, French, Vietnamese.
+    /// Latin letters with diacritics: German, French, Vietnamese.
     Accented,
-    /// Spaces, line ends and ASCII marks: what code has more of than prose.
+    /// Spaces, line ends and ASCII punctuation: more frequent in code than in prose.
     Mark,
     /// Digits.
     Digit,
-    /// Chinese characters, also where Japanese uses them.
+    /// Chinese characters, also in Japanese.
     Han,
-    /// The syllables of Japanese.
+    /// Japanese syllables.
     Kana,
     /// Korean.
     Hangul,
@@ -26,34 +26,34 @@ pub enum Script {
     Cyrillic,
     /// Arabic and Hebrew.
     Arabic,
-    /// The scripts of India and of South-East Asia.
+    /// The scripts of India and South-East Asia.
     Indic,
-    /// Emoji and what joins them.
+    /// Emoji and their joiners.
     Emoji,
-    /// Typographic and wide marks, symbols, other scripts.
+    /// Typographic and full-width punctuation, symbols, other scripts.
     Other,
 }
 
-/// How many scripts are told apart.
+/// Number of scripts.
 pub const SCRIPTS: usize = Script::Other as usize + 1;
 
-/// Rows of a [`Mix`]: the scripts, then what follows here.
+/// Rows of a [`Mix`]: the scripts, then the rows defined below.
 pub(super) const ROWS: usize = SCRIPTS + 4;
-/// What surrounds messages, tool calls and the answer.
+/// The framing of messages, tool calls and the answer.
 pub(super) const FRAME: usize = SCRIPTS;
-/// Tool definitions, which providers render each in a way of their own.
+/// Tool definitions, which each provider renders in its own way.
 pub(super) const TOOLS: usize = SCRIPTS + 1;
-/// Pictures.
+/// Images.
 pub(super) const IMAGES: usize = SCRIPTS + 2;
-/// What cannot be read: sealed thoughts.
+/// Opaque reasoning.
 pub(super) const SEALED: usize = SCRIPTS + 3;
 
-/// Tokens of text by script.
+/// Tokens of a text by script.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Scripts([u32; SCRIPTS]);
 
 impl Scripts {
-    /// Deals `tokens` out in proportion to the weights, so that nothing is lost to rounding.
+    /// Distributes `tokens` in proportion to the weights without losing any to rounding.
     pub(super) fn dealt(tokens: u64, weights: &[u64; SCRIPTS]) -> Self {
         let all = weights.iter().map(|weight| u128::from(*weight)).sum::<u128>().max(1);
         let (mut dealt, mut weighed, mut given) = (Self::default(), 0, 0);
@@ -66,7 +66,7 @@ impl Scripts {
         dealt
     }
 
-    /// Adds those of another text.
+    /// Adds the tokens of another text.
     pub(super) fn add(&mut self, other: &Self) {
         self.0.iter_mut().zip(other.0).for_each(|(sum, tokens)| *sum = sum.saturating_add(tokens));
     }
@@ -76,12 +76,12 @@ impl Scripts {
     }
 }
 
-/// An estimate by what it is made of, not corrected.
+/// An uncorrected estimate by component.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Mix(pub(super) [u64; ROWS]);
 
 impl Mix {
-    /// Of this text alone.
+    /// Creates the mix of a text alone.
     #[must_use]
     pub fn of_text(scripts: &Scripts) -> Self {
         let mut mix = Self::default();
@@ -105,7 +105,7 @@ impl Mix {
         }
     }
 
-    /// Adds what surrounds messages.
+    /// Adds framing.
     pub fn add_frame(&mut self, tokens: u64) {
         self.add(FRAME, tokens);
     }
@@ -115,7 +115,7 @@ impl Mix {
         self.add(TOOLS, tokens);
     }
 
-    /// All of it.
+    /// Returns the sum.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().fold(0, |sum, tokens| sum.saturating_add(*tokens))

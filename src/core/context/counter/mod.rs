@@ -1,13 +1,12 @@
-//! How many tokens a text, a message or a tool costs in the next request.
+//! Estimates the tokens of a text, a message or a tool in the next request.
 //!
-//! Two methods, chosen by the model's name: the model's own byte-pair tokenizer where it is known and the feature
-//! `exact-tokens` is on, and per-script character weights everywhere else. Both are estimates of a request, since what
-//! a provider wraps around messages is not published; [`Calibration`] corrects them from what it reports. How large the
-//! errors are stands in `README.md` beside this file.
+//! Two methods, selected by the model's name: the model's own byte-pair tokenizer if it is known and the feature
+//! `exact-tokens` is on, otherwise character weights per script. Both estimate a request, because what a provider wraps
+//! around messages is not published; [`Calibration`] corrects them from reported usage. The `README.md` beside this
+//! file lists the errors.
 //!
-//!
-//! What always holds: counting reads nothing but its arguments, never panics, takes time linear in the text, and an
-//! empty text costs nothing.
+//! Invariants: counting depends on its arguments only, never panics, takes linear time, and an empty text costs
+//! nothing.
 
 mod calibration;
 mod characters;
@@ -28,31 +27,31 @@ pub use mix::{Mix, SCRIPTS, Script, Scripts};
 use crate::core::pi;
 use reseed_protocol::{Entry, Message, Part, context::ToolDefinition};
 
-/// Tokens around every message: a start mark, the role, a separator and an end mark. Chat templates of OpenAI's models,
-/// Llama 3 and ChatML (Qwen and many others) use 4 or 5.
+/// Tokens around every message: a start mark, the role, a separator and an end mark. The chat templates of OpenAI's
+/// models, Llama 3 and ChatML (Qwen and many others) use 4 or 5.
 const MESSAGE_TOKENS: u64 = 4;
 
-/// Tokens that open the answer at the end of a request: start mark, role, separator.
+/// Tokens that start the answer at the end of a request: start mark, role, separator.
 const ANSWER_START_TOKENS: u64 = 3;
 
-/// Tokens around a tool call beside its name and arguments: the marks of the call and the keys that name the two.
+/// Tokens around a tool call's name and arguments: the marks of the call and the keys of both.
 const TOOL_CALL_TOKENS: u64 = 10;
 
-/// Tokens around a tool's answer beside the message's own: whose answer it is. Call ids are not shown to the model by
-/// the common templates, so they are not counted.
+/// Tokens around a tool result besides the message's own: the tool's name. Common templates do not show call ids to the
+/// model, so these are not counted.
 const TOOL_RESULT_TOKENS: u64 = 4;
 
-/// Tokens around a tool definition beside its JSON: the `{"type":"function","function":…}` in which open models get it.
-/// OpenAI's models get a shorter notation, for which JSON text with this is an upper estimate.
+/// Tokens around a tool definition's JSON: the `{"type":"function","function":…}` that open models receive. OpenAI's
+/// models receive a shorter notation, for which JSON plus this is an upper estimate.
 const TOOL_DEFINITION_TOKENS: u64 = 10;
 
-/// Tokens of a picture with `detail: low`: the base price of a picture for GPT-4o in OpenAI's vision guide
+/// Tokens of an image with `detail: low`: the base price of an image for GPT-4o in OpenAI's vision guide
 /// (<https://platform.openai.com/docs/guides/images-vision>).
 const IMAGE_LOW_TOKENS: u64 = 85;
 
-/// Tokens of any other picture. Its size is not known here (an address is not fetched, a `data:` URL not decoded), so
-/// this is the guide's worked example of a large one, 2048 × 4096 pixels: six tiles of 170 and the base price of 85.
-/// A small picture costs a quarter of it, the largest possible 1,445.
+/// Tokens of any other image. Its size is unknown (URLs are not fetched, `data:` URLs not decoded), so this is the
+/// guide's example of a large one, 2048 × 4096 pixels: six tiles of 170 plus the base price of 85. A small image costs
+/// a quarter of it, the largest possible 1,445.
 const IMAGE_TOKENS: u64 = 6 * 170 + IMAGE_LOW_TOKENS;
 
 /// How a [`Counter`] counts.
@@ -66,18 +65,18 @@ pub enum Method {
     Pi,
 }
 
-/// Whose way of estimating is used.
+/// The estimator that is used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Estimator {
-    /// The model's tokenizer or character weights, corrected by what is reported.
+    /// The model's tokenizer or character weights, corrected by reported usage.
     #[default]
     Own,
-    /// pi's: a quarter of the UTF-16 length, the system prompt and the tools free, any earlier answer's report taken as
-    /// it is. For whoever compares with pi.
+    /// pi's: a quarter of the UTF-16 length; system prompt and tools are free; any earlier answer's usage is used
+    /// unchanged. For comparing with pi.
     Pi,
 }
 
-/// Counts for one model.
+/// Counts tokens for one model.
 #[derive(Debug, Clone, Copy)]
 pub struct Counter {
     rule: Rule,
@@ -91,25 +90,25 @@ enum Rule {
     Pi,
 }
 
-/// Tokens of one message by kind.
+/// Tokens of a message by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MessageTokens {
-    /// Text, tool calls, tool results, and what surrounds the message.
+    /// Text, tool calls, tool results, and the message's framing.
     pub text: u64,
-    /// What the model thought, as far as it is sent back.
+    /// Reasoning that is sent back.
     pub reasoning: u64,
-    /// Pictures.
+    /// Images.
     pub images: u64,
-    /// Of the text, what is written, by script.
+    /// The written part of `text`, by script.
     pub scripts: Scripts,
-    /// Of the text, what surrounds the message and its parts.
+    /// The framing part of `text`.
     pub frame: u32,
-    /// What the model thought and no request sends back: in none of the others.
+    /// Reasoning that no request sends back; not included in the others.
     pub unsent: u32,
 }
 
 impl MessageTokens {
-    /// All kinds together.
+    /// Returns the sum of all kinds.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.text + self.reasoning + self.images
@@ -117,7 +116,7 @@ impl MessageTokens {
 }
 
 impl Counter {
-    /// The counter for this model: its tokenizer where the name tells it, character weights otherwise. Prefixes of
+    /// Creates the counter for a model: its tokenizer if the name is known, character weights otherwise. Prefixes of
     /// routers and fine-tunes (`openai/`, `ft:`) are understood.
     #[must_use]
     pub fn for_model(model: &str) -> Self {
@@ -129,7 +128,7 @@ impl Counter {
         Self { rule: Rule::Characters }
     }
 
-    /// The counter that is chosen, for this model.
+    /// Creates the counter of an estimator for a model.
     #[must_use]
     pub fn chosen(estimator: Estimator, model: &str) -> Self {
         match estimator {
@@ -138,13 +137,13 @@ impl Counter {
         }
     }
 
-    /// Whose way of estimating this is.
+    /// Returns the estimator.
     #[must_use]
     pub fn estimator(&self) -> Estimator {
         if matches!(self.rule, Rule::Pi) { Estimator::Pi } else { Estimator::Own }
     }
 
-    /// How this counter counts.
+    /// Returns the counting method.
     #[must_use]
     pub fn method(&self) -> Method {
         match self.rule {
@@ -155,14 +154,14 @@ impl Counter {
         }
     }
 
-    /// Loads the tokenizer's tables now, on the calling thread, rather than at the first count. They are shared by the
-    /// whole process and loaded once, which takes part of a second and about 70 MB for o200k, 30 MB for cl100k. A second
-    /// call returns at once, and so does any call for character weights.
+    /// Loads the tokenizer's tables now, on the calling thread, instead of on the first count. They are shared by the
+    /// whole process and loaded once, which takes part of a second and about 70 MB for o200k, 30 MB for cl100k. Returns
+    /// at once if they are loaded, or for character weights.
     pub fn warm(&self) {
         let _ = self.text("warm");
     }
 
-    /// Tokens of a text by itself.
+    /// Counts the tokens of a text.
     #[must_use]
     pub fn text(&self, text: &str) -> u64 {
         match self.rule {
@@ -173,7 +172,7 @@ impl Counter {
         }
     }
 
-    /// Tokens of a text by script; they add up to [`Self::text`].
+    /// Counts the tokens of a text by script; they add up to [`Self::text`].
     #[must_use]
     pub fn scripts(&self, text: &str) -> Scripts {
         let weights = characters::by_script(text);
@@ -184,7 +183,7 @@ impl Counter {
         Scripts::dealt(tokens, &weights)
     }
 
-    /// Tokens of a message, with what surrounds it. Each tool result is sent as a message of its own.
+    /// Counts the tokens of a message with its framing. Each tool result is sent as a message of its own.
     #[must_use]
     pub fn message(&self, message: &Message) -> MessageTokens {
         if self.estimator() == Estimator::Pi {
@@ -199,7 +198,7 @@ impl Counter {
                 Part::Reasoning { text, payload: Some(payload) } => {
                     tokens.reasoning += self.text(text).max(payload::tokens(self, payload));
                 }
-                // Without a payload no dialect has a place for it.
+                // Without a payload no dialect can send it.
                 Part::Reasoning { text, payload: None } => {
                     tokens.unsent = tokens.unsent.saturating_add(u32::try_from(self.text(text)).unwrap_or(u32::MAX));
                 }
@@ -221,7 +220,7 @@ impl Counter {
         tokens
     }
 
-    /// What a model has to write for this message to be its answer: what surrounds the message is not written by it.
+    /// Returns the part of a message that a model writes as its answer: everything except the message's framing.
     #[must_use]
     pub fn written(&self, tokens: &MessageTokens) -> Mix {
         let frame = tokens.frame.saturating_sub(u32::try_from(MESSAGE_TOKENS).unwrap_or(u32::MAX));
@@ -230,7 +229,7 @@ impl Counter {
         mix
     }
 
-    /// Tokens of an entry that stands in a context as this message; none where it stands for nothing.
+    /// Counts the tokens of an entry that appears in a context as this message; zero without one.
     #[must_use]
     pub fn entry(&self, entry: &Entry, message: Option<&Message>) -> MessageTokens {
         match (message, self.estimator()) {
@@ -242,13 +241,13 @@ impl Counter {
         }
     }
 
-    /// Tokens of the system prompt with what surrounds it; 0 for an empty one, which is not sent.
+    /// Counts the tokens of the system prompt with its framing; 0 for an empty one, which is not sent.
     #[must_use]
     pub fn system(&self, compiled: &str) -> u64 {
         if compiled.is_empty() || self.estimator() == Estimator::Pi { 0 } else { self.text(compiled) + MESSAGE_TOKENS }
     }
 
-    /// Tokens of a tool definition: its JSON text and what surrounds it.
+    /// Counts the tokens of a tool definition: its JSON text and framing.
     #[must_use]
     pub fn tool(&self, tool: &ToolDefinition) -> u64 {
         if self.estimator() == Estimator::Pi {
@@ -260,14 +259,14 @@ impl Counter {
             + TOOL_DEFINITION_TOKENS
     }
 
-    /// Tokens that every request costs beside its system prompt, tools and messages.
+    /// Returns the tokens of every request besides system prompt, tools and messages.
     #[must_use]
     pub fn request_overhead(&self) -> u64 {
         if self.estimator() == Estimator::Pi { 0 } else { ANSWER_START_TOKENS }
     }
 }
 
-/// Tokens of a picture by the detail asked for. Its address is never counted as text, however long.
+/// Returns the tokens of an image by its detail setting. Its URL is never counted as text, however long.
 fn image(detail: Option<&str>) -> u64 {
     if detail == Some("low") { IMAGE_LOW_TOKENS } else { IMAGE_TOKENS }
 }
@@ -345,7 +344,7 @@ mod tests {
         assert_eq!(Counter::for_model("gpt-4o").method(), Method::Tokenizer("o200k"));
         assert_eq!(Counter::for_model("gpt-4").method(), Method::Tokenizer("cl100k"));
         assert_eq!(Counter::for_model("llama-3.1-8b").method(), Method::Characters);
-        // Figures that OpenAI's cookbook prints.
+        // Figures from OpenAI's cookbook.
         assert_eq!(Counter::for_model("gpt-4o").text("お誕生日おめでとう"), 8);
         assert_eq!(Counter::for_model("gpt-4").text("お誕生日おめでとう"), 9);
     }

@@ -1,21 +1,21 @@
-//! What a provider's own reasoning item costs when it is sent back.
+//! The tokens of a provider's own reasoning item when it is sent back.
 //!
-//! An item holds the same thought in up to two forms, readable and sealed; the model is charged for it once, so the
-//! larger form counts. What the sealed form holds cannot be read, only its length.
+//! An item holds the same reasoning in up to two forms, readable and opaque. The model is charged once, so the larger
+//! form counts. Of the opaque form only the length is known.
 
 use super::Counter;
 use serde_json::Value;
 
-/// Fields that hold the thought in words.
+/// Fields that hold the reasoning as text.
 const READABLE: [&str; 4] = ["text", "thinking", "reasoning", "reasoning_content"];
-/// Fields that hold it sealed, as base64. A signature is not one of them: it is checked, not read by the model.
+/// Fields that hold it opaquely, as base64. A signature is not one of them: it is verified, not read by the model.
 const SEALED: [&str; 2] = ["encrypted_content", "data"];
-/// Bytes of a sealed thought that are seal, not thought, as OpenAI's clients reckon them.
+/// Bytes of overhead in an opaque form, as OpenAI's clients assume.
 const SEAL_BYTES: u64 = 650;
-/// Bytes of thought a token: what English takes.
+/// Bytes of reasoning per token, as in English.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// Tokens of a provider's reasoning item.
+/// Estimates the tokens of a provider's reasoning item.
 pub(super) fn tokens(counter: &Counter, payload: &Value) -> u64 {
     let mut sum = Sum::default();
     sum.add(counter, "", payload);
@@ -29,7 +29,7 @@ struct Sum {
 }
 
 impl Sum {
-    /// Adds what stands under `field`. As deep as the item, whose depth the reader of the answer bounds.
+    /// Adds the value of `field`. Recurses as deep as the item, whose depth the parser of the answer bounds.
     fn add(&mut self, counter: &Counter, field: &str, value: &Value) {
         match value {
             Value::String(text) if READABLE.contains(&field) => self.readable += counter.text(text),

@@ -1,9 +1,9 @@
-//! Exact counts of plain text with the published byte-pair vocabularies of OpenAI's models.
+//! Exact token counts of plain text with the published byte-pair vocabularies of OpenAI's models.
 //!
-//! The tables are part of the binary, loaded at the first count and shared by the whole process.
+//! The tables are part of the binary, loaded on the first count and shared by the whole process.
 
-/// Bytes of text that the tokenizer sees at once. Its time and memory grow with the longest text it is given, so a
-/// long one is cut; this is enough to make the cuts rare and small enough that a piece takes milliseconds.
+/// Maximum bytes passed to the tokenizer at once. Its time and memory grow with the length of the text, so a long one
+/// is split; this size makes splits rare and keeps each piece down to milliseconds.
 pub(super) const PIECE_BYTES_MAX: usize = 64 * 1024;
 
 /// A published vocabulary.
@@ -13,8 +13,8 @@ pub(super) enum Vocabulary {
     Cl100k,
 }
 
-/// Model families and their vocabulary. A family matches a name that continues with nothing, `-`, `.`, `:` or `@`;
-/// the longest family that matches decides, so `gpt-4.1` is not `gpt-4`.
+/// Model families and their vocabulary. A family matches a name that continues with nothing, `-`, `.`, `:` or `@`; the
+/// longest match wins, so `gpt-4.1` is not `gpt-4`.
 const FAMILIES: [(&str, Vocabulary); 17] = [
     ("gpt-5", Vocabulary::O200k),
     ("gpt-4.5", Vocabulary::O200k),
@@ -36,7 +36,7 @@ const FAMILIES: [(&str, Vocabulary); 17] = [
 ];
 
 impl Vocabulary {
-    /// The vocabulary of a model, where its name tells it.
+    /// Returns the vocabulary of a model if its name is known.
     pub(super) fn of_model(model: &str) -> Option<Self> {
         let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
         let name = name.strip_prefix("ft:").unwrap_or(&name);
@@ -49,7 +49,7 @@ impl Vocabulary {
             .map(|(_, vocabulary)| vocabulary)
     }
 
-    /// Its short name.
+    /// Returns its short name.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::O200k => "o200k",
@@ -57,7 +57,8 @@ impl Vocabulary {
         }
     }
 
-    /// Tokens of a text. What looks like a special token is counted as the plain text that it is sent as.
+    /// Counts the tokens of a text. Text that looks like a special token is counted as plain text, which is how it is
+    /// sent.
     pub(super) fn count(self, text: &str) -> u64 {
         let tokenizer = match self {
             Self::O200k => bpe_openai::o200k_base(),
@@ -67,9 +68,9 @@ impl Vocabulary {
     }
 }
 
-/// Cuts a text into pieces of at most [`PIECE_BYTES_MAX`]. A cut before a space that follows something else is one
-/// that the tokenizer makes itself, so it changes no count. Where a piece holds no such place it ends between two
-/// characters, which can change the count by a token or two in 64 KiB.
+/// Splits a text into pieces of at most [`PIECE_BYTES_MAX`]. The tokenizer itself splits before a space that follows
+/// another character, so a cut there does not change the count. A piece without such a position ends between two
+/// characters, which may change the count by a token or two per 64 KiB.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -82,7 +83,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Where the first piece of a text ends: after at least one character and at most [`PIECE_BYTES_MAX`] bytes.
+/// Returns the end of a text's first piece: after at least one character and at most [`PIECE_BYTES_MAX`] bytes.
 fn cut(text: &str) -> usize {
     if text.len() <= PIECE_BYTES_MAX {
         return text.len();
@@ -149,7 +150,7 @@ mod tests {
             let pieces: Vec<&str> = pieces(&text).collect();
             assert_eq!(pieces.concat(), text);
             assert!(pieces.iter().all(|piece| (1..=PIECE_BYTES_MAX).contains(&piece.len())));
-            // A piece is never small for nothing, so the number of cuts is bounded as well.
+            // No piece is needlessly small, so the number of cuts is bounded as well.
             let least = if text.contains(char::is_whitespace) { 1 } else { PIECE_BYTES_MAX - 3 };
             assert!(pieces.iter().rev().skip(1).all(|piece| piece.len() >= least));
         }
