@@ -1,7 +1,7 @@
-//! Random histories, cut and compacted over and over in every way: what must stay stays, nothing comes back that was
-//! taken out, and whatever a model makes of a summary, the context gets smaller or is as it was.
+//! Random histories, cut and compacted repeatedly in every way: what must stay stays, nothing that was removed returns,
+//! and whatever a model makes of a summary, the context shrinks or stays as it was.
 //!
-//! A failing seed is in the message; `SEED=72 cargo test random_compactions` plays that one alone.
+//! A failure prints its seed; `SEED=72 cargo test random_compactions` replays it alone.
 
 mod held;
 
@@ -38,7 +38,7 @@ use std::{
 const HISTORIES: u64 = 70;
 const OPERATIONS: usize = 60;
 
-/// What the seed and the lists of files may have beyond the summary's bound.
+/// Tokens that the text around the summary and the file lists may add to the summary's bound.
 const WRAPPING_TOKENS: u64 = 700;
 
 struct World {
@@ -49,9 +49,9 @@ struct World {
     manager: Box<dyn ContextManager>,
     window: u64,
     entries: Vec<Entry>,
-    /// Compactions that may be undone, each with what was seen before it and how many entries there were.
+    /// Compactions that may be undone, each with the context before it and the number of entries then.
     undoable: Vec<(EntryId, Vec<Seen>, usize)>,
-    /// What happened how often.
+    /// Counts of what happened.
     tally: Tally,
 }
 
@@ -107,7 +107,7 @@ impl World {
         self.entries.push(entry.clone());
         let appended = EntryAppended { entry, turn_id: None, command_id: None };
         self.session.apply(&Event::EntryAppended(Box::new(appended)), &self.counter);
-        // As the loop does: the path is read with its marks.
+        // Like the agent loop: the path is read with its marks.
         self.session.tree.mark(&self.session.state);
         entry_id
     }
@@ -122,7 +122,7 @@ impl World {
         reader.finish()
     }
 
-    /// Words of some kind: prose, facts, paths, scripts; mostly few, sometimes very many.
+    /// Returns text of some kind: prose, facts, paths, scripts; mostly short, sometimes very long.
     fn text(&mut self) -> String {
         const SAID: [&str; 6] = [
             "My cat is called Miso. ",
@@ -144,7 +144,7 @@ impl World {
         self.append(EntryData::Message(Message::new(role, content)));
     }
 
-    /// A batch of calls with their results, of which the last may be missing.
+    /// Appends a batch of calls with their results, the last of which may be missing.
     fn call(&mut self) {
         let calls: Vec<CallId> =
             (0..self.rng.usize(1..4)).map(|at| format!("c{}x{at}", self.entries.len()).parse().unwrap()).collect();
@@ -180,7 +180,7 @@ impl World {
             76..78 => self.set_pins(Vec::new()),
             78..82 => self.undo(),
             82..88 => self.cut_somewhere(),
-            // Another program's compaction, whose boundary is elsewhere: it keeps nothing.
+            // Another program's compaction with a boundary off the path: it keeps nothing.
             88 => {
                 let context = self.context();
                 let elsewhere = Some("elsewhere".parse().unwrap());
@@ -192,7 +192,7 @@ impl World {
         }
     }
 
-    /// Pins something that is seen, with all that goes with it.
+    /// Pins a visible entry and its whole unit.
     fn pin(&mut self) {
         let context = self.context();
         let structure = Structure::of(&context);
@@ -223,7 +223,7 @@ impl World {
         assert!(now == before, "seed {}: an undone compaction does not bring back what was seen", self.seed);
     }
 
-    /// Cuts at random, or as near to a random wish as is legal, and takes the model's summary as it comes.
+    /// Cuts at random, or as near to a random wish as is legal, and takes any model summary.
     fn cut_somewhere(&mut self) {
         let context = self.context();
         let structure = Structure::of(&context);
@@ -253,7 +253,7 @@ impl World {
         self.check_kept(&kept.collect::<Vec<_>>());
     }
 
-    /// The cut that is found keeps within the wish wherever a legal one does.
+    /// Finds the nearest cut, and checks that it meets the wish whenever a legal cut does.
     fn nearest(&self, context: &Context, structure: &Structure, keep: Keep) -> Option<Cut> {
         let found = find_cut(context, structure, keep);
         let tails = (1..structure.units.len()).rev().take_while(|at| structure.units[*at].may_begin_tail);
@@ -289,7 +289,7 @@ impl World {
         }
     }
 
-    /// Compacts as the session's strategy says, with a model that may do anything.
+    /// Compacts as the session's strategy says, with an unpredictable model.
     fn compact(&mut self) {
         let context = self.context();
         let structure = Structure::of(&context);
@@ -344,7 +344,7 @@ impl World {
         self.manager.target_tokens(self.window) / 10
     }
 
-    /// Goes down the ladder; `None` where nothing that was offered would do.
+    /// Walks the fallback chain; returns `None` if no offer was acceptable.
     fn run(&mut self, context: &Context, steps: Vec<Step>, target_tokens: u64) -> Option<Outcome> {
         let path = self.session.tree.path().to_vec();
         let earlier =
@@ -415,7 +415,7 @@ impl World {
         panic!("seed {}: a compaction does not end", self.seed);
     }
 
-    /// The model's answer, or what keeps it from answering.
+    /// Gives the model's answer, or a failure.
     fn answer(&mut self, job: &mut Job) {
         let said = self.text();
         let good = extract(&[&Message::user(said.clone())], None, None, self.rng.usize(300..3_000));
@@ -445,7 +445,7 @@ impl World {
         tokens(&other.context())
     }
 
-    /// Writes a compaction: the tail's first, what is kept beside it, what is cleared, the summary.
+    /// Appends a compaction: the tail's first entry, the ones kept beside it, the cleared ones, the summary.
     fn commit(&mut self, context: &Context, made: (Option<EntryId>, Vec<EntryId>, Vec<EntryId>, String)) {
         let (first_kept_entry_id, mut kept_entry_ids, cleared_entry_ids, summary) = made;
         let path = self.session.tree.path();
@@ -462,7 +462,7 @@ impl World {
         self.undoable.push((id, seen(context), entries));
     }
 
-    /// What is seen after a compaction: the summary, then exactly what was kept, in order, word for word or as a note.
+    /// Checks the context after a compaction: the summary, then exactly what was kept, in order, verbatim or as a note.
     fn check_kept(&self, kept: &[&Counted]) {
         let seed = self.seed;
         let context = self.context();
@@ -497,7 +497,7 @@ impl World {
         }
     }
 
-    /// Calls and results are paired side by side; units follow each other without gaps, each in one turn.
+    /// Checks that calls and results are adjacent, and that units have no gaps and belong to one turn each.
     fn check_structure(&self, context: &Context) {
         let (seed, structure) = (self.seed, Structure::of(context));
         let mut next = structure.summary.map_or(0, |at| at + 1);

@@ -1,7 +1,7 @@
-//! Random patches on random trees: what is kept in memory, what the store gives back and what the whole history says are
-//! the same; what is refused changes nothing; and nothing that a patch hid comes back.
+//! Random patches on random trees: memory, store and whole history give the same context; a rejected patch changes
+//! nothing; and nothing that a patch hid returns.
 //!
-//! A failing seed is in the message; `SEED=72 cargo test random_patches` plays that one alone.
+//! A failure prints its seed; `SEED=72 cargo test random_patches` replays it alone.
 
 use super::{
     build::{Context, Kind, build_context},
@@ -40,7 +40,7 @@ struct World {
     places: HashMap<EntryId, usize>,
     parts: Vec<SystemPart>,
     offered: Vec<ToolDefinition>,
-    /// How often each thing was done, so that a test that does nothing is noticed.
+    /// Counts of each operation, so that a test that does nothing is noticed.
     done: HashMap<&'static str, u64>,
 }
 
@@ -86,13 +86,13 @@ impl World {
         self.session.apply(&Event::EntryAppended(Box::new(appended)), &self.counter);
     }
 
-    /// From an entry to its root.
+    /// Walks from an entry to its root.
     fn way_back(&self, leaf: Option<&EntryId>) -> impl Iterator<Item = &Entry> {
         let entry = |id: Option<&EntryId>| id.map(|id| &self.entries[self.places[id]]);
         std::iter::successors(entry(leaf), move |from| entry(from.parent_id.as_ref()))
     }
 
-    /// As the store would give the path to an entry.
+    /// Reads the path to an entry as the store would.
     fn read(&self, leaf: Option<&EntryId>) -> SessionTree {
         let mut reader = PathReader::new(&self.session.state, &self.counter);
         for entry in self.way_back(leaf) {
@@ -103,7 +103,7 @@ impl World {
         reader.finish()
     }
 
-    /// All of it, with what compactions clear as they say.
+    /// Returns the whole path, with results cleared as its compactions say.
     fn whole(&self) -> Vec<Arc<Node>> {
         let cleared: HashSet<EntryId> =
             self.session.tree.path().iter().filter(|node| node.cleared).map(|node| node.id().clone()).collect();
@@ -119,7 +119,7 @@ impl World {
     }
 
     fn text(&mut self) -> String {
-        // Told apart by its number, so that what comes back is recognised.
+        // Each text has a unique number, so that one that returns is recognised.
         format!("word{} ", self.rng.u32(..)).repeat(self.rng.usize(1..20))
     }
 
@@ -128,7 +128,7 @@ impl World {
         Message::new(role, vec![Part::Text { text }])
     }
 
-    /// A message in the place of this one, of which nothing remains.
+    /// Returns a replacement for a message with none of its content.
     fn redacted(&mut self, there: &Message) -> Message {
         let mut message = Message::new(there.role, there.content.clone());
         for part in &mut message.content {
@@ -192,7 +192,7 @@ impl World {
     fn messages(&mut self, context: &Context) -> Vec<PatchMessage> {
         let mut messages = Vec::new();
         let drops = self.rng.u8(..4) == 0;
-        // Where each begins that can be moved by itself: a call goes with its results, and the summary stays in front.
+        // The starts of what can be moved by itself: a call moves with its results, and the summary stays in front.
         let mut begins: Vec<usize> = Vec::new();
         for counted in &context.messages {
             if !counted.is_result && counted.kind != Kind::Summary {
@@ -218,7 +218,7 @@ impl World {
         messages
     }
 
-    /// Moves some of the messages, each with its results, to other places.
+    /// Moves some messages, each with its results.
     fn move_some(&mut self, messages: &mut Vec<PatchMessage>, begins: &[usize]) {
         let ends = begins.iter().copied().skip(1).chain([messages.len()]);
         let mut groups: Vec<Vec<PatchMessage>> =
@@ -237,7 +237,7 @@ impl World {
         context.apply(ops, Boundary::Durable, &around)
     }
 
-    /// Submits a patch; what is taken is stored.
+    /// Submits a patch, and stores it if accepted.
     fn patch(&mut self) {
         let seed = self.seed;
         let before = Context::clone(&self.session.tree.context());
@@ -245,7 +245,7 @@ impl World {
         let mut shown = before.clone();
         for _ in 0..self.rng.usize(1..4) {
             let op = self.op(&shown);
-            // What comes later is of what this made.
+            // Each later op sees the result of the earlier ones.
             let _ = self.apply(&mut shown, std::slice::from_ref(&op));
             ops.push(op);
         }
@@ -287,12 +287,12 @@ impl World {
         let gone: HashSet<usize> = cut.summarised.iter().chain(&cut.previous).copied().collect();
         let stays: Vec<_> =
             before.messages.iter().enumerate().filter(|(at, _)| !gone.contains(at)).map(|(_, sent)| sent).collect();
-        // What was pinned and is not seen stays kept all the same, as the loop has it.
+        // Pinned entries that are not visible stay kept, as in the agent loop.
         let path = self.session.tree.path();
         let tail = cut.first_kept.as_ref().and_then(|first| path.iter().position(|node| node.id() == first));
         let older = path[..tail.unwrap_or(path.len())].iter();
         let kept = older.filter(|node| node.message.is_some() && (node.pinned || cut.kept.contains(node.id())));
-        // What was cleared and stays is still a note.
+        // Cleared results that stay are still notes.
         let earlier = path.iter().rev().find_map(|node| node.compaction());
         let earlier: HashSet<&EntryId> = earlier.iter().flat_map(|earlier| &earlier.cleared_entry_ids).collect();
         let was_cleared = |id: &Option<EntryId>| id.as_ref().is_some_and(|id| earlier.contains(id));
@@ -337,7 +337,7 @@ impl World {
         self.did("compacted");
     }
 
-    /// Takes the newest compaction back, as a session does that reads the path anew for it.
+    /// Undoes the newest compaction, like a session that rereads the path for it.
     fn undo(&mut self) {
         let newest = self.session.tree.path().iter().rev().find(|node| node.compaction().is_some());
         if let Some(newest) = newest.map(|node| node.id().clone()) {
@@ -347,7 +347,7 @@ impl World {
         }
     }
 
-    /// Pins an entry of the path, unless it is out of sight and patches had changed messages.
+    /// Pins an entry of the path, unless it is hidden and message patches preceded that.
     fn pin(&mut self) {
         let leaf = self.session.state.leaf.clone();
         let may_pin = |entry: &&Entry| matches!(entry.data, EntryData::Message(_));
@@ -430,7 +430,7 @@ impl World {
         self.check_hidden(&told);
     }
 
-    /// The path as short lines, for a failure.
+    /// Prints the path as short lines, for a failure.
     fn told(&self) -> String {
         let id = |id: &Option<EntryId>| id.as_ref().map_or("-".to_owned(), ToString::to_string);
         let op = |op: &PatchOp| match op {
@@ -473,7 +473,7 @@ impl World {
         assert_eq!(told, other, "seed {}: {what}", self.seed);
     }
 
-    /// What a patch on the path changed or took out is not seen as it was.
+    /// Checks that what a patch changed or removed is not visible in its old form.
     fn check_hidden(&self, told: &Context) {
         let seed = self.seed;
         let mut hidden: HashSet<&EntryId> = HashSet::new();

@@ -1,4 +1,4 @@
-//! Asking the model for a summary, piece by piece where one request would not hold it all.
+//! Asks the model for a summary, piece by piece if one request cannot hold everything.
 
 use crate::core::{
     context::{
@@ -20,65 +20,65 @@ use reseed_protocol::{
 };
 use std::{collections::VecDeque, sync::Arc};
 
-/// Most requests that one compaction makes. What would need more is extracted by rule first: a compaction ends.
+/// Maximum requests per compaction. What exceeds them is extracted by rule first, so that a compaction always ends.
 const CHUNKS_MAX: usize = 24;
 
-/// How often a request that is refused as too large is cut in smaller pieces: each time in half, so that a window that is
-/// told eight times too large is found.
+/// How often a request that was refused as too large is split into smaller pieces: in half each time, so that a window
+/// that is overstated eightfold is found.
 const HALVINGS_MAX: u32 = 3;
 
-/// Least and most tokens that a summary may have; in between an eighth of the window.
+/// Minimum and maximum tokens of a summary; in between, an eighth of the window.
 const SUMMARY_TOKENS: (u64, u64) = (256, 4_096);
 
-/// Most tokens of an answer that holds a summary: models that think before they write think in it too.
+/// Maximum tokens of an answer that contains a summary: models that reason first do so within it.
 const ANSWER_TOKENS_MAX: u64 = 16_384;
 
-/// Least room for an answer that rides on the conversation, so that a model that thinks first is not cut off.
+/// Minimum room for an answer in a cached-prefix request, so that a model that reasons first is not cut off.
 const ANSWER_TOKENS_MIN: u64 = 2_048;
 
-/// Most tokens that quoting adds to a block: its head, the empty line behind it, a note of what was cut.
+/// Maximum tokens that quoting adds to a block: its head, the blank line after it, a note of what was cut.
 const BLOCK_TOKENS: u64 = 16;
 
-/// Most words asked of a summary, however large the window: longer ones are read less carefully.
+/// Maximum words requested, however large the window: longer summaries are read less carefully.
 const SUMMARY_WORDS_MAX: u64 = 1_200;
 
-/// Characters of an extract for each token of its budget: few enough for scripts of one token a character to stay in
-/// bounds most of the time, and checked again when the result is counted.
+/// Characters of an extract per token of its budget: few enough that scripts with one token per character usually fit;
+/// checked again when the result is counted.
 pub(super) const EXTRACT_CHARS_PER_TOKEN: u64 = 3;
 
-/// Most tokens that a summary may have in this window.
+/// Returns the maximum tokens of a summary for this window.
 #[must_use]
 pub fn summary_tokens_max(window_tokens: u64) -> u64 {
     (window_tokens / 8).clamp(SUMMARY_TOKENS.0, SUMMARY_TOKENS.1)
 }
 
-/// Who summarises, and what of.
+/// Who summarises, and what.
 #[derive(Debug, Clone)]
 pub(super) struct Task {
     pub(super) model: String,
     pub(super) counter: Counter,
-    /// The summariser's window in units of the estimate: where the model counts more than we do, it holds less of ours.
+    /// The summariser's window in estimated tokens: if the model counts more than we do, it holds fewer of ours.
     pub(super) window_tokens: u64,
-    /// Most tokens of the summary.
+    /// Maximum tokens of the summary.
     pub(super) summary_tokens_max: u64,
-    /// Most tokens of the answer, where that is set.
+    /// Maximum tokens of the answer, if set.
     pub(super) answer_tokens_max: Option<u64>,
-    /// What the summary should look at.
+    /// What the summary should focus on.
     pub(super) instructions: Option<String>,
-    /// The form that is asked for where no prompt takes the place of the server's own.
+    /// The requested form, if no prompt replaces the server's own.
     pub(super) form: SummaryForm,
-    /// A prompt in place of the server's own.
+    /// A prompt that replaces the server's own.
     pub(super) prompt: Option<Arc<str>>,
-    /// What the conversation is about.
+    /// The kind of conversation.
     pub(super) kind: SummaryKind,
-    /// That prompt is a client's: of the form that it asks for nothing is known.
+    /// True if that prompt is a client's: the form that it asks for is unknown.
     pub(super) is_clients: bool,
-    /// What is summarised breaks off within a turn.
+    /// True if the summarised messages end within a turn.
     pub(super) split_turn: bool,
     pub(super) delimiter: String,
-    /// What is summarised, oldest first.
+    /// The messages to summarise, oldest first.
     pub(super) messages: Vec<Arc<Message>>,
-    /// What they cost as counted by the same counter; absent where another one counts.
+    /// Their tokens as counted by the same counter; `None` if another one counted them.
     pub(super) messages_tokens: Option<u64>,
 }
 
@@ -91,14 +91,14 @@ impl Task {
         }
     }
 
-    /// The summary by rule.
+    /// Summarises by rule.
     pub(super) fn extract(&self, messages: &[&Message], previous: Option<&str>, tokens_max: u64) -> String {
         let chars_max = usize::try_from(tokens_max.min(2_048) * EXTRACT_CHARS_PER_TOKEN).unwrap_or(usize::MAX);
         extract(messages, previous, self.instructions.as_deref(), chars_max)
     }
 }
 
-/// The conversation itself, on which a summary request can ride.
+/// The conversation whose request a cached-prefix summary request extends.
 #[derive(Debug, Clone)]
 pub(super) struct Ride {
     /// What the conversation would send.
@@ -108,41 +108,41 @@ pub(super) struct Ride {
     pub(super) first_kept: Option<Arc<Message>>,
 }
 
-/// Why an answer is no summary, in a word for programs.
+/// Why an answer is not a summary, as one word for programs.
 pub(super) type Why = &'static str;
 
-/// An answer that lacks sections, while the model is asked for them.
+/// An answer with missing sections that the model is asked to add.
 #[derive(Debug, Clone)]
 struct Draft {
     said: String,
     lacking: Vec<&'static str>,
-    /// What is taken if nothing better comes: the text as it is, where that is a summary.
+    /// The fallback if nothing better comes: the text as it is, if that is a summary.
     text: Result<String, Why>,
 }
 
-/// A summary that is being asked for.
+/// A summary in progress.
 #[derive(Debug, Clone)]
 pub struct Asking {
     pub(super) task: Task,
-    /// The summary so far: the one before, then that with each piece merged in.
+    /// The summary so far: the previous one, then with each piece merged in.
     pub(super) summary: Option<String>,
     /// The form of the newest answer.
     pub(super) form: SummaryForm,
     draft: Option<Draft>,
-    /// The model was asked for missing sections: that costs a request, and is done once.
+    /// True once the model was asked for missing sections: that costs a request and is done once.
     completed: bool,
     first: Option<String>,
     chunks: VecDeque<Vec<String>>,
     total: usize,
     halvings: u32,
     tokens_max: u64,
-    /// What all of it costs at most, where it is one piece and was not counted again.
+    /// Upper bound of the tokens, if everything is one piece and was not recounted.
     piece_tokens: Option<u64>,
     ride: Option<Ride>,
 }
 
 impl Asking {
-    /// Stages the requests for a summary of these messages, merged into the one before.
+    /// Prepares the requests for a summary of the task's messages, merged into the previous one.
     pub(super) fn stage(task: Task, previous: Option<String>, ride: Option<Ride>) -> Self {
         let tokens_max = task.window_tokens;
         let mut this = Self {
@@ -164,9 +164,9 @@ impl Asking {
         this
     }
 
-    /// Whether the conversation, the instruction and an answer fit into the window together.
+    /// Returns true if the conversation, the instruction and an answer fit the window together.
     fn has_room(&self, ride: &Ride) -> bool {
-        // It was counted when it was made, unless nobody wanted to know.
+        // Counted when it was built, unless the count was not needed.
         let counted = Some(ride.conversation.envelope.meta.tokens).filter(|tokens| *tokens > 0);
         let conversation = counted.unwrap_or_else(|| self.count(&ride.conversation));
         let sent = conversation + self.task.counter.text(&self.riding(ride));
@@ -193,14 +193,14 @@ impl Asking {
         })
     }
 
-    /// Gives up riding on the conversation; the same is asked in a request of its own. `false`: it did not ride.
+    /// Falls back from the cached-prefix request to one of its own. Returns `false` if it already is.
     pub(super) fn get_off(&mut self) -> bool {
         self.draft = None;
         self.ride.take().is_some()
     }
 
-    /// Packs the conversation into pieces that each fit into the window beside the prompt, the summary so far and the
-    /// answer. Ten percent are left for what the estimate misses.
+    /// Packs the conversation into pieces that fit the window together with the prompt, the summary so far and the
+    /// answer. Ten percent are reserved for estimation errors.
     fn chunk(&mut self) {
         let counter = self.task.counter;
         let window_tokens = self.tokens_max;
@@ -216,8 +216,8 @@ impl Asking {
         self.chunks.clear();
         let blocks: Vec<String> =
             self.task.messages.iter().flat_map(|message| blocks_within(message, &bounds)).collect();
-        // What was counted before and fits with room to spare is not counted again: quoting adds a head to each block
-        // and here and there a backslash.
+        // What was counted before and fits with room to spare is not recounted: quoting adds a head per block, and an
+        // occasional backslash.
         let most = self.task.messages_tokens.map(|tokens| tokens + tokens / 10 + BLOCK_TOKENS * blocks.len() as u64);
         self.piece_tokens = most.filter(|most| *most <= room && !blocks.is_empty());
         if self.piece_tokens.is_some() {
@@ -238,7 +238,7 @@ impl Asking {
             self.chunks.push_back(chunk);
         }
         if self.chunks.len() > CHUNKS_MAX {
-            // Too long for the model to read in bounded time: the oldest part is extracted by rule into the summary.
+            // Too long for the model to read in bounded time: extract the oldest part by rule into the summary.
             let excess = self.chunks.len() - CHUNKS_MAX;
             let blocks: Vec<String> = self.chunks.drain(..excess).flatten().collect();
             let old = read(&blocks.join("\n\n"));
@@ -271,7 +271,7 @@ impl Asking {
         self.chunks.is_empty()
     }
 
-    /// How many pieces are summarised, and how many there are.
+    /// Returns the number of summarised pieces, and of all pieces.
     pub(super) fn progress(&self) -> (u64, u64) {
         ((self.total - self.chunks.len()) as u64, self.total as u64)
     }
@@ -284,8 +284,8 @@ impl Asking {
         }
     }
 
-    /// The next request: for the sections that the last answer lacks, otherwise for the next piece; `None` when all are
-    /// summarised.
+    /// Returns the next request: for the sections that the last answer lacks, otherwise for the next piece; `None` once
+    /// everything is summarised.
     pub(super) fn next_request(&self) -> Option<ModelRequest> {
         let request = self.piece_request()?;
         match &self.draft {
@@ -294,7 +294,7 @@ impl Asking {
         }
     }
 
-    /// The same request with the model's answer and what that lacks behind it, so that the provider's cache is used.
+    /// Appends the model's answer and what it lacks to the request, so that the provider's cache is used.
     fn with_draft(&self, mut request: ModelRequest, said: &str, lacking: &[&str]) -> ModelRequest {
         let answered = Message::new(Role::Assistant, vec![Part::Text { text: said.to_owned() }]);
         let asked = Message::user(summary::complete(lacking, self.words_max()));
@@ -306,7 +306,7 @@ impl Asking {
         request
     }
 
-    /// Tokens that the window holds beside what is sent, a tenth left for what the estimate misses.
+    /// Returns the tokens left in the window besides what is sent, with a tenth reserved for estimation errors.
     fn room_beside(&self, sent_tokens: u64) -> u64 {
         (self.task.window_tokens - self.task.window_tokens / 10).saturating_sub(sent_tokens)
     }
@@ -320,7 +320,7 @@ impl Asking {
         let counter = self.task.counter;
         let system = summary::system_prompt().to_owned();
         let beside = |said: u64| self.room_beside(counter.text(&system) + said + counter.request_overhead());
-        // Where the bound of what was counted before leaves all that an answer may have, the prompt is not counted again.
+        // If the known upper bound leaves room for the longest answer, the prompt is not recounted.
         let known = self.piece_tokens.map(|tokens| beside(tokens + counter.text(&self.prompt(&[]))));
         let known = known.filter(|beside| *beside >= ANSWER_TOKENS_MAX);
         let beside = known.unwrap_or_else(|| beside(counter.text(&prompt)));
@@ -355,8 +355,8 @@ impl Asking {
         request
     }
 
-    /// Takes the model's summary of a piece, or of everything where it rode on the conversation. One that lacks sections is
-    /// asked for them once; after that it is taken as it is, where it is a summary.
+    /// Takes the model's summary of a piece, or of everything with a cached-prefix request. The model is asked once for
+    /// missing sections; after that the answer is taken as it is, if it is a summary.
     ///
     /// # Errors
     /// Why it cannot be used.
@@ -394,21 +394,21 @@ impl Asking {
         }
     }
 
-    /// The text as it is, where it is a summary and no copy.
+    /// Returns the text as it is, if it is a summary and not a copy.
     fn prose(&self, said: &str) -> Result<String, Why> {
         let read = self.read();
         let told = read.iter().map(String::as_str).chain(self.summary.as_deref());
         summary::check_prose(said, told).map_err(why)
     }
 
-    /// The blocks that the newest answer is of.
+    /// Returns the blocks that the newest answer covers.
     fn read(&self) -> Vec<String> {
         let pieces = if self.ride.is_some() { self.chunks.len() } else { 1 };
         self.chunks.iter().take(pieces).flatten().cloned().collect()
     }
 
-    /// Returns true if the model is asked for what is missing: sections were asked for, it was not asked before, and the
-    /// window has room for what it wrote and an answer.
+    /// Returns true if the model may be asked for what is missing: sections were requested, it was not asked before,
+    /// and the window has room for its text and an answer.
     fn may_complete(&self, said: &str, lacking: &[&str]) -> bool {
         if self.completed || self.task.form() != Form::Sections || summary::check_free_form(said).is_err() {
             return false;
@@ -418,18 +418,18 @@ impl Asking {
         request.envelope.options.max_output_tokens.is_some_and(|tokens| tokens >= self.task.summary_tokens_max)
     }
 
-    /// Takes the answer that lacks sections as it is, where that is a summary. `false`: there is none.
+    /// Takes the incomplete answer as it is, if it is a summary. Returns `false` if there is none.
     pub(super) fn settle(&mut self) -> bool {
         let Some(Draft { text: Ok(text), .. }) = self.draft.take() else { return false };
         self.accept(text, SummaryForm::Free).is_ok()
     }
 
-    /// Returns true if the model has answered, and is asked for the sections that its answer lacks.
+    /// Returns true if the model has answered and is being asked for missing sections.
     pub(super) fn is_completing(&self) -> bool {
         self.draft.is_some()
     }
 
-    /// Returns true if an answer is at hand that can be taken as it is.
+    /// Returns true if there is an answer that can be taken as it is.
     pub(super) fn has_draft(&self) -> bool {
         self.draft.as_ref().is_some_and(|draft| draft.text.is_ok())
     }
@@ -443,7 +443,8 @@ impl Asking {
         Ok(())
     }
 
-    /// A request was refused as too large: cuts smaller pieces and begins anew. `false`: often enough.
+    /// Splits a request that was refused as too large into smaller pieces and starts over. Returns `false` after enough
+    /// attempts.
     pub(super) fn halve(&mut self) -> bool {
         if self.halvings == HALVINGS_MAX {
             return false;
@@ -453,15 +454,15 @@ impl Asking {
         self.draft = None;
         self.summary.clone_from(&self.first);
         self.chunk();
-        // As one piece it was refused; as one piece again it would be.
+        // A single piece was refused; a single piece would be refused again.
         self.total > 1 || self.halve()
     }
 }
 
-/// The text of an answer that is whole.
+/// Returns the text of a complete answer.
 ///
 /// # Errors
-/// Why there is none, in a word for programs.
+/// Why there is none, as one word for programs.
 fn said(answer: &Answer) -> Result<String, Why> {
     let text = |part: &Part| match part {
         Part::Text { text } => Some(text.clone()),
@@ -474,7 +475,7 @@ fn said(answer: &Answer) -> Result<String, Why> {
     }
 }
 
-/// Why a text is no summary, in a word for programs.
+/// Returns why a text is not a summary, as one word for programs.
 fn why(unusable: Unusable) -> Why {
     match unusable {
         Unusable::Empty | Unusable::Nothing => "empty",

@@ -1,5 +1,5 @@
-//! What a compaction says of the patches before it, so that nothing older than what it keeps need be known: what they
-//! come to of the system prompt, the tools and the options, and what they made of the messages that it keeps.
+//! What a compaction records of earlier patches, so that nothing older than what it keeps is needed: their combined
+//! effect on system prompt, tools and options, and on the messages that it keeps.
 
 use super::job::told_by;
 use crate::core::{
@@ -19,7 +19,8 @@ use std::{collections::HashSet, sync::Arc};
 /// Why the messages that a compaction keeps are not as their entries say.
 const REASON: &str = "what patches made of these messages outlives the compaction";
 
-/// The patch of a compaction that is hung from the leaf of `before`; `after` is the tree with it, still without a patch.
+/// Returns the patch for a compaction appended to the leaf of `before`; `after` is the tree with it, still without the
+/// patch.
 #[must_use]
 pub(crate) fn carried_patch(before: &SessionTree, after: &SessionTree, compaction: &Compaction) -> Vec<PatchOp> {
     let mut ops = before.carried().ops().to_vec();
@@ -29,8 +30,8 @@ pub(crate) fn carried_patch(before: &SessionTree, after: &SessionTree, compactio
     ops
 }
 
-/// The op that makes of the messages that are kept what they were. It is there also where they are so by themselves: it
-/// says that what is not kept may have been changed, and does not come back alone.
+/// Returns the op that restores the kept messages as they were. It is there even if nothing needs restoring: it marks
+/// that removed messages may have been changed, so that pinning does not restore them.
 fn messages(before: &Context, after: &Context, entry_id: &EntryId, compaction: &Compaction) -> PatchOp {
     let kept: Vec<&EntryId> = after.messages.iter().filter_map(|counted| counted.entry_id.as_ref()).collect();
     let expected = expected(before, &kept, entry_id, compaction);
@@ -49,10 +50,11 @@ fn messages(before: &Context, after: &Context, entry_id: &EntryId, compaction: &
     PatchOp::MessagesCachedEdit { edits, invalidate_cache_reason }
 }
 
-/// What the model should see: of what it saw the messages of these entries, with what goes with them, behind the summary.
+/// Returns what the model should see: of the messages it saw, those of kept entries and what goes with them, after the
+/// summary.
 fn expected(before: &Context, kept: &[&EntryId], entry_id: &EntryId, compaction: &Compaction) -> Vec<PatchMessage> {
     let ids: HashSet<&EntryId> = kept.iter().copied().collect();
-    // A compaction that only clears results has the summary that there was, and what stands in front of that stays there.
+    // A compaction that only clears results keeps the existing summary, and what a patch added before it stays.
     let same_summary = |counted: &Counted| told_by(&counted.message) == compaction.summary;
     let fate = |counted: &Counted| match &counted.entry_id {
         _ if counted.kind == Kind::Summary => {
@@ -66,7 +68,7 @@ fn expected(before: &Context, kept: &[&EntryId], entry_id: &EntryId, compaction:
         _ => Fate::Gone,
     };
     let fates = fates(&before.messages, fate);
-    // What stands in for a result that has not come yet is put there anew each time.
+    // A placeholder for a result that has not arrived is recreated each time.
     let is_stopgap = |counted: &Counted| counted.entry_id.is_none() && !counted.patched;
     let stays = before.messages.iter().zip(fates).filter(|(_, fate)| *fate != Fate::Gone);
     let stays = stays.filter(|(counted, _)| !is_stopgap(counted));
@@ -91,7 +93,7 @@ fn item(counted: &Counted, entry_id: &EntryId, compaction: &Compaction) -> Patch
     PatchMessage { entry_id: counted.entry_id.clone(), message }
 }
 
-/// Whether these are some of those, in the same order.
+/// Returns true if `some` is a subsequence of `all`.
 fn is_within(some: &[&EntryId], all: &[&EntryId]) -> bool {
     let mut all = all.iter();
     some.iter().all(|id| all.any(|other| other == id))

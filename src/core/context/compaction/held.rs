@@ -1,4 +1,4 @@
-//! Compactions that are made and not yet committed: what they were made from, and how the log keeps one that is held.
+//! Compactions that are finished and not yet applied: what they were made from, and how the log stores a held one.
 
 use super::{Order, Outcome, Wishes};
 use crate::core::{
@@ -11,88 +11,89 @@ use reseed_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Why a finished compaction was made and what it had read: all that its [`Outcome`] needs to be committed later.
+/// Why a finished compaction was made and what it read: everything besides its [`Outcome`] that applying it later
+/// needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Basis {
-    /// What asked for it.
+    /// The order for it.
     pub order: Order,
-    /// When it began.
+    /// When it started.
     pub started_at: Timestamp,
-    /// When it was finished, where it has waited since.
+    /// When it finished, if it has waited since.
     pub ended_at: Option<Timestamp>,
-    /// The compaction whose context was read.
+    /// The compaction in effect in the context that was read.
     pub base: Option<EntryId>,
-    /// The newest entry that was read, where it matters.
+    /// The newest entry that was read, if it matters.
     pub last_read: Option<EntryId>,
-    /// The ways that did not do.
+    /// The compaction steps that failed or saved too little.
     pub failed: Vec<FailedRung>,
-    /// The summary is made anew: it need not gain anything.
+    /// True if it rebuilds the summary: it need not save anything.
     pub is_rebuild: bool,
-    /// What its hooks wished.
+    /// What its hooks requested.
     pub wishes: Wishes,
 }
 
 impl Basis {
-    /// Milliseconds it took to make, until now or until it was finished.
+    /// Returns the milliseconds from its start to its end, or to now.
     #[must_use]
     pub fn duration_ms(&self, now: Timestamp) -> u64 {
         self.ended_at.unwrap_or(now).millis_since(self.started_at)
     }
 }
 
-/// A compaction that is held: prepared early, committed at the trigger.
+/// A held compaction: prepared early, applied at the trigger.
 ///
 /// Invariant: it is the newest `session_updated.held` of the log, unless `context_compacted` or a `compaction_failed`
-/// of its job follows, so a session that is read back holds the same.
+/// for its job follows, so a session read from the store holds the same one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Held {
     /// The job that prepared it.
     pub job_id: JobId,
-    /// Why it was begun.
+    /// Why it was started.
     pub trigger: CompactionTrigger,
-    /// When it was begun.
+    /// When it started.
     pub started_at: Timestamp,
-    /// When it was finished.
+    /// When it finished.
     pub ended_at: Timestamp,
-    /// The compaction whose context was read.
+    /// The compaction in effect in the context that was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<EntryId>,
-    /// What it has read stands before this entry, the first that it keeps.
+    /// The first kept entry; everything before it was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_before: Option<EntryId>,
-    /// Where it keeps no tail: what it has read ends with this entry.
+    /// The last entry that was read, if no tail is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_read: Option<EntryId>,
-    /// Fingerprint of the messages that it takes out or keeps one by one.
+    /// Fingerprint of the messages that it removes or keeps one by one.
     pub read: String,
-    /// Fingerprint of the settings that it was made with.
+    /// Fingerprint of the settings it was made with.
     pub settings: String,
-    /// It was made from one that was held before: that is done once a cycle.
+    /// True if it was made from an earlier held one, which is done once per cycle.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub remade: bool,
-    /// What its hooks wished. They are asked once, so it holds for one that is made from this, too.
+    /// What its hooks requested. They are asked once, so this also applies to a compaction made from this one.
     #[serde(default, skip_serializing_if = "Wishes::is_empty")]
     pub wishes: Wishes,
-    /// What it came to.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
 impl Held {
-    /// Reads one from the log. `None` for a form that this version does not know.
+    /// Parses the log's record. Returns `None` for a form that this version does not know.
     #[must_use]
     pub fn read_back(held: &HeldCompaction) -> Option<Self> {
         serde_json::from_value(held.record.clone()).ok()
     }
 
-    /// The form in which the log keeps it.
+    /// Returns the record for the log.
     #[must_use]
     pub fn record(&self) -> HeldCompaction {
         let record = serde_json::to_value(self).expect("it has text keys and finite numbers");
         HeldCompaction { job_id: self.job_id.clone(), record }
     }
 
-    /// What it was made from.
+    /// Returns what it was made from.
     #[must_use]
     pub fn basis(&self) -> Basis {
         Basis {
@@ -107,13 +108,13 @@ impl Held {
         }
     }
 
-    /// Whether it has a summary, and not only leaves something out.
+    /// Returns true if it has a summary, rather than only leaving something out.
     #[must_use]
     pub fn is_summary(&self) -> bool {
         !matches!(self.outcome.rung, CompactionRung::ClearToolResults | CompactionRung::Truncate)
     }
 
-    /// Whether neither the model nor a hook was asked for it, so that making another costs nothing.
+    /// Returns true if neither the model nor a hook was asked for it, so that making another costs nothing.
     #[must_use]
     pub fn is_free(&self) -> bool {
         use CompactionRung::{ClearToolResults, Extract, Truncate};
@@ -121,14 +122,14 @@ impl Held {
         by_rule && self.outcome.usage.is_none() && self.outcome.hook.is_none()
     }
 
-    /// Whether what it has read is still what stands there.
+    /// Returns true if what it read is unchanged.
     #[must_use]
     pub fn still_reads(&self, context: &Context) -> bool {
         read_key(context, self.read_before.as_ref(), self.last_read.as_ref()).as_ref() == Some(&self.read)
     }
 }
 
-/// Fingerprint of what the context says before one entry, or up to another. `None` where that entry is not there.
+/// Returns the fingerprint of the context before one entry, or up to another. `None` if that entry is not there.
 #[must_use]
 pub fn read_key(context: &Context, before: Option<&EntryId>, last_read: Option<&EntryId>) -> Option<String> {
     let place = |id: &EntryId| context.messages.iter().position(|counted| counted.entry_id.as_ref() == Some(id));

@@ -1,4 +1,4 @@
-//! The ladder of one compaction.
+//! The fallback chain of one compaction.
 
 mod hooked;
 mod outcomes;
@@ -37,41 +37,41 @@ use std::{
 /// What a job needs to know of its surroundings.
 #[derive(Debug, Clone)]
 pub struct Surroundings<'a> {
-    /// The model that will summarise.
+    /// The model that summarises.
     pub model: &'a str,
-    /// Its window in units of the estimate.
+    /// Its window in estimated tokens.
     pub window_tokens: u64,
-    /// Counts for it.
+    /// The counter for that model.
     pub counter: Counter,
-    /// How the context was counted: [`Counter::method`].
+    /// How the context was counted ([`Counter::method`]).
     pub counted_by: Method,
-    /// Most tokens of the summary, in units of the estimate.
+    /// Maximum tokens of the summary, estimated.
     pub summary_tokens_max: u64,
-    /// Most tokens of an answer that holds one, where that is set.
+    /// Maximum tokens of an answer that contains it, if set.
     pub answer_tokens_max: Option<u64>,
     /// The compaction in effect.
     pub earlier: Option<&'a Compaction>,
-    /// Files that earlier compactions noted.
+    /// Files recorded by earlier compactions.
     pub details: Option<CompactionDetails>,
     /// The tools whose calls name files.
     pub file_tools: FileTools,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
-    /// When the model is not waited for any longer.
+    /// When waiting for the model ends.
     pub deadline: Timestamp,
-    /// Random text that quotes the conversation.
+    /// Random text that delimits the quoted conversation.
     pub delimiter: String,
-    /// Whether the model may be asked.
+    /// True if the model may be asked.
     pub asks_model: bool,
-    /// Most tokens of the facts that are put back into a summary, in units of the estimate.
+    /// Maximum estimated tokens of facts restored to a summary.
     pub restored_tokens_max: u64,
-    /// What the conversation would send, where summaries are to ride on it.
+    /// What the conversation would send, if summary requests extend it.
     pub conversation: Option<ModelRequest>,
-    /// What each model costs.
+    /// The price of each model.
     pub prices: Prices,
     /// How summaries are written.
     pub writing: Writing,
-    /// The system prompt and the tools' descriptions: constraints may come from there.
+    /// The system prompt and the tools' descriptions: sources of constraints.
     pub rules: Vec<String>,
 }
 
@@ -80,29 +80,29 @@ pub struct Surroundings<'a> {
 pub enum Next {
     /// Ask the model.
     Ask(Box<ModelRequest>),
-    /// Look at this: it is taken, or refused by [`Job::refuse`].
+    /// Consider this outcome: take it, or reject it with [`Job::refuse`].
     Offer(Box<Outcome>),
-    /// There is no further step.
+    /// No step is left.
     Exhausted,
 }
 
-/// A compaction at work.
+/// A compaction in progress.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// What asked for it.
+    /// The order for it.
     pub order: Order,
-    /// When it began.
+    /// When it started.
     pub started_at: Timestamp,
-    /// When the model is not waited for any longer.
+    /// When waiting for the model ends.
     pub deadline: Timestamp,
-    /// The compaction whose context was read.
+    /// The compaction in effect in the context that was read.
     pub base: Option<EntryId>,
     steps: VecDeque<Step>,
-    /// The messages of the context as they were said, with their entries.
+    /// The messages of the context with their original content and their entries.
     messages: Vec<(Option<EntryId>, Arc<Message>)>,
-    /// The first of them that stands neither in front nor was kept one by one: where a tail that keeps all begins.
+    /// The first entry after the summary and the ones kept one by one: the start of a tail that keeps everything.
     begins: Option<EntryId>,
-    /// Places of those whose words are longer than what the context counts: their results are shown as a note.
+    /// Indexes of messages whose original content is longer than what the context counted: their results were cleared.
     cleared: HashSet<usize>,
     /// How the context was counted.
     context_method: Method,
@@ -114,55 +114,55 @@ pub struct Job {
     restored_tokens_max: u64,
     conversation: Option<ModelRequest>,
     rules: Vec<String>,
-    /// The summary is made anew, from these words.
+    /// The history from which the summary is rebuilt, if it is.
     raw: Option<Arc<Raw>>,
     at: At,
     failed: Vec<FailedRung>,
     best: Option<(u64, Box<Outcome>)>,
     usage: Option<Usage>,
-    /// There was an answer of which nobody told what it cost.
+    /// True if the usage of any answer is unknown.
     unreported: bool,
-    /// What came of asking the model, until it is looked at.
+    /// The result of asking the model, until it is read.
     tried: Option<Tried>,
     prices: Prices,
-    /// What hooks give it.
+    /// What hooks supply.
     given: Given,
 }
 
-/// What came of asking the model for a summary.
+/// The result of asking the model for a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tried {
-    /// It made one.
+    /// It wrote one.
     Summarised,
-    /// It made none that can be used: room is made by rule.
+    /// It wrote no usable one: the job continues by rule.
     Failed,
 }
 
-/// How long a summary by rule may be.
+/// The maximum length of a summary by rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
     /// As long as the model's.
     Full,
-    /// At most half of what it replaces: the full one was no smaller.
+    /// Half of what it replaces: the full one saved too little.
     Half,
 }
 
-/// Where on the ladder a job is.
+/// The position of a job in the fallback chain.
 #[derive(Debug, Clone)]
 enum At {
     /// Between two steps.
     Between,
-    /// The model is summarising what this cut takes out.
+    /// The model is summarising what this cut removes.
     Asking(Box<Asking>, Cut),
-    /// A summary by rule is due of what this cut takes out, merged into this text.
+    /// Next: summarise by rule what this cut removes, merged into this text.
     ByRule(Cut, Option<String>, Extent),
-    /// What this cut's summary came to is being looked at.
+    /// An outcome is being considered, with the shorter one to try after it.
     Offered(CompactionRung, Option<(Cut, Option<String>, Extent)>),
 }
 
 impl Job {
-    /// Stages a compaction of a context in these steps. `originals` gives the words of a message whose tool result is
-    /// shown as a note.
+    /// Prepares a compaction of a context in these steps. `originals` returns the original content of a message whose
+    /// tool result was cleared.
     #[must_use]
     pub fn stage(
         mut order: Order,
@@ -230,13 +230,13 @@ impl Job {
         }
     }
 
-    /// The model that summarises.
+    /// Returns the model that summarises.
     #[must_use]
     pub fn model(&self) -> &str {
         &self.task.model
     }
 
-    /// How many pieces are summarised, and how many there are.
+    /// Returns the number of summarised pieces, and of all pieces.
     #[must_use]
     pub fn progress(&self) -> (u64, u64) {
         match &self.at {
@@ -245,7 +245,7 @@ impl Job {
         }
     }
 
-    /// What it wants next.
+    /// Returns what the job wants next.
     #[must_use]
     pub fn advance(&mut self) -> Next {
         loop {
@@ -294,14 +294,14 @@ impl Job {
                     self.at = At::Offered(CompactionRung::Extract, shorter);
                     return Next::Offer(Box::new(outcome));
                 }
-                // Whoever asks twice without refusing gives it up.
+                // Calling advance again without refuse discards the offer.
                 At::Offered(..) => {}
             }
         }
     }
 
-    /// Takes the model's answer to the last request. One that cannot be used (cut off, empty, a refusal) is replaced by
-    /// an extract of everything, so that a model that cannot summarise does not stop the conversation.
+    /// Takes the model's answer to the last request. An unusable one (cut off, empty, a refusal) is replaced with an
+    /// extract of everything, so that a model that cannot summarise does not stop the conversation.
     pub fn take(&mut self, answer: &Answer) {
         match answer.usage {
             Some(reported) => {
@@ -318,12 +318,12 @@ impl Job {
         }
     }
 
-    /// What came of asking the model, told once.
+    /// Returns the result of asking the model, once.
     pub fn tried(&mut self) -> Option<Tried> {
         self.tried.take()
     }
 
-    /// A request was refused as too large: the model is asked in smaller pieces, or not again.
+    /// Handles a request that was refused as too large: asks in smaller pieces, or not again.
     pub fn too_large(&mut self) {
         if let At::Asking(asking, _) = &mut self.at {
             let rung = asking.rung();
@@ -339,13 +339,13 @@ impl Job {
         }
     }
 
-    /// Goes on by rule instead of by the model, because of this.
+    /// Continues by rule instead of with the model, for this reason.
     pub fn fall_back(&mut self, why: &str) {
         if let At::Asking(asking, _) = &mut self.at
             && asking.settle()
             && (self.asks_model || asking.next_request().is_none())
         {
-            // What the model wrote first is a summary, also without the sections that it was asked for again.
+            // The model's first text is a summary even without the sections that it was asked to add.
             self.tried = asking.is_done().then_some(Tried::Summarised);
             return;
         }
@@ -353,7 +353,7 @@ impl Job {
             && self.asks_model
             && asking.get_off()
         {
-            // What does not do beside the conversation may do in a request of its own.
+            // What failed within the conversation may work in a request of its own.
             self.note(CompactionRung::ModelSummary, why);
             return;
         }
@@ -365,26 +365,25 @@ impl Job {
         }
     }
 
-    /// Returns true if the model has answered already, with a summary or not, and is only asked for the sections that
-    /// its answer lacks.
+    /// Returns true if the model has answered, with a summary or not, and is only being asked for missing sections.
     #[must_use]
     pub fn is_completing(&self) -> bool {
         matches!(&self.at, At::Asking(asking, _) if asking.is_completing())
     }
 
-    /// Returns true if the model has written a summary already, and is only asked for the sections that it lacks.
+    /// Returns true if the model has written a summary, and is only being asked for missing sections.
     #[must_use]
     pub fn has_draft(&self) -> bool {
         matches!(&self.at, At::Asking(asking, _) if asking.has_draft())
     }
 
-    /// Asks the model no more: time is up.
+    /// Stops asking the model: time is up.
     pub fn out_of_time(&mut self) {
         self.asks_model = false;
         self.fall_back("timeout");
     }
 
-    /// What was offered does not do: it would leave so many tokens.
+    /// Rejects an offered outcome that would leave this many tokens.
     pub fn refuse(&mut self, outcome: Box<Outcome>, why: &str, tokens: u64) {
         let At::Offered(rung, summary) = std::mem::replace(&mut self.at, At::Between) else { return };
         self.note(rung, why);
@@ -396,7 +395,7 @@ impl Job {
         }
     }
 
-    /// Of what was refused, the least, with the tokens it would leave; the ways that failed are all of them.
+    /// Returns the smallest rejected outcome with the tokens it would leave, listing all failed steps.
     #[must_use]
     pub fn best(&mut self) -> Option<(u64, Box<Outcome>)> {
         let (tokens, mut outcome) = self.best.take()?;
@@ -405,19 +404,20 @@ impl Job {
         Some((tokens, outcome))
     }
 
-    /// The newest entry that was read.
+    /// Returns the newest entry that was read.
     #[must_use]
     pub fn last_read(&self) -> Option<&EntryId> {
         self.messages.iter().rev().find_map(|(id, _)| id.as_ref())
     }
 
-    /// Begins with what another compaction has cost, whose summary it merges. That one is in no provider's cache.
+    /// Starts with the cost of a held compaction whose summary this one absorbs. That summary is in no provider's
+    /// cache.
     pub fn merge(&mut self, held: &Held) {
         self.usage.clone_from(&held.outcome.usage);
         self.conversation = None;
     }
 
-    /// What its outcome needs to be committed.
+    /// Returns what applying the outcome needs.
     #[must_use]
     pub fn basis(&self) -> Basis {
         Basis {
@@ -432,7 +432,7 @@ impl Job {
         }
     }
 
-    /// The ways that did not do so far.
+    /// Returns the steps that failed or saved too little so far.
     #[must_use]
     pub fn failed(&self) -> &[FailedRung] {
         &self.failed
@@ -442,14 +442,14 @@ impl Job {
         self.failed.push(FailedRung { rung, reason: why.to_owned() });
     }
 
-    /// Whether the summary is made anew: it takes the place of another, and need not gain anything.
+    /// Returns true if it rebuilds the summary: it replaces the existing one and need not save anything.
     #[must_use]
     pub fn is_rebuild(&self) -> bool {
         self.raw.is_some()
     }
 }
 
-/// The summary in a message that stands for one, without the words around it; what a patch put there has none.
+/// Returns a summary message's text without the text around it; a summary from a patch has none.
 pub(super) fn told_by(message: &Message) -> String {
     let text = message.text();
     summary::unseed(&text).map(Cow::into_owned).unwrap_or(text)

@@ -1,9 +1,9 @@
-//! A compaction at work: stage, make, check, commit.
+//! A compaction in progress: prepare, generate, check, apply.
 //!
-//! A [`Job`] goes down a ladder of steps, gentle to drastic: clear old tool results, have the model summarise (in
-//! pieces where one request would not hold it all), extract by rule, leave out. It offers what each step comes to;
-//! whoever runs it counts that against the target and takes it, or has the job go on. Nothing of the session changes
-//! until an [`Outcome`] is appended as one entry, so a crash, a cancel or a failure leaves the old context as it was.
+//! A [`Job`] walks a fallback chain, gentle to drastic: clear old tool results, have the model summarise (in pieces if
+//! one request cannot hold everything), extract by rule, drop. It offers the outcome of each step; its caller counts
+//! that against the target and either takes it or makes the job continue. Nothing in the session changes until an
+//! [`Outcome`] is appended as one entry, so a crash, a cancellation or a failure leaves the old context intact.
 
 mod asking;
 pub(crate) mod carry;
@@ -27,103 +27,102 @@ use reseed_protocol::{
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Where summaries are made.
+/// The kind of request that asks for a summary.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SummaryRequest {
-    /// [`Self::CachedPrefix`] where the session's own model summarises and its provider was seen to cache,
-    /// [`Self::Quoted`] otherwise.
+    /// [`Self::CachedPrefix`] if the session's own model summarises and its provider was seen to cache, otherwise
+    /// [`Self::Quoted`].
     #[default]
     Auto,
-    /// The conversation goes in as quoted data, in a request of its own.
+    /// Quotes the conversation as data in a request of its own.
     Quoted,
-    /// The instruction is appended to the request that the conversation would send, so that the provider's cache of it
-    /// is used.
+    /// Appends the instruction to the request that the conversation would send, so that the provider's cache is used.
     CachedPrefix,
 }
 
-/// How summaries are written, as the deployment says.
+/// How summaries are written, as configured.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Writing {
-    /// The form that is asked for.
+    /// The requested form.
     pub form: SummaryForm,
-    /// A prompt that takes the place of the server's own.
+    /// A prompt that replaces the server's own.
     pub prompt: Option<Arc<str>>,
-    /// What the conversation is about.
+    /// The kind of conversation.
     pub kind: SummaryKind,
 }
 
-/// What asks for a compaction.
+/// A request for a compaction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Order {
-    /// Its name on the wire.
+    /// Its id on the wire.
     pub job_id: JobId,
-    /// Why.
+    /// Why it is made.
     pub trigger: CompactionTrigger,
-    /// The command that asked, if one did.
+    /// The command that requested it, if any.
     pub command_id: Option<CommandId>,
-    /// What the summary should dwell on.
+    /// What the summary should focus on.
     pub instructions: Option<String>,
-    /// The instructions take the place of ours: the summary has the form that they ask for, and may lack our sections.
+    /// True if the instructions replace ours: the summary has the form that they ask for, and may lack our sections.
     pub free_form: bool,
-    /// In whose way, by short name; absent for the session's strategy.
+    /// The strategy to use, by short name; `None` for the session's.
     pub strategy: Option<&'static str>,
-    /// Summarise from these words, which were read from the history, instead of merging into the summary there is.
+    /// The history to summarise, instead of merging into the existing summary.
     pub rebuild: Option<Arc<Raw>>,
 }
 
 impl Order {
-    /// An order that nobody but the server gave.
+    /// Creates an order of the server's own.
     #[must_use]
     pub fn automatic(job_id: JobId, trigger: CompactionTrigger) -> Self {
         Self { job_id, trigger, command_id: None, instructions: None, free_form: false, strategy: None, rebuild: None }
     }
 }
 
-/// What a compaction came to, not yet checked against what it replaces. It names entries, so it holds for every later
-/// context that still has them. The log keeps one that is held, so a new field has a default.
+/// The outcome of a compaction, not yet checked against what it replaces. It names entries, so it applies to every
+/// later context that still has them. The log stores a held one, so a new field needs a default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
-    /// The summary, with the lists of files; empty where nothing was summarised.
+    /// The summary, with the file lists; empty if nothing was summarised.
     pub summary: String,
-    /// Its form, where one was made.
+    /// The summary's form, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<SummaryForm>,
-    /// What the user said must or must not be, as far as it was summarised.
+    /// Constraints that the user stated, as far as they were summarised.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub constraints: Vec<String>,
-    /// How it was made.
+    /// The step that produced it.
     pub rung: CompactionRung,
-    /// The gentler ways that did not do.
+    /// The gentler steps that failed or saved too little.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<FailedRung>,
     /// Files touched so far.
     pub details: CompactionDetails,
-    /// The first entry kept word for word.
+    /// The first entry kept verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_kept: Option<EntryId>,
-    /// Older entries kept word for word.
+    /// Older entries kept verbatim.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<EntryId>,
-    /// Entries whose tool results are shown as a short note.
+    /// Entries whose tool results are replaced with a short note.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cleared: Vec<EntryId>,
-    /// What the summary requests cost together.
+    /// Total usage of the summary requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// How well the summary kept what is exact.
+    /// How well the summary kept exact values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retained: Option<Retained>,
-    /// The messages may have so many tokens in units of the estimate even where that is above the target: what the cut
-    /// keeps, and a summary within its bound.
+    /// Estimated tokens that the messages may have even above the target: what the cut keeps, plus a summary within its
+    /// bound.
     pub allowed_tokens: u64,
-    /// Any sufficient gain will do.
+    /// Accepts any sufficient gain, even if the target is not met.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub any_gain: bool,
-    /// The hook whose summary this is, or that named the model.
+    /// The hook that supplied the summary or selected the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<String>,
-    /// What it keeps with it.
+    /// The details that the hook stores with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook_details: Option<serde_json::Value>,
 }

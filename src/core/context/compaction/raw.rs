@@ -1,4 +1,4 @@
-//! What a rebuilt summary is made of: the words of a path themselves, also those that earlier compactions took out.
+//! The source of a rebuilt summary: the original messages of a path, including those that earlier compactions removed.
 
 use crate::core::{
     context::{
@@ -11,7 +11,7 @@ use crate::core::{
 use reseed_protocol::{Entry, EntryId, Message};
 use std::{collections::HashSet, sync::Arc};
 
-/// What was said on a path, oldest first, as its patches make it.
+/// The messages of a path, oldest first, as its patches left them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Raw {
     messages: Vec<Counted>,
@@ -19,8 +19,8 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// Of a path's entries, newest first. `whole`: they go back to the root; otherwise the summary there is stands for
-    /// what is older.
+    /// Reads a path's entries, newest first. `whole` is true if they reach back to the root; otherwise the existing
+    /// summary covers what is older.
     #[must_use]
     pub fn of(newest_first: Vec<Entry>, whole: bool) -> Self {
         let path: Vec<Arc<Node>> =
@@ -28,13 +28,13 @@ impl Raw {
         Self { messages: uncompacted(&path), whole }
     }
 
-    /// Whether nothing older was said.
+    /// Returns true if there are no older messages.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.whole
     }
 
-    /// What is summarised: everything but what stays, and then what goes of the messages that came since.
+    /// Returns the messages to summarise: all but those that stay, then the removed ones among messages added since.
     pub(super) fn without(
         &self,
         stays: &HashSet<&EntryId>,

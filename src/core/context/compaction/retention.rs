@@ -1,8 +1,8 @@
-//! What ten and more compactions leave of what was told: a conversation of 300 turns with 200 planted facts in a window
-//! of 16,000 tokens, through every strategy, with a summariser that picks sentences by rule and with one that forgets
-//! half of what it should keep. The table stands in `src/core/context/summary/README.md`.
+//! What ten and more compactions preserve: a conversation of 300 turns with 200 planted facts in a window of 16,000
+//! tokens, through every strategy, with a summariser that selects sentences by rule and with one that forgets half of
+//! what it should keep. The table is in `src/core/context/summary/README.md`.
 //!
-//! Everything is made from a fixed seed: the table is the same on every machine.
+//! Everything derives from a fixed seed: the table is the same on every machine.
 
 mod kinds;
 
@@ -30,21 +30,21 @@ use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, sync::Arc};
 const WINDOW_TOKENS: u64 = 16_000;
 const TURNS: usize = 300;
 const FACTS: usize = 200;
-/// A tool is called in every so many turns.
+/// A tool is called once in this many turns.
 const CALL_EVERY: usize = 6;
-/// What the summariser by rule writes for each word that it is asked for.
+/// Characters that the summariser by rule writes per requested word.
 const CHARS_PER_WORD: usize = 6;
 
 const KINDS: [&str; 6] = ["paths", "URLs", "numbers", "names", "symbols", "tasks"];
-/// What `tool_results` does is the first step of the pipeline.
+/// `tool_results` is covered as the first step of the pipeline.
 const STRATEGIES: [&str; 4] = ["threshold", "sliding_window", "importance", "pipeline"];
 const BEGIN: &str = "<!-- retention: begin -->\n";
 const END: &str = "<!-- retention: end -->\n";
 
-/// Least share in percent of all facts, each of which is an identifier or an open task, that stay with repair on.
+/// Minimum percentage of facts, all identifiers or open tasks, that survive with repair on.
 const PERCENT_MIN: f64 = 99.0;
-/// The same where a summariser forgets half of everything more than fifty times: what is missing then is nearly all that
-/// the conversation ever told, and the section has no room for it.
+/// The same with a summariser that forgets half of everything more than fifty times: nearly everything ever stated is
+/// missing then, and the section has no room for it.
 const OFTEN_FORGOTTEN_PERCENT_MIN: f64 = 93.0;
 
 const WORDS: [&str; 40] = [
@@ -54,7 +54,7 @@ const WORDS: [&str; 40] = [
     "weather", "market", "kitchen", "forest", "island", "letter", "train",
 ];
 
-/// Numbers that look random and are the same each time.
+/// Pseudo-random numbers from a fixed seed.
 struct Dice(u64);
 
 impl Dice {
@@ -67,7 +67,7 @@ impl Dice {
         WORDS[self.roll(WORDS.len())]
     }
 
-    /// Sentences without anything exact in them.
+    /// Returns sentences without anything exact in them.
     fn chatter(&mut self, sentences: usize) -> String {
         let mut text = String::new();
         for _ in 0..sentences {
@@ -78,11 +78,11 @@ impl Dice {
     }
 }
 
-/// Something exact that is told once.
+/// Something exact that is stated once.
 struct Fact {
     kind: usize,
     sentence: String,
-    /// What of it must be there in the end, letter by letter.
+    /// The text that must be there in the end, letter by letter.
     exact: String,
     by_user: bool,
 }
@@ -118,13 +118,13 @@ fn facts() -> Vec<Fact> {
                 (format!("TODO: {exact}"), exact)
             }
         };
-        // Open tasks stand on lines of their own; of the others every fourth is told by the model.
+        // Open tasks are on lines of their own; of the others the model states every fourth.
         Fact { kind, sentence, exact, by_user: kind == 5 || n % 4 != 3 }
     };
     (0..FACTS).map(fact).collect()
 }
 
-/// What a model makes of a request for a summary.
+/// Answers a request for a summary.
 type Summariser = fn(&ModelRequest) -> String;
 
 fn by_rule(request: &ModelRequest, times: usize) -> String {
@@ -135,12 +135,12 @@ fn by_rule(request: &ModelRequest, times: usize) -> String {
     extract(&messages, asked.previous.as_deref(), None, chars_max)
 }
 
-/// Picks sentences by rule, as long as it is asked for.
+/// Selects sentences by rule, up to the requested length.
 fn honest(request: &ModelRequest) -> String {
     by_rule(request, 1)
 }
 
-/// Forgets every second line of what it should keep.
+/// Forgets every second line that it should keep.
 fn lossy(request: &ModelRequest) -> String {
     let mut nth = 0;
     let kept = by_rule(request, 2);
@@ -151,7 +151,7 @@ fn lossy(request: &ModelRequest) -> String {
     kept.collect::<Vec<_>>().join("\n").replace("## Goal\n\n", "## Goal\n- go on\n\n")
 }
 
-/// A session without a loop around it.
+/// A session without an agent loop.
 struct World {
     tree: SessionTree,
     counter: Counter,
@@ -161,7 +161,7 @@ struct World {
     next: usize,
     base: Option<EntryId>,
     compactions: u32,
-    /// The most tokens that a section of restored facts had.
+    /// Maximum tokens of any section of restored facts.
     restored_tokens: u64,
 }
 
@@ -183,7 +183,7 @@ impl World {
         build_context(self.tree.path()).messages.iter().map(|counted| counted.tokens.total()).sum()
     }
 
-    /// Compacts where the strategy would.
+    /// Compacts when the strategy would.
     fn settle(&mut self) {
         let options = self.manager.options();
         let turns = Structure::of(&build_context(self.tree.path())).turns() as u64;
@@ -299,10 +299,10 @@ fn compaction(outcome: &Outcome) -> EntryData {
     })
 }
 
-/// What one conversation came to.
+/// The result of one conversation.
 struct Retained {
     compactions: u32,
-    /// Facts that are still there and facts that were told, by kind.
+    /// Surviving and stated facts, by kind.
     by_kind: BTreeMap<usize, (u32, u32)>,
     restored_tokens: u64,
 }
@@ -331,13 +331,13 @@ fn world(name: &str, summariser: Summariser, repairs: bool) -> World {
     }
 }
 
-/// Talks for all turns.
+/// Plays all turns.
 fn conversation(name: &str, summariser: Summariser, repairs: bool) -> Retained {
     let mut world = world(name, summariser, repairs);
     let facts = facts();
     let mut dice = Dice(11);
     for turn in 0..TURNS {
-        // Two turns of three tell something.
+        // Two of three turns state a fact.
         let told = (turn % 3 < 2).then(|| &facts[turn / 3 * 2 + turn % 3]);
         let by = |by_user: bool| told.filter(|fact| fact.by_user == by_user).map(|fact| format!("\n{}", fact.sentence));
         let text = format!("{}{}\nWhat next?", dice.chatter(8), by(true).unwrap_or_default());
@@ -414,9 +414,9 @@ fn the_table_in_the_readme_is_what_is_retained() {
     assert!(missed.is_empty(), "{}", missed.join("\n"));
 }
 
-/// Holds a table against the one that stands in the README between these marks.
+/// Compares a table with the one between these marks in the README.
 fn between(begin: &str, end: &str, table: &str) {
-    // Two tables may be written at a time.
+    // Two tables may be written at the same time.
     static README: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _alone = README.lock().unwrap();
     let path = Path::new("context/summary/README.md");

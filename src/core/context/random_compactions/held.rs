@@ -1,4 +1,4 @@
-//! Half of what is made is stored and read back before it is committed, as what is held is.
+//! Stores and reads back half of the outcomes before they are applied, as held compactions are.
 
 use super::{
     super::compaction::{Held, Outcome, Wishes, read_key},
@@ -7,8 +7,8 @@ use super::{
 use reseed_protocol::{Role, Timestamp, event::CompactionTrigger};
 
 impl World {
-    /// Half of what is made is held first: written, read back, and committed when more was said. What was said before
-    /// it is what it rests on.
+    /// Holds half of the outcomes: writes them, reads them back, and applies them after more was said. They depend only
+    /// on what was said before.
     pub(super) fn hold(&mut self, outcome: Outcome) -> Outcome {
         let context = self.context();
         let Some(first) = outcome.first_kept.clone().filter(|_| self.rng.bool()) else { return outcome };

@@ -1,4 +1,4 @@
-//! What hooks see of a job before it begins, and what they give it.
+//! What hooks see of a job before it starts, and what they supply.
 
 use super::{At, Job, Outcome, Step};
 use crate::core::context::{counter::Counter, cut::Cut, serialize, summary};
@@ -6,38 +6,38 @@ use reseed_protocol::{context::ContextMessage, event::CompactionRung, hook::Comp
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What hooks give a compaction, each with the hook that gave it.
+/// What hooks supply for a compaction, each with the hook's name.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Given {
-    /// The summary, in place of one that is made.
+    /// A summary that replaces a generated one.
     pub summary: Option<(String, String)>,
-    /// What it takes out and what it keeps, where that is not what was planned.
+    /// A cut that replaces the planned one.
     pub cut: Option<Cut>,
-    /// What holds for whatever summary is made.
+    /// Requests that apply to any summary.
     pub wishes: Wishes,
 }
 
-/// What hooks wish of a summary that they do not give themselves, each with the hook that wished it. It is kept with a
-/// compaction that is held, so that they need not be asked again where that one is made again.
+/// Requests of hooks for a summary that they do not supply themselves, each with the hook's name. Stored with a held
+/// compaction, so that the hooks are not asked again if it is remade.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Wishes {
-    /// What is kept with it.
+    /// Details to store with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<(String, Value)>,
-    /// The model that makes it.
+    /// The model to use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<(String, String)>,
-    /// What it should dwell on.
+    /// What it should focus on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
-    /// That takes the place of the usual prompt.
+    /// True if these instructions replace the usual prompt.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub replaces: bool,
 }
 
 impl Wishes {
-    /// Returns true if nothing is wished.
+    /// Returns true if nothing was requested.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -45,8 +45,8 @@ impl Wishes {
 }
 
 impl Job {
-    /// Fills in what would be summarised and what kept, by the first step that summarises, or else by the first that
-    /// takes anything out.
+    /// Fills in what would be summarised and kept, according to the first step that summarises, or else the first that
+    /// removes anything.
     pub fn describe(&self, preparation: &mut CompactionPreparation) {
         let cut = |step: &Step| match step {
             Step::Summarise(cut) => Some((true, cut.clone())),
@@ -72,7 +72,7 @@ impl Job {
         preparation.kept_entry_ids.clone_from(&cut.kept);
     }
 
-    /// What the summary should dwell on, beside or in place of what was asked for.
+    /// Sets what the summary should focus on, in addition to or in place of what was requested.
     pub fn focus(&mut self, instructions: String, replaces: bool) {
         if replaces {
             (self.order.free_form, self.task.is_clients, self.task.instructions) = (true, true, None);
@@ -85,7 +85,7 @@ impl Job {
         self.order.instructions = Some(instructions);
     }
 
-    /// Has another model summarise, whose window is so large and whose texts are counted so.
+    /// Selects another model as the summariser, with its window and counter.
     pub fn ask_instead(&mut self, model: String, window_tokens: u64, counter: Counter) {
         self.task.model = model;
         self.task.window_tokens = window_tokens;
@@ -94,14 +94,14 @@ impl Job {
         self.conversation = None;
     }
 
-    /// How many messages of the context were read.
+    /// Returns the number of messages that were read.
     #[must_use]
     pub fn messages_read(&self) -> usize {
         self.messages.len()
     }
 
-    /// Takes what hooks give. A summary is offered by the first step that summarises, or else by the first that leaves
-    /// anything out; where it gains nothing, that step is taken as it would have been.
+    /// Takes what hooks supply. A summary is offered at the first step that summarises, or else at the first that
+    /// removes anything; if it gains nothing, that step runs as planned.
     pub fn give(&mut self, given: Given) {
         if given.summary.is_some() && self.steps.iter().any(|step| matches!(step, Step::Summarise(_))) {
             self.steps.retain(|step| !matches!(step, Step::Clear { .. }));
@@ -109,8 +109,7 @@ impl Job {
         self.given = given;
     }
 
-    /// The hook's summary of what the cut of this step takes out, if there is one that was not offered yet; the step is
-    /// then the next one again.
+    /// Returns the hook's summary for this step's cut, unless it was offered already; the step is then repeated.
     pub(super) fn given_summary(&mut self, step: &Step) -> Option<Outcome> {
         let planned = match step {
             Step::Summarise(cut) => cut,
@@ -131,12 +130,13 @@ impl Job {
             hook_details: self.given.wishes.details.as_ref().map(|(_, details)| details.clone()),
             ..self.outcome(cut, CompactionRung::HookSummary)
         };
-        // What it keeps with its summary is kept with no other.
+        // What the hook stores with its own summary is not stored with another.
         self.given.wishes.details.take_if(|(by, _)| *by == hook);
         Some(Outcome { hook: Some(hook), ..outcome })
     }
 
-    /// The hook to which a summary is owed that the hooks did not give, and what is kept with it.
+    /// Returns the hook to credit for a summary that a hook influenced but did not supply, and the details to store
+    /// with it.
     pub(super) fn owed(&self) -> (Option<String>, Option<Value>) {
         let Wishes { details, model, .. } = self.given.wishes.clone();
         let by = model.map(|(by, _)| by).or(details.as_ref().map(|(by, _)| by.clone()));

@@ -1,4 +1,4 @@
-//! What a job reads of the context, and what each of its steps comes to.
+//! What a job reads of the context, and the outcome of each of its steps.
 
 use super::{
     super::{
@@ -19,12 +19,13 @@ use reseed_protocol::{
 };
 use std::{collections::HashSet, sync::Arc};
 
-/// Characters of the lists of files at the end of a summary: at most some hundred paths, and in a small window at most
-/// two for each token of the summary.
+/// Maximum characters of the file lists at the end of a summary: about a hundred paths, and in a small window two per
+/// token of the summary.
 const FILES_CHARS_MAX: u64 = 4_000;
 
 impl Job {
-    /// What goes, the record of a branch without the words around it: they are ours, and tell nothing.
+    /// Returns the removed messages; branch summaries come without the text around them, which is ours and says
+    /// nothing.
     pub(super) fn told(&self, cut: &Cut) -> Vec<Arc<Message>> {
         let bare = |message: Arc<Message>| match summary::unseed(&message.text()) {
             Some(text) => Arc::new(Message::user(text.into_owned())),
@@ -42,7 +43,7 @@ impl Job {
         raw.without(&stays, goes.filter_map(|(id, message)| id.clone().map(|id| (id, message.clone()))))
     }
 
-    /// What a cut takes out costs, where that is known: for the model that counted it, and as it was said.
+    /// Returns the tokens of what a cut removes, if known: counted for the same model, with nothing cleared.
     pub(super) fn counted(&self, cut: &Cut) -> Option<u64> {
         let as_said = !self.is_rebuild() && cut.summarised.iter().all(|at| !self.cleared.contains(at));
         (as_said && self.task.counter.method() == self.context_method).then_some(cut.dropped_tokens)
@@ -55,7 +56,7 @@ impl Job {
         Some(told_by(&self.messages[cut.previous?].1))
     }
 
-    /// The summary that the model sees, whatever a patch made of it; empty where it sees none.
+    /// Returns the summary that the model sees, as patches left it; empty if it sees none.
     pub(super) fn shown_summary(&self) -> String {
         let shown = self.messages.iter().find(|(id, _)| id.is_some() && *id == self.base);
         shown.map(|(_, message)| told_by(message)).unwrap_or_default()
@@ -71,7 +72,7 @@ impl Job {
         summary::presentable(&self.task.extract(&messages, previous, tokens_max)).into_owned()
     }
 
-    /// Half of what goes, so that something is gained; a summary that is made anew has its own bound alone.
+    /// Returns half of what is removed, so that something is gained; a rebuilt summary has only its own bound.
     pub(super) fn room(&self, cut: &Cut) -> u64 {
         if self.is_rebuild() { u64::MAX } else { cut.dropped_tokens / 2 }
     }
@@ -81,11 +82,11 @@ impl Job {
         let messages = self.told(cut);
         let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
         let count = |text: &str| self.task.counter.text(text);
-        // Of what the summary saves at most half is given back: a cut of little is still worth it.
+        // At most half of what the summary saves is given back: even a small cut stays worth it.
         let saved = if self.is_rebuild() { u64::MAX } else { cut.dropped_tokens.saturating_sub(count(text)) };
         let bounds = RepairBounds { tokens_max: self.restored_tokens_max.min(saved / 2), count: &count };
         let previous = self.previous(cut);
-        // Of a form of the client's own nothing is known.
+        // Nothing is known about a form of the client's own.
         let settled = (!self.order.free_form).then(|| self.with_said(cut, |said| summary::settle(text, said, bounds)));
         let constraints = match &settled {
             Some(settled) => settled.constraints.clone(),
@@ -107,14 +108,14 @@ impl Job {
         FILES_CHARS_MAX.min(2 * self.task.summary_tokens_max)
     }
 
-    /// The conversation that a summary of what this cut takes out would ride on.
+    /// Returns the conversation that a cached-prefix request for this cut would extend.
     pub(super) fn ride(&self, cut: &Cut) -> Option<Ride> {
-        // What a summary that is made anew is of, the conversation does not say any more.
+        // A rebuilt summary covers messages that the conversation no longer contains.
         let conversation = self.conversation.clone().filter(|_| !self.is_rebuild())?;
         let first = cut.first_kept.as_ref();
         let from = self.messages.iter().position(|(id, _)| first.is_some() && id.as_ref() == first);
         let mut from = from.unwrap_or(self.messages.len());
-        // What a patch put in front of it stays with it.
+        // Messages that a patch added before the first kept one stay with it.
         let is_inserted = |(id, message): &(Option<EntryId>, Arc<Message>)| id.is_none() && message.role != Role::Tool;
         while from > 0 && self.messages.get(from).is_some() && is_inserted(&self.messages[from - 1]) {
             from -= 1;
@@ -123,8 +124,8 @@ impl Job {
         Some(Ride { conversation, kept_messages: self.messages.len() - from, first_kept })
     }
 
-    /// What is left when the oldest are left out: the summary before, cut to its bound, or a word that something is
-    /// missing.
+    /// Returns the outcome of dropping the oldest messages: the previous summary, cut to its bound, or a note that
+    /// something is missing.
     pub(super) fn truncated(&self, cut: &Cut) -> Outcome {
         let summary = match self.previous(cut) {
             Some(previous) => {
@@ -139,7 +140,7 @@ impl Job {
             None => format!("{} earlier messages were left out to save room.", cut.summarised.len()),
         };
         let constraints = self.with_said(cut, summary::stated);
-        // No room is left for a summary to come: what is said later is not to fill it.
+        // No room for a future summary: it must not be filled with later messages.
         let allowed_tokens = cut.kept_tokens + self.task.counter.text(&summary::seed_text(&summary));
         let outcome = self.outcome(cut, CompactionRung::Truncate);
         Outcome { summary, details: self.details(cut), constraints, allowed_tokens, ..outcome }
@@ -171,7 +172,7 @@ impl Job {
 
     pub(super) fn outcome(&self, cut: &Cut, rung: CompactionRung) -> Outcome {
         let (hook, hook_details) = self.owed();
-        // What was cleared and stays is still shown as a note.
+        // Cleared results that stay are still shown as a note.
         let stays: Vec<EntryId> =
             self.earlier.as_ref().map(|earlier| earlier.cleared_entry_ids.clone()).unwrap_or_default();
         let gone: HashSet<&EntryId> = cut.summarised.iter().filter_map(|at| self.messages[*at].0.as_ref()).collect();
@@ -197,7 +198,7 @@ impl Job {
         }
     }
 
-    /// What the requests so far cost together, the cost itself only where it is that of all.
+    /// Returns the usage of all requests so far; the cost only if it is known for all of them.
     pub(super) fn spent(&self) -> Option<Usage> {
         let cost = |usage: &Usage| usage.cost_nano_usd.filter(|_| !self.unreported);
         self.usage.clone().map(|usage| Usage { cost_nano_usd: cost(&usage), ..usage })

@@ -1,4 +1,4 @@
-//! What was said that constraints can come from: what goes, what stays, and what an earlier compaction keeps.
+//! The sources of constraints: the messages that go, those that stay, and what an earlier compaction recorded.
 
 use super::Job;
 use crate::core::context::{cut::Cut, summary::Said};
@@ -6,7 +6,7 @@ use reseed_protocol::Message;
 use std::collections::HashSet;
 
 impl Job {
-    /// Hands over what was said that this cut takes out, for what constraints are made of.
+    /// Passes the sources of constraints for this cut to `take`.
     pub(super) fn with_said<T>(&self, cut: &Cut, take: impl FnOnce(Said<'_>) -> T) -> T {
         let messages = self.taken_out(cut);
         let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();

@@ -1,5 +1,5 @@
-//! What compactions leave of conversations of each kind: of code, of debugging, of research, of people. Each tells what
-//! its kind must keep, each thing once; the kind is recognised from what is said. The table stands in
+//! What compactions preserve of conversations of each kind: code, debugging, research, people. Each conversation states
+//! what its kind must keep, each fact once; the kind is recognised from the content. The table is in
 //! `src/core/context/summary/README.md`.
 
 use super::{Dice, Summariser, World, between, honest, lossy, world};
@@ -8,11 +8,11 @@ use reseed_protocol::{CallId, Part, Role, command::SummaryKind};
 use std::fmt::Write as _;
 
 const TURNS: usize = 150;
-/// Two turns of three tell something.
+/// Two of three turns state a fact.
 const FACTS: usize = TURNS / 3 * 2;
 const BEGIN: &str = "<!-- kinds: begin -->\n";
 const END: &str = "<!-- kinds: end -->\n";
-/// Least share in percent of what a kind must keep that stays with repair on.
+/// Minimum percentage of a kind's facts that survive with repair on.
 const PERCENT_MIN: f64 = 95.0;
 
 const KINDS: [(SummaryKind, &str, &[&str]); 4] = [
@@ -22,11 +22,11 @@ const KINDS: [(SummaryKind, &str, &[&str]); 4] = [
     (SummaryKind::Research, "research", &["sources", "claims", "open questions"]),
 ];
 
-/// Something that the kind must keep.
+/// A fact that the kind must keep.
 struct Fact {
     of: usize,
     sentence: String,
-    /// What of it must be there in the end.
+    /// The text that must be there in the end.
     exact: String,
     by_user: bool,
 }
@@ -97,7 +97,7 @@ fn fact(kind: SummaryKind, n: usize, of: usize, dice: &mut Dice) -> Fact {
     Fact { of, sentence, exact, by_user }
 }
 
-/// Talks for all turns; says how many facts of each sort are still there and how many were told.
+/// Plays all turns; returns the number of compactions and, for each sort, the facts that survived and those stated.
 fn conversation(kind: SummaryKind, sorts: usize, summariser: Summariser, repairs: bool) -> (u32, Vec<(u32, u32)>) {
     let mut world = world("threshold", summariser, repairs);
     let (mut dice, mut telling) = (Dice(11), Dice(7));
@@ -107,7 +107,7 @@ fn conversation(kind: SummaryKind, sorts: usize, summariser: Summariser, repairs
         let by = |by_user: bool| told.filter(|fact| fact.by_user == by_user).map(|fact| format!("\n{}", fact.sentence));
         let text = format!("{}{}\nWhat next?", dice.chatter(10), by(true).unwrap_or_default());
         world.say(Role::User, vec![Part::Text { text }]);
-        // Whoever changes a file does so by a call.
+        // Files are changed by calls.
         if let Some(fact) = told.filter(|fact| kind == SummaryKind::Code && fact.of == 0) {
             let call_id: CallId = format!("c{turn}").parse().unwrap();
             let arguments = format!(r#"{{"path":"{}"}}"#, fact.exact);
