@@ -1,13 +1,13 @@
-//! Which items of a summary stay when there is no room for all.
+//! Chooses the items of a summary that stay when there is no room for all.
 
 use super::fact::Weight;
 use crate::core::context::{serialize::prefix, summary::Slot};
 use std::collections::{BTreeMap, btree_map};
 
-/// An item is cut to what room a section has rather than left out, if at least this much of it can stay.
+/// An item is truncated to fit its section, instead of dropped, if at least this many characters remain.
 const ITEM_CHARS_MIN: usize = 24;
 
-/// Each place's share of the room in percent; what it does not need goes to the others in the order given here.
+/// Each section's share of the room in percent; unused room goes to the others in this order.
 const SHARES: [(Slot, usize); 9] = [
     (Slot::Context, 42),
     (Slot::Constraints, 14),
@@ -17,26 +17,26 @@ const SHARES: [(Slot, usize); 9] = [
     (Slot::NextSteps, 6),
     (Slot::Blocked, 4),
     (Slot::InProgress, 4),
-    // What was put back goes into Critical Context.
+    // Restored facts go into Critical Context.
     (Slot::Restored, 0),
 ];
 
 /// A line of a summary.
 pub(super) struct Item {
-    /// What it says, on one line.
+    /// Its text, on one line.
     pub(super) text: String,
-    /// How much it matters.
+    /// Its weight.
     pub(super) weight: Weight,
 }
 
 impl Item {
-    /// Characters of its line.
+    /// Returns the characters of its line.
     fn cost(&self) -> usize {
         self.text.chars().count() + "\n- ".len()
     }
 }
 
-/// How many characters each place gets of the room.
+/// Distributes the room, in characters, among the sections.
 pub(super) fn rooms(places: &BTreeMap<Slot, Vec<Item>>, room: usize) -> BTreeMap<Slot, usize> {
     let need = |slot: Slot| places[&slot].iter().map(Item::cost).sum::<usize>();
     let share = |percent: usize| room.saturating_mul(percent) / 100;
@@ -53,7 +53,8 @@ pub(super) fn rooms(places: &BTreeMap<Slot, Vec<Item>>, room: usize) -> BTreeMap
     rooms
 }
 
-/// The items that fit, in their order: the weightiest first, among equals the oldest and the newest by turns.
+/// Returns the items that fit, in their order. The heaviest are chosen first; among equals the oldest and the newest
+/// alternate.
 pub(super) fn chosen(items: Vec<Item>, room: usize) -> Vec<String> {
     let mut by_weight: BTreeMap<Weight, Vec<usize>> = BTreeMap::new();
     for (at, item) in items.iter().enumerate() {

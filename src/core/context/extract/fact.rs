@@ -1,57 +1,57 @@
-//! What a sentence claims, and how much it would hurt to lose it.
+//! What a sentence claims, and how bad it would be to lose it.
 //!
-//! Nothing is understood here: a handful of words in a few languages tell a personal fact from small talk, and a name
-//! from a passing remark. When in doubt a sentence is kept beside an older one instead of replacing it.
+//! Nothing is understood here: a few words in a few languages tell personal facts from small talk, and names from
+//! passing remarks. When in doubt a sentence is kept beside an older one instead of replacing it.
 
 use super::words::{Listed, Phrases, Words, is_question};
 
-/// How much a sentence matters; what matters least goes first when there is no room.
+/// The weight of a sentence; when there is no room, the lightest go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Weight {
     /// Said in passing.
     Passing,
-    /// Names a value, but nobody who matters said it.
+    /// Names a value, but came from the model or a tool.
     Detail,
-    /// The user named a value, a place, a name.
+    /// The user named a value, a place or a person.
     Firm,
-    /// The user told a fact about the user's own things, or asked to remember it.
+    /// The user stated a personal fact, or asked to remember it.
     Told,
-    /// As `Told`, and what the user asked this summary to look at.
+    /// Like `Told`, and about what the user asked this summary to focus on.
     Asked,
 }
 
-/// What a sentence claims about what.
+/// What a sentence claims about a subject.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Claim {
-    /// What it is about, without "my" and "the".
+    /// The subject, without "my" and "the".
     pub(crate) subject: String,
-    /// Claims of one key are about the same: the newest holds. `None` where several may be true together.
+    /// Claims with the same key contradict each other, and the newest holds. `None` if several may be true at once.
     pub(crate) key: Option<String>,
-    /// It says that something changed: older claims about the subject no longer hold.
+    /// True if it announces a change: older claims about the subject no longer hold.
     pub(crate) is_change: bool,
-    /// About something of the user's own.
+    /// True if it is about something of the user's.
     is_own: bool,
 }
 
 static OWN: Listed =
     Listed::new("my our mein meine meinen unser unsere mon ma mes notre mi mis nuestro nuestra mio mia 我 私");
 static ARTICLES: Listed = Listed::new("the this that a an der die das ein eine le la les el il 的 们 們 の");
-/// Words in front of a claim that are no part of it.
+/// Words before a claim that are not part of it.
 static LEADING: Listed = Listed::new(
     "please remember note and but also now actually by way oh well so btw fyi hi hello hey ok okay for record user",
 );
 static IS: Listed = Listed::new("is are ist sind est sont es son è 是 は lautet");
 static IS_CALLED: Listed = Listed::new("called named heißt heisst heiße appelle llama chiama 叫");
 static CHANGE: Listed = Listed::new("now actually anymore longer changed correction renamed moved jetzt inzwischen");
-/// Subjects that mean something else in every sentence.
+/// Subjects whose meaning differs from sentence to sentence.
 static PRONOUNS: Listed = Listed::new("it there here he she they we you who what es er sie i");
-/// What has one value at a time.
+/// Subjects with one value at a time.
 static ONE_VALUED: Listed = Listed::new(
     "name number address colour color code password passphrase port deadline birthday date budget age city language \
      version email url path goal job size price limit timeout status id key token word branch host hostname phone food \
      drink region model database directory title time hometown",
 );
-/// Beginnings with which people tell about themselves.
+/// Beginnings of statements about oneself.
 const ABOUT_ONESELF: [&str; 33] = [
     "i live",
     "i work",
@@ -87,7 +87,7 @@ const ABOUT_ONESELF: [&str; 33] = [
     "ich habe",
     "j habite",
 ];
-/// Requests to keep something.
+/// Requests to remember something.
 static KEEP: Phrases = Phrases::new(&[
     "remember",
     "don t forget",
@@ -103,7 +103,7 @@ static KEEP: Phrases = Phrases::new(&[
     "覚えて",
 ]);
 
-/// How much a sentence of the user matters as a fact, and what it claims. Questions matter not at all.
+/// Rates a user's sentence as a fact, and returns what it claims. Returns `None` for questions.
 pub(crate) fn judge(sentence: &str) -> Option<(Weight, Option<Claim>)> {
     let words = Words::of(sentence);
     let spaced = words.spaced();
@@ -112,7 +112,7 @@ pub(crate) fn judge(sentence: &str) -> Option<(Weight, Option<Claim>)> {
         return None;
     }
     let claim = claim(&words);
-    // Scripts without spaces come as single characters with spaces between: compared without them.
+    // Scripts without spaces arrive as single characters separated by spaces: compare without them.
     let keeps = KEEP.any_among(spaced)
         || !sentence.is_ascii() && KEEP.iter().any(|phrase| !phrase.is_ascii() && sentence.contains(phrase));
     let is_told = claim.as_ref().is_some_and(|claim| claim.is_own || claim.key.is_some());
@@ -128,17 +128,17 @@ pub(crate) fn judge(sentence: &str) -> Option<(Weight, Option<Claim>)> {
     Some((weight, claim))
 }
 
-/// Whether a sentence tells a fact that the user will want to be remembered.
+/// Returns true if a sentence states a fact that the user will want remembered.
 pub fn is_told(sentence: &str) -> bool {
     judge(sentence).is_some_and(|(weight, _)| weight >= Weight::Told)
 }
 
-/// What a sentence is about, where it claims something.
+/// Returns the subject of a sentence that claims something.
 pub fn subject(sentence: &str) -> Option<String> {
     claim(&Words::of(sentence).list()).map(|claim| claim.subject)
 }
 
-/// "I am Anna": a capital letter tells a name from a mood.
+/// Recognises "I am Anna": the capital letter tells a name from a mood.
 pub fn names_oneself(sentence: &str, words: &[&str]) -> bool {
     let begins =
         |start: &[&str]| words.len() > start.len() && words.iter().zip(start).all(|(word, start)| word == start);
@@ -154,7 +154,7 @@ pub fn names_oneself(sentence: &str, words: &[&str]) -> bool {
         .is_some_and(|word| word.starts_with(char::is_uppercase))
 }
 
-/// Whether a sentence holds something exact: a number, a path, an identifier, something quoted, a name.
+/// Returns true if a sentence contains something exact: a number, a path, an identifier, a quotation, a name.
 pub(crate) fn has_value(sentence: &str) -> bool {
     if sentence.contains(['"', '“', '”', '„', '«', '`', '「', '『', '@', '_', '\\']) {
         return true;
@@ -169,9 +169,9 @@ pub(crate) fn has_value(sentence: &str) -> bool {
     })
 }
 
-/// What the words claim: a subject, a word like "is", a value.
+/// Splits a claim into a subject, a verb such as "is", and a value.
 fn claim(words: &[&str]) -> Option<Claim> {
-    // A subject longer than this is a story with an "is" in it somewhere.
+    // A longer subject is a story that happens to contain an "is".
     const SUBJECT_WORDS_MAX: usize = 10;
     let verb = words
         .iter()
@@ -212,7 +212,7 @@ fn claim(words: &[&str]) -> Option<Claim> {
     } else if is_one_valued {
         Some(format!("is {subject}"))
     } else {
-        // The same sentence with another number in it is a newer number.
+        // The same sentence with another number is an updated number.
         let shape: Vec<String> = value
             .iter()
             .map(|word| if word.contains(char::is_numeric) { "#".to_owned() } else { (*word).to_owned() })

@@ -1,12 +1,12 @@
-//! A summary made without a model: sentences picked by rule, in the six sections, the same for the same input.
+//! Summaries without a model: sentences selected by rule, sorted into six sections, deterministically.
 //!
-//! It is the rung of the ladder that cannot fail, and the offline model's whole wit. What always holds:
-//! - the result has every section and at most `chars_max` characters (or the empty skeleton, if that is longer);
-//! - among claims about the same thing the newest stands; nothing stands twice;
-//! - a section that overflows keeps what matters most, and of what matters alike the oldest and the newest by turns, so
-//!   that what was told early is not pushed out by later chatter, however often summaries are made of summaries;
-//! - it shows nothing invisible and no secrets;
-//! - the work is linear in the text but for sorting.
+//! This is the step of the fallback chain that cannot fail, and all that the offline model has. Invariants:
+//! - the result has every section and at most `chars_max` characters (or is the empty skeleton, if that is longer);
+//! - of conflicting claims the newest stays; nothing occurs twice;
+//! - an overflowing section keeps the heaviest items, and among equals the oldest and the newest alternately, so that
+//!   later chatter does not displace early facts, however often summaries are summarised;
+//! - it contains nothing invisible and no secrets;
+//! - the work is linear in the text, except for sorting.
 
 mod choose;
 mod fact;
@@ -31,23 +31,23 @@ use phrases::{CONSTRAINT, CONSTRAINT_UNSPACED, GOAL, ORDERS, work};
 use reseed_protocol::{Message, Part, Role};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Sentences of one tool result or answer that may become facts: a log of a thousand lines tells no more than this.
+/// Maximum sentences of one tool result or answer that become facts: a log of a thousand lines contains no more.
 const DETAILS_PER_PART_MAX: usize = 5;
-/// Characters of a call's arguments that are worth a line.
+/// Maximum characters shown of a call's arguments.
 const ARGUMENTS_CHARS_MAX: usize = 100;
 
-/// Stands in front of a fact that the user told, so that the next summary still knows.
+/// Marks a fact that the user stated, so that the next summary knows.
 pub const USER: &str = "User: ";
-/// Stands in front of what the model said.
+/// Marks what the model said.
 pub const ASSISTANT: &str = "Assistant: ";
-/// Stands in front of what a tool answered.
+/// Marks what a tool returned.
 pub const TOOL: &str = "Tool: ";
 const FIRST_REQUEST: &str = "First request: ";
 const LATEST_REQUEST: &str = "Latest request: ";
-/// Stands in front of a question that waits for its answer.
+/// Marks a question that awaits its answer.
 pub const OPEN_QUESTION: &str = "answer the user: ";
 
-/// The summary of these messages and of what came before them.
+/// Summarises these messages and the previous summary.
 #[must_use]
 pub fn extract(messages: &[&Message], previous: Option<&str>, instructions: Option<&str>, chars_max: usize) -> String {
     let mut gathering = Gathering::new(instructions);
@@ -60,25 +60,25 @@ pub fn extract(messages: &[&Message], previous: Option<&str>, instructions: Opti
     gathering.into_sections(chars_max).to_string()
 }
 
-/// What was found so far, in the order in which it was said.
+/// The items found so far, in order of appearance.
 struct Gathering {
     items: [Vec<Option<Item>>; 9],
-    /// What stands where already, by its words.
+    /// Items that occur already, by section and words.
     seen: BTreeSet<(Slot, String)>,
-    /// The fact that holds for a key, as an index into the facts.
+    /// The current fact for each key, as an index into the facts.
     holders: BTreeMap<String, usize>,
-    /// Facts by what they are about.
+    /// Facts by subject.
     by_subject: BTreeMap<String, Vec<usize>>,
     focus: BTreeSet<String>,
     first_request: Option<String>,
     latest_request: Option<String>,
-    /// A question of the user that nobody has answered yet.
+    /// A user's question that was not answered yet.
     open_question: Option<String>,
 }
 
 impl Gathering {
     fn new(instructions: Option<&str>) -> Self {
-        // Short words are grammar in the languages that have spaces.
+        // Short words are grammar in languages that use spaces.
         let focus = Words::of(instructions.unwrap_or_default());
         let focus = focus.iter().filter(|word| word.chars().count() > 3 || word.starts_with(is_unspaced));
         Self {
@@ -95,7 +95,7 @@ impl Gathering {
 
     fn take_previous(&mut self, previous: &str) {
         let sections = Sections::parse(previous);
-        // A summary in a form of its own: all of it counts as told.
+        // A summary in another form: all of it counts as told.
         for sentence in sections.before().iter().flat_map(|line| sentences(item_text(line))) {
             self.add_fact("", sentence, Some(Weight::Told));
         }
@@ -113,7 +113,7 @@ impl Gathering {
             self.latest_request = Some(request.to_owned());
         } else if matches!(slot, Slot::Context | Slot::Restored) {
             let speaker = [USER, ASSISTANT, TOOL].into_iter().find(|speaker| text.starts_with(speaker)).unwrap_or("");
-            // What the user said is judged as it was the first time; what a model chose to keep counts as told.
+            // A user's fact is rated again from its text; what a model chose to keep counts as told.
             let weight = match speaker {
                 USER => None,
                 "" => Some(Weight::Told),
@@ -212,11 +212,11 @@ impl Gathering {
         }
     }
 
-    /// Adds a fact; one of the same key takes the older one's place at the end. Without a weight it is judged.
+    /// Adds a fact; a newer fact with the same key replaces the older one. Without a weight it is rated.
     fn add_fact(&mut self, speaker: &str, sentence: &str, weight: Option<Weight>) {
         let judged = judge(sentence);
         let weight = weight.or(judged.as_ref().map(|(weight, _)| *weight)).unwrap_or(Weight::Passing);
-        // Only what the user or a summary says may replace what the user said.
+        // Only the user or a summary may replace what the user said.
         let may_replace = weight >= Weight::Told;
         let claim = judged.and_then(|(_, claim)| claim).filter(|_| may_replace);
         let Some(at) = self.add(Slot::Context, format!("{speaker}{sentence}"), weight) else { return };
@@ -236,7 +236,7 @@ impl Gathering {
         }
     }
 
-    /// Adds an item unless it stands there already; says where.
+    /// Adds an item and returns its index; `None` if it occurs already.
     fn add(&mut self, slot: Slot, text: String, weight: Weight) -> Option<usize> {
         let text = words_on_one_line(&text);
         let words = Words::of(&text);
@@ -280,7 +280,7 @@ impl Gathering {
     }
 }
 
-/// Takes a fact out that holds no longer; it may come to hold again.
+/// Removes a fact that no longer holds; it may be added again later.
 fn forget(fact: &mut Option<Item>, seen: &mut BTreeSet<(Slot, String)>) {
     if let Some(fact) = fact.take() {
         seen.remove(&(Slot::Context, Words::of(&fact.text).spaced().to_owned()));

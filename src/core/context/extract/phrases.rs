@@ -1,10 +1,10 @@
-//! Words and phrases by which a sentence is sorted into a section: as they stand between the words of a sentence in
-//! lower case, apostrophes as spaces.
+//! Words and phrases that sort a sentence into a section, in the form in which they are matched: lower case, with
+//! spaces for apostrophes.
 
 use super::words::{Listed, Phrases};
 use crate::core::context::summary::Slot;
 
-/// How the user limits what may be done.
+/// Constraints that the user sets.
 pub(super) static CONSTRAINT: Phrases = Phrases::new(&[
     "always",
     "never",
@@ -28,7 +28,7 @@ pub(super) static CONSTRAINT: Phrases = Phrases::new(&[
     "bitte",
     "keinesfalls",
 ]);
-/// The same in scripts without spaces.
+/// Constraints in scripts without spaces.
 pub(super) static CONSTRAINT_UNSPACED: Phrases =
     Phrases::new(&["总是", "不要", "必须", "请用", "请使用", "只用", "必ず", "しないで"]);
 static DECISION: Phrases = Phrases::new(&[
@@ -92,7 +92,7 @@ static NEXT: Phrases = Phrases::new(&[
     "after that",
     "follow up",
 ]);
-/// What the user wants to reach.
+/// Goals of the user.
 pub(super) static GOAL: Phrases = Phrases::new(&[
     "i want",
     "i d like",
@@ -113,7 +113,7 @@ pub(super) static ORDERS: Listed = Listed::new(
      check review summarise summarize refactor change give use run call let help",
 );
 
-/// Where a sentence about the work belongs.
+/// Returns the section for a sentence about the work.
 pub(super) fn work(spaced: &str) -> Option<Slot> {
     let places: [(Slot, &Phrases); 5] = [
         (Slot::Decisions, &DECISION),

@@ -1,22 +1,22 @@
-//! Text cut into sentences, for any language, without a dictionary. All of it is linear in the text.
+//! Splits text into sentences, in any language, without a dictionary, in linear time.
 
 use super::words::Listed;
 
-/// Most characters of a sentence; longer ones are cut at a space. Long enough for a fact, short enough that one
-/// sentence cannot take a whole section.
+/// Maximum characters of a sentence; longer ones are split at a space. Long enough for a fact, short enough that one
+/// sentence cannot fill a section.
 pub(crate) const SENTENCE_CHARS_MAX: usize = 240;
 
-/// Short forms whose full stop ends no sentence.
+/// Abbreviations whose full stop does not end a sentence.
 static ABBREVIATIONS: Listed = Listed::new("mr mrs ms dr prof st no nr vs e.g i.e z.b d.h ca");
 
-/// The sentences of a text, trimmed, each with at least one letter or digit.
+/// Returns the sentences of a text, trimmed, each with at least one letter or digit.
 pub fn sentences(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     split(text, |sentence| push(&mut found, sentence));
     found
 }
 
-/// The same, however long they are.
+/// Returns the sentences of a text without a length limit.
 pub(crate) fn whole_sentences(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     split(text, |sentence| {
@@ -31,7 +31,7 @@ pub(crate) fn whole_sentences(text: &str) -> Vec<&str> {
 fn split<'a>(text: &'a str, mut push: impl FnMut(&'a str)) {
     let (mut start, mut at) = (0, 0);
     while let Some(byte) = text.as_bytes().get(at) {
-        // Most characters end nothing.
+        // Fast path: most characters do not end a sentence.
         if byte.is_ascii() && !matches!(byte, b'\n' | b'!' | b'?' | b'.') {
             at += 1;
             continue;
@@ -57,7 +57,7 @@ fn split<'a>(text: &'a str, mut push: impl FnMut(&'a str)) {
 fn push<'a>(found: &mut Vec<&'a str>, sentence: &'a str) {
     let mut rest = sentence.trim();
     while !rest.is_empty() {
-        // In fewer bytes are no more characters.
+        // The number of bytes bounds the number of characters.
         let limit = if rest.len() > SENTENCE_CHARS_MAX { rest.char_indices().nth(SENTENCE_CHARS_MAX) } else { None };
         let head = match limit {
             None => rest,
@@ -75,7 +75,7 @@ fn push<'a>(found: &mut Vec<&'a str>, sentence: &'a str) {
 
 fn is_abbreviated(before: &str) -> bool {
     let word = before.rsplit(|c: char| c.is_whitespace() || c == '(').next().unwrap_or(before);
-    // A list number (`1.`) or an initial (`J.`) ends no sentence, unless it is the sentence's last word after others.
+    // A list number (`1.`) or an initial (`J.`) does not end a sentence, unless it is the last word of one.
     let is_first_number = before.trim_start().len() == word.len() && word.bytes().all(|b| b.is_ascii_digit());
     let is_initial = word.len() == 1 && word.bytes().all(|b| b.is_ascii_uppercase()) && word != "I";
     is_first_number || is_initial || ABBREVIATIONS.has_any_case(word)

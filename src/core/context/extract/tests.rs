@@ -16,7 +16,7 @@ fn summarise(messages: &[Message], previous: Option<&str>, chars_max: usize) -> 
     extract(&messages.iter().collect::<Vec<_>>(), previous, None, chars_max)
 }
 
-/// The summary of these user messages has this line below this place.
+/// Checks that the summary of these user messages has this line in this section.
 #[track_caller]
 fn finds(texts: &[&str], slot: Slot, expected: &str) {
     let messages: Vec<Message> = texts.iter().map(|text| user(text)).collect();

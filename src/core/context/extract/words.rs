@@ -1,21 +1,21 @@
-//! Text cut into words, for any language, without a dictionary.
+//! Splits text into words, in any language, without a dictionary, in linear time.
 //!
-//! Scripts that write no spaces (Chinese, Japanese, Korean) give one word a character. All of it is linear in the text.
+//! In scripts without spaces (Chinese, Japanese, Korean) each character counts as a word.
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use std::sync::OnceLock;
 
-/// The words of a text in lower case: runs of letters and digits, single characters of scripts without spaces.
+/// The words of a text in lower case: runs of letters and digits, and single characters of scripts without spaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Words {
     spaced: String,
 }
 
 impl Words {
-    /// Takes the words out of a text.
+    /// Splits a text into words.
     pub fn of(text: &str) -> Self {
         let mut spaced = String::with_capacity(text.len());
-        // Whether the next letter goes on with the last word.
+        // True if the next letter continues the last word.
         let mut within = false;
         for c in text.chars() {
             let is_alone = !c.is_ascii() && is_unspaced(c);
@@ -36,35 +36,36 @@ impl Words {
         Self { spaced }
     }
 
-    /// All of them, with single spaces between them.
+    /// Returns the words joined by single spaces.
     pub fn spaced(&self) -> &str {
         &self.spaced
     }
 
-    /// One after the other.
+    /// Iterates over the words.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.spaced.split_ascii_whitespace()
     }
 
-    /// All of them.
+    /// Returns the words.
     pub fn list(&self) -> Vec<&str> {
         self.iter().collect()
     }
 }
 
-/// A fixed list of words with a fast lookup.
+/// A fixed list of words with fast lookup.
 pub struct Listed {
-    /// The words, with single spaces between them.
+    /// The words, separated by single spaces.
     words: &'static str,
-    /// For each bucket, one more than the byte where its first word begins; 0 if the bucket is empty.
+    /// For each bucket, one more than the byte offset of its first word; 0 if the bucket is empty.
     buckets: [u16; Self::BUCKETS],
 }
 
 impl Listed {
-    /// Many more than a list has words: few words share a bucket, and most other words fall into empty ones.
+    /// Number of buckets: many more than words in a list, so that few words share one and most other words hit an empty
+    /// one.
     const BUCKETS: usize = 512;
 
-    /// Makes a list of words in lower case with single spaces between them.
+    /// Creates a list of lower-case words separated by single spaces.
     pub const fn new(words: &'static str) -> Self {
         let bytes = words.as_bytes();
         assert!(bytes.len() < u16::MAX as usize, "a list is a few hundred words");
@@ -89,17 +90,17 @@ impl Listed {
         (first.to_ascii_lowercase() as usize * 31 + last.to_ascii_lowercase() as usize * 7 + bytes) % Self::BUCKETS
     }
 
-    /// Returns true if the word stands in the list.
+    /// Returns true if the word is in the list.
     pub fn has(&self, word: &str) -> bool {
         self.words_from_bucket(word).any(|listed| listed == word)
     }
 
-    /// Returns true if the word stands in the list, whatever its case.
+    /// Returns true if the word is in the list, ignoring ASCII case.
     pub fn has_any_case(&self, word: &str) -> bool {
         self.words_from_bucket(word).any(|listed| listed.eq_ignore_ascii_case(word))
     }
 
-    /// The listed words from the first one in this word's bucket on.
+    /// Iterates over the list from the first word in this word's bucket.
     fn words_from_bucket(&self, word: &str) -> impl Iterator<Item = &'static str> {
         let bytes = word.as_bytes();
         let begin = |(first, last): (&u8, &u8)| usize::from(self.buckets[Self::bucket(*first, *last, bytes.len())]);
@@ -108,7 +109,7 @@ impl Listed {
     }
 }
 
-/// Pieces of text that are searched for together.
+/// Phrases that are searched for together.
 pub(crate) struct Phrases {
     phrases: &'static [&'static str],
     any: OnceLock<AhoCorasick>,
@@ -116,20 +117,20 @@ pub(crate) struct Phrases {
 }
 
 impl Phrases {
-    /// Makes a list of pieces. [`any_among`](Self::any_among) takes words in lower case with single spaces between
-    /// them, [`any_in_any_case`](Self::any_in_any_case) pieces in lower case.
+    /// Creates a set of phrases. [`any_among`](Self::any_among) needs lower-case words separated by single spaces,
+    /// [`any_in_any_case`](Self::any_in_any_case) lower-case text.
     pub(crate) const fn new(phrases: &'static [&'static str]) -> Self {
         Self { phrases, any: OnceLock::new(), any_case: OnceLock::new() }
     }
 
-    /// Returns true if one of them stands in a text.
+    /// Returns true if a text contains one of them.
     pub(crate) fn any_in(&self, text: &str) -> bool {
         self.any.get_or_init(|| build(self.phrases, false)).is_match(text)
     }
 
-    /// Returns true if one of them stands in a text, whatever the case of its letters.
+    /// Returns true if a text contains one of them, ignoring case.
     pub(crate) fn any_in_any_case(&self, text: &str) -> bool {
-        // A copy is made where there is more to lowering a letter than a bit.
+        // Non-ASCII text needs a lower-case copy.
         if text.is_ascii() {
             self.any_case.get_or_init(|| build(self.phrases, true)).is_match(text)
         } else {
@@ -137,18 +138,18 @@ impl Phrases {
         }
     }
 
-    /// Returns true if one of them stands among words that were joined by spaces, at the boundaries of words.
+    /// Returns true if space-separated words contain one of them at word boundaries.
     pub(crate) fn any_among(&self, spaced: &str) -> bool {
         self.any_in(spaced) && self.phrases.iter().any(|phrase| contains_words(spaced, phrase))
     }
 
-    /// All of them.
+    /// Iterates over the phrases.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &'static str> {
         self.phrases.iter().copied()
     }
 }
 
-/// Returns true if words that were joined by spaces hold this phrase at the boundaries of words.
+/// Returns true if space-separated words contain this phrase at word boundaries.
 fn contains_words(spaced: &str, phrase: &str) -> bool {
     spaced.match_indices(phrase).any(|(at, _)| {
         let before = at == 0 || spaced.as_bytes()[at - 1] == b' ';
@@ -157,7 +158,7 @@ fn contains_words(spaced: &str, phrase: &str) -> bool {
     })
 }
 
-/// What finds any of these phrases in one pass.
+/// Builds the automaton that finds any of these phrases in one pass.
 fn build(phrases: &[&str], any_case: bool) -> AhoCorasick {
     AhoCorasick::builder()
         .kind(Some(AhoCorasickKind::DFA))
@@ -167,13 +168,13 @@ fn build(phrases: &[&str], any_case: bool) -> AhoCorasick {
         .expect("a few short words fit into an automaton")
 }
 
-/// Whether the character belongs to a script that writes no spaces between words.
+/// Returns true if the character belongs to a script without spaces between words.
 pub fn is_unspaced(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}'
         | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
 }
 
-/// Whether a sentence asks something.
+/// Returns true if a sentence is a question.
 pub fn is_question(sentence: &str, words: &[&str]) -> bool {
     static ASKING: Listed = Listed::new("what who whom whose where when which why how");
     static AFTER_ASKING: Listed = Listed::new(

@@ -1,7 +1,7 @@
-//! What is accepted as a summary.
+//! Decides what is accepted as a summary.
 //!
-//! A model's answer is taken or refused as a whole, with a reason. What is taken has the one form that every summary
-//! has, or the form that the user asked for, and nothing in it is invisible, secret or escaped.
+//! A model's answer is accepted or rejected as a whole, with a reason. An accepted one has the form of every summary,
+//! or the form that the user requested, and contains nothing invisible, secret or escaped.
 
 use super::{
     Place, Sections, Slot, clean, escape,
@@ -15,22 +15,22 @@ pub enum Unusable {
     /// There is no text.
     #[error("the summary is empty")]
     Empty,
-    /// A section is not there, as when the answer is cut or talks about something else.
+    /// A section is missing, for example because the answer is cut off or about something else.
     #[error("the summary has no section `{0}`")]
     Missing(&'static str),
-    /// Every section is there and none says anything.
+    /// Every section exists and all are empty.
     #[error("no section of the summary says anything")]
     Nothing,
-    /// The model says that it will not.
+    /// The model refused.
     #[error("the model refused to summarise")]
     Refused,
-    /// It says the same again and again, or what is no language.
+    /// It repeats itself, or is not language.
     #[error("the summary repeats itself")]
     Repetitive,
-    /// It is the conversation.
+    /// It is a copy of the conversation.
     #[error("the summary is a copy of the conversation")]
     Copied,
-    /// It breaks off.
+    /// It is cut off.
     #[error("the summary is cut off")]
     CutOff,
     /// It answers the user or plays a turn.
@@ -41,11 +41,11 @@ pub enum Unusable {
     Unrelated,
 }
 
-/// Takes a model's answer as a summary: thoughts, fences and what stands before the first section are left off, the
-/// headings are brought into their one form and order, what stands below them is kept.
+/// Accepts a model's answer as a summary with sections: reasoning, fences and text before the first section are
+/// removed, headings normalised and ordered, and the text below them kept.
 ///
 /// # Errors
-/// The first thing that is missing.
+/// The first missing section, or why the text is no summary.
 pub fn check(text: &str) -> Result<String, Unusable> {
     let text = answer(text);
     if text.is_empty() {
@@ -59,17 +59,16 @@ pub fn check(text: &str) -> Result<String, Unusable> {
     }
 }
 
-/// The sections that a model's answer lacks, in order.
+/// Returns the sections that a model's answer lacks, in order.
 #[must_use]
 pub fn lacking(text: &str) -> Vec<&'static str> {
     Sections::parse(&answer(text)).lacking()
 }
 
-/// Takes an answer without all sections together with the answer to a request for the rest. What stands in the first is
-/// kept as it is.
+/// Merges an incomplete answer with the answer to the request for the rest. The first answer's text is kept unchanged.
 ///
 /// # Errors
-/// The first thing that is still missing.
+/// The first section that is still missing.
 pub fn check_completed(first: &str, rest: &str) -> Result<String, Unusable> {
     let mut sections = Sections::parse(&answer(first));
     sections.complete_with(Sections::parse(&answer(rest)));
@@ -87,11 +86,11 @@ fn whole(sections: &Sections) -> Result<String, Unusable> {
     if repeats(&summary) { Err(Unusable::Repetitive) } else { Ok(summary) }
 }
 
-/// Takes a model's answer as a summary in a form of its own, of what was told: an introduction and an offer to the user
-/// are left off.
+/// Accepts a model's answer as a free-form summary of `told`: an introduction and a final offer to the user are
+/// removed.
 ///
 /// # Errors
-/// That it is empty, a refusal, repeats itself, breaks off, goes on with the conversation or is about something else.
+/// It is empty, a refusal, repetitive, cut off, about something else, or continues the conversation.
 pub fn check_prose<'a>(text: &str, told: impl Iterator<Item = &'a str>) -> Result<String, Unusable> {
     let text = check_free_form(text)?;
     if prose::continues(&text) {
@@ -105,10 +104,10 @@ pub fn check_prose<'a>(text: &str, told: impl Iterator<Item = &'a str>) -> Resul
     }
 }
 
-/// Takes a model's answer as a summary of whatever form: thoughts and fences are left off.
+/// Accepts a model's answer as a summary in any form: reasoning and fences are removed.
 ///
 /// # Errors
-/// That it is empty, a refusal, or repeats itself.
+/// It is empty, a refusal, or repetitive.
 pub fn check_free_form(text: &str) -> Result<String, Unusable> {
     let text = answer(text);
     match text {
@@ -127,8 +126,8 @@ pub fn check_copied(summary: &str, blocks: &[String]) -> Result<(), Unusable> {
     if is_copy(summary, blocks) { Err(Unusable::Copied) } else { Ok(()) }
 }
 
-/// What a model meant to answer: without thoughts, fences and lists of files, without invisible characters and secrets,
-/// and with what it read escaped as it was before.
+/// Returns what a model meant to answer: without reasoning, fences, file lists, invisible characters and secrets, and
+/// with what it copied in escaped form unescaped.
 fn answer(text: &str) -> String {
     let text = clean(text);
     let text = strip_files(without_fences(without_thoughts(text.trim())));
@@ -136,7 +135,7 @@ fn answer(text: &str) -> String {
     mask_secrets(text.trim()).into_owned()
 }
 
-/// Models that think aloud put it in front; a thought without its end has no answer behind it.
+/// Removes reasoning, which such models put first; if it does not end, there is no answer after it.
 fn without_thoughts(text: &str) -> &str {
     match text.strip_prefix("<think>") {
         Some(rest) => rest.split_once("</think>").map_or("", |(_, answer)| answer.trim()),

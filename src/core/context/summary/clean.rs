@@ -1,24 +1,25 @@
-//! Text without what an eye cannot see: characters that hide an instruction from a person and show it to a model.
+//! Removes what the eye cannot see: characters that hide an instruction from a person and show it to a model.
 //!
-//! What always holds:
-//! - invisible and direction-changing characters, control codes and terminal colours are gone; every kind of line break
-//!   is a `\n`, so that a line means the same to a reader and to the model;
-//! - what a person would miss stays: joiners within emoji, and those that Persian and the scripts of India are spelt with;
-//! - cleaning twice is cleaning once, and the work is linear.
+//! Invariants:
+//! - invisible and direction-changing characters, control codes and terminal colours are removed; every kind of line
+//!   break becomes `\n`, so that lines mean the same to a reader and to the model;
+//! - what a person would miss stays: joiners within emoji, and those in the spelling of Persian and the scripts of
+//!   India;
+//! - cleaning is idempotent, and the work is linear.
 
 use std::borrow::Cow;
 
-/// Characters of the parameters of one terminal command; longer ones are no command.
+/// Maximum characters of a terminal command's parameters; a longer sequence is not a command.
 const TERMINAL_CHARS_MAX: usize = 64;
 
-/// The flags that are spelt with tag characters, as Unicode recommends them: any other run of tags is hidden text.
+/// The flags written with tag characters that Unicode recommends: any other run of tags is hidden text.
 const TAG_FLAGS: [&str; 3] = ["gbeng", "gbsct", "gbwls"];
 
 const ZWNJ: char = '\u{200c}';
 const ZWJ: char = '\u{200d}';
 const TAG_END: char = '\u{e007f}';
 
-/// The text without invisible characters.
+/// Removes invisible characters from a text.
 #[must_use]
 pub fn clean(text: &str) -> Cow<'_, str> {
     let is_plain = |byte: u8| matches!(byte, b'\n' | b'\t' | b' '..=b'~');
@@ -59,7 +60,7 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     if cleaned == text { Cow::Borrowed(text) } else { Cow::Owned(cleaned) }
 }
 
-/// Characters that show nothing wherever they stand. Those that depend on their neighbours are judged before.
+/// Returns true for characters that are invisible everywhere. Those that depend on their neighbours are handled before.
 fn is_invisible(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -70,7 +71,7 @@ fn is_invisible(c: char) -> bool {
         || u32::from(c) & 0xfffe == 0xfffe
 }
 
-/// Whether a joiner or non-joiner between these two is part of how something is written.
+/// Returns true if a joiner or non-joiner between these two belongs to the spelling.
 fn joins(last: Option<char>, joiner: char, next: Option<char>) -> bool {
     let Some(last) = last else { return false };
     if joiner == ZWJ && (is_pictograph(last) || last == '\u{fe0f}') && next.is_some_and(is_pictograph) {
@@ -83,7 +84,7 @@ fn joins(last: Option<char>, joiner: char, next: Option<char>) -> bool {
     is_joining_letter(last) && next.is_some_and(is_joining_letter)
 }
 
-/// Whether a variation selector behind this character chooses between a picture and a letter.
+/// Returns true if a variation selector after this character chooses between emoji and text form.
 fn selects(last: Option<char>, next: Option<char>) -> bool {
     match last {
         Some('0'..='9' | '#' | '*') => next == Some('\u{20e3}'),
@@ -99,13 +100,13 @@ fn is_pictograph(c: char) -> bool {
         | '\u{1f000}'..='\u{1faff}')
 }
 
-/// Letters of scripts whose letters change their form by their neighbours, so that joiners are spelling: Arabic, Syriac,
-/// N'Ko, Mongolian, the scripts of India and those that come from them.
+/// Returns true for letters whose form depends on their neighbours, so that joiners are spelling: Arabic, Syriac, N'Ko,
+/// Mongolian, the scripts of India and those derived from them.
 fn is_joining_letter(c: char) -> bool {
     let in_script = matches!(c, '\u{620}'..='\u{6ff}' | '\u{700}'..='\u{77f}' | '\u{7c0}'..='\u{7ff}'
         | '\u{8a0}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{1a20}'..='\u{1aad}' | '\u{1b00}'..='\u{1bff}'
         | '\u{a980}'..='\u{a9df}' | '\u{fb50}'..='\u{fdcf}' | '\u{fe70}'..='\u{fefc}' | '\u{11000}'..='\u{11fff}');
-    // Vowel signs count as letters here: most of them are alphabetic, the viramas are not.
+    // Vowel signs count as letters here: most are alphabetic, viramas are not.
     (in_script && (c.is_alphabetic() || is_virama(c) || matches!(c, '\u{64b}'..='\u{65f}' | '\u{93c}' | '\u{9bc}')))
         || is_mongolian(c)
 }
@@ -132,7 +133,7 @@ fn is_mongolian(c: char) -> bool {
     matches!(c, '\u{1820}'..='\u{18aa}')
 }
 
-/// The tags behind a black flag that make it the flag of a country, otherwise nothing.
+/// Returns the tags after a black flag that form a country's flag; empty if they do not.
 fn flag_tags(rest: &str) -> &str {
     let tags = rest.char_indices().take_while(|(_, c)| matches!(c, '\u{e0020}'..='\u{e007f}')).take(6);
     let mut letters = String::new();
@@ -145,7 +146,7 @@ fn flag_tags(rest: &str) -> &str {
     ""
 }
 
-/// What follows behind the escape character of a terminal command: the text behind its parameters and its last letter.
+/// Returns the text after a terminal command, given the text after its escape character.
 fn after_terminal_command(rest: &str) -> &str {
     let Some(parameters) = rest.strip_prefix('[') else { return rest };
     let mut chars = parameters.char_indices().take(TERMINAL_CHARS_MAX);

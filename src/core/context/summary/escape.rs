@@ -1,21 +1,22 @@
-//! Quoted text that cannot end its quotation, speak as somebody else or pass for a section of a summary.
+//! Escapes quoted text so that it cannot end its quotation, imitate another speaker or pass for a section of a summary.
 //!
-//! A backslash goes in behind the first character of whatever could be taken for more than text: `<\|im_end|>`,
-//! `<\/summary>`, `[\User]:`. That is visible, and [`unescape`] takes it away again: something that had backslashes there
-//! has one more afterwards. Near misses count as well: case, spaces within, full-width and look-alike letters.
-//! Invisible characters must be gone before ([`clean`](super::clean::clean)).
+//! A backslash is inserted after the first character of anything that could be more than text: `<\|im_end|>`,
+//! `<\/summary>`, `[\User]:`. It is visible, and [`unescape`] removes it: text that already had backslashes there gets
+//! one more. Near misses are escaped as well: other case, inner spaces, full-width and look-alike letters. Invisible
+//! characters must be removed first ([`clean`](super::clean::clean)).
 //!
-//! Legal texts that look alike are escaped too (`<summary>` in HTML, `<|` in F#): a backslash hurts less than a hole.
+//! Legitimate text that looks alike is escaped too (`<summary>` in HTML, `<|` in F#): a backslash does less harm than a
+//! hole.
 
 use super::headings;
 use std::borrow::Cow;
 
-/// What may be in front of a forged head on its line: the marks of a quotation, a list or a heading.
+/// Characters that may precede a forged head on its line: the marks of a quotation, a list or a heading.
 const LINE_MARKS: [char; 9] = [' ', '\t', '>', '-', '*', '_', '#', '|', '`'];
-/// Marks in front of a forged head or heading; more is a drawing.
+/// Maximum marks before a forged head or heading; more are a drawing.
 const LINE_MARKS_MAX: usize = 32;
 
-/// Tags that end a turn, a quotation or a record, or begin another.
+/// Tags that end a turn, a quotation or a record, or start another.
 const TAGS: [&str; 24] = [
     "s",
     "bos",
@@ -42,11 +43,11 @@ const TAGS: [&str; 24] = [
     "assistant",
     "human",
 ];
-/// Tags that this program puts behind a summary itself: escaped within a quotation only.
+/// Tags that this program appends to a summary itself: escaped only inside a quotation.
 const FILE_TAGS: [&str; 2] = ["read-files", "modified-files"];
-/// Words in square brackets that mean something to a model.
+/// Words in square brackets with a meaning to a model.
 const BRACKETS: [&str; 6] = ["inst", "system_prompt", "tool_calls", "tool_results", "available_tools", "img_break"];
-/// Speakers in square brackets at the beginning of a line, without spaces and joining marks.
+/// Speakers in square brackets at the start of a line, without spaces and joining marks.
 const SPEAKERS: [&str; 19] = [
     "user",
     "assistant",
@@ -69,43 +70,43 @@ const SPEAKERS: [&str; 19] = [
     "summary",
 ];
 
-/// Where a text will stand: what it must not be taken for there.
+/// What a text is part of, which determines what it must not imitate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Part of the conversation: no section of a summary begins here.
+    /// Part of the conversation: it must not start a section of a summary.
     Conversation,
-    /// A summary that is quoted: its headings are its own.
+    /// A quoted summary: its headings are its own.
     Summary,
-    /// A summary that stands in the context, its lists of files behind it.
+    /// A summary in the context, followed by its file lists.
     Record,
 }
 
-/// The text with a backslash in all that could be taken for more than text in this place.
+/// Inserts a backslash into everything that could be more than text here.
 pub(crate) fn escape(text: &str, place: Place) -> Cow<'_, str> {
     edit(text, place, Edit::Add)
 }
 
-/// Takes the backslashes away that [`escape`] put in.
+/// Removes the backslashes that [`escape`] inserted.
 pub(crate) fn unescape(text: &str, place: Place) -> Cow<'_, str> {
     edit(text, place, Edit::Remove)
 }
 
-/// The text with a backslash in every mention of the delimiter, however it is spelt.
+/// Inserts a backslash into every mention of the delimiter, in any spelling.
 pub(crate) fn escape_mark<'a>(text: &'a str, delimiter: &str) -> Cow<'a, str> {
     edit_mark(text, delimiter, Edit::Add)
 }
 
-/// Takes the backslashes away that [`escape_mark`] put in.
+/// Removes the backslashes that [`escape_mark`] inserted.
 pub(crate) fn unescape_mark<'a>(text: &'a str, delimiter: &str) -> Cow<'a, str> {
     edit_mark(text, delimiter, Edit::Remove)
 }
 
-/// Takes away all backslashes in such places, for a text in which a model has copied what it read escaped.
+/// Removes all backslashes in such places, for a text in which a model copied escaped text.
 pub(crate) fn bare(text: &str, place: Place) -> Cow<'_, str> {
     edit(text, place, Edit::RemoveAll)
 }
 
-/// What is done with the backslashes.
+/// What happens to the backslashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Edit {
     Add,
@@ -135,7 +136,7 @@ fn edit_line(edited: &mut Edited<'_>, line: &str, line_start: usize, place: Plac
     {
         edited.at(line_start + at);
     }
-    // Most lines: nothing in them could begin a tag or a bracket, however it is spelt.
+    // Most lines: nothing in them could start a tag or a bracket in any spelling.
     if line.is_ascii() && !line.bytes().any(|byte| matches!(byte, b'<' | b'[')) {
         return;
     }
@@ -156,14 +157,14 @@ fn edit_line(edited: &mut Edited<'_>, line: &str, line_start: usize, place: Plac
     }
 }
 
-/// Where the marks of a heading begin that a summary has; only with marks, as `Goal:` alone is a word like any other.
+/// Returns the position of the marks of a summary heading; only with marks, because `Goal:` alone is ordinary text.
 fn heading(line: &str) -> Option<usize> {
     let (start, mark) = line.char_indices().take(LINE_MARKS_MAX).find(|(_, c)| !matches!(c, ' ' | '\t' | '>'))?;
     if !matches!(fold(mark), '#' | '*' | '_') {
         return None;
     }
     let rest = line[start + mark.len_utf8()..].trim_start_matches('\\');
-    // Longer than any heading with its marks; more would only be more of the same line.
+    // Longer than any heading with its marks; the rest of the line does not matter.
     let spelt: String = rest.chars().take(96).map(fold).collect();
     let bare = spelt.trim_start_matches(['#', '*', '_', ' ', '\t']);
     let is_marked = fold(mark) == '#' || spelt.starts_with(['*', '_']);
@@ -189,7 +190,7 @@ fn is_tag(rest: &str, before: Option<char>, place: Place) -> bool {
     let name = rest.word();
     match name.as_str() {
         "" => false,
-        // One letter begins too many other things.
+        // A single letter starts too many other things.
         "s" => {
             rest.spaces();
             !is_type && rest.take('>')
@@ -223,7 +224,7 @@ fn is_speaker(rest: &str) -> bool {
     false
 }
 
-/// Text that is read in folded characters.
+/// A text read in folded characters.
 struct Folded<'a>(&'a str);
 
 impl Folded<'_> {
@@ -241,7 +242,7 @@ impl Folded<'_> {
         while self.take(' ') || self.take('\t') {}
     }
 
-    /// Letters, digits and joining marks, of which no tag has more than 24.
+    /// Reads letters, digits and joining marks, of which no tag has more than 24.
     fn word(&mut self) -> String {
         let mut word = String::new();
         for c in self.0.chars().take(24) {
@@ -278,7 +279,7 @@ fn edit_mark<'a>(text: &'a str, delimiter: &str, edit: Edit) -> Cow<'a, str> {
     edited.finish()
 }
 
-/// A text into which backslashes are put, or out of which they are taken, behind given characters.
+/// A text into which backslashes are inserted, or from which they are removed, after given characters.
 struct Edited<'a> {
     text: &'a str,
     edit: Edit,
@@ -292,7 +293,7 @@ impl<'a> Edited<'a> {
         Self { text, edit, done: 0, edited: String::new(), last: None }
     }
 
-    /// Edits behind the character at this place; each place counts once.
+    /// Edits after the character at this position; each position counts once.
     fn at(&mut self, at: usize) {
         if self.last == Some(at) {
             return;
@@ -323,14 +324,14 @@ impl<'a> Edited<'a> {
     }
 }
 
-/// A character as it is read: in lower case, without its width, its weight, or the script of its twin.
+/// Folds a character: lower case, without width, weight, or the script of a look-alike.
 pub(super) fn fold(c: char) -> char {
     match c {
         '\0'..='\x7f' => c.to_ascii_lowercase(),
         '\u{ff01}'..='\u{ff5e}' => {
             char::from_u32(u32::from(c) - 0xff01 + 0x21).map_or(c, |plain| plain.to_ascii_lowercase())
         }
-        // Bold, italic and other letters of mathematics: alphabets of 52 letters one behind the other.
+        // Mathematical bold, italic and so on: consecutive alphabets of 52 letters.
         '\u{1d400}'..='\u{1d6a3}' => {
             let letter = u8::try_from((u32::from(c) - 0x1d400) % 52 % 26).unwrap_or(0);
             char::from(b'a' + letter)

@@ -1,14 +1,14 @@
-//! The files that a session has touched, as its tool calls name them; carried along from compaction to compaction.
+//! The files that a session has touched according to its tool calls, carried from compaction to compaction.
 //!
-//! Which tools read and write, and which of their arguments is the path, is a setting ([`FileTools`]); failed calls count,
-//! paths are not changed. The lists stand behind the summary in tags, once: [`strip_files`] takes them off before the
-//! summary is merged again.
+//! Which tools read and write, and which argument is the path, is a setting ([`FileTools`]); failed calls count, and
+//! paths are not changed. The lists follow the summary in tags, once: [`strip_files`] removes them before the summary
+//! is merged again.
 
 use reseed_protocol::{Message, entry::CompactionDetails};
 use std::collections::BTreeSet;
 
-/// Most files kept in each list: as many as a person would still look through. The ones that come first in the
-/// alphabet stay, so that the same calls always give the same list.
+/// Maximum files in each list: as many as a person would still look through. The alphabetically first are kept, so that
+/// the same calls always give the same list.
 const FILES_MAX: usize = 1_000;
 
 const READ_OPEN: &str = "<read-files>";
@@ -19,21 +19,21 @@ const MODIFIED_CLOSE: &str = "</modified-files>";
 /// The tools whose calls name a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileTools {
-    /// Those that read it: the tool's name and that of the argument that is the path.
+    /// Tools that read a file: the tool's name and the path argument's name.
     pub reads: Vec<(String, String)>,
-    /// Those that make or change it.
+    /// Tools that create or change a file.
     pub writes: Vec<(String, String)>,
 }
 
 impl Default for FileTools {
-    /// `read`, `write` and `edit`, with a `path`.
+    /// Returns `read`, `write` and `edit`, each with the argument `path`.
     fn default() -> Self {
         let tool = |name: &str| (name.to_owned(), "path".to_owned());
         Self { reads: vec![tool("read")], writes: vec![tool("write"), tool("edit")] }
     }
 }
 
-/// The files of an earlier compaction and of these messages. A file that was modified is not listed as read.
+/// Returns the files of an earlier compaction and of these messages. A modified file is not listed as read.
 #[must_use]
 pub fn file_operations<'a>(
     messages: impl IntoIterator<Item = &'a Message>,
@@ -55,20 +55,20 @@ pub fn file_operations<'a>(
     CompactionDetails { read_files: sorted(read.difference(&modified)), modified_files: sorted(modified.iter()) }
 }
 
-/// The summary with the lists of files behind it, in at most about `chars_max` more characters: what does not fit is
-/// counted instead of named. Lists that stand there already are replaced.
+/// Appends the file lists to a summary, using at most about `chars_max` characters: files that do not fit are counted
+/// instead of named. Existing lists are replaced.
 #[must_use]
 pub fn with_files(summary: &str, details: &CompactionDetails, chars_max: usize) -> String {
     let mut chars_left = chars_max;
-    // What was modified matters more and gets its room first; what was read stands first.
+    // Modified files matter more and get their room first; read files come first in the text.
     let modified = list(MODIFIED_OPEN, MODIFIED_CLOSE, &details.modified_files, &mut chars_left);
     let read = list(READ_OPEN, READ_CLOSE, &details.read_files, &mut chars_left);
     format!("{}{read}{modified}", strip_files(summary))
 }
 
-/// A list in its tags, as much of it as there is room for.
+/// Formats a list in its tags, as far as there is room.
 fn list(open: &str, close: &str, files: &[String], chars_left: &mut usize) -> String {
-    // Tags and the count of what is left out; a list that has no room for them is left out whole.
+    // Room for the tags and the count of omitted files; without it the whole list is omitted.
     let frame_chars = open.len() + close.len() + 40;
     if files.is_empty() || *chars_left < frame_chars {
         return String::new();
@@ -93,11 +93,11 @@ fn list(open: &str, close: &str, files: &[String], chars_left: &mut usize) -> St
     text
 }
 
-/// The summary without the lists of files behind it.
+/// Removes the file lists after a summary.
 #[must_use]
 pub fn strip_files(summary: &str) -> &str {
     let mut text = summary.trim();
-    // Two lists at most were appended, more only by a model that repeats itself.
+    // At most two lists were appended; only a model that repeats itself adds more.
     loop {
         let lists = [(READ_OPEN, READ_CLOSE), (MODIFIED_OPEN, MODIFIED_CLOSE)];
         let shorter = lists.into_iter().find_map(|(open, close)| {
@@ -111,7 +111,7 @@ pub fn strip_files(summary: &str) -> &str {
     }
 }
 
-/// The paths that a call of this tool names.
+/// Returns the paths that a call of this tool names.
 fn paths(tools: &[(String, String)], name: &str, arguments: &str) -> Vec<String> {
     let mut named = tools.iter().filter(|(tool, _)| tool == name).map(|(_, argument)| argument).peekable();
     if named.peek().is_none() {
@@ -122,12 +122,13 @@ fn paths(tools: &[(String, String)], name: &str, arguments: &str) -> Vec<String>
     named.filter_map(path).collect()
 }
 
-/// One path a line: a path with a line break in it could not be told from two, or from the closing tag.
+/// Returns true for a valid path. The list has one per line: a path with a line break would look like two, or like the
+/// closing tag.
 fn is_path(path: &str) -> bool {
     !path.is_empty() && !path.contains(['\n', '\r'])
 }
 
-/// In the order of UTF-16, which JavaScript readers of the same lists use.
+/// Sorts by UTF-16 code units, like JavaScript readers of the same lists.
 fn sorted<'a>(files: impl Iterator<Item = &'a String>) -> Vec<String> {
     let mut files: Vec<String> = files.cloned().collect();
     files.sort_by(|a, b| a.encode_utf16().cmp(b.encode_utf16()));
@@ -203,7 +204,7 @@ mod tests {
         let files = details(&["a"], &["b", "c"]);
         let once = with_files("text", &files, 1_000);
         assert_eq!(once, "text\n\n<read-files>\na\n</read-files>\n\n<modified-files>\nb\nc\n</modified-files>");
-        // As older summaries have them.
+        // In the form of older summaries.
         assert_eq!(
             strip_files("text\n\n<modified-files>\nb\n</modified-files>\n\n<read-files>\na\n</read-files>"),
             "text"

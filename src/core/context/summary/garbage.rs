@@ -1,13 +1,14 @@
-//! Answers that are no summaries although they have its form: refusals, endless repetition, the conversation copied.
+//! Detects answers that have the form of a summary but are none: refusals, endless repetition, copies of the
+//! conversation.
 //!
-//! A good summary that mentions an apology, lists a hundred files or quotes a paragraph must pass: each test asks for
-//! most of the text, never for a word in it.
+//! A good summary that mentions an apology, lists a hundred files or quotes a paragraph must pass: each check looks at
+//! most of the text, never at a single word.
 
 use super::sections::says_nothing;
 use crate::core::context::extract::Words;
 use std::collections::BTreeSet;
 
-/// How a refusal begins, and of what one of these must follow close by; in lower case, with straight apostrophes.
+/// Beginnings of refusals, and phrases of which one must follow soon; lower case, with straight apostrophes.
 const REFUSALS: [(&[&str], &[&str]); 12] = [
     (
         &[
@@ -70,29 +71,29 @@ const REFUSALS: [(&[&str], &[&str]); 12] = [
     (&["죄송"], &["없습니다", "어렵습니다", "수 없"]),
     (&["извините", "простите", "к сожалению, я", "я не могу"], &["не могу", "не могла", "помочь", "выполнить"]),
 ];
-/// Characters behind the beginning within which the rest of a refusal comes.
+/// Characters from the beginning within which the rest of a refusal must follow.
 const REFUSAL_CHARS: usize = 160;
-/// Characters of a text of any form that can be a refusal as a whole.
+/// Maximum characters of a text that is a refusal as a whole.
 const REFUSAL_TEXT_CHARS_MAX: usize = 800;
 
-/// Lines of a text that repeats itself, and of how many of them each is the same as another, at least.
+/// Minimum lines of a repetitive text, and how often each of them occurs on average.
 const REPEATED_LINES: (usize, usize) = (10, 3);
-/// Words of a text whose phrases are counted, and the share in percent of its phrases of four words that must be new.
+/// Minimum words to check phrases, and the minimum percentage of distinct four-word phrases.
 const PHRASES: (usize, usize) = (60, 25);
-/// The same letter so often is no word and no number.
+/// A run of one letter longer than this is neither a word nor a number.
 const SAME_LETTER_MAX: usize = 200;
-/// Letters and digits of a text whose variety is counted, and how many different ones there must be.
+/// Minimum letters and digits to check variety, and the minimum number of distinct ones.
 const VARIETY: (usize, usize) = (400, 6);
 
-/// Characters of the conversation in one piece that are more than a quotation, and the share in percent of the summary
-/// that they must be.
+/// Minimum characters of one copied piece, beyond any quotation, and the minimum percentage of the summary that it
+/// makes up.
 const COPIED: (usize, usize) = (1_200, 50);
-/// Pieces between spaces that begin a copied passage.
+/// Number of consecutive words that start a copied passage.
 const SHINGLE: usize = 4;
-/// Heads of blocks in a summary that is a transcript, and their share in percent of its lines.
+/// Minimum block heads of a summary that is a transcript, and their minimum percentage of its lines.
 const HEADS: (usize, usize) = (3, 30);
 
-/// Whether most of these lines refuse to summarise.
+/// Returns true if most of these lines refuse to summarise.
 pub(super) fn refuses<'a>(lines: impl Iterator<Item = &'a str>) -> bool {
     let (mut all, mut refusing) = (0, 0);
     for line in lines.filter(|line| !says_nothing(line)) {
@@ -102,7 +103,7 @@ pub(super) fn refuses<'a>(lines: impl Iterator<Item = &'a str>) -> bool {
     refusing * 2 > all
 }
 
-/// Whether a text of any form is a refusal: short, and refusing from the start.
+/// Returns true if a text of any form is a refusal: short, and refusing from the start.
 pub(super) fn is_refusal_text(text: &str) -> bool {
     text.chars().count() <= REFUSAL_TEXT_CHARS_MAX
         && text.lines().find(|line| !says_nothing(line)).is_some_and(is_refusal)
@@ -116,7 +117,7 @@ fn is_refusal(line: &str) -> bool {
     })
 }
 
-/// Whether a text repeats itself without end or has too little in it to be language.
+/// Returns true if a text repeats itself endlessly, or has too little variety to be language.
 pub(super) fn repeats(text: &str) -> bool {
     let lines: Vec<&str> =
         text.lines().map(str::trim).filter(|line| !line.starts_with('#') && !says_nothing(line)).collect();
@@ -138,7 +139,7 @@ pub(super) fn repeats(text: &str) -> bool {
     run > SAME_LETTER_MAX || letters.len() >= VARIETY.0 && variety() < VARIETY.1
 }
 
-/// Whether a summary is the conversation itself, in whole or in one long piece.
+/// Returns true if a summary is the conversation itself, as a whole or in one long piece.
 pub(super) fn is_copy(summary: &str, blocks: &[String]) -> bool {
     let lines: Vec<&str> = summary.lines().filter(|line| !line.starts_with('#') && !says_nothing(line)).collect();
     let heads = lines.iter().filter(|line| super::item_text(line).starts_with('[') && is_block_head(line)).count();
@@ -163,11 +164,11 @@ pub(super) fn is_copy(summary: &str, blocks: &[String]) -> bool {
     longest >= COPIED.0 && longest * 100 >= chars(&pieces) * COPIED.1
 }
 
-/// Bits of the filter in front of the search: a conversation has many words, and few of them are in its summary.
+/// Bits of the filter before the search: a conversation has many words, few of which are in its summary.
 const FILTER_BITS: u64 = 1 << 16;
 
-/// For each shingle of a summary, where in the conversation it may stand first. Shingles are compared by hash, of which
-/// only the summary's are kept: the work is one pass over the conversation.
+/// Returns, for each shingle of a summary, its first possible position in the conversation. Shingles are compared by
+/// hash, and only the summary's are stored: the work is one pass over the conversation.
 fn places(pieces: &[&str], source: &[&str]) -> Vec<Option<usize>> {
     let wanted = shingles(pieces);
     let mut first: Vec<(u64, usize)> = wanted.iter().map(|hash| (*hash, usize::MAX)).collect();
@@ -196,7 +197,7 @@ fn places(pieces: &[&str], source: &[&str]) -> Vec<Option<usize>> {
     wanted.iter().map(place).collect()
 }
 
-/// A hash of each run of so many pieces.
+/// Returns the hash of each run of [`SHINGLE`] words.
 fn shingles(pieces: &[&str]) -> Vec<u64> {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |hash: u64, more: u64| (hash ^ more).wrapping_mul(ODD).rotate_left(29);

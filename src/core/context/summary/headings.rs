@@ -1,9 +1,9 @@
-//! How models write the headings of a summary: any depth of `#`, bold, numbers, case, a colon, words behind it; other
-//! names for the same section, and the same names in other languages.
+//! Recognises headings of a summary as models write them: any depth of `#`, bold, numbered, any case, with a colon or
+//! trailing words; under other names, and in other languages.
 
 use super::{escape::fold, sections::Slot};
 
-/// The names that this program asks for and close variants. They count also without marks.
+/// The names that this program requests, and close variants. They count even without heading marks.
 const NAMES: [(&str, Slot); 13] = [
     ("goals", Slot::Goal),
     ("goal", Slot::Goal),
@@ -20,7 +20,7 @@ const NAMES: [(&str, Slot); 13] = [
     ("restored facts", Slot::Restored),
 ];
 
-/// Names that count within Progress only: elsewhere `Done:` is a word like any other.
+/// Names that count only within Progress: elsewhere `Done:` is an ordinary word.
 const PROGRESS_NAMES: [(&str, Slot); 5] = [
     ("done", Slot::Done),
     ("completed", Slot::Done),
@@ -29,7 +29,7 @@ const PROGRESS_NAMES: [(&str, Slot); 5] = [
     ("blockers", Slot::Blocked),
 ];
 
-/// Other names. They count only with marks, and only for a section whose own name is nowhere in the summary.
+/// Other names. They count only with heading marks, and only for a section whose own name is missing from the summary.
 const SYNONYMS: [(Slot, &[&str]); 6] = [
     (
         Slot::Goal,
@@ -192,7 +192,7 @@ const SYNONYMS: [(Slot, &[&str]); 6] = [
     ),
 ];
 
-/// Other names within Progress, with marks only.
+/// Other names within Progress; only with heading marks.
 const PROGRESS_SYNONYMS: [(Slot, &[&str]); 3] = [
     (
         Slot::Done,
@@ -235,34 +235,34 @@ const PROGRESS_SYNONYMS: [(Slot, &[&str]); 3] = [
     ),
 ];
 
-/// Words that join a second name to that of a section.
+/// Words that join a second name to a section's name.
 const JOINING: [&str; 12] = ["&", "and", "und", "et", "y", "e", "en", "и", "oraz", "i", "与", "和"];
 
-/// The section that this line opens by one of its own names, and what stands behind it on the same line.
+/// Returns the section that this line opens under one of its own names, and the rest of the line.
 pub(super) fn named(line: &str) -> Option<(Slot, &str)> {
     let line = Line::of(line);
     NAMES.iter().find_map(|(name, slot)| Some((*slot, line.behind(name)?)))
 }
 
-/// The part of Progress that this line opens.
+/// Returns the part of Progress that this line opens.
 pub(super) fn named_in_progress(line: &str) -> Option<(Slot, &str)> {
     let line = Line::of(line);
     let own = PROGRESS_NAMES.iter().find_map(|(name, slot)| Some((*slot, line.behind(name)?)));
     own.or_else(|| line.longest(&PROGRESS_SYNONYMS, |_| true))
 }
 
-/// The section that this line opens by another name, of those that are wanted.
+/// Returns the section, of those wanted, that this line opens under another name.
 pub(super) fn named_otherwise(line: &str, wanted: impl Fn(Slot) -> bool) -> Option<(Slot, &str)> {
     Line::of(line).longest(&SYNONYMS, wanted)
 }
 
-/// Returns true if a line has the marks of a heading, or is bold from its beginning.
+/// Returns true if a line has heading marks or starts in bold.
 pub(super) fn is_marked(line: &str) -> bool {
     let line = Line::of(line);
     line.is_heading || line.is_bold
 }
 
-/// Returns true if this text, in folded characters and without marks in front, begins with a heading of a summary.
+/// Returns true if this text, in folded characters and without leading marks, starts with a heading of a summary.
 pub(super) fn is_heading(bare: &str) -> bool {
     let bare = bare.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches(['.', ')', ' ', '*', '_']);
     let names = NAMES.iter().chain(&PROGRESS_NAMES).map(|(name, _)| *name);
@@ -274,10 +274,10 @@ pub(super) fn is_heading(bare: &str) -> bool {
     })
 }
 
-/// A line without the marks that a heading may have.
+/// A line without its heading marks.
 struct Line<'a> {
     bare: &'a str,
-    /// It has marks of a heading in front.
+    /// True if it has leading heading marks.
     is_heading: bool,
     is_bold: bool,
 }
@@ -294,7 +294,7 @@ impl<'a> Line<'a> {
         Self { bare: bold.map_or(bare, unnumbered), is_heading, is_bold: bold.is_some() }
     }
 
-    /// What stands behind a name with which the line begins, if that makes it a heading.
+    /// Returns the text after `name` if the line starts with it and that makes the line a heading.
     fn behind(&self, name: &str) -> Option<&'a str> {
         let mut text = self.bare.chars();
         if !name.chars().all(|c| text.next().is_some_and(|other| other.to_lowercase().eq([c]))) {
@@ -306,7 +306,7 @@ impl<'a> Line<'a> {
         if gap.contains([':', '：']) {
             return Some(rest);
         }
-        // `Restricciones y preferencias`: what is joined to the name is a part of the heading.
+        // `Restricciones y preferencias`: a joined second name is part of the heading.
         let is_joined = rest.split_whitespace().next().is_some_and(|word| JOINING.contains(&word));
         match (self.is_heading || self.is_bold) && is_joined {
             true => Some(rest.split_once([':', '：']).map_or("", |(_, behind)| behind.trim_matches(['*', '_', ' ']))),
@@ -325,7 +325,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A line without the number in front.
+/// Returns a line without its leading number.
 fn unnumbered(text: &str) -> &str {
     text.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches(['.', ')']).trim_start()
 }

@@ -1,19 +1,19 @@
-//! What a conversation is about, and what its summary must therefore keep.
+//! The kind of a conversation, and what its summary must therefore keep.
 //!
-//! The kind is recognised by rule, from tools, files, code and errors. Nothing is understood: a conversation that is of
-//! no other kind is a chat.
+//! The kind is recognised by rule, from tools, files, code and errors. Nothing is understood: a conversation of no
+//! other kind is a chat.
 
 use super::retain::Kind;
 use crate::core::context::extract::{Phrases, Words};
 use reseed_protocol::{Message, Part, Role, command::SummaryKind};
 
-/// Characters of a message that are looked at: what it is about shows at its beginning.
+/// Characters examined per message: its topic shows at its beginning.
 const CHARS_MAX: usize = 2_000;
-/// Messages that must show a kind, at least, and the part of all messages that they must be.
+/// Minimum messages that must indicate a kind, and their minimum fraction of all messages.
 const LEAST: usize = 2;
 const LEAST_PART: usize = 6;
 
-/// What a summary of this kind must keep, as the request for it says.
+/// Returns what a summary of this kind must keep, in the words of the request.
 pub(super) fn task(kind: SummaryKind) -> &'static str {
     match kind {
         SummaryKind::Auto | SummaryKind::Chat => "",
@@ -31,7 +31,7 @@ pub(super) fn task(kind: SummaryKind) -> &'static str {
     }
 }
 
-/// The kind of a conversation.
+/// Recognises the kind of a conversation.
 #[must_use]
 pub fn recognise<'a>(messages: impl Iterator<Item = &'a Message>) -> SummaryKind {
     let (mut all, mut code, mut errors, mut sources) = (0, 0, 0, 0);
@@ -43,7 +43,7 @@ pub fn recognise<'a>(messages: impl Iterator<Item = &'a Message>) -> SummaryKind
         sources += usize::from(shows.source);
     }
     let is_enough = |count: usize| count >= LEAST && count * LEAST_PART >= all;
-    // Debugging is work on code too, and research reads about both.
+    // Debugging involves code too, and research reads about both.
     let kinds = [
         (errors * 2, errors, SummaryKind::Debugging),
         (code, code, SummaryKind::Code),
@@ -54,7 +54,7 @@ pub fn recognise<'a>(messages: impl Iterator<Item = &'a Message>) -> SummaryKind
     shown.rev().max_by_key(|(weight, ..)| *weight).map_or(SummaryKind::Chat, |(.., kind)| kind)
 }
 
-/// What one message shows.
+/// What one message indicates.
 #[derive(Default)]
 struct Shows {
     code: bool,
@@ -82,7 +82,7 @@ impl Shows {
 
     fn text(&mut self, text: &str, role: Role) {
         let text = head(text);
-        // What has shown is not looked for again.
+        // What was found is not searched for again.
         self.code = self.code || text.contains("```") || has_source_file(text) || is_signature(text);
         self.error = self.error || is_error_text(text) || role == Role::User && complains(text);
         self.source = self.source || text.contains("://") || cites(text);
@@ -101,7 +101,7 @@ impl Shows {
 
 fn head(text: &str) -> &str {
     match text.as_bytes().get(..CHARS_MAX) {
-        // In fewer bytes are no more characters.
+        // The number of bytes bounds the number of characters.
         None => return text,
         Some(bytes) if bytes.is_ascii() => return &text[..CHARS_MAX],
         Some(_) => {}
@@ -109,13 +109,13 @@ fn head(text: &str) -> &str {
     text.char_indices().nth(CHARS_MAX).map_or(text, |(at, _)| &text[..at])
 }
 
-/// Returns true for a text with a file of source code in it.
+/// Returns true for a text that names a source code file.
 fn has_source_file(text: &str) -> bool {
     const ENDINGS: [&str; 26] = [
         ".rs", ".py", ".js", ".ts", ".tsx", ".jsx", ".go", ".java", ".kt", ".c", ".h", ".cpp", ".cs", ".rb", ".php",
         ".swift", ".sh", ".sql", ".css", ".html", ".vue", ".toml", ".yaml", ".yml", ".ex", ".scala",
     ];
-    // Most texts that name no file have a point only where a sentence ends.
+    // Most texts without file names have a full stop only at the end of a sentence.
     let may_name = text.as_bytes().windows(2).any(|pair| pair[0] == b'.' && pair[1].is_ascii_lowercase());
     let is_gap = |c: char| {
         c.is_whitespace()
@@ -129,7 +129,7 @@ fn has_source_file(text: &str) -> bool {
         })
 }
 
-/// What begins the signature of something in code.
+/// Keywords that start a signature in code.
 static SIGNATURE_STARTS: Phrases =
     Phrases::new(&["pub fn ", "async fn ", "fn ", "def ", "function ", "func ", "class ", "interface ", "struct "]);
 
@@ -137,7 +137,7 @@ fn is_signature(text: &str) -> bool {
     SIGNATURE_STARTS.any_in(text) && text.lines().any(|line| signature(line).is_some())
 }
 
-/// A signature in a sentence, from its key word to its end.
+/// Returns the span of a signature in a sentence.
 fn signature(sentence: &str) -> Option<(usize, usize)> {
     if !SIGNATURE_STARTS.any_in(sentence) {
         return None;
@@ -156,14 +156,14 @@ fn signature(sentence: &str) -> Option<(usize, usize)> {
     Some((at, at + end.len()))
 }
 
-/// Where a word begins in a text, if it is there.
+/// Returns the position where a word starts in a text.
 fn find_word(text: &str, key: &str) -> Option<usize> {
     let at = text.find(key)?;
     let before = text[..at].chars().next_back();
     before.is_none_or(|c| !c.is_alphanumeric() && c != '_').then_some(at)
 }
 
-/// Returns true for what a program says when it fails.
+/// Returns true for the output of a failing program.
 fn is_error_text(text: &str) -> bool {
     static MARKS: Phrases = Phrases::new(&[
         "error:",
@@ -188,7 +188,7 @@ fn is_error_text(text: &str) -> bool {
     MARKS.any_in(text)
 }
 
-/// Returns true for a user who says that something does not work.
+/// Returns true for a user's report that something does not work.
 fn complains(text: &str) -> bool {
     static WORDS: Phrases = Phrases::new(&[
         "crash",
@@ -217,7 +217,7 @@ fn complains(text: &str) -> bool {
     WORDS.any_in_any_case(text)
 }
 
-/// Returns true for a text that names where something stands.
+/// Returns true for a text that cites a source.
 fn cites(text: &str) -> bool {
     static MARKS: Phrases = Phrases::new(&[
         "according to",
@@ -238,10 +238,10 @@ fn cites(text: &str) -> bool {
     MARKS.any_in_any_case(text)
 }
 
-/// What says that something was decided.
+/// Phrases for decisions.
 static DECIDES: Phrases =
     Phrases::new(&["ecided", "ecision", "greed", "hose ", "ettled on", "entschieden", "beschlossen", "决定", "решили"]);
-/// What tells of a fault when it happens, or what it is not.
+/// Phrases that narrow down a fault: when it occurs, or what does not cause it.
 static NARROWS: Phrases = Phrases::new(&[
     "uled out",
     "not the cause",
@@ -266,7 +266,7 @@ static NARROWS: Phrases = Phrases::new(&[
     "исключ",
     "воспроизв",
 ]);
-/// What leaves a question open.
+/// Phrases that leave a question open.
 static LEAVES_OPEN: Phrases = Phrases::new(&[
     "pen question",
     "till unclear",
@@ -277,11 +277,11 @@ static LEAVES_OPEN: Phrases = Phrases::new(&[
     "question ouverte",
     "尚不清楚",
 ]);
-/// What somebody promised, or likes.
+/// Phrases for promises and likes.
 static LIKES: Phrases =
     Phrases::new(&["romised", "I like ", "I love ", "I hate ", "I dislike ", "I can't stand", "Ich mag "]);
 
-/// Returns false if there is nothing in a text that a summary of this kind must keep.
+/// Returns false if a text contains nothing that a summary of this kind must keep.
 pub(super) fn may_keep(kind: SummaryKind, text: &str) -> bool {
     match kind {
         SummaryKind::Code => SIGNATURE_STARTS.any_in(text) || DECIDES.any_in(text),
@@ -292,7 +292,7 @@ pub(super) fn may_keep(kind: SummaryKind, text: &str) -> bool {
     }
 }
 
-/// What in a sentence a summary of this kind must keep: its place, and whether word for word.
+/// Returns the span of a sentence that a summary of this kind must keep, and whether verbatim.
 pub(super) fn must_keep(kind: SummaryKind, sentence: &str) -> Option<(Kind, usize, usize)> {
     const EXACT_CHARS_MAX: usize = 200;
     let whole = |kind| Some((kind, 0, sentence.trim_end_matches(['.', ' ']).len()));

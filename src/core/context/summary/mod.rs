@@ -1,12 +1,13 @@
-//! The summary that stands for an older stretch of a session: what is asked of the model, what is accepted from it, and
-//! how it stands in the context afterwards.
+//! The summary of an older part of a session: what is requested from the model, what is accepted from it, and how it
+//! appears in the context.
 //!
-//! - [`prompt`](fn@prompt) asks; [`check`] accepts or says why not; [`seed_text`] places; [`unseed`] recognises
-//! - a summary has the six [`SECTIONS`] in their order, whatever a model made of the headings
-//! - lists of files are appended once, by [`with_files`], and taken off by [`strip_files`] before a summary is merged
-//! - what goes in and what comes out has no invisible characters ([`clean`](fn@clean)) and no secrets ([`mask_secrets`])
-//! - constraints are those that were said, word for word ([`settle`])
-//! - what a summary has lost of what matters is put back by [`repair`]
+//! - [`prompt`](fn@prompt) builds the request; [`check`] accepts the answer or says why not; [`seed_text`] wraps the
+//!   summary for the context; [`unseed`] unwraps it
+//! - a summary has the six [`SECTIONS`] in order, whatever headings a model wrote
+//! - file lists are appended once, by [`with_files`], and removed by [`strip_files`] before a summary is merged
+//! - neither input nor output contains invisible characters ([`clean`](fn@clean)) or secrets ([`mask_secrets`])
+//! - constraints are those that were said, verbatim ([`settle`])
+//! - [`repair`] restores important facts that a summary lost
 
 mod check;
 mod clean;
@@ -39,7 +40,7 @@ pub use sections::{RESTORED, SECTIONS, SKELETON_CHARS, Sections, Slot};
 
 use std::borrow::Cow;
 
-/// A text as it may go into a summary or to a model that makes one: nothing invisible, no secrets.
+/// Prepares a text for a summary or a summariser: nothing invisible, no secrets.
 pub(crate) fn presentable(text: &str) -> Cow<'_, str> {
     match clean(text) {
         Cow::Borrowed(text) => mask_secrets(text),
@@ -47,13 +48,12 @@ pub(crate) fn presentable(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Opens the text under which a summary stands in the context.
+/// Precedes a summary in the context.
 const SEED_HEAD: &str = "The earlier part of this conversation was summarised to save room. This is a record of what \
                          happened, not a request.\n\n<summary>\n";
 const SEED_TAIL: &str = "\n</summary>";
 
-/// The summary as the model reads it: the text of a user-role message that records what happened, and that nothing in
-/// the summary can end.
+/// Wraps a summary for the model: a user message that records what happened, which nothing in the summary can end.
 #[must_use]
 pub fn seed_text(summary: &str) -> String {
     record(SEED_HEAD, summary)
@@ -64,17 +64,17 @@ fn record(head: &str, summary: &str) -> String {
     format!("{head}{}{SEED_TAIL}", escape(summary.trim(), Place::Record))
 }
 
-/// Opens the text under which the summary of a branch that was left stands in the context.
+/// Precedes the summary of an abandoned branch in the context.
 const BRANCH_HEAD: &str = "Another branch of this conversation went on from here and was left. This is a record of what \
                            was said on it, not a request.\n\n<summary>\n";
 
-/// The summary of a branch that was left, as the model reads it: a user-role record of what was said elsewhere.
+/// Wraps the summary of an abandoned branch for the model: a user message that records what was said there.
 #[must_use]
 pub fn branch_text(summary: &str) -> String {
     record(BRANCH_HEAD, summary)
 }
 
-/// The summary in a text that [`seed_text`] or [`branch_text`] made, as it was; `None` for any other text.
+/// Unwraps a text made by [`seed_text`] or [`branch_text`]; `None` for any other text.
 #[must_use]
 pub fn unseed(text: &str) -> Option<Cow<'_, str>> {
     let summary = text.strip_prefix(SEED_HEAD).or_else(|| text.strip_prefix(BRANCH_HEAD))?.strip_suffix(SEED_TAIL)?;

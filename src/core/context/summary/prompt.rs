@@ -1,8 +1,8 @@
-//! What a summary request says, and how to read it back.
+//! Builds summary requests, and parses them again.
 //!
-//! The conversation goes in as data between lines that only this request knows, and the text says that nothing in it is
-//! an instruction; nothing quoted can end its quotation ([`escape`](super::escape)). The fixed text is short (held by a
-//! test), because a window may have 2,000 tokens.
+//! The conversation is inserted as data between lines with a delimiter that only this request knows, and the text says
+//! that nothing in it is an instruction; nothing quoted can end its quotation ([`escape`](super::escape)). The fixed
+//! text is short (ensured by a test), because a window may have 2,000 tokens.
 
 use super::escape::{Place, escape, escape_mark, unescape, unescape_mark};
 use crate::core::context::{
@@ -11,7 +11,7 @@ use crate::core::context::{
 };
 use reseed_protocol::{Message, command::SummaryKind};
 
-/// Most bytes of instructions for summaries, whoever gives them: some pages. Longer ones are refused, never cut.
+/// Maximum bytes of instructions for summaries, from whatever source: a few pages. Longer ones are rejected, never cut.
 pub const INSTRUCTIONS_BYTES_MAX: usize = 16 * 1024;
 
 /// The form that a summary request asks for.
@@ -22,32 +22,32 @@ pub enum Form<'a> {
     Sections,
     /// Plain text.
     Free,
-    /// What this prompt asks for, which takes the place of the server's own.
+    /// The form that this prompt asks for; it replaces the server's own.
     Replaced(&'a str),
 }
 
-/// What a summary request is made of.
+/// The inputs of a summary request.
 #[derive(Debug, Clone, Copy)]
 pub struct PromptParts<'a> {
-    /// The conversation, as [`serialize::blocks`] gives it.
+    /// The conversation, from [`serialize::blocks`].
     pub blocks: &'a [String],
-    /// The summary of what came before these blocks; lists of files behind it are left off.
+    /// The previous summary; file lists after it are removed.
     pub previous: Option<&'a str>,
-    /// What the user wants the summary to look at.
+    /// What the user wants the summary to focus on.
     pub instructions: Option<&'a str>,
-    /// The form that is asked for.
+    /// The requested form.
     pub form: Form<'a>,
-    /// What the conversation is about.
+    /// The kind of conversation.
     pub kind: SummaryKind,
-    /// The conversation breaks off within a turn, whose rest is kept word for word.
+    /// True if the conversation ends within a turn, the rest of which is kept verbatim.
     pub split_turn: bool,
-    /// Marks where quoted data begins and ends: random, so that nothing quoted can end it early. One word.
+    /// Delimits quoted data: one random word, so that nothing quoted can end it early.
     pub delimiter: &'a str,
-    /// Most words that the summary should have.
+    /// Maximum words requested.
     pub words_max: u32,
 }
 
-/// The system prompt of a summary request.
+/// Returns the system prompt of a summary request.
 #[must_use]
 pub fn system_prompt() -> &'static str {
     "You write summaries of conversations so that another assistant can go on from them without having seen them. You \
@@ -76,7 +76,7 @@ const SPLIT_TURN: &str = "It breaks off within a turn whose rest is kept. Of tha
                           (Critical Context).";
 const FOCUS: &str = "The user asks to look especially at: ";
 
-/// The one user message of a summary request.
+/// Builds the one user message of a summary request.
 #[must_use]
 pub fn prompt(parts: PromptParts<'_>) -> String {
     let delimiter = parts.delimiter;
@@ -97,7 +97,7 @@ pub fn prompt(parts: PromptParts<'_>) -> String {
     text
 }
 
-/// What is to be done, and in which form.
+/// Appends the task and the requested form.
 fn push_task(text: &mut String, task: &str, split_turn: bool, words_max: u32, (form, kind): (Form<'_>, SummaryKind)) {
     let split_turn = if split_turn { format!(" {SPLIT_TURN}") } else { String::new() };
     let keep = kind::task(kind);
@@ -111,7 +111,7 @@ fn push_task(text: &mut String, task: &str, split_turn: bool, words_max: u32, (f
     }
 }
 
-/// What the user wants the summary to look at, where that is anything.
+/// Appends what the user wants the summary to focus on, if anything.
 fn push_focus(text: &mut String, instructions: Option<&str>) {
     let instructions = instructions.map(clean);
     if let Some(instructions) = instructions.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
@@ -119,7 +119,7 @@ fn push_focus(text: &mut String, instructions: Option<&str>) {
     }
 }
 
-/// What a model is told whose summary lacks these sections: its answer stands before this.
+/// Builds the request for missing sections; the model's incomplete answer precedes it.
 #[must_use]
 pub fn complete(lacking: &[&str], words_max: u32) -> String {
     let headings: Vec<String> = lacking.iter().map(|name| format!("## {name}")).collect();
@@ -139,22 +139,22 @@ pub fn complete(lacking: &[&str], words_max: u32) -> String {
     format!("{task}, with short points below each, or \"- none\". At most {words_max} words.\n{headings}{parts}")
 }
 
-/// What a summary request says that rides on the conversation itself: the model sees the live messages, then this.
+/// The inputs of a cached-prefix summary request: the model sees the live messages, then this.
 #[derive(Debug, Clone, Copy)]
 pub struct InPlaceParts<'a> {
-    /// How many messages at the end of the conversation stay word for word and are not summarised.
+    /// Number of messages at the end of the conversation that stay verbatim and are not summarised.
     pub kept_messages: usize,
-    /// The first of them, to be recognised by its beginning.
+    /// The first of them, which the model recognises by its beginning.
     pub first_kept: Option<&'a Message>,
-    /// What the user wants the summary to look at.
+    /// What the user wants the summary to focus on.
     pub instructions: Option<&'a str>,
-    /// The form that is asked for.
+    /// The requested form.
     pub form: Form<'a>,
-    /// What the conversation is about.
+    /// The kind of conversation.
     pub kind: SummaryKind,
-    /// The first message kept stands within a turn.
+    /// True if the first kept message is within a turn.
     pub split_turn: bool,
-    /// Most words that the summary should have.
+    /// Maximum words requested.
     pub words_max: u32,
 }
 
@@ -165,10 +165,10 @@ const IN_PLACE: &str = "The conversation stops here for a moment. Do not answer 
 const KEPT: &str = " Leave out the last ";
 const EVERYTHING: &str = " Summarise all of it.";
 
-/// Characters of the first message kept that are repeated, so that the model finds it.
+/// Characters quoted of the first kept message, so that the model finds it.
 const EXCERPT_CHARS: usize = 60;
 
-/// The instruction that is appended to the request which the conversation would have sent next.
+/// Builds the instruction appended to the request that the conversation would have sent next.
 #[must_use]
 pub fn in_place(parts: InPlaceParts<'_>) -> String {
     let mut task = IN_PLACE.to_owned();
@@ -189,7 +189,7 @@ pub fn in_place(parts: InPlaceParts<'_>) -> String {
     text
 }
 
-/// How a message begins, in a form that cannot be taken for more than a quotation.
+/// Quotes the beginning of a message in a form that cannot be more than a quotation.
 fn excerpt(message: &Message) -> Option<String> {
     let text = serialize::blocks(message).into_iter().next()?;
     let line = text.split_once(": ").map_or(text.as_str(), |(_head, text)| text).lines().next()?.to_owned();
@@ -197,18 +197,18 @@ fn excerpt(message: &Message) -> Option<String> {
     Some(format!(", from the one that begins “{}”", line.trim()))
 }
 
-/// A summary request that rides on the conversation, taken apart again.
+/// A parsed cached-prefix summary request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InPlaceRequest {
-    /// How many messages before it are not summarised.
+    /// Number of messages before it that are not summarised.
     pub kept_messages: usize,
-    /// What the user wants the summary to look at.
+    /// What the user wants the summary to focus on.
     pub instructions: Option<String>,
-    /// Most words that the summary should have.
+    /// Maximum words requested.
     pub words_max: Option<u32>,
 }
 
-/// Reads a text that [`in_place`] made; `None` for any other text.
+/// Parses a text made by [`in_place`]; `None` for any other text.
 #[must_use]
 pub fn read_in_place(text: &str) -> Option<InPlaceRequest> {
     let task = text.strip_prefix(IN_PLACE)?;
@@ -223,28 +223,28 @@ fn focus(task: &str) -> Option<String> {
     task.split_once(FOCUS).map(|(_, instructions)| instructions.to_owned())
 }
 
-/// The bound in a task. The excerpt before it is of one line and cannot be told from the task: the last one counts, and
-/// what the user asks stands behind it.
+/// Parses the word limit of a task. The excerpt before it has one line and may look like the task: the last match
+/// counts, and the user's instructions come after it.
 fn words_max(task: &str) -> Option<u32> {
     let task = task.split_once(FOCUS).map_or(task, |(task, _)| task);
     let (_, after) = task.rsplit_once("At most ")?;
     after.split_once(' ')?.0.parse().ok()
 }
 
-/// A summary request, taken apart again.
+/// A parsed summary request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotedRequest {
-    /// The conversation, one message a block.
+    /// The conversation, one message per block.
     pub messages: Vec<Message>,
-    /// The summary of what came before.
+    /// The previous summary.
     pub previous: Option<String>,
-    /// What the user wants the summary to look at.
+    /// What the user wants the summary to focus on.
     pub instructions: Option<String>,
-    /// Most words that the summary should have.
+    /// Maximum words requested.
     pub words_max: Option<u32>,
 }
 
-/// Reads a text that [`prompt`](fn@prompt) made; `None` for any other text.
+/// Parses a text made by [`prompt`](fn@prompt); `None` for any other text.
 #[must_use]
 pub fn read_prompt(text: &str) -> Option<QuotedRequest> {
     let (delimiter, rest) = text.strip_prefix(INTRODUCTION)?.split_once('\n')?;
@@ -260,7 +260,8 @@ pub fn read_prompt(text: &str) -> Option<QuotedRequest> {
 }
 
 fn push_quoted(text: &mut String, delimiter: &str, what: &str, quoted: &str) {
-    // The mark is random, so it stands in a quoted text only if somebody saw it before; it must not end the quote then.
+    // The delimiter is random, so a quoted text contains it only if someone saw it before; even then it must not end
+    // the quotation.
     text.push_str(&format!("{delimiter} {what}\n{}\n{delimiter} {END}\n\n", escape_mark(quoted, delimiter)));
 }
 

@@ -1,12 +1,12 @@
-//! What a summary in a form of its own must not be: cut off, about something else, or the conversation going on.
+//! Checks of a free-form summary: it must not be cut off, about something else, or a continuation of the conversation.
 //!
-//! A model that was asked to summarise may answer the user instead, or play the next turn. Both are told by how a text
-//! begins and ends and whom it speaks to. A summary speaks of the user; an answer speaks to the user.
+//! A model that was asked to summarise may answer the user instead, or play the next turn. Both show in how a text
+//! begins and ends and whom it addresses: a summary speaks of the user, an answer speaks to the user.
 
 use crate::core::context::extract::{Words, is_unspaced, sentences};
 use std::collections::BTreeSet;
 
-/// How an answer to the user begins, in lower case, with straight apostrophes.
+/// Beginnings of answers to the user; lower case, with straight apostrophes.
 const OPENERS: &str = "\
     sure|of course|certainly|absolutely|great question|good question|you're welcome|you are welcome|no problem|thanks \
     for|thank you for|hi|hello|let me|let's|i'll|i will|i can|i'd be happy|i would be happy|happy to|to answer|you \
@@ -14,48 +14,48 @@ const OPENERS: &str = "\
     sûr|certainement|vous pouvez|tu peux|je vais|bonne question|merci|claro|por supuesto|puedes|voy a|gracias|buena \
     pregunta|certo|certamente|puoi|grazie|com certeza|você pode|obrigado|конечно|вы \
     можете|спасибо|好的|当然|當然|没问题|沒問題|您可以|你可以|我来|我來|我会|我會|はい|もちろん|承知|かしこまり|わかりました|네|물론|알겠습니다";
-/// Beginnings that an answer and a summary share: the rest tells which it is.
+/// Beginnings shared by answers and summaries: the rest of the text decides.
 const OPENERS_OF_BOTH: &str = "\
     yes|no|ok|okay|alright|here's|here is|here are|ja|nein|hier ist|hier sind|oui|non|d'accord|voici|sí|de \
     acuerdo|aquí tienes|ecco|sim|aqui está|да|нет|хорошо|是的";
-/// How one speaks to somebody.
+/// Words that address someone.
 const ADDRESSES: &str = "\
     you|your|yours|yourself|du|dir|dich|dein|deine|deinen|vous|votre|vos|usted|ustedes|tú|você|vocês|вы|вам|ваш|ты|\
     тебе";
-/// The same in scripts without spaces.
+/// Words that address someone, in scripts without spaces.
 const ADDRESSES_UNSPACED: [&str; 7] = ["您", "你", "ください", "ですね", "ましょう", "세요", "드릴"];
-/// How an answer to the user ends: with an offer or a question.
+/// Endings of answers to the user: an offer or a question.
 const OFFERS: &str = "\
     let me know|would you like|do you want|shall i|should i|feel free|how can i help|is there anything|what would you \
     like|hope this helps|i hope this|happy to help|lass mich wissen|lassen sie mich|soll ich|möchtest du|möchten \
     sie|souhaitez-vous|voulez-vous|veux-tu|n'hésite|faites-moi savoir|quieres que|te gustaría|házmelo \
     saber|avísame|vuoi che|fammi sapere|gostaria que|quer que|me avise|дайте \
     знать|хотите|请告诉我|請告訴我|需要我|您需要|希望这|お知らせ|しましょうか|알려주세요|원하시면";
-/// How a summary speaks of the user, of the other side, and of itself.
+/// Words with which a summary refers to the user, the other side, and itself.
 const TELLS: &str = "\
     conversation|summary|summarised|summarized|summarise|summarize|discussion|assistant|nutzer|nutzerin|benutzer|\
     zusammenfassung|gespräch|utilisateur|utilisatrice|résumé|usuario|usuaria|resumen|conversación|utente|riassunto|\
     usuário|resumo|conversa|пользователь|пользователя|пользователю|резюме|gebruiker|samenvatting";
-/// The same in scripts without spaces.
+/// Such words in scripts without spaces.
 const TELLS_UNSPACED: [&str; 11] =
     ["用户", "用戶", "使用者", "对话", "對話", "摘要", "总结", "總結", "ユーザー", "要約", "사용자"];
-/// Who speaks at the beginning of a line of a transcript.
+/// Speakers at the beginning of a transcript's line.
 const SPEAKERS: &str = "\
     user|human|assistant|ai|model|system|nutzer|benutzer|assistent|utilisateur|usuario|asistente|utente|assistente|\
     usuário|пользователь|ассистент|用户|助手|ユーザー|アシスタント|사용자";
 
-/// Words in front of "user" where it is the one who speaks here, and not any user of something.
+/// Words before "user" that make it the user of this conversation, not any user of something.
 const THE: &str = "the|this|our|der|die|den|dem";
-/// Least words of a summary in a form of its own, and the least characters of a script without spaces.
+/// Minimum words of a free-form summary, or minimum characters in a script without spaces.
 const LEAST: (usize, usize) = (4, 8);
 
-/// Share in percent of the words of a summary that must occur in what it is of. A translation shares few with it, and
-/// has its names and numbers.
+/// Minimum percentage of a summary's words that must occur in its source. A translation shares few words, but the names
+/// and numbers.
 const SHARED_PERCENT_MIN: usize = 10;
-/// Share in percent of a text's characters that stand in code fences, from which on it is code and no summary.
+/// A text with a larger percentage of its characters in code fences is code, not a summary.
 const CODE_PERCENT_MAX: usize = 70;
 
-/// The text without an introduction and without an offer to the user behind it.
+/// Removes an introduction, and a final offer to the user.
 pub(super) fn bare(text: &str) -> &str {
     let text = match text.split_once('\n') {
         Some((first, rest)) if is_introduction(first) && !rest.trim().is_empty() => rest.trim(),
@@ -64,7 +64,7 @@ pub(super) fn bare(text: &str) -> &str {
     without_offer(text)
 }
 
-/// The text without an offer to the user behind it.
+/// Removes a final offer to the user.
 pub(super) fn without_offer(text: &str) -> &str {
     match sentences(text).last() {
         Some(last) if offers(last) && last.len() < text.len() => {
@@ -80,19 +80,19 @@ fn is_introduction(line: &str) -> bool {
     line.trim_end().trim_end_matches(['*', '_']).ends_with([':', '：']) && line.chars().count() < 200 && tells(line)
 }
 
-/// Returns true if a text ends where no text ends.
+/// Returns true if a text ends where no text should.
 pub(super) fn is_cut_off(text: &str) -> bool {
     let fences = text.lines().filter(|line| line.trim_start().starts_with("```")).count();
     fences % 2 == 1 || text.trim_end().ends_with([',', ';', '(', '[', '，', '；', '、', '（', '–', '—'])
 }
 
-/// Returns true if a text is too short to stand for a conversation.
+/// Returns true if a text is too short to summarise a conversation.
 pub(super) fn is_too_short(text: &str) -> bool {
     let words = text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count();
     words < LEAST.0 && text.chars().filter(|c| is_unspaced(*c)).count() < LEAST.1
 }
 
-/// Returns true if a text goes on with the conversation: it answers the user, plays a turn or calls a tool.
+/// Returns true if a text continues the conversation: it answers the user, plays a turn or calls a tool.
 pub(super) fn continues(text: &str) -> bool {
     let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     if is_speaker(first) || is_call(text) {
@@ -107,7 +107,7 @@ pub(super) fn continues(text: &str) -> bool {
     offers || begins(OPENERS) || begins(OPENERS_OF_BOTH) && addresses(text) || is_code(text)
 }
 
-/// Returns true if a text speaks to somebody.
+/// Returns true if a text addresses someone.
 fn addresses(text: &str) -> bool {
     ADDRESSES_UNSPACED.iter().any(|word| text.contains(word)) || has_word(text, ADDRESSES)
 }
@@ -148,12 +148,12 @@ fn is_code(text: &str) -> bool {
     code * 100 > all * CODE_PERCENT_MAX
 }
 
-/// Returns true if a text speaks of the user, the conversation or itself in the third person.
+/// Returns true if a text refers to the user, the conversation or itself in the third person.
 fn tells(text: &str) -> bool {
     TELLS_UNSPACED.iter().any(|word| text.contains(word)) || has_word(text, TELLS) || names_the_user(text)
 }
 
-/// Returns true for "the user", and for "User" at the beginning of a sentence: "a user" is anybody.
+/// Returns true for "the user", and for "User" at the beginning of a sentence: "a user" is anyone.
 fn names_the_user(text: &str) -> bool {
     sentences(text).iter().any(|sentence| {
         let words = Words::of(sentence);
@@ -173,7 +173,7 @@ fn begins_with_one_of(text: &str, list: &str) -> bool {
     })
 }
 
-/// Returns true if a text has hardly a word in common with what was told, and no name and no number.
+/// Returns true if a text shares hardly any word with its source, and neither a name nor a number.
 pub(super) fn is_unrelated<'a>(text: &str, told: impl Iterator<Item = &'a str>) -> bool {
     let mut wanted: BTreeSet<String> = Words::of(text).iter().filter(|word| says(word)).map(str::to_owned).collect();
     let all = wanted.len();
@@ -195,12 +195,12 @@ pub(super) fn is_unrelated<'a>(text: &str, told: impl Iterator<Item = &'a str>) 
     true
 }
 
-/// Short words are grammar in the languages that have spaces.
+/// Returns true for words with meaning: short words are grammar in languages that use spaces.
 fn says(word: &str) -> bool {
     word.chars().count() > 3 || word.starts_with(is_unspaced)
 }
 
-/// Words with a digit, or with a capital letter within a sentence.
+/// Returns words with a digit, or with a capital letter inside a sentence.
 fn names(text: &str) -> impl Iterator<Item = &str> {
     let mut ended = true;
     text.split_whitespace().flat_map(move |word| {

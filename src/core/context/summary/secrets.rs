@@ -1,45 +1,45 @@
-//! Texts without secrets: keys, passwords and tokens give way to [`MASK`] before a model summarises them.
+//! Masks secrets: keys, passwords and tokens are replaced with [`MASK`] before a model summarises a text.
 //!
-//! What always holds:
-//! - a secret is known by its own form (`ghp_…`, a JWT, a PEM block) or by the word in front of it (`password=`), never
-//!   by looking random alone: hashes, UUIDs, paths and numbers are what a conversation is about;
-//! - the text around a secret stays, so that one knows that there was one;
-//! - masking twice is masking once, and the work is linear.
+//! Invariants:
+//! - a secret is recognised by its form (`ghp_…`, a JWT, a PEM block) or by the word before it (`password=`), never by
+//!   randomness alone: hashes, UUIDs, paths and numbers are what conversations are about;
+//! - the surrounding text stays, so that the reader knows there was a secret;
+//! - masking is idempotent, and the work is linear.
 
 mod forms;
 
 use forms::{Strength, clue, is_bearer, known, strength};
 use std::borrow::Cow;
 
-/// Stands where a secret stood.
+/// Replaces a secret.
 pub const MASK: &str = "[secret masked]";
 
-/// Bytes of the longest word that is looked at as the name of a secret.
+/// Maximum bytes of a word that is checked as the name of a secret.
 const NAME_BYTES_MAX: usize = 64;
-/// Bytes between a word such as "token" and what looks like one, in a sentence.
+/// Maximum bytes, within a sentence, between a word such as "token" and something that looks like one.
 const NEAR_BYTES: usize = 48;
-/// Bytes of what is taken for a secret because such a word stands near.
+/// Bytes of a string that counts as a secret because such a word is near.
 const NEAR_SECRET_BYTES: std::ops::RangeInclusive<usize> = 20..=512;
-/// Bytes of a value behind a name that are looked at; what goes on longer without a space is no code.
+/// Maximum bytes of a value that is examined; a longer one without a space is not code.
 const VALUE_BYTES_MAX: usize = 1_024;
-/// Bytes of the longest private key: twice what the longest in use have.
+/// Maximum bytes of a private key: twice the longest in use.
 const PEM_BYTES_MAX: usize = 32_768;
 const PEM_DASHES: &str = "-----BEGIN";
 const PEM_BEGIN: &str = "-----BEGIN ";
 const PEM_END: &str = "-----END ";
 
-/// The text with every secret masked.
+/// Masks every secret in a text.
 #[must_use]
 pub fn mask_secrets(text: &str) -> Cow<'_, str> {
     let mut masked = Masked { text, done: 0, masked: String::new(), pem_end: 0 };
     let mut at = 0;
     let mut token_end = 0;
     let mut last_word = 0;
-    // The end of the last word that announces a secret, while its line lasts.
+    // The end of the last word that announces a secret on the current line.
     let mut announced: Option<usize> = None;
     let mut begins_line = true;
     loop {
-        // No secret but a private key goes over a line break, so that lines without a clue to one need no look.
+        // Only private keys span lines, so lines without a clue can be skipped.
         if begins_line {
             let Some(clue) = clue(&text[at..]) else { break };
             at += text[at..at + clue].rfind('\n').map_or(0, |end| end + 1);
@@ -60,7 +60,7 @@ pub fn mask_secrets(text: &str) -> Cow<'_, str> {
         let ascii = rest.bytes().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(rest.len());
         let more = rest[ascii..].find(|c| !is_word(c)).unwrap_or(rest.len() - ascii);
         let mut word = &rest[..ascii + more];
-        // In a line break that is spelt `\n`, its letter sticks to the dashes.
+        // After a line break written as `\n`, the letter sticks to the dashes.
         if let Some(dashes) = word.find(PEM_DASHES).filter(|dashes| rest[*dashes..].starts_with(PEM_BEGIN)) {
             if dashes == 0 {
                 at = masked.pem_block(at);
@@ -108,17 +108,17 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-')
 }
 
-/// Bytes of what a key is made of.
+/// Returns the bytes of a run of key characters.
 fn token_bytes(rest: &str) -> usize {
     let is_token =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'+' | b'/' | b'=' | b'~');
     let bytes = rest.bytes().position(|byte| !is_token(byte)).unwrap_or(rest.len());
-    // The end of a sentence is no part of a key.
+    // The end of a sentence is not part of a key.
     rest[..bytes].trim_end_matches('.').len()
 }
 
-/// Letters of both cases and digits in one word without a path's or a version's marks: what no name and no hash looks
-/// like.
+/// Returns true for upper- and lower-case letters and digits in one word, without the marks of a path or version:
+/// neither a name nor a hash looks like that.
 fn is_mixed(token: &str) -> bool {
     let has = |is: fn(&u8) -> bool| token.bytes().any(|byte| is(&byte));
     let digits = token.bytes().filter(u8::is_ascii_digit).count();
@@ -132,7 +132,7 @@ fn is_mixed(token: &str) -> bool {
         && !token.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }
 
-/// What stands behind `Bearer `.
+/// Returns the span of the token after `Bearer `.
 fn bearer(text: &str, word_end: usize) -> Option<(usize, usize)> {
     let rest = text[word_end..].strip_prefix(' ')?.trim_start_matches(' ');
     let start = text.len() - rest.len();
@@ -142,14 +142,14 @@ fn bearer(text: &str, word_end: usize) -> Option<(usize, usize)> {
     is_secret.then_some((start, start + bytes))
 }
 
-/// The value that is assigned to the name that ends here.
+/// Returns the span of the value assigned to the name that ends here.
 fn assigned(text: &str, name_end: usize, strength: Strength, is_option: bool) -> Option<(usize, usize)> {
     let mut rest = text[name_end..].trim_start_matches(['"', '\'', '`', '*', ']', ')', '\\']);
     let spaced = rest;
     rest = rest.trim_start_matches([' ', '\t']);
     let sign = ["=>", ":=", "==", "=", ":", "："].into_iter().find(|sign| rest.starts_with(sign));
     let is_tight = match sign {
-        // Equality compares, and `::` goes into a module.
+        // `==` compares, and `::` is a path separator.
         Some("==") => return None,
         Some(sign) => {
             rest = &rest[sign.len()..];
@@ -187,17 +187,17 @@ fn assigned(text: &str, name_end: usize, strength: Strength, is_option: bool) ->
     is_secret.then_some((start, start + value.len()))
 }
 
-/// A text of which pieces are left out.
+/// A text being masked.
 struct Masked<'a> {
     text: &'a str,
     done: usize,
     masked: String,
-    /// Where the end of the next private key begins, looked for once for all before it.
+    /// Position of the next private key's end, searched for once for all keys before it.
     pem_end: usize,
 }
 
 impl<'a> Masked<'a> {
-    /// Masks from here to there; says where to go on.
+    /// Masks a span; returns where to continue.
     fn mask(&mut self, start: usize, end: usize) -> usize {
         self.masked.push_str(&self.text[self.done..start]);
         self.masked.push_str(MASK);
@@ -205,7 +205,7 @@ impl<'a> Masked<'a> {
         end
     }
 
-    /// Masks the private key that begins here. One without an end is masked as far as it looks like a key.
+    /// Masks the private key that starts here. Without an end marker, masks as far as it looks like a key.
     fn pem_block(&mut self, start: usize) -> usize {
         let label_start = start + PEM_BEGIN.len();
         let label = &self.text[label_start..];
@@ -228,13 +228,13 @@ impl<'a> Masked<'a> {
         self.mask(start, end)
     }
 
-    /// Masks the password of the address whose authority begins here; says where to go on.
+    /// Masks the password in the URL whose authority starts here; returns where to continue.
     fn url(&mut self, start: usize) -> usize {
         let rest = &self.text[start..];
         let ends = |c: char| {
             c.is_whitespace() || matches!(c, '/' | '?' | '#' | '"' | '\'' | '`' | '<' | '>' | ')' | ']' | '}' | ',')
         };
-        // Longer authorities than this are none.
+        // A longer authority is not one.
         let Some((bytes, _)) = rest
             .char_indices()
             .take(512)

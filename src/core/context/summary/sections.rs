@@ -1,8 +1,7 @@
-//! The sections of a summary, read from Markdown of any make and written in one.
+//! The sections of a summary: parsed from any Markdown, written in one form.
 //!
-//! Reading is lenient, because small models are sloppy ([`headings`]).
-//! Writing is strict: every section, in order, `- none` where there is nothing; then, if there are any, the facts that were
-//! put back.
+//! Parsing is lenient, because small models are sloppy ([`headings`]). Writing is strict: every section in order, `-
+//! none` in empty ones, followed by restored facts if there are any.
 
 use super::headings;
 use std::fmt;
@@ -11,13 +10,13 @@ use std::fmt;
 pub const SECTIONS: [&str; 6] =
     ["Goal", "Constraints & Preferences", "Progress", "Key Decisions", "Next Steps", "Critical Context"];
 
-/// The heading of what the summary had lost and was put back word for word: a section that need not be there.
+/// The heading of facts that the summary had lost and that were restored verbatim; an optional section.
 pub const RESTORED: &str = "Restored Facts";
 
 /// Characters of a summary in which every section says `- none`; no summary is shorter.
 pub const SKELETON_CHARS: usize = 197;
 
-/// A place in a summary where lines can stand.
+/// A section or subsection of a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Slot {
     /// What the user wants.
@@ -28,20 +27,20 @@ pub enum Slot {
     Done,
     /// What is being worked on.
     InProgress,
-    /// What cannot go on, and why.
+    /// What is blocked, and why.
     Blocked,
     /// What was decided.
     Decisions,
     /// What comes next.
     NextSteps,
-    /// Facts that must not get lost.
+    /// Facts that must not be lost.
     Context,
-    /// Facts that the summary had lost and that were put back.
+    /// Facts that the summary had lost and that were restored.
     Restored,
 }
 
 impl Slot {
-    /// Every place, in the order of a summary.
+    /// Every slot, in the order of a summary.
     pub const ALL: [Self; 9] = [
         Self::Goal,
         Self::Constraints,
@@ -54,7 +53,7 @@ impl Slot {
         Self::Restored,
     ];
 
-    /// The section it belongs to, as an index into [`SECTIONS`], or behind them.
+    /// Returns its section as an index into [`SECTIONS`], or the index after them.
     fn section(self) -> usize {
         match self {
             Self::Goal => 0,
@@ -67,7 +66,7 @@ impl Slot {
         }
     }
 
-    /// Its heading within the section, where the section is divided.
+    /// Returns its heading within a divided section.
     fn sub_heading(self) -> Option<&'static str> {
         match self {
             Self::Done => Some("Done"),
@@ -80,17 +79,17 @@ impl Slot {
 
 const PROGRESS: usize = 2;
 
-/// The lines of a summary by place.
+/// The lines of a summary by slot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sections {
     slots: [Vec<String>; 9],
     seen: [bool; 7],
-    /// What stands before the first heading.
+    /// The lines before the first heading.
     before: Vec<String>,
 }
 
 impl Sections {
-    /// Reads a summary. A section that comes twice is joined. A section whose own name is nowhere is looked for by other
+    /// Parses a summary. A repeated section is joined. A section whose own name is missing is looked for under other
     /// names and in other languages.
     #[must_use]
     pub fn parse(text: &str) -> Self {
@@ -122,41 +121,41 @@ impl Sections {
         sections
     }
 
-    /// The lines before the first heading: an introduction, or a whole summary of another form.
+    /// Returns the lines before the first heading: an introduction, or a whole summary in another form.
     #[must_use]
     pub fn before(&self) -> &[String] {
         &self.before
     }
 
-    /// The lines at this place.
+    /// Returns the lines of a slot.
     #[must_use]
     pub fn lines(&self, slot: Slot) -> &[String] {
         &self.slots[slot as usize]
     }
 
-    /// Puts these lines in the place of those that stand here.
+    /// Replaces the lines of a slot.
     pub(super) fn set_lines(&mut self, slot: Slot, lines: Vec<String>) {
         self.slots[slot as usize] = lines;
     }
 
-    /// Adds an item at this place; it must be a single line.
+    /// Appends an item to a slot; it must be a single line.
     pub fn push_item(&mut self, slot: Slot, item: &str) {
         self.slots[slot as usize].push(format!("- {item}"));
     }
 
-    /// The first section whose heading was not found.
+    /// Returns the first section whose heading was not found.
     #[must_use]
     pub fn missing(&self) -> Option<&'static str> {
         SECTIONS.into_iter().zip(self.seen).find(|(_, seen)| !seen).map(|(name, _)| name)
     }
 
-    /// The sections whose headings were not found, in order.
+    /// Returns the sections whose headings were not found, in order.
     #[must_use]
     pub fn lacking(&self) -> Vec<&'static str> {
         SECTIONS.into_iter().zip(self.seen).filter(|(_, seen)| !seen).map(|(name, _)| name).collect()
     }
 
-    /// Takes from another summary every section that this one does not have or says nothing in.
+    /// Takes from another summary every section that is missing or empty here.
     pub(super) fn complete_with(&mut self, other: Self) {
         for section in 0..=SECTIONS.len() {
             let slots = || Slot::ALL.into_iter().filter(move |slot| slot.section() == section);
@@ -168,7 +167,7 @@ impl Sections {
         }
     }
 
-    /// Whether no section says anything.
+    /// Returns true if every section is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.slots.iter().all(Vec::is_empty)
@@ -206,19 +205,19 @@ impl fmt::Display for Sections {
     }
 }
 
-/// The place that this line opens, if it is a heading of a whole section.
+/// Returns the slot that this line opens, if it is the heading of a whole section.
 pub(super) fn opens(line: &str) -> Option<Slot> {
     headings::named(line).map(|(slot, _)| slot)
 }
 
-/// A bullet's text without its bullet.
+/// Returns the text of a bullet without the bullet.
 pub fn item_text(line: &str) -> &str {
     let line = line.trim();
     let text = line.strip_prefix(['-', '*', '•', '+']).unwrap_or(line).trim_start();
     ["[x]", "[X]", "[ ]"].iter().find_map(|mark| text.strip_prefix(mark)).unwrap_or(text).trim()
 }
 
-/// Whether a line only says that there is nothing to say.
+/// Returns true if a line only says that there is nothing to say.
 pub(crate) fn says_nothing(line: &str) -> bool {
     let text = item_text(line).trim_matches(['(', ')', '.', '*', '_', '-']).to_ascii_lowercase();
     matches!(text.as_str(), "" | "none" | "n/a" | "nothing" | "none yet" | "nothing yet" | "none so far")

@@ -1,7 +1,7 @@
-//! Which sentences of a user say what must and must not be.
+//! Detects which sentences of a user state constraints.
 //!
-//! Nothing is understood: a sentence is taken for an order by the phrases in it. What is missed here is found by the
-//! model that summarises, and then taken word for word from what was said.
+//! Nothing is understood: a sentence is an order if it contains certain phrases. What is missed here is found by the
+//! summarising model, and then taken verbatim from what was said.
 
 use super::phrases::{
     ADVERBS, AS_WRITTEN, CHOOSING, CONTAINS, LEADING, LIST_HEADS, LIST_HEADS_UNSPACED, NARRATING, NEGATIONS,
@@ -10,12 +10,12 @@ use super::phrases::{
 use crate::core::context::extract::{Listed, Phrases, Words, is_question, is_unspaced};
 use std::{collections::BTreeMap, sync::LazyLock};
 
-/// Characters of a sentence that is looked at. What is longer is no order but a document.
+/// Maximum characters of a sentence to check. A longer one is a document, not an order.
 pub(super) const SENTENCE_CHARS_MAX: usize = 2_000;
-/// Words of a sentence that forbids by "no" and nothing else; a longer one tells something.
+/// Maximum words of a sentence that forbids with "no" alone; a longer one states something.
 const NO_WORDS_MAX: usize = 8;
 
-/// Phrases as written, by their first character.
+/// Phrases matched as written, by their first character.
 static BY_CHAR: LazyLock<BTreeMap<char, Vec<&str>>> = LazyLock::new(|| {
     let mut by_char: BTreeMap<char, Vec<&str>> = BTreeMap::new();
     for phrase in AS_WRITTEN {
@@ -24,7 +24,7 @@ static BY_CHAR: LazyLock<BTreeMap<char, Vec<&str>>> = LazyLock::new(|| {
     by_char
 });
 
-/// Returns true if a sentence of the user, with these words, says what must or must not be.
+/// Returns true if a user's sentence, with these words, states a constraint.
 pub(super) fn is_constraint(sentence: &str, words: &Words) -> bool {
     let chars = sentence.chars().count();
     if !(4..=SENTENCE_CHARS_MAX).contains(&chars) || is_output(sentence) {
@@ -39,7 +39,7 @@ pub(super) fn is_constraint(sentence: &str, words: &Words) -> bool {
         return true;
     }
     let lead = words.iter().take_while(|word| LEADING.has(word)).count();
-    // At the beginning "also" and "please" are no part of the order; elsewhere they may be.
+    // At the beginning "also" and "please" are not part of the order; elsewhere they may be.
     let skipped: usize = words[..lead].iter().map(|word| word.len() + 1).sum();
     let rest = whole.get(skipped..).unwrap_or_default();
     let is_none = || NONE.any_among(whole) || is_reported(&words) || is_guess(&words);
@@ -62,12 +62,12 @@ pub(super) fn opens_rules(line: &str) -> bool {
         && (Words::of(line).iter().any(|word| LIST_HEADS.has(word)) || LIST_HEADS_UNSPACED.any_in(line))
 }
 
-/// Returns true if something else says it, such as a document: that is told, not ordered.
+/// Returns true if the sentence quotes something, such as a document: a statement, not an order.
 fn is_reported(words: &[&str]) -> bool {
     words.windows(2).any(|pair| REPORTERS.has(pair[0]) && REPORTING.has(pair[1]))
 }
 
-/// Returns true for "it must have rained": what must have been is guessed.
+/// Returns true for guesses such as "it must have rained".
 fn is_guess(words: &[&str]) -> bool {
     static IRREGULAR: Listed =
         Listed::new("been gone done come left lost made said seen got had put run broken fallen forgotten taken felt");
@@ -105,7 +105,7 @@ fn forbids(sentence: &str, words: &[&str]) -> bool {
         && !rest.iter().any(|word| NO_WITHIN.has(word))
 }
 
-/// Returns true if a sentence that begins with no subject says what is done always or never.
+/// Returns true if a sentence without a leading subject says what is always or never done.
 fn is_habit(words: &[&str]) -> bool {
     words.len() >= 3 && words[1..].iter().any(|word| ADVERBS.has(word)) && !words.iter().any(|word| NARRATING.has(word))
 }
@@ -120,14 +120,14 @@ fn is_bound(words: &[&str]) -> bool {
 fn is_ordered_as_written(sentence: &str) -> bool {
     let lower = sentence.to_lowercase();
     lower.char_indices().any(|(at, c)| {
-        // In scripts with spaces a phrase begins a word.
+        // In scripts with spaces a phrase must start a word.
         let before = lower[..at].chars().next_back();
         let begins = is_unspaced(c) || before.is_none_or(|before| !before.is_alphabetic());
         begins && BY_CHAR.get(&c).is_some_and(|phrases| phrases.iter().any(|phrase| lower[at..].starts_with(phrase)))
     })
 }
 
-/// Returns true for a line that a program wrote, as in a log that the user pasted.
+/// Returns true for a line written by a program, as in a pasted log.
 fn is_output(sentence: &str) -> bool {
     static MARKS: Phrases = Phrases::new(&["error:", "Error:", "Exception:", "error["]);
     let begin = sentence.trim_start();
@@ -138,7 +138,7 @@ fn is_output(sentence: &str) -> bool {
         || MARKS.any_in(begin)
 }
 
-/// Returns true if a sentence says that something must not be. A bound is none: "no more than 3" is "at most 3".
+/// Returns true if a sentence forbids something. Bounds do not count: "no more than 3" means "at most 3".
 pub(super) fn is_negated(sentence: &str) -> bool {
     static BOUNDS: Phrases = Phrases::new(&[
         "not exceed",

@@ -1,12 +1,12 @@
-//! Constraints and preferences: kept word for word, none lost and none invented.
+//! Constraints and preferences: kept verbatim, none lost and none invented.
 //!
-//! What always holds:
-//! - what the user said must or must not be is kept in the compaction's entry, as it was said, and carried from one
-//!   compaction to the next; whatever a model makes of it, the section is written from there;
-//! - every line of the section without a mark is a sentence that was said: by the user, in the system prompt, in a
-//!   tool's description, or in the record of a branch. A line of the model's that has such a source gives way to it,
-//!   also where it is a paraphrase; one that has none is marked as [`INFERRED`];
-//! - a sentence that the model took for a constraint is one, also where no rule knows it as such;
+//! Invariants:
+//! - constraints that the user stated are stored in the compaction's entry, as they were said, and carried from one
+//!   compaction to the next; whatever a model writes, the section is generated from there;
+//! - every unmarked line of the section is a sentence that was said: by the user, in the system prompt, in a tool's
+//!   description, or in a branch summary. A line of the model with such a source is replaced by it, even if it is a
+//!   paraphrase; a line without one is marked as [`INFERRED`];
+//! - a sentence that the model took for a constraint is one, even if no rule recognises it;
 //! - the work is linear in what was said.
 
 mod detect;
@@ -24,51 +24,52 @@ use detect::{SENTENCE_CHARS_MAX, is_constraint, is_negated, opens_rules};
 use reseed_protocol::{Message, Part, Role};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Stands in front of a line that nobody said.
+/// Marks a line that nobody said.
 pub const INFERRED: &str = "(inferred) ";
 
-/// Constraints of one session, the newest. An entry repeats those of the one before it, so they are bounded.
+/// Maximum constraints of a session; the newest are kept. An entry repeats those of the previous one, so they are
+/// bounded.
 pub const CONSTRAINTS_MAX: usize = 256;
-/// Characters of all of them together, the newest.
+/// Maximum characters of all constraints together; the newest are kept.
 const CONSTRAINTS_CHARS_MAX: usize = 65_536;
-/// Lines of a model's section that are looked at; a section with more is no list of constraints.
+/// Lines examined of a model's section; a section with more is not a list of constraints.
 const LINES_MAX: usize = 64;
 /// Words of a line that are compared.
 const WORDS_MAX: usize = 64;
-/// Share in percent of a line's words that its source must have.
+/// Minimum percentage of a line's words that its source must contain.
 const SHARED_PERCENT_MIN: usize = 50;
-/// Letters of a word that are compared, so that "pushing" is "push".
+/// Letters of a word that are compared, so that "pushing" matches "push".
 const STEM_CHARS: usize = 4;
-/// Who says it is no part of what is said.
+/// Words that name the speaker, which are not part of what was said.
 static SPEAKERS: Listed = Listed::new("user users nutzer nutzerin benutzer utilisateur usuario utente usuário");
 
-/// What was said that constraints can come from.
+/// The sources of constraints.
 #[derive(Debug, Clone, Copy)]
 pub struct Said<'a> {
-    /// What is summarised.
+    /// The messages that are summarised.
     pub messages: &'a [&'a Message],
-    /// What is kept beside the summary: a line may come from there, and what was said there stays there.
+    /// Messages kept beside the summary: a line may come from there, and what was said there stays there.
     pub kept: &'a [&'a Message],
-    /// Constraints that an earlier compaction keeps.
+    /// Constraints recorded by an earlier compaction.
     pub noted: &'a [String],
     /// The system prompt and the tools' descriptions.
     pub rules: &'a [String],
-    /// The summary of what came before.
+    /// The previous summary.
     pub previous: Option<&'a str>,
 }
 
-/// A summary whose constraints are those that were said.
+/// A summary with exactly the constraints that were said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settled {
     /// The summary.
     pub text: String,
-    /// Every constraint of the user's, in the order in which they were said.
+    /// Every constraint of the user, in the order in which they were said.
     pub constraints: Vec<String>,
     /// Tokens that this added to the summary.
     pub added_tokens: u64,
 }
 
-/// The constraints that the user stated, as far as rules know them, behind those that were noted before.
+/// Returns the constraints recorded before, followed by those that rules recognise in the user's messages.
 #[must_use]
 pub fn stated(said: Said<'_>) -> Vec<String> {
     let mut kept = Kept::of(said.noted);
@@ -80,7 +81,7 @@ pub fn stated(said: Said<'_>) -> Vec<String> {
     kept.into_list()
 }
 
-/// Writes the section of constraints from what was said. `bounds` is for what that adds.
+/// Generates the section of constraints from what was said. `bounds` limits what this adds.
 #[must_use]
 pub fn settle(summary: &str, said: Said<'_>, bounds: RepairBounds<'_>) -> Settled {
     let sections = Sections::parse(summary);
@@ -132,7 +133,7 @@ pub fn settle(summary: &str, said: Said<'_>, bounds: RepairBounds<'_>) -> Settle
     let mut seen = BTreeSet::new();
     let body = normal(&body);
     for line in constraints.iter().chain(&others.into_list()) {
-        // A text in a form of its own may say it word for word already.
+        // A free-form text may contain it verbatim already.
         let same = normal(line).into_owned();
         if !body.contains(&same) && seen.insert(same) {
             written.push(format!("- {line}"));
@@ -145,7 +146,7 @@ pub fn settle(summary: &str, said: Said<'_>, bounds: RepairBounds<'_>) -> Settle
     Settled { text, constraints, added_tokens }
 }
 
-/// Leaves out of the middle what there is no room for; what is left out is counted.
+/// Removes lines from the middle until the rest fits; the removed ones are counted.
 fn fit(lines: &mut Vec<String>, bounds: RepairBounds<'_>, before: u64) {
     let room = bounds.tokens_max.saturating_add(before);
     let cost = |line: &String| (bounds.count)(line) + 1;
@@ -156,7 +157,7 @@ fn fit(lines: &mut Vec<String>, bounds: RepairBounds<'_>, before: u64) {
     let mut left = room.saturating_sub(12);
     let mut keep = vec![false; lines.len()];
     for turn in 0..lines.len() {
-        // The newest and the oldest by turns.
+        // The newest and the oldest alternate.
         let at = if turn % 2 == 0 { lines.len() - 1 - turn / 2 } else { turn / 2 };
         let Some(rest) = left.checked_sub(costs[at]) else { break };
         left = rest;
@@ -185,11 +186,11 @@ fn write(summary: &str, mut sections: Sections, is_whole: bool, lines: Vec<Strin
     text
 }
 
-/// A text in a form of its own without its section of constraints, and the lines of that.
+/// Splits a free-form text into the text without its section of constraints, and the lines of that.
 fn without_constraints(summary: &str) -> (String, Vec<&str>) {
     let mut within = false;
     let (mut text, mut lines) = (String::new(), Vec::new());
-    // A name without the marks of a heading, as in `Constraints: no sharks`, opens a line and the list right below it.
+    // A name without heading marks, as in `Constraints: no sharks`, covers its line and the list directly below it.
     let mut is_heading = false;
     for line in summary.lines() {
         let opened = headings::named(line).or_else(|| headings::named_otherwise(line, |_| true));
@@ -213,12 +214,12 @@ fn without_constraints(summary: &str) -> (String, Vec<&str>) {
     (text.trim().to_owned(), lines)
 }
 
-/// Returns true for a line of a list.
+/// Returns true for a list item.
 fn is_item(line: &str) -> bool {
     line.trim_start().starts_with(['-', '*', '•', '+']) || numbered(line).is_some()
 }
 
-/// What stands behind the number of a line such as `1. Tests first`.
+/// Returns the text after the number of a line such as `1. Tests first`.
 fn numbered(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -260,7 +261,7 @@ impl Kept {
     }
 }
 
-/// Who said a sentence.
+/// The speaker of a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     User,
@@ -299,8 +300,8 @@ impl Line {
     }
 }
 
-/// Words with a digit, and words with a capital letter that no sentence begins with, in lower case. They stay as they
-/// are in a translation.
+/// Returns words with a digit, and words with a capital letter that does not start a sentence, in lower case. A
+/// translation preserves them.
 fn names(text: &str) -> impl Iterator<Item = String> {
     text.split_whitespace().enumerate().filter_map(|(at, word)| {
         let word = word.trim_matches(|c: char| !c.is_alphanumeric());
@@ -310,7 +311,7 @@ fn names(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// What of a word is compared; short words are grammar.
+/// Returns the part of a word that is compared; short words are grammar.
 fn stem(word: &str) -> Option<&str> {
     if word.contains(char::is_numeric) {
         return Some(word);
@@ -326,7 +327,7 @@ struct Source {
     shared_percent: usize,
 }
 
-/// Looks for the source of each line in one pass over what was said.
+/// Finds the source of each line in one pass over what was said.
 struct Search<'a> {
     lines: &'a [Line],
     by_stem: BTreeMap<&'a str, Vec<(usize, u64)>>,
@@ -344,7 +345,7 @@ impl<'a> Search<'a> {
         Self { lines, by_stem, best: vec![None; lines.len()] }
     }
 
-    /// Looks at a sentence; `is_order`: a rule knows it as a constraint.
+    /// Considers a sentence as a source; `is_order` is true if a rule recognises it as a constraint.
     fn look_at(&mut self, sentence: &Sentence, origin: Origin, is_order: bool) {
         if self.lines.is_empty() {
             return;
@@ -360,7 +361,7 @@ impl<'a> Search<'a> {
             let line = &self.lines[at];
             let count = mask.count_ones() as usize;
             let shared_percent = count * 100 / line.stems.len();
-            // One character says less than a word.
+            // A character carries less information than a word.
             let least = if line.is_unspaced { SHARED_PERCENT_MIN + 10 } else { SHARED_PERCENT_MIN };
             let is_enough = shared_percent >= least && (count >= 2 || line.stems.len() == 1);
             let is_better = self.best[at].as_ref().is_none_or(|best| {
@@ -380,7 +381,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// A line that says in other words, or in another language, what was ordered still has its names and numbers.
+    /// Matches an order to lines in other words or another language by the names and numbers that they share.
     fn look_for_names(&mut self, sentence: &str, words: &Words) {
         let named: BTreeSet<String> = names(sentence).collect();
         let is_negated = is_negated(sentence);
@@ -400,11 +401,11 @@ fn has(words: &Words, wanted: &str) -> bool {
     words.iter().any(|word| word == wanted)
 }
 
-/// A sentence of the user's.
+/// A sentence of the user.
 struct Sentence {
     text: String,
     words: Words,
-    /// It stands in a list that the user gave as rules.
+    /// True if it is an item of a list that the user introduced as rules.
     is_rule: bool,
 }
 
@@ -418,8 +419,7 @@ impl Sentence {
     }
 }
 
-/// What the user said, a sentence each; of a list of rules, a line each. What stands in code fences is not said, nor is
-/// the record of a branch.
+/// Returns the user's sentences; a list of rules yields one per line. Code fences and branch summaries are excluded.
 fn users_sentences<'a>(messages: &'a [&'a Message]) -> impl Iterator<Item = Sentence> {
     let texts = messages.iter().filter(|message| message.role == Role::User && record(message).is_none());
     let texts = texts.flat_map(|message| &message.content).filter_map(|part| match part {
@@ -441,7 +441,7 @@ fn users_sentences<'a>(messages: &'a [&'a Message]) -> impl Iterator<Item = Sent
                     continue;
                 }
                 in_rules = in_rules || opens_rules(line);
-                // What was asked is not what was ordered.
+                // Questions are not orders.
                 let told = whole_sentences(line).into_iter().map(|text| (text, Words::of(text)));
                 let told = told.filter(|(text, words)| !is_question(text, &words.list()));
                 said.extend(told.map(|(text, words)| match item_text(text) {
@@ -454,7 +454,7 @@ fn users_sentences<'a>(messages: &'a [&'a Message]) -> impl Iterator<Item = Sent
     })
 }
 
-/// The sections of the record of a branch that stands in this message.
+/// Parses the branch summary in this message, if there is one.
 fn record(message: &Message) -> Option<Sections> {
     match message.content.first() {
         Some(Part::Text { text }) if message.role == Role::User => Some(Sections::parse(&unseed(text)?)),

@@ -1,16 +1,16 @@
-//! How people say what must and must not be, in some languages: as it stands between the words of a sentence in lower
-//! case, apostrophes as spaces; in scripts without spaces, and in some others, as it is written.
+//! Phrases with which people state constraints, in several languages. They are matched against words in lower case with
+//! spaces for apostrophes; in scripts without spaces, and some others, against the text as written.
 
 use crate::core::context::extract::{Listed, Phrases};
 
-/// Words in front of an order that are no part of it.
+/// Words before an order that are not part of it.
 pub(super) static LEADING: Listed = Listed::new(
     "please also and but so ok okay oh hey hi note remember well then importantly important one more thing btw by the \
      way just again bitte und aber also auch noch et mais aussi y pero también e ma anche mas também и но также \
      пожалуйста",
 );
 
-/// Beginnings of orders, in whole words.
+/// Beginnings of orders, as whole words.
 pub(super) static STARTS: Phrases = Phrases::new(&[
     "answer only",
     "reply only",
@@ -88,7 +88,7 @@ pub(super) static STARTS: Phrases = Phrases::new(&[
     "asla",
 ]);
 
-/// What makes a sentence an order wherever it stands.
+/// Phrases that make a sentence an order wherever they occur.
 pub(super) static CONTAINS: Phrases = Phrases::new(&[
     "nothing else",
     "no later",
@@ -273,7 +273,7 @@ pub(super) static CONTAINS: Phrases = Phrases::new(&[
     "sempre",
 ]);
 
-/// The same as written, without regard to words.
+/// Phrases that make a sentence an order, matched as written, ignoring word boundaries.
 pub(super) const AS_WRITTEN: [&str; 88] = [
     "никогда",
     "всегда",
@@ -365,7 +365,7 @@ pub(super) const AS_WRITTEN: [&str; 88] = [
     "ज़रूर",
 ];
 
-/// What looks like an order and is none: what people say of themselves and of what they guess.
+/// Phrases that look like orders and are not: statements about oneself, and guesses.
 pub(super) static NONE: Phrases = Phrases::new(&[
     "must be kidding",
     "must be joking",
@@ -422,13 +422,13 @@ pub(super) static NONE: Phrases = Phrases::new(&[
     "no sé",
 ]);
 
-/// Words that turn a sentence into its opposite.
+/// Words that negate a sentence.
 pub(super) static NEGATIONS: Listed = Listed::new(
     "not no never don doesn didn won can't cannot mustn shouldn without avoid forbidden nor none neither nicht nie \
      niemals kein keine keinen keiner ohne vermeide keinesfalls ne pas jamais sans aucun no nunca sin ningún ninguna \
      evita non mai senza nessun não nunca sem nenhum niet nooit geen nie nigdy bez не никогда нельзя без запрещено",
 );
-/// The same in scripts without spaces.
+/// Negations in scripts without spaces.
 pub(super) static NEGATIONS_UNSPACED: Phrases = Phrases::new(&[
     "不要",
     "不能",
@@ -448,10 +448,10 @@ pub(super) static NEGATIONS_UNSPACED: Phrases = Phrases::new(&[
     "절대",
 ]);
 
-/// What is said to be done always or never: an order where nobody is told of who does so.
+/// Words for always and never: an order, unless the sentence says who does so.
 pub(super) static ADVERBS: Listed =
     Listed::new("never niemals nie immer jamais toujours nunca siempre mai sempre nooit altijd");
-/// Words of a sentence that tells what somebody does, did or is.
+/// Words of sentences that narrate what someone does, did or is.
 pub(super) static NARRATING: Listed = Listed::new(
     "i ve have has had was were been is are am did does he she they it we who there that which the a an my our his her \
      their this these those ich habe hat hatte war waren ist sind wir er sie es der die das ein eine mein meine unser \
@@ -459,12 +459,12 @@ pub(super) static NARRATING: Listed = Listed::new(
      son él ella nosotros el los las una mi io ho ha era è sono lui lei noi lo gli uno mio eu não ele ela nós o os as \
      um uma meu ik heb heeft had was is zijn wij hij zij het een mijn",
 );
-/// Verbs that choose one thing before another.
+/// Verbs that prefer one thing to another.
 pub(super) static CHOOSING: Listed = Listed::new(
     "use take choose pick write call nimm nutze verwende benutze utilise utilisez prends usa utiliza use usate usare \
      gebruik",
 );
-/// What follows "no" where nothing is forbidden.
+/// Words after "no" that forbid nothing.
 pub(super) static NO_BEHIND: Listed = Listed::new(
     "problem problems idea worries thanks thank doubt way one matter rush hurry wonder it that this these those i we \
      you he she they there but and not so because need luck clue big sense point reason news comment offence offense \
@@ -472,23 +472,23 @@ pub(super) static NO_BEHIND: Listed = Listed::new(
      surprise error errors warning warnings is was are were es está hay me te se lo la le les puedo puede quiero sé \
      tengo creo fue era ha he había veo entiendo importa pasa todo como estoy soy somos",
 );
-/// What stands in a sentence with "no" that tells something.
+/// Words of a sentence with "no" that states something.
 pub(super) static NO_WITHIN: Listed =
     Listed::new("yet today yesterday anymore is was are were has had came went got found happened");
-/// What says something that is no order of the user's, and how.
+/// Sources of statements that are not the user's orders.
 pub(super) static REPORTERS: Listed = Listed::new(
     "error message compiler log docs documentation manual article book story film movie novel linter warning test \
      output page tutorial sign poster joke",
 );
-/// Words behind such a thing.
+/// Verbs that follow such a source.
 pub(super) static REPORTING: Listed = Listed::new("says said states stated tells told claims reads");
-/// Words in the line above a list of rules.
+/// Words of a line that introduces a list of rules.
 pub(super) static LIST_HEADS: Listed = Listed::new(
     "rule rules constraint constraints requirement requirements guideline guidelines convention conventions preference \
      preferences restriction restrictions regel regeln vorgabe vorgaben anforderungen einschränkungen règle règles \
      contrainte contraintes regla reglas requisitos restricciones regole vincoli requisiti regra regras restrições \
      regels eisen правила требования ограничения zasady kurallar",
 );
-/// The same in scripts without spaces.
+/// Such words in scripts without spaces.
 pub(super) static LIST_HEADS_UNSPACED: Phrases =
     Phrases::new(&["规则", "規則", "要求", "约束", "ルール", "条件", "규칙", "요구"]);

@@ -1,5 +1,4 @@
-//! Fifty conversations in eighteen languages: no constraint is lost and none is invented, whatever the model makes of
-//! them.
+//! Fifty conversations in eighteen languages: no constraint is lost or invented, whatever the model writes.
 
 use super::*;
 use serde::Deserialize;
@@ -10,14 +9,14 @@ struct Conversation {
     name: String,
     language: String,
     says: Vec<String>,
-    /// What of it are constraints, known by rule.
+    /// Its constraints that rules recognise.
     constraints: Vec<String>,
     lines: Vec<String>,
-    /// Lines of the model's that nobody said.
+    /// Lines of the model that nobody said.
     inferred: Vec<String>,
     /// The system prompt and the tools' descriptions.
     rules: Vec<String>,
-    /// What else is kept word for word because the model took it for a constraint.
+    /// Other sentences kept verbatim because the model took them for constraints.
     keeps: Vec<String>,
 }
 
@@ -40,12 +39,12 @@ fn count(text: &str) -> u64 {
 
 const BOUNDS: RepairBounds<'_> = RepairBounds { tokens_max: 500, count: &count };
 
-/// Lines of the section without their bullets.
+/// Returns the lines of the section without bullets.
 fn section(text: &str) -> Vec<String> {
     Sections::parse(text).lines(Slot::Constraints).iter().map(|line| item_text(line).to_owned()).collect()
 }
 
-/// Checks what stands in the section: every constraint word for word, every other line marked or said.
+/// Checks the section: every constraint verbatim, every other line marked or said.
 #[track_caller]
 fn check(talk: &Conversation, round: &str, settled: &Settled) {
     let name = format!("{} ({}), {round}: {}", talk.name, talk.language, settled.text);
@@ -84,7 +83,7 @@ fn none_is_lost_and_none_is_invented() {
         }
         assert_eq!(stated(first).iter().filter(|text| !talk.constraints.contains(text)).count(), 0, "{}", talk.name);
 
-        // The next summaries are of other things; the model drops the section, says it its own way again, or writes
+        // Later summaries are about other things; the model drops the section, repeats it in other words, or writes
         // prose.
         let chatter = Message::user("Now to something else.");
         let mut before = settled;
@@ -155,7 +154,7 @@ fn a_section_in_prose_is_written_anew() {
     assert!(settled.text.starts_with("Der Nutzer baut ein Boot."), "{}", settled.text);
     let expected = "## Constraints & Preferences\n- Bitte keine Emojis.\n- (inferred) Nur Eiche";
     assert!(settled.text.contains(expected) && settled.text.contains("## Sonst\nNichts."), "{}", settled.text);
-    // What the prose says word for word is not said twice.
+    // What the prose says verbatim is not repeated.
     let settled = settle("The user asks: Bitte keine Emojis.", said, BOUNDS);
     assert_eq!(settled.text, "The user asks: Bitte keine Emojis.");
     assert_eq!(settled.constraints, ["Bitte keine Emojis."]);

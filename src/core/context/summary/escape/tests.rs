@@ -104,7 +104,7 @@ fn a_delimiter_is_escaped_however_it_is_spelt() {
     }
 }
 
-/// Pieces of what is escaped, in any order.
+/// Pieces of escaped text, in any order.
 fn pieces() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "<",

@@ -1,42 +1,42 @@
-//! The part of a sentence that gives an identifier its meaning, in few words.
+//! Extracts the part of a sentence that gives an identifier its meaning, in few words.
 
 use crate::core::context::extract::{Listed, is_unspaced};
 
-/// Characters of a sentence that stands whole.
+/// Maximum characters of a sentence that is kept whole.
 const WHOLE_CHARS_MAX: usize = 110;
-/// Words kept in front of and behind what must stay, of a sentence that is longer.
+/// Words kept before and after what must stay, in a longer sentence.
 const NEAR_WORDS: (usize, usize) = (9, 4);
-/// The same where there is little room, and where there is hardly any: words that mean something.
+/// Meaningful words kept when there is little room, and when there is hardly any.
 const TIGHT_WORDS: (usize, usize) = (4, 1);
 const BARE_WORDS: (usize, usize) = (2, 0);
-/// The same where very many are to stay.
+/// Meaningful words kept when very many lines must fit.
 const LEAST_WORDS: (usize, usize) = (1, 0);
-/// Characters kept on each side in a script that has no spaces.
+/// Characters kept on each side in a script without spaces.
 const NEAR_CHARS: usize = 16;
 
-/// Words that say nothing about what is told.
+/// Words that carry no meaning.
 static FILLERS: Listed = Listed::new(
     "a an the please remember note that this also just really my our we you i it its will would can could of so well \
      ok okay hi hello btw fyi there has have had been be der die das ein eine den dem bitte",
 );
-/// Words in front of what is told.
+/// Words before the statement itself.
 static LEADING: Listed =
     Listed::new("please remember note that also just so well ok okay hi hello btw fyi and but bitte");
 
 /// How much of a sentence is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Width {
-    /// What must stay, and the word that it is known by.
+    /// What must stay, and the one word that identifies it.
     Least,
-    /// As few words as can mean something.
+    /// The fewest words that can mean something.
     Bare,
-    /// As few words as make sense.
+    /// The fewest words that make sense.
     Tight,
-    /// The sentence, unless it is long.
+    /// The whole sentence, unless it is long.
     Whole,
 }
 
-/// The sentence, shortened to what stands around these spans.
+/// Shortens a sentence to the words around these spans.
 pub(super) fn clause(sentence: &str, spans: &[(usize, usize)], width: Width) -> String {
     let tight = width < Width::Whole;
     let chars = sentence.chars().count();
@@ -78,7 +78,7 @@ fn tidy(text: &str) -> String {
     text.trim().trim_end_matches(['.', ',', ';', ':', '。', '，']).to_owned()
 }
 
-/// The text from a little before the first span to a little behind the last.
+/// Returns the text from shortly before the first span to shortly after the last.
 fn around<'a>(sentence: &'a str, spans: &[(usize, usize)]) -> &'a str {
     let start = spans.iter().map(|span| span.0).min().unwrap_or(0);
     let end = spans.iter().map(|span| span.1).max().unwrap_or(sentence.len());
@@ -87,7 +87,7 @@ fn around<'a>(sentence: &'a str, spans: &[(usize, usize)]) -> &'a str {
     &sentence[from..to]
 }
 
-/// Where the words between spaces stand.
+/// Returns the spans of the words between spaces.
 fn words(sentence: &str) -> Vec<(usize, usize)> {
     let base = sentence.as_ptr() as usize;
     let word = |word: &str| {
@@ -97,7 +97,7 @@ fn words(sentence: &str) -> Vec<(usize, usize)> {
     sentence.split_whitespace().map(word).collect()
 }
 
-/// Returns true if a word is in a list, whatever its case and the punctuation behind it.
+/// Returns true if a word is in a list, ignoring its case and trailing punctuation.
 fn among(list: &Listed, word: &str) -> bool {
     list.has_any_case(word.trim_end_matches([',', '.', ':', ';']))
 }

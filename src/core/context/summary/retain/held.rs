@@ -1,20 +1,20 @@
-//! Whether a text holds an identifier, however it is spelt there.
+//! Checks whether a text contains an identifier, in whatever spelling.
 
 use crate::core::context::extract::{Words, is_unspaced};
 use std::{borrow::Cow, cell::OnceCell, collections::HashMap};
 
 use super::identify::Kind;
 
-/// Share in percent of the words of a task that a line must have to be about it.
+/// Minimum percentage of a task's words that a line about it must contain.
 const TASK_WORDS_PERCENT: usize = 70;
 
-/// A text, ready to be asked what it holds.
+/// A text indexed for lookups.
 pub(super) struct Held<'a> {
     text: &'a str,
-    /// Built on the first lookup of a task; most texts are never asked for one.
+    /// Built on the first lookup of a task; most texts never have one.
     lines: OnceCell<Lines>,
     normal: String,
-    /// Where each word begins in that.
+    /// Positions of each word in `normal`.
     starts: HashMap<String, Vec<usize>>,
 }
 
@@ -32,7 +32,7 @@ impl<'a> Held<'a> {
         Self { text, lines: OnceCell::new(), normal, starts }
     }
 
-    /// Whether this identifier stands in the text, whole.
+    /// Returns true if the text contains this identifier as a whole.
     pub(super) fn has(&self, identifier: &str, kind: Kind) -> bool {
         if kind == Kind::Task {
             return self.has_words(identifier);
@@ -54,16 +54,16 @@ impl<'a> Held<'a> {
         })
     }
 
-    /// Whether a line of the text is about this.
+    /// Returns true if a line of the text is about this task.
     pub(super) fn has_words(&self, task: &str) -> bool {
         self.lines.get_or_init(|| Lines::of(self.text.lines())).have(task)
     }
 }
 
-/// Lines, ready to be asked what they are about.
+/// Lines indexed by their words.
 pub(super) struct Lines {
     count: usize,
-    /// The lines in which each word stands that says what something is about.
+    /// The lines that contain each word with meaning.
     by_word: HashMap<String, Vec<usize>>,
 }
 
@@ -78,7 +78,8 @@ impl Lines {
         Self { count, by_word }
     }
 
-    /// Whether a line has enough of the words of this, and every number: the roof of house 12 is not that of house 14.
+    /// Returns true if a line contains enough words of the task, and every number: the roof of house 12 is not that of
+    /// house 14.
     pub(super) fn have(&self, task: &str) -> bool {
         let wanted = Content::of(task);
         let mut words: Vec<&str> = wanted.iter().collect();
@@ -89,7 +90,7 @@ impl Lines {
         if words.iter().any(|word| is_number(word) && !self.by_word.contains_key(*word)) {
             return false;
         }
-        // Of each line, how many of the words it has, and how many of them are numbers.
+        // For each line, how many of the words it has, and how many of those are numbers.
         let mut found = vec![(0, 0); self.count];
         for word in &words {
             for line in self.by_word.get(*word).into_iter().flatten() {
@@ -102,7 +103,7 @@ impl Lines {
     }
 }
 
-/// The words of a text that say what it is about.
+/// The words of a text that carry its meaning.
 pub(super) struct Content(Words);
 
 impl Content {
@@ -110,7 +111,7 @@ impl Content {
         Self(Words::of(text))
     }
 
-    /// The words, in their order: short ones are grammar in the languages that have spaces.
+    /// Iterates over these words in order: short ones are grammar in languages that use spaces.
     pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
         let counts = |word: &str| {
             word.chars().nth(3).is_some() || word.starts_with(is_unspaced) || word.contains(char::is_numeric)
@@ -119,7 +120,7 @@ impl Content {
     }
 }
 
-/// Notes one more place of a word, which is copied where it is new; a place twice in a row is noted once.
+/// Adds a position of a word, copying the word only if it is new; repeated positions are stored once.
 fn push(places: &mut HashMap<String, Vec<usize>>, word: &str, at: usize) {
     match places.get_mut(word) {
         Some(places) if places.last() == Some(&at) => {}
@@ -128,7 +129,7 @@ fn push(places: &mut HashMap<String, Vec<usize>>, word: &str, at: usize) {
     }
 }
 
-/// What follows must not make it a longer one.
+/// Returns true if what follows does not extend the spelling to a longer word.
 fn ends_before(after: &str, spelling: &str, kind: Kind) -> bool {
     let mut chars = after.chars();
     let (next, second) = (chars.next(), chars.next());
@@ -155,7 +156,7 @@ fn begins_after(before: &str, spelling: &str, kind: Kind) -> bool {
     }
 }
 
-/// A text as it is compared: lower case, one space, no marks of emphasis or escape.
+/// Normalises a text for comparison: lower case, single spaces, no emphasis or escape marks.
 pub(in crate::context::summary) fn normal(text: &str) -> Cow<'_, str> {
     let is_normal =
         |byte: &u8| byte.is_ascii_graphic() && !byte.is_ascii_uppercase() && !matches!(byte, b'\\' | b'`' | b'*');
@@ -181,8 +182,8 @@ pub(in crate::context::summary) fn normal(text: &str) -> Cow<'_, str> {
     Cow::Owned(normal)
 }
 
-/// How something that begins with a number may be spelt elsewhere: with or without a space before its unit, and between
-/// thousands.
+/// Returns other spellings of something that starts with a number: with or without a space before the unit, and without
+/// thousands separators.
 fn spellings(number: &str) -> Vec<String> {
     let mut spellings = Vec::new();
     if let Some((number, unit)) = number.split_once(' ') {

@@ -1,72 +1,72 @@
-//! What in a sentence is exact: a path, an address, a number with its unit, something quoted, a symbol of code.
+//! Finds what is exact in a sentence: paths, addresses, numbers with units, quotations, code symbols.
 //!
-//! Nothing is understood. When in doubt a word counts as one: to look for one too many costs a line, to miss one costs
-//! a fact. The work is linear in the sentence.
+//! Nothing is understood. When in doubt a word counts: one identifier too many costs a line, a missed one costs a fact.
+//! The work is linear in the sentence.
 
 mod words;
 
 use crate::core::context::extract::Listed;
 use words::split;
 
-/// Bytes of the longest identifier; what is longer is data.
+/// Maximum bytes of an identifier; anything longer is data.
 const IDENTIFIER_BYTES_MAX: usize = 300;
 
-/// Words in front of a small number that make it the name of something.
+/// Words before a small number that make it a name.
 static LABELS: Listed = Listed::new(
     "port version room line lines issue ticket pr step chapter page gate flight no number nr build release floor \
      apartment seat table order invoice case section level node shard bus tram line track platform row version v eur \
      usd chf gbp zimmer raum seite gleis linie",
 );
-/// Words behind a number that are not what it counts.
+/// Words after a number that are not its unit.
 static NO_UNITS: Listed = Listed::new(
     "a an and or of is are was were in on at to the by for from with as it its he she we you they i but if so than \
      then that this which who not und oder ist im am auf zu der die das",
 );
-/// Words in front of a name.
+/// Words before a name.
 static NAMING: Listed = Listed::new(
     "called named nicknamed codenamed code-named dubbed titled heißt heisst heiße namens llama llamado appelle chiama",
 );
-/// Words in front of a name in a sentence that tells what something is.
+/// Words before a name in a sentence that says what something is.
 static IS: Listed = Listed::new("is are ist sind es est è = :");
-/// First words of a sentence that tells what something is.
+/// First words of a sentence that says what something is.
 static TELLING: Listed =
     Listed::new("my our the mein meine unser unsere der die das mi mis nuestra nuestro mon ma notre");
 
-/// What an identifier is.
+/// The kind of an identifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
-    /// A file or a directory, or another name with dots or slashes in it.
+    /// A file, a directory, or another name with dots or slashes.
     Path,
-    /// The address of a page or a service.
+    /// The address of a page or service.
     Url,
-    /// The address of a person's mail.
+    /// An email address.
     Email,
-    /// A number with what it counts, a date, a version, a sum of money.
+    /// A number with its unit, a date, a version, an amount of money.
     Number,
-    /// What stands in quotation marks.
+    /// Text in quotation marks.
     Quoted,
-    /// The name of a person, an animal, a thing.
+    /// The name of a person, an animal or a thing.
     Name,
-    /// A name in code, or whatever stands in back-ticks.
+    /// A name in code, or anything in backticks.
     Symbol,
-    /// A hash, a number of an order, a mixture of letters and digits.
+    /// A hash, an order number, a mixture of letters and digits.
     Id,
-    /// Something that is still to be done. It is compared by its words.
+    /// Something still to be done. Compared by its words.
     Task,
 }
 
 /// An identifier in a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// What it is.
+    /// Its kind.
     pub(crate) kind: Kind,
-    /// The byte in the sentence where it begins.
+    /// The byte offset of its start in the sentence.
     pub(crate) start: usize,
-    /// The byte behind its last.
+    /// The byte offset after its end.
     pub(crate) end: usize,
 }
 
-/// The identifiers of a sentence, in order; none overlaps another.
+/// Returns the identifiers of a sentence, in order and without overlaps.
 pub(crate) fn identify(sentence: &str) -> Vec<Found> {
     let words = split(sentence);
     let mut found: Vec<Found> = Vec::new();
@@ -108,17 +108,17 @@ pub(crate) fn identify(sentence: &str) -> Vec<Found> {
     found
 }
 
-/// What a word is by its own form; `None` for a word like any other, and for a small number, which needs a unit.
+/// Classifies a word by its form; `None` for ordinary words, and for small numbers, which need a unit.
 pub(super) fn classify(word: &str) -> Option<Kind> {
     let bytes = word.as_bytes();
-    // Most words.
+    // Fast path: most words.
     if bytes.iter().all(u8::is_ascii_lowercase) {
         return None;
     }
     let has_letter =
         if word.is_ascii() { bytes.iter().any(u8::is_ascii_alphabetic) } else { word.contains(char::is_alphabetic) };
     let has_digit = bytes.iter().any(u8::is_ascii_digit);
-    // Of the others most: a word with a capital letter, and a number.
+    // Most others: capitalised words, and numbers.
     let is_plain = |byte: &u8| if has_digit { byte.is_ascii_digit() } else { byte.is_ascii_lowercase() };
     if bytes[0].is_ascii_alphanumeric() && bytes[1..].iter().all(is_plain) && has_digit != has_letter {
         return (has_digit && !is_small_number(word)).then_some(Kind::Number);
@@ -147,7 +147,8 @@ pub(super) fn classify(word: &str) -> Option<Kind> {
     is_file_name(word).then_some(Kind::Path)
 }
 
-/// Returns true if these bytes stand in a word. For something so short, setting up a search costs more than the search.
+/// Returns true if a word contains these bytes. For something this short, setting up a search costs more than the
+/// search.
 fn holds(word: &str, bytes: &[u8]) -> bool {
     word.as_bytes().windows(bytes.len()).any(|window| window == bytes)
 }
@@ -163,11 +164,11 @@ fn is_path(word: &str, has_digit: bool) -> bool {
         return word.len() > 2;
     }
     let pieces = word.split('/').filter(|piece| !piece.is_empty()).count();
-    // `and/or` and `km/h` are no paths.
+    // `and/or` and `km/h` are not paths.
     pieces >= 3 || pieces == 2 && (has_digit || word.contains(['.', '_', '-']) || word.ends_with('/'))
 }
 
-/// A name and an extension: `main.rs`, `Dockerfile.dev`, `example.org`.
+/// Recognises a name with an extension: `main.rs`, `Dockerfile.dev`, `example.org`.
 fn is_file_name(word: &str) -> bool {
     let Some((stem, extension)) = word.rsplit_once('.') else { return false };
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
@@ -194,11 +195,11 @@ fn is_symbol(word: &str) -> bool {
         humps += usize::from(c.is_ascii_uppercase() && last.is_ascii_lowercase());
         last = c;
     }
-    // `useState`, `ContextManager`; a name such as `McDonald` costs little.
+    // `useState`, `ContextManager`; a name such as `McDonald` does little harm.
     humps > 0 && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.')
 }
 
-/// `16GB`, `250ms`, `v1.2.3`, `8pm`, `20€`.
+/// Recognises `16GB`, `250ms`, `v1.2.3`, `8pm`, `20€`.
 fn is_number_with_unit(word: &str) -> bool {
     if word.strip_prefix(['v', 'V']).is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit())) {
         return true;
@@ -209,7 +210,7 @@ fn is_number_with_unit(word: &str) -> bool {
         && unit.chars().all(|c| c.is_alphabetic() || matches!(c, '/' | '°' | '%'))
 }
 
-/// A number that means nothing alone: one or two digits.
+/// Recognises a number that means nothing alone: one or two digits.
 fn is_small_number(word: &str) -> bool {
     (1..=2).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -227,7 +228,7 @@ fn is_capital(word: &str) -> bool {
     word.starts_with(char::is_uppercase) && !matches!(word, "I" | "I'm" | "I'll" | "I've" | "I'd")
 }
 
-/// Whether what stands in front says that a name comes.
+/// Returns true if the preceding words announce a name.
 fn names(sentence: &str, before: &str, at: usize) -> bool {
     let first = || sentence.split_whitespace().next().unwrap_or_default();
     NAMING.has_any_case(before) || (2..=9).contains(&at) && IS.has_any_case(before) && TELLING.has_any_case(first())

@@ -1,13 +1,13 @@
-//! What a summary must not lose: names, paths, numbers and identifiers are looked for, and what is missing is put back
-//! word for word, in a section of its own at the end.
+//! Repairs a summary: finds the names, paths, numbers and identifiers that it lost, and restores them verbatim in a
+//! final section.
 //!
-//! What always holds:
-//! - what was there stays as it was; only the section [`RESTORED`] is written anew, within its bound;
-//! - what matters most goes in first: what the user told, what was decided or is still to be done, what is about the
-//!   present goal, what is newest;
-//! - what was put back once counts as told by the next summary's repair, so that nothing fades from one to the next;
-//! - secrets are masked before anything is looked for, so none is put back;
-//! - the work is linear in the messages but for sorting.
+//! Invariants:
+//! - existing text stays as it was; only the section [`RESTORED`] is rewritten, within its bound;
+//! - the most important facts go in first: those the user stated, decisions and open tasks, those about the current
+//!   goal, the newest;
+//! - the next summary's repair treats a restored fact as told, so that nothing fades from one summary to the next;
+//! - secrets are masked first, so none is restored;
+//! - the work is linear in the messages, except for sorting.
 
 mod clause;
 mod held;
@@ -29,38 +29,38 @@ use std::{
 
 use crate::core::context::extract::{ASSISTANT, TOOL};
 
-/// Identifiers that are looked for, the ones that matter most. The section of the largest summary holds some 200 lines;
-/// ten times as many leave the choice to what matters and keep the work small.
+/// Maximum identifiers looked for; the most important. The section of the largest summary holds some 200 lines; ten
+/// times as many leave the choice to their importance and keep the work small.
 const IDENTIFIERS_MAX: usize = 2_000;
-/// Lines that did not fit before no shorter one is looked for.
+/// Lines that may fail to fit before the search for shorter ones stops.
 const MISSES_MAX: usize = 16;
-/// From so many lines on that are put back, all of them in fewer words are better than some of them in more.
+/// From this many restored lines on, all of them in fewer words are better than some of them in more.
 const MANY_LINES: usize = 32;
 
-/// How much may be put back.
+/// How much may be restored.
 #[derive(Clone, Copy)]
 pub struct RepairBounds<'a> {
-    /// Tokens that the section of restored facts may have, its heading included.
+    /// Maximum tokens of the section of restored facts, heading included.
     pub tokens_max: u64,
     /// Counts the tokens of a text.
     pub count: &'a dyn Fn(&str) -> u64,
 }
 
-/// A summary that was checked for what it must not lose.
+/// A summary after repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repaired {
-    /// The summary, with a last section of what was missing if something was.
+    /// The summary, followed by a section of what was missing, if anything was.
     pub text: String,
-    /// Identifiers that were looked for.
+    /// Number of identifiers looked for.
     pub checked: u64,
-    /// Those of them that were missing and are there now.
+    /// Number of those that were missing and are present now.
     pub restored: u64,
 }
 
-/// Checks that a summary holds what matters of the messages and of the summary before it, and puts back what it lost.
+/// Checks that a summary contains what matters in the messages and the previous summary, and restores what it lost.
 ///
-/// A section of restored facts that the summary has already is written anew: its lines count as told. Lists of files
-/// behind the summary are left off.
+/// An existing section of restored facts is rewritten: its lines count as told. File lists after the summary are
+/// removed.
 #[must_use]
 pub fn repair(
     summary: &str,
@@ -86,7 +86,7 @@ pub fn repair(
     Repaired { text: format!("{body}\n\n## {RESTORED}\n{section}"), checked, restored: restored as u64 }
 }
 
-/// A summary without its section of restored facts, and the lines of that.
+/// Splits a summary into the text without its section of restored facts, and the lines of that.
 fn without_restored(summary: &str) -> (String, Vec<String>) {
     let sections = Sections::parse(summary);
     let lines = sections.lines(Slot::Restored).to_vec();
@@ -106,7 +106,7 @@ fn without_restored(summary: &str) -> (String, Vec<String>) {
     (body.trim().to_owned(), lines)
 }
 
-/// Something exact that was said, at the place where it matters most.
+/// Something exact that was said, at its most important occurrence.
 #[derive(Debug)]
 struct Identifier {
     kind: Kind,
@@ -123,7 +123,7 @@ impl Identifier {
     }
 }
 
-/// What is looked for: each identifier once, at the place where it matters most, among equal ones the newest.
+/// Returns each identifier to look for once, at its most important occurrence; among equals, the newest.
 fn identifiers(sources: &Sources) -> Vec<Identifier> {
     let mut best: HashMap<Cow<'_, str>, Identifier> = HashMap::new();
     for (at, source) in sources.all.iter().enumerate() {
@@ -141,7 +141,7 @@ fn identifiers(sources: &Sources) -> Vec<Identifier> {
         }
     }
     let mut identifiers: Vec<Identifier> = best.into_values().collect();
-    // No two are alike in this, so that they come in one order whatever the map's is.
+    // This key is unique, so the order does not depend on the map's.
     let order = |it: &Identifier| (Reverse(it.rank), Reverse(it.source), it.found);
     if identifiers.len() > IDENTIFIERS_MAX {
         identifiers.select_nth_unstable_by_key(IDENTIFIERS_MAX, order);
@@ -151,7 +151,7 @@ fn identifiers(sources: &Sources) -> Vec<Identifier> {
     identifiers
 }
 
-/// The lines that are put back, in the order in which they were said.
+/// Returns the lines to restore, in the order in which they were said.
 fn lines(sources: &Sources, missing: &[&Identifier], bounds: RepairBounds<'_>) -> Vec<String> {
     let mut by_source: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
     for identifier in missing {
@@ -194,7 +194,7 @@ fn lines(sources: &Sources, missing: &[&Identifier], bounds: RepairBounds<'_>) -
     } else {
         &[Width::Tight, Width::Whole]
     };
-    // What room is left goes into more of the sentence around what matters most; a tool's words are not given more.
+    // Spend the remaining room on longer excerpts of the most important sentences; a tool's are not extended.
     for width in widths {
         for at in &ordered {
             let may_grow = *width < Width::Whole || sources.all[*at].speaker != Speaker::Tool;
@@ -212,20 +212,20 @@ fn lines(sources: &Sources, missing: &[&Identifier], bounds: RepairBounds<'_>) -
     chosen.into_values().map(|line| line.text).collect()
 }
 
-/// A line that is put back.
+/// A restored line.
 struct Line {
     text: String,
-    /// What it costs, its line break included.
+    /// Its tokens, line break included.
     tokens: u64,
 }
 
-/// A sentence as a line of the section, with who said it unless it was the user.
+/// Formats a sentence as a line of the section, with its speaker unless that was the user.
 fn line(source: &Source, spans: &[(usize, usize)], width: Width) -> String {
     let is_task = source.found[0].kind == Kind::Task && source.rank == Rank::Decided && !source.must;
     let head = match source.speaker {
         _ if is_task => OPEN,
         Speaker::User => "",
-        // Where so much is to stay, that it was said matters more than who said it.
+        // With this many lines the fact matters more than its speaker.
         _ if width == Width::Least => "",
         Speaker::Assistant => ASSISTANT,
         Speaker::Tool => TOOL,

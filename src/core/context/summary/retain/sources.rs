@@ -1,7 +1,7 @@
-//! Where identifiers come from: what was said, and what the summary before says of what was said earlier.
+//! The sources of identifiers: the messages, and what the previous summary says about earlier ones.
 //!
-//! Who said something decides how much it matters: what the user told before what was decided, before what a tool
-//! answered. What a newer sentence says otherwise is left out.
+//! The speaker determines the rank: what the user stated ranks above what was decided, and that above what a tool
+//! returned. A statement that a newer sentence contradicts is dropped.
 
 use super::{
     held::{Content, Lines},
@@ -19,15 +19,15 @@ use crate::core::context::{
 use reseed_protocol::{Message, Part, Role, command::SummaryKind};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Stands in front of what is still to be done.
+/// Marks what is still to be done.
 pub(super) const OPEN: &str = "Open: ";
 
-/// Identifiers of one tool result: a log of a thousand lines tells no more than its first ones.
+/// Maximum identifiers taken from one tool result: the first ones tell as much as a log of a thousand lines.
 const PER_RESULT_MAX: usize = 12;
-/// Sentences of the user whose weight is judged by what they say; older ones count as told in passing. Judging is slow,
-/// and more than this do not fit into any section.
+/// Maximum user sentences whose weight is judged by content; older ones count as said in passing. Judging is slow, and
+/// no section has room for more.
 const JUDGED_MAX: usize = 1_000;
-/// Things to be done that are looked for, the newest.
+/// Maximum open tasks that are looked for; the newest.
 const TASKS_MAX: usize = 48;
 
 /// Who said something.
@@ -38,33 +38,33 @@ pub(super) enum Speaker {
     Tool,
 }
 
-/// How much a sentence matters.
+/// The rank of a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// A tool answered it.
+    /// Returned by a tool.
     Answered,
-    /// The model said it, or it belongs to finished work.
+    /// Said by the model, or part of finished work.
     Said,
-    /// The user said it in passing.
+    /// Said by the user in passing.
     Passing,
-    /// It was decided, or is still to be done.
+    /// Decided, or still to be done.
     Decided,
-    /// The user told it, or a summary chose to keep it.
+    /// Stated by the user, or kept by a summary.
     Told,
 }
 
-/// A sentence that holds identifiers.
+/// A sentence that contains identifiers.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) text: String,
     pub(super) speaker: Speaker,
     pub(super) rank: Rank,
     pub(super) found: Vec<Found>,
-    /// The kind of the conversation says that it must be kept.
+    /// True if the kind of conversation requires it to be kept.
     pub(super) must: bool,
 }
 
-/// Everything that was said, oldest first, and the words of what is wanted now.
+/// Everything that was said, oldest first, and the words of the current goal.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     pub(super) all: Vec<Source>,
@@ -73,7 +73,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Reads the summary before, then lines that a summary had put back already, then the messages.
+    /// Reads the previous summary, then lines that a summary had restored already, then the messages.
     pub(super) fn gather(messages: &[&Message], previous: Option<&str>, kept: &[String], kind: SummaryKind) -> Self {
         let mut sources = Self { kind, ..Self::default() };
         if let Some(previous) = previous {
@@ -100,7 +100,7 @@ impl Sources {
 
     fn take_previous(&mut self, previous: &str) {
         let sections = Sections::parse(previous);
-        // A summary in a form of its own: all of it counts as told.
+        // A summary in another form: all of it counts as told.
         for line in sections.before() {
             self.take_line(Slot::Context, item_text(line));
         }
@@ -138,7 +138,7 @@ impl Sources {
         for sentence in sentences(line) {
             let mut found = identify(sentence);
             if found.is_empty() && slot == Slot::Restored {
-                // It was worth to be put back once. What shortened it may have taken away what it was known by.
+                // It was worth restoring once. Shortening may have removed the identifier.
                 found.push(Found { kind: Kind::Task, start: 0, end: sentence.len() });
             }
             self.push(sentence, speaker, rank, found, true);
@@ -151,7 +151,7 @@ impl Sources {
                 let text = presentable(text);
                 let text = clip(&text, TEXT_CHARS_MAX);
                 let speaker = if role == Role::User { Speaker::User } else { Speaker::Assistant };
-                // Looked for in the whole text first: most texts have none of it.
+                // Checked for the whole text first: most texts contain none.
                 let may_keep = may_keep(self.kind, &text);
                 let may_decide = speaker == Speaker::Assistant && decides(&text);
                 let may_remain = REMAINS.any_in(&text);
@@ -176,7 +176,7 @@ impl Sources {
                 let mut left = PER_RESULT_MAX;
                 for sentence in sentences(&output) {
                     let mut found = if left > 0 { identify(sentence) } else { Vec::new() };
-                    // In data everything is quoted: what counts is what stands in the quotes.
+                    // In data everything is quoted: classify what is inside the quotes.
                     found.retain_mut(|found| {
                         if found.kind == Kind::Quoted {
                             let Some(kind) = classify(&sentence[found.start..found.end]) else { return false };
@@ -187,7 +187,7 @@ impl Sources {
                     found.truncate(left);
                     left -= found.len();
                     if found.is_empty() && may_keep && must_keep(self.kind, sentence).is_some() {
-                        // What is in quotation marks counts where the sentence must be kept.
+                        // Quotations count if the sentence must be kept.
                         found = identify(sentence);
                     }
                     self.push(sentence, Speaker::Tool, Rank::Answered, found, may_keep);
@@ -197,8 +197,8 @@ impl Sources {
         }
     }
 
-    /// Adds a sentence if it holds an identifier or must be kept. `may_keep` is false if its text was found to hold
-    /// nothing that must be kept.
+    /// Adds a sentence if it contains an identifier or must be kept. `may_keep` is false if its text is known to
+    /// contain nothing that must be kept.
     fn push(&mut self, sentence: &str, speaker: Speaker, rank: Rank, mut found: Vec<Found>, may_keep: bool) {
         let may_keep = may_keep && (speaker != Speaker::Tool || self.kind != SummaryKind::Chat);
         let must = if may_keep { must_keep(self.kind, sentence) } else { None };
@@ -221,7 +221,7 @@ impl Sources {
         self.all.push(Source { text: text.to_owned(), speaker, rank: Rank::Decided, found, must: false });
     }
 
-    /// Weighs what the user said, and leaves out what a newer sentence says otherwise.
+    /// Ranks the user's sentences, and drops those that newer ones contradict.
     fn judge(&mut self) {
         let mut holders: BTreeMap<String, usize> = BTreeMap::new();
         let mut by_subject: BTreeMap<String, Vec<usize>> = BTreeMap::new();
@@ -237,7 +237,7 @@ impl Sources {
                 continue;
             }
             let Some((weight, claim)) = judge(&source.text) else {
-                // A question tells nothing, but what it names is what is wanted.
+                // A question states nothing, but what it names is wanted.
                 continue;
             };
             if source.rank == Rank::Passing && weight >= Weight::Told {
@@ -256,7 +256,7 @@ impl Sources {
         self.leave_out(&gone);
     }
 
-    /// Leaves out what was to be done and is done, and the oldest of too many.
+    /// Drops tasks that are done, and the oldest beyond the maximum.
     fn close_tasks(&mut self, messages: &[&Message]) {
         let is_task =
             |source: &Source| !source.must && source.found[0].kind == Kind::Task && source.rank == Rank::Decided;
@@ -285,7 +285,7 @@ impl Sources {
     }
 }
 
-/// What says that something is still to be done.
+/// Phrases for what is still to be done.
 static REMAINS: Phrases = Phrases::new(&[
     "still need",
     "still have to",
@@ -296,7 +296,7 @@ static REMAINS: Phrases = Phrases::new(&[
     "muss noch",
     "müssen noch",
 ]);
-/// What says that something is finished.
+/// Phrases for what is finished.
 static CLOSES: Phrases = Phrases::new(&[
     "done",
     "finish",
@@ -312,7 +312,7 @@ static CLOSES: Phrases = Phrases::new(&[
     "erledigt",
     "fertig",
 ]);
-/// What says that something was decided.
+/// Phrases for what was decided.
 static DECIDES: Phrases = Phrases::new(&[
     "ecided",
     "ecision",
@@ -328,7 +328,7 @@ static DECIDES: Phrases = Phrases::new(&[
     "beschlossen",
 ]);
 
-/// What a sentence says is still to be done; `may_remain`: its text says so somewhere.
+/// Returns the task that a sentence states; `may_remain` is true if its text contains a phrase for open tasks.
 fn task(sentence: &str, may_remain: bool) -> Option<&str> {
     const HEADS: [&str; 8] = ["TODO:", "TODO ", "FIXME:", "FIXME ", "- [ ] ", "* [ ] ", "[ ] ", "Open task: "];
     let sentence = sentence.trim();
@@ -338,12 +338,12 @@ fn task(sentence: &str, may_remain: bool) -> Option<&str> {
     (may_remain && REMAINS.any_in(sentence)).then_some(sentence)
 }
 
-/// Whether a sentence says that something is finished.
+/// Returns true if a sentence says that something is finished.
 fn closes(sentence: &str) -> bool {
     CLOSES.any_in(sentence) && !sentence.contains("not ")
 }
 
-/// Whether a sentence says what was decided.
+/// Returns true if a sentence states a decision.
 fn decides(sentence: &str) -> bool {
     DECIDES.any_in(sentence)
 }

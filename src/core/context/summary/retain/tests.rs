@@ -1,4 +1,4 @@
-//! What is put back, in which order, within which bound, and what is left of it after ten compactions.
+//! What is restored, in which order and within which bound, and what remains after ten compactions.
 
 use super::*;
 use crate::core::context::{counter::Counter, extract::extract, summary::check};
@@ -23,7 +23,7 @@ fn result(text: &str) -> Message {
     Message::new(Role::Tool, vec![Part::ToolResult { call_id, output: text.into(), is_error: false }])
 }
 
-/// A token for four characters, in whole tokens.
+/// Counts one token per four characters, rounded.
 fn quarter(text: &str) -> u64 {
     text.chars().count().div_ceil(4) as u64
 }
@@ -33,7 +33,7 @@ fn repaired(summary: &str, messages: &[Message], previous: Option<&str>, tokens_
     repair(summary, &messages, previous, SummaryKind::Chat, RepairBounds { tokens_max, count: &quarter })
 }
 
-/// Checks the lines that are put back behind a summary that says nothing, or `body`.
+/// Checks the lines restored to an empty summary, or to `body`.
 #[track_caller]
 fn check_lines(body: &str, messages: &[Message], previous: Option<&str>, expected: &[&str]) {
     let repaired = repaired(body, messages, previous, 1_000);
@@ -103,7 +103,7 @@ fn the_summary_before_counts() {
     let (_, lines) = without_restored(&first.text);
     let told: Vec<&str> = lines.iter().map(String::as_str).filter(|line| *line != "- bought 30 planks").collect();
     assert_eq!(told, expected[1..], "{}", first.text);
-    // Also when all that is left of it is the section itself.
+    // Even if only the section itself is left.
     let second = repaired(EMPTY, &[], Some(&first.text), 1_000);
     assert_eq!(without_restored(&second.text).1, lines);
 }
@@ -155,7 +155,7 @@ fn a_section_of_the_models_own_is_written_anew() {
     check_lines(&body, &[user("The mast is 12 m long.")], None, &["- port 8443", "- The mast is 12 m long"]);
 }
 
-/// 200 facts of known kinds, each with the identifier that must survive.
+/// Returns 200 facts of known kinds, each with the identifier that must survive.
 fn planted() -> Vec<(&'static str, String, String)> {
     let colours = ["amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heron", "islet", "jetty"];
     let mut facts = Vec::new();
@@ -201,7 +201,7 @@ fn planted() -> Vec<(&'static str, String, String)> {
     facts
 }
 
-/// Ten compactions of 300 turns; returns the share retained in percent by kind, and of all.
+/// Plays 300 turns with ten compactions; returns the percentage retained by kind, and overall.
 fn retained(
     tokens_max: u64,
     summarise: &dyn Fn(&[&Message], Option<&str>) -> String,
@@ -241,7 +241,7 @@ fn retained(
     (by_kind.into_iter().map(|(kind, counts)| (kind, share(counts))).collect(), share(total), section_tokens)
 }
 
-/// Forgets every second line.
+/// Drops every second line.
 fn forgetful(summary: &str) -> String {
     let mut nth = 0;
     let kept = summary.lines().filter(|line| {
@@ -253,7 +253,7 @@ fn forgetful(summary: &str) -> String {
 
 #[test]
 fn ten_compactions_keep_what_was_told() {
-    // A summary of a window of 16,000 tokens has 2,000; about 1,200 words.
+    // A summary in a window of 16,000 tokens has 2,000, about 1,200 words.
     let honest = |messages: &[&Message], previous: Option<&str>| extract(messages, previous, None, 7_000);
     let lossy = |messages: &[&Message], previous: Option<&str>| forgetful(&extract(messages, previous, None, 14_000));
     println!("summariser  section of  retained  by kind");
@@ -285,7 +285,7 @@ fn a_hundred_thousand_words_are_read_once() {
     let repaired = repaired(EMPTY, &messages, None, 1_600);
     let took = started.elapsed();
     println!("{words} words: {took:?}, {} looked for, {} put back", repaired.checked, repaired.restored);
-    // Under a second where nothing else runs; what is not linear takes minutes.
+    // Under a second on an idle machine; anything not linear takes minutes.
     assert!(repaired.checked <= IDENTIFIERS_MAX as u64 && took < Duration::from_secs(20), "{took:?}");
 }
 
@@ -307,7 +307,7 @@ proptest! {
         prop_assert_eq!(&body, &before);
         let cost: u64 = lines.iter().map(|line| quarter(line)).sum();
         prop_assert!(cost <= tokens_max, "{}", once.text);
-        // What was put back is there, so nothing more is missing.
+        // What was restored is present, so nothing more is missing.
         let again = repaired(&once.text, &messages, previous.as_deref(), tokens_max);
         prop_assert_eq!(again.checked >= once.checked, true);
     }

@@ -1,22 +1,22 @@
-//! What secrets look like, and the words that announce one.
+//! The forms of secrets, and the words that announce one.
 
 use super::MASK;
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use std::sync::LazyLock;
 
-/// Pieces of which every line with a secret contains at least one, in any case of its letters: beginnings of keys, and
-/// names that announce a secret, also behind a joining mark as far as the mark cuts them (`api_key`, `Kenn-Wort`).
+/// Substrings of which every line with a secret contains at least one, in any case: key prefixes, and names that
+/// announce a secret, including their ends after a joining mark (`api_key`, `Kenn-Wort`).
 static CLUES: LazyLock<AhoCorasick> = LazyLock::new(|| {
     let names = PASSWORDS.into_iter().chain(KEYS).chain(PASSWORDS_WHOLE);
     let mut pieces: Vec<String> = vec![ADDRESS.to_owned()];
     for name in names.flat_map(cases) {
-        // One letter of one byte alone ends no name.
+        // A single one-byte letter does not end a name.
         let ends = name.char_indices().skip(1).map(|(at, _)| &name[at..]).filter(|end| end.len() > 1);
         pieces.extend(ends.flat_map(|end| ["_", "-"].map(|mark| format!("{mark}{end}"))));
         pieces.push(name);
     }
     let forms = PREFIXES.into_iter().map(|(prefix, _)| prefix);
-    // The sign of the unit kelvin is a `k` in lower case.
+    // The kelvin sign is a `k` in lower case.
     pieces.extend(forms.chain(["bearer", "eyj", "-----begin", " key", "\u{212a}"]).map(str::to_owned));
     AhoCorasick::builder()
         .kind(Some(AhoCorasickKind::DFA))
@@ -25,10 +25,10 @@ static CLUES: LazyLock<AhoCorasick> = LazyLock::new(|| {
         .build(pieces)
         .expect("some hundred short words fit into an automaton")
 });
-/// Stands in front of the password of an address, which has an `@` behind it.
+/// Precedes the password in a URL, which is followed by an `@`.
 const ADDRESS: &str = "://";
 
-/// A name with its letters beyond ASCII in each mixture of upper and lower case.
+/// Returns a name in every mixture of upper and lower case of its non-ASCII letters.
 fn cases(name: &str) -> Vec<String> {
     let mut cases = vec![String::new()];
     for c in name.chars() {
@@ -41,9 +41,9 @@ fn cases(name: &str) -> Vec<String> {
     cases
 }
 
-/// Where the first clue to a secret stands in a text.
+/// Returns the position of the first clue to a secret.
 pub(super) fn clue(text: &str) -> Option<usize> {
-    // Where the next `@` or end of a line stands, looked for once for all addresses before it.
+    // The position of the next `@` or line end, searched for once for all URLs before it.
     let mut mark = 0;
     let mut has_password = |at: usize| {
         if mark < at {
@@ -55,7 +55,7 @@ pub(super) fn clue(text: &str) -> Option<usize> {
     clues.find(|at| !text[*at..].starts_with(ADDRESS) || has_password(*at))
 }
 
-/// Beginnings of keys, and how many bytes a key has behind its beginning at least.
+/// Key prefixes, each with the minimum bytes after it.
 const PREFIXES: [(&str, usize); 38] = [
     ("sk-", 16),
     ("sk_live_", 12),
@@ -97,22 +97,22 @@ const PREFIXES: [(&str, usize); 38] = [
     ("AGE-SECRET-KEY-1", 40),
 ];
 
-/// How the ASCII ones of the names below end.
+/// Endings of the ASCII names below.
 const ENDINGS: [&[u8; 2]; 12] = [b"rd", b"wd", b"se", b"rt", b"ha", b"et", b"en", b"ey", b"al", b"ls", b"ss", b"pw"];
 
-/// Bytes of the shortest key with its beginning.
+/// Bytes of the shortest key, prefix included.
 const KEY_BYTES_MIN: usize = 15;
 
-/// How surely a name announces a secret.
+/// How strongly a name announces a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Strength {
     /// A password may be any word.
     Password,
-    /// A token or a key is no word of a language: code says `token: Ident`.
+    /// A token or key is not a dictionary word: code says `token: Ident`.
     Key,
 }
 
-/// Endings of names of passwords, in lower case and without joining marks.
+/// Endings of password names, in lower case and without joining marks.
 pub(super) const PASSWORDS: [&str; 15] = [
     "password",
     "passwd",
@@ -130,7 +130,7 @@ pub(super) const PASSWORDS: [&str; 15] = [
     "비밀번호",
     "pwd",
 ];
-/// Endings of names of keys and tokens.
+/// Endings of key and token names.
 pub(super) const KEYS: [&str; 11] = [
     "secret",
     "token",
@@ -144,17 +144,17 @@ pub(super) const KEYS: [&str; 11] = [
     "credentials",
     "authkey",
 ];
-/// Names that announce a password only if they are the whole word or stand behind a mark (`DB_PASS`).
+/// Names that announce a password only as a whole word or after a mark (`DB_PASS`).
 pub(super) const PASSWORDS_WHOLE: [&str; 2] = ["pass", "pw"];
 
-/// Values that are no secrets: types, gaps to fill, beginnings of sentences.
+/// Values that are not secrets: types, placeholders, beginnings of sentences.
 const NO_SECRETS: &str = "\
     string str text bool none null nil true false undefined unknown required optional secret password passwd hidden \
     masked redacted empty changed yes no not must should shall is are was the a an your our its my this that at be and \
     or of for min max can will may has have if in on to with char varchar number integer int bytes any object option \
     value input hash hashed default missing invalid wrong incorrect expired rejected self let const static new field";
 
-/// Bytes of the key that a text begins with; `None` if it begins with none.
+/// Returns the bytes of the key at the start of a text; `None` if there is none.
 pub(super) fn known(token: &str) -> Option<usize> {
     if token.len() < KEY_BYTES_MIN {
         return None;
@@ -173,7 +173,7 @@ pub(super) fn known(token: &str) -> Option<usize> {
         "AKIA" | "ASIA" => {
             key.len() == least && key.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
         }
-        // Words joined by hyphens may begin like this too; a key has a long piece with digits in it.
+        // Hyphenated words may start like this too; a key has a long piece with digits.
         _ => {
             key.len() >= least
                 && key
@@ -184,21 +184,21 @@ pub(super) fn known(token: &str) -> Option<usize> {
     is_secret.then_some(prefix.len() + bytes)
 }
 
-/// Three pieces of base64, the first two of JSON.
+/// Recognises a JWT: three base64 pieces, the first two of them JSON.
 fn is_jwt(token: &str) -> bool {
     let mut pieces = token.split('.');
     let long = |piece: Option<&str>, least| piece.is_some_and(|piece| piece.len() >= least);
     long(pieces.next(), 10) && long(pieces.next(), 10) && long(pieces.next(), 4)
 }
 
-/// Whether the word says that a token comes next.
+/// Returns true if the word announces a token.
 pub(super) fn is_bearer(word: &str) -> bool {
     word.eq_ignore_ascii_case("bearer")
 }
 
-/// Whether a name announces a secret; "API key" is one name.
+/// Returns how strongly a name announces a secret; "API key" is one name.
 pub(super) fn strength(name: &str) -> Option<Strength> {
-    // Most words end otherwise, and are not worth a copy.
+    // Most words end differently and need no copy.
     let bytes = name.as_bytes();
     let last_two = [bytes.get(bytes.len().wrapping_sub(2))?, bytes.last()?].map(u8::to_ascii_lowercase);
     if last_two.is_ascii() && !ENDINGS.contains(&&last_two) {
@@ -214,7 +214,8 @@ pub(super) fn strength(name: &str) -> Option<Strength> {
     KEYS.iter().any(|ending| plain.ends_with(ending)).then_some(Strength::Key)
 }
 
-/// Whether what is assigned to such a name is the secret itself, and not a type, a gap or the code that fetches it.
+/// Returns true if the value assigned to such a name is the secret itself, not a type, a placeholder or code that
+/// fetches it.
 pub(super) fn is_secret(value: &str, strength: Strength, is_quoted: bool) -> bool {
     let lower = value.to_ascii_lowercase();
     let is_code = value.contains(['(', '{', '$', '[']) && !is_quoted

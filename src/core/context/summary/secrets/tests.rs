@@ -1,9 +1,9 @@
-//! What is masked and what must not be. The keys here are made up and open nothing.
+//! What is masked and what must not be. The keys here are invented and open nothing.
 
 use super::*;
 use proptest::prelude::*;
 
-/// `{}` stands for the secret, which must be masked; the text around it must stay.
+/// Texts with `{}` for the secret, which must be masked; the text around it must stay.
 const MASKED: &[(&str, &str)] = &[
     ("use {} please", "sk-abcdefghij1234567890"),
     ("use {}.", "sk-proj-Ab12_cd-Ef34gh56ij78kl90"),
@@ -94,7 +94,7 @@ fn a_name_that_announces_a_secret_is_a_clue_to_it() {
             .collect();
         for name in [name.to_owned(), name.to_uppercase(), alternating] {
             let places: Vec<usize> = name.char_indices().map(|(at, _)| at).collect();
-            // A mark, and two, at every place.
+            // With one mark, and with two, at every position.
             for (first, second) in places.iter().flat_map(|first| places.iter().map(move |second| (*first, *second))) {
                 for mark in ["_", "-"] {
                     let (from, to) = (first.min(second), first.max(second));
@@ -119,7 +119,7 @@ fn a_name_that_announces_a_secret_is_a_clue_to_it() {
 
 #[test]
 fn long_texts_are_read_once() {
-    // Each of these would take minutes if it were not linear.
+    // Each of these would take minutes if masking were not linear.
     for piece in ["-----BEGIN RSA PRIVATE KEY----- ! ", "a://b:", "password=", "eyJ.", "sk-", "token ", "-", "\"", "a"]
     {
         let text = piece.repeat(400_000 / piece.len());

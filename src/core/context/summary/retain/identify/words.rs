@@ -1,14 +1,14 @@
-//! A sentence cut into words and quotations.
+//! Splits a sentence into words and quotations.
 
 use super::{Found, Kind};
 use crate::core::context::extract::is_unspaced;
 
-/// Characters of something quoted; what is longer is a text of its own and not a name.
+/// Maximum characters of a quotation; a longer one is a text, not a name.
 const QUOTED_CHARS_MAX: usize = 80;
-/// Average bytes of a word and the space behind it, for the capacity of the list of words.
+/// Average bytes of a word and the following space; sets the capacity of the list of words.
 const WORD_BYTES: usize = 5;
 
-/// A word of a sentence without the punctuation around it, or something quoted.
+/// A word of a sentence without surrounding punctuation, or a quotation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Word {
     pub(super) start: usize,
@@ -22,11 +22,11 @@ impl Word {
     }
 }
 
-/// The words of a sentence, and what it quotes, in order.
+/// Returns the words and quotations of a sentence, in order.
 pub(super) fn split(sentence: &str) -> Vec<Word> {
     let mut words = Vec::with_capacity(sentence.len() / WORD_BYTES);
     let mut at = 0;
-    // Where no closing mark was found it is not looked for again.
+    // Closing marks that were not found are not searched for again.
     let mut unclosed: Vec<char> = Vec::new();
     while let Some(c) = sentence[at..].chars().next() {
         if !c.is_ascii_alphanumeric()
@@ -57,7 +57,7 @@ pub(super) fn split(sentence: &str) -> Vec<Word> {
     words
 }
 
-/// Bytes until the word ends that a text begins with.
+/// Returns the bytes of the word at the start of a text.
 fn word_bytes(text: &str) -> usize {
     let ends = |c: char| is_gap(c) || matches!(c, '`' | '"' | '“' | '«' | '「');
     text.char_indices().skip(1).find(|(_, c)| ends(*c)).map_or(text.len(), |(at, _)| at)
@@ -70,7 +70,7 @@ fn is_gap(c: char) -> bool {
     c.is_whitespace() || is_unspaced(c) || matches!(c, '，' | '。' | '：' | '；' | '、' | '（' | '）' | '！' | '？')
 }
 
-/// How what this character opens is closed, and what it is then.
+/// Returns the closing mark for a character that opens a quotation, and the quotation's kind.
 fn quotation(c: char, before: Option<char>) -> Option<(char, Kind)> {
     let within = before.is_some_and(|c| c.is_alphanumeric() && !is_unspaced(c));
     match c {
@@ -88,7 +88,7 @@ fn quotation(c: char, before: Option<char>) -> Option<(char, Kind)> {
     }
 }
 
-/// Bytes until the closing mark, if something stands between that is not too long.
+/// Returns the bytes before the closing mark, if the quotation is neither empty nor too long.
 fn closing(rest: &str, close: char, is_apostrophe: bool) -> Option<usize> {
     let mut chars = rest.char_indices().take(QUOTED_CHARS_MAX + 1).peekable();
     while let Some((at, c)) = chars.next() {
@@ -101,7 +101,7 @@ fn closing(rest: &str, close: char, is_apostrophe: bool) -> Option<usize> {
     None
 }
 
-/// The word without the punctuation around it.
+/// Returns the span of the word without surrounding punctuation.
 fn trimmed(word: &str) -> Option<(usize, usize)> {
     if word.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return Some((0, word.len()));
@@ -126,17 +126,17 @@ fn trimmed(word: &str) -> Option<(usize, usize)> {
     is_word.then_some((start, start + inner.len()))
 }
 
-/// Marks in front of a word that are no part of it.
+/// Returns true for leading marks that are not part of a word.
 fn opens(c: char) -> bool {
     is_beside(c) || matches!(c, '(' | '[' | '{' | '<' | '~')
 }
 
-/// Marks behind a word that are no part of it.
+/// Returns true for trailing marks that are not part of a word.
 fn closes(c: char) -> bool {
     is_beside(c) || c == '.'
 }
 
-/// Marks on either side of a word that are no part of it.
+/// Returns true for marks on either side that are not part of a word.
 fn is_beside(c: char) -> bool {
     matches!(c, '"' | '\'' | '*' | ',' | ';' | ':' | '!' | '?' | '>' | '|')
         || matches!(c, '“' | '”' | '„' | '«' | '»' | '‘' | '’' | '…')
