@@ -3,12 +3,14 @@
 //!
 //! A failure prints its seed; `SEED=72 cargo test random_patches` replays it alone.
 
+mod checks;
+mod ops;
+
 use super::{
-    build::{Context, Kind, build_context},
+    build::{Context, Kind},
     compaction::carry::carried_patch,
     counter::Counter,
     cut::cut_from,
-    pairing::Pairing,
     patch::{Applied, Around, Boundary, PatchRefused},
     structure::Structure,
     testing::printed,
@@ -20,7 +22,7 @@ use reseed_protocol::{
     context::{SystemPart, ToolDefinition},
     entry::{Compaction, Kept},
     event::{EntryAppended, Event, SessionUpdated},
-    patch::{ContextTransform, MessageEdit, PATCH_VERSION, PatchMessage, PatchOp},
+    patch::{ContextTransform, PATCH_VERSION, PatchOp},
     reply::Pin,
 };
 use std::{
@@ -142,94 +144,6 @@ impl World {
             }
         }
         message
-    }
-
-    fn op(&mut self, context: &Context) -> PatchOp {
-        let invalidate_cache_reason = ["tidy", "policy"][self.rng.usize(..2)].to_owned();
-        let name = |rng: &mut Rng, letter: char, of: usize| format!("{letter}{}", rng.usize(..of));
-        match self.rng.u8(..100) {
-            0..12 => {
-                let (part_name, text) = (name(&mut self.rng, 'p', 5), self.rng.u8(..4).to_string());
-                PatchOp::SystemPartSet { part_name, text, invalidate_cache_reason }
-            }
-            12..20 => PatchOp::SystemPartRemove { part_name: name(&mut self.rng, 'p', 5), invalidate_cache_reason },
-            20..24 => {
-                let parts = (0..self.rng.usize(..3)).map(|at| SystemPart { name: format!("p{at}"), text: "r".into() });
-                PatchOp::SystemPartsReplace { parts: parts.collect(), invalidate_cache_reason }
-            }
-            24..30 => {
-                let tools = self.offered.iter().filter(|_| self.rng.bool()).cloned().collect();
-                PatchOp::ToolsReplace { tools, invalidate_cache_reason }
-            }
-            30..36 => {
-                let tool_names = (0..self.rng.usize(..3)).map(|_| name(&mut self.rng, 't', 5)).collect();
-                PatchOp::ToolsRemove { tool_names, invalidate_cache_reason }
-            }
-            36..42 => PatchOp::OptionsSet {
-                temperature: self.rng.bool().then_some(0.5),
-                max_output_tokens: self.rng.bool().then(|| self.rng.u64(1..9)),
-                reasoning_effort: self.rng.bool().then(|| name(&mut self.rng, 'r', 3)),
-                invalidate_cache_reason,
-            },
-            42..75 => PatchOp::MessagesCachedEdit { edits: self.edits(context), invalidate_cache_reason },
-            _ => PatchOp::MessagesCachedReplace { messages: self.messages(context), invalidate_cache_reason },
-        }
-    }
-
-    fn edits(&mut self, context: &Context) -> Vec<MessageEdit> {
-        let mut edits = Vec::new();
-        for counted in &context.messages {
-            let Some(entry_id) = counted.shown_id().cloned() else { continue };
-            match self.rng.u8(..12) {
-                0 => edits.push(MessageEdit { entry_id, message: Some(self.redacted(&counted.message)) }),
-                1 => edits.push(MessageEdit { entry_id, message: None }),
-                _ => {}
-            }
-        }
-        edits
-    }
-
-    fn messages(&mut self, context: &Context) -> Vec<PatchMessage> {
-        let mut messages = Vec::new();
-        let drops = self.rng.u8(..4) == 0;
-        // The starts of what can be moved by itself: a call moves with its results, and the summary stays in front.
-        let mut begins: Vec<usize> = Vec::new();
-        for counted in &context.messages {
-            if !counted.is_result && counted.kind != Kind::Summary {
-                begins.push(messages.len());
-            }
-            if self.rng.u8(..8) == 0 {
-                let role = [Role::User, Role::Assistant][self.rng.usize(..2)];
-                messages.push(PatchMessage { entry_id: None, message: Some(self.says(role)) });
-            }
-            let dice = self.rng.u8(..10);
-            let whole = || Message::new(counted.message.role, counted.message.content.clone());
-            let message = match (counted.shown_id(), dice) {
-                (_, 0) if drops => continue,
-                (None, _) => Some(whole()),
-                (Some(_), 1) => Some(self.redacted(&counted.message)),
-                (Some(_), _) => None,
-            };
-            messages.push(PatchMessage { entry_id: counted.shown_id().cloned(), message });
-        }
-        if self.rng.u8(..3) == 0 && begins.len() > 1 {
-            self.move_some(&mut messages, &begins);
-        }
-        messages
-    }
-
-    /// Moves some messages, each with its results.
-    fn move_some(&mut self, messages: &mut Vec<PatchMessage>, begins: &[usize]) {
-        let ends = begins.iter().copied().skip(1).chain([messages.len()]);
-        let mut groups: Vec<Vec<PatchMessage>> =
-            begins.iter().zip(ends).map(|(from, to)| messages[*from..to.max(*from)].to_vec()).collect();
-        for _ in 0..self.rng.usize(1..4) {
-            let group = groups.remove(self.rng.usize(..groups.len()));
-            groups.insert(self.rng.usize(..=groups.len()), group);
-        }
-        messages.truncate(begins[0]);
-        messages.extend(groups.into_iter().flatten());
-        self.did("moved");
     }
 
     fn apply(&self, context: &mut Context, ops: &[PatchOp]) -> Result<Applied, PatchRefused> {
@@ -413,90 +327,6 @@ impl World {
                 let leaf = self.entries.get(at).map(|entry| entry.entry_id.clone());
                 self.move_to(leaf);
             }
-        }
-    }
-
-    fn check(&self) {
-        let seed = self.seed;
-        let told = self.session.tree.context();
-        let again = build_context(self.session.tree.path());
-        self.same(&told, &again, "what was added to is not what is made anew");
-        let read = self.read(self.session.state.leaf.as_ref());
-        self.same(&told, &read.context(), "reopened, the model sees something else");
-        let whole = build_context(&self.whole());
-        self.same(&told, &whole, "the model sees something else than the history says");
-        assert!(Pairing::of(&told.messages).is_whole(), "seed {seed}: a call without a result, or the other way round");
-        assert!(told.uncached.is_empty());
-        self.check_hidden(&told);
-    }
-
-    /// Prints the path as short lines, for a failure.
-    fn told(&self) -> String {
-        let id = |id: &Option<EntryId>| id.as_ref().map_or("-".to_owned(), ToString::to_string);
-        let op = |op: &PatchOp| match op {
-            PatchOp::MessagesCachedEdit { edits, .. } => {
-                let edit =
-                    |edit: &MessageEdit| format!("{}{}", edit.entry_id, if edit.message.is_some() { "=" } else { "" });
-                format!("edit {}", edits.iter().map(edit).collect::<Vec<_>>().join(" "))
-            }
-            PatchOp::MessagesCachedReplace { messages, .. } => {
-                let item = |item: &PatchMessage| {
-                    format!("{}{}", id(&item.entry_id), if item.message.is_some() { "=" } else { "" })
-                };
-                format!("replace {}", messages.iter().map(item).collect::<Vec<_>>().join(" "))
-            }
-            other => other.name().to_owned(),
-        };
-        let ops = |ops: &[PatchOp]| ops.iter().map(op).collect::<Vec<_>>().join("; ");
-        let line = |entry: &Entry| {
-            let what = match &entry.data {
-                EntryData::Compaction(compaction) => {
-                    let is_undone = self.session.state.undone.contains(&entry.entry_id);
-                    let Compaction { first_kept_entry_id: first, kept_entry_ids: kept, carried_patch, .. } = compaction;
-                    let first = id(first);
-                    format!("compaction undone={is_undone} first={first} kept={kept:?} {}", ops(carried_patch))
-                }
-                EntryData::ContextTransform(kept) => ops(&kept.known().unwrap().patch),
-                EntryData::Message(message) => format!("{:?}", message.role),
-                _ => String::new(),
-            };
-            let is_pinned = self.session.state.pins.iter().any(|pin| pin.entry_id == entry.entry_id);
-            format!("{}{}: {what}", entry.entry_id, if is_pinned { " pinned" } else { "" })
-        };
-        let mut lines: Vec<String> = self.way_back(self.session.state.leaf.as_ref()).map(line).collect();
-        lines.reverse();
-        lines.join("\n")
-    }
-
-    fn same(&self, told: &Context, other: &Context, what: &str) {
-        assert_eq!(printed(told), printed(other), "seed {}: {what}:\n{}", self.seed, self.told());
-        assert_eq!(told, other, "seed {}: {what}", self.seed);
-    }
-
-    /// Checks that what a patch changed or removed is not visible in its old form.
-    fn check_hidden(&self, told: &Context) {
-        let seed = self.seed;
-        let mut hidden: HashSet<&EntryId> = HashSet::new();
-        for entry in self.way_back(self.session.state.leaf.as_ref()) {
-            let EntryData::ContextTransform(kept) = &entry.data else { continue };
-            for op in kept.known().iter().flat_map(|transform| &transform.patch) {
-                match op {
-                    PatchOp::MessagesCachedEdit { edits, .. } => {
-                        hidden.extend(edits.iter().map(|edit| &edit.entry_id));
-                    }
-                    PatchOp::MessagesCachedReplace { messages, .. } => {
-                        let said = messages.iter().filter(|item| item.message.is_some());
-                        hidden.extend(said.filter_map(|item| item.entry_id.as_ref()));
-                    }
-                    _ => {}
-                }
-            }
-        }
-        for counted in &told.messages {
-            let Some(id) = counted.shown_id().filter(|id| hidden.contains(id)) else { continue };
-            let said = self.entries[self.places[id]].message();
-            let same = said.is_some_and(|said| said.content == counted.message.content);
-            assert!(!same, "seed {seed}: `{id}` is seen as it was before a patch changed it:\n{}", self.told());
         }
     }
 }

@@ -1,16 +1,18 @@
 //! Asks the model for a summary, piece by piece if one request cannot hold everything.
 
+mod taking;
+
 use crate::core::{
     context::{
         counter::Counter,
         extract::extract,
         serialize::{Bounds, blocks_within, read},
-        summary::{self, Form, InPlaceParts, PromptParts, Unusable},
+        summary::{self, Form, InPlaceParts, PromptParts},
     },
-    model::{Answer, ModelRequest, Purpose},
+    model::{ModelRequest, Purpose},
 };
 use reseed_protocol::{
-    Message, Part, Role, StopReason,
+    Message, Part, Role,
     command::SummaryKind,
     context::{
         ContextEnvelope, ContextMessage, EnvelopeMessages, EnvelopeMeta, RequestOptions, SystemPart, SystemPrompt,
@@ -355,94 +357,6 @@ impl Asking {
         request
     }
 
-    /// Takes the model's summary of a piece, or of everything with a cached-prefix request. The model is asked once for
-    /// missing sections; after that the answer is taken as it is, if it is a summary.
-    ///
-    /// # Errors
-    /// Why it cannot be used.
-    pub(super) fn take(&mut self, answer: &Answer) -> Result<(), Why> {
-        let said = match said(answer) {
-            Ok(said) => said,
-            Err(why) => return if self.settle() { Ok(()) } else { Err(why) },
-        };
-        if let Some(draft) = self.draft.take() {
-            return match summary::check_completed(&draft.said, &said) {
-                Ok(summary) => self.accept(summary, SummaryForm::Sections),
-                Err(_) => {
-                    let text = draft.text.or_else(|why| self.prose(&said).map_err(|_| why))?;
-                    self.accept(text, SummaryForm::Free)
-                }
-            };
-        }
-        if self.task.is_clients {
-            let text = summary::check_free_form(&said).map_err(why)?;
-            return self.accept(text, SummaryForm::Free);
-        }
-        match summary::check(&said) {
-            Ok(summary) => self.accept(summary, SummaryForm::Sections),
-            Err(Unusable::Missing(_)) => {
-                let text = self.prose(&said);
-                let lacking = summary::lacking(&said);
-                if self.may_complete(&said, &lacking) {
-                    self.completed = true;
-                    self.draft = Some(Draft { said, lacking, text });
-                    return Ok(());
-                }
-                self.accept(text?, SummaryForm::Free)
-            }
-            Err(unusable) => Err(why(unusable)),
-        }
-    }
-
-    /// Returns the text as it is, if it is a summary and not a copy.
-    fn prose(&self, said: &str) -> Result<String, Why> {
-        let read = self.read();
-        let told = read.iter().map(String::as_str).chain(self.summary.as_deref());
-        summary::check_prose(said, told).map_err(why)
-    }
-
-    /// Returns the blocks that the newest answer covers.
-    fn read(&self) -> Vec<String> {
-        let pieces = if self.ride.is_some() { self.chunks.len() } else { 1 };
-        self.chunks.iter().take(pieces).flatten().cloned().collect()
-    }
-
-    /// Returns true if the model may be asked for what is missing: sections were requested, it was not asked before,
-    /// and the window has room for its text and an answer.
-    fn may_complete(&self, said: &str, lacking: &[&str]) -> bool {
-        if self.completed || self.task.form() != Form::Sections || summary::check_free_form(said).is_err() {
-            return false;
-        }
-        let Some(request) = self.piece_request() else { return false };
-        let request = self.with_draft(request, said, lacking);
-        request.envelope.options.max_output_tokens.is_some_and(|tokens| tokens >= self.task.summary_tokens_max)
-    }
-
-    /// Takes the incomplete answer as it is, if it is a summary. Returns `false` if there is none.
-    pub(super) fn settle(&mut self) -> bool {
-        let Some(Draft { text: Ok(text), .. }) = self.draft.take() else { return false };
-        self.accept(text, SummaryForm::Free).is_ok()
-    }
-
-    /// Returns true if the model has answered and is being asked for missing sections.
-    pub(super) fn is_completing(&self) -> bool {
-        self.draft.is_some()
-    }
-
-    /// Returns true if there is an answer that can be taken as it is.
-    pub(super) fn has_draft(&self) -> bool {
-        self.draft.as_ref().is_some_and(|draft| draft.text.is_ok())
-    }
-
-    fn accept(&mut self, summary: String, form: SummaryForm) -> Result<(), Why> {
-        summary::check_copied(&summary, &self.read()).map_err(why)?;
-        self.summary = Some(summary);
-        self.form = form;
-        let pieces = if self.ride.is_some() { self.chunks.len() } else { 1 };
-        self.chunks.drain(..pieces.min(self.chunks.len()));
-        Ok(())
-    }
-
     /// Splits a request that was refused as too large into smaller pieces and starts over. Returns `false` after enough
     /// attempts.
     pub(super) fn halve(&mut self) -> bool {
@@ -456,32 +370,5 @@ impl Asking {
         self.chunk();
         // A single piece was refused; a single piece would be refused again.
         self.total > 1 || self.halve()
-    }
-}
-
-/// Returns the text of a complete answer.
-///
-/// # Errors
-/// Why there is none, as one word for programs.
-fn said(answer: &Answer) -> Result<String, Why> {
-    let text = |part: &Part| match part {
-        Part::Text { text } => Some(text.clone()),
-        _ => None,
-    };
-    match answer.stop_reason {
-        StopReason::Stop => Ok(answer.parts.iter().filter_map(text).collect()),
-        StopReason::Length => Err("truncated"),
-        _ => Err("malformed"),
-    }
-}
-
-/// Returns why a text is not a summary, as one word for programs.
-fn why(unusable: Unusable) -> Why {
-    match unusable {
-        Unusable::Empty | Unusable::Nothing => "empty",
-        Unusable::Refused => "refused",
-        Unusable::CutOff => "truncated",
-        Unusable::Continued => "continued",
-        Unusable::Missing(_) | Unusable::Repetitive | Unusable::Copied | Unusable::Unrelated => "malformed",
     }
 }
