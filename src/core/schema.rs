@@ -107,7 +107,7 @@ mod tests {
     use super::check_schema;
     use serde_json::{Map, Value, json};
 
-    /// `count` definitions, each made of `width` references to the next.
+    /// Builds `count` definitions, each made of `width` references to the next.
     fn chain(count: usize, width: usize) -> Value {
         let mut defs = Map::new();
         for at in 0..count {

@@ -5,7 +5,7 @@
 
 use crate::core::context::{
     build::{Context, Counted, Kind},
-    counter::{Calibration, Counter, Estimator, Method, Mix, Of, Report},
+    counter::{Calibration, Counter, Estimator, Method, Mix, Report, ReportScope},
 };
 use reseed_protocol::{
     EntryId, Message, Part, Role, UsageSource,
@@ -104,7 +104,7 @@ impl Basis {
     pub fn report(&self, input_tokens: u64) -> Report {
         Report {
             method: self.method,
-            of: if self.known_tokens == 0 { Of::Whole } else { Of::Added },
+            of: if self.known_tokens == 0 { ReportScope::Whole } else { ReportScope::Added },
             mix: self.rest,
             tokens: input_tokens.saturating_sub(self.known_tokens),
         }
@@ -285,7 +285,7 @@ pub fn answer_report(message: &Message, counter: &Counter) -> Option<Report> {
     let thought = usage.reasoning_tokens.unwrap_or(u64::from(tokens.unsent));
     (tokens.reasoning == 0).then(|| Report {
         method: counter.method(),
-        of: Of::Answer,
+        of: ReportScope::Answer,
         mix: counter.written(&tokens),
         tokens: usage.output_tokens.saturating_sub(thought),
     })

@@ -275,7 +275,7 @@ mod tests {
     use super::*;
     use crate::core::context::{build::build_context, counter::Counter, testing::path};
 
-    /// A word of the test model, repeated to a known size.
+    /// Repeats a word of the test model to a known size.
     fn long(words: usize) -> String {
         "apple ".repeat(words)
     }

@@ -13,7 +13,7 @@ use crate::core::{
         pairing::{Pairing, mended},
         patch::{
             Carried, StoredPatch,
-            counted::{Item, MessageOp},
+            counted::{MessageItem, MessageOp},
             list::{Fate, List, StandFor},
         },
     },
@@ -223,7 +223,7 @@ fn mentioned_undone(path: &[Arc<Node>]) -> HashSet<EntryId> {
         MessageOp::Replace(items) => items.as_slice(),
         _ => &[],
     });
-    let mentioned: HashSet<&EntryId> = items.filter_map(|Item { entry_id, .. }| entry_id.as_ref()).collect();
+    let mentioned: HashSet<&EntryId> = items.filter_map(|MessageItem { entry_id, .. }| entry_id.as_ref()).collect();
     undone.retain(|id| mentioned.contains(id));
     undone
 }

@@ -6,7 +6,7 @@
 //!   section of a summary: such text is escaped;
 //! - [`read`] parses the text again, and its result serialises to the same blocks.
 
-use crate::core::context::summary::{Place, escape, presentable, unescape};
+use crate::core::context::summary::{TextKind, escape, presentable, unescape};
 use reseed_protocol::{CallId, Message, Part, Role};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -202,7 +202,7 @@ fn block(head: &str, text: &str, chars_max: usize) -> String {
     // Mask before clipping: half of a key would no longer be recognised.
     let text = presentable(text);
     let text = clip(text.trim(), chars_max);
-    let mut block = format!("{head}{}", escape(&text, Place::Conversation));
+    let mut block = format!("{head}{}", escape(&text, TextKind::Conversation));
     block.truncate(block.trim_end().len());
     block
 }
@@ -213,7 +213,7 @@ fn head_of(line: &str) -> Option<&'static str> {
 
 fn message(head: &str, text: &str) -> Message {
     let call_id: CallId = "quoted".parse().expect("six letters are an id");
-    let text = unescape(text, Place::Conversation).into_owned();
+    let text = unescape(text, TextKind::Conversation).into_owned();
     match head {
         USER => Message::user(text),
         ASSISTANT => Message::new(Role::Assistant, vec![Part::Text { text }]),

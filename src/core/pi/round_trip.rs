@@ -9,7 +9,7 @@ use super::{
     read::{Item, Reader},
 };
 use crate::core::session::IdSource;
-use generate::{line, said};
+use generate::{contents, line};
 use proptest::prelude::*;
 use reseed_protocol::{Entry, EntryData, EntryId, Timestamp, reply::Pin};
 
@@ -18,14 +18,14 @@ const HEADER_LINE: &str =
 
 /// The contents of a file: its entries, and which of them are pinned or undone.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Said {
+struct Contents {
     entries: Vec<Entry>,
     pins: Vec<Pin>,
     undone: Vec<EntryId>,
 }
 
 /// Reads lines as the importer does; each entry is stored and read back.
-fn import(lines: &[String]) -> Said {
+fn import(lines: &[String]) -> Contents {
     let mut reader = Reader::new(IdSource::seeded(1));
     let mut importer: Option<Importer> = None;
     let mut entries = Vec::new();
@@ -41,10 +41,10 @@ fn import(lines: &[String]) -> Said {
     }
     let (pins, undone) = importer.as_ref().map(|i| (i.pins().to_vec(), i.undone().to_vec())).unwrap_or_default();
     entries.extend(importer.and_then(Importer::finish));
-    Said { entries, pins, undone }
+    Contents { entries, pins, undone }
 }
 
-fn export(Said { entries, pins, undone }: &Said) -> Vec<String> {
+fn export(Contents { entries, pins, undone }: &Contents) -> Vec<String> {
     let exporter = Exporter::new("s-1".parse().unwrap(), Timestamp(1_767_603_600_000));
     let mut exporter = exporter.keeping(pins, undone);
     let mut lines: Vec<String> = entries.iter().flat_map(|entry| exporter.entry(entry)).collect();
@@ -78,20 +78,20 @@ proptest! {
     }
 
     #[test]
-    fn every_entry_of_ours_comes_back(said in said()) {
-        let written = export(&said);
+    fn every_entry_of_ours_comes_back(contents in contents()) {
+        let written = export(&contents);
         let mut read = import(&written);
         // pi sees no undone compaction, and the line that names the pins is an entry of its own.
         let compactions = written.iter().filter(|line| line.contains(r#""type":"compaction""#) && !line.contains("reseed.undone"));
-        let counting = said.entries.iter().filter(|entry| matches!(entry.data, EntryData::Compaction(_)));
-        let counting = counting.filter(|entry| !said.undone.contains(&entry.entry_id)).count();
+        let counting = contents.entries.iter().filter(|entry| matches!(entry.data, EntryData::Compaction(_)));
+        let counting = counting.filter(|entry| !contents.undone.contains(&entry.entry_id)).count();
         prop_assert!(compactions.count() >= counting);
         for line in written.iter().map(|line| self::read(line)) {
             let id = line.get("id").and_then(Json::as_text).unwrap_or_default();
-            let is_undone = said.undone.iter().any(|undone| undone.as_str() == id);
+            let is_undone = contents.undone.iter().any(|undone| undone.as_str() == id);
             prop_assert!(!is_undone || line.get("type").and_then(Json::as_text) == Some("custom"), "{:?}", line);
         }
-        if !said.pins.is_empty() {
+        if !contents.pins.is_empty() {
             prop_assert_eq!(read.entries.pop().map(|entry| entry.entry_id.to_string()), Some("marker".to_owned()));
         }
         if let Some(imported) = read.entries.first_mut().and_then(|first| first.imported.as_mut()) {
@@ -100,7 +100,7 @@ proptest! {
         for entry in &mut read.entries {
             entry.imported.take_if(|imported| imported.is_empty());
         }
-        prop_assert_eq!(&read, &said, "by way of {:?}", &written);
+        prop_assert_eq!(&read, &contents, "by way of {:?}", &written);
         // The lines survive too, through the entries that were read.
         prop_assert_eq!(values(&export(&import(&written))), values(&written));
     }

@@ -9,7 +9,7 @@ pub const PREVIEW_CHARS_MAX: usize = 80;
 /// characters, which could command a terminal, are removed. Reads only as much text as it shows.
 #[must_use]
 pub fn preview(data: &EntryData) -> String {
-    let mut line = Line::default();
+    let mut line = PreviewLine::default();
     match data {
         EntryData::Message(message) => line.message(message),
         EntryData::Compaction(compaction) => line.text(&compaction.summary),
@@ -29,7 +29,7 @@ pub fn preview(data: &EntryData) -> String {
 /// Returns any text as one line, in the form of [`preview`].
 #[must_use]
 pub fn one_line(text: &str) -> String {
-    let mut line = Line::default();
+    let mut line = PreviewLine::default();
     line.text(text);
     line.shown
 }
@@ -47,7 +47,7 @@ pub fn kind(entry: &Entry) -> &'static str {
 
 /// A preview in progress.
 #[derive(Default)]
-struct Line {
+struct PreviewLine {
     shown: String,
     chars: usize,
     /// White space was met since the last character.
@@ -55,7 +55,7 @@ struct Line {
     cut: bool,
 }
 
-impl Line {
+impl PreviewLine {
     fn message(&mut self, message: &Message) {
         self.parts(&message.content);
         if self.shown.is_empty() {

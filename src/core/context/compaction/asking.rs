@@ -115,7 +115,7 @@ pub(super) type Why = &'static str;
 
 /// An answer with missing sections that the model is asked to add.
 #[derive(Debug, Clone)]
-struct Draft {
+struct IncompleteAnswer {
     said: String,
     lacking: Vec<&'static str>,
     /// The fallback if nothing better comes: the text as it is, if that is a summary.
@@ -130,7 +130,7 @@ pub struct Asking {
     pub(super) summary: Option<String>,
     /// The form of the newest answer.
     pub(super) form: SummaryForm,
-    draft: Option<Draft>,
+    draft: Option<IncompleteAnswer>,
     /// True once the model was asked for missing sections: that costs a request and is done once.
     completed: bool,
     first: Option<String>,

@@ -2,7 +2,7 @@
 
 mod hooked;
 mod outcomes;
-mod said;
+mod sources;
 mod stage;
 
 pub use hooked::{Given, Wishes};
@@ -75,7 +75,7 @@ pub struct Job {
     rules: Vec<String>,
     /// The history from which the summary is rebuilt, if it is.
     raw: Option<Arc<Raw>>,
-    at: At,
+    at: State,
     failed: Vec<FailedRung>,
     best: Option<(u64, Box<Outcome>)>,
     usage: Option<Usage>,
@@ -108,7 +108,7 @@ enum Extent {
 
 /// The position of a job in the fallback chain.
 #[derive(Debug, Clone)]
-enum At {
+enum State {
     /// Between two steps.
     Between,
     /// The model is summarising what this cut removes.
@@ -130,7 +130,7 @@ impl Job {
     #[must_use]
     pub fn progress(&self) -> (u64, u64) {
         match &self.at {
-            At::Asking(asking, _) => asking.progress(),
+            State::Asking(asking, _) => asking.progress(),
             _ => (0, 1),
         }
     }
@@ -139,22 +139,22 @@ impl Job {
     #[must_use]
     pub fn advance(&mut self) -> Next {
         loop {
-            match std::mem::replace(&mut self.at, At::Between) {
-                At::Between => match self.steps.pop_front().map(|step| (self.given_summary(&step), step)) {
+            match std::mem::replace(&mut self.at, State::Between) {
+                State::Between => match self.steps.pop_front().map(|step| (self.given_summary(&step), step)) {
                     None => return Next::Exhausted,
                     Some((Some(outcome), _)) => return Next::Offer(Box::new(outcome)),
                     Some((None, Step::Clear { results, any_gain })) => {
-                        self.at = At::Offered(CompactionRung::ClearToolResults, None);
+                        self.at = State::Offered(CompactionRung::ClearToolResults, None);
                         return Next::Offer(Box::new(self.clearing(&results, any_gain)));
                     }
                     Some((None, Step::Truncate(cut))) => {
-                        self.at = At::Offered(CompactionRung::Truncate, None);
+                        self.at = State::Offered(CompactionRung::Truncate, None);
                         return Next::Offer(Box::new(self.truncated(&cut)));
                     }
                     Some((None, Step::Summarise(cut))) => {
                         let previous = self.previous(&cut);
                         if !self.asks_model {
-                            self.at = At::ByRule(cut, previous, Extent::Full);
+                            self.at = State::ByRule(cut, previous, Extent::Full);
                             continue;
                         }
                         let split_turn = cut.turn_prefix.is_some();
@@ -162,30 +162,30 @@ impl Job {
                         let messages_tokens = self.counted(&cut);
                         let task = Task { messages, messages_tokens, split_turn, ..self.task.clone() };
                         let ride = self.ride(&cut);
-                        self.at = At::Asking(Box::new(Asking::stage(task, previous, ride)), cut);
+                        self.at = State::Asking(Box::new(Asking::stage(task, previous, ride)), cut);
                     }
                 },
-                At::Asking(asking, cut) => {
+                State::Asking(asking, cut) => {
                     if let Some(request) = asking.next_request() {
-                        self.at = At::Asking(asking, cut);
+                        self.at = State::Asking(asking, cut);
                         return Next::Ask(Box::new(request));
                     }
                     let rung = asking.rung();
                     let text = asking.summary.clone().unwrap_or_default();
                     let outcome = Outcome { form: Some(asking.form), ..self.summarised(&cut, &text, rung) };
-                    self.at = At::Offered(rung, Some((cut, asking.summary, Extent::Full)));
+                    self.at = State::Offered(rung, Some((cut, asking.summary, Extent::Full)));
                     return Next::Offer(Box::new(outcome));
                 }
-                At::ByRule(cut, previous, extent) => {
+                State::ByRule(cut, previous, extent) => {
                     let text = self.extract(&cut, previous.as_deref(), extent);
                     let form = Some(SummaryForm::Sections);
                     let outcome = Outcome { form, ..self.summarised(&cut, &text, CompactionRung::Extract) };
                     let shorter = (extent == Extent::Full).then_some((cut, previous, Extent::Half));
-                    self.at = At::Offered(CompactionRung::Extract, shorter);
+                    self.at = State::Offered(CompactionRung::Extract, shorter);
                     return Next::Offer(Box::new(outcome));
                 }
                 // Calling advance again without refuse discards the offer.
-                At::Offered(..) => {}
+                State::Offered(..) => {}
             }
         }
     }
@@ -200,7 +200,7 @@ impl Job {
             }
             None => self.unreported = true,
         }
-        let At::Asking(asking, _) = &mut self.at else { return };
+        let State::Asking(asking, _) = &mut self.at else { return };
         match asking.take(answer) {
             Err(why) => self.fall_back(why),
             Ok(()) if asking.is_done() => self.tried = Some(Tried::Summarised),
@@ -215,7 +215,7 @@ impl Job {
 
     /// Handles a request that was refused as too large: asks in smaller pieces, or not again.
     pub fn too_large(&mut self) {
-        if let At::Asking(asking, _) = &mut self.at {
+        if let State::Asking(asking, _) = &mut self.at {
             let rung = asking.rung();
             if asking.settle() {
                 self.tried = asking.is_done().then_some(Tried::Summarised);
@@ -231,7 +231,7 @@ impl Job {
 
     /// Continues by rule instead of with the model, for this reason.
     pub fn fall_back(&mut self, why: &str) {
-        if let At::Asking(asking, _) = &mut self.at
+        if let State::Asking(asking, _) = &mut self.at
             && asking.settle()
             && (self.asks_model || asking.next_request().is_none())
         {
@@ -239,7 +239,7 @@ impl Job {
             self.tried = asking.is_done().then_some(Tried::Summarised);
             return;
         }
-        if let At::Asking(asking, _) = &mut self.at
+        if let State::Asking(asking, _) = &mut self.at
             && self.asks_model
             && asking.get_off()
         {
@@ -247,24 +247,24 @@ impl Job {
             self.note(CompactionRung::ModelSummary, why);
             return;
         }
-        if let At::Asking(asking, cut) = std::mem::replace(&mut self.at, At::Between) {
+        if let State::Asking(asking, cut) = std::mem::replace(&mut self.at, State::Between) {
             self.note(asking.rung(), why);
             self.tried = Some(Tried::Failed);
             let previous = self.previous(&cut);
-            self.at = At::ByRule(cut, previous, Extent::Full);
+            self.at = State::ByRule(cut, previous, Extent::Full);
         }
     }
 
     /// Returns true if the model has answered, with a summary or not, and is only being asked for missing sections.
     #[must_use]
     pub fn is_completing(&self) -> bool {
-        matches!(&self.at, At::Asking(asking, _) if asking.is_completing())
+        matches!(&self.at, State::Asking(asking, _) if asking.is_completing())
     }
 
     /// Returns true if the model has written a summary, and is only being asked for missing sections.
     #[must_use]
     pub fn has_draft(&self) -> bool {
-        matches!(&self.at, At::Asking(asking, _) if asking.has_draft())
+        matches!(&self.at, State::Asking(asking, _) if asking.has_draft())
     }
 
     /// Stops asking the model: time is up.
@@ -275,13 +275,13 @@ impl Job {
 
     /// Rejects an offered outcome that would leave this many tokens.
     pub fn refuse(&mut self, outcome: Box<Outcome>, why: &str, tokens: u64) {
-        let At::Offered(rung, summary) = std::mem::replace(&mut self.at, At::Between) else { return };
+        let State::Offered(rung, summary) = std::mem::replace(&mut self.at, State::Between) else { return };
         self.note(rung, why);
         if self.best.as_ref().is_none_or(|(least, _)| tokens < *least) {
             self.best = Some((tokens, outcome));
         }
         if let Some((cut, text, extent)) = summary {
-            self.at = At::ByRule(cut, text, extent);
+            self.at = State::ByRule(cut, text, extent);
         }
     }
 

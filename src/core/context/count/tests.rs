@@ -197,7 +197,7 @@ fn a_report_teaches_the_size_of_what_was_added() {
     let (second, note) = (said("c:user", "and another question "), said("d:user", "with a note "));
     let lines = [&question, &answer, &second, &note].map(|line| (line.as_str(), AS_NOW));
     let whole = counted(&played(&lines[..1])).basis;
-    assert_eq!((whole.known_tokens, whole.report(500).of), (0, Of::Whole));
+    assert_eq!((whole.known_tokens, whole.report(500).of), (0, ReportScope::Whole));
     assert_eq!(whole.rest.total(), counted(&played(&lines[..1])).tokens);
 
     let path = played(&lines);
@@ -207,7 +207,7 @@ fn a_report_teaches_the_size_of_what_was_added() {
     assert_eq!(count.basis.known_tokens, usage.total_tokens());
     assert_eq!((count.basis.rest.total(), count.trailing_tokens), (added, added));
     let report = count.basis.report(usage.total_tokens() + 300);
-    assert_eq!((report.of, report.tokens, report.mix), (Of::Added, 300, count.basis.rest));
+    assert_eq!((report.of, report.tokens, report.mix), (ReportScope::Added, 300, count.basis.rest));
     // Less than the known part: nothing is learned.
     assert_eq!(count.basis.report(usage.total_tokens() - 1).tokens, 0);
 

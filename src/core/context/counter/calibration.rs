@@ -14,7 +14,7 @@ use super::{
 
 /// What a report counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Of {
+pub enum ReportScope {
     /// A whole request, including whatever the provider adds unseen.
     Whole,
     /// What was added to a request since an earlier report: what the provider adds to both cancels out.
@@ -29,7 +29,7 @@ pub struct Report {
     /// The method of the estimate. A calibration learns only from its own method.
     pub method: Method,
     /// What was counted.
-    pub of: Of,
+    pub of: ReportScope,
     /// The estimate, uncorrected.
     pub mix: Mix,
     /// The provider's count. Providers report zero for unknown: it teaches nothing.
@@ -133,7 +133,7 @@ impl Calibration {
     /// Learns from a report.
     pub fn observe(&mut self, report: &Report) {
         let estimated = report.mix.total();
-        let too_small = report.of == Of::Whole && report.tokens < WHOLE_TOKENS_MIN;
+        let too_small = report.of == ReportScope::Whole && report.tokens < WHOLE_TOKENS_MIN;
         if report.method != self.method || estimated == 0 || report.tokens == 0 || too_small {
             return;
         }
@@ -144,7 +144,7 @@ impl Calibration {
         let variance = dot(&spread, &shares) + self.noise(&shares, size, report.of);
         let deviation = (variance * self.scatter.max(1.0)).sqrt();
         let missed = report.tokens as f64 / size - dot(&self.factors, &shares);
-        if report.of == Of::Answer && missed.abs() > BELIEVED * deviation {
+        if report.of == ReportScope::Answer && missed.abs() > BELIEVED * deviation {
             return;
         }
         let miss = (missed / deviation).clamp(-BELIEVED, BELIEVED);
@@ -179,7 +179,7 @@ impl Calibration {
         }
         let size = estimated as f64;
         let shares = mix.0.map(|tokens| tokens as f64 / size);
-        let variance = dot(&times(&self.covariance, &shares), &shares) + self.noise(&shares, size, Of::Answer);
+        let variance = dot(&times(&self.covariance, &shares), &shares) + self.noise(&shares, size, ReportScope::Answer);
         let missed = tokens as f64 / size - dot(&self.factors, &shares);
         missed.abs() <= BELIEVED * (variance * self.scatter.max(1.0)).sqrt()
     }
@@ -200,7 +200,7 @@ impl Calibration {
         }
         let size = estimated as f64;
         let shares = mix.0.map(|tokens| tokens as f64 / size);
-        let noise = self.noise(&shares, size, Of::Added);
+        let noise = self.noise(&shares, size, ReportScope::Added);
         let variance = self.scatter * (dot(&times(&self.covariance, &shares), &shares).max(0.0) + noise);
         let share = (BOUND * variance.sqrt()).max(BOUND_MIN.0 * dot(&self.factors, &shares));
         ((share * size).ceil() as u64).max(BOUND_MIN.1)
@@ -218,14 +218,14 @@ impl Calibration {
     }
 
     /// Returns the variance of one report of this mix around correct factors, relative to the estimate.
-    fn noise(&self, shares: &Row, size: f64, of: Of) -> f64 {
+    fn noise(&self, shares: &Row, size: f64, of: ReportScope) -> f64 {
         let Prior { stretch, chance, .. } = prior(self.method);
         let seam = (SEAM_TOKENS / size).powi(2);
         // Scripts vary independently.
         let strayed: f64 = shares.iter().map(|share| (stretch * share).powi(2)).sum();
         let unseen = match of {
-            Of::Whole => (UNSEEN.0 / size).powi(2) + UNSEEN.1.powi(2),
-            Of::Added | Of::Answer => 0.0,
+            ReportScope::Whole => (UNSEEN.0 / size).powi(2) + UNSEEN.1.powi(2),
+            ReportScope::Added | ReportScope::Answer => 0.0,
         };
         seam + strayed + chance / size + unseen
     }

@@ -311,7 +311,7 @@ mod tests {
         }
     }
 
-    /// Text of few classes, so that runs, boundaries and rare classes all occur.
+    /// Generates text of few classes, so that runs, boundaries and rare classes all occur.
     fn texts() -> impl Strategy<Value = String> {
         prop_oneof![any::<String>(), "[a-zA-Z0-9 \n,;語あ한яعहกé🙂\u{200d}]{0,60}", "[a ]{0,200}"]
     }

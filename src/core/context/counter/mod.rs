@@ -21,7 +21,7 @@ mod payload;
 #[cfg(feature = "exact-tokens")]
 mod tokenizer;
 
-pub use calibration::{Calibration, Of, Report};
+pub use calibration::{Calibration, Report, ReportScope};
 pub use mix::{Mix, SCRIPTS, Script, Scripts};
 
 use crate::core::pi;

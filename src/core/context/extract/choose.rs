@@ -22,14 +22,14 @@ const SHARES: [(Slot, usize); 9] = [
 ];
 
 /// A line of a summary.
-pub(super) struct Item {
+pub(super) struct SummaryItem {
     /// Its text, on one line.
     pub(super) text: String,
     /// Its weight.
     pub(super) weight: Weight,
 }
 
-impl Item {
+impl SummaryItem {
     /// Returns the characters of its line.
     fn cost(&self) -> usize {
         self.text.chars().count() + "\n- ".len()
@@ -37,8 +37,8 @@ impl Item {
 }
 
 /// Distributes the room, in characters, among the sections.
-pub(super) fn rooms(places: &BTreeMap<Slot, Vec<Item>>, room: usize) -> BTreeMap<Slot, usize> {
-    let need = |slot: Slot| places[&slot].iter().map(Item::cost).sum::<usize>();
+pub(super) fn rooms(places: &BTreeMap<Slot, Vec<SummaryItem>>, room: usize) -> BTreeMap<Slot, usize> {
+    let need = |slot: Slot| places[&slot].iter().map(SummaryItem::cost).sum::<usize>();
     let share = |percent: usize| room.saturating_mul(percent) / 100;
     let mut rooms: BTreeMap<Slot, usize> =
         SHARES.into_iter().map(|(slot, percent)| (slot, share(percent).min(need(slot)))).collect();
@@ -55,7 +55,7 @@ pub(super) fn rooms(places: &BTreeMap<Slot, Vec<Item>>, room: usize) -> BTreeMap
 
 /// Returns the items that fit, in their order. The heaviest are chosen first; among equals the oldest and the newest
 /// alternate.
-pub(super) fn chosen(items: Vec<Item>, room: usize) -> Vec<String> {
+pub(super) fn chosen(items: Vec<SummaryItem>, room: usize) -> Vec<String> {
     let mut by_weight: BTreeMap<Weight, Vec<usize>> = BTreeMap::new();
     for (at, item) in items.iter().enumerate() {
         by_weight.entry(item.weight).or_default().push(at);

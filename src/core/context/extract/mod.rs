@@ -25,7 +25,7 @@ use crate::core::context::{
     serialize::prefix,
     summary::{SKELETON_CHARS, Sections, Slot, item_text, presentable, strip_files},
 };
-use choose::{Item, chosen, rooms};
+use choose::{SummaryItem, chosen, rooms};
 use fact::has_value;
 use phrases::{CONSTRAINT, CONSTRAINT_UNSPACED, GOAL, ORDERS, work};
 use reseed_protocol::{Message, Part, Role};
@@ -50,7 +50,7 @@ pub const OPEN_QUESTION: &str = "answer the user: ";
 /// Summarises these messages and the previous summary.
 #[must_use]
 pub fn extract(messages: &[&Message], previous: Option<&str>, instructions: Option<&str>, chars_max: usize) -> String {
-    let mut gathering = Gathering::new(instructions);
+    let mut gathering = Extraction::new(instructions);
     if let Some(previous) = previous {
         gathering.take_previous(strip_files(&presentable(previous)));
     }
@@ -61,8 +61,8 @@ pub fn extract(messages: &[&Message], previous: Option<&str>, instructions: Opti
 }
 
 /// The items found so far, in order of appearance.
-struct Gathering {
-    items: [Vec<Option<Item>>; 9],
+struct Extraction {
+    items: [Vec<Option<SummaryItem>>; 9],
     /// Items that occur already, by section and words.
     seen: BTreeSet<(Slot, String)>,
     /// The current fact for each key, as an index into the facts.
@@ -76,7 +76,7 @@ struct Gathering {
     open_question: Option<String>,
 }
 
-impl Gathering {
+impl Extraction {
     fn new(instructions: Option<&str>) -> Self {
         // Short words are grammar in languages that use spaces.
         let focus = Words::of(instructions.unwrap_or_default());
@@ -246,13 +246,13 @@ impl Gathering {
             return None;
         }
         let items = &mut self.items[slot as usize];
-        items.push(Some(Item { text, weight }));
+        items.push(Some(SummaryItem { text, weight }));
         Some(items.len() - 1)
     }
 
     fn into_sections(mut self, chars_max: usize) -> Sections {
         self.close_requests();
-        let mut places: BTreeMap<Slot, Vec<Item>> = BTreeMap::new();
+        let mut places: BTreeMap<Slot, Vec<SummaryItem>> = BTreeMap::new();
         for (slot, items) in Slot::ALL.into_iter().zip(self.items) {
             places.insert(slot, items.into_iter().flatten().collect());
         }
@@ -281,7 +281,7 @@ impl Gathering {
 }
 
 /// Removes a fact that no longer holds; it may be added again later.
-fn forget(fact: &mut Option<Item>, seen: &mut BTreeSet<(Slot, String)>) {
+fn forget(fact: &mut Option<SummaryItem>, seen: &mut BTreeSet<(Slot, String)>) {
     if let Some(fact) = fact.take() {
         seen.remove(&(Slot::Context, Words::of(&fact.text).spaced().to_owned()));
     }

@@ -4,7 +4,7 @@ use super::{
     Boundary, OPS_MAX, PATCH_BYTES_MAX, PatchRefused,
     carried::Carried,
     check,
-    counted::{MessageOp, Said},
+    counted::{CountedMessage, MessageOp},
     list::{List, StandFor},
 };
 use crate::core::context::{
@@ -118,7 +118,7 @@ impl Draft {
             return check::whole(&self.carried, op, around.parts);
         };
         if let MessageOp::Append(messages) = counted {
-            let messages: Vec<Counted> = messages.iter().map(Said::inserted).collect();
+            let messages: Vec<Counted> = messages.iter().map(CountedMessage::inserted).collect();
             if !Pairing::of(&messages).is_whole() {
                 return Err(check::UNPAIRED.to_owned());
             }

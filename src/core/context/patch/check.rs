@@ -4,7 +4,7 @@ use super::{
     Boundary, CARRIED_OPS_MAX, MESSAGES_MAX, PART_NAME_CHARS_MAX, PARTS_MAX, REASON_CHARS_MAX, SYSTEM_BYTES_MAX,
     SYSTEM_PARTS_MAX, TOOLS_MAX,
     carried::Carried,
-    counted::{Item, MessageOp, Said},
+    counted::{CountedMessage, MessageItem, MessageOp},
     list::List,
 };
 use crate::core::{
@@ -203,8 +203,8 @@ fn in_its_place(id: &EntryId, list: &mut List) -> Result<usize, String> {
 }
 
 /// Checks that new content for an entry has its role and the same calls: other messages refer to these.
-fn in_place_of(item: &Item, at: usize, list: &List) -> Checked {
-    let Some(Said { message, .. }) = &item.said else { return Ok(()) };
+fn in_place_of(item: &MessageItem, at: usize, list: &List) -> Checked {
+    let Some(CountedMessage { message, .. }) = &item.said else { return Ok(()) };
     let there = &list.at(at).message;
     says_something(message)?;
     let id = item.entry_id.as_ref().map_or("-", EntryId::as_str);

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// A message that a patch carries, counted.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct CountedMessage {
     pub(super) message: Arc<Message>,
     tokens: MessageTokens,
     hash: u64,
@@ -25,26 +25,26 @@ pub(crate) struct Said {
 
 /// A message of an op: an entry, new content, or both.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Item {
+pub(crate) struct MessageItem {
     /// The entry; `None` for a message without one.
     pub(crate) entry_id: Option<EntryId>,
     /// The new content; `None` keeps the entry's, or in an edit removes it.
-    pub(crate) said: Option<Said>,
+    pub(crate) said: Option<CountedMessage>,
 }
 
 /// An op on messages.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum MessageOp {
     /// Replaces all messages with these.
-    Replace(Vec<Item>),
+    Replace(Vec<MessageItem>),
     /// Changes or removes these.
-    Edit(Vec<Item>),
+    Edit(Vec<MessageItem>),
     /// Appends these, for one request only.
-    Append(Vec<Said>),
+    Append(Vec<CountedMessage>),
     /// Replaces older messages with a summary.
     Compact {
         /// The summary; `None` if nothing was summarised.
-        summary: Option<Said>,
+        summary: Option<CountedMessage>,
         /// The first entry that is kept; `None` if none is.
         first_kept: Option<EntryId>,
         /// Older entries that are kept.
@@ -52,7 +52,7 @@ pub(crate) enum MessageOp {
     },
 }
 
-impl Said {
+impl CountedMessage {
     pub(super) fn new(message: Message, counter: &Counter) -> Self {
         Self { tokens: counter.message(&message), hash: message_fingerprint(&message), message: Arc::new(message) }
     }
@@ -100,9 +100,9 @@ impl Said {
     }
 }
 
-impl Item {
+impl MessageItem {
     fn of(entry_id: Option<EntryId>, message: Option<Message>, counter: &Counter) -> Self {
-        Self { entry_id, said: message.map(|message| Said::new(message, counter)) }
+        Self { entry_id, said: message.map(|message| CountedMessage::new(message, counter)) }
     }
 
     fn recounted(&self, counter: &Counter) -> Self {
@@ -115,18 +115,19 @@ impl MessageOp {
     pub(super) fn of(op: &PatchOp, counter: &Counter) -> Option<Self> {
         Some(match bare(op.clone()) {
             PatchOp::MessagesCachedReplace { messages, .. } => {
-                let item = |PatchMessage { entry_id, message }| Item::of(entry_id, message, counter);
+                let item = |PatchMessage { entry_id, message }| MessageItem::of(entry_id, message, counter);
                 Self::Replace(messages.into_iter().map(item).collect())
             }
             PatchOp::MessagesCachedEdit { edits, .. } => {
-                let item = |MessageEdit { entry_id, message }| Item::of(Some(entry_id), message, counter);
+                let item = |MessageEdit { entry_id, message }| MessageItem::of(Some(entry_id), message, counter);
                 Self::Edit(edits.into_iter().map(item).collect())
             }
             PatchOp::MessagesUncachedAppend { messages } => {
-                Self::Append(messages.into_iter().map(|message| Said::new(message, counter)).collect())
+                Self::Append(messages.into_iter().map(|message| CountedMessage::new(message, counter)).collect())
             }
             PatchOp::CompactionApply { summary, first_kept_entry_id, kept_entry_ids, .. } => Self::Compact {
-                summary: (!summary.is_empty()).then(|| Said::new(Message::user(summary::seed_text(&summary)), counter)),
+                summary: (!summary.is_empty())
+                    .then(|| CountedMessage::new(Message::user(summary::seed_text(&summary)), counter)),
                 first_kept: first_kept_entry_id,
                 kept: kept_entry_ids,
             },
@@ -140,7 +141,7 @@ impl MessageOp {
     }
 
     fn recounted(&self, counter: &Counter) -> Self {
-        let items = |items: &[Item]| items.iter().map(|item| item.recounted(counter)).collect();
+        let items = |items: &[MessageItem]| items.iter().map(|item| item.recounted(counter)).collect();
         match self {
             Self::Replace(messages) => Self::Replace(items(messages)),
             Self::Edit(edits) => Self::Edit(items(edits)),

@@ -4,7 +4,7 @@
 //! stays or goes with the previous one. The same holds for a message that a replacement moved: compactions cut along
 //! the path, and its position says nothing about its entry's position there.
 
-use super::counted::{Item, MessageOp, Said};
+use super::counted::{CountedMessage, MessageItem, MessageOp};
 use crate::core::context::build::{Counted, GoesWith, Kind};
 use reseed_protocol::{EntryId, Role};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -109,8 +109,8 @@ impl List {
         }
     }
 
-    fn edit(&mut self, items: &[Item]) {
-        for Item { entry_id, said } in items {
+    fn edit(&mut self, items: &[MessageItem]) {
+        for MessageItem { entry_id, said } in items {
             let Some(at) = entry_id.as_ref().and_then(|id| self.place(id)) else { continue };
             match said {
                 Some(said) => self.messages[at] = said.instead_of(&self.messages[at]),
@@ -123,7 +123,7 @@ impl List {
         }
     }
 
-    fn replace(&mut self, items: &[Item], stand_for: &StandFor) {
+    fn replace(&mut self, items: &[MessageItem], stand_for: &StandFor) {
         let named: HashSet<&EntryId> = items.iter().filter_map(|item| item.entry_id.as_ref()).collect();
         self.settle();
         let places: Vec<Option<usize>> =
@@ -131,10 +131,10 @@ impl List {
         // A message that was moved before has no position of its own any more.
         let own = |place: &Option<usize>| place.filter(|at| self.messages[*at].entry_id.is_some());
         let mut in_order = longest_rise(&places.iter().map(own).collect::<Vec<_>>()).into_iter().peekable();
-        let mut next = Gathering::default();
-        for (item, Item { entry_id, said }) in items.iter().enumerate() {
+        let mut next = Replacement::default();
+        for (item, MessageItem { entry_id, said }) in items.iter().enumerate() {
             let Some(id) = entry_id else {
-                next.inserted(said.iter().map(Said::inserted));
+                next.inserted(said.iter().map(CountedMessage::inserted));
                 continue;
             };
             match (places[item], stand_for.get(id)) {
@@ -231,7 +231,7 @@ pub(crate) fn part(messages: Vec<Counted>, fate: impl Fn(&Counted) -> Fate) -> i
 
 /// A replacement in progress.
 #[derive(Default)]
-struct Gathering {
+struct Replacement {
     messages: Vec<Counted>,
     /// Added messages whose following entry is not known yet.
     waiting: Vec<Counted>,
@@ -241,7 +241,7 @@ struct Gathering {
     is_gone: bool,
 }
 
-impl Gathering {
+impl Replacement {
     fn inserted(&mut self, messages: impl Iterator<Item = Counted>) {
         for counted in messages {
             if counted.message.role != Role::Tool || !self.waiting.is_empty() {

@@ -20,7 +20,7 @@ impl World {
     }
 
     /// Prints the path as short lines, for a failure.
-    fn told(&self) -> String {
+    pub(super) fn told(&self) -> String {
         let id = |id: &Option<EntryId>| id.as_ref().map_or("-".to_owned(), ToString::to_string);
         let op = |op: &PatchOp| match op {
             PatchOp::MessagesCachedEdit { edits, .. } => {

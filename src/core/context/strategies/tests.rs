@@ -13,7 +13,7 @@ use crate::core::context::{
 };
 use reseed_protocol::command::StrategySettings;
 
-/// Two hundred tokens in the test model.
+/// Returns two hundred tokens of text for the test model.
 fn big() -> String {
     "apple ".repeat(200)
 }

@@ -4,7 +4,7 @@
 //! or the form that the user requested, and contains nothing invisible, secret or escaped.
 
 use super::{
-    Place, Sections, Slot, clean, escape,
+    Sections, Slot, TextKind, clean, escape,
     garbage::{is_copy, is_refusal_text, refuses, repeats},
     mask_secrets, prose, strip_files,
 };
@@ -131,7 +131,7 @@ pub fn check_copied(summary: &str, blocks: &[String]) -> Result<(), Unusable> {
 fn answer(text: &str) -> String {
     let text = clean(text);
     let text = strip_files(without_fences(without_thoughts(text.trim())));
-    let text = escape::bare(text, Place::Summary);
+    let text = escape::bare(text, TextKind::Summary);
     mask_secrets(text.trim()).into_owned()
 }
 

@@ -72,7 +72,7 @@ const SPEAKERS: [&str; 19] = [
 
 /// What a text is part of, which determines what it must not imitate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum TextKind {
     /// Part of the conversation: it must not start a section of a summary.
     Conversation,
     /// A quoted summary: its headings are its own.
@@ -82,13 +82,13 @@ pub(crate) enum Place {
 }
 
 /// Inserts a backslash into everything that could be more than text here.
-pub(crate) fn escape(text: &str, place: Place) -> Cow<'_, str> {
-    edit(text, place, Edit::Add)
+pub(crate) fn escape(text: &str, kind: TextKind) -> Cow<'_, str> {
+    edit(text, kind, Edit::Add)
 }
 
 /// Removes the backslashes that [`escape`] inserted.
-pub(crate) fn unescape(text: &str, place: Place) -> Cow<'_, str> {
-    edit(text, place, Edit::Remove)
+pub(crate) fn unescape(text: &str, kind: TextKind) -> Cow<'_, str> {
+    edit(text, kind, Edit::Remove)
 }
 
 /// Inserts a backslash into every mention of the delimiter, in any spelling.
@@ -102,8 +102,8 @@ pub(crate) fn unescape_mark<'a>(text: &'a str, delimiter: &str) -> Cow<'a, str> 
 }
 
 /// Removes all backslashes in such places, for a text in which a model copied escaped text.
-pub(crate) fn bare(text: &str, place: Place) -> Cow<'_, str> {
-    edit(text, place, Edit::RemoveAll)
+pub(crate) fn bare(text: &str, kind: TextKind) -> Cow<'_, str> {
+    edit(text, kind, Edit::RemoveAll)
 }
 
 /// What happens to the backslashes.
@@ -114,12 +114,12 @@ enum Edit {
     RemoveAll,
 }
 
-fn edit(text: &str, place: Place, edit: Edit) -> Cow<'_, str> {
+fn edit(text: &str, kind: TextKind, edit: Edit) -> Cow<'_, str> {
     let mut edited = Edited::new(text, edit);
     let mut line_start = 0;
     loop {
         let line_end = text[line_start..].find('\n').map_or(text.len(), |at| line_start + at);
-        edit_line(&mut edited, &text[line_start..line_end], line_start, place);
+        edit_line(&mut edited, &text[line_start..line_end], line_start, kind);
         if line_end == text.len() {
             return edited.finish();
         }
@@ -127,11 +127,11 @@ fn edit(text: &str, place: Place, edit: Edit) -> Cow<'_, str> {
     }
 }
 
-fn edit_line(edited: &mut Edited<'_>, line: &str, line_start: usize, place: Place) {
+fn edit_line(edited: &mut Edited<'_>, line: &str, line_start: usize, kind: TextKind) {
     let marks = line.char_indices().take(LINE_MARKS_MAX).find(|(_, c)| !LINE_MARKS.contains(&fold(*c)));
     let marks = marks.map_or(line.len(), |(at, _)| at);
     let mut before = None;
-    if place == Place::Conversation
+    if kind == TextKind::Conversation
         && let Some(at) = heading(line)
     {
         edited.at(line_start + at);
@@ -146,7 +146,7 @@ fn edit_line(edited: &mut Edited<'_>, line: &str, line_start: usize, place: Plac
         if matches!(folded, '<' | '[') {
             let rest = chars.as_str().trim_start_matches('\\');
             let found = match folded {
-                '<' => is_tag(rest, before, place),
+                '<' => is_tag(rest, before, kind),
                 _ => is_bracket(rest) || (at == marks && is_speaker(rest)),
             };
             if found {
@@ -171,7 +171,7 @@ fn heading(line: &str) -> Option<usize> {
     (is_marked && headings::is_heading(bare)).then_some(start)
 }
 
-fn is_tag(rest: &str, before: Option<char>, place: Place) -> bool {
+fn is_tag(rest: &str, before: Option<char>, kind: TextKind) -> bool {
     let mut rest = Folded(rest);
     if rest.take('|') {
         return true;
@@ -195,7 +195,7 @@ fn is_tag(rest: &str, before: Option<char>, place: Place) -> bool {
             rest.spaces();
             !is_type && rest.take('>')
         }
-        name if FILE_TAGS.contains(&name) => place != Place::Record,
+        name if FILE_TAGS.contains(&name) => kind != TextKind::Record,
         "summary" => true,
         name => TAGS.contains(&name) && !is_type,
     }

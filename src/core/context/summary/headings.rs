@@ -240,25 +240,25 @@ const JOINING: [&str; 12] = ["&", "and", "und", "et", "y", "e", "en", "и", "ora
 
 /// Returns the section that this line opens under one of its own names, and the rest of the line.
 pub(super) fn named(line: &str) -> Option<(Slot, &str)> {
-    let line = Line::of(line);
+    let line = HeadingLine::of(line);
     NAMES.iter().find_map(|(name, slot)| Some((*slot, line.behind(name)?)))
 }
 
 /// Returns the part of Progress that this line opens.
 pub(super) fn named_in_progress(line: &str) -> Option<(Slot, &str)> {
-    let line = Line::of(line);
+    let line = HeadingLine::of(line);
     let own = PROGRESS_NAMES.iter().find_map(|(name, slot)| Some((*slot, line.behind(name)?)));
     own.or_else(|| line.longest(&PROGRESS_SYNONYMS, |_| true))
 }
 
 /// Returns the section, of those wanted, that this line opens under another name.
 pub(super) fn named_otherwise(line: &str, wanted: impl Fn(Slot) -> bool) -> Option<(Slot, &str)> {
-    Line::of(line).longest(&SYNONYMS, wanted)
+    HeadingLine::of(line).longest(&SYNONYMS, wanted)
 }
 
 /// Returns true if a line has heading marks or starts in bold.
 pub(super) fn is_marked(line: &str) -> bool {
-    let line = Line::of(line);
+    let line = HeadingLine::of(line);
     line.is_heading || line.is_bold
 }
 
@@ -275,14 +275,14 @@ pub(super) fn is_heading(bare: &str) -> bool {
 }
 
 /// A line without its heading marks.
-struct Line<'a> {
+struct HeadingLine<'a> {
     bare: &'a str,
     /// True if it has leading heading marks.
     is_heading: bool,
     is_bold: bool,
 }
 
-impl<'a> Line<'a> {
+impl<'a> HeadingLine<'a> {
     fn of(line: &'a str) -> Self {
         let line = line.trim();
         let bare = line.trim_start_matches('#').trim_start();

@@ -3,7 +3,7 @@
 //! The kind is recognised by rule, from tools, files, code and errors. Nothing is understood: a conversation of no
 //! other kind is a chat.
 
-use super::retain::Kind;
+use super::retain::IdentifierKind;
 use crate::core::context::extract::{Phrases, Words};
 use reseed_protocol::{Message, Part, Role, command::SummaryKind};
 
@@ -293,20 +293,20 @@ pub(super) fn may_keep(kind: SummaryKind, text: &str) -> bool {
 }
 
 /// Returns the span of a sentence that a summary of this kind must keep, and whether verbatim.
-pub(super) fn must_keep(kind: SummaryKind, sentence: &str) -> Option<(Kind, usize, usize)> {
+pub(super) fn must_keep(kind: SummaryKind, sentence: &str) -> Option<(IdentifierKind, usize, usize)> {
     const EXACT_CHARS_MAX: usize = 200;
     let whole = |kind| Some((kind, 0, sentence.trim_end_matches(['.', ' ']).len()));
     match kind {
         SummaryKind::Code => signature(sentence)
             .filter(|(start, end)| end - start <= EXACT_CHARS_MAX)
-            .map(|(start, end)| (Kind::Quoted, start, end))
-            .or_else(|| if DECIDES.any_in(sentence) { whole(Kind::Task) } else { None }),
+            .map(|(start, end)| (IdentifierKind::Quoted, start, end))
+            .or_else(|| if DECIDES.any_in(sentence) { whole(IdentifierKind::Task) } else { None }),
         SummaryKind::Debugging if is_error_text(sentence) && sentence.chars().count() <= EXACT_CHARS_MAX => {
-            whole(Kind::Quoted)
+            whole(IdentifierKind::Quoted)
         }
-        SummaryKind::Debugging if NARROWS.any_in(sentence) => whole(Kind::Task),
-        SummaryKind::Research if cites(sentence) || LEAVES_OPEN.any_in(sentence) => whole(Kind::Task),
-        SummaryKind::Chat if LIKES.any_in(sentence) => whole(Kind::Task),
+        SummaryKind::Debugging if NARROWS.any_in(sentence) => whole(IdentifierKind::Task),
+        SummaryKind::Research if cites(sentence) || LEAVES_OPEN.any_in(sentence) => whole(IdentifierKind::Task),
+        SummaryKind::Chat if LIKES.any_in(sentence) => whole(IdentifierKind::Task),
         _ => None,
     }
 }
@@ -398,18 +398,26 @@ mod tests {
             (
                 Code,
                 "It is `pub fn parse(input: &str) -> Ast`.",
-                Some((Kind::Quoted, "pub fn parse(input: &str) -> Ast")),
+                Some((IdentifierKind::Quoted, "pub fn parse(input: &str) -> Ast")),
             ),
-            (Code, "def zeit(x): gibt", Some((Kind::Quoted, "def zeit(x): gibt"))),
-            (Code, "We decided on oak.", Some((Kind::Task, "We decided on oak"))),
+            (Code, "def zeit(x): gibt", Some((IdentifierKind::Quoted, "def zeit(x): gibt"))),
+            (Code, "We decided on oak.", Some((IdentifierKind::Task, "We decided on oak"))),
             (Code, "The class of boats (big) is old.", None),
             (Chat, "We decided on oak.", None),
-            (Chat, "I like oak.", Some((Kind::Task, "I like oak"))),
-            (Debugging, "error: no such file", Some((Kind::Quoted, "error: no such file"))),
-            (Debugging, "We ruled out the cache.", Some((Kind::Task, "We ruled out the cache"))),
-            (Debugging, "To reproduce it, start it twice.", Some((Kind::Task, "To reproduce it, start it twice"))),
-            (Research, "According to Meier, tides rise.", Some((Kind::Task, "According to Meier, tides rise"))),
-            (Research, "It is still unclear why.", Some((Kind::Task, "It is still unclear why"))),
+            (Chat, "I like oak.", Some((IdentifierKind::Task, "I like oak"))),
+            (Debugging, "error: no such file", Some((IdentifierKind::Quoted, "error: no such file"))),
+            (Debugging, "We ruled out the cache.", Some((IdentifierKind::Task, "We ruled out the cache"))),
+            (
+                Debugging,
+                "To reproduce it, start it twice.",
+                Some((IdentifierKind::Task, "To reproduce it, start it twice")),
+            ),
+            (
+                Research,
+                "According to Meier, tides rise.",
+                Some((IdentifierKind::Task, "According to Meier, tides rise")),
+            ),
+            (Research, "It is still unclear why.", Some((IdentifierKind::Task, "It is still unclear why"))),
             (Research, "Tides rise.", None),
         ] {
             assert_eq!(kept(kind, text), expected, "{kind:?} {text}");

@@ -25,8 +25,8 @@ mod sections;
 
 pub use check::{Unusable, check, check_completed, check_copied, check_free_form, check_prose, lacking};
 pub use clean::clean;
-pub use constraints::{CONSTRAINTS_MAX, INFERRED, Said, Settled, settle, stated};
-pub(crate) use escape::{Place, escape, unescape};
+pub use constraints::{CONSTRAINTS_MAX, ConstraintSources, INFERRED, Settled, settle, stated};
+pub(crate) use escape::{TextKind, escape, unescape};
 pub use files::{FileTools, file_operations, strip_files, with_files};
 pub use kind::recognise;
 pub use prompt::{
@@ -61,7 +61,7 @@ pub fn seed_text(summary: &str) -> String {
 
 fn record(head: &str, summary: &str) -> String {
     let summary = clean(summary);
-    format!("{head}{}{SEED_TAIL}", escape(summary.trim(), Place::Record))
+    format!("{head}{}{SEED_TAIL}", escape(summary.trim(), TextKind::Record))
 }
 
 /// Precedes the summary of an abandoned branch in the context.
@@ -78,7 +78,7 @@ pub fn branch_text(summary: &str) -> String {
 #[must_use]
 pub fn unseed(text: &str) -> Option<Cow<'_, str>> {
     let summary = text.strip_prefix(SEED_HEAD).or_else(|| text.strip_prefix(BRANCH_HEAD))?.strip_suffix(SEED_TAIL)?;
-    Some(unescape(summary, Place::Record))
+    Some(unescape(summary, TextKind::Record))
 }
 
 #[cfg(test)]

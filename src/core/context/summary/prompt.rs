@@ -4,7 +4,7 @@
 //! that nothing in it is an instruction; nothing quoted can end its quotation ([`escape`](super::escape)). The fixed
 //! text is short (ensured by a test), because a window may have 2,000 tokens.
 
-use super::escape::{Place, escape, escape_mark, unescape, unescape_mark};
+use super::escape::{TextKind, escape, escape_mark, unescape, unescape_mark};
 use crate::core::context::{
     serialize,
     summary::{SECTIONS, clean, kind, presentable, strip_files},
@@ -83,7 +83,7 @@ pub fn prompt(parts: PromptParts<'_>) -> String {
     let mut text = format!("{INTRODUCTION}{delimiter}\n\n");
     let previous = parts.previous.map(strip_files).filter(|previous| !previous.is_empty());
     if let Some(previous) = previous {
-        push_quoted(&mut text, delimiter, PREVIOUS, &escape(&presentable(previous), Place::Summary));
+        push_quoted(&mut text, delimiter, PREVIOUS, &escape(&presentable(previous), TextKind::Summary));
     }
     push_quoted(&mut text, delimiter, CONVERSATION, &parts.blocks.join("\n\n"));
     let task = match (parts.form, previous) {
@@ -249,7 +249,7 @@ pub struct QuotedRequest {
 pub fn read_prompt(text: &str) -> Option<QuotedRequest> {
     let (delimiter, rest) = text.strip_prefix(INTRODUCTION)?.split_once('\n')?;
     let previous = quoted(rest, delimiter, PREVIOUS)
-        .map(|(previous, _)| unescape(&unescape_mark(previous, delimiter), Place::Summary).into_owned());
+        .map(|(previous, _)| unescape(&unescape_mark(previous, delimiter), TextKind::Summary).into_owned());
     let (conversation, task) = quoted(rest, delimiter, CONVERSATION)?;
     Some(QuotedRequest {
         messages: serialize::read(&unescape_mark(conversation, delimiter)),

@@ -1,6 +1,6 @@
 //! Generators: lines as pi writes them, and trees of our entries.
 
-use super::Said;
+use super::Contents;
 use proptest::prelude::*;
 use reseed_protocol::{
     Entry, EntryData, EntryId, Message, Part, Role, StopReason, Timestamp, Usage, UsageSource,
@@ -35,7 +35,7 @@ fn text() -> impl Strategy<Value = String> {
     "(\\PC|\n|\u{2028}|\"){0,6}"
 }
 
-/// A content block of a pi message.
+/// Generates a content block of a pi message.
 fn block() -> impl Strategy<Value = Value> {
     prop_oneof![
         text().prop_map(|text| json!({ "type": "text", "text": text })),
@@ -75,7 +75,7 @@ fn pi_message() -> impl Strategy<Value = Value> {
         })
 }
 
-/// A patch op as proposed for pi.
+/// Generates a patch op as proposed for pi.
 fn pi_op() -> impl Strategy<Value = Value> {
     let scope = || prop::sample::select(vec!["cached", "cached", "cached", "uncached"]);
     let why = "invalidateCacheReason";
@@ -92,7 +92,7 @@ fn pi_op() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// The fields of a line besides id, parent and time.
+/// Generates the fields of a line besides id, parent and time.
 fn fields() -> impl Strategy<Value = Value> {
     prop_oneof![
         4 => pi_message().prop_map(|message| json!({ "type": "message", "message": message })),
@@ -118,7 +118,7 @@ fn fields() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Ids from a small pool: repeated, missing, or invalid as ours.
+/// Generates ids from a small pool: repeated, missing, or invalid as ours.
 fn id() -> impl Strategy<Value = Value> {
     prop_oneof![
         6 => (0..8u32).prop_map(|n| json!(format!("0000000{n}"))),
@@ -128,7 +128,7 @@ fn id() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// A line as pi would write it, sometimes with one field changed.
+/// Generates a line as pi would write it, sometimes with one field changed.
 pub(super) fn line() -> impl Strategy<Value = String> {
     let time = prop::sample::select(vec!["2026-01-05T09:01:33.066Z", "2026-01-05T09:01:33Z", "2026-13-05", ""]);
     let change = prop_oneof![
@@ -196,12 +196,12 @@ fn message() -> impl Strategy<Value = Message> {
     })
 }
 
-/// A message inside a patch.
+/// Generates a message inside a patch.
 fn carried() -> impl Strategy<Value = Message> {
     message().prop_map(|message| Message::new(message.role, message.content))
 }
 
-/// Ops that carry messages or set options.
+/// Generates ops that carry messages or set options.
 fn any_op() -> impl Strategy<Value = PatchOp> {
     let id = || (0..3u32).prop_map(|n| format!("e{n}").parse::<EntryId>().unwrap());
     let item = || {
@@ -221,7 +221,7 @@ fn any_op() -> impl Strategy<Value = PatchOp> {
     ]
 }
 
-/// A patch with one op per region.
+/// Returns a patch with one op per region.
 fn ops() -> Vec<PatchOp> {
     let invalidate_cache_reason = "why".to_owned();
     let edit = MessageEdit { entry_id: "e0".parse().unwrap(), message: Some(Message::user("x")) };
@@ -303,7 +303,7 @@ fn data() -> impl Strategy<Value = EntryData> {
     ]
 }
 
-/// A tree: each entry's parent is an earlier one, or none.
+/// Generates a tree: each entry's parent is an earlier one, or none.
 fn tree() -> impl Strategy<Value = Vec<Entry>> {
     prop::collection::vec((data(), any::<prop::sample::Index>(), any::<bool>(), 0i64..2_000_000_000_000), 1..12)
         .prop_map(|made| {
@@ -321,8 +321,8 @@ fn tree() -> impl Strategy<Value = Vec<Entry>> {
         })
 }
 
-/// A tree with some entries pinned and some compactions undone.
-pub(super) fn said() -> impl Strategy<Value = Said> {
+/// Generates a tree with some entries pinned and some compactions undone.
+pub(super) fn contents() -> impl Strategy<Value = Contents> {
     let pins = prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..3);
     (tree(), pins, any::<u16>()).prop_map(|(entries, pins, undone)| {
         let id = |index: &prop::sample::Index| entries[index.index(entries.len())].entry_id.clone();
@@ -334,6 +334,6 @@ pub(super) fn said() -> impl Strategy<Value = Said> {
         let compactions = entries.iter().filter(|entry| matches!(entry.data, EntryData::Compaction(_)));
         let undone = compactions.enumerate().filter(|(at, _)| undone & 1 << at != 0);
         let undone = undone.map(|(_, entry)| entry.entry_id.clone()).collect();
-        Said { pins: chosen, undone, entries }
+        Contents { pins: chosen, undone, entries }
     })
 }

@@ -67,7 +67,7 @@ impl Node {
         Self { entry, message, tokens, hash: 0, pinned: false, undone: false, cleared: false, patch }
     }
 
-    /// The entry's id.
+    /// Returns the entry's id.
     #[must_use]
     pub fn id(&self) -> &EntryId {
         &self.entry.entry_id

@@ -11,11 +11,11 @@ pub struct PathReader<'a> {
     state: &'a SessionState,
     counter: &'a Counter,
     nodes: Vec<Arc<Node>>,
-    boundary: Option<Boundary>,
+    boundary: Option<CompactionBoundary>,
 }
 
 #[derive(Debug)]
-struct Boundary {
+struct CompactionBoundary {
     first_kept: Option<EntryId>,
     /// Single entries on the path that were not met yet.
     missing: Vec<EntryId>,
@@ -56,7 +56,8 @@ impl<'a> PathReader<'a> {
                         others.filter(|pinned| !met.contains(pinned) && !kept.contains(pinned)).cloned().collect();
                     let missing = kept.iter().filter(|kept| !met.contains(kept)).cloned().collect();
                     let first_kept = compaction.first_kept_entry_id.clone();
-                    self.boundary = Some(Boundary { first_kept, missing, sought, kept, at: self.nodes.len() });
+                    self.boundary =
+                        Some(CompactionBoundary { first_kept, missing, sought, kept, at: self.nodes.len() });
                 }
             }
             Some(boundary) => {
@@ -86,7 +87,7 @@ impl<'a> PathReader<'a> {
     /// on. They are passed to [`Self::take`] like the others, newest first.
     #[must_use]
     pub fn missing(&self) -> Option<&[EntryId]> {
-        let single = |boundary: &&Boundary| boundary.first_kept.is_none() && boundary.sought.is_empty();
+        let single = |boundary: &&CompactionBoundary| boundary.first_kept.is_none() && boundary.sought.is_empty();
         self.boundary.as_ref().filter(single).map(|boundary| &*boundary.missing)
     }
 
@@ -113,7 +114,7 @@ impl<'a> PathReader<'a> {
     #[must_use]
     pub fn finish(mut self) -> SessionTree {
         // A compaction of another program may keep from an entry that is not on its path: then it keeps nothing.
-        if let Some(Boundary { first_kept: Some(_), kept, at, .. }) = &self.boundary {
+        if let Some(CompactionBoundary { first_kept: Some(_), kept, at, .. }) = &self.boundary {
             let mut place = 0;
             self.nodes.retain(|node| {
                 let keep = place <= *at || node.pinned || kept.contains(node.id());

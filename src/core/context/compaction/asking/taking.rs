@@ -1,6 +1,6 @@
 //! Taking the model's answers to summary requests.
 
-use super::{Asking, Draft, Why};
+use super::{Asking, IncompleteAnswer, Why};
 use crate::core::{
     context::summary::{self, Form, Unusable},
     model::Answer,
@@ -38,7 +38,7 @@ impl Asking {
                 let lacking = summary::lacking(&said);
                 if self.may_complete(&said, &lacking) {
                     self.completed = true;
-                    self.draft = Some(Draft { said, lacking, text });
+                    self.draft = Some(IncompleteAnswer { said, lacking, text });
                     return Ok(());
                 }
                 self.accept(text?, SummaryForm::Free)
@@ -73,7 +73,7 @@ impl Asking {
 
     /// Takes the incomplete answer as it is, if it is a summary. Returns `false` if there is none.
     pub(in super::super) fn settle(&mut self) -> bool {
-        let Some(Draft { text: Ok(text), .. }) = self.draft.take() else { return false };
+        let Some(IncompleteAnswer { text: Ok(text), .. }) = self.draft.take() else { return false };
         self.accept(text, SummaryForm::Free).is_ok()
     }
 

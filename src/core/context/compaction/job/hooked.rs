@@ -1,6 +1,6 @@
 //! What hooks see of a job before it starts, and what they supply.
 
-use super::{At, Job, Outcome, Step};
+use super::{Job, Outcome, State, Step};
 use crate::core::context::{counter::Counter, cut::Cut, serialize, summary};
 use reseed_protocol::{context::ContextMessage, event::CompactionRung, hook::CompactionPreparation};
 use serde::{Deserialize, Serialize};
@@ -122,11 +122,11 @@ impl Job {
         let own = self.given.cut.take();
         let cut = own.as_ref().unwrap_or(planned);
         self.steps.push_front(step.clone());
-        self.at = At::Offered(CompactionRung::HookSummary, None);
+        self.at = State::Offered(CompactionRung::HookSummary, None);
         let outcome = Outcome {
             summary: summary.trim().to_owned(),
             details: self.details(cut),
-            constraints: self.with_said(cut, summary::stated),
+            constraints: self.with_sources(cut, summary::stated),
             hook_details: self.given.wishes.details.as_ref().map(|(_, details)| details.clone()),
             ..self.outcome(cut, CompactionRung::HookSummary)
         };

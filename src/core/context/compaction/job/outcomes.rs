@@ -87,10 +87,11 @@ impl Job {
         let bounds = RepairBounds { tokens_max: self.restored_tokens_max.min(saved / 2), count: &count };
         let previous = self.previous(cut);
         // Nothing is known about a form of the client's own.
-        let settled = (!self.order.free_form).then(|| self.with_said(cut, |said| summary::settle(text, said, bounds)));
+        let settled =
+            (!self.order.free_form).then(|| self.with_sources(cut, |said| summary::settle(text, said, bounds)));
         let constraints = match &settled {
             Some(settled) => settled.constraints.clone(),
-            None => self.with_said(cut, summary::stated),
+            None => self.with_sources(cut, summary::stated),
         };
         let repaired = settled.map(|settled| {
             let tokens_max = bounds.tokens_max.saturating_sub(settled.added_tokens);
@@ -139,7 +140,7 @@ impl Job {
             }
             None => format!("{} earlier messages were left out to save room.", cut.summarised.len()),
         };
-        let constraints = self.with_said(cut, summary::stated);
+        let constraints = self.with_sources(cut, summary::stated);
         // No room for a future summary: it must not be filled with later messages.
         let allowed_tokens = cut.kept_tokens + self.task.counter.text(&summary::seed_text(&summary));
         let outcome = self.outcome(cut, CompactionRung::Truncate);

@@ -1,6 +1,6 @@
 //! Preparing a compaction: what a job needs to know, and its first state.
 
-use super::{At, Given, Job};
+use super::{Given, Job, State};
 use crate::core::{
     context::{
         build::{Context, Counted, Kind},
@@ -119,7 +119,7 @@ impl Job {
             conversation: around.conversation,
             rules: around.rules,
             raw,
-            at: At::Between,
+            at: State::Between,
             failed: Vec::new(),
             best: None,
             usage: None,

@@ -21,7 +21,7 @@ fn english(tokens: u64) -> Mix {
 fn after(method: Method, reports: &[(u64, u64)]) -> Calibration {
     let mut calibration = Calibration::new(method);
     for &(estimated, tokens) in reports {
-        calibration.observe(&Report { method, of: Of::Added, mix: english(estimated), tokens });
+        calibration.observe(&Report { method, of: ReportScope::Added, mix: english(estimated), tokens });
     }
     calibration
 }
@@ -76,7 +76,7 @@ fn each_script_learns_for_itself() {
             1 => (chinese, 450),
             _ => (mixed, 750),
         };
-        calibration.observe(&Report { method, of: Of::Added, mix, tokens });
+        calibration.observe(&Report { method, of: ReportScope::Added, mix, tokens });
     }
     assert!(calibration.tokens(&english(1_000)).abs_diff(1_000) <= 20);
     assert!(calibration.tokens(&text(Script::Han, 1_000)).abs_diff(1_500) <= 30);
@@ -96,7 +96,7 @@ fn what_surrounds_messages_is_learnt_apart_from_the_text() {
             let mut mix = english(size);
             mix.add_frame(7);
             // The server wraps a message in 14 tokens; we assume 7.
-            calibration.observe(&Report { method, of: Of::Added, mix, tokens: size + 14 });
+            calibration.observe(&Report { method, of: ReportScope::Added, mix, tokens: size + 14 });
         }
         let mut short = english(10);
         short.add_frame(7);
@@ -110,12 +110,12 @@ fn an_answer_of_an_unbelievable_size_and_another_method_teach_nothing() {
     let fresh = Calibration::new(Method::Characters);
     let report = |method, of, tokens| Report { method, of, mix: english(300), tokens };
     for (report, learns) in [
-        (report(Method::Characters, Of::Answer, 330), true),
-        (report(Method::Characters, Of::Answer, 2_000), false),
-        (report(O200K, Of::Added, 330), false),
-        (report(Method::Pi, Of::Added, 330), false),
-        (report(Method::Characters, Of::Whole, 330), true),
-        (report(Method::Characters, Of::Whole, 190), false),
+        (report(Method::Characters, ReportScope::Answer, 330), true),
+        (report(Method::Characters, ReportScope::Answer, 2_000), false),
+        (report(O200K, ReportScope::Added, 330), false),
+        (report(Method::Pi, ReportScope::Added, 330), false),
+        (report(Method::Characters, ReportScope::Whole, 330), true),
+        (report(Method::Characters, ReportScope::Whole, 190), false),
     ] {
         let mut calibration = fresh.clone();
         calibration.observe(&report);
@@ -132,7 +132,7 @@ fn the_bound_shrinks_while_reports_agree_and_grows_when_they_do_not() {
         let fresh = calibration.error_bound(&mix);
         let mut last = fresh;
         for _ in 0..30 {
-            calibration.observe(&Report { method, of: Of::Added, mix: english(900), tokens: 905 });
+            calibration.observe(&Report { method, of: ReportScope::Added, mix: english(900), tokens: 905 });
             let bound = calibration.error_bound(&mix);
             assert!(bound <= last + last / 50, "{method:?}: {last} became {bound}");
             last = bound;
@@ -149,7 +149,7 @@ fn the_bound_shrinks_while_reports_agree_and_grows_when_they_do_not() {
 
 fn any_report() -> impl Strategy<Value = Report> {
     let tokens = || prop_oneof![any::<u64>(), 0..100_000u64, 0..100u64];
-    let of = prop_oneof![Just(Of::Whole), Just(Of::Added), Just(Of::Answer)];
+    let of = prop_oneof![Just(ReportScope::Whole), Just(ReportScope::Added), Just(ReportScope::Answer)];
     let rows = prop::collection::vec(prop_oneof![Just(0), tokens()], ROWS);
     (of, rows, tokens()).prop_map(|(of, rows, tokens)| {
         let mix = Mix(rows.try_into().expect("as many as there are rows"));
@@ -179,7 +179,7 @@ proptest! {
         prop_assert!((10..=16_000).contains(&calibration.error_bound(&english(1_000))));
         // Still able to learn.
         for _ in 0..60 {
-            calibration.observe(&Report { method: Method::Characters, of: Of::Added, mix: english(1_000), tokens: 1_200 });
+            calibration.observe(&Report { method: Method::Characters, of: ReportScope::Added, mix: english(1_000), tokens: 1_200 });
         }
         prop_assert!(calibration.tokens(&english(1_000)).abs_diff(1_200) <= 60, "{}", calibration.tokens(&english(1_000)));
     }

@@ -23,7 +23,7 @@ use crate::core::context::{
 };
 use detect::{SENTENCE_CHARS_MAX, is_constraint, opens_rules};
 use reseed_protocol::{Message, Part, Role};
-use search::{Line, Origin, Search, Source};
+use search::{LineSource, Origin, Search, SectionLine};
 use std::collections::BTreeSet;
 
 /// Marks a line that nobody said.
@@ -39,7 +39,7 @@ const LINES_MAX: usize = 64;
 
 /// The sources of constraints.
 #[derive(Debug, Clone, Copy)]
-pub struct Said<'a> {
+pub struct ConstraintSources<'a> {
     /// The messages that are summarised.
     pub messages: &'a [&'a Message],
     /// Messages kept beside the summary: a line may come from there, and what was said there stays there.
@@ -65,9 +65,9 @@ pub struct Settled {
 
 /// Returns the constraints recorded before, followed by those that rules recognise in the user's messages.
 #[must_use]
-pub fn stated(said: Said<'_>) -> Vec<String> {
-    let mut kept = Kept::of(said.noted);
-    for sentence in users_sentences(said.messages) {
+pub fn stated(sources: ConstraintSources<'_>) -> Vec<String> {
+    let mut kept = ConstraintList::of(sources.noted);
+    for sentence in users_sentences(sources.messages) {
         if sentence.is_order() {
             kept.add(&sentence.text);
         }
@@ -77,7 +77,7 @@ pub fn stated(said: Said<'_>) -> Vec<String> {
 
 /// Generates the section of constraints from what was said. `bounds` limits what this adds.
 #[must_use]
-pub fn settle(summary: &str, said: Said<'_>, bounds: RepairBounds<'_>) -> Settled {
+pub fn settle(summary: &str, sources: ConstraintSources<'_>, bounds: RepairBounds<'_>) -> Settled {
     let sections = Sections::parse(summary);
     let is_whole = sections.missing().is_none();
     let (body, own) = if is_whole { (String::new(), Vec::new()) } else { without_constraints(summary) };
@@ -85,39 +85,39 @@ pub fn settle(summary: &str, said: Said<'_>, bounds: RepairBounds<'_>) -> Settle
         true => sections.lines(Slot::Constraints).iter().map(String::as_str).collect(),
         false => own.into_iter().filter(|line| !says_nothing(line)).collect(),
     };
-    let lines: Vec<Line> = own.iter().take(LINES_MAX).map(|line| Line::of(line)).collect();
+    let lines: Vec<SectionLine> = own.iter().take(LINES_MAX).map(|line| SectionLine::of(line)).collect();
     let mut found = Search::new(&lines);
-    let mut kept = Kept::of(said.noted);
-    for noted in said.noted {
+    let mut kept = ConstraintList::of(sources.noted);
+    for noted in sources.noted {
         found.look_at(&Sentence::of(noted), Origin::User, true);
     }
-    for sentence in users_sentences(said.messages) {
+    for sentence in users_sentences(sources.messages) {
         let is_order = sentence.is_order();
         if is_order {
             kept.add(&sentence.text);
         }
         found.look_at(&sentence, Origin::User, is_order);
     }
-    for sentence in users_sentences(said.kept) {
+    for sentence in users_sentences(sources.kept) {
         found.look_at(&sentence, Origin::Other, false);
     }
-    for text in said.rules.iter().flat_map(|rules| whole_sentences(rules)) {
+    for text in sources.rules.iter().flat_map(|rules| whole_sentences(rules)) {
         found.look_at(&Sentence::of(text), Origin::Other, false);
     }
-    let earlier = said.previous.map(Sections::parse).unwrap_or_default();
-    let records: Vec<Sections> = said.messages.iter().filter_map(|message| record(message)).collect();
+    let earlier = sources.previous.map(Sections::parse).unwrap_or_default();
+    let records: Vec<Sections> = sources.messages.iter().filter_map(|message| record(message)).collect();
     for line in records.iter().chain([&earlier]).flat_map(|sections| sections.lines(Slot::Constraints)) {
         let line = item_text(line);
         if !line.starts_with(INFERRED) {
             found.look_at(&Sentence::of(line), Origin::Other, false);
         }
     }
-    let mut others = Kept::default();
+    let mut others = ConstraintList::default();
     let mut inferred: Vec<&str> = Vec::new();
     for (line, source) in lines.iter().zip(found.best) {
         match source {
-            Some(Source { text, origin: Origin::User, .. }) => kept.add(&text),
-            Some(Source { text, origin: Origin::Other, .. }) => others.add(&text),
+            Some(LineSource { text, origin: Origin::User, .. }) => kept.add(&text),
+            Some(LineSource { text, origin: Origin::Other, .. }) => others.add(&text),
             None => inferred.push(&line.text),
         }
     }
@@ -223,12 +223,12 @@ fn numbered(line: &str) -> Option<&str> {
 
 /// Constraints in the order in which they were said, each once.
 #[derive(Debug, Default)]
-struct Kept {
+struct ConstraintList {
     list: Vec<String>,
     seen: BTreeSet<String>,
 }
 
-impl Kept {
+impl ConstraintList {
     fn of(noted: &[String]) -> Self {
         let mut kept = Self::default();
         noted.iter().for_each(|text| kept.add(text));

@@ -24,7 +24,7 @@ pub(super) enum Origin {
 }
 
 /// A line of the model's section.
-pub(super) struct Line {
+pub(super) struct SectionLine {
     pub(super) text: String,
     stems: Vec<String>,
     numbers: Vec<String>,
@@ -34,7 +34,7 @@ pub(super) struct Line {
     is_unspaced: bool,
 }
 
-impl Line {
+impl SectionLine {
     pub(super) fn of(line: &str) -> Self {
         let mut text = item_text(line);
         while let Some(rest) = text.strip_prefix(INFERRED.trim_end()) {
@@ -76,7 +76,7 @@ fn stem(word: &str) -> Option<&str> {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Source {
+pub(super) struct LineSource {
     pub(super) text: String,
     pub(super) origin: Origin,
     shared_percent: usize,
@@ -84,13 +84,13 @@ pub(super) struct Source {
 
 /// Finds the source of each line in one pass over what was said.
 pub(super) struct Search<'a> {
-    lines: &'a [Line],
+    lines: &'a [SectionLine],
     by_stem: BTreeMap<&'a str, Vec<(usize, u64)>>,
-    pub(super) best: Vec<Option<Source>>,
+    pub(super) best: Vec<Option<LineSource>>,
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(lines: &'a [Line]) -> Self {
+    pub(super) fn new(lines: &'a [SectionLine]) -> Self {
         let mut by_stem: BTreeMap<&str, Vec<(usize, u64)>> = BTreeMap::new();
         for (at, line) in lines.iter().enumerate() {
             for (nth, stem) in line.stems.iter().enumerate() {
@@ -128,7 +128,7 @@ impl<'a> Search<'a> {
                 && line.is_negated == is_negated(sentence)
             {
                 let text = item_text(sentence).to_owned();
-                self.best[at] = Some(Source { text, origin, shared_percent });
+                self.best[at] = Some(LineSource { text, origin, shared_percent });
             }
         }
         if is_order {
@@ -146,7 +146,7 @@ impl<'a> Search<'a> {
             let has_numbers = line.numbers.iter().all(|number| has(words, number));
             if shares && has_numbers && self.best[at].is_none() {
                 let text = item_text(sentence).to_owned();
-                self.best[at] = Some(Source { text, origin: Origin::User, shared_percent: 0 });
+                self.best[at] = Some(LineSource { text, origin: Origin::User, shared_percent: 0 });
             }
         }
     }

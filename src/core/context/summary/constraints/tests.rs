@@ -72,7 +72,7 @@ fn none_is_lost_and_none_is_invented() {
         let messages: Vec<Message> = talk.says.iter().map(|text| Message::user(text.as_str())).collect();
         let messages: Vec<&Message> = messages.iter().collect();
         let rules = talk.rules.as_slice();
-        let first = Said { messages: &messages, kept: &[], noted: &[], rules, previous: None };
+        let first = ConstraintSources { messages: &messages, kept: &[], noted: &[], rules, previous: None };
         let settled = settle(&summary(&talk.lines), first, BOUNDS);
         check(&talk, "first", &settled);
         let marked: Vec<String> = talk.inferred.iter().map(|line| format!("{INFERRED}{line}")).collect();
@@ -94,7 +94,7 @@ fn none_is_lost_and_none_is_invented() {
             ("in prose", "The user talks about something else.".to_owned()),
             ("dropped after prose", summary(&[])),
         ] {
-            let said = Said {
+            let said = ConstraintSources {
                 messages: &[&chatter],
                 kept: &[],
                 noted: &before.constraints,
@@ -111,7 +111,7 @@ fn none_is_lost_and_none_is_invented() {
 #[test]
 fn a_paraphrase_gives_way_to_what_was_said_once() {
     let user = Message::user("Never push directly to main. Use oak.");
-    let said = Said { messages: &[&user], kept: &[], noted: &[], rules: &[], previous: None };
+    let said = ConstraintSources { messages: &[&user], kept: &[], noted: &[], rules: &[], previous: None };
     let lines = ["No direct pushes to main", "Direct pushes to main are forbidden", "Oak must be used", "Be quick"];
     let settled = settle(&summary(&lines.map(str::to_owned)), said, BOUNDS);
     assert_eq!(section(&settled.text)[0], "Never push directly to main.");
@@ -124,7 +124,7 @@ fn a_record_of_a_branch_and_what_is_kept_are_sources_that_are_not_noted() {
     let branch =
         Message::user(crate::core::context::summary::branch_text(&summary(&["Use oak for the keel.".to_owned()])));
     let tail = Message::user("Never paint it red.");
-    let said = Said { messages: &[&branch], kept: &[&tail], noted: &[], rules: &[], previous: None };
+    let said = ConstraintSources { messages: &[&branch], kept: &[&tail], noted: &[], rules: &[], previous: None };
     let lines = ["Oak for the keel", "Never red paint it"].map(str::to_owned);
     let settled = settle(&summary(&lines), said, BOUNDS);
     assert_eq!(section(&settled.text), ["Use oak for the keel.", "Never paint it red."]);
@@ -135,7 +135,7 @@ fn a_record_of_a_branch_and_what_is_kept_are_sources_that_are_not_noted() {
 fn what_has_no_room_is_counted_and_stays_noted() {
     let orders: Vec<String> = (0..40).map(|n| format!("Never touch the file number {n} of the archive.")).collect();
     let user = Message::user(orders.join("\n"));
-    let said = Said { messages: &[&user], kept: &[], noted: &[], rules: &[], previous: None };
+    let said = ConstraintSources { messages: &[&user], kept: &[], noted: &[], rules: &[], previous: None };
     let bounds = RepairBounds { tokens_max: 100, count: &count };
     let settled = settle(&summary(&[]), said, bounds);
     assert_eq!(settled.constraints, orders);
@@ -148,7 +148,7 @@ fn what_has_no_room_is_counted_and_stays_noted() {
 #[test]
 fn a_section_in_prose_is_written_anew() {
     let user = Message::user("Bitte keine Emojis.");
-    let said = Said { messages: &[&user], kept: &[], noted: &[], rules: &[], previous: None };
+    let said = ConstraintSources { messages: &[&user], kept: &[], noted: &[], rules: &[], previous: None };
     let text = "Der Nutzer baut ein Boot.\n## Einschränkungen\n- Keine Emojis\n- Nur Eiche\n## Sonst\nNichts.";
     let settled = settle(text, said, BOUNDS);
     assert!(settled.text.starts_with("Der Nutzer baut ein Boot."), "{}", settled.text);
@@ -165,16 +165,16 @@ fn a_list_of_rules_is_kept_whole() {
     let user = Message::user(
         "Here are my rules:\n- never use tabs\n- max. 80 columns\n1. Tests first\n\n* no unwrap()\nThanks",
     );
-    let said = Said { messages: &[&user], kept: &[], noted: &[], rules: &[], previous: None };
+    let said = ConstraintSources { messages: &[&user], kept: &[], noted: &[], rules: &[], previous: None };
     assert_eq!(stated(said), ["never use tabs", "max. 80 columns", "Tests first", "no unwrap()"]);
     let shopping = Message::user("I bought these things:\n- oak\n- pine");
-    assert_eq!(stated(Said { messages: &[&shopping], ..said }), <[String; 0]>::default());
+    assert_eq!(stated(ConstraintSources { messages: &[&shopping], ..said }), <[String; 0]>::default());
 }
 
 #[test]
 fn what_is_said_otherwise_or_in_another_language_is_not_said_twice() {
     let user = Message::user("Nenne mich niemals Bob. We can't exceed 40 kg. I would rather not use React.");
-    let said = Said { messages: &[&user], kept: &[], noted: &[], rules: &[], previous: None };
+    let said = ConstraintSources { messages: &[&user], kept: &[], noted: &[], rules: &[], previous: None };
     let lines =
         ["Never call the user Bob", "Weight limit 40 kg", "Prefers not to use React", "Never call the user Tom"];
     let settled = settle(&summary(&lines.map(str::to_owned)), said, BOUNDS);
@@ -192,7 +192,7 @@ fn what_is_said_otherwise_or_in_another_language_is_not_said_twice() {
 #[test]
 fn a_line_of_constraints_in_prose_ends_where_it_ends() {
     let user = Message::user("Never mention sharks.");
-    let said = Said { messages: &[&user], kept: &[], noted: &[], rules: &[], previous: None };
+    let said = ConstraintSources { messages: &[&user], kept: &[], noted: &[], rules: &[], previous: None };
     let text = "Ann builds a boat.\n\nConstraints: no sharks, 9000 EUR.\nNext: mast.\n\nThe keel is laid.";
     let settled = settle(text, said, BOUNDS);
     assert_eq!(
@@ -209,7 +209,8 @@ fn long_orders_are_kept_whole_and_the_newest_of_too_many() {
     for (said, first, count) in [(std::slice::from_ref(&long), &long, 1), (&orders, &orders[44], CONSTRAINTS_MAX)] {
         let messages: Vec<Message> = said.iter().map(|text| Message::user(text.as_str())).collect();
         let messages: Vec<&Message> = messages.iter().collect();
-        let stated = stated(Said { messages: &messages, kept: &[], noted: &[], rules: &[], previous: None });
+        let stated =
+            stated(ConstraintSources { messages: &messages, kept: &[], noted: &[], rules: &[], previous: None });
         assert_eq!((&stated[0], stated.len()), (first, count));
     }
 }

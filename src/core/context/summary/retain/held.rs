@@ -3,13 +3,13 @@
 use crate::core::context::extract::{Words, is_unspaced};
 use std::{borrow::Cow, cell::OnceCell, collections::HashMap};
 
-use super::identify::Kind;
+use super::identify::IdentifierKind;
 
 /// Minimum percentage of a task's words that a line about it must contain.
 const TASK_WORDS_PERCENT: usize = 70;
 
 /// A text indexed for lookups.
-pub(super) struct Held<'a> {
+pub(super) struct IndexedText<'a> {
     text: &'a str,
     /// Built on the first lookup of a task; most texts never have one.
     lines: OnceCell<Lines>,
@@ -18,7 +18,7 @@ pub(super) struct Held<'a> {
     starts: HashMap<String, Vec<usize>>,
 }
 
-impl<'a> Held<'a> {
+impl<'a> IndexedText<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         let normal = normal(text).into_owned();
         let mut starts = HashMap::new();
@@ -33,8 +33,8 @@ impl<'a> Held<'a> {
     }
 
     /// Returns true if the text contains this identifier as a whole.
-    pub(super) fn has(&self, identifier: &str, kind: Kind) -> bool {
-        if kind == Kind::Task {
+    pub(super) fn has(&self, identifier: &str, kind: IdentifierKind) -> bool {
+        if kind == IdentifierKind::Task {
             return self.has_words(identifier);
         }
         let normal = normal(identifier);
@@ -43,7 +43,7 @@ impl<'a> Held<'a> {
             || is_number && spellings(&normal).iter().any(|spelling| self.has_spelling(spelling, kind))
     }
 
-    fn has_spelling(&self, spelling: &str, kind: Kind) -> bool {
+    fn has_spelling(&self, spelling: &str, kind: IdentifierKind) -> bool {
         let Some(lead) = spelling.find(char::is_alphanumeric) else { return self.normal.contains(spelling) };
         let Some(starts) = self.starts.get(first_word(&spelling[lead..])) else { return false };
         starts.iter().any(|start| {
@@ -130,7 +130,7 @@ fn push(places: &mut HashMap<String, Vec<usize>>, word: &str, at: usize) {
 }
 
 /// Returns true if what follows does not extend the spelling to a longer word.
-fn ends_before(after: &str, spelling: &str, kind: Kind) -> bool {
+fn ends_before(after: &str, spelling: &str, kind: IdentifierKind) -> bool {
     let mut chars = after.chars();
     let (next, second) = (chars.next(), chars.next());
     let Some(next) = next else { return true };
@@ -139,19 +139,19 @@ fn ends_before(after: &str, spelling: &str, kind: Kind) -> bool {
         next if is_unspaced(next) => true,
         next if next.is_alphanumeric() => !spelling.ends_with(|c: char| c.is_alphanumeric() && !is_unspaced(c)),
         '_' => false,
-        '.' | ',' if kind == Kind::Number => !second.is_some_and(|c| c.is_ascii_digit()),
-        '.' | '/' | '-' if matches!(kind, Kind::Path | Kind::Url) => !goes_on,
+        '.' | ',' if kind == IdentifierKind::Number => !second.is_some_and(|c| c.is_ascii_digit()),
+        '.' | '/' | '-' if matches!(kind, IdentifierKind::Path | IdentifierKind::Url) => !goes_on,
         _ => true,
     }
 }
 
-fn begins_after(before: &str, spelling: &str, kind: Kind) -> bool {
+fn begins_after(before: &str, spelling: &str, kind: IdentifierKind) -> bool {
     let mut chars = before.chars().rev();
     let (last, second) = (chars.next(), chars.next());
     match last {
         Some(last) if is_unspaced(last) => true,
         Some(last) if last.is_alphanumeric() || last == '_' => !spelling.starts_with(char::is_alphanumeric),
-        Some('.' | ',') if kind == Kind::Number => !second.is_some_and(|c| c.is_ascii_digit()),
+        Some('.' | ',') if kind == IdentifierKind::Number => !second.is_some_and(|c| c.is_ascii_digit()),
         _ => true,
     }
 }
@@ -217,35 +217,35 @@ mod tests {
     #[test]
     fn an_identifier_is_held_however_it_is_spelt() {
         for (text, identifier, kind, expected) in [
-            ("- port 8443.", "8443", Kind::Number, true),
-            ("- port 18443.", "8443", Kind::Number, false),
-            ("- 8443.5", "8443", Kind::Number, false),
-            ("it has 16GB", "16 GB", Kind::Number, true),
-            ("it has 16 GB", "16GB", Kind::Number, true),
-            ("1200 rows", "1,200 rows", Kind::Number, true),
-            ("see **src/Main.rs**", "src/main.rs", Kind::Path, true),
-            ("see src/main.rs.bak", "src/main.rs", Kind::Path, false),
-            ("see src/main.rs.", "src/main.rs", Kind::Path, true),
-            ("see app/src/main.rs", "src/main.rs", Kind::Path, true),
-            ("call `parse_line`", "parse_line", Kind::Symbol, true),
-            ("call parse_line_2", "parse_line", Kind::Symbol, false),
-            ("the “Blue  Moon”", "blue moon", Kind::Quoted, true),
-            ("端口是8443。", "8443", Kind::Number, true),
-            ("名字是蓝月亮", "蓝月", Kind::Quoted, true),
-            ("<\\|x|> C:\\a\\b", "C:\\a\\b", Kind::Path, true),
-            ("done: the parser was rewritten in Rust", "rewrite? parser in rust", Kind::Task, false),
-            ("done: rewrite of the parser in Rust", "rewrite the parser in Rust", Kind::Task, true),
+            ("- port 8443.", "8443", IdentifierKind::Number, true),
+            ("- port 18443.", "8443", IdentifierKind::Number, false),
+            ("- 8443.5", "8443", IdentifierKind::Number, false),
+            ("it has 16GB", "16 GB", IdentifierKind::Number, true),
+            ("it has 16 GB", "16GB", IdentifierKind::Number, true),
+            ("1200 rows", "1,200 rows", IdentifierKind::Number, true),
+            ("see **src/Main.rs**", "src/main.rs", IdentifierKind::Path, true),
+            ("see src/main.rs.bak", "src/main.rs", IdentifierKind::Path, false),
+            ("see src/main.rs.", "src/main.rs", IdentifierKind::Path, true),
+            ("see app/src/main.rs", "src/main.rs", IdentifierKind::Path, true),
+            ("call `parse_line`", "parse_line", IdentifierKind::Symbol, true),
+            ("call parse_line_2", "parse_line", IdentifierKind::Symbol, false),
+            ("the “Blue  Moon”", "blue moon", IdentifierKind::Quoted, true),
+            ("端口是8443。", "8443", IdentifierKind::Number, true),
+            ("名字是蓝月亮", "蓝月", IdentifierKind::Quoted, true),
+            ("<\\|x|> C:\\a\\b", "C:\\a\\b", IdentifierKind::Path, true),
+            ("done: the parser was rewritten in Rust", "rewrite? parser in rust", IdentifierKind::Task, false),
+            ("done: rewrite of the parser in Rust", "rewrite the parser in Rust", IdentifierKind::Task, true),
             (
                 "roof house garden kitchen window door",
                 "very very very roof house garden kitchen door",
-                Kind::Task,
+                IdentifierKind::Task,
                 true,
             ),
-            ("重写\n我们决定重写解析器", "我们决定重写解析器", Kind::Task, true),
-            ("repaint the roof of house 14", "repaint the roof of house 12", Kind::Task, false),
-            ("", "x", Kind::Id, false),
+            ("重写\n我们决定重写解析器", "我们决定重写解析器", IdentifierKind::Task, true),
+            ("repaint the roof of house 14", "repaint the roof of house 12", IdentifierKind::Task, false),
+            ("", "x", IdentifierKind::Id, false),
         ] {
-            assert_eq!(Held::new(text).has(identifier, kind), expected, "{identifier} in {text}");
+            assert_eq!(IndexedText::new(text).has(identifier, kind), expected, "{identifier} in {text}");
         }
     }
 
@@ -256,9 +256,9 @@ mod tests {
             [("决定我们重写解析器", "我们决定重写解析器吧"), ("roof house garden ", "door window kitchen roof ")]
         {
             let (line, task) = (line.repeat(4_000), task.repeat(40));
-            let held = Held::new(&line);
+            let held = IndexedText::new(&line);
             for _ in 0..200 {
-                held.has(&task, Kind::Task);
+                held.has(&task, IdentifierKind::Task);
             }
         }
     }

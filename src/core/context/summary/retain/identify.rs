@@ -34,7 +34,7 @@ static TELLING: Listed =
 
 /// The kind of an identifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum IdentifierKind {
     /// A file, a directory, or another name with dots or slashes.
     Path,
     /// The address of a page or service.
@@ -59,7 +59,7 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found {
     /// Its kind.
-    pub(crate) kind: Kind,
+    pub(crate) kind: IdentifierKind,
     /// The byte offset of its start in the sentence.
     pub(crate) start: usize,
     /// The byte offset after its end.
@@ -75,7 +75,11 @@ pub(crate) fn identify(sentence: &str) -> Vec<Found> {
         let word = words[at];
         if let Some(quoted) = word.quoted {
             let inner = &sentence[quoted.start..quoted.end];
-            let kind = if quoted.kind == Kind::Symbol { classify(inner).unwrap_or(Kind::Symbol) } else { quoted.kind };
+            let kind = if quoted.kind == IdentifierKind::Symbol {
+                classify(inner).unwrap_or(IdentifierKind::Symbol)
+            } else {
+                quoted.kind
+            };
             found.push(Found { kind, ..quoted });
             at += 1;
             continue;
@@ -87,19 +91,19 @@ pub(crate) fn identify(sentence: &str) -> Vec<Found> {
         if small {
             if LABELS.has_any_case(before) || before.ends_with('#') {
                 let start = words[at - 1].start;
-                found.push(Found { kind: Kind::Number, start, end: word.end });
+                found.push(Found { kind: IdentifierKind::Number, start, end: word.end });
             } else if is_unit(after) {
-                found.push(Found { kind: Kind::Number, start: word.start, end: words[at + 1].end });
+                found.push(Found { kind: IdentifierKind::Number, start: word.start, end: words[at + 1].end });
                 at += 1;
             }
         } else if let Some(kind) = classify(text) {
-            let with_unit = kind == Kind::Number && is_plain_number(text) && is_unit(after);
+            let with_unit = kind == IdentifierKind::Number && is_plain_number(text) && is_unit(after);
             let end = if with_unit { words[at + 1].end } else { word.end };
             found.push(Found { kind, start: word.start, end });
             at += usize::from(with_unit);
         } else if is_capital(text) && names(sentence, before, at) {
             let more = words[at + 1..].iter().take(2).take_while(|next| is_capital(next.text(sentence))).count();
-            found.push(Found { kind: Kind::Name, start: word.start, end: words[at + more].end });
+            found.push(Found { kind: IdentifierKind::Name, start: word.start, end: words[at + more].end });
             at += more;
         }
         at += 1;
@@ -109,7 +113,7 @@ pub(crate) fn identify(sentence: &str) -> Vec<Found> {
 }
 
 /// Classifies a word by its form; `None` for ordinary words, and for small numbers, which need a unit.
-pub(super) fn classify(word: &str) -> Option<Kind> {
+pub(super) fn classify(word: &str) -> Option<IdentifierKind> {
     let bytes = word.as_bytes();
     // Fast path: most words.
     if bytes.iter().all(u8::is_ascii_lowercase) {
@@ -121,30 +125,30 @@ pub(super) fn classify(word: &str) -> Option<Kind> {
     // Most others: capitalised words, and numbers.
     let is_plain = |byte: &u8| if has_digit { byte.is_ascii_digit() } else { byte.is_ascii_lowercase() };
     if bytes[0].is_ascii_alphanumeric() && bytes[1..].iter().all(is_plain) && has_digit != has_letter {
-        return (has_digit && !is_small_number(word)).then_some(Kind::Number);
+        return (has_digit && !is_small_number(word)).then_some(IdentifierKind::Number);
     }
     if holds(word, b"://") || word.starts_with("www.") {
-        return Some(Kind::Url);
+        return Some(IdentifierKind::Url);
     }
     if let Some((name, host)) = word.split_once('@')
         && !name.is_empty()
         && host.contains('.')
     {
-        return Some(Kind::Email);
+        return Some(IdentifierKind::Email);
     }
     if !has_letter {
-        return (has_digit && !is_small_number(word)).then_some(Kind::Number);
+        return (has_digit && !is_small_number(word)).then_some(IdentifierKind::Number);
     }
     if is_path(word, has_digit) {
-        return Some(Kind::Path);
+        return Some(IdentifierKind::Path);
     }
     if is_symbol(word) {
-        return Some(Kind::Symbol);
+        return Some(IdentifierKind::Symbol);
     }
     if has_digit {
-        return Some(if is_number_with_unit(word) { Kind::Number } else { Kind::Id });
+        return Some(if is_number_with_unit(word) { IdentifierKind::Number } else { IdentifierKind::Id });
     }
-    is_file_name(word).then_some(Kind::Path)
+    is_file_name(word).then_some(IdentifierKind::Path)
 }
 
 /// Returns true if a word contains these bytes. For something this short, setting up a search costs more than the
@@ -240,8 +244,8 @@ mod tests {
     use proptest::prelude::*;
 
     #[track_caller]
-    fn check(sentence: &str, expected: &[(Kind, &str)]) {
-        let found: Vec<(Kind, &str)> =
+    fn check(sentence: &str, expected: &[(IdentifierKind, &str)]) {
+        let found: Vec<(IdentifierKind, &str)> =
             identify(sentence).iter().map(|found| (found.kind, &sentence[found.start..found.end])).collect();
         assert_eq!(found, expected, "{sentence}");
     }
@@ -250,61 +254,84 @@ mod tests {
     fn what_is_exact_is_found() {
         check(
             "Look at src/main.rs, and at ./a or /etc/app.conf.",
-            &[(Kind::Path, "src/main.rs"), (Kind::Path, "./a"), (Kind::Path, "/etc/app.conf")],
+            &[
+                (IdentifierKind::Path, "src/main.rs"),
+                (IdentifierKind::Path, "./a"),
+                (IdentifierKind::Path, "/etc/app.conf"),
+            ],
         );
         check(
             "C:\\Users\\ann\\x.txt and main.rs (README.md)",
-            &[(Kind::Path, "C:\\Users\\ann\\x.txt"), (Kind::Path, "main.rs"), (Kind::Path, "README.md")],
+            &[
+                (IdentifierKind::Path, "C:\\Users\\ann\\x.txt"),
+                (IdentifierKind::Path, "main.rs"),
+                (IdentifierKind::Path, "README.md"),
+            ],
         );
         check(
             "see https://example.org:8443/a?b=1, www.x.de or mail ann@example.org!",
-            &[(Kind::Url, "https://example.org:8443/a?b=1"), (Kind::Url, "www.x.de"), (Kind::Email, "ann@example.org")],
+            &[
+                (IdentifierKind::Url, "https://example.org:8443/a?b=1"),
+                (IdentifierKind::Url, "www.x.de"),
+                (IdentifierKind::Email, "ann@example.org"),
+            ],
         );
         check(
             "It takes 250 ms, 16GB, 3 days, $5 and 20 % until 2026-03-15 at 14:30 on port 8443.",
             &[
-                (Kind::Number, "250 ms"),
-                (Kind::Number, "16GB"),
-                (Kind::Number, "3 days"),
-                (Kind::Number, "$5"),
-                (Kind::Number, "20 %"),
-                (Kind::Number, "2026-03-15"),
-                (Kind::Number, "14:30"),
-                (Kind::Number, "8443"),
+                (IdentifierKind::Number, "250 ms"),
+                (IdentifierKind::Number, "16GB"),
+                (IdentifierKind::Number, "3 days"),
+                (IdentifierKind::Number, "$5"),
+                (IdentifierKind::Number, "20 %"),
+                (IdentifierKind::Number, "2026-03-15"),
+                (IdentifierKind::Number, "14:30"),
+                (IdentifierKind::Number, "8443"),
             ],
         );
         check(
             "version 3 and v1.2.3 in room 12, 1,200 rows",
             &[
-                (Kind::Number, "version 3"),
-                (Kind::Number, "v1.2.3"),
-                (Kind::Number, "room 12"),
-                (Kind::Number, "1,200 rows"),
+                (IdentifierKind::Number, "version 3"),
+                (IdentifierKind::Number, "v1.2.3"),
+                (IdentifierKind::Number, "room 12"),
+                (IdentifierKind::Number, "1,200 rows"),
             ],
         );
         check(
             "call parse_line(), useState, MAX_SIZE, std::fs and `cargo test --lib` with --release",
             &[
-                (Kind::Symbol, "parse_line()"),
-                (Kind::Symbol, "useState"),
-                (Kind::Symbol, "MAX_SIZE"),
-                (Kind::Symbol, "std::fs"),
-                (Kind::Symbol, "cargo test --lib"),
-                (Kind::Symbol, "--release"),
+                (IdentifierKind::Symbol, "parse_line()"),
+                (IdentifierKind::Symbol, "useState"),
+                (IdentifierKind::Symbol, "MAX_SIZE"),
+                (IdentifierKind::Symbol, "std::fs"),
+                (IdentifierKind::Symbol, "cargo test --lib"),
+                (IdentifierKind::Symbol, "--release"),
             ],
         );
         check(
             "commit 9fceb02 is order tulip-77, id 123e4567-e89b-12d3-a456-426614174000",
-            &[(Kind::Id, "9fceb02"), (Kind::Id, "tulip-77"), (Kind::Id, "123e4567-e89b-12d3-a456-426614174000")],
+            &[
+                (IdentifierKind::Id, "9fceb02"),
+                (IdentifierKind::Id, "tulip-77"),
+                (IdentifierKind::Id, "123e4567-e89b-12d3-a456-426614174000"),
+            ],
         );
         check(
             "it says \"Blue Moon\" and “left” and 'x y', don't",
-            &[(Kind::Quoted, "Blue Moon"), (Kind::Quoted, "left"), (Kind::Quoted, "x y")],
+            &[(IdentifierKind::Quoted, "Blue Moon"), (IdentifierKind::Quoted, "left"), (IdentifierKind::Quoted, "x y")],
         );
-        check("My cat is called Miso and our team is Red Falcon", &[(Kind::Name, "Miso"), (Kind::Name, "Red Falcon")]);
+        check(
+            "My cat is called Miso and our team is Red Falcon",
+            &[(IdentifierKind::Name, "Miso"), (IdentifierKind::Name, "Red Falcon")],
+        );
         check(
             "端口是8443，路径是/etc/app.conf，名字是「蓝月」。",
-            &[(Kind::Number, "8443"), (Kind::Path, "/etc/app.conf"), (Kind::Quoted, "蓝月")],
+            &[
+                (IdentifierKind::Number, "8443"),
+                (IdentifierKind::Path, "/etc/app.conf"),
+                (IdentifierKind::Quoted, "蓝月"),
+            ],
         );
     }
 

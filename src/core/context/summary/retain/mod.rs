@@ -17,10 +17,10 @@ mod sources;
 use super::{RESTORED, Sections, Slot, strip_files};
 use clause::{Width, clause};
 pub(super) use held::normal;
-use held::{Content, Held};
-pub(super) use identify::Kind;
+use held::{Content, IndexedText};
+pub(super) use identify::IdentifierKind;
 use reseed_protocol::{Message, command::SummaryKind};
-use sources::{OPEN, Rank, Source, Sources, Speaker};
+use sources::{OPEN, Rank, Sources, Speaker, Statement};
 use std::{
     borrow::Cow,
     cmp::Reverse,
@@ -72,7 +72,7 @@ pub fn repair(
     let (body, kept) = without_restored(strip_files(summary));
     let sources = Sources::gather(sources, previous, &kept, kind);
     let identifiers = identifiers(&sources);
-    let held = Held::new(&body);
+    let held = IndexedText::new(&body);
     let missing: Vec<&Identifier> =
         identifiers.iter().filter(|identifier| !held.has(identifier.text(&sources), identifier.kind)).collect();
     let checked = identifiers.len() as u64;
@@ -81,7 +81,7 @@ pub fn repair(
         return Repaired { text: body, checked, restored: 0 };
     }
     let section = lines.join("\n");
-    let found = Held::new(&section);
+    let found = IndexedText::new(&section);
     let restored = missing.iter().filter(|identifier| found.has(identifier.text(&sources), identifier.kind)).count();
     Repaired { text: format!("{body}\n\n## {RESTORED}\n{section}"), checked, restored: restored as u64 }
 }
@@ -109,7 +109,7 @@ fn without_restored(summary: &str) -> (String, Vec<String>) {
 /// Something exact that was said, at its most important occurrence.
 #[derive(Debug)]
 struct Identifier {
-    kind: Kind,
+    kind: IdentifierKind,
     source: usize,
     found: usize,
     rank: Rank,
@@ -167,7 +167,7 @@ fn lines(sources: &Sources, missing: &[&Identifier], bounds: RepairBounds<'_>) -
     let room = bounds.tokens_max.saturating_sub(cost(&format!("\n\n## {RESTORED}")));
     let fit = |width: Width| {
         let mut left = room;
-        let mut chosen: BTreeMap<usize, Line> = BTreeMap::new();
+        let mut chosen: BTreeMap<usize, RestoredLine> = BTreeMap::new();
         let mut seen: HashSet<String> = HashSet::new();
         let mut misses = 0;
         for at in &ordered {
@@ -179,7 +179,7 @@ fn lines(sources: &Sources, missing: &[&Identifier], bounds: RepairBounds<'_>) -
             match left.checked_sub(tokens) {
                 Some(rest) => {
                     left = rest;
-                    chosen.insert(*at, Line { text, tokens });
+                    chosen.insert(*at, RestoredLine { text, tokens });
                 }
                 None if misses == MISSES_MAX => break,
                 None => misses += 1,
@@ -206,22 +206,22 @@ fn lines(sources: &Sources, missing: &[&Identifier], bounds: RepairBounds<'_>) -
             let tokens = cost(&text);
             let Some(rest) = left.checked_sub(tokens.saturating_sub(narrow.tokens)) else { break };
             left = rest;
-            *narrow = Line { text, tokens };
+            *narrow = RestoredLine { text, tokens };
         }
     }
     chosen.into_values().map(|line| line.text).collect()
 }
 
 /// A restored line.
-struct Line {
+struct RestoredLine {
     text: String,
     /// Its tokens, line break included.
     tokens: u64,
 }
 
 /// Formats a sentence as a line of the section, with its speaker unless that was the user.
-fn line(source: &Source, spans: &[(usize, usize)], width: Width) -> String {
-    let is_task = source.found[0].kind == Kind::Task && source.rank == Rank::Decided && !source.must;
+fn line(source: &Statement, spans: &[(usize, usize)], width: Width) -> String {
+    let is_task = source.found[0].kind == IdentifierKind::Task && source.rank == Rank::Decided && !source.must;
     let head = match source.speaker {
         _ if is_task => OPEN,
         Speaker::User => "",

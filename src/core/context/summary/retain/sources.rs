@@ -5,7 +5,7 @@
 
 use super::{
     held::{Content, Lines},
-    identify::{Found, Kind, classify, identify},
+    identify::{Found, IdentifierKind, classify, identify},
 };
 use crate::core::context::{
     extract::{ASSISTANT, OPEN_QUESTION, Phrases, TOOL, USER, Weight, judge, sentences},
@@ -55,7 +55,7 @@ pub(super) enum Rank {
 
 /// A sentence that contains identifiers.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct Statement {
     pub(super) text: String,
     pub(super) speaker: Speaker,
     pub(super) rank: Rank,
@@ -67,7 +67,7 @@ pub(super) struct Source {
 /// Everything that was said, oldest first, and the words of the current goal.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
-    pub(super) all: Vec<Source>,
+    pub(super) all: Vec<Statement>,
     pub(super) goal: BTreeSet<String>,
     kind: SummaryKind,
 }
@@ -139,7 +139,7 @@ impl Sources {
             let mut found = identify(sentence);
             if found.is_empty() && slot == Slot::Restored {
                 // It was worth restoring once. Shortening may have removed the identifier.
-                found.push(Found { kind: Kind::Task, start: 0, end: sentence.len() });
+                found.push(Found { kind: IdentifierKind::Task, start: 0, end: sentence.len() });
             }
             self.push(sentence, speaker, rank, found, true);
         }
@@ -178,7 +178,7 @@ impl Sources {
                     let mut found = if left > 0 { identify(sentence) } else { Vec::new() };
                     // In data everything is quoted: classify what is inside the quotes.
                     found.retain_mut(|found| {
-                        if found.kind == Kind::Quoted {
+                        if found.kind == IdentifierKind::Quoted {
                             let Some(kind) = classify(&sentence[found.start..found.end]) else { return false };
                             found.kind = kind;
                         }
@@ -207,7 +207,7 @@ impl Sources {
             found.insert(0, Found { kind, start, end });
         }
         if !found.is_empty() {
-            self.all.push(Source { text: sentence.to_owned(), speaker, rank, found, must: must.is_some() });
+            self.all.push(Statement { text: sentence.to_owned(), speaker, rank, found, must: must.is_some() });
         }
     }
 
@@ -216,9 +216,9 @@ impl Sources {
         if Content::of(text).iter().next().is_none() {
             return;
         }
-        let mut found = vec![Found { kind: Kind::Task, start: 0, end: text.len() }];
+        let mut found = vec![Found { kind: IdentifierKind::Task, start: 0, end: text.len() }];
         found.extend(identify(text));
-        self.all.push(Source { text: text.to_owned(), speaker, rank: Rank::Decided, found, must: false });
+        self.all.push(Statement { text: text.to_owned(), speaker, rank: Rank::Decided, found, must: false });
     }
 
     /// Ranks the user's sentences, and drops those that newer ones contradict.
@@ -233,7 +233,7 @@ impl Sources {
                 older -= 1;
                 continue;
             }
-            if source.must || source.found[0].kind == Kind::Task {
+            if source.must || source.found[0].kind == IdentifierKind::Task {
                 continue;
             }
             let Some((weight, claim)) = judge(&source.text) else {
@@ -258,8 +258,9 @@ impl Sources {
 
     /// Drops tasks that are done, and the oldest beyond the maximum.
     fn close_tasks(&mut self, messages: &[&Message]) {
-        let is_task =
-            |source: &Source| !source.must && source.found[0].kind == Kind::Task && source.rank == Rank::Decided;
+        let is_task = |source: &Statement| {
+            !source.must && source.found[0].kind == IdentifierKind::Task && source.rank == Rank::Decided
+        };
         let tasks: Vec<usize> = (0..self.all.len()).filter(|at| is_task(&self.all[*at])).collect();
         if tasks.is_empty() {
             return;

@@ -229,11 +229,11 @@ fn retained(
         section_tokens = section_tokens.max(counter.text(section));
         previous = Some(repaired.text);
     }
-    let held = Held::new(previous.as_deref().unwrap_or_default());
+    let held = IndexedText::new(previous.as_deref().unwrap_or_default());
     let mut by_kind: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
     for (kind, _, identifier) in &facts {
         let (kept, all) = by_kind.entry(kind).or_default();
-        *kept += u32::from(held.has(identifier, Kind::Id));
+        *kept += u32::from(held.has(identifier, IdentifierKind::Id));
         *all += 1;
     }
     let share = |(kept, all): (u32, u32)| f64::from(kept) * 100.0 / f64::from(all);

@@ -1,6 +1,6 @@
 //! Splits a sentence into words and quotations.
 
-use super::{Found, Kind};
+use super::{Found, IdentifierKind};
 use crate::core::context::extract::is_unspaced;
 
 /// Maximum characters of a quotation; a longer one is a text, not a name.
@@ -71,19 +71,19 @@ fn is_gap(c: char) -> bool {
 }
 
 /// Returns the closing mark for a character that opens a quotation, and the quotation's kind.
-fn quotation(c: char, before: Option<char>) -> Option<(char, Kind)> {
+fn quotation(c: char, before: Option<char>) -> Option<(char, IdentifierKind)> {
     let within = before.is_some_and(|c| c.is_alphanumeric() && !is_unspaced(c));
     match c {
-        '`' => Some(('`', Kind::Symbol)),
-        '"' if !within => Some(('"', Kind::Quoted)),
-        '\'' if !within => Some(('\'', Kind::Quoted)),
-        '“' => Some(('”', Kind::Quoted)),
-        '„' => Some(('“', Kind::Quoted)),
-        '«' => Some(('»', Kind::Quoted)),
-        '‘' => Some(('’', Kind::Quoted)),
-        '「' => Some(('」', Kind::Quoted)),
-        '『' => Some(('』', Kind::Quoted)),
-        '《' => Some(('》', Kind::Quoted)),
+        '`' => Some(('`', IdentifierKind::Symbol)),
+        '"' if !within => Some(('"', IdentifierKind::Quoted)),
+        '\'' if !within => Some(('\'', IdentifierKind::Quoted)),
+        '“' => Some(('”', IdentifierKind::Quoted)),
+        '„' => Some(('“', IdentifierKind::Quoted)),
+        '«' => Some(('»', IdentifierKind::Quoted)),
+        '‘' => Some(('’', IdentifierKind::Quoted)),
+        '「' => Some(('」', IdentifierKind::Quoted)),
+        '『' => Some(('』', IdentifierKind::Quoted)),
+        '《' => Some(('》', IdentifierKind::Quoted)),
         _ => None,
     }
 }

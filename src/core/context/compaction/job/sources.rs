@@ -1,13 +1,13 @@
 //! The sources of constraints: the messages that go, those that stay, and what an earlier compaction recorded.
 
 use super::Job;
-use crate::core::context::{cut::Cut, summary::Said};
+use crate::core::context::{cut::Cut, summary::ConstraintSources};
 use reseed_protocol::Message;
 use std::collections::HashSet;
 
 impl Job {
     /// Passes the sources of constraints for this cut to `take`.
-    pub(super) fn with_said<T>(&self, cut: &Cut, take: impl FnOnce(Said<'_>) -> T) -> T {
+    pub(super) fn with_sources<T>(&self, cut: &Cut, take: impl FnOnce(ConstraintSources<'_>) -> T) -> T {
         let messages = self.taken_out(cut);
         let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
         let gone: HashSet<usize> = cut.summarised.iter().copied().chain(cut.previous).collect();
@@ -15,7 +15,7 @@ impl Job {
         let kept: Vec<&Message> = kept.collect();
         let (noted, previous) = (self.noted_constraints(), self.previous(cut));
         let rules = &self.rules;
-        take(Said { messages: &messages, kept: &kept, noted, rules, previous: previous.as_deref() })
+        take(ConstraintSources { messages: &messages, kept: &kept, noted, rules, previous: previous.as_deref() })
     }
 
     pub(super) fn noted_constraints(&self) -> &[String] {
