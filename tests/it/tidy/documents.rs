@@ -63,15 +63,17 @@ fn resolved(path: &str, target: &str) -> PathBuf {
     let mut place = PathBuf::new();
     let folder = Path::new(path).parent().unwrap_or(Path::new(""));
     for component in folder.join(target).components() {
-        match component {
-            Component::ParentDir => {
-                // Out of the tree: no file is called so.
-                if !place.pop() {
-                    place.push("outside of the tree");
-                }
+        let is_inside = match component {
+            Component::ParentDir => place.pop(),
+            Component::Normal(name) => {
+                place.push(name);
+                true
             }
-            Component::Normal(name) => place.push(name),
-            _ => {}
+            _ => true,
+        };
+        if !is_inside {
+            // Out of the tree: no file is called so.
+            place.push("outside of the tree");
         }
     }
     place
