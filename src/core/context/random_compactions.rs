@@ -1,7 +1,7 @@
 //! Random histories, cut and compacted repeatedly in every way: what must stay stays, nothing that was removed returns,
 //! and whatever a model makes of a summary, the context shrinks or stays as it was.
 //!
-//! A failure prints its seed; `SEED=72 cargo test random_compactions` replays it alone.
+//! A failure prints its seed; `SEED=72 cargo test -p reseed-core random_compactions` replays it alone.
 
 mod checks;
 mod held;

@@ -1,7 +1,7 @@
 //! Random patches on random trees: memory, store and whole history give the same context; a rejected patch changes
 //! nothing; and nothing that a patch hid returns.
 //!
-//! A failure prints its seed; `SEED=72 cargo test random_patches` replays it alone.
+//! A failure prints its seed; `SEED=72 cargo test -p reseed-core random_patches` replays it alone.
 
 mod checks;
 mod ops;

@@ -1,7 +1,7 @@
 //! Random operations on trees: the state in memory always matches the log, and gives the model the same context as the
 //! whole history would.
 //!
-//! A failure prints its seed; `SEED=72 cargo test random_trees` replays it alone.
+//! A failure prints its seed; `SEED=72 cargo test -p reseed-core random_trees` replays it alone.
 
 use super::{Node, Session, place::landing, state::SessionState, tree::PathReader};
 use crate::core::context::{build_context, counter::Counter};
