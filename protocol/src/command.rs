@@ -1,7 +1,7 @@
-//! What a v2 client sends. Each command gets exactly one reply, under the same `id`. Every command is declared once, in
-//! the table below.
+//! The commands of a v2 client. Each command gets exactly one reply, under the same `id`. Every command is declared
+//! once, in the table below.
 //!
-//! Unknown commands and unknown fields are refused by name: a field that is dropped in silence can corrupt a history.
+//! Unknown commands and unknown fields are refused by name: silently ignoring a field can corrupt a history.
 
 use crate::{
     CallId, CommandId, EntryId, SessionId, TurnId,
@@ -15,81 +15,81 @@ mod table;
 
 pub use table::{Does, Scope, Sender, Spec};
 
-// The table of commands. After the payload and the name, a row says: the reply, where the command is carried out
+// The table of commands. After the payload and the name, a row states the reply, where the command is executed
 // (`Scope`), who may send it (`Sender`), and what it leaves behind (`Does`). Derived from it: the dispatch of commands
 // (`Command::route`), what observers are refused, which commands are idempotent and need a long `id`, the replies in
 // TypeScript, and the list of writing commands that TypeScript and the page have.
 commands! {
     /// Opts into v2. Answered by `welcome`.
     Hello(Hello) = "hello" => "welcome", Connection, Anyone, Transient;
-    /// Makes a session or joins one. Answered by `session_opened`.
+    /// Creates a session or joins one. Answered by `session_opened`.
     OpenSession(OpenSession) = "open_session" => "session_opened", Connection, Anyone, Transient;
-    /// Leaves the session; it and a running turn live on. Answered by `ok`.
+    /// Leaves the session, which continues with its running turn. Answered by `ok`.
     CloseSession(Empty) = "close_session" => "ok", Connection, Anyone, Transient;
     /// Lists this user's sessions, newest first. Answered by `sessions`.
     ListSessions(ListSessions) = "list_sessions" => "sessions", Server, Anyone, Transient;
-    /// Names a session. Answered by `ok`.
+    /// Renames a session. Answered by `ok`.
     RenameSession(RenameSession) = "rename_session" => "ok", Session, NonObserver, Writes;
-    /// Deletes a session for good. Answered by `ok`.
+    /// Deletes a session permanently. Answered by `ok`.
     DeleteSession(DeleteSession) = "delete_session" => "ok", Server, NonObserver, Transient;
     /// Pages through a session's entries. Answered by `entries`.
     GetEntries(GetEntries) = "get_entries" => "entries", Server, Anyone, Transient;
-    /// Asks whether this client has seen everything. Answered by `pong`.
+    /// Checks whether this client has seen everything. Answered by `pong`.
     Ping(Ping) = "ping" => "pong", Connection, Anyone, Transient;
-    /// Says something to the model. Answered by `accepted` once it is durable.
+    /// Sends input to the model. Answered by `accepted` once it is durable.
     UserInput(UserInput) = "user_input" => "accepted", Session, Owner, Writes;
-    /// Stops the running turn. Answered by `ok`.
+    /// Cancels the running turn. Answered by `ok`.
     CancelTurn(CancelTurn) = "cancel_turn" => "ok", Session, Owner, Cancels;
-    /// Asks again after a turn that failed or was cancelled. Answered by `accepted`.
+    /// Retries a turn that failed or was cancelled. Answered by `accepted`.
     RetryTurn(RetryTurn) = "retry_turn" => "accepted", Session, Owner, Writes;
-    /// Takes waiting inputs out of the line, or puts them in another order. Answered by `ok`.
+    /// Removes queued inputs, or reorders them. Answered by `ok`.
     EditQueue(EditQueue) = "edit_queue" => "ok", Session, Owner, Writes;
-    /// A tool's answer. Answered by `ok`, also when repeated.
+    /// Returns a tool's result. Answered by `ok`, also when repeated.
     ToolResult(ToolResult) = "tool_result" => "ok", Session, Owner, Ends;
-    /// Says that a tool, or a hook, is still at work; resets its time limit. Answered by `ok`.
+    /// Reports that a tool, or a hook, is still running; restarts its timeout. Answered by `ok`.
     CallProgress(CallProgress) = "call_progress" => "ok", Session, Owner, Transient;
     /// Answers an approval. Answered by `error no_pending_approval` until approvals exist.
     ApprovalResponse(ApprovalResponse) = "approval_response" => "ok", Session, Owner, Writes;
-    /// Moves to another place of the tree. Answered by `navigated`, after the summary of the branch that is left.
+    /// Moves to another entry of the tree. Answered by `navigated`, after the summary of the abandoned branch.
     Navigate(Navigate) = "navigate" => "navigated", Session, Owner, Writes;
-    /// Makes a session of its own out of the path to an entry. Answered by `forked`.
+    /// Creates a new session from the path to an entry. Answered by `forked`.
     ForkSession(ForkSession) = "fork_session" => "forked", Server, Owner, Writes;
-    /// Shows the tree, or the part of it below an entry. Answered by `tree`.
+    /// Returns the tree, or the part below an entry. Answered by `tree`.
     GetTree(GetTree) = "get_tree" => "tree", Server, Anyone, Transient;
-    /// Names an entry, or takes its name away. Answered by `ok { entryId }`.
+    /// Sets or removes an entry's label. Answered by `ok { entryId }`.
     SetLabel(SetLabel) = "set_label" => "ok", Session, Owner, Writes;
-    /// Keeps data of the client's in the history; the model never sees it. Answered by `ok { entryId }`.
+    /// Stores the client's data in the history; the model never sees it. Answered by `ok { entryId }`.
     AppendCustom(AppendCustom) = "append_custom" => "ok", Session, Owner, Writes;
-    /// Tells the model something in the user's place, without asking for an answer. Answered by `ok { entryId }`.
+    /// Adds a message in the user's role, without starting a turn. Answered by `ok { entryId }`.
     AppendCustomMessage(AppendCustomMessage) = "append_custom_message" => "ok", Session, Owner, Writes;
-    /// Asks how full the window is. Answered by `context_info`.
+    /// Returns how full the window is. Answered by `context_info`.
     GetContextInfo(Empty) = "get_context_info" => "context_info", Session, Anyone, Transient;
-    /// Asks for exactly what the next request would send. Answered by `context`.
+    /// Returns exactly what the next request would send. Answered by `context`.
     GetContext(GetContext) = "get_context" => "context", Session, Anyone, Transient;
-    /// Compacts now, also where automatic compaction rests. Answered by `ok { jobId }`; the outcome is an event.
+    /// Compacts now, even while the circuit breaker is open. Answered by `ok { jobId }`; the outcome is an event.
     ManualCompact(ManualCompact) = "manual_compact" => "ok", Session, Owner, Writes;
-    /// Makes the compaction that `manual_compact` would make and changes nothing. Answered by `compaction_preview` once
-    /// its summary is made.
+    /// Computes the compaction that `manual_compact` would make, and changes nothing. Answered by `compaction_preview`
+    /// once its summary is ready.
     PreviewCompact(PreviewCompact) = "preview_compact" => "compaction_preview", Session, Owner, Previews;
-    /// Stops a compaction; the context is as it was. Answered by `ok`.
+    /// Cancels a compaction; the context is unchanged. Answered by `ok`.
     CancelCompaction(CancelCompaction) = "cancel_compaction" => "ok", Session, Owner, Cancels;
-    /// Brings back what a compaction took out of the model's sight, with what was said since. Answered by `ok`.
+    /// Restores what a compaction removed from the context, with everything said since. Answered by `ok`.
     UndoCompaction(UndoCompaction) = "undo_compaction" => "ok", Session, Owner, Writes;
-    /// Keeps an entry word for word through every compaction. Answered by `ok`.
+    /// Keeps an entry verbatim through every compaction. Answered by `ok`.
     PinEntry(PinEntry) = "pin_entry" => "ok", Session, Owner, Writes;
-    /// Lets a pinned entry go. Answered by `ok`.
+    /// Unpins an entry. Answered by `ok`.
     UnpinEntry(PinEntry) = "unpin_entry" => "ok", Session, Owner, Writes;
-    /// Chooses the strategy for this session. Answered by `ok`.
+    /// Sets the strategy of this session. Answered by `ok`.
     SetContextStrategy(SetContextStrategy) = "set_context_strategy" => "ok", Session, Owner, Writes;
-    /// Chooses the model for this session. Answered by `ok`.
+    /// Sets the model of this session. Answered by `ok`.
     SetModel(SetModel) = "set_model" => "ok", Session, Owner, Writes;
     /// Sets the system prompt of this session. Answered by `ok`.
     SetInstructions(SetInstructions) = "set_instructions" => "ok", Session, Owner, Writes;
-    /// Sets sampling and limits of this session's requests. Answered by `ok`.
+    /// Sets the sampling and the limits of this session's requests. Answered by `ok`.
     SetOptions(SetOptions) = "set_options" => "ok", Session, Owner, Writes;
-    /// Offers this client's tools to the model, in place of those it offered before. Answered by `ok`.
+    /// Registers this client's tools, replacing those it registered before. Answered by `ok`.
     RegisterTools(RegisterTools) = "register_tools" => "ok", Session, Owner, Transient;
-    /// Offers this client's hooks, in place of those it offered before. Answered by `ok`.
+    /// Registers this client's hooks, replacing those it registered before. Answered by `ok`.
     RegisterHooks(RegisterHooks) = "register_hooks" => "ok", Session, Owner, Transient;
     /// Answers a `hook_call`. Answered by `ok`.
     HookResult(Box<HookResult>) = "hook_result" => "ok", Session, Owner, Transient;
@@ -133,16 +133,16 @@ payloads! {
     struct Hello {
         /// 2.
         protocol_version: u32,
-        /// Stable per tab: the same one replaces its own half-open connection silently.
+        /// Stable per tab: the same client silently replaces its own half-open connection.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         client_id: Option<String>,
-        /// Who the client is, for the operator.
+        /// The client program, for the operator.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         client: Option<Software>,
         /// A one-time ticket from `POST /api/tickets`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ticket: Option<String>,
-        /// A token of `AUTH_TOKENS`.
+        /// A token from `AUTH_TOKENS`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         token: Option<String>,
     }
@@ -157,66 +157,66 @@ payloads! {
 
     /// Payload of `open_session`.
     struct OpenSession {
-        /// The session to join; absent to make one.
+        /// The session to join; absent to create one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session_id: Option<SessionId>,
         /// Owner (the default) or observer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         role: Option<SessionRole>,
-        /// Whether to take the session from its present owner.
+        /// Takes the session over from its current owner.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         takeover: Option<bool>,
-        /// Where this client left off.
+        /// The position at which this client left off.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         resume: Option<Resume>,
-        /// How many of the newest entries the reply should carry; absent: 50.
+        /// The number of newest entries in the reply; absent: 50.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         entries: Option<u32>,
-        /// Whether to send deltas (the default) or only whole entries.
+        /// Sends deltas (the default), or only whole entries.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deltas: Option<bool>,
-        /// Tools to offer, as `register_tools` would.
+        /// Tools to register, as with `register_tools`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tools: Option<Vec<ToolOffer>>,
-        /// Hooks to offer, as `register_hooks` would.
+        /// Hooks to register, as with `register_hooks`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hooks: Option<Vec<HookOffer>>,
     }
 
-    /// A place in a session's log and in the items that were running.
+    /// A position in a session's log and in the items that were running.
     struct Resume {
-        /// Names the log.
+        /// Identifies the log.
         epoch: String,
-        /// The last durable event that was seen.
+        /// The last durable event received.
         seq: u64,
-        /// How much was seen of each item without an entry. One of which only `item_started` came is named with part 0 and
-        /// offset 0.
+        /// The position in each item without an entry. An item of which only `item_started` came has part 0 and offset
+        /// 0.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         items: Option<Vec<ResumeItem>>,
     }
 
-    /// A place in a running item.
+    /// A position in a running item.
     struct ResumeItem {
         /// The item.
         item_id: EntryId,
         /// Its part.
         part: u32,
-        /// UTF-16 code units seen of that part.
+        /// The UTF-16 code units received of that part.
         offset: u64,
     }
 
     /// Payload of `list_sessions`.
     struct ListSessions {
-        /// `nextCursor` of the page before.
+        /// `nextCursor` of the previous page.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cursor: Option<String>,
-        /// Most sessions to return, 1 to 200; absent: 50.
+        /// The maximum number of sessions, 1 to 200; absent: 50.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<u32>,
         /// Text that the name must contain.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         search: Option<String>,
-        /// Whether to send `session_changed` events from now on; `false` to stop. Absent: as it was.
+        /// Sends `session_changed` events from now on; `false` stops them; absent: unchanged.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         watch: Option<bool>,
     }
@@ -247,7 +247,7 @@ payloads! {
         /// Only entries newer than this one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<EntryId>,
-        /// Most entries to return, 1 to 500; absent: 100.
+        /// The maximum number of entries, 1 to 500; absent: 100.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<u32>,
         /// Only entries on the path to the leaf.
@@ -257,17 +257,17 @@ payloads! {
 
     /// Payload of `ping`.
     struct Ping {
-        /// The last durable event this client has seen.
+        /// The last durable event that this client received.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seq: Option<u64>,
     }
 
     /// Payload of `edit_queue`.
     struct EditQueue {
-        /// Waiting inputs to take out, by the ids of their commands.
+        /// Queued inputs to remove, by the ids of their commands.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         remove: Option<Vec<CommandId>>,
-        /// The waiting inputs that are left, all of them, first in line first.
+        /// All remaining queued inputs, in the new order.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         order: Option<Vec<CommandId>>,
     }
@@ -290,9 +290,9 @@ payloads! {
     struct ToolResult {
         /// The call.
         call_id: CallId,
-        /// The tool's answer, as text for the model.
+        /// The tool's result, as text for the model.
         output: String,
-        /// Whether the tool failed.
+        /// True if the tool failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         is_error: Option<bool>,
     }
@@ -301,7 +301,7 @@ payloads! {
     struct CallProgress {
         /// The call.
         call_id: CallId,
-        /// What it is doing, for the user.
+        /// Its current activity, for the user.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     }
@@ -312,16 +312,16 @@ payloads! {
         approval_id: String,
         /// The decision.
         review: String,
-        /// What to tell the model when it is denied.
+        /// The message to the model if it is denied.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         custom_deny_message: Option<String>,
     }
 
     /// Payload of `set_model`.
     struct SetModel {
-        /// The model's name, as the provider knows it.
+        /// The model's name, as used by the provider.
         model: String,
-        /// How long it should think: the provider's own word.
+        /// The reasoning effort, in the provider's terms.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reasoning_effort: Option<String>,
     }
@@ -332,48 +332,48 @@ payloads! {
         instructions: String,
     }
 
-    /// Payload of `set_options`. What is absent goes back to the provider's default.
+    /// Payload of `set_options`. Absent fields return to the provider's default.
     struct SetOptions {
         /// 0 to 2.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         temperature: Option<f64>,
-        /// Most tokens an answer may have, at least 1.
+        /// The maximum number of tokens of an answer, at least 1.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         max_output_tokens: Option<u64>,
     }
 
     /// Payload of `register_tools`.
     struct RegisterTools {
-        /// The tools; empty to offer none.
+        /// The tools; empty for none.
         tools: Vec<ToolOffer>,
     }
 
     /// Payload of `register_hooks`.
     struct RegisterHooks {
-        /// The hooks, asked in this order; empty to offer none.
+        /// The hooks, called in this order; empty for none.
         hooks: Vec<HookOffer>,
     }
 
-    /// A tool that a client offers.
+    /// A client's tool.
     struct ToolOffer {
         /// Its name: 1 to 64 of `A-Za-z0-9_-`.
         name: String,
-        /// What it does, for the model.
+        /// A description for the model.
         description: String,
         /// JSON Schema of its arguments, an object.
         #[cfg_attr(feature = "codegen", ts(type = "Record<string, unknown>"))]
         parameters: serde_json::Value,
-        /// Milliseconds a call may take; absent: the server's default.
+        /// The timeout of a call in milliseconds; absent: the server's default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout_ms: Option<u64>,
-        /// Whether a call may safely be made twice.
+        /// True if a call may safely be made twice.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         idempotent: Option<bool>,
     }
 }
 
 impl ToolOffer {
-    /// The part of the offer that the model is told.
+    /// Returns the definition that is sent to the model.
     #[must_use]
     pub fn definition(&self) -> ToolDefinition {
         ToolDefinition {
@@ -384,25 +384,25 @@ impl ToolOffer {
     }
 }
 
-/// A field that may be `null` and then says so, told from one that is not there.
+/// Reads a field that may be `null`, distinguishing `null` from absent.
 pub(crate) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
 
-/// A field that may be `null` and must be there: serde would take a missing one for `null`.
+/// Reads a required field that may be `null`: serde would read a missing field as `null`.
 fn present_or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     Option::deserialize(deserializer)
 }
 
-/// What a connection is to a session.
+/// The role of a connection in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum SessionRole {
-    /// May write. One a session.
+    /// May write. One per session.
     Owner,
-    /// Sees the same events and may only read.
+    /// Receives the same events and may only read.
     Observer,
 }

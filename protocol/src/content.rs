@@ -30,7 +30,7 @@ pub enum Part {
     Image {
         /// `https:` or `data:` URL.
         url: String,
-        /// How closely the model should look: `low`, `high` or `auto`.
+        /// The level of detail: `low`, `high` or `auto`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", ts(optional))]
         detail: Option<String>,
@@ -66,7 +66,7 @@ pub enum Part {
     },
 }
 
-/// Why an answer ended.
+/// The reason an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
@@ -154,7 +154,7 @@ pub struct Message {
     /// Cache diagnostics of its request; on assistant messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Box<Receipt>>,
-    /// Why the answer ended; on assistant messages.
+    /// The reason the answer ended; on assistant messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<StopReason>,
     /// The answer was cut off by a cancellation: this is what had been shown.

@@ -105,9 +105,9 @@ pub struct ContextInfo {
     pub prepare_at_tokens: Option<u64>,
     /// Of the last request, tokens read from the provider's cache.
     pub cached_tokens: u64,
-    /// How often the loop was seeded.
+    /// The number of times that the loop was seeded.
     pub generation: u64,
-    /// How often this session was compacted.
+    /// The number of compactions of this session.
     pub compactions: u64,
     /// The session.
     pub session_id: SessionId,
@@ -157,7 +157,7 @@ pub struct Breaker {
     pub message: String,
 }
 
-/// Why the circuit breaker is open.
+/// The reason for an open circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
@@ -281,7 +281,7 @@ pub struct ContextMessage {
 pub struct ToolDefinition {
     /// Its name: 1 to 64 of `A-Za-z0-9_-`.
     pub name: String,
-    /// What it does, for the model.
+    /// A description for the model.
     pub description: String,
     /// JSON Schema of its arguments, an object.
     #[cfg_attr(feature = "codegen", ts(type = "Record<string, unknown>"))]

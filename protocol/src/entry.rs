@@ -17,7 +17,7 @@ pub struct Entry {
     pub entry_id: EntryId,
     /// Its parent; `null` for a root.
     pub parent_id: Option<EntryId>,
-    /// When it was created.
+    /// The time of its creation.
     pub timestamp: Timestamp,
     /// Further data from the file that it was imported from, written back on export. Has no meaning for clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -170,16 +170,15 @@ pub struct Compaction {
     /// Files that the summarised part read and modified, as named by tools; accumulates over compactions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<CompactionDetails>,
-    /// What the patches before this compaction make of the system prompt, the tools and the options, so that earlier
-    /// patches need not be read.
+    /// The system prompt, the tools and the options after all patches before this compaction, so that earlier patches
+    /// need not be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<PatchOp>>"))]
     pub carried_patch: Vec<PatchOp>,
     /// The form of the summary; absent if none was made, if a hook made it, and in older entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<SummaryForm>,
-    /// What the user said must or must not be, verbatim, carried from one compaction to the next; absent in older
-    /// entries.
+    /// The user's constraints, verbatim, carried from one compaction to the next; absent in older entries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<String>>"))]
     pub constraints: Vec<String>,
@@ -197,7 +196,7 @@ pub struct Compaction {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<FailedRung>>"))]
     pub failed_rungs: Vec<FailedRung>,
-    /// How well the summary kept exact facts.
+    /// The retention of exact facts by the summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retained: Option<Retained>,
     /// The usage of the summary requests together.

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 macro_rules! codes {
     ($($variant:ident $name:literal retriable: $retriable:literal, $cause:literal, $remedy:literal;)*) => {
-        /// What went wrong. Clients handle unknown codes by `retriable`.
+        /// The code of an error. Clients handle unknown codes by `retriable`.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
         pub enum ErrorCode {
@@ -141,13 +141,13 @@ impl std::fmt::Display for ErrorCode {
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorBody {
-    /// What went wrong, for programs.
+    /// The error code, for programs.
     pub code: ErrorCode,
-    /// What went wrong, with which value, and what to do about it, for people.
+    /// The error, with the value and the remedy, for people.
     pub message: String,
     /// True if the same command, sent again unchanged, may succeed.
     pub retriable: bool,
-    /// How long to wait before sending it again.
+    /// The time to wait before sending it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
     /// Further data for programs: the offending `field`, the running `jobId`.
@@ -191,19 +191,20 @@ impl ErrorBody {
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorDetails {
-    /// What went wrong, for programs.
+    /// The error code, for programs.
     pub code: ErrorCode,
     /// True if the same command, sent again unchanged, may succeed.
     pub retriable: bool,
     /// The offending field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// How long to wait before.
+    /// The time to wait before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }
 
-/// Why the server closes a socket. 44xx: do not reconnect automatically. 45xx and 1011 to 1014: reconnect and resume.
+/// The reason the server closes a socket. 44xx: do not reconnect automatically. 45xx and 1011 to 1014: reconnect and
+/// resume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum CloseCode {

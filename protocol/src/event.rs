@@ -117,10 +117,10 @@ events! {
         turn_id: TurnId,
         /// Its status.
         status: TurnStatus,
-        /// Why the last answer ended.
+        /// The reason the last answer ended.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         finish_reason: Option<StopReason>,
-        /// What went wrong, on `failed`.
+        /// The error, on `failed`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<ErrorBody>,
         /// The usage of the turn's requests together.
@@ -143,7 +143,7 @@ events! {
         name: String,
         /// The arguments, JSON text that the tool's schema accepts.
         arguments: String,
-        /// When it fails if it is not answered.
+        /// The time at which it fails if it is not answered.
         deadline: Timestamp,
     }
 
@@ -182,7 +182,7 @@ events! {
         /// All entries that every compaction keeps verbatim.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pins: Option<Vec<Pin>>,
-        /// How often the loop was seeded.
+        /// The number of times that the loop was seeded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         generation: Option<u64>,
         /// The compaction that is now held. For the server, which reads it back after a restart.
@@ -201,7 +201,7 @@ events! {
     struct HeldCompaction {
         /// The job that prepared it.
         job_id: JobId,
-        /// What the server needs to commit it. Its form is internal and may change.
+        /// The server's data for the commit. Its form is internal and may change.
         #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
         record: serde_json::Value,
     }
@@ -266,7 +266,7 @@ events! {
         generation: u64,
         /// Its duration in milliseconds.
         duration_ms: u64,
-        /// How long a user waited for it, in milliseconds.
+        /// The time that a user waited for it, in milliseconds.
         paused_ms: u64,
         /// The usage of the summary requests together; absent if the model was not used.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -283,12 +283,12 @@ events! {
         breakdown: BreakdownChange,
     }
 
-    /// How well a summary kept exact facts: paths, addresses, numbers, names, open tasks.
+    /// The retention of exact facts by a summary: paths, addresses, numbers, names, open tasks.
     #[derive(Copy, Eq, Default)]
     struct Retained {
-        /// How many were checked.
+        /// The number of facts checked.
         checked: u64,
-        /// How many of them the summary had lost and were restored verbatim.
+        /// The number of facts that the summary had lost and that were restored verbatim.
         restored: u64,
     }
 
@@ -347,7 +347,7 @@ events! {
     struct CallProgressed {
         /// The call.
         call_id: CallId,
-        /// What the tool is doing.
+        /// The tool's current activity.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
         /// The new time at which it fails if it is not answered.
@@ -387,7 +387,7 @@ events! {
         turn_id: Option<TurnId>,
         /// An error code.
         code: crate::ErrorCode,
-        /// What went wrong.
+        /// The error, for people.
         message: String,
     }
 
@@ -457,7 +457,7 @@ events! {
         /// Its duration in milliseconds; 0 if it had not started.
         #[serde(default)]
         duration_ms: u64,
-        /// How long a user waited for it, in milliseconds.
+        /// The time that a user waited for it, in milliseconds.
         #[serde(default)]
         paused_ms: u64,
         /// The usage of its summary requests together, if a held compaction is dropped.
@@ -465,7 +465,7 @@ events! {
         unused_usage: Option<Usage>,
         /// An error code.
         code: crate::ErrorCode,
-        /// What went wrong.
+        /// The error, for people.
         message: String,
     }
 
@@ -505,7 +505,7 @@ macro_rules! words {
 }
 
 words! {
-    /// How a turn ended.
+    /// The end of a turn.
     enum TurnStatus {
         /// Completed with an answer.
         Completed,

@@ -82,7 +82,7 @@ impl HookPoint {
     }
 }
 
-/// When a `context` hook is called.
+/// The occasions on which a `context` hook is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
@@ -106,7 +106,7 @@ pub struct HookOffer {
     pub name: Option<String>,
     /// Its extension point.
     pub event: HookPoint,
-    /// When it is called, for `context`; absent: always.
+    /// The occasions on which it is called, for `context`; absent: always.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasons: Option<Vec<ContextReason>>,
     /// The time limit of an answer in milliseconds; absent: the server's default.
@@ -135,15 +135,15 @@ pub struct HookCall {
     /// The running turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
-    /// When its answer is too late; absent if no answer is awaited.
+    /// The deadline of its answer; absent if no answer is awaited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
-    /// What it is called for, distinguished by `event`.
+    /// The event that it is called for, distinguished by `event`.
     #[serde(flatten)]
     pub event: HookEvent,
 }
 
-/// What a hook is called for.
+/// The event that a hook is called for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(tag = "event", rename_all = "snake_case", rename_all_fields = "camelCase")]
@@ -152,7 +152,7 @@ pub enum HookEvent {
     Context {
         /// When.
         reason: ContextReason,
-        /// What would be sent.
+        /// The envelope that would be sent.
         envelope: Box<ContextEnvelope>,
     },
     /// A message is complete.

@@ -10,7 +10,7 @@ pub const COMMAND_ID_CHARS_MIN: usize = 16;
 /// The prefix of server-made frame ids, which clients must not use.
 pub const SERVER_ID_PREFIX: &str = "s_";
 
-/// Why a text is not an id. Contains the length, never the text: it may be a megabyte long.
+/// The reason a text is not an id. Contains the length, never the text: it may be a megabyte long.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
     /// The text is empty.

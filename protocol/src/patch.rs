@@ -23,7 +23,7 @@ pub enum PatchOp {
         part_name: String,
         /// Its text.
         text: String,
-        /// Why the provider's cache is invalidated.
+        /// The reason for invalidating the provider's cache.
         #[serde(default)]
         invalidate_cache_reason: String,
     },
@@ -31,7 +31,7 @@ pub enum PatchOp {
     SystemPartRemove {
         /// The part.
         part_name: String,
-        /// Why the provider's cache is invalidated.
+        /// The reason for invalidating the provider's cache.
         #[serde(default)]
         invalidate_cache_reason: String,
     },
@@ -39,7 +39,7 @@ pub enum PatchOp {
     SystemPartsReplace {
         /// The parts, in order.
         parts: Vec<SystemPart>,
-        /// Why the provider's cache is invalidated.
+        /// The reason for invalidating the provider's cache.
         #[serde(default)]
         invalidate_cache_reason: String,
     },
@@ -47,7 +47,7 @@ pub enum PatchOp {
     ToolsReplace {
         /// The definitions, in order.
         tools: Vec<ToolDefinition>,
-        /// Why the provider's cache is invalidated.
+        /// The reason for invalidating the provider's cache.
         #[serde(default)]
         invalidate_cache_reason: String,
     },
@@ -55,7 +55,7 @@ pub enum PatchOp {
     ToolsRemove {
         /// The tools' names.
         tool_names: Vec<String>,
-        /// Why the provider's cache is invalidated.
+        /// The reason for invalidating the provider's cache.
         #[serde(default)]
         invalidate_cache_reason: String,
     },
@@ -63,7 +63,7 @@ pub enum PatchOp {
     MessagesCachedReplace {
         /// The messages, in the order in which the model sees them: entries, and complete messages between them.
         messages: Vec<PatchMessage>,
-        /// Why the provider's cache is invalidated.
+        /// The reason for invalidating the provider's cache.
         #[serde(default)]
         invalidate_cache_reason: String,
     },
@@ -71,7 +71,7 @@ pub enum PatchOp {
     MessagesCachedEdit {
         /// The changes.
         edits: Vec<MessageEdit>,
-        /// Why the provider's cache is invalidated.
+        /// The reason for invalidating the provider's cache.
         #[serde(default)]
         invalidate_cache_reason: String,
     },
@@ -94,7 +94,7 @@ pub enum PatchOp {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", ts(optional))]
         reasoning_effort: Option<String>,
-        /// Why the provider's cache is invalidated.
+        /// The reason for invalidating the provider's cache.
         #[serde(default)]
         invalidate_cache_reason: String,
     },
@@ -111,11 +111,11 @@ pub enum PatchOp {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(optional, as = "Option<Vec<EntryId>>"))]
         kept_entry_ids: Vec<EntryId>,
-        /// When it was made.
+        /// The time of its creation.
         timestamp: Timestamp,
         /// Tokens of the request before it.
         tokens_before: u64,
-        /// Why the provider's cache is invalidated.
+        /// The reason for invalidating the provider's cache.
         #[serde(default)]
         invalidate_cache_reason: String,
     },
@@ -249,7 +249,7 @@ pub struct ContextTransform {
     pub transformer_name: String,
     /// The changes, in order.
     pub patch: Vec<PatchOp>,
-    /// How it is shown to people.
+    /// Its presentation to users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display: Option<TransformDisplay>,
 }
@@ -263,7 +263,7 @@ fn this_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Er
     }
 }
 
-/// How a transform is shown to people. Has no meaning for the server.
+/// The presentation of a transform to users. Has no meaning for the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]

@@ -15,14 +15,14 @@ pub struct Receipt {
     pub tokens: u64,
     /// Of these, the longest prefix shared with the session's previous answered request.
     pub prefix_tokens: u64,
-    /// Where the two differ, if the earlier one is not a prefix of this one.
+    /// The first difference, if the earlier one is not a prefix of this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broke: Option<PrefixBreak>,
     /// The hooks called for this request, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<HookRun>>"))]
     pub hooks: Vec<HookRun>,
-    /// What a stored patch required but is unavailable, such as the definition of a tool that is gone.
+    /// Names that a stored patch required but are unavailable, such as a tool that is gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<String>>"))]
     pub notes: Vec<String>,
@@ -32,7 +32,7 @@ pub struct Receipt {
     pub sent: Vec<SentPart>,
 }
 
-/// Where a request differs from the previous one.
+/// The first difference between a request and the previous one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
@@ -50,7 +50,7 @@ pub struct PrefixBreak {
     pub lost_tokens: u64,
 }
 
-/// Why a request does not start with the previous one.
+/// The reason a request does not start with the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
@@ -87,7 +87,7 @@ pub enum BreakReason {
 pub struct HookRun {
     /// The hook.
     pub hook: String,
-    /// What it was called for: `context:before_request`, `message` and the like.
+    /// The event that it was called for: `context:before_request`, `message` and the like.
     pub event: String,
     /// The outcome.
     pub outcome: HookOutcome,

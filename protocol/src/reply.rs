@@ -69,7 +69,7 @@ replies! {
         server: Server,
         /// Optional features of this server, by name.
         features: Vec<String>,
-        /// What these credentials allow: `sessions`, `operator`.
+        /// The permissions of these credentials: `sessions`, `operator`.
         scopes: Vec<String>,
         /// The interval between the server's pings in milliseconds.
         heartbeat_ms: u64,
@@ -120,9 +120,9 @@ replies! {
         /// The session's leaf, from which it continues; `null` before the first entry.
         #[cfg_attr(feature = "codegen", ts(optional = false))]
         leaf_id: Option<EntryId>,
-        /// What the session is doing.
+        /// The session's state.
         state: SessionState,
-        /// How often the loop was seeded.
+        /// The number of times that the loop was seeded.
         generation: u64,
         /// The session's name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -135,7 +135,7 @@ replies! {
         settings: SessionSettings,
         /// The size of the context.
         context_info: ContextInfo,
-        /// How a `resume` was served; absent if none was requested.
+        /// The result of a `resume`; absent if none was requested.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         resumed: Option<Resumed>,
         /// The newest entries on the path, oldest first; absent after a `replay`.
@@ -228,7 +228,7 @@ replies! {
         turn_id: TurnId,
         /// Its status.
         status: TurnStatus,
-        /// What went wrong, on `failed`.
+        /// The error, on `failed`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<ErrorBody>,
     }
@@ -239,7 +239,7 @@ replies! {
         turn_id: TurnId,
         /// Its status.
         status: TurnStatus,
-        /// What went wrong, on `failed`.
+        /// The error, on `failed`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<ErrorBody>,
         /// The newest entry when it ended; `null` if there was none.
@@ -253,7 +253,7 @@ replies! {
         job_id: JobId,
         /// An error code.
         code: crate::ErrorCode,
-        /// What went wrong.
+        /// The error, for people.
         message: String,
         /// The newest entry when it failed; `null` if there was none.
         #[cfg_attr(feature = "codegen", ts(optional = false))]
@@ -326,7 +326,7 @@ replies! {
         name: String,
         /// The arguments, JSON text.
         arguments: String,
-        /// When it fails if it is not answered.
+        /// The time at which it fails if it is not answered.
         deadline: Timestamp,
     }
 
@@ -345,9 +345,9 @@ replies! {
         session_id: SessionId,
         /// Its name; empty if it has none.
         name: String,
-        /// When it was created.
+        /// The time of its creation.
         created_at: Timestamp,
-        /// When something was last written to it.
+        /// The time of the last write to it.
         updated_at: Timestamp,
         /// The number of entries in its tree.
         entries: u64,
@@ -361,7 +361,7 @@ replies! {
         /// Its requests of unknown cost, which are not in `costNanoUsd`; only with that, and only if there are some.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unpriced_requests: Option<u64>,
-        /// What it is doing.
+        /// Its state.
         state: SessionState,
         /// True if it was deleted: remove it from the list. Only in `session_changed`.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -373,7 +373,7 @@ replies! {
     struct CompactionPreview {
         /// Identifies it in `manual_compact`.
         preview_id: JobId,
-        /// When it expires.
+        /// The time of its expiry.
         expires_at: Timestamp,
         /// The summary; empty if nothing would be summarised.
         summary: String,
@@ -395,9 +395,9 @@ replies! {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<EntryId>>"))]
         cleared_entry_ids: Vec<EntryId>,
-        /// What the model would no longer see.
+        /// The messages that the model would no longer see.
         dropped: Stretch,
-        /// What it would still see, without the summary.
+        /// The messages that it would still see, without the summary.
         kept: Stretch,
         /// Tokens of the next request.
         old_token_count: u64,
@@ -485,7 +485,7 @@ replies! {
         /// Its label.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         label: Option<String>,
-        /// When it was created.
+        /// The time of its creation.
         timestamp: Timestamp,
         /// The number of its children.
         child_count: u64,
@@ -553,7 +553,7 @@ replies! {
 
     /// Payload of `context`.
     struct Context {
-        /// What the next request would send.
+        /// The next request's envelope.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         envelope: Option<ContextEnvelope>,
         /// The same as readable text.
@@ -567,7 +567,7 @@ replies! {
     }
 }
 
-/// What a session is doing.
+/// The state of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
@@ -580,7 +580,7 @@ pub enum SessionState {
     Compacting,
 }
 
-/// How a `resume` was served.
+/// The result of a `resume`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]

@@ -93,7 +93,7 @@ pub struct ApprovalResponse {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
     pub apply_patch: Option<serde_json::Value>,
-    /// What to tell the model on a denial.
+    /// The message to the model on a denial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom_deny_message: Option<String>,
     /// A client's explanation.
@@ -164,7 +164,7 @@ pub struct AgentFinished {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 pub struct Error {
-    /// What went wrong.
+    /// The error, for people.
     pub message: String,
     /// The code, and whether a retry may help.
     pub details: crate::error::ErrorDetails,

@@ -46,13 +46,13 @@ export type Command =
 export interface Hello {
   /** 2. */
   protocolVersion: number;
-  /** Stable per tab: the same one replaces its own half-open connection silently. */
+  /** Stable per tab: the same client silently replaces its own half-open connection. */
   clientId?: string;
-  /** Who the client is, for the operator. */
+  /** The client program, for the operator. */
   client?: Software;
   /** A one-time ticket from `POST /api/tickets`. */
   ticket?: string;
-  /** A token of `AUTH_TOKENS`. */
+  /** A token from `AUTH_TOKENS`. */
   token?: string;
 }
 
@@ -66,61 +66,61 @@ export interface Software {
 
 /** Payload of `open_session`. */
 export interface OpenSession {
-  /** The session to join; absent to make one. */
+  /** The session to join; absent to create one. */
   sessionId?: SessionId;
   /** Owner (the default) or observer. */
   role?: SessionRole;
-  /** Whether to take the session from its present owner. */
+  /** Takes the session over from its current owner. */
   takeover?: boolean;
-  /** Where this client left off. */
+  /** The position at which this client left off. */
   resume?: Resume;
-  /** How many of the newest entries the reply should carry; absent: 50. */
+  /** The number of newest entries in the reply; absent: 50. */
   entries?: number;
-  /** Whether to send deltas (the default) or only whole entries. */
+  /** Sends deltas (the default), or only whole entries. */
   deltas?: boolean;
-  /** Tools to offer, as `register_tools` would. */
+  /** Tools to register, as with `register_tools`. */
   tools?: Array<ToolOffer>;
-  /** Hooks to offer, as `register_hooks` would. */
+  /** Hooks to register, as with `register_hooks`. */
   hooks?: Array<HookOffer>;
 }
 
-/** What a connection is to a session. */
+/** The role of a connection in a session. */
 export type SessionRole = "owner" | "observer";
 
-/** A place in a session's log and in the items that were running. */
+/** A position in a session's log and in the items that were running. */
 export interface Resume {
-  /** Names the log. */
+  /** Identifies the log. */
   epoch: string;
-  /** The last durable event that was seen. */
+  /** The last durable event received. */
   seq: number;
   /**
-   * How much was seen of each item without an entry. One of which only `item_started` came is named with part 0 and
-   * offset 0.
+   * The position in each item without an entry. An item of which only `item_started` came has part 0 and offset
+   * 0.
    */
   items?: Array<ResumeItem>;
 }
 
-/** A place in a running item. */
+/** A position in a running item. */
 export interface ResumeItem {
   /** The item. */
   itemId: EntryId;
   /** Its part. */
   part: number;
-  /** UTF-16 code units seen of that part. */
+  /** The UTF-16 code units received of that part. */
   offset: number;
 }
 
-/** A tool that a client offers. */
+/** A client's tool. */
 export interface ToolOffer {
   /** Its name: 1 to 64 of `A-Za-z0-9_-`. */
   name: string;
-  /** What it does, for the model. */
+  /** A description for the model. */
   description: string;
   /** JSON Schema of its arguments, an object. */
   parameters: Record<string, unknown>;
-  /** Milliseconds a call may take; absent: the server's default. */
+  /** The timeout of a call in milliseconds; absent: the server's default. */
   timeoutMs?: number;
-  /** Whether a call may safely be made twice. */
+  /** True if a call may safely be made twice. */
   idempotent?: boolean;
 }
 
@@ -129,13 +129,13 @@ export type Empty = Record<string, never>;
 
 /** Payload of `list_sessions`. */
 export interface ListSessions {
-  /** `nextCursor` of the page before. */
+  /** `nextCursor` of the previous page. */
   cursor?: string;
-  /** Most sessions to return, 1 to 200; absent: 50. */
+  /** The maximum number of sessions, 1 to 200; absent: 50. */
   limit?: number;
   /** Text that the name must contain. */
   search?: string;
-  /** Whether to send `session_changed` events from now on; `false` to stop. Absent: as it was. */
+  /** Sends `session_changed` events from now on; `false` stops them; absent: unchanged. */
   watch?: boolean;
 }
 
@@ -161,7 +161,7 @@ export interface GetEntries {
   before?: EntryId;
   /** Only entries newer than this one. */
   after?: EntryId;
-  /** Most entries to return, 1 to 500; absent: 100. */
+  /** The maximum number of entries, 1 to 500; absent: 100. */
   limit?: number;
   /** Only entries on the path to the leaf. */
   path?: boolean;
@@ -169,32 +169,32 @@ export interface GetEntries {
 
 /** Payload of `ping`. */
 export interface Ping {
-  /** The last durable event this client has seen. */
+  /** The last durable event that this client received. */
   seq?: number;
 }
 
 /** Payload of `user_input`. */
 export interface UserInput {
-  /** What the user says. */
+  /** The input. */
   input: Input;
-  /** What to do when a turn is running; absent: `queue`. */
+  /** The handling while a turn is running; absent: `queue`. */
   whenBusy?: WhenBusy;
-  /** The entry to go on from, in the same durable step; `null` for the root, absent for the leaf. */
+  /** The entry to continue from, in the same durable append; `null` for the root, absent for the leaf. */
   parentId?: EntryId | null;
-  /** Refuse with `leaf_moved` when a message was appended after this entry; `null` for before the first. */
+  /** Refuses with `leaf_moved` if a message was appended after this entry; `null` for before the first. */
   ifLeaf?: EntryId | null;
   /**
-   * With `parentId`: whether the branch that is left should be summarised where the session goes on, before what is
-   * said; `accepted` then comes once the summary is made.
+   * With `parentId`: summarises the abandoned branch at the new position, before the input; `accepted` then
+   * comes once the summary is ready.
    */
   summarize?: boolean;
-  /** What that summary should focus on. */
+  /** The focus of that summary. */
   instructions?: string;
-  /** Whether `instructions` take the place of the server's own rather than being added to them. */
+  /** Replaces the server's own instructions with `instructions` instead of adding to them. */
   replaceInstructions?: boolean;
 }
 
-/** What the user says: a text, or OpenAI Responses input items. */
+/** The user's input: a text, or OpenAI Responses input items. */
 export type Input = string | Array<InputItem>;
 
 /** One input item of OpenAI's Responses API. */
@@ -229,7 +229,7 @@ export type InputPart =
       detail?: string;
     };
 
-/** What happens to input that comes while a turn is running. */
+/** The handling of input that arrives while a turn is running. */
 export type WhenBusy = "queue" | "steer" | "reject";
 
 /** Payload of `cancel_turn`. */
@@ -246,9 +246,9 @@ export interface RetryTurn {
 
 /** Payload of `edit_queue`. */
 export interface EditQueue {
-  /** Waiting inputs to take out, by the ids of their commands. */
+  /** Queued inputs to remove, by the ids of their commands. */
   remove?: Array<CommandId>;
-  /** The waiting inputs that are left, all of them, first in line first. */
+  /** All remaining queued inputs, in the new order. */
   order?: Array<CommandId>;
 }
 
@@ -256,9 +256,9 @@ export interface EditQueue {
 export interface ToolResult {
   /** The call. */
   callId: CallId;
-  /** The tool's answer, as text for the model. */
+  /** The tool's result, as text for the model. */
   output: string;
-  /** Whether the tool failed. */
+  /** True if the tool failed. */
   isError?: boolean;
 }
 
@@ -266,7 +266,7 @@ export interface ToolResult {
 export interface CallProgress {
   /** The call. */
   callId: CallId;
-  /** What it is doing, for the user. */
+  /** Its current activity, for the user. */
   message?: string;
 }
 
@@ -276,7 +276,7 @@ export interface ApprovalResponse {
   approvalId: string;
   /** The decision. */
   review: string;
-  /** What to tell the model when it is denied. */
+  /** The message to the model if it is denied. */
   customDenyMessage?: string;
 }
 
@@ -284,40 +284,40 @@ export interface ApprovalResponse {
 export interface Navigate {
   /** The entry to move to; `null` for before the first. */
   entryId: EntryId | null;
-  /** Where at it; absent: `at`. */
+  /** The position at the entry; absent: `at`. */
   position?: NavigatePosition;
-  /** Whether the branch that is left should be summarised where the session goes on. */
+  /** Summarises the abandoned branch at the new position. */
   summarize?: boolean;
   /**
-   * What the summary should dwell on. At most 16 KiB, and at most a quarter of the window of the model that
-   * summarises; more is refused.
+   * The focus of the summary. At most 16 KiB, and at most a quarter of the summary model's window; more is
+   * refused.
    */
   instructions?: string;
-  /** Whether `instructions` take the place of the server's own rather than being added to them. */
+  /** Replaces the server's own instructions with `instructions` instead of adding to them. */
   replaceInstructions?: boolean;
-  /** A name for the summary, or, without one, for the entry that is moved to. */
+  /** A label for the summary or, without a summary, for the target entry. */
   label?: string;
 }
 
-/** Where at an entry a session goes on. */
+/** The position at an entry from which a session continues. */
 export type NavigatePosition = "before" | "at" | "tip";
 
 /** Payload of `fork_session`. */
 export interface ForkSession {
   /** The entry at which the new session ends. */
   entryId: EntryId;
-  /** Whether with it (`at`) or before it, its input handed back for editing (`before`). */
+  /** With the entry (`at`), or before it, returning its input for editing (`before`). */
   position: ForkPosition;
 }
 
-/** Where a fork ends. */
+/** The end of a fork. */
 export type ForkPosition = "before" | "at";
 
 /** Payload of `get_tree`. */
 export interface GetTree {
-  /** Only what is below this entry, itself included; absent for the whole tree. */
+  /** Only this entry and what is below it; absent for the whole tree. */
   rootId?: EntryId;
-  /** How many levels, the first included, at least 1; absent: as many as fit. */
+  /** The number of levels, the first included, at least 1; absent: as many as fit. */
   depth?: number;
 }
 
@@ -325,13 +325,13 @@ export interface GetTree {
 export interface SetLabel {
   /** The entry. */
   entryId: EntryId;
-  /** Its name, 1 to 200 characters; absent to take it away. */
+  /** Its label, 1 to 200 characters; absent to remove it. */
   label?: string;
 }
 
 /** Payload of `append_custom`. */
 export interface AppendCustom {
-  /** What kind of data, 1 to 200 characters of the client's own choice. */
+  /** The kind of data, 1 to 200 characters of the client's choice. */
   customType: string;
   /** The data, any JSON. */
   data: unknown;
@@ -339,13 +339,13 @@ export interface AppendCustom {
 
 /** Payload of `append_custom_message`. */
 export interface AppendCustomMessage {
-  /** What kind of message, 1 to 200 characters of the client's own choice. */
+  /** The kind of message, 1 to 200 characters of the client's choice. */
   customType: string;
-  /** What it says. */
+  /** The content. */
   content: InputContent;
-  /** Whether it should be shown to people. */
+  /** True if it should be shown to users. */
   display: boolean;
-  /** More for programs, any JSON; kept with it, and never sent to the model. */
+  /** Additional data for programs, any JSON; stored with it, and never sent to the model. */
   details?: unknown;
 }
 
@@ -353,48 +353,48 @@ export interface AppendCustomMessage {
 export interface GetContext {
   /** `envelope` (the default) or `markdown`. */
   format?: ContextFormat;
-  /** Whether to include what hooks last added for one request only; looking asks no hook. */
+  /** Includes what hooks last added for one request only; no hook is called for it. */
   ephemeral?: boolean;
 }
 
-/** How `get_context` answers. */
+/** The format of `get_context`. */
 export type ContextFormat = "envelope" | "markdown";
 
 /** Payload of `manual_compact`. */
 export interface ManualCompact {
   /**
-   * What the summary should dwell on, or with `replaceInstructions` the whole prompt for it. At most 16 KiB, and at
-   * most a quarter of the window of the model that summarises; more is refused.
+   * The focus of the summary, or with `replaceInstructions` its whole prompt. At most 16 KiB, and at most a
+   * quarter of the summary model's window; more is refused.
    */
   instructions?: string;
   /**
-   * Whether `instructions` take the place of the server's own prompt rather than being added to it. The summary then
-   * has the form that they ask for, and nothing is put back into it.
+   * Replaces the server's own prompt with `instructions` instead of adding to it. The summary then has the form
+   * that they ask for, and no missing facts are restored.
    */
   replaceInstructions?: boolean;
-  /** Apply exactly the compaction that this preview showed. Nothing else may be given with it. */
+  /** Applies exactly the compaction of this preview. No other field is allowed with it. */
   previewId?: JobId;
-  /** Compact in this strategy's way, this once; absent: in that of the session, by a summary where it is `manual`. */
+  /** Uses this strategy once; absent: the session's, or a summary if that is `manual`. */
   strategy?: string;
-  /** Summarise everything anew from the entries themselves instead of merging into the summary there is. */
+  /** Builds the summary from the original entries instead of merging into the existing one. */
   rebuild?: boolean;
 }
 
-/** Payload of `preview_compact`: as those of `manual_compact`. */
+/** Payload of `preview_compact`, with fields as in `manual_compact`. */
 export interface PreviewCompact {
   /**
-   * What the summary should dwell on, or with `replaceInstructions` the whole prompt for it. At most 16 KiB, and at
-   * most a quarter of the window of the model that summarises; more is refused.
+   * The focus of the summary, or with `replaceInstructions` its whole prompt. At most 16 KiB, and at most a
+   * quarter of the summary model's window; more is refused.
    */
   instructions?: string;
   /**
-   * Whether `instructions` take the place of the server's own prompt rather than being added to it. The summary then
-   * has the form that they ask for, and nothing is put back into it.
+   * Replaces the server's own prompt with `instructions` instead of adding to it. The summary then has the form
+   * that they ask for, and no missing facts are restored.
    */
   replaceInstructions?: boolean;
-  /** Compact in this strategy's way; absent: in that of the session. */
+  /** Uses this strategy; absent: the session's. */
   strategy?: string;
-  /** Summarise everything anew from the entries themselves. */
+  /** Builds the summary from the original entries. */
   rebuild?: boolean;
 }
 
@@ -406,13 +406,13 @@ export interface CancelCompaction {
 
 /** Payload of `undo_compaction`. */
 export interface UndoCompaction {
-  /** The compaction's entry; absent for the one that is in effect. */
+  /** The compaction's entry; absent for the one in effect. */
   entryId?: EntryId;
 }
 
 /** Payload of `pin_entry` and `unpin_entry`. */
 export interface PinEntry {
-  /** The entry: something said, or a client's message. A tool's answer and its call go together. */
+  /** The entry: a message, or a client's message. A tool's result and its call are pinned together. */
   entryId: EntryId;
 }
 
@@ -423,51 +423,54 @@ export interface SetContextStrategy {
    * `pipeline`.
    */
   strategy: string;
-  /** The strategy's settings; what is absent stays at the deployment's default. */
+  /** The strategy's settings; absent ones keep the deployment's default. */
   settings?: StrategySettings;
 }
 
-/** Settings of the strategies. Each reads those that concern it. */
+/** Settings of the strategies. Each strategy reads its own. */
 export interface StrategySettings {
-  /** Compact when more than this share of the window is used; 0 to 1. The room for an answer can be used up earlier. */
+  /**
+   * Compacts when more than this fraction of the window is used; 0 to 1. The reserve for an answer can be
+   * reached earlier.
+   */
   threshold?: number;
   /**
-   * Compact when less than this many tokens are free for an answer; at most half of the window counts. Absent:
+   * Compacts when fewer than this many tokens are free for an answer; capped at half of the window. Absent:
    * `maxOutputTokens` of `set_options`, at most three quarters of the window, or else 2 % of the window, at
    * least 512 tokens and at most a fifth.
    */
   reserveTokens?: number;
-  /** About how many recent tokens stay word for word. */
+  /** The approximate number of recent tokens kept verbatim. */
   keepRecentTokens?: number;
   /**
-   * A compaction gets down to this share of the window, and to three quarters of the count at which it is due where
+   * The fraction of the window that a compaction reduces the context to, or three quarters of the trigger if
    * that is less; above 0, at most 1.
    */
   target?: number;
-  /** From this share of the trigger on a compaction is prepared while turns go on; 1 for never. */
+  /** The fraction of the trigger at which a compaction is prepared in the background; 1 for never. */
   background?: number;
-  /** A compaction saves at least this share of the request; 0 to 0.9. */
+  /** The fraction of the request that a compaction must save; 0 to 0.9. */
   minGain?: number;
-  /** `sliding_window` keeps so many of the newest turns; at least 1. */
+  /** The number of newest turns that `sliding_window` keeps; at least 1. */
   keepTurns?: number;
-  /** So many of the newest tool results are never cleared. */
+  /** The number of newest tool results that are never cleared. */
   keepToolResults?: number;
-  /** Whether `importance` summarises what it takes out; otherwise it is dropped. */
+  /** Makes `importance` summarise what it removes; otherwise it is dropped. */
   summarise?: boolean;
-  /** The strategies of a `pipeline`, gentle to drastic. */
+  /** The strategies of a `pipeline`, from mild to drastic. */
   steps?: Array<string>;
-  /** What the conversation is about, which decides what a summary must keep. */
+  /** The kind of conversation, which determines what a summary must keep. */
   summaryKind?: SummaryKind;
 }
 
-/** What a conversation is about, which decides what its summary must keep. */
+/** The kind of conversation, which determines what its summary must keep. */
 export type SummaryKind = "auto" | "chat" | "code" | "debugging" | "research";
 
 /** Payload of `set_model`. */
 export interface SetModel {
-  /** The model's name, as the provider knows it. */
+  /** The model's name, as used by the provider. */
   model: string;
-  /** How long it should think: the provider's own word. */
+  /** The reasoning effort, in the provider's terms. */
   reasoningEffort?: string;
 }
 
@@ -477,22 +480,22 @@ export interface SetInstructions {
   instructions: string;
 }
 
-/** Payload of `set_options`. What is absent goes back to the provider's default. */
+/** Payload of `set_options`. Absent fields return to the provider's default. */
 export interface SetOptions {
   /** 0 to 2. */
   temperature?: number;
-  /** Most tokens an answer may have, at least 1. */
+  /** The maximum number of tokens of an answer, at least 1. */
   maxOutputTokens?: number;
 }
 
 /** Payload of `register_tools`. */
 export interface RegisterTools {
-  /** The tools; empty to offer none. */
+  /** The tools; empty for none. */
   tools: Array<ToolOffer>;
 }
 
 /** Payload of `register_hooks`. */
 export interface RegisterHooks {
-  /** The hooks, asked in this order; empty to offer none. */
+  /** The hooks, called in this order; empty for none. */
   hooks: Array<HookOffer>;
 }

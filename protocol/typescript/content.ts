@@ -20,7 +20,7 @@ export interface Message {
   envelopeKey?: string;
   /** Cache diagnostics of its request; on assistant messages. */
   receipt?: Receipt;
-  /** Why the answer ended; on assistant messages. */
+  /** The reason the answer ended; on assistant messages. */
   stopReason?: StopReason;
   /** The answer was cut off by a cancellation: this is what had been shown. */
   incomplete?: boolean;
@@ -40,7 +40,7 @@ export type Part =
       type: "image";
       /** `https:` or `data:` URL. */
       url: string;
-      /** How closely the model should look: `low`, `high` or `auto`. */
+      /** The level of detail: `low`, `high` or `auto`. */
       detail?: string;
     }
   | {
@@ -95,5 +95,5 @@ export interface Usage {
 /** The source of a count. */
 export type UsageSource = "reported" | "estimated";
 
-/** Why an answer ended. */
+/** The reason an answer ended. */
 export type StopReason = "stop" | "length" | "tool_calls" | "content_filter" | "cancelled";

@@ -15,7 +15,7 @@ export interface SystemPart {
 export interface ToolDefinition {
   /** Its name: 1 to 64 of `A-Za-z0-9_-`. */
   name: string;
-  /** What it does, for the model. */
+  /** A description for the model. */
   description: string;
   /** JSON Schema of its arguments, an object. */
   parameters: Record<string, unknown>;
@@ -63,9 +63,9 @@ export interface ContextInfo {
   prepareAtTokens?: number;
   /** Of the last request, tokens read from the provider's cache. */
   cachedTokens: number;
-  /** How often the loop was seeded. */
+  /** The number of times that the loop was seeded. */
   generation: number;
-  /** How often this session was compacted. */
+  /** The number of compactions of this session. */
   compactions: number;
   /** The session. */
   sessionId: SessionId;
@@ -100,7 +100,7 @@ export interface Breaker {
   message: string;
 }
 
-/** Why the circuit breaker is open. */
+/** The reason for an open circuit breaker. */
 export type BreakerReason = "failures" | "no_gain" | "undone";
 
 /** Tokens by kind; the kinds add up to the request's `tokenCount`. */

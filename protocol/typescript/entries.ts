@@ -11,7 +11,7 @@ export type Entry = {
   entryId: EntryId;
   /** Its parent; `null` for a root. */
   parentId: EntryId | null;
-  /** When it was created. */
+  /** The time of its creation. */
   timestamp: Timestamp;
   /** Further data from the file that it was imported from, written back on export. Has no meaning for clients. */
   imported?: Record<string, unknown>;
@@ -51,16 +51,13 @@ export interface Compaction {
   /** Files that the summarised part read and modified, as named by tools; accumulates over compactions. */
   details?: CompactionDetails;
   /**
-   * What the patches before this compaction make of the system prompt, the tools and the options, so that earlier
-   * patches need not be read.
+   * The system prompt, the tools and the options after all patches before this compaction, so that earlier patches
+   * need not be read.
    */
   carriedPatch?: Array<PatchOp>;
   /** The form of the summary; absent if none was made, if a hook made it, and in older entries. */
   form?: SummaryForm;
-  /**
-   * What the user said must or must not be, verbatim, carried from one compaction to the next; absent in older
-   * entries.
-   */
+  /** The user's constraints, verbatim, carried from one compaction to the next; absent in older entries. */
   constraints?: Array<string>;
   /** The hook that provided the summary, or named the model that made it. */
   hook?: string;
@@ -70,7 +67,7 @@ export interface Compaction {
   rung?: CompactionRung;
   /** The steps before it that failed or saved too little. */
   failedRungs?: Array<FailedRung>;
-  /** How well the summary kept exact facts. */
+  /** The retention of exact facts by the summary. */
   retained?: Retained;
   /** The usage of the summary requests together. */
   summaryUsage?: Usage;

@@ -1,6 +1,6 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
-/** What went wrong. Clients handle unknown codes by `retriable`. */
+/** The code of an error. Clients handle unknown codes by `retriable`. */
 export type ErrorCode =
   | "invalid_json"
   | "invalid_frame"
@@ -80,13 +80,13 @@ export type ErrorCode =
 
 /** Payload of `error`, and of `turn_finished.error`. */
 export interface ErrorBody {
-  /** What went wrong, for programs. */
+  /** The error code, for programs. */
   code: ErrorCode;
-  /** What went wrong, with which value, and what to do about it, for people. */
+  /** The error, with the value and the remedy, for people. */
   message: string;
   /** True if the same command, sent again unchanged, may succeed. */
   retriable: boolean;
-  /** How long to wait before sending it again. */
+  /** The time to wait before sending it again. */
   retryAfterMs?: number;
   /** Further data for programs: the offending `field`, the running `jobId`. */
   details?: Record<string, unknown>;
@@ -94,12 +94,12 @@ export interface ErrorBody {
 
 /** `details` of a v1 error. */
 export interface ErrorDetails {
-  /** What went wrong, for programs. */
+  /** The error code, for programs. */
   code: ErrorCode;
   /** True if the same command, sent again unchanged, may succeed. */
   retriable: boolean;
   /** The offending field. */
   field?: string;
-  /** How long to wait before. */
+  /** The time to wait before. */
   retryAfterMs?: number;
 }

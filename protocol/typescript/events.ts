@@ -32,15 +32,15 @@ export interface FailedRung {
   reason: string;
 }
 
-/** How well a summary kept exact facts: paths, addresses, numbers, names, open tasks. */
+/** The retention of exact facts by a summary: paths, addresses, numbers, names, open tasks. */
 export interface Retained {
-  /** How many were checked. */
+  /** The number of facts checked. */
   checked: number;
-  /** How many of them the summary had lost and were restored verbatim. */
+  /** The number of facts that the summary had lost and that were restored verbatim. */
   restored: number;
 }
 
-/** How a turn ended. */
+/** The end of a turn. */
 export type TurnStatus = "completed" | "failed" | "cancelled" | "interrupted";
 
 /** Payload of `compaction_prepared`. Nothing has changed yet: the next request is the same. */
@@ -105,9 +105,9 @@ export interface TurnFinished {
   turnId: TurnId;
   /** Its status. */
   status: TurnStatus;
-  /** Why the last answer ended. */
+  /** The reason the last answer ended. */
   finishReason?: StopReason;
-  /** What went wrong, on `failed`. */
+  /** The error, on `failed`. */
   error?: ErrorBody;
   /** The usage of the turn's requests together. */
   usage?: Usage;
@@ -127,7 +127,7 @@ export interface ToolCall {
   name: string;
   /** The arguments, JSON text that the tool's schema accepts. */
   arguments: string;
-  /** When it fails if it is not answered. */
+  /** The time at which it fails if it is not answered. */
   deadline: Timestamp;
 }
 
@@ -162,7 +162,7 @@ export interface SessionUpdated {
   leafId?: EntryId | null;
   /** All entries that every compaction keeps verbatim. */
   pins?: Array<Pin>;
-  /** How often the loop was seeded. */
+  /** The number of times that the loop was seeded. */
   generation?: number;
   /** The compaction that is now held. For the server, which reads it back after a restart. */
   held?: HeldCompaction;
@@ -179,7 +179,7 @@ export interface SessionUpdated {
 export interface HeldCompaction {
   /** The job that prepared it. */
   jobId: JobId;
-  /** What the server needs to commit it. Its form is internal and may change. */
+  /** The server's data for the commit. Its form is internal and may change. */
   record: unknown;
 }
 
@@ -221,7 +221,7 @@ export interface ContextCompacted {
   generation: number;
   /** Its duration in milliseconds. */
   durationMs: number;
-  /** How long a user waited for it, in milliseconds. */
+  /** The time that a user waited for it, in milliseconds. */
   pausedMs: number;
   /** The usage of the summary requests together; absent if the model was not used. */
   summaryUsage?: Usage;
@@ -269,13 +269,13 @@ export interface CompactionFailed {
   failedRungs?: Array<FailedRung>;
   /** Its duration in milliseconds; 0 if it had not started. */
   durationMs: number;
-  /** How long a user waited for it, in milliseconds. */
+  /** The time that a user waited for it, in milliseconds. */
   pausedMs: number;
   /** The usage of its summary requests together, if a held compaction is dropped. */
   unusedUsage?: Usage;
   /** An error code. */
   code: ErrorCode;
-  /** What went wrong. */
+  /** The error, for people. */
   message: string;
 }
 
@@ -336,7 +336,7 @@ export interface ItemAborted {
 export interface CallProgressed {
   /** The call. */
   callId: CallId;
-  /** What the tool is doing. */
+  /** The tool's current activity. */
   message?: string;
   /** The new time at which it fails if it is not answered. */
   deadline: Timestamp;
@@ -362,7 +362,7 @@ export interface HookFailed {
   turnId?: TurnId;
   /** An error code. */
   code: ErrorCode;
-  /** What went wrong. */
+  /** The error, for people. */
   message: string;
 }
 

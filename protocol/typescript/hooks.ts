@@ -14,7 +14,7 @@ export interface HookOffer {
   name?: string;
   /** Its extension point. */
   event: HookPoint;
-  /** When it is called, for `context`; absent: always. */
+  /** The occasions on which it is called, for `context`; absent: always. */
   reasons?: Array<ContextReason>;
   /** The time limit of an answer in milliseconds; absent: the server's default. */
   timeoutMs?: number;
@@ -34,7 +34,7 @@ export type HookPoint =
   | "tool_call"
   | "tool_result";
 
-/** When a `context` hook is called. */
+/** The occasions on which a `context` hook is called. */
 export type ContextReason = "before_request" | "ephemeral" | "turn_end";
 
 /**
@@ -122,14 +122,14 @@ export type HookCall = {
   sessionId: SessionId;
   /** The running turn. */
   turnId?: TurnId;
-  /** When its answer is too late; absent if no answer is awaited. */
+  /** The deadline of its answer; absent if no answer is awaited. */
   deadline?: Timestamp;
 } & (
   | {
       event: "context";
       /** When. */
       reason: ContextReason;
-      /** What would be sent. */
+      /** The envelope that would be sent. */
       envelope: ContextEnvelope;
     }
   | {

@@ -18,49 +18,49 @@ export type PatchOp =
       partName: string;
       /** Its text. */
       text: string;
-      /** Why the provider's cache is invalidated. */
+      /** The reason for invalidating the provider's cache. */
       invalidateCacheReason: string;
     }
   | {
       op: "system_part_remove";
       /** The part. */
       partName: string;
-      /** Why the provider's cache is invalidated. */
+      /** The reason for invalidating the provider's cache. */
       invalidateCacheReason: string;
     }
   | {
       op: "system_parts_replace";
       /** The parts, in order. */
       parts: Array<SystemPart>;
-      /** Why the provider's cache is invalidated. */
+      /** The reason for invalidating the provider's cache. */
       invalidateCacheReason: string;
     }
   | {
       op: "tools_replace";
       /** The definitions, in order. */
       tools: Array<ToolDefinition>;
-      /** Why the provider's cache is invalidated. */
+      /** The reason for invalidating the provider's cache. */
       invalidateCacheReason: string;
     }
   | {
       op: "tools_remove";
       /** The tools' names. */
       toolNames: Array<string>;
-      /** Why the provider's cache is invalidated. */
+      /** The reason for invalidating the provider's cache. */
       invalidateCacheReason: string;
     }
   | {
       op: "messages_cached_replace";
       /** The messages, in the order in which the model sees them: entries, and complete messages between them. */
       messages: Array<PatchMessage>;
-      /** Why the provider's cache is invalidated. */
+      /** The reason for invalidating the provider's cache. */
       invalidateCacheReason: string;
     }
   | {
       op: "messages_cached_edit";
       /** The changes. */
       edits: Array<MessageEdit>;
-      /** Why the provider's cache is invalidated. */
+      /** The reason for invalidating the provider's cache. */
       invalidateCacheReason: string;
     }
   | {
@@ -76,7 +76,7 @@ export type PatchOp =
       maxOutputTokens?: number;
       /** The reasoning effort, in the provider's own terms. */
       reasoningEffort?: string;
-      /** Why the provider's cache is invalidated. */
+      /** The reason for invalidating the provider's cache. */
       invalidateCacheReason: string;
     }
   | {
@@ -87,11 +87,11 @@ export type PatchOp =
       firstKeptEntryId?: EntryId;
       /** Older kept entries, between the summary and the first kept one. */
       keptEntryIds?: Array<EntryId>;
-      /** When it was made. */
+      /** The time of its creation. */
       timestamp: Timestamp;
       /** Tokens of the request before it. */
       tokensBefore: number;
-      /** Why the provider's cache is invalidated. */
+      /** The reason for invalidating the provider's cache. */
       invalidateCacheReason: string;
     };
 
@@ -118,79 +118,79 @@ export interface MessageEdit {
 export type ProposedOp =
   | {
       op: "system_part_set";
-      /** What it touches. */
+      /** The scope of the op. */
       scope?: Cached;
       /** The part. */
       partName: string;
       /** Its text. */
       text: string;
-      /** Why the provider's cache is invalidated. */
+      /** The reason for invalidating the provider's cache. */
       invalidateCacheReason: string;
     }
   | {
       op: "system_part_remove";
-      /** What it touches. */
+      /** The scope of the op. */
       scope?: Cached;
       /** The part. */
       partName: string;
-      /** Why the provider's cache is invalidated. */
+      /** The reason for invalidating the provider's cache. */
       invalidateCacheReason: string;
     }
   | {
       op: "system_parts_replace";
-      /** What it touches. */
+      /** The scope of the op. */
       scope?: Cached;
       /** The parts, in order. */
       parts: Array<SystemPart>;
-      /** Why the provider's cache is invalidated. */
+      /** The reason for invalidating the provider's cache. */
       invalidateCacheReason: string;
     }
   | {
       op: "tools_replace";
-      /** What it touches. */
+      /** The scope of the op. */
       scope?: Cached;
       /** The definitions, in order. */
       tools: Array<ToolDefinition>;
-      /** Why the provider's cache is invalidated. */
+      /** The reason for invalidating the provider's cache. */
       invalidateCacheReason: string;
     }
   | {
       op: "tools_remove";
-      /** What it touches. */
+      /** The scope of the op. */
       scope?: Cached;
       /** The tools' names. */
       toolNames: Array<string>;
-      /** Why the provider's cache is invalidated. */
+      /** The reason for invalidating the provider's cache. */
       invalidateCacheReason: string;
     }
   | {
       op: "messages_cached_replace";
-      /** What it touches. */
+      /** The scope of the op. */
       scope?: Cached;
       /** The messages, in order. */
       messages: Array<ProposedItem>;
-      /** Why the provider's cache is invalidated. */
+      /** The reason for invalidating the provider's cache. */
       invalidateCacheReason: string;
     }
   | {
       op: "messages_cached_edit";
-      /** What it touches. */
+      /** The scope of the op. */
       scope?: Cached;
       /** The changes. */
       edits: Array<ProposedEdit>;
-      /** Why the provider's cache is invalidated. */
+      /** The reason for invalidating the provider's cache. */
       invalidateCacheReason: string;
     }
   | {
       op: "messages_uncached_append";
-      /** What it touches. */
+      /** The scope of the op. */
       scope?: Uncached;
       /** The messages. */
       messages: Array<ProposedMessage>;
     }
   | {
       op: "options_set";
-      /** What it touches. */
+      /** The scope of the op. */
       scope?: Cached;
       /** 0 to 2. */
       temperature?: number;
@@ -198,12 +198,12 @@ export type ProposedOp =
       maxTokens?: number;
       /** The same as `reasoningEffort`. */
       reasoning?: string;
-      /** Why the provider's cache is invalidated. */
+      /** The reason for invalidating the provider's cache. */
       invalidateCacheReason: string;
     }
   | {
       op: "compaction_apply";
-      /** What it touches. */
+      /** The scope of the op. */
       scope?: Cached;
       /** The summary. */
       summary: string;
@@ -211,11 +211,11 @@ export type ProposedOp =
       firstKeptEntryId?: EntryId;
       /** Older kept entries, between the summary and the first kept one. */
       keptEntryIds?: Array<EntryId>;
-      /** When it was made. */
+      /** The time of its creation. */
       timestamp: Timestamp;
       /** Tokens of the request before it. */
       tokensBefore: number;
-      /** Why the provider's cache is invalidated. */
+      /** The reason for invalidating the provider's cache. */
       invalidateCacheReason: string;
     };
 
@@ -255,7 +255,7 @@ export interface ProposedEdit {
 /** The scope of an op on messages of one request. */
 export type Uncached = "uncached";
 
-/** How a transform is shown to people. Has no meaning for the server. */
+/** The presentation of a transform to users. Has no meaning for the server. */
 export interface TransformDisplay {
   /** A heading. */
   title: string;
@@ -282,7 +282,7 @@ export interface ContextTransform {
   transformerName: string;
   /** The changes, in order. */
   patch: Array<PatchOp>;
-  /** How it is shown to people. */
+  /** Its presentation to users. */
   display?: TransformDisplay;
 }
 

@@ -10,17 +10,17 @@ export interface Receipt {
   tokens: number;
   /** Of these, the longest prefix shared with the session's previous answered request. */
   prefixTokens: number;
-  /** Where the two differ, if the earlier one is not a prefix of this one. */
+  /** The first difference, if the earlier one is not a prefix of this one. */
   broke?: PrefixBreak;
   /** The hooks called for this request, in order. */
   hooks?: Array<HookRun>;
-  /** What a stored patch required but is unavailable, such as the definition of a tool that is gone. */
+  /** Names that a stored patch required but are unavailable, such as a tool that is gone. */
   notes?: Array<string>;
   /** Fingerprints of what was sent, with which the next request is compared after a restart. */
   sent?: Array<SentPart>;
 }
 
-/** Where a request differs from the previous one. */
+/** The first difference between a request and the previous one. */
 export interface PrefixBreak {
   /**
    * The first part that differs: `model`, `tools`, `system:NAME`, or `message:ID` with the entry whose message is
@@ -35,7 +35,7 @@ export interface PrefixBreak {
   lostTokens: number;
 }
 
-/** Why a request does not start with the previous one. */
+/** The reason a request does not start with the previous one. */
 export type BreakReason =
   | "patch"
   | "compaction"
@@ -53,7 +53,7 @@ export type BreakReason =
 export interface HookRun {
   /** The hook. */
   hook: string;
-  /** What it was called for: `context:before_request`, `message` and the like. */
+  /** The event that it was called for: `context:before_request`, `message` and the like. */
   event: string;
   /** The outcome. */
   outcome: HookOutcome;

@@ -34,7 +34,7 @@ export interface Welcome {
   server: Server;
   /** Optional features of this server, by name. */
   features: Array<string>;
-  /** What these credentials allow: `sessions`, `operator`. */
+  /** The permissions of these credentials: `sessions`, `operator`. */
   scopes: Array<string>;
   /** The interval between the server's pings in milliseconds. */
   heartbeatMs: number;
@@ -82,9 +82,9 @@ export interface SessionOpened {
   asOfSeq: number;
   /** The session's leaf, from which it continues; `null` before the first entry. */
   leafId: EntryId | null;
-  /** What the session is doing. */
+  /** The session's state. */
   state: SessionState;
-  /** How often the loop was seeded. */
+  /** The number of times that the loop was seeded. */
   generation: number;
   /** The session's name. */
   name?: string;
@@ -96,7 +96,7 @@ export interface SessionOpened {
   settings: SessionSettings;
   /** The size of the context. */
   contextInfo: ContextInfo;
-  /** How a `resume` was served; absent if none was requested. */
+  /** The result of a `resume`; absent if none was requested. */
   resumed?: Resumed;
   /** The newest entries on the path, oldest first; absent after a `replay`. */
   entries?: Array<Entry>;
@@ -127,7 +127,7 @@ export interface SessionOpened {
   undone?: Array<EntryId>;
 }
 
-/** What a session is doing. */
+/** The state of a session. */
 export type SessionState = "idle" | "running" | "compacting";
 
 /** Settings of a session besides model and strategy. */
@@ -146,7 +146,7 @@ export interface SessionSettings {
   learnedWindowTokens?: number;
 }
 
-/** How a `resume` was served. */
+/** The result of a `resume`. */
 export type Resumed = "replay" | "snapshot";
 
 /** A turn that is running. */
@@ -171,7 +171,7 @@ export interface EndedTurn {
   turnId: TurnId;
   /** Its status. */
   status: TurnStatus;
-  /** What went wrong, on `failed`. */
+  /** The error, on `failed`. */
   error?: ErrorBody;
 }
 
@@ -181,7 +181,7 @@ export interface UnansweredTurn {
   turnId: TurnId;
   /** Its status. */
   status: TurnStatus;
-  /** What went wrong, on `failed`. */
+  /** The error, on `failed`. */
   error?: ErrorBody;
   /** The newest entry when it ended; `null` if there was none. */
   leafId: EntryId | null;
@@ -193,7 +193,7 @@ export interface FailedCompaction {
   jobId: JobId;
   /** An error code. */
   code: ErrorCode;
-  /** What went wrong. */
+  /** The error, for people. */
   message: string;
   /** The newest entry when it failed; `null` if there was none. */
   leafId: EntryId | null;
@@ -250,7 +250,7 @@ export interface PendingCall {
   name: string;
   /** The arguments, JSON text. */
   arguments: string;
-  /** When it fails if it is not answered. */
+  /** The time at which it fails if it is not answered. */
   deadline: Timestamp;
 }
 
@@ -278,9 +278,9 @@ export interface SessionItem {
   sessionId: SessionId;
   /** Its name; empty if it has none. */
   name: string;
-  /** When it was created. */
+  /** The time of its creation. */
   createdAt: Timestamp;
-  /** When something was last written to it. */
+  /** The time of the last write to it. */
   updatedAt: Timestamp;
   /** The number of entries in its tree. */
   entries: number;
@@ -292,7 +292,7 @@ export interface SessionItem {
   costNanoUsd?: number;
   /** Its requests of unknown cost, which are not in `costNanoUsd`; only with that, and only if there are some. */
   unpricedRequests?: number;
-  /** What it is doing. */
+  /** Its state. */
   state: SessionState;
   /** True if it was deleted: remove it from the list. Only in `session_changed`. */
   deleted?: boolean;
@@ -350,7 +350,7 @@ export interface Done {
 
 /** Payload of `context`. */
 export interface Context {
-  /** What the next request would send. */
+  /** The next request's envelope. */
   envelope?: ContextEnvelope;
   /** The same as readable text. */
   markdown?: string;
@@ -364,7 +364,7 @@ export interface Context {
 export interface CompactionPreview {
   /** Identifies it in `manual_compact`. */
   previewId: JobId;
-  /** When it expires. */
+  /** The time of its expiry. */
   expiresAt: Timestamp;
   /** The summary; empty if nothing would be summarised. */
   summary: string;
@@ -380,9 +380,9 @@ export interface CompactionPreview {
   keptEntryIds: Array<EntryId>;
   /** Entries whose tool results would be shown as a short note. */
   clearedEntryIds?: Array<EntryId>;
-  /** What the model would no longer see. */
+  /** The messages that the model would no longer see. */
   dropped: Stretch;
-  /** What it would still see, without the summary. */
+  /** The messages that it would still see, without the summary. */
   kept: Stretch;
   /** Tokens of the next request. */
   oldTokenCount: number;
@@ -457,7 +457,7 @@ export interface TreeNode {
   preview: string;
   /** Its label. */
   label?: string;
-  /** When it was created. */
+  /** The time of its creation. */
   timestamp: Timestamp;
   /** The number of its children. */
   childCount: number;

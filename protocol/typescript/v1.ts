@@ -26,7 +26,7 @@ export interface ApprovalResponse {
   review: Review;
   /** An echo of the patch, which is ignored in favour of the server's own copy. */
   applyPatch?: unknown;
-  /** What to tell the model on a denial. */
+  /** The message to the model on a denial. */
   customDenyMessage?: string;
   /** A client's explanation. */
   explanation?: string;
@@ -115,7 +115,7 @@ export interface AgentFinished {
 
 /** Payload of `error`. */
 export interface Error {
-  /** What went wrong. */
+  /** The error, for people. */
   message: string;
   /** The code, and whether a retry may help. */
   details: ErrorDetails;

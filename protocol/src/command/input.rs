@@ -1,4 +1,4 @@
-//! What users say.
+//! The user's input.
 
 use super::present;
 use crate::EntryId;
@@ -11,32 +11,32 @@ use std::fmt;
 payloads! {
     /// Payload of `user_input`.
     struct UserInput {
-        /// What the user says.
+        /// The input.
         input: Input,
-        /// What to do when a turn is running; absent: `queue`.
+        /// The handling while a turn is running; absent: `queue`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         when_busy: Option<WhenBusy>,
-        /// The entry to go on from, in the same durable step; `null` for the root, absent for the leaf.
+        /// The entry to continue from, in the same durable append; `null` for the root, absent for the leaf.
         #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
         parent_id: Option<Option<EntryId>>,
-        /// Refuse with `leaf_moved` when a message was appended after this entry; `null` for before the first.
+        /// Refuses with `leaf_moved` if a message was appended after this entry; `null` for before the first.
         #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
         if_leaf: Option<Option<EntryId>>,
-        /// With `parentId`: whether the branch that is left should be summarised where the session goes on, before what is
-        /// said; `accepted` then comes once the summary is made.
+        /// With `parentId`: summarises the abandoned branch at the new position, before the input; `accepted` then
+        /// comes once the summary is ready.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         summarize: Option<bool>,
-        /// What that summary should focus on.
+        /// The focus of that summary.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instructions: Option<String>,
-        /// Whether `instructions` take the place of the server's own rather than being added to them.
+        /// Replaces the server's own instructions with `instructions` instead of adding to them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         replace_instructions: Option<bool>,
     }
 }
 
 impl UserInput {
-    /// Input without wishes: it is said at the leaf, and waits its turn.
+    /// Returns input without options: it is added at the leaf, and queued.
     #[must_use]
     pub fn plain(input: Input) -> Self {
         Self {
@@ -51,27 +51,27 @@ impl UserInput {
     }
 }
 
-/// What happens to input that comes while a turn is running.
+/// The handling of input that arrives while a turn is running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum WhenBusy {
-    /// It waits its turn.
+    /// Queues it.
     Queue,
-    /// It is told to the model with the next request of the running turn; when that never comes, it waits its turn.
+    /// Sends it with the next request of the running turn; if there is none, queues it.
     Steer,
-    /// It is refused with `turn_running`.
+    /// Refuses it with `turn_running`.
     Reject,
 }
 
-/// What the user says: a text, or OpenAI Responses input items.
+/// The user's input: a text, or OpenAI Responses input items.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(untagged)]
 pub enum Input {
     /// A text.
     Text(String),
-    /// Input items; only messages of role `user` are taken.
+    /// Input items; only messages with the role `user` are accepted.
     Items(Vec<InputItem>),
 }
 
@@ -118,7 +118,7 @@ pub enum InputPart {
         /// The text.
         text: String,
     },
-    /// A picture.
+    /// An image.
     InputImage {
         /// `https:` or `data:` URL.
         image_url: String,
@@ -129,7 +129,7 @@ pub enum InputPart {
     },
 }
 
-/// A text or a list, told apart by what is there: serde's own untagged reading would not name the field that is wrong.
+/// A text or a list, distinguished by its JSON type: serde's own untagged enums would not name an invalid field.
 macro_rules! text_or_list {
     ($name:ident, $list:ident, $item:ty, $expecting:literal) => {
         impl<'de> Deserialize<'de> for $name {

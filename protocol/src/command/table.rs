@@ -1,4 +1,4 @@
-//! How the table of commands is read: what its columns mean, and what is derived from a row.
+//! The table of commands: the meaning of its columns, and what is derived from a row.
 
 use super::Command;
 
@@ -9,15 +9,15 @@ pub struct Spec {
     pub name: &'static str,
     /// The `type` of the reply to a command that was not refused. A refused one is answered by `error`.
     pub reply: &'static str,
-    /// Where the command is carried out.
+    /// The place where the command is executed.
     pub scope: Scope,
-    /// Who may send it.
+    /// The connections that may send it.
     pub sender: Sender,
-    /// What it leaves behind.
+    /// Its traces in the session.
     pub does: Does,
 }
 
-/// Where a command is carried out. [`Command::route`] sorts commands by it.
+/// The place where a command is executed. [`Command::route`] sorts commands by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// On the connection that sent it.
@@ -28,7 +28,7 @@ pub enum Scope {
     Session,
 }
 
-/// Who may send a command, of the connections of a session's user. Operators look at sessions over HTTP; no command is
+/// The connections of a session's user that may send a command. Operators read sessions over HTTP; no command is
 /// reserved for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
@@ -40,16 +40,16 @@ pub enum Sender {
     Owner,
 }
 
-/// What a command leaves behind. Decides whether it is done once by its `id`, and when it is refused.
+/// A command's traces in a session. They decide whether it is executed once per `id`, and when it is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Does {
-    /// Appends nothing to a session's log, and is not remembered: each copy is carried out.
+    /// Appends nothing to a session's log, and is not remembered: each copy is executed.
     Transient,
     /// Appends nothing either, but takes long: a copy that arrives before the reply gets the same reply.
     Previews,
     /// Writes to the session, once for each `id`. Refused while the server stops or the session is damaged.
     Writes,
-    /// Writes too, but helps what is running to its end, so it is accepted even then.
+    /// Writes too, but helps to end what is running, so it is accepted even then.
     Ends,
     /// As [`Does::Ends`]; accepted also while too many commands wait for their replies.
     Cancels,
@@ -67,13 +67,13 @@ impl Does {
 }
 
 impl Command {
-    /// Returns the row of the command called `name`; `None` if there is no such command.
+    /// Returns the row of the command named `name`, or `None` if there is no such command.
     #[must_use]
     pub fn spec_of(name: &str) -> Option<&'static Spec> {
         Self::TABLE.iter().find(|spec| spec.name == name)
     }
 
-    /// The command's `type`.
+    /// Returns the command's `type`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.spec().name
@@ -113,7 +113,7 @@ macro_rules! commands {
             /// Every command's name, in the order of the table.
             pub const NAMES: &'static [&'static str] = &[$($name,)*];
 
-            /// The command's row.
+            /// Returns the command's row.
             #[must_use]
             pub fn spec(&self) -> Spec {
                 match self {
@@ -127,7 +127,7 @@ macro_rules! commands {
                 }
             }
 
-            /// Reads the payload of the command called `name`; `None` when there is no such command.
+            /// Parses the payload of the command named `name`; returns `None` if there is no such command.
             pub(crate) fn parse(name: &str, payload: &str) -> Option<Result<Self, crate::frame::PayloadError>> {
                 match name {
                     $($name => Some(crate::frame::payload::<$payload>(payload).map(Self::$variant)),)*
@@ -140,9 +140,9 @@ macro_rules! commands {
     };
 }
 
-/// Declares an enum for each scope, so that the code that carries out the commands of one scope matches them
-/// exhaustively. Takes the rows one by one and puts each into the list of its scope; once none is left, the three lists
-/// become the enums.
+/// Declares an enum for each scope, so that the code that executes the commands of one scope matches them exhaustively.
+/// Takes the rows one by one and puts each into the list of its scope; once none is left, the three lists become the
+/// enums.
 macro_rules! routes {
     ([$($connection:tt)*] [$($server:tt)*] [$($session:tt)*] Connection { $($row:tt)* } $($rest:tt)*) => {
         routes! { [$($connection)* $($row)*] [$($server)*] [$($session)*] $($rest)* }
@@ -158,25 +158,25 @@ macro_rules! routes {
         [$($(#[$server_doc:meta])* $server:ident($server_payload:ty),)*]
         [$($(#[$session_doc:meta])* $session:ident($session_payload:ty),)*]
     ) => {
-        /// A command that is carried out on the connection.
+        /// A command that is executed on the connection.
         #[derive(Debug, Clone, PartialEq)]
         pub enum ConnectionCommand {
             $($(#[$connection_doc])* $connection($connection_payload),)*
         }
 
-        /// A command that is carried out in the store and the registry of sessions.
+        /// A command that is executed in the store and the registry of sessions.
         #[derive(Debug, Clone, PartialEq)]
         pub enum ServerCommand {
             $($(#[$server_doc])* $server($server_payload),)*
         }
 
-        /// A command that is carried out in a session's loop.
+        /// A command that is executed in a session's loop.
         #[derive(Debug, Clone, PartialEq)]
         pub enum SessionCommand {
             $($(#[$session_doc])* $session($session_payload),)*
         }
 
-        /// A command, sorted by where it is carried out.
+        /// A command, sorted by its [`Scope`].
         #[derive(Debug, Clone, PartialEq)]
         pub enum Routed {
             /// On the connection.

@@ -1,4 +1,4 @@
-//! Commands that move about in a session's tree, or write into it what is not said.
+//! Commands that navigate a session's tree, or add entries that are not messages of a turn.
 
 use super::{InputContent, present_or_null};
 use crate::EntryId;
@@ -11,20 +11,20 @@ payloads! {
         #[serde(deserialize_with = "present_or_null")]
         #[cfg_attr(feature = "codegen", schemars(required), ts(optional = false))]
         entry_id: Option<EntryId>,
-        /// Where at it; absent: `at`.
+        /// The position at the entry; absent: `at`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         position: Option<NavigatePosition>,
-        /// Whether the branch that is left should be summarised where the session goes on.
+        /// Summarises the abandoned branch at the new position.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         summarize: Option<bool>,
-        /// What the summary should dwell on. At most 16 KiB, and at most a quarter of the window of the model that
-        /// summarises; more is refused.
+        /// The focus of the summary. At most 16 KiB, and at most a quarter of the summary model's window; more is
+        /// refused.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instructions: Option<String>,
-        /// Whether `instructions` take the place of the server's own rather than being added to them.
+        /// Replaces the server's own instructions with `instructions` instead of adding to them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         replace_instructions: Option<bool>,
-        /// A name for the summary, or, without one, for the entry that is moved to.
+        /// A label for the summary or, without a summary, for the target entry.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         label: Option<String>,
     }
@@ -33,16 +33,16 @@ payloads! {
     struct ForkSession {
         /// The entry at which the new session ends.
         entry_id: EntryId,
-        /// Whether with it (`at`) or before it, its input handed back for editing (`before`).
+        /// With the entry (`at`), or before it, returning its input for editing (`before`).
         position: ForkPosition,
     }
 
     /// Payload of `get_tree`.
     struct GetTree {
-        /// Only what is below this entry, itself included; absent for the whole tree.
+        /// Only this entry and what is below it; absent for the whole tree.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         root_id: Option<EntryId>,
-        /// How many levels, the first included, at least 1; absent: as many as fit.
+        /// The number of levels, the first included, at least 1; absent: as many as fit.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         depth: Option<u32>,
     }
@@ -51,14 +51,14 @@ payloads! {
     struct SetLabel {
         /// The entry.
         entry_id: EntryId,
-        /// Its name, 1 to 200 characters; absent to take it away.
+        /// Its label, 1 to 200 characters; absent to remove it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         label: Option<String>,
     }
 
     /// Payload of `append_custom`.
     struct AppendCustom {
-        /// What kind of data, 1 to 200 characters of the client's own choice.
+        /// The kind of data, 1 to 200 characters of the client's choice.
         custom_type: String,
         /// The data, any JSON.
         #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
@@ -67,25 +67,25 @@ payloads! {
 
     /// Payload of `append_custom_message`.
     struct AppendCustomMessage {
-        /// What kind of message, 1 to 200 characters of the client's own choice.
+        /// The kind of message, 1 to 200 characters of the client's choice.
         custom_type: String,
-        /// What it says.
+        /// The content.
         content: InputContent,
-        /// Whether it should be shown to people.
+        /// True if it should be shown to users.
         display: bool,
-        /// More for programs, any JSON; kept with it, and never sent to the model.
+        /// Additional data for programs, any JSON; stored with it, and never sent to the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
         details: Option<serde_json::Value>,
     }
 }
 
-/// Where at an entry a session goes on.
+/// The position at an entry from which a session continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum NavigatePosition {
-    /// From the entry before it; its input is handed back for editing.
+    /// From the entry before it; its input is returned for editing.
     Before,
     /// From it.
     At,
@@ -93,7 +93,7 @@ pub enum NavigatePosition {
     Tip,
 }
 
-/// Where a fork ends.
+/// The end of a fork.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]

@@ -55,7 +55,7 @@ enum AnsweredPart {
     Image {
         /// `https:` or `data:` URL.
         url: String,
-        /// How closely the model should look: `low`, `high` or `auto`.
+        /// The level of detail: `low`, `high` or `auto`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         detail: Option<String>,
     },

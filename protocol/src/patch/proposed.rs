@@ -24,7 +24,7 @@ pub enum SubmittedOp {
 pub enum ProposedOp {
     /// As in `PatchOp`.
     SystemPartSet {
-        /// What it touches.
+        /// The scope of the op.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional)]
         scope: Option<Cached>,
@@ -32,78 +32,78 @@ pub enum ProposedOp {
         part_name: String,
         /// Its text.
         text: String,
-        /// Why the provider's cache is invalidated.
+        /// The reason for invalidating the provider's cache.
         invalidate_cache_reason: String,
     },
     /// As in `PatchOp`.
     SystemPartRemove {
-        /// What it touches.
+        /// The scope of the op.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional)]
         scope: Option<Cached>,
         /// The part.
         part_name: String,
-        /// Why the provider's cache is invalidated.
+        /// The reason for invalidating the provider's cache.
         invalidate_cache_reason: String,
     },
     /// As in `PatchOp`.
     SystemPartsReplace {
-        /// What it touches.
+        /// The scope of the op.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional)]
         scope: Option<Cached>,
         /// The parts, in order.
         parts: Vec<SystemPart>,
-        /// Why the provider's cache is invalidated.
+        /// The reason for invalidating the provider's cache.
         invalidate_cache_reason: String,
     },
     /// As in `PatchOp`.
     ToolsReplace {
-        /// What it touches.
+        /// The scope of the op.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional)]
         scope: Option<Cached>,
         /// The definitions, in order.
         tools: Vec<ToolDefinition>,
-        /// Why the provider's cache is invalidated.
+        /// The reason for invalidating the provider's cache.
         invalidate_cache_reason: String,
     },
     /// As in `PatchOp`.
     ToolsRemove {
-        /// What it touches.
+        /// The scope of the op.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional)]
         scope: Option<Cached>,
         /// The tools' names.
         tool_names: Vec<String>,
-        /// Why the provider's cache is invalidated.
+        /// The reason for invalidating the provider's cache.
         invalidate_cache_reason: String,
     },
     /// As in `PatchOp`.
     MessagesCachedReplace {
-        /// What it touches.
+        /// The scope of the op.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional)]
         scope: Option<Cached>,
         /// The messages, in order.
         messages: Vec<ProposedItem>,
-        /// Why the provider's cache is invalidated.
+        /// The reason for invalidating the provider's cache.
         invalidate_cache_reason: String,
     },
     /// As in `PatchOp`.
     MessagesCachedEdit {
-        /// What it touches.
+        /// The scope of the op.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional)]
         scope: Option<Cached>,
         /// The changes.
         edits: Vec<ProposedEdit>,
-        /// Why the provider's cache is invalidated.
+        /// The reason for invalidating the provider's cache.
         invalidate_cache_reason: String,
     },
     /// As in `PatchOp`.
     MessagesUncachedAppend {
-        /// What it touches.
+        /// The scope of the op.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional)]
         scope: Option<Uncached>,
@@ -112,7 +112,7 @@ pub enum ProposedOp {
     },
     /// As in `PatchOp`.
     OptionsSet {
-        /// What it touches.
+        /// The scope of the op.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional)]
         scope: Option<Cached>,
@@ -128,12 +128,12 @@ pub enum ProposedOp {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional)]
         reasoning: Option<String>,
-        /// Why the provider's cache is invalidated.
+        /// The reason for invalidating the provider's cache.
         invalidate_cache_reason: String,
     },
     /// As in `PatchOp`.
     CompactionApply {
-        /// What it touches.
+        /// The scope of the op.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional)]
         scope: Option<Cached>,
@@ -147,11 +147,11 @@ pub enum ProposedOp {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional)]
         kept_entry_ids: Option<Vec<EntryId>>,
-        /// When it was made.
+        /// The time of its creation.
         timestamp: Timestamp,
         /// Tokens of the request before it.
         tokens_before: u64,
-        /// Why the provider's cache is invalidated.
+        /// The reason for invalidating the provider's cache.
         invalidate_cache_reason: String,
     },
 }
