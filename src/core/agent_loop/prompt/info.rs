@@ -1,4 +1,4 @@
-//! The meter, the report and the snapshot: all from the one count.
+//! The meter, the context report and the snapshot, all derived from one count.
 
 use super::super::{AgentLoop, Effect, stage::Stage};
 use crate::agent_loop::compaction::Compactor;
@@ -14,21 +14,21 @@ use reseed_protocol::{
     },
 };
 
-/// Between two tellings of how full the window is while tools answer: as often as a person can see.
+/// Minimum interval between meter updates while tools answer: as often as a person can notice.
 const METER_PAUSE_MILLIS: u64 = 100;
 
-/// Where a session stands, for a client that joins it.
+/// The state of a session, for a client that joins it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
-    /// The newest event that this speaks of.
+    /// Sequence number of the newest event included.
     pub seq: u64,
-    /// The entry from which the session goes on.
+    /// The entry that the session continues from.
     pub leaf: Option<EntryId>,
-    /// What it is doing.
+    /// Its activity.
     pub state: SessionState,
-    /// How often its loop was seeded.
+    /// Number of times its loop was seeded.
     pub generation: u64,
-    /// Its name; empty where it has none.
+    /// Its name; empty if it has none.
     pub name: String,
     /// Its model.
     pub model: String,
@@ -40,7 +40,7 @@ pub struct Snapshot {
     pub context_info: ContextInfo,
     /// The running turn.
     pub turn: Option<TurnId>,
-    /// The last turn, where it can be retried.
+    /// The last turn, if it can be retried.
     pub last_turn: Option<EndedTurn>,
     /// The newest turns that ended without an answer.
     pub unanswered_turns: Vec<UnansweredTurn>,
@@ -50,7 +50,7 @@ pub struct Snapshot {
     pub compaction: Option<RunningCompaction>,
     /// The compaction that is held until it is due.
     pub held: Option<CompactionPrepared>,
-    /// Inputs that wait.
+    /// Queued inputs.
     pub queue: Vec<QueueItem>,
     /// Tool calls without an answer.
     pub pending: Vec<PendingCall>,
@@ -67,8 +67,8 @@ impl AgentLoop {
         self.compaction.context_info(&self.ws)
     }
 
-    /// Tells how full the window is in the middle of a turn, once for all that happened in one step. Between results
-    /// that come at once there is a pause; what the last of them leaves is told before the request that follows it.
+    /// Reports how full the window is mid-turn, once per step. Reports between results that arrive together are
+    /// throttled; the last one is reported before the next request.
     pub(in crate::agent_loop) fn tell_meter(&mut self) {
         let Some(turn) = &self.ws.session.state.turn else {
             (self.turn.meter_due, self.turn.metered) = (false, None);
@@ -91,14 +91,14 @@ impl AgentLoop {
         }
     }
 
-    /// Why automatic compaction was made to rest, until one has gained again: for operators, who look at many sessions
-    /// and not at what the next request of one would cost.
+    /// Returns why automatic compaction is suspended, until a compaction saves enough again. This is for operators, who
+    /// look at many sessions and not at the cost of one session's next request.
     #[must_use]
     pub fn tripped(&self) -> Option<BreakerReason> {
         self.compaction.tripped().or(self.ws.session.state.rest_tokens.map(|_| BreakerReason::Undone))
     }
 
-    /// What the session is doing.
+    /// Returns the session's activity.
     #[must_use]
     pub fn doing(&self) -> SessionState {
         let compacts =
@@ -110,7 +110,7 @@ impl AgentLoop {
         }
     }
 
-    /// Where the session stands.
+    /// Returns the session's state.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let state = &self.ws.session.state;
@@ -147,7 +147,7 @@ impl AgentLoop {
 }
 
 impl Compactor {
-    /// How full the window is, counted over the next request.
+    /// Returns how full the window is, counted over the next request.
     #[must_use]
     pub(crate) fn context_info(&self, ws: &Workspace) -> ContextInfo {
         let count = ws.count(&ws.context());
@@ -191,7 +191,8 @@ impl Compactor {
     }
 }
 
-/// `tokens / window` in percent, to two decimals, held within 0 to 100: the original client crashes on more.
+/// Returns `tokens / window` in percent, rounded to two decimals and clamped to 0 to 100: the original client crashes
+/// on more.
 #[must_use]
 pub fn usage_percent(tokens: u64, window: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a ratio of token counts, shown to two decimals")]
@@ -212,14 +213,14 @@ fn warning(tokens: u64, window: u64, compact_at: Option<u64>) -> Option<String> 
     Some(format!("{percent} % of the model's window is used; {next}"))
 }
 
-/// A change of the session in which only what `change` sets is there.
+/// Returns a session update with only the fields that `change` sets.
 pub(in crate::agent_loop) fn session_updated(change: impl FnOnce(&mut SessionUpdated)) -> Event {
     let mut updated = SessionUpdated::default();
     change(&mut updated);
     Event::SessionUpdated(Box::new(updated))
 }
 
-/// The reply `ok`.
+/// Returns the reply `ok`.
 pub(in crate::agent_loop) fn done(as_of_seq: Option<u64>) -> Reply {
     Reply::Ok(Done { as_of_seq, ..Done::default() })
 }

@@ -1,7 +1,7 @@
-//! The prompt builder: what the next request of the session consists of, and what it costs.
+//! The prompt builder: the content of the session's next request, and its token count.
 //!
-//! It is compiled from the instructions, the tools and the patches of the path, and counted with the session's own
-//! calibration. Only the workspace and the files of this folder change it; everything else reads.
+//! The prompt is compiled from the instructions, the tools and the path's patches, and counted with the session's own
+//! calibration. Only the workspace and the files in this folder change it; everything else reads it.
 
 mod info;
 mod receipts;
@@ -39,24 +39,24 @@ pub(in crate::agent_loop) struct Prompt {
     pub(in crate::agent_loop) compiled: Compiled,
 }
 
-/// The parts that go from one loop to the next.
+/// The parts that are carried from one loop to the next.
 #[derive(Debug, Default)]
 pub(in crate::agent_loop) struct Carried {
-    /// The tools on offer. They belong to the owner's client, which offers them again after a restart.
+    /// The offered tools. They belong to the owner's client, which offers them again after a restart.
     pub(in crate::agent_loop) tools: Tools,
-    /// What the last request was, and what happened since.
+    /// The last request, and what happened since.
     pub(in crate::agent_loop) receipts: Receipts,
     /// What hooks added for the last request alone.
     pub(in crate::agent_loop) added: Added,
-    /// The system prompt of the running turn, where a hook has set one.
+    /// The running turn's own system prompt, if a hook has set one.
     pub(in crate::agent_loop) of_turn: Option<TurnPrompt>,
 }
 
-/// A system prompt that is a turn's own.
+/// A system prompt that applies to one turn.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct TurnPrompt {
     pub(in crate::agent_loop) text: String,
-    /// The hook that has set it.
+    /// The hook that set it.
     pub(in crate::agent_loop) hook: String,
 }
 
@@ -75,20 +75,20 @@ impl Prompt {
         session: &mut Session,
     ) -> Self {
         if counter.estimator() != Estimator::Own {
-            // Whoever read the path from the store counted it by the model.
+            // The store's reader counted the path with the model's default counter.
             session.tree.recount(&counter);
         }
         Self { carried, counter, calibration, parts: Vec::new(), compiled: Compiled::default() }
     }
 
-    /// Returns what goes to the next loop.
+    /// Returns what the next loop inherits.
     pub(in crate::agent_loop) fn into_carried(self) -> (Calibration, Carried) {
         (self.calibration, self.carried)
     }
 }
 
 impl Workspace {
-    /// Compiles anew what is sent before the messages; due when instructions, tools or patches of them change.
+    /// Recompiles everything sent before the messages. Must be called when instructions, tools or their patches change.
     pub(in crate::agent_loop) fn refresh_fixed(&mut self) {
         let own = self.session.state.settings.instructions.as_deref();
         let own = self.prompt.carried.of_turn.as_ref().map(|prompt| prompt.text.as_str()).or(own);
@@ -96,16 +96,16 @@ impl Workspace {
         self.prompt.compiled = self.compile(self.session.tree.carried());
     }
 
-    /// Makes the strategy anew from the settings; due when those change, or how long an answer may be.
+    /// Rebuilds the strategy from the settings. Must be called when they change, or the maximum answer length does.
     pub(in crate::agent_loop) fn refresh_manager(&mut self) {
         let (state, options) = (&self.session.state, self.strategy_options());
         let made =
             self.deployment.strategies.make(&state.strategy, state.settings.strategy_settings.as_ref(), &options);
-        // A strategy that this version does not know, from a newer one's log, must not close the session.
+        // A newer version's log may name a strategy unknown to this one; that must not close the session.
         self.manager = made.unwrap_or_else(|_| Box::new(Threshold::new(options)));
     }
 
-    /// The strategies' settings where the session has none of its own.
+    /// Returns the default strategy settings, for a session that has none of its own.
     pub(in crate::agent_loop) fn strategy_options(&self) -> Options {
         let max_output_tokens = self.session.tree.carried().options(&self.options()).max_output_tokens;
         Options { max_output_tokens, ..self.deployment.options.clone() }
@@ -115,7 +115,7 @@ impl Workspace {
         Compiled::of(&self.prompt.parts, self.prompt.carried.tools.definitions(), carried, &self.prompt.counter)
     }
 
-    /// What is sent before the messages of this context, which may hold patches for one request.
+    /// Returns everything sent before this context's messages. The context may hold patches for one request.
     pub(in crate::agent_loop) fn compiled(&self, context: &Context) -> Cow<'_, Compiled> {
         if context.carried == self.prompt.compiled.carried {
             Cow::Borrowed(&self.prompt.compiled)
@@ -124,12 +124,12 @@ impl Workspace {
         }
     }
 
-    /// What the model sees, as long as nothing more is said.
+    /// Returns the context that the model would see if nothing more were said.
     pub(in crate::agent_loop) fn context(&self) -> Arc<Context> {
         self.session.tree.context()
     }
 
-    /// What patches are checked against.
+    /// Returns what patches are checked against.
     pub(in crate::agent_loop) fn around(&self) -> Around<'_> {
         Around {
             parts: &self.prompt.parts,
@@ -138,7 +138,7 @@ impl Workspace {
         }
     }
 
-    /// All that a request of this context sends, which has so many tokens.
+    /// Returns the whole envelope of a request with this context, which has `tokens` tokens.
     pub(in crate::agent_loop) fn envelope(&self, context: &Context, tokens: u64) -> ContextEnvelope {
         let state = &self.session.state;
         let meta = EnvelopeMeta {
@@ -152,7 +152,7 @@ impl Workspace {
         envelope(&self.compiled(context), context, &self.options(), meta)
     }
 
-    /// What a provider's cache reads of a request of this context, which has so many tokens.
+    /// Returns what a provider's cache sees of a request with this context, which has `tokens` tokens.
     pub(in crate::agent_loop) fn outgoing<'a>(
         &'a self,
         compiled: &'a Compiled,
@@ -164,7 +164,7 @@ impl Workspace {
         outgoing.with_messages(&context.messages, &context.uncached).counted_at(tokens)
     }
 
-    /// The envelope as hooks and people see it.
+    /// Returns the envelope as hooks and people see it.
     pub(in crate::agent_loop) fn shown_envelope(&self, context: &Context) -> ContextEnvelope {
         let tokens = self.count(context).tokens;
         let mut envelope = self.envelope(context, tokens);
@@ -187,7 +187,7 @@ impl Workspace {
         self.session.state.settings.learned_window_tokens.map_or(known, |learned| learned.min(known))
     }
 
-    /// The options before any patch.
+    /// Returns the request options before any patch.
     pub(in crate::agent_loop) fn options(&self) -> RequestOptions {
         let settings = &self.session.state.settings;
         RequestOptions {

@@ -1,4 +1,4 @@
-//! What the next request would send, to look at: nothing is changed, and no hook is asked.
+//! A preview of the next request: nothing is changed and no hook is called.
 
 use super::super::{AgentLoop, stage::Stage};
 use crate::context::envelope::markdown;
@@ -9,17 +9,17 @@ use reseed_protocol::{
 };
 use std::sync::Arc;
 
-/// Bytes of a context that is shown, as one frame: more than any text in the largest windows of 2026. Only pictures make
-/// a larger one.
+/// Maximum bytes of a context shown in one frame: more than the text of the largest windows of 2026. Only pictures
+/// exceed it.
 const CONTEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl AgentLoop {
-    /// What the next request would send: of a turn that is running, the one after the request that is under way, as far
-    /// as it is known. What belongs to one request alone is in it only where it is asked for, and then it is what hooks
-    /// added for the last one.
+    /// Returns what the next request would send. During a turn that is the request after the one in flight, as far as
+    /// it is known. Content for one request alone is included only if asked for, and is then what hooks added for the
+    /// last one.
     ///
     /// # Errors
-    /// `invalid_field`: it is too large to be shown as it was asked for.
+    /// `invalid_field`: the context is too large to show in the requested format.
     pub fn next_request(&self, get: &GetContext) -> Result<Context, ErrorBody> {
         let mut context = self.ws.context();
         if get.ephemeral == Some(true) {

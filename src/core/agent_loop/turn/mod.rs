@@ -1,4 +1,4 @@
-//! A turn: from a user message until the loop is idle again, one request after another.
+//! The turn machine: from a user message until the loop is idle again, one request after another.
 
 mod overflow;
 pub(super) mod queue;
@@ -42,13 +42,13 @@ pub(in crate::agent_loop) struct Turn {
     pub(in crate::agent_loop) carried: Carried,
     /// The request that the model is answering, or that is being stopped.
     pub(in crate::agent_loop) asking: Option<Asking>,
-    /// When the tool calls that wait fail.
+    /// Deadlines of the pending tool calls.
     pub(in crate::agent_loop) deadlines: BTreeMap<CallId, Deadline>,
-    /// The user was told that the window is nearly full.
+    /// True once the user was warned that the window is nearly full.
     pub(in crate::agent_loop) warned: bool,
-    /// What was said in the middle of the turn is to be counted and told.
+    /// True if entries appended mid-turn have not been counted and reported yet.
     pub(in crate::agent_loop) meter_due: bool,
-    /// The count that was told last in the middle of a turn, and when.
+    /// The last token count reported mid-turn, and when.
     pub(in crate::agent_loop) metered: Option<(u64, Timestamp)>,
 }
 
@@ -59,37 +59,37 @@ pub(in crate::agent_loop) struct Asking {
     /// The entry that will hold the answer.
     pub(in crate::agent_loop) item: EntryId,
     pub(in crate::agent_loop) asked: Box<Asked>,
-    /// How the turn ends once the answer is stopped.
+    /// The status that the turn ends with once the answer is stopped.
     stopped_as: Option<TurnStatus>,
 }
 
-/// What a request was made with: model and settings may change before its answer comes.
+/// The conditions of a request. Model and settings may change before its answer arrives.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct Asked {
     pub(in crate::agent_loop) count: RequestCount,
     pub(in crate::agent_loop) model: String,
     envelope_key: String,
-    /// Nothing of its answer is shown before it is whole.
+    /// True if nothing of the answer is shown until it is complete.
     pub(in crate::agent_loop) withheld: bool,
-    /// The client's hooks that were to look at it, by name: without them nothing of it goes on.
+    /// Names of the required client hooks that must inspect the answer. If one is missing, the answer is discarded.
     guards: Vec<String>,
     receipt: Receipt,
     tools: SentTools,
 }
 
-/// How far the running turn is with its hooks. It goes from loop to loop, so that a compaction in between asks none of
-/// them twice.
+/// The running turn's progress with its hooks. It is carried from loop to loop, so that a compaction in between does
+/// not call a hook twice.
 #[derive(Debug, Default)]
 pub(in crate::agent_loop) struct Carried {
-    /// The turn that this is about.
+    /// The turn that this describes.
     turn: Option<TurnId>,
-    /// The hooks of its beginning were asked.
+    /// True once the turn's start hooks were called.
     pub(in crate::agent_loop) started: bool,
-    /// The hooks before the next request were asked.
+    /// True once the hooks before the next request were called.
     pub(in crate::agent_loop) before_request: bool,
-    /// What an answer cost that is not stored yet, since hooks look at it.
+    /// Usage of an answer that hooks are inspecting and that is not stored yet.
     pub(in crate::agent_loop) looked_at_usage: Option<Usage>,
-    /// The hooks that were asked for the request to come.
+    /// The hooks that were called for the upcoming request.
     pub(in crate::agent_loop) runs: Vec<HookRun>,
 }
 
@@ -103,7 +103,7 @@ impl Turn {
         self.asking.as_ref().is_some_and(|asking| asking.request == request)
     }
 
-    /// How far the running turn is with its hooks; what is known of an earlier turn is forgotten.
+    /// Returns the running turn's progress with its hooks; discards that of an earlier turn.
     pub(in crate::agent_loop) fn of(&mut self, state: &SessionState) -> &mut Carried {
         let running = state.turn.as_ref().map(|turn| &turn.turn_id);
         if self.carried.turn.as_ref() != running {
@@ -114,7 +114,7 @@ impl Turn {
 }
 
 impl AgentLoop {
-    /// Sends the next request of the running turn, or compacts first, or ends the turn because neither helps.
+    /// Sends the next request of the running turn, compacts first, or ends the turn if neither helps.
     pub(in crate::agent_loop) fn request(&mut self) {
         let Some(turn) = self.ws.session.state.turn.clone() else { return };
         if self.turn.before_request(&mut self.ws) {
@@ -148,10 +148,10 @@ impl AgentLoop {
         self.ws.then(Step::Send(Box::new(Counted { context, count, is_due })));
     }
 
-    /// Sends the next request of the running turn as it was counted, unless a compaction was begun for it.
+    /// Sends the counted request of the running turn, unless a compaction was started for it.
     pub(in crate::agent_loop) fn send_counted(&mut self, counted: Counted) {
         let Counted { context, count, is_due } = counted;
-        // Where what is held cannot be made again it is committed as it is.
+        // A held compaction that cannot be prepared again is committed as it is.
         if self.ws.is_held_up() || is_due && !self.compaction.is_at_work() && self.commit_held(Need::Due) {
             return;
         }
@@ -179,7 +179,7 @@ impl AgentLoop {
         })));
     }
 
-    /// The model has answered: one entry, then its tool calls, or the end of the turn.
+    /// Handles the model's answer: appends one entry, then makes its tool calls or ends the turn.
     pub(in crate::agent_loop) fn on_answer(&mut self, answer: Answer) {
         let Some(Asking { item, asked, .. }) = self.turn.asking.take() else { return };
         self.ws.stage.enter(Stage::Idle);
@@ -200,7 +200,7 @@ impl AgentLoop {
                 self.ws.calibrate(&asked.model, report);
             }
         }
-        // Paid for whatever becomes of it.
+        // The answer is billed even if it is discarded.
         self.turn.of(&self.ws.session.state).looked_at_usage.clone_from(&message.usage);
         if let Some(hook) = self.ws.roster.missing_guard(&self.ws.session.state, &asked.guards) {
             self.guard_left(hook);
@@ -214,15 +214,15 @@ impl AgentLoop {
         }
     }
 
-    /// The answer is stopped: what was shown of it becomes an entry marked incomplete.
+    /// Handles a stopped answer: the text shown so far becomes an entry marked incomplete.
     pub(in crate::agent_loop) fn on_stopped(&mut self, shown: Vec<Part>) {
         let Some(Asking { item, asked, stopped_as: Some(status), .. }) = self.turn.asking.take() else { return };
         self.ws.stage.enter(Stage::Idle);
         self.ws.prompt.carried.receipts.failed();
-        // What nobody was to see before hooks looked at it is written nowhere.
+        // A withheld answer is not stored: hooks have not inspected it.
         let shown = if asked.withheld { Vec::new() } else { shown };
         let was_shown = !shown.is_empty();
-        // A call without its end is no call: only what a person could read is kept.
+        // An incomplete tool call is no call, so only readable text is kept.
         let shown: Vec<Part> = shown
             .into_iter()
             .filter(|part| matches!(part, Part::Text { text } | Part::Reasoning { text, .. } if !text.is_empty()))
@@ -242,7 +242,7 @@ impl AgentLoop {
         self.end_turn(status);
     }
 
-    /// Ends the running turn before its answer, `cancelled` or `interrupted`; open calls get a result that says so.
+    /// Ends the running turn early as `cancelled` or `interrupted`; open calls get a result that says so.
     pub(in crate::agent_loop) fn end_turn(&mut self, status: TurnStatus) {
         let error = (status == TurnStatus::Interrupted).then(|| {
             ErrorBody::new(ErrorCode::Interrupted, "the server stopped in the middle of the turn; send retry_turn")
@@ -251,7 +251,7 @@ impl AgentLoop {
         self.finish_turn(status, finish_reason, error, Vec::new());
     }
 
-    /// Ends the running turn and goes on to what waits.
+    /// Ends the running turn and continues with what is queued.
     pub(in crate::agent_loop) fn finish_turn(
         &mut self,
         status: TurnStatus,
@@ -262,7 +262,7 @@ impl AgentLoop {
         let Some(turn) = self.ws.session.state.turn.clone() else { return };
         self.compaction.turn_over();
         let withdrawn: Vec<PendingCall> = self.ws.session.state.pending.clone();
-        // A tool whose answer hooks look at has answered: it is not told.
+        // A tool whose result hooks are inspecting has answered, so its client is not notified.
         let withdrawn: Vec<PendingCall> =
             withdrawn.into_iter().filter(|call| !self.hooks.is_looked_at(&call.call_id)).collect();
         let late = self.hooks.drop_looked_at(&mut self.ws);
@@ -297,8 +297,8 @@ impl AgentLoop {
         self.ws.then(Step::PrepareIdle);
     }
 
-    /// The session was made or read from the store: a new one's first event says with what it begins; a turn that was
-    /// running is no more.
+    /// Handles a session that was created or read from the store: appends a new session's initial settings, and
+    /// interrupts a turn that was running.
     pub(in crate::agent_loop) fn recover(&mut self) {
         if self.ws.session.state.seq == 0 {
             let state = self.ws.session.state.clone();
@@ -319,8 +319,8 @@ impl AgentLoop {
         }
     }
 
-    /// Nothing more is begun. What is accepted may end; what is not accepted yet is refused at once, so that nobody
-    /// waits for its hooks.
+    /// Stops accepting work. Accepted work may finish; pending inputs are refused at once instead of waiting for their
+    /// hooks.
     pub(in crate::agent_loop) fn on_hold(&mut self, error: &ErrorBody) {
         self.ws.holding = true;
         let held_by_input = self.ws.stage.is(Stage::Hooking);
@@ -330,7 +330,7 @@ impl AgentLoop {
         }
     }
 
-    /// The session ends what it does.
+    /// Stops everything that the session is doing.
     pub(in crate::agent_loop) fn on_stop(&mut self, error: Box<ErrorBody>) {
         self.ws.holding = true;
         self.hooks.refuse_inputs(&mut self.ws, &error);
@@ -354,7 +354,7 @@ impl AgentLoop {
             }
             Stage::Compacting => {
                 self.ws.stage.enter(Stage::Idle);
-                // What is made in the background goes on; nobody waits for it any more.
+                // A background compaction continues; the turn no longer waits for it.
                 if self.compaction.is_in_background() && status == TurnStatus::Cancelled {
                     self.compaction.wait_no_more();
                 } else {
@@ -390,7 +390,7 @@ impl Turn {
     /// Sends the next request of the running turn.
     pub(in crate::agent_loop) fn send(&mut self, ws: &mut Workspace, context: &Context) {
         let Some(turn) = &ws.session.state.turn else { return };
-        // Between two rounds; how full it is before the first the end of the turn before has told.
+        // Reports the meter between rounds only: the end of the previous turn has reported it before the first one.
         self.meter_due |= turn.answers > 0;
         let (shown_as, number) = (turn.turn_id.clone(), turn.answers + 1);
         let count = ws.count(context);
@@ -421,7 +421,7 @@ impl Turn {
 }
 
 impl Workspace {
-    /// Writes what the user said and begins a turn on it.
+    /// Appends the user's message and starts a turn on it.
     pub(in crate::agent_loop) fn start_turn(&mut self, caller: Caller, said: Said) {
         let turn_id: TurnId = self.ids.next_id();
         let as_of_seq = self.session.state.seq;
@@ -448,7 +448,7 @@ impl Workspace {
         let mut content = answer.parts.clone();
         content.retain(|part| !matches!(part, Part::Text { text } if text.is_empty()));
         for part in &mut content {
-            // Upstreams reuse their call ids from one answer to the next; ours name a call for ever.
+            // Upstreams reuse call ids across answers; ours are unique.
             if let Part::ToolCall { call_id, .. } = part {
                 *call_id = self.ids.next_id();
             }
@@ -472,7 +472,7 @@ impl Workspace {
         message
     }
 
-    /// What a command is told that is not waited for any more: why the session stops, else this.
+    /// Returns the reply to a command that is no longer waited for: why the session is stopping, or this error.
     pub(in crate::agent_loop) fn ending_or(&self, error: ErrorBody) -> Reply {
         Reply::Error(self.ending.as_deref().cloned().unwrap_or(error))
     }
@@ -483,7 +483,7 @@ impl Workspace {
         Event::TurnStarted(TurnStarted { turn_id, command_ids, generation: self.generation })
     }
 
-    /// Learns from a report, here and for the sessions to come.
+    /// Calibrates token estimates from a report, for this session and later ones.
     pub(in crate::agent_loop) fn calibrate(&mut self, model: &str, report: Report) {
         if self.prompt.counter.estimator() != Estimator::Own {
             return;
@@ -496,7 +496,7 @@ impl Workspace {
 }
 
 impl Deadline {
-    /// How far progress may move a deadline, in multiples of the tool's own limit.
+    /// Upper bound on how far progress may extend a deadline, in multiples of the tool's time limit.
     const STRETCH_MAX: u64 = 10;
 
     pub(in crate::agent_loop) fn after(now: Timestamp, timeout_ms: u64) -> Self {
@@ -508,13 +508,13 @@ impl Deadline {
         Self { at: now.plus_millis(self.timeout_ms).min(self.at_most), ..self }
     }
 
-    /// The same after it stood still for so long.
+    /// Returns the deadline postponed by the time for which it was paused.
     pub(in crate::agent_loop) fn later(self, millis: u64) -> Self {
         Self { at: self.at.plus_millis(millis), at_most: self.at_most.plus_millis(millis), ..self }
     }
 }
 
-/// The event that an entry was appended.
+/// Returns the event for an appended entry.
 pub(in crate::agent_loop) fn appended(entry: Entry, turn_id: Option<TurnId>, command_id: Option<CommandId>) -> Event {
     Event::EntryAppended(Box::new(EntryAppended { entry, turn_id, command_id }))
 }

@@ -1,4 +1,4 @@
-//! Requests that fail, above all because they are too large: compact once, retry once, remember the smaller window.
+//! Failed requests, above all those that are too large: compact once, retry once, remember the smaller window.
 
 use crate::agent_loop::compaction::Compactor;
 use crate::agent_loop::workspace::Workspace;
@@ -22,13 +22,13 @@ use reseed_protocol::{
     event::{CompactionTrigger, ContextWarning, EphemeralEvent, ItemAborted, TurnStatus},
 };
 
-/// A stream that ends without a word is how some servers refuse a request as too large. It is taken for that only
-/// above this share of the window, in percent, and when no request as large was ever answered. The share is where a
-/// window that is configured three times too large is full of text that counts half as much again as we reckon.
+/// Some servers refuse a request that is too large by ending the stream without output. An empty stream counts as such
+/// a refusal only above this percentage of the window, and only if no request as large was ever answered. At this
+/// share, a window configured three times too large is full of text that has half as many tokens again as we estimate.
 const SUSPECT_PERCENT: u64 = 20;
 
 impl AgentLoop {
-    /// The request failed: compact once if it was too large, otherwise the turn ends.
+    /// Handles a failed request: compacts once if it was too large, otherwise ends the turn.
     pub(in crate::agent_loop) fn on_fault(&mut self, fault: &ModelFault) {
         let Some(Asking { item, asked, .. }) = self.turn.asking.take() else { return };
         self.ws.stage.enter(Stage::Idle);
@@ -75,7 +75,7 @@ impl AgentLoop {
 }
 
 impl Compactor {
-    /// Why a request cannot be sent, which parts take how many tokens, and what would help.
+    /// Returns the error for a request that does not fit: the tokens of each part, and what would help.
     pub(in crate::agent_loop) fn does_not_fit(&self, ws: &Workspace, count: &RequestCount, window: u64) -> ErrorBody {
         let context = ws.context();
         let structure = Structure::of(&context);
@@ -117,13 +117,14 @@ impl Compactor {
 }
 
 impl Workspace {
-    /// Learns from a refusal as too large. What the provider says of its numbers is used; where it says nothing of its
-    /// window, the refused request itself is the proof, in its units or else in ours.
+    /// Learns the window from a refusal as too large. Numbers that the provider reports are used; if it reports no
+    /// window, the size of the refused request is the evidence, in the provider's tokens or else in ours.
     fn learn_window(&mut self, fault: &ModelFault, asked: &Asked, window: u64) {
         if asked.model != self.session.state.model {
             return;
         }
-        // Refused although we reckoned it to fit: it has at least as many tokens as the window that is told.
+        // The request was refused although by our estimate it fits: it has at least as many tokens as the reported
+        // window.
         let beyond = fault.overflow.window_tokens.filter(|window| *window > asked.count.tokens);
         if let Some(refused) = fault.overflow.prompt_tokens.or(beyond) {
             self.calibrate(&asked.model, asked.count.basis.report(refused));
@@ -132,8 +133,8 @@ impl Workspace {
         self.remember_window(fault.overflow.window_tokens.unwrap_or(refused.saturating_sub(1)));
     }
 
-    /// Tells the user that the provider seems to have cut the request without a word. The answer stands, since it was
-    /// shown; what the provider reported is counted, so that the next request is compacted where it would be cut too.
+    /// Warns the user that the provider seems to have silently truncated the request. The answer stands, since it was
+    /// shown; the reported usage is counted, so that the next request is compacted before it would be truncated too.
     pub(in crate::agent_loop) fn warn_of_cut(&mut self, answer: &Answer, model: &str) {
         let window = self.window_tokens();
         let Some(usage) = answer.usage.filter(|usage| told_by_usage(answer.stop_reason, *usage, window)) else {
@@ -150,7 +151,7 @@ impl Workspace {
 }
 
 impl Workspace {
-    /// Remembers, for this session, a window that is smaller than the one in use.
+    /// Remembers, for this session, a window smaller than the one in use.
     pub(in crate::agent_loop) fn remember_window(&mut self, tokens: u64) {
         let tokens = tokens.max(WINDOW_TOKENS_MIN);
         if tokens >= self.window_tokens() {

@@ -1,9 +1,9 @@
-//! What waits: inputs while a turn is running, in their order, durable and visible.
+//! The queue: inputs that arrive while a turn is running, in order, durable and visible to clients.
 //!
-//! Steered items stand before the others. They go with the next request of the running turn; when the turn ends
-//! without one, they are the first whose turn it is. What is said while the session moves to another place of the tree
-//! is meant for that place: when the move comes to nothing it stays in line, and is asked once another move has arrived
-//! or someone has edited the queue.
+//! Steered items come before the others. They go with the next request of the running turn; if the turn ends without
+//! another request, they start the next turns. Input sent while the session is moving to another place in the tree is
+//! meant for that place. If the move fails, the input stays queued until another move succeeds or someone edits the
+//! queue.
 
 use crate::agent_loop::step::Step;
 use crate::agent_loop::workspace::Workspace;
@@ -22,29 +22,29 @@ use reseed_protocol::{
 };
 use std::collections::BTreeSet;
 
-/// What a user says, and the entry that will hold it.
+/// A user's input and the id of the entry that will hold it.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct Said {
     pub(in crate::agent_loop) entry_id: EntryId,
     pub(in crate::agent_loop) parts: Vec<Part>,
 }
 
-/// How an input is meant to come.
+/// The options of an input.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct How {
     pub(in crate::agent_loop) parent_id: Option<Option<EntryId>>,
     pub(in crate::agent_loop) when_busy: Option<WhenBusy>,
     pub(in crate::agent_loop) if_leaf: Option<Option<EntryId>>,
-    /// Where it goes, where that is not where the session stands.
+    /// The place in the tree to continue from, if not the current leaf.
     pub(in crate::agent_loop) place: Option<Place>,
-    /// Whether the branch that it leaves is summarised, and how.
+    /// True if the abandoned branch is summarised.
     summarize: bool,
     instructions: Option<String>,
     replace_instructions: Option<bool>,
 }
 
 impl How {
-    /// The move that the input makes.
+    /// Returns the move that the input asks for.
     fn navigate(&self, entry_id: Option<EntryId>) -> Navigate {
         Navigate {
             entry_id,
@@ -57,14 +57,14 @@ impl How {
     }
 }
 
-/// Bytes that the waiting inputs of a session may have together: each change of the queue is written whole.
+/// Maximum total bytes of a session's queue: each change writes the whole queue.
 const QUEUE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 fn part_bytes(part: &Part) -> usize {
     match part {
         Part::Text { text } => text.len(),
         Part::Image { url, .. } => url.len(),
-        // Users send no others.
+        // Users cannot send these parts.
         Part::Reasoning { .. } | Part::ToolCall { .. } | Part::ToolResult { .. } => 0,
     }
 }
@@ -97,13 +97,13 @@ impl AgentLoop {
             let said = Said { entry_id: self.ws.ids.next_id(), parts };
             return self.take_input(caller, said, how);
         }
-        // Hooks are not asked about what is refused anyway.
+        // Input that will be refused anyway is not sent to hooks.
         self.check_input(&how)?;
         self.ws.look_at_input(caller, parts, What::Said(Box::new(how)));
         Ok(())
     }
 
-    /// Whether an input may come now: begin a turn, or wait for one.
+    /// Checks that an input may start a turn now or wait for one.
     pub(in crate::agent_loop) fn check_input(&self, how: &How) -> Result<(), ErrorBody> {
         if let Some(expected) = &how.if_leaf {
             self.ws.check_leaf(expected.as_ref())?;
@@ -120,8 +120,8 @@ impl AgentLoop {
         }
     }
 
-    /// Whether an input has to wait for its turn. Messages that hooks added while they looked at it do not keep it
-    /// waiting: they are told to the model with it.
+    /// Returns true if an input must wait for its turn. Messages that hooks added while inspecting it do not delay it:
+    /// they go to the model with it.
     fn keeps_waiting(&self) -> bool {
         let waits = |item: &QueueItem| item.after.is_none() && item.custom.is_none();
         let is_at_rest = self.ws.stage.is(Stage::Idle) && self.ws.session.state.turn.is_none();
@@ -130,7 +130,7 @@ impl AgentLoop {
             || (!self.ws.holding && self.ws.session.state.queue.iter().any(waits))
     }
 
-    /// Begins a turn on an input that no hook is asked about any more, or puts it in line.
+    /// Starts a turn on an input that its hooks have passed, or queues it.
     pub(in crate::agent_loop) fn take_input(
         &mut self,
         caller: &Caller,
@@ -163,7 +163,7 @@ impl AgentLoop {
         self.enqueue(caller, item, reply)
     }
 
-    /// Why something cannot be done now, and what would help.
+    /// Returns the error for a command that cannot run now, with what would help.
     pub(in crate::agent_loop) fn busy(&self, what: &str) -> ErrorBody {
         if self.ws.session.state.turn.is_none()
             && let Some(job) = self.running_job()
@@ -184,7 +184,7 @@ impl AgentLoop {
         ErrorBody::new(ErrorCode::TurnRunning, message)
     }
 
-    /// Puts an item in line: a steered one behind the others that are steered, any other at the end.
+    /// Queues an item: a steered one after the other steered items, any other one at the end.
     fn enqueue(&mut self, caller: &Caller, item: QueueItem, reply: Reply) -> Result<(), ErrorBody> {
         let mut items = self.ws.session.state.queue.clone();
         let max = self.ws.deployment.queue_items_max;
@@ -230,7 +230,7 @@ impl AgentLoop {
             items = ordered;
         }
         if self.meant_for().is_none() {
-            // What waited for a move that came to nothing has been looked at: it waits for that no more.
+            // Inputs that waited for a failed move have been reviewed, so they no longer wait for a move.
             items.iter_mut().for_each(|item| item.after = None);
         }
         let mark = caller.mark(done(Some(self.ws.session.state.seq)));
@@ -243,8 +243,8 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// A client tells the model something, without asking for an answer. While the session is busy it waits: between a
-    /// call and its result is no place for it.
+    /// Appends a client's message for the model without requesting an answer. While the session is busy it is queued:
+    /// it must not come between a call and its result.
     pub(in crate::agent_loop) fn on_append_custom_message(
         &mut self,
         caller: &Caller,
@@ -256,7 +256,7 @@ impl AgentLoop {
         self.ws.check_fits(&parts).map_err(|error| error.with_field("content"))?;
         let AppendCustomMessage { custom_type, display, details, content: _ } = message;
         let custom = QueuedCustom { entry_id: self.ws.ids.next_id(), custom_type, display, details };
-        // A hook is not asked about what hooks add: it would wait for itself.
+        // Hooks are not called for messages that hooks add: a hook would wait for itself.
         if caller.origin == Origin::HOOK || !self.ws.has_input_hooks(&caller.id) {
             return self.take_custom_message(caller, parts, custom);
         }
@@ -264,7 +264,7 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// Tells the model a message of a client's that no hook is asked about any more, or puts it in line.
+    /// Appends a client's message that its hooks have passed, or queues it.
     pub(in crate::agent_loop) fn take_custom_message(
         &mut self,
         caller: &Caller,
@@ -292,7 +292,7 @@ impl AgentLoop {
 }
 
 impl Workspace {
-    /// Refuses input whose sender has not seen all that was said.
+    /// Refuses input whose sender has not seen the latest messages.
     fn check_leaf(&self, expected: Option<&EntryId>) -> Result<(), ErrorBody> {
         let path = self.session.tree.path();
         let said_since = match expected {
@@ -308,7 +308,7 @@ impl Workspace {
         }
     }
 
-    /// What waited becomes an entry.
+    /// Turns a queued item into an entry.
     fn delivered(&mut self, item: QueueItem, turn_id: Option<TurnId>, parent_id: Option<EntryId>) -> Event {
         let (entry_id, data) = match item.custom {
             None => {
@@ -325,22 +325,22 @@ impl Workspace {
         appended(entry, turn_id, Some(item.command_id))
     }
 
-    /// Tells the model, with the next request of the running turn, what was steered to it.
+    /// Delivers steered items with the next request of the running turn.
     pub(in crate::agent_loop) fn deliver_steered(&mut self) {
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         let due = self.session.state.queue.iter().filter(|item| item.steer && item.after.is_none()).count();
         self.deliver(turn_id, due);
     }
 
-    /// Writes what clients want to tell the model outside a turn, as far as no input stands before it.
+    /// Appends queued custom messages outside a turn, up to the first queued input.
     pub(in crate::agent_loop) fn deliver_custom(&mut self) {
         let ready = self.session.state.queue.iter().filter(|item| item.after.is_none());
         let due = ready.take_while(|item| item.custom.is_some()).count();
         self.deliver(None, due);
     }
 
-    /// Writes the first so many items that wait for no move, in one step with the queue that they leave: nothing is in
-    /// both or in neither.
+    /// Appends the first `due` items that wait for no move. One append writes the entries and the remaining queue, so
+    /// that no item is in both or in neither.
     fn deliver(&mut self, turn_id: Option<TurnId>, due: usize) {
         if due == 0 {
             return;
@@ -362,7 +362,7 @@ impl Workspace {
         self.append(events, Vec::new());
     }
 
-    /// Begins a turn on the first input that waits for its turn alone, if there is one.
+    /// Starts a turn on the first queued input that waits for no move, if there is one.
     pub(in crate::agent_loop) fn start_queued(&mut self) {
         let mut items = self.session.state.queue.clone();
         let Some(at) = items.iter().position(|item| item.after.is_none()) else { return };
@@ -375,7 +375,7 @@ impl Workspace {
         self.then(Step::Proceed);
     }
 
-    /// The queue once a move has arrived: what was said while it was made may now be asked.
+    /// Returns the queue change after a completed move: inputs that were sent during it may now be delivered.
     pub(in crate::agent_loop) fn released(&self) -> Option<Event> {
         let mut items = self.session.state.queue.clone();
         let held = items.iter().any(|item| item.after.is_some());

@@ -1,4 +1,4 @@
-//! Tools of the owner's client: what is on offer, what a call may look like, and what comes back.
+//! Client tools: what the owner's client offers, how calls are checked, and how results are handled.
 
 use crate::agent_loop::step::Step;
 use crate::agent_loop::turn::Turn;
@@ -18,13 +18,13 @@ use reseed_protocol::{
 };
 use std::sync::Arc;
 
-/// Tools that one client may offer: each is sent with every request.
+/// Maximum number of tools that one client may offer: each is sent with every request.
 pub const TOOLS_MAX: usize = 128;
 
-/// Longest a tool may ask to take, in milliseconds: a day.
+/// Longest time limit that a tool may ask for: one day, in milliseconds.
 const TIMEOUT_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 
-/// The tools on offer, with what checks their arguments. Cheap to clone.
+/// The offered tools and the validators for their arguments. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Tools {
     offers: Arc<Vec<Offer>>,
@@ -37,11 +37,11 @@ struct Offer {
     arguments: jsonschema::Validator,
 }
 
-/// The tools as one request told the model of them, after patches: what the calls of its answer are held to.
+/// The tools as one request sent them, after patches. The calls of its answer are checked against these.
 #[derive(Debug, Clone, Default)]
 pub(in crate::agent_loop) struct SentTools(Arc<Vec<ToolDefinition>>);
 
-/// Reads what a client offers.
+/// Validates a client's tool offers.
 ///
 /// # Errors
 /// `invalid_tools`, naming the tool and what is wrong with it.
@@ -76,27 +76,27 @@ pub fn check_offers(offers: Vec<ToolOffer>) -> Result<Tools, ErrorBody> {
 }
 
 impl PartialEq for Tools {
-    /// Compares the offers: what checks arguments is made from them.
+    /// Compares the offers only: the validators are derived from them.
     fn eq(&self, other: &Self) -> bool {
         self.offers.iter().map(|offer| &offer.offer).eq(other.offers.iter().map(|offer| &offer.offer))
     }
 }
 
 impl Tools {
-    /// The tools as the model is told of them.
+    /// Returns the tool definitions that the model gets.
     #[must_use]
     pub fn definitions(&self) -> &[ToolDefinition] {
         &self.definitions
     }
 
-    /// These definitions, as a request sends them.
+    /// Returns these definitions as the tools that a request sends.
     pub(in crate::agent_loop) fn sent(&self, definitions: &[ToolDefinition]) -> SentTools {
         let is_whole_offer = *self.definitions == definitions;
         SentTools(if is_whole_offer { self.definitions.clone() } else { Arc::new(definitions.to_vec()) })
     }
 
-    /// Checks a call against what was sent. Returns the tool's own time limit in milliseconds, if it has one. What is
-    /// wrong is told to the model, so that it can mend it.
+    /// Checks a call against the tools that were sent. Returns the tool's own time limit in milliseconds, if it has
+    /// one. The error is for the model, so that it can correct the call.
     pub(in crate::agent_loop) fn check_call(
         &self,
         sent: &SentTools,
@@ -115,8 +115,8 @@ impl Tools {
         let value: serde_json::Value = serde_json::from_str(arguments)
             .map_err(|error| format!("The arguments of `{name}` are not JSON: {error}."))?;
         let is_replaced = definition.parameters != offer.parameters;
-        // A patch that an earlier version stored may have a schema that cannot be used. The tool's own is then the best
-        // there is.
+        // A patch that an earlier version stored may have an invalid schema. The tool's own schema is then the best
+        // available.
         let replaced = is_replaced.then(|| arguments_of(&definition.parameters).ok()).flatten();
         match replaced.as_ref().unwrap_or(own).validate(&value) {
             Ok(()) => Ok(offer.timeout_ms),
@@ -132,7 +132,7 @@ impl AgentLoop {
         let call = self.ws.session.state.pending.iter().find(|call| call.call_id == result.call_id).cloned();
         let Some(call) = call else {
             if self.ws.was_answered(&result.call_id) {
-                // Remembered under this id too: once the call has left the path, it is answered all the same.
+                // This command id is remembered too, so that a repeat still succeeds once the call has left the path.
                 self.ws.remember(caller);
             } else {
                 let message = format!("no tool call `{}` waits for an answer", result.call_id);
@@ -172,7 +172,7 @@ impl AgentLoop {
         self.ws.out.push(crate::agent_loop::Effect::Emit(EphemeralEvent::CallProgressed(event)));
     }
 
-    /// Time has passed.
+    /// Handles a clock tick.
     pub(in crate::agent_loop) fn on_tick(&mut self) {
         self.hooks.on_hook_tick(&mut self.ws);
         self.ws.then(Step::CompactionTick);
@@ -181,7 +181,7 @@ impl AgentLoop {
 }
 
 impl Turn {
-    /// Calls whose time is over get a result that says so.
+    /// Appends a timeout result for each call whose deadline has passed.
     pub(in crate::agent_loop) fn on_tools_tick(&mut self, ws: &mut Workspace) {
         if !ws.stage.is(Stage::AwaitingTools) {
             return;
@@ -205,7 +205,7 @@ impl Turn {
         ws.after_results();
     }
 
-    /// Results for the calls that are still open when their turn ends.
+    /// Returns results for the calls that are still open when their turn ends.
     pub(in crate::agent_loop) fn drop_calls(&mut self, ws: &mut Workspace, turn_id: &TurnId) -> Vec<Event> {
         self.deadlines.clear();
         let mut leaf = ws.session.state.leaf.clone();
@@ -234,7 +234,7 @@ impl Workspace {
         }
     }
 
-    /// Offers these tools to the model from now on, in place of those before.
+    /// Replaces the offered tools.
     pub(in crate::agent_loop) fn offer_tools(&mut self, tools: Tools) {
         if tools.definitions() != self.prompt.carried.tools.definitions() {
             self.prompt.carried.receipts.because(Cause::Tools);
@@ -243,8 +243,8 @@ impl Workspace {
         self.refresh_fixed();
     }
 
-    /// A tool's answer, cut to a quarter of the window: no compaction could make room for one that fills it alone. The
-    /// beginning and the end are kept, with a note between them.
+    /// Cuts a tool's output to a quarter of the window: no compaction could make room for output that fills it alone.
+    /// The beginning and the end are kept, with a note between them.
     pub(in crate::agent_loop) fn fitting_output(&self, output: String) -> String {
         let tokens_max = (self.window_tokens() / 4).max(1);
         let tokens = self.prompt.calibration.tokens(&Mix::of_text(&self.prompt.counter.scripts(&output)));
@@ -268,7 +268,7 @@ impl Workspace {
         })
     }
 
-    /// Tells the client that hosts a tool that nobody waits for its answer any more.
+    /// Notifies the client that hosts a tool that its answer is no longer needed.
     pub(in crate::agent_loop) fn withdraw(&mut self, call: PendingCall, outcome: CallOutcome) {
         let PendingCall { call_id, name, turn_id, .. } = call;
         let cancelled = ToolCancelled { call_id, name, turn_id, outcome };
@@ -277,7 +277,7 @@ impl Workspace {
 }
 
 impl Workspace {
-    /// A tool's answer as an entry under `parent`.
+    /// Returns a tool's answer as an entry under `parent_id`.
     pub(in crate::agent_loop) fn result_entry(
         &mut self,
         parent_id: Option<EntryId>,
