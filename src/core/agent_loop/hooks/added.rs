@@ -1,4 +1,4 @@
-//! What hooks added for the last request alone, kept to be looked at until the next one is made.
+//! What hooks added for the last request alone, kept for inspection until the next request is built.
 
 use crate::context::{
     Context,
@@ -9,19 +9,19 @@ use reseed_protocol::{
     patch::{EphemeralChange, PatchMessage, PatchOp},
 };
 
-/// Bytes that are kept of it, as JSON. It is there for people: what is larger is in the log, and is not shown again.
+/// Maximum bytes kept, as JSON. They are kept for people to look at; larger changes are in the log only.
 const ADDED_BYTES_MAX: usize = 1024 * 1024;
 
 /// What hooks added for the last request alone.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Added {
     changes: Vec<Vec<PatchOp>>,
-    /// The last entry that this request saw.
+    /// The last entry that the request included.
     last: Option<EntryId>,
 }
 
 impl Added {
-    /// Of a request that was made of this context.
+    /// Records the changes made to a request with this context.
     pub(super) fn of(changes: &[EphemeralChange], context: &Context) -> Self {
         let bytes: usize =
             changes.iter().map(|change| serde_json::to_vec(&change.patch).map_or(0, |json| json.len())).sum();
@@ -32,7 +32,7 @@ impl Added {
         Self { changes: changes.iter().map(|change| change.patch.clone()).collect(), last }
     }
 
-    /// Puts the same on another context. A change that names what is not there any more is left out.
+    /// Applies the same changes to another context, skipping those that name messages no longer in it.
     pub(in crate::agent_loop) fn put_on(&self, context: &mut Context, around: &Around<'_>) {
         let since = self.said_since(context);
         for ops in &self.changes {
@@ -41,7 +41,7 @@ impl Added {
         }
     }
 
-    /// What was said after the request was made.
+    /// Returns the messages appended after the request was built.
     fn said_since(&self, context: &Context) -> Vec<EntryId> {
         let ids = || context.messages.iter().filter_map(|counted| counted.entry_id.as_ref());
         let known = self.last.as_ref().and_then(|last| ids().position(|id| id == last));
@@ -49,7 +49,7 @@ impl Added {
     }
 }
 
-/// An op that replaces all messages knew nothing of those that came since: they stay.
+/// An op that replaces all messages did not know the ones appended since, so they stay.
 fn with(mut op: PatchOp, since: &[EntryId]) -> PatchOp {
     if let PatchOp::MessagesCachedReplace { messages, .. } = &mut op {
         let message = |id: &EntryId| PatchMessage { entry_id: Some(id.clone()), message: None };
@@ -68,7 +68,7 @@ mod tests {
     };
     use reseed_protocol::Message;
 
-    /// What is shown of a context, to which hooks added these when it ended with the first lines.
+    /// Checks what is shown of the context `now` after hooks changed `before` with these ops.
     fn check(ops: Vec<PatchOp>, before: &[&str], now: &[&str], expected: &[&str]) {
         let counter = Counter::for_model("test");
         let around = Around { parts: &[], offered: &[], counter: &counter };

@@ -1,4 +1,4 @@
-//! Hooks on what the model said, and on the tools that it calls.
+//! Hooks on the model's answer and on its tool calls.
 
 use super::super::step::Step;
 use super::{
@@ -16,22 +16,22 @@ use reseed_protocol::{
 };
 use std::{collections::VecDeque, sync::Arc};
 
-/// Bytes that a hook's message may have: more than models answer, and no more than a session should remember of one.
+/// Maximum bytes of a hook's message: more than models answer, and no more than a session should store of one.
 pub(super) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Bytes of arguments that a hook may give a call.
+/// Maximum bytes of the arguments that a hook may give a call.
 const ARGUMENTS_BYTES_MAX: usize = 256 * 1024;
 
-/// Characters of a hook's reason that the model is told.
+/// Maximum characters of a hook's reason that are passed to the model.
 const REASON_CHARS_MAX: usize = 2_000;
 
-/// An answer of the model's that is whole, as hooks made it so far.
+/// A complete answer of the model, as changed by hooks so far.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct Whole {
     pub(in crate::agent_loop) item: EntryId,
     pub(in crate::agent_loop) message: Message,
     pub(in crate::agent_loop) stop_reason: StopReason,
-    /// The tools that the model was told of.
+    /// The tools that the request sent.
     pub(in crate::agent_loop) tools: SentTools,
 }
 
@@ -64,7 +64,7 @@ impl Whole {
         let changed = message.content != self.message.content;
         self.message.content = message.content;
         if changed {
-            // What the provider reported is of an answer that is not sent back: it is paid, and says nothing of the
+            // The provider's usage describes an answer that is not sent back: it is billed, but does not calibrate the
             // next request.
             self.message.envelope_key = None;
         }
@@ -80,17 +80,17 @@ fn part_bytes(part: &Part) -> usize {
     }
 }
 
-/// A tool call of an answer, and whether it may be made.
+/// A tool call in an answer, and whether it may be made.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct Called {
     call_id: CallId,
     name: String,
     arguments: String,
-    /// Its own time limit in milliseconds; or why it is not made, for the model.
+    /// The tool's time limit in milliseconds, if any; or, for the model, why the call is not made.
     verdict: Result<Option<u64>, String>,
 }
 
-/// The calls of an answer. The first of those to do is what hooks are asked about.
+/// The calls of an answer. Hooks are asked about the first one in `to_do`.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct Calls {
     to_do: VecDeque<Called>,
@@ -108,22 +108,22 @@ impl Calls {
         }
     }
 
-    /// The call that is asked about is not made.
+    /// Blocks the call that hooks are being asked about.
     pub(super) fn block(&mut self, why: String) {
         if let Some(called) = self.to_do.front_mut() {
             called.verdict = Err(why);
         }
     }
 
-    /// The call that is asked about will not be made, whatever other hooks say.
+    /// Returns true if the current call is blocked, whatever other hooks answer.
     pub(super) fn is_blocked(&self) -> bool {
         self.to_do.front().is_some_and(|called| called.verdict.is_err())
     }
 }
 
 impl AgentLoop {
-    /// The model's answer is whole: hooks look at it, where nobody has seen any of it. One that was offered while it
-    /// was being shown comes too late: what was shown stays as it was.
+    /// Handles a complete answer: passes it to the hooks, if it was withheld until now. If it was streamed, they were
+    /// registered too late: what was shown stays, and they are only notified.
     pub(in crate::agent_loop) fn look_at_answer(&mut self, whole: Whole, withheld: bool) {
         let subject = Subject::Answer(Box::new(whole));
         if withheld {
@@ -134,7 +134,7 @@ impl AgentLoop {
         }
     }
 
-    /// The model's answer as it will be remembered: one entry, then its tool calls, or the end of the turn.
+    /// Appends the final answer as one entry, then makes its tool calls or ends the turn.
     pub(in crate::agent_loop) fn on_whole_answer(&mut self, whole: Whole) {
         let Some(turn) = self.ws.session.state.turn.clone() else { return };
         let Whole { item, mut message, stop_reason, tools } = whole;
@@ -186,14 +186,14 @@ impl AgentLoop {
         }
     }
 
-    /// The turn has its answer: it ends, once its last hooks were asked.
+    /// Ends the turn after its last hooks were asked.
     pub(in crate::agent_loop) fn answered(&mut self, stop_reason: StopReason) {
         if !self.ws.before_the_end(stop_reason) {
             self.finish_turn(TurnStatus::Completed, Some(stop_reason), None, Vec::new());
         }
     }
 
-    /// Asks the hooks about the next call that may be made; begins the calls once all were looked at.
+    /// Asks the hooks about the next call that may be made; makes the calls once all were inspected.
     fn look_at_calls(&mut self, mut calls: Calls) {
         let waits = self.ws.awaits_hooks(HookPoint::ToolCall);
         while let Some(called) = calls.to_do.front() {
@@ -201,7 +201,7 @@ impl AgentLoop {
                 if waits {
                     break;
                 }
-                // One after the other here: an answer may have a thousand calls.
+                // A loop, not recursion: an answer may have a thousand calls.
                 let subject = Subject::Calls(Box::new(calls));
                 self.tell_hooks(&subject);
                 let Subject::Calls(told) = subject else { return };
@@ -226,7 +226,7 @@ impl AgentLoop {
 }
 
 impl Turn {
-    /// Tells the client of the calls that are made, and the model why the others are not.
+    /// Sends the allowed calls to the client, and tells the model why the others are not made.
     fn begin_calls(&mut self, ws: &mut Workspace, mut events: Vec<Event>, leaf: EntryId, called: Vec<Called>) {
         let Some(turn_id) = ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()) else { return };
         let mut leaf = leaf;
@@ -275,20 +275,20 @@ impl Workspace {
         Ok(changed)
     }
 
-    /// The turn ends while hooks look at its calls: none of them is made.
+    /// Answers calls that hooks were inspecting when the turn ended: none of them is made.
     pub(super) fn drop_uncalled(&mut self, calls: Calls) {
         let calls = calls.done.into_iter().chain(calls.to_do).map(|called| called.call_id).collect();
         self.answer_unmade(calls);
     }
 
-    /// The process died while hooks looked at the calls of an answer: none of them was made.
+    /// Answers calls that hooks were inspecting when the process died: none of them was made.
     pub(in crate::agent_loop) fn drop_unmade_calls(&mut self) {
         let path = self.session.tree.path();
         let said = |role: Role| move |node: &&Arc<Node>| node.message.as_ref().is_some_and(|said| said.role == role);
         let Some(answer) = path.iter().rposition(|node| said(Role::Assistant)(&node)) else { return };
         let is_turns = self.session.state.turn.as_ref().is_some_and(|turn| turn.answers > 0);
         if !is_turns || path[answer..].iter().any(|node| said(Role::User)(&node)) {
-            // A branch may begin between two results: what is missing there was never this turn's.
+            // A branch may start between two results. The missing ones were never this turn's.
             return;
         }
         let results = path[answer..].iter().filter(said(Role::Tool)).filter_map(|node| node.message.as_ref());

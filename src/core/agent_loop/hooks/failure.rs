@@ -1,5 +1,5 @@
-//! What a required hook ends that fails, is too slow, or whose client stays away: what it could not look at does not
-//! happen, and whoever waits for it is told. Hooks that are not required are passed over and do not get here.
+//! The effect of a required hook that fails, times out or whose client is away: what it could not inspect does not
+//! happen, and whoever waits for it gets an error. Hooks that are not required are skipped and never get here.
 
 use super::super::step::Step;
 use super::{
@@ -15,7 +15,7 @@ use reseed_protocol::{
 };
 
 impl AgentLoop {
-    /// Ends what a required hook did not look at.
+    /// Ends what a required hook could not inspect.
     pub(super) fn hook_failed(&mut self, subject: Subject, open: &Open, fault: &HookFault) {
         let error = hook_error(&open.spec.name, subject.event(), fault);
         if subject.holds_the_stage() {
@@ -23,7 +23,7 @@ impl AgentLoop {
         }
         match subject {
             Subject::Input(offered) => self.ws.refuse_input(&offered, error),
-            // An answer that nobody has seen is gone with its turn.
+            // An answer that nobody has seen is discarded with its turn.
             Subject::Start(_)
             | Subject::BeforeRequest
             | Subject::Ephemeral(_)
@@ -34,12 +34,12 @@ impl AgentLoop {
                 self.fail_turn(error);
             }
             Subject::Calls(mut calls) => {
-                // The model may go on without this one call.
+                // The model may continue without this one call.
                 calls.block(format!("Not called: the hook `{}` failed.", open.spec.name));
                 self.next_call(*calls);
             }
             Subject::Result(given) => {
-                // The command was taken; what it brought is not kept. The tool has answered, so its call is not
+                // The command was accepted, but its content is not kept. The tool has answered, so its call is not
                 // withdrawn.
                 self.ws.remember(&given.caller.without_content("tool_result"));
                 let why =
@@ -55,8 +55,8 @@ impl AgentLoop {
         }
     }
 
-    /// A hook that was to look at the model's answer is gone when it comes: nobody has seen it, and it is gone with its
-    /// turn.
+    /// Fails the turn because a required hook was unregistered before the model's answer arrived. Nobody has seen the
+    /// answer; it is discarded.
     pub(in crate::agent_loop) fn guard_left(&mut self, hook: &str) {
         let fault = HookFault::unavailable("its client offers it no more");
         let event = HookPoint::Message;
@@ -71,7 +71,7 @@ impl AgentLoop {
     }
 }
 
-/// What is told of what a hook has ended.
+/// Returns the error for what a failed hook has ended.
 fn hook_error(hook: &str, event: &str, fault: &HookFault) -> ErrorBody {
     let message = format!("the hook `{hook}` at `{event}` failed: {}", fault.message);
     ErrorBody::new(fault.code, message).with_details(serde_json::json!({ "hook": hook, "event": event }))

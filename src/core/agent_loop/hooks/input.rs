@@ -1,9 +1,9 @@
-//! `message` hooks on what a user says, and on the messages that clients add: asked before the command is accepted, so
-//! that what they take out of it is stored nowhere and shown to nobody.
+//! `message` hooks on user input and on custom messages: called before the command is accepted, so that what they
+//! remove is never stored or shown.
 //!
-//! Inputs of a session are looked at one after the other, in the order in which they came: those that come while hooks
-//! look at one wait in line behind it, and so do messages of clients. Nothing of this is durable: a process that ends,
-//! or a hook that fails, leaves the command unanswered or refused, and its client sends it again.
+//! A session's inputs are inspected one at a time, in the order of arrival: while hooks inspect one, later inputs and
+//! custom messages wait in line. None of this is durable: if the process ends or a hook fails, the command is
+//! unanswered or refused, and its client sends it again.
 
 use super::super::step::Step;
 use super::{
@@ -26,39 +26,39 @@ use reseed_protocol::{
     reply::{QueuedCustom, Reply},
 };
 
-/// Inputs that may wait in line. A connection reads no commands beyond 32 unanswered ones, and a client whose own hook
-/// is asked must get its answer through beside its inputs.
+/// Maximum number of commands in line. A connection stops reading at 32 unanswered commands, and a client whose own
+/// hook is called must get its answer through besides its inputs.
 const LINE_MAX: usize = 16;
 
-/// A command that waits until hooks have looked at an input before it.
+/// A command that waits in line until hooks have inspected an earlier input.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct InLine {
     pub(in crate::agent_loop) caller: Caller,
     command: Command,
 }
 
-/// What a user says, as hooks made it so far.
+/// A user's input or a custom message, as changed by hooks so far.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct Offered {
     pub(in crate::agent_loop) caller: Caller,
     entry_id: EntryId,
     parts: Vec<Part>,
     what: What,
-    /// The session does nothing else meanwhile: it did nothing when the input came.
+    /// True if the session was idle when the input arrived: it does nothing else meanwhile.
     pub(super) holds: bool,
 }
 
-/// What becomes of it once hooks have looked at it.
+/// What happens to the input once hooks have passed it.
 #[derive(Debug)]
 pub(in crate::agent_loop) enum What {
-    /// It begins a turn, or waits for one.
+    /// It starts a turn, or is queued for one.
     Said(Box<How>),
-    /// A client's message: the model is told it without being asked.
+    /// A client's custom message: the model gets it, but no answer is requested.
     Custom(Box<QueuedCustom>),
 }
 
 impl What {
-    /// The command that brought it.
+    /// Returns the type of the command that sent it.
     fn command(&self) -> &'static str {
         match self {
             Self::Said(_) => "user_input",
@@ -75,7 +75,7 @@ impl Offered {
 }
 
 impl AgentLoop {
-    /// Puts a command in line that comes while hooks look at an input, or hands back one that need not wait.
+    /// Puts a command in line if hooks are inspecting an input; returns a command that need not wait.
     ///
     /// # Errors
     /// `queue_full`; `turn_running` for an input that may not wait.
@@ -84,7 +84,7 @@ impl AgentLoop {
         caller: &Caller,
         command: Command,
     ) -> Result<Option<Command>, ErrorBody> {
-        // A hook that looks at an input would wait for itself.
+        // A message from the hook that is inspecting the input would wait for itself.
         let waits =
             matches!(command, Command::UserInput(_) | Command::AppendCustomMessage(_)) && caller.origin != Origin::HOOK;
         if !waits || !self.hooks.looks_at_input() {
@@ -107,7 +107,7 @@ impl AgentLoop {
         Ok(None)
     }
 
-    /// All hooks have seen an input: it is accepted as they made it.
+    /// Accepts an input as its hooks changed it.
     pub(super) fn input_seen(&mut self, offered: Offered) {
         let Offered { caller, entry_id, parts, what, holds: _ } = offered;
         let taken = match (self.ws.holding, what) {
@@ -123,24 +123,24 @@ impl AgentLoop {
 }
 
 impl Hooks {
-    /// Whether hooks are looking at an input.
+    /// Returns true if hooks are inspecting an input.
     pub(in crate::agent_loop) fn looks_at_input(&self) -> bool {
         self.chains.iter().any(Chain::is_of_input)
     }
 
-    /// Tells the roster which inputs are not accepted yet.
+    /// Updates the roster with the inputs that are not accepted yet.
     pub(super) fn note_waiting(&mut self, ws: &mut Workspace) {
         let waiting = self.inputs_waiting().cloned().collect();
         ws.roster.note_waiting(waiting);
     }
 
-    /// The input that hooks look at, and those behind it.
+    /// Returns the commands of the input being inspected and of those in line behind it.
     pub(in crate::agent_loop) fn inputs_waiting(&self) -> impl Iterator<Item = &CommandId> {
         let asked = self.chains.iter().filter_map(Chain::input_id);
         asked.chain(self.line.iter().map(|waiting| &waiting.caller.id))
     }
 
-    /// Goes on with the commands that waited behind an input, up to the next one that hooks look at.
+    /// Continues with the commands in line, up to the next one that hooks inspect.
     pub(in crate::agent_loop) fn next_in_line(&mut self, ws: &mut Workspace) {
         if ws.stage.is(Stage::Done) || self.looks_at_input() {
             return;
@@ -151,7 +151,7 @@ impl Hooks {
         ws.then(Step::NextInLine);
     }
 
-    /// The user does not want the input that hooks look at. Those behind it are looked at next.
+    /// Withdraws the input that hooks are inspecting, for the user. The next one in line follows.
     pub(in crate::agent_loop) fn withdraw_input(&mut self, ws: &mut Workspace) {
         for subject in self.cancel_hooks(ws, |subject| matches!(subject, Subject::Input(_))) {
             if subject.holds_the_stage() {
@@ -164,7 +164,7 @@ impl Hooks {
         }
     }
 
-    /// Nothing is accepted any more: what hooks look at, and what waits behind it, is refused with this error.
+    /// Refuses the input being inspected and everything in line with this error.
     pub(in crate::agent_loop) fn refuse_inputs(&mut self, ws: &mut Workspace, error: &ErrorBody) {
         let line = std::mem::take(&mut self.line);
         self.note_waiting(ws);
@@ -183,7 +183,7 @@ impl Hooks {
 }
 
 impl Workspace {
-    /// Asks the hooks about what a user says.
+    /// Starts the hooks' inspection of an input.
     pub(in crate::agent_loop) fn look_at_input(&mut self, caller: &Caller, parts: Vec<Part>, what: What) {
         let entry_id = match &what {
             What::Said(_) => self.ids.next_id(),
@@ -214,20 +214,20 @@ impl Workspace {
         self.check_fits(&message.content).map_err(refused)?;
         let changed = message.content != offered.parts;
         if changed {
-            // Also what the command is remembered by says nothing of what it said.
+            // The stored command must not reveal the original text either.
             offered.caller = offered.caller.without_content(offered.what.command());
             offered.parts = message.content;
         }
         Ok(changed)
     }
 
-    /// A required hook could not look at an input: it is refused, and nothing of it is kept.
+    /// Refuses an input that a required hook could not inspect. Nothing of it is kept.
     pub(super) fn refuse_input(&mut self, offered: &Offered, error: ErrorBody) {
         self.reply(&offered.caller, Reply::Error(error));
         self.then(Step::AfterInput);
     }
 
-    /// What had to wait while hooks looked at an input may begin, in a session that does nothing else.
+    /// Continues after an input's inspection: starts what had to wait, if the session is idle, then the next in line.
     pub(in crate::agent_loop) fn go_on_after_input(&mut self) {
         if self.stage.is(Stage::Idle) {
             self.then(Step::Proceed);

@@ -1,19 +1,19 @@
-//! Asking hooks: who is asked at a point, in which order, for how long, and what becomes of their answers.
+//! Calling hooks: which hooks are asked at a point, in what order, for how long, and how their answers are applied.
 //!
-//! A [`Chain`] is one question that goes through all hooks of a point, one after the other: each sees the subject as
-//! the earlier ones left it. What the question is about, and what goes on once it is through, is its [`Subject`]:
+//! A [`Chain`] passes one subject through all hooks of a point, one after the other: each sees the subject as the
+//! earlier ones left it. The [`Subject`] says what is asked about and what follows once all were asked:
 //!
-//! - `subject`: all of them, how each is told and what an answer makes of it
-//! - `failure`: what a hook that fails or is away ends
-//! - `input`: what a client says, before it is accepted
-//! - `request`: the beginning of a turn, the envelope before and after a request
-//! - `added`: what was added for the last request alone, to be looked at
-//! - `answer`: what the model said, and the tools that it calls; `result`: what a tool said
-//! - `roster`: who is asked, also of what was begun under hooks whose client is gone
+//! - `subject`: all subjects, how each is described to hooks and how an answer is applied
+//! - `failure`: what ends when a hook fails or is away
+//! - `input`: a client's input, before it is accepted
+//! - `request`: the start of a turn, the envelope before and after a request
+//! - `added`: what was added for the last request alone, kept for inspection
+//! - `answer`: the model's answer and its tool calls; `result`: a tool's answer
+//! - `roster`: which hooks are asked, including those owed to work started under hooks whose client is gone
 //!
-//! What hooks are asked before a compaction or a move is with those machines, in their own `hooks`.
+//! Hooks before a compaction or a move are with those machines, in their own `hooks` modules.
 //!
-//! Where no hook is registered nothing of this happens: not one value is built.
+//! Without registered hooks none of this runs, and no value is built for it.
 
 mod added;
 mod answer;
@@ -46,23 +46,24 @@ use reseed_protocol::{
 };
 use std::collections::VecDeque;
 
-/// Hooks that a receipt names: two rounds of as many as there may be. A request that asked more has a shorter receipt.
+/// Maximum number of hooks named in a receipt: two rounds of the most that can be registered. A request that called
+/// more has a truncated receipt.
 const RUNS_MAX: usize = 2 * crate::hook::HOOKS_MAX;
 
-/// Characters of what a hook says of its own failure that are told on.
+/// Maximum characters of a hook's own error message that are passed on.
 const ERROR_CHARS_MAX: usize = 500;
 
-/// The questions to hooks that are open.
+/// The hook chains in progress.
 #[derive(Debug, Default)]
 pub(super) struct Hooks {
-    /// One that the turn or the session waits for, one of the compaction at work, one about an input, and one for each
-    /// tool's answer that hooks look at.
+    /// One that the turn or the session waits for, one for the running compaction, one for an input, and one for each
+    /// tool answer being inspected.
     chains: Vec<Chain>,
-    /// Inputs behind the one that hooks look at, in the order in which they came.
+    /// Commands in line behind the input being inspected, in the order of arrival.
     line: VecDeque<InLine>,
 }
 
-/// The questions that go from one loop to the next: those about inputs.
+/// The chains that are carried from one loop to the next: those about inputs.
 #[derive(Debug, Default)]
 pub(super) struct Carried {
     asked: Option<Chain>,
@@ -70,17 +71,17 @@ pub(super) struct Carried {
 }
 
 impl Hooks {
-    /// Returns true if no hook is waited for.
+    /// Returns true if no hook's answer is pending.
     pub(super) fn is_quiet(&self) -> bool {
         self.chains.is_empty()
     }
 
-    /// Returns true if hooks look at the compaction at work.
+    /// Returns true if hooks are inspecting the running compaction.
     pub(super) fn looks_at_compaction(&self) -> bool {
         self.chains.iter().any(|chain| matches!(chain.subject, Subject::Compaction(_)))
     }
 
-    /// Returns the move that hooks are asked about.
+    /// Returns the move that hooks are inspecting.
     pub(super) fn wished(&self) -> Option<&Wish> {
         self.chains.iter().find_map(|chain| match &chain.subject {
             Subject::Navigation(wish) => Some(&**wish),
@@ -88,7 +89,7 @@ impl Hooks {
         })
     }
 
-    /// The senders of commands that wait for hooks, and of those in line: they are answered after later ones.
+    /// Returns the senders of commands that wait for hooks or in line. They are answered after later ones.
     pub(super) fn callers(&mut self) -> impl Iterator<Item = &mut Caller> {
         let asked = self.chains.iter_mut().filter_map(|chain| match &mut chain.subject {
             Subject::Navigation(wish) => Some(&mut wish.caller),
@@ -108,7 +109,7 @@ impl Hooks {
     }
 }
 
-/// One question that goes through the hooks of a point.
+/// One subject on its way through the hooks of a point.
 #[derive(Debug)]
 pub(super) struct Chain {
     subject: Subject,
@@ -116,19 +117,19 @@ pub(super) struct Chain {
     open: Open,
 }
 
-/// The hook that is being asked.
+/// The hook call in progress.
 #[derive(Debug)]
 struct Open {
     call: Box<HookCall>,
     place: HookPlace,
     spec: HookSpec,
-    /// Whether the question has left: where nobody offers the hook there is none to withdraw.
+    /// True if the call was sent. If no client offers the hook, there is no call to cancel.
     is_sent: bool,
     asked_at: Timestamp,
     deadline: Deadline,
-    /// Since when its client is not connected; its time limit stands still meanwhile.
+    /// Time at which its client disconnected. The hook's time limit is paused from then on.
     away_since: Option<Timestamp>,
-    /// Milliseconds that its client may still be away, all absences taken together.
+    /// Milliseconds that its client may still be away, over all absences.
     away_left_ms: u64,
 }
 
@@ -147,7 +148,7 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// Calls to the client's hooks that are waited for and that the client which is here could answer.
+    /// Returns the pending calls to client hooks that the connected client could answer.
     #[must_use]
     pub fn open_client_calls(&self) -> Vec<HookCall> {
         let of_client = self.hooks.chains.iter().filter(|chain| chain.open.place == HookPlace::Client);
@@ -157,25 +158,25 @@ impl AgentLoop {
             .collect()
     }
 
-    /// Returns true if work is waiting that needs a client's required hooks.
+    /// Returns true if pending work needs a client's required hooks.
     #[must_use]
     pub fn needs_its_client(&self) -> bool {
         self.ws.roster.needs_its_client(&self.ws.session.state)
     }
 
-    /// Whether a client's hook is waited for that is away.
+    /// Returns true if a pending hook's client is away.
     #[must_use]
     pub fn waits_for_client(&self) -> bool {
         self.hooks.chains.iter().any(|chain| chain.open.away_since.is_some())
     }
 
-    /// Whether an answer to this call changes anything.
+    /// Returns true if an answer to this call is still awaited.
     #[must_use]
     pub fn waits_for_hook(&self, call_id: &CallId) -> bool {
         self.hooks.chains.iter().any(|chain| chain.open.call.call_id == *call_id)
     }
 
-    /// Asks every hook of the subject's point, then goes on with what they made of it.
+    /// Asks every hook of the subject's point, then continues with the result.
     pub(super) fn ask_hooks(&mut self, subject: Subject) {
         if subject.holds_the_stage() {
             self.ws.stage.enter(Stage::Hooking);
@@ -190,7 +191,7 @@ impl AgentLoop {
         self.walk(subject, rest);
     }
 
-    /// Tells the hooks that only observe.
+    /// Notifies the hooks that only observe.
     pub(super) fn tell_hooks(&mut self, subject: &Subject) {
         let (point, reason) = subject.point();
         let observers = self.ws.all_hooks().filter(|(_, spec)| spec.observe && spec.is_asked(point, reason));
@@ -202,7 +203,7 @@ impl AgentLoop {
 
     fn walk(&mut self, subject: Subject, mut rest: VecDeque<(HookPlace, HookSpec)>) {
         while let Some((place, spec)) = rest.pop_front() {
-            // Nobody is here who could be asked: a required hook is waited for, any other one passed over.
+            // No client offers this hook now: a required hook is waited for, any other one is skipped.
             let is_gone = self.ws.roster.is_gone(place, &spec);
             if is_gone && spec.observe {
                 continue;
@@ -260,12 +261,12 @@ impl AgentLoop {
         (call, deadline)
     }
 
-    /// A hook has answered, or has not.
+    /// Handles a hook's answer or failure.
     pub(super) fn on_hook_answer(&mut self, call_id: &CallId, answer: Result<HookAnswer, HookFault>) {
         let Some(at) = self.hooks.chains.iter().position(|chain| chain.call_id() == *call_id) else { return };
         let answer = match self.hooks.chains[at].open.place {
             HookPlace::Client => answer,
-            // Only a client can be away: any other hook that does not answer has failed.
+            // Only a client can be away: a server hook that does not answer has failed.
             HookPlace::Server(_) => answer.map_err(|fault| match fault.code {
                 ErrorCode::HookUnavailable => HookFault::failed(fault.message),
                 _ => fault,
@@ -278,7 +279,7 @@ impl AgentLoop {
             if open.spec.required {
                 open.leaves(self.ws.now);
                 if self.ws.now < open.due() {
-                    // It may come back: then it is asked again.
+                    // The client may return and is then asked again.
                     return;
                 }
             }
@@ -300,7 +301,7 @@ impl AgentLoop {
             Ok(changed) => {
                 let outcome = if changed { HookOutcome::Changed } else { HookOutcome::Unchanged };
                 self.turn.note_run(&mut self.ws, &subject, &open, outcome, None);
-                // What is decided for good is nobody else's business.
+                // The decision is final, so the remaining hooks are not asked.
                 let rest = if subject.is_settled() { VecDeque::new() } else { rest };
                 self.walk(subject, rest);
             }
@@ -316,7 +317,7 @@ impl AgentLoop {
         }
     }
 
-    /// A hook is not waited for any more.
+    /// Cancels a hook call that is no longer waited for.
     pub(super) fn on_hook_late(&mut self, call_id: CallId, is_sent: bool, fault: HookFault) {
         if is_sent {
             self.ws.out.push(Effect::CancelHook(call_id.clone()));
@@ -354,7 +355,7 @@ impl Hooks {
         caller: &Caller,
         offers: Vec<HookOffer>,
     ) -> Result<(), ErrorBody> {
-        // What is being asked now goes on: the new ones are asked from the next question on.
+        // Calls in progress continue: the new hooks are called from the next chain on.
         ws.roster.offer(check_hooks(offers)?.into());
         ws.keep_hooks_of_work();
         ws.reply(caller, done(None));
@@ -366,9 +367,9 @@ impl Hooks {
         Ok(())
     }
 
-    /// Sends open questions to the client that is here now, under their ids: all, or those whose client was away.
-    /// Whoever offers a hook of a client that is away takes over what that one was asked; what it does not offer is not
-    /// its own.
+    /// Sends pending calls to the connected client again, under their ids: all of them, or those whose client was away.
+    /// A client that offers a hook takes over the calls of an absent client for it; calls of hooks that it does not
+    /// offer are not sent to it.
     pub(super) fn ask_again(&mut self, ws: &mut Workspace, only_away: bool) {
         for chain in &mut self.chains {
             let open = &mut chain.open;
@@ -384,22 +385,23 @@ impl Hooks {
         }
     }
 
-    /// Progress of a client's hook: resets its time limit, up to its hard cap. `None`: none is asked under this id.
+    /// Handles progress of a client hook: restarts its time limit, up to its hard cap. Returns `None` if no call has
+    /// this id.
     pub(super) fn on_hook_progress(&mut self, ws: &mut Workspace, call_id: &CallId) -> Option<Timestamp> {
         let of_client = |chain: &&mut Chain| chain.open.place == HookPlace::Client;
         let chain = self.chains.iter_mut().filter(of_client).find(|chain| chain.call_id() == *call_id)?;
-        // Who says so is here again.
+        // Progress shows that the client is back.
         chain.open.returns(ws.now);
         chain.open.deadline = chain.open.deadline.moved(ws.now);
         Some(chain.open.deadline.at)
     }
 
-    /// When the next hook's time is over.
+    /// Returns the earliest deadline of a pending hook.
     pub(super) fn next_hook_deadline(&self) -> Option<Timestamp> {
         self.chains.iter().map(|chain| chain.open.due()).min()
     }
 
-    /// Hooks whose time is over have failed.
+    /// Fails the hooks whose deadline has passed.
     pub(super) fn on_hook_tick(&mut self, ws: &mut Workspace) {
         let over = |chain: &&Chain| chain.open.due() <= ws.now;
         let told = |chain: &Chain| (chain.call_id(), chain.open.is_sent, chain.open.late());
@@ -409,7 +411,7 @@ impl Hooks {
         }
     }
 
-    /// Asks those hooks no more whose subject is such, and hands back what they were asked about.
+    /// Cancels the chains whose subject matches, and returns their subjects.
     pub(super) fn cancel_hooks(&mut self, ws: &mut Workspace, is_such: impl Fn(&Subject) -> bool) -> Vec<Subject> {
         let (gone, rest) = std::mem::take(&mut self.chains).into_iter().partition(|chain| is_such(&chain.subject));
         self.chains = rest;
@@ -425,7 +427,7 @@ impl Hooks {
             .collect()
     }
 
-    /// The hooks that the turn, or the session, waits for are asked no more.
+    /// Cancels the hooks that the turn or the session is waiting for.
     pub(super) fn cancel_stage_hooks(&mut self, ws: &mut Workspace) {
         for subject in self.cancel_hooks(ws, Subject::holds_the_stage) {
             match subject {
@@ -455,7 +457,7 @@ impl Chain {
         self.open.call.call_id.clone()
     }
 
-    /// Returns true if its client offers the hook no more.
+    /// Returns true if the client no longer offers the hook.
     fn has_left(&self, ws: &Workspace) -> bool {
         ws.roster.is_gone(self.open.place, &self.open.spec)
     }
@@ -466,12 +468,12 @@ impl Chain {
 }
 
 impl Open {
-    /// Its client is not connected.
+    /// Notes that the hook's client is disconnected.
     fn leaves(&mut self, now: Timestamp) {
         self.away_since = self.away_since.or(Some(now));
     }
 
-    /// Its client, or another one that offers it, is here: its time limit goes on where it stood still.
+    /// Notes that a client that offers the hook is back: its time limit resumes where it was paused.
     fn returns(&mut self, now: Timestamp) {
         if let Some(since) = self.away_since.take() {
             let away_ms = now.millis_since(since);
@@ -480,7 +482,7 @@ impl Open {
         }
     }
 
-    /// When it is waited for no more.
+    /// Returns when the hook is no longer waited for.
     fn due(&self) -> Timestamp {
         self.away_since.map_or(self.deadline.at, |since| since.plus_millis(self.away_left_ms))
     }

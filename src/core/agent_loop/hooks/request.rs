@@ -1,4 +1,4 @@
-//! Hooks around a request: the beginning of its turn, the envelope before and after.
+//! Hooks around a request: at the start of its turn, and on the envelope before and after.
 
 use super::super::step::Step;
 use super::{
@@ -26,23 +26,23 @@ use reseed_protocol::{
 
 use std::sync::Arc;
 
-/// Entries with data that hooks may add to the beginning of a turn.
+/// Maximum number of entries that hooks may add at the start of a turn.
 const ENTRIES_MAX: usize = 16;
-/// Bytes of the data of one: what a program notes, not what it stores.
+/// Maximum bytes of one entry's data: notes, not storage.
 const ENTRY_BYTES_MAX: usize = 64 * 1024;
 
-/// What a hook is told that answers a message of another role.
+/// Error for a hook whose message has a different role.
 pub(super) const ANOTHER_ROLE: &str = "its message has another role; the role stays";
 
-/// Bytes of how a patch is shown to people: a card in a chat.
+/// Maximum bytes of a patch's display for people: a card in a chat.
 const DISPLAY_BYTES_MAX: usize = 64 * 1024;
 
-/// The beginning of a turn, as hooks made it so far.
+/// The start of a turn, as changed by hooks so far.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct Start {
     system_prompt: String,
     input: Vec<Part>,
-    /// The hook that has set another one, the newest.
+    /// The last hook that changed the system prompt.
     prompt_by: Option<String>,
     adds: Vec<EntryData>,
 }
@@ -58,11 +58,11 @@ impl Start {
 pub(in crate::agent_loop) struct Overlay {
     pub(super) context: Context,
     changes: Vec<EphemeralChange>,
-    /// The context without it.
+    /// The context without those additions.
     base: Arc<Context>,
 }
 
-/// A turn that has its answer.
+/// A turn whose answer is complete.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct Ended {
     finish_reason: StopReason,
@@ -85,7 +85,7 @@ impl AgentLoop {
         self.keep_transform(&name, ops, answer.display, is_sent_next)
     }
 
-    /// Stores a patch, which every later request on this branch is made with.
+    /// Stores a patch that applies to every later request on this branch.
     fn keep_transform(
         &mut self,
         name: &str,
@@ -100,7 +100,7 @@ impl AgentLoop {
         let around = self.ws.around();
         let applied = context.apply(&ops, Boundary::Durable, &around).map_err(|refused| fault_of(&refused))?;
         if !applied.changed {
-            // It holds already: storing it again would only make the history longer.
+            // The patch is in effect already: storing it again would only lengthen the history.
             return Ok(false);
         }
         if is_sent_next {
@@ -121,8 +121,8 @@ impl AgentLoop {
         Ok(true)
     }
 
-    /// A patch changes what the compaction at work, or one that was previewed, has read: its summary says what the model
-    /// is not to see any more.
+    /// Voids the running or previewed compaction if the patch changes what it has read: its summary would contain what
+    /// the model must no longer see.
     fn void_what_read(&mut self, patched: &Context) {
         let before = self.ws.context();
         let parts = before.messages.iter().zip(&patched.messages);
@@ -134,13 +134,13 @@ impl AgentLoop {
         }
     }
 
-    /// The request as its hooks wish it: logged, counted again, and sent.
+    /// Logs the request's additions, counts it again and sends it.
     pub(super) fn overlaid(&mut self, overlay: Overlay) {
         let now_seen = self.ws.context();
         let is_same = Arc::ptr_eq(&overlay.base, &now_seen) || overlay.base == now_seen;
         if self.ws.reseed_due || !is_same {
-            // Another model or strategy was chosen meanwhile, or an entry was pinned that had left: what hooks added was
-            // for a request that is not made.
+            // The model, the strategy or the visible entries changed meanwhile: what hooks added was for a request that
+            // is no longer made.
             self.ws.then(Step::Proceed);
             return;
         }
@@ -179,7 +179,7 @@ impl AgentLoop {
         self.turn.send(&mut self.ws, &context);
     }
 
-    /// The turn's hooks have seen its end.
+    /// Ends a turn whose hooks have seen its end.
     pub(super) fn ended(&mut self, ended: Ended) {
         self.finish_turn(TurnStatus::Completed, Some(ended.finish_reason), None, Vec::new());
     }
@@ -192,8 +192,7 @@ impl AgentLoop {
 }
 
 impl Turn {
-    /// Asks the hooks that come before the next request is counted. `true`: their answers are waited for, or the request
-    /// was gone on with.
+    /// Asks the hooks that run before the next request is counted. Returns true if the request now waits for them.
     pub(in crate::agent_loop) fn before_request(&mut self, ws: &mut Workspace) -> bool {
         let starts = !std::mem::replace(&mut self.of(&ws.session.state).started, true);
         if starts && ws.has_hooks(HookPoint::BeforeAgentStart, None) {
@@ -211,7 +210,7 @@ impl Turn {
 }
 
 impl Workspace {
-    /// Asks the hooks that add to the request alone. `true`: as above.
+    /// Asks the hooks that add to this request alone. Returns true if the request now waits for them.
     pub(in crate::agent_loop) fn before_sending(&mut self, context: &Context) -> bool {
         let asks = self.has_hooks(HookPoint::Context, Some(ContextReason::Ephemeral));
         if asks {
@@ -223,7 +222,7 @@ impl Workspace {
         asks
     }
 
-    /// Asks the hooks at the end of a turn. `true`: as above.
+    /// Asks the hooks at the end of a turn. Returns true if the end now waits for them.
     pub(in crate::agent_loop) fn before_the_end(&mut self, finish_reason: StopReason) -> bool {
         let asks = self.has_hooks(HookPoint::Context, Some(ContextReason::TurnEnd));
         if asks {
@@ -246,7 +245,7 @@ impl Workspace {
         }
     }
 
-    /// What was said since the model's last word, oldest first.
+    /// Returns the user messages since the model's last answer, oldest first.
     fn trailing_input(&self) -> impl DoubleEndedIterator<Item = EntryId> {
         let path = self.session.tree.path();
         let answered = |role: Role| role == Role::Assistant;
@@ -299,7 +298,7 @@ impl Workspace {
         Ok(start.prompt_by.is_some() || start.adds.len() > adds)
     }
 
-    /// The turn begins as its hooks wish.
+    /// Starts the turn as its hooks changed it.
     pub(super) fn started(&mut self, start: Start) {
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         let mut parent = self.session.state.leaf.clone();
@@ -321,8 +320,8 @@ impl Workspace {
         self.then(Step::Proceed);
     }
 
-    /// Whether what a patch makes of the next request leaves room for a conversation: it is in every later one, and no
-    /// compaction takes a system prompt or tools out.
+    /// Checks that a patch leaves room for a conversation: it is in every later request, and no compaction removes a
+    /// system prompt or tools.
     fn check_lasting(&self, patched: &Context) -> Result<(), HookFault> {
         let (half, now) = (self.window_tokens() / 2, self.context());
         let fixed = |context: &Context| {
@@ -366,7 +365,7 @@ impl Workspace {
     }
 }
 
-/// Whether a patch leaves anything for the request that comes next: models are not asked about nothing.
+/// Checks that a patch leaves a message for the next request: an empty request must not be sent.
 fn says_something(patched: &Context) -> Result<(), HookFault> {
     if patched.messages.is_empty() && patched.uncached.is_empty() {
         return Err(HookFault::failed("its patch leaves no message for the request"));
@@ -380,12 +379,12 @@ fn transformer_name(given: Option<String>, hook: &str) -> Result<String, HookFau
     Ok(name)
 }
 
-/// What is wrong with a patch, as the hook's failure.
+/// Converts a refused patch to a hook failure.
 fn fault_of(refused: &patch::PatchRefused) -> HookFault {
     HookFault { code: ErrorCode::InvalidPatch, message: refused.body().message }
 }
 
-/// What is wrong with an answer, as the hook's failure.
+/// Converts a refused answer to a hook failure.
 pub(in crate::agent_loop) fn refused(error: ErrorBody) -> HookFault {
     HookFault::failed(error.message)
 }

@@ -1,4 +1,4 @@
-//! Hooks on what a tool answered: `tool_result` on its output, then `message` on the message that the model would get.
+//! Hooks on a tool's answer: `tool_result` on its output, then `message` on the message that the model would get.
 
 use super::super::step::Step;
 use super::{
@@ -18,14 +18,14 @@ use reseed_protocol::{
     reply::PendingCall,
 };
 
-/// A tool's answer, as hooks made it so far.
+/// A tool's answer, as changed by hooks so far.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct Given {
     pub(in crate::agent_loop) caller: Caller,
     pub(in crate::agent_loop) call: PendingCall,
     pub(in crate::agent_loop) output: String,
     pub(in crate::agent_loop) is_error: bool,
-    /// The entry that will hold it, once it is looked at as a message.
+    /// The entry that will hold it, once it is inspected as a message.
     pub(super) as_message: Option<EntryId>,
 }
 
@@ -76,7 +76,7 @@ impl Given {
         Ok(changed)
     }
 
-    /// What a message says in the place of this one.
+    /// Returns the output and error flag of a message that replaces this result.
     fn result_of(&self, message: Message) -> Result<(Option<String>, Option<bool>), HookFault> {
         if message.role != Role::Tool {
             return Err(HookFault::failed(ANOTHER_ROLE));
@@ -92,9 +92,9 @@ impl Given {
 }
 
 impl Turn {
-    /// A tool has answered: its hooks look at it, then those of messages.
+    /// Passes a tool's answer to its `tool_result` hooks, then to the `message` hooks.
     pub(in crate::agent_loop) fn look_at_result(&mut self, ws: &mut Workspace, mut given: Given) {
-        // The tool has answered: how long hooks take is no business of its limit.
+        // The tool has answered: the hooks' time does not count towards its limit.
         self.deadlines.remove(&given.call.call_id);
         if !ws.has_hooks(HookPoint::ToolResult, None) {
             given.as_message = Some(ws.ids.next_id());
@@ -111,7 +111,7 @@ impl Turn {
         }
     }
 
-    /// Writes a tool's answer, and goes on once all calls have theirs.
+    /// Appends a tool's answer, and continues once all calls have theirs.
     pub(in crate::agent_loop) fn write_result(&mut self, ws: &mut Workspace, given: Given) {
         let Given { caller, call, output, is_error, as_message } = given;
         let outcome = if is_error { CallOutcome::Failed } else { CallOutcome::Answered };
@@ -129,7 +129,7 @@ impl Turn {
         ws.after_results();
     }
 
-    /// A call whose tool has answered gets this result in place of the answer.
+    /// Appends this result instead of the answer that the tool gave.
     pub(super) fn drop_result(&mut self, ws: &mut Workspace, call: &PendingCall, why: String) {
         let entry = ws.result_entry(ws.session.state.leaf.clone(), call.call_id.clone(), why, true);
         let resolved = RequestResolved { call_id: call.call_id.clone(), outcome: CallOutcome::Dropped };
@@ -140,12 +140,12 @@ impl Turn {
 }
 
 impl Hooks {
-    /// Whether hooks are looking at this call's answer.
+    /// Returns true if hooks are inspecting this call's answer.
     pub(in crate::agent_loop) fn is_looked_at(&self, call: &CallId) -> bool {
         self.chains.iter().any(|chain| matches!(&chain.subject, Subject::Result(given) if given.call.call_id == *call))
     }
 
-    /// The commands whose answers hooks are looking at.
+    /// Returns the commands whose tool answers hooks are inspecting.
     pub(in crate::agent_loop) fn results_looked_at(&self) -> impl Iterator<Item = &CommandId> {
         self.chains.iter().filter_map(|chain| match &chain.subject {
             Subject::Result(given) => Some(&given.caller.id),
@@ -153,11 +153,12 @@ impl Hooks {
         })
     }
 
-    /// The turn ends: answers that hooks still look at came too late, as those to calls that were dropped.
+    /// Drops the answers that hooks are still inspecting when the turn ends. They count as too late, like answers to
+    /// dropped calls.
     pub(in crate::agent_loop) fn drop_looked_at(&mut self, ws: &mut Workspace) -> Vec<Caller> {
         let dropped = self.cancel_hooks(ws, |subject| matches!(subject, Subject::Result(_)));
         let caller = |subject| match subject {
-            // What it brought is kept nowhere, and its mark says nothing of it.
+            // The answer's content is not kept, and its mark must not reveal it.
             Subject::Result(given) => Some(given.caller.without_content("tool_result")),
             _ => None,
         };

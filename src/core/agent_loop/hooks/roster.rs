@@ -1,11 +1,11 @@
 //! The roster: which hooks are asked at which point.
 //!
-//! It names the server's hooks, those of the client that owns the session, and the required ones that are owed: their
-//! client is gone (another one owns the session, or the session was read from the store), and a required hook fails
-//! closed, so work that was accepted under it must not go on without it. Owed hooks are asked like those of a client
+//! It lists the server's hooks, those of the client that owns the session, and owed hooks. Owed hooks are required
+//! hooks whose client is gone: another client owns the session, or the session was read from the store. A required hook
+//! fails closed, so work accepted under it must not continue without it. Owed hooks are asked like those of a client
 //! that is away, until a client offers them again or the work is done.
 //!
-//! Invariant: the session's state names the required hooks with the step that begins a turn or puts an input in line,
+//! Invariant: the append that starts a turn or queues an input also stores the required hooks in the session's state,
 //! so a restart at any moment finds them.
 
 use super::super::{prompt::session_updated, workspace::Workspace};
@@ -20,17 +20,17 @@ use reseed_protocol::{
 };
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Hooks that may be owed one by one: those of one client that was taken over from, and of the one before it. Beyond it
-/// a hook is added only where none is owed at its point, which is enough to fail closed.
+/// Maximum number of hooks owed individually: those of the client that lost the session, and of the one before it.
+/// Beyond it a hook is added only if none is owed at its point, which is enough to fail closed.
 const OWED_MAX: usize = 2 * HOOKS_MAX;
 
-/// The hooks of clients. It goes from loop to loop.
+/// The client hooks, carried from loop to loop.
 #[derive(Debug, Clone, Default)]
 pub(in crate::agent_loop) struct Roster {
-    /// Those that the owner's client offers. Like its tools they are offered again after a restart.
+    /// The hooks that the owner's client offers. Like its tools, they are offered again after a restart.
     client: Arc<[HookSpec]>,
     owed: Owed,
-    /// The commands whose inputs are not accepted yet: the one that hooks look at, and those in line behind it.
+    /// The commands whose inputs are not accepted yet: the one that hooks are inspecting, and those in line behind it.
     waiting: BTreeSet<CommandId>,
 }
 
@@ -40,7 +40,7 @@ struct Owed {
     hooks: Arc<[HookSpec]>,
     /// The turn that was running.
     turn: Option<TurnId>,
-    /// The commands whose inputs were waiting. As many as the queue and the line before it hold.
+    /// The commands whose inputs were waiting. Bounded by the queue and the line before it.
     inputs: BTreeSet<CommandId>,
 }
 
@@ -65,7 +65,7 @@ impl Owed {
     }
 }
 
-/// Returns true if a required hook is asked wherever the other one is.
+/// Returns true if this required hook is asked at every point where the other one is.
 fn stands_for(hook: &HookSpec, other: &HookSpec) -> bool {
     HookSpec { name: other.name.clone(), ..hook.clone() }.covers(other)
 }
@@ -87,12 +87,14 @@ impl Roster {
         self.owed.has_work() || (has_required && has_work(state))
     }
 
-    /// The session was read from the store: what waits was accepted under hooks that no client offers yet.
+    /// Owes the stored required hooks after the session was read from the store: pending work was accepted under hooks
+    /// that no client offers yet.
     pub(in crate::agent_loop) fn owe_what_was_kept(&mut self, state: &SessionState) {
         self.owe(state, state.hooks.iter().map(spec_of).collect());
     }
 
-    /// Another client owns the session from now on: what was begun under the hooks of the one before still needs them.
+    /// Owes the previous owner's required hooks after the session changed owner: work started under them still needs
+    /// them.
     pub(in crate::agent_loop) fn host_left(&mut self, state: &SessionState) {
         let gone = std::mem::take(&mut self.client);
         self.owe(state, gone.iter().filter(|spec| spec.required).cloned().collect());
@@ -109,7 +111,7 @@ impl Roster {
         self.forget_what_is_done(state);
     }
 
-    /// Work that is done needs no hooks any more.
+    /// Drops owed hooks whose work is done.
     pub(in crate::agent_loop) fn forget_what_is_done(&mut self, state: &SessionState) {
         if self.owed.hooks.is_empty() {
             return;
@@ -126,7 +128,7 @@ impl Roster {
         }
     }
 
-    /// The owed hooks that the running turn needs and that no client offers.
+    /// Returns the owed hooks that the running turn needs and no client offers.
     fn owed_to_turn(&self, state: &SessionState) -> impl Iterator<Item = &HookSpec> {
         let turn = state.turn.as_ref();
         let needs = turn.is_some_and(|turn| {
@@ -136,7 +138,7 @@ impl Roster {
         self.still_owed().filter(move |_| needs)
     }
 
-    /// The owed hooks that an input needs which is not accepted yet.
+    /// Returns the owed hooks that an input needs that is not accepted yet.
     fn owed_to_input(&self, id: &CommandId) -> impl Iterator<Item = &HookSpec> {
         let needs = self.owed.inputs.contains(id);
         self.still_owed().filter(move |_| needs)
@@ -151,19 +153,19 @@ impl Roster {
         self.client.iter().any(|offered| offered.name == spec.name && offered.point == spec.point)
     }
 
-    /// Returns true if this hook cannot be asked now: it is of a client that does not offer it.
+    /// Returns true if this hook cannot be asked now: it belongs to a client that does not offer it.
     pub(super) fn is_gone(&self, place: HookPlace, spec: &HookSpec) -> bool {
         place == HookPlace::Client && !self.is_offered(spec)
     }
 
-    /// Returns the client's hooks without which no answer of the model's goes on, by name. The server's own never leave.
+    /// Returns the names of the required client hooks that must inspect an answer. Server hooks are always present.
     pub(in crate::agent_loop) fn guards(&self, state: &SessionState) -> Vec<String> {
         let guards = self.client.iter().chain(self.owed_to_turn(state));
         let guards = guards.filter(|spec| spec.point == HookPoint::Message && spec.required);
         guards.map(|spec| spec.name.clone()).collect()
     }
 
-    /// Returns the first of these that the client offers no more, or no more as required.
+    /// Returns the first of these hooks that the client no longer offers, or no longer as required.
     pub(in crate::agent_loop) fn missing_guard<'a>(
         &self,
         state: &SessionState,
@@ -174,7 +176,7 @@ impl Roster {
         guards.iter().map(String::as_str).find(|name| count(&here, name) < count(guards, name))
     }
 
-    /// Names the required hooks of clients under which work is begun from now on, if the session's state names others.
+    /// Returns an update of the required client hooks stored in the session's state, if they have changed.
     pub(in crate::agent_loop) fn to_keep(&self, state: &SessionState) -> Option<Event> {
         let required = self.client.iter().filter(|spec| spec.required);
         let hooks: Vec<HookOffer> = required.chain(self.still_owed()).map(offer_of).collect();
@@ -183,39 +185,39 @@ impl Roster {
 }
 
 impl Workspace {
-    /// The hooks of the server's and of the client that owns the session.
+    /// Returns the hooks of the server and of the client that owns the session.
     fn hooks_here(&self) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
         let server = self.deployment.hooks.iter().enumerate().map(|(at, spec)| (HookPlace::Server(at), spec));
         server.chain(self.roster.client.iter().map(|spec| (HookPlace::Client, spec)))
     }
 
-    /// All hooks that the running turn is under.
+    /// Returns all hooks that apply to the running turn.
     pub(in crate::agent_loop) fn all_hooks(&self) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
         let owed = self.roster.owed_to_turn(&self.session.state);
         self.hooks_here().chain(owed.map(|spec| (HookPlace::Client, spec)))
     }
 
-    /// The hooks that are asked about an input.
+    /// Returns the hooks that are asked about an input.
     pub(super) fn hooks_on_input(&self, id: &CommandId) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
         self.hooks_here().chain(self.roster.owed_to_input(id).map(|spec| (HookPlace::Client, spec)))
     }
 
-    /// Returns true if any hook is asked about what this command says.
+    /// Returns true if any hook is asked about this command's input.
     pub(in crate::agent_loop) fn has_input_hooks(&self, id: &CommandId) -> bool {
         self.hooks_on_input(id).any(|(_, spec)| spec.is_asked(HookPoint::Message, None))
     }
 
-    /// Returns true if any hook is asked there.
+    /// Returns true if any hook is asked at this point.
     pub(in crate::agent_loop) fn has_hooks(&self, point: HookPoint, reason: Option<ContextReason>) -> bool {
         self.all_hooks().any(|(_, spec)| spec.is_asked(point, reason))
     }
 
-    /// Returns true if any hook is asked there whose answer is awaited.
+    /// Returns true if any hook at this point must be waited for.
     pub(in crate::agent_loop) fn awaits_hooks(&self, point: HookPoint) -> bool {
         self.all_hooks().any(|(_, spec)| spec.point == point && !spec.observe)
     }
 
-    /// Stores the required hooks where work is under way that needs them.
+    /// Stores the required hooks if work in progress needs them.
     pub(super) fn keep_hooks_of_work(&mut self) {
         if has_work(&self.session.state)
             && let Some(event) = self.roster.to_keep(&self.session.state)
@@ -229,7 +231,7 @@ fn has_work(state: &SessionState) -> bool {
     state.turn.is_some() || !state.queue.is_empty()
 }
 
-/// Returns true if a step begins work that hooks may be needed for.
+/// Returns true if these events start work that may need hooks.
 pub(in crate::agent_loop) fn begins_work(events: &[Event]) -> bool {
     events.iter().any(|event| match event {
         Event::TurnStarted(_) => true,
@@ -261,7 +263,7 @@ fn offer_of(spec: &HookSpec) -> HookOffer {
 }
 
 impl super::Chain {
-    /// Returns the command whose input hooks look at.
+    /// Returns the command whose input hooks are inspecting.
     pub(super) fn input_id(&self) -> Option<&CommandId> {
         match &self.subject {
             super::Subject::Input(offered) => Some(&offered.caller.id),

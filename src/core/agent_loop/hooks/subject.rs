@@ -1,4 +1,4 @@
-//! What hooks are asked about: how each subject is told, what an answer makes of it, and what goes on once all were
+//! The subjects of hooks: how each is described to them, how an answer is applied, and what follows once all were
 //! asked.
 
 use super::super::step::Step;
@@ -9,7 +9,7 @@ use super::{
 use crate::hook::HookFault;
 use reseed_protocol::hook::{ContextReason, HookAnswer, HookEvent, HookPoint};
 
-/// What hooks are asked about, as the earlier ones left it.
+/// The subject of a hook chain, as the earlier hooks left it.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a session has one or two at a time, and the largest is the usual one")]
 pub(in crate::agent_loop) enum Subject {
@@ -41,7 +41,7 @@ impl Subject {
         }
     }
 
-    /// What is asked, in a word or two.
+    /// Returns the hook point and its reason as text.
     pub(super) fn event(&self) -> &'static str {
         match self {
             Self::Start(_) => "before_agent_start",
@@ -57,7 +57,7 @@ impl Subject {
         }
     }
 
-    /// Whether the turn, or the session, does nothing else meanwhile.
+    /// Returns true if the turn or the session waits for this chain.
     pub(super) fn holds_the_stage(&self) -> bool {
         match self {
             Self::Result(_) | Self::Compaction(_) => false,
@@ -66,17 +66,17 @@ impl Subject {
         }
     }
 
-    /// Whether it is part of the running turn, if one is running.
+    /// Returns true if it is part of the running turn, if one is running.
     pub(super) fn is_of_turn(&self) -> bool {
         !matches!(self, Self::Input(_))
     }
 
-    /// Whether the hooks that are asked about it are those of a request.
+    /// Returns true if its hooks belong to a request.
     pub(super) fn is_of_request(&self) -> bool {
         !matches!(self, Self::Input(_) | Self::Compaction(_) | Self::Navigation(_))
     }
 
-    /// Whether no further answer can change anything.
+    /// Returns true if no further answer can change anything.
     pub(super) fn is_settled(&self) -> bool {
         match self {
             Self::Calls(calls) => calls.is_blocked(),
@@ -88,7 +88,7 @@ impl Subject {
 }
 
 impl AgentLoop {
-    /// What a hook of this subject is told.
+    /// Returns the event that hooks of this subject receive.
     pub(super) fn hook_event(&self, subject: &Subject) -> HookEvent {
         match subject {
             Subject::Start(start) => start.event(),
@@ -104,7 +104,7 @@ impl AgentLoop {
         }
     }
 
-    /// Makes what an answer says part of the subject. Whether that changed anything.
+    /// Applies an answer to the subject. Returns true if that changed anything.
     pub(super) fn take_answer(
         &mut self,
         subject: &mut Subject,
@@ -127,7 +127,7 @@ impl AgentLoop {
         }
     }
 
-    /// All hooks of a point were asked.
+    /// Continues after all hooks of a point were asked.
     pub(in crate::agent_loop) fn hooked(&mut self, subject: Subject) {
         if subject.holds_the_stage() {
             self.ws.stage.enter(Stage::Idle);
@@ -147,11 +147,11 @@ impl AgentLoop {
     }
 }
 
-/// Whether the answer has what that point allows, and does not say that it failed.
+/// Checks that the answer has only the fields that its point allows and does not report an error.
 pub(super) fn check_answer(subject: &Subject, answer: &HookAnswer) -> Result<(), HookFault> {
     if let Some(error) = &answer.error {
         if matches!(subject.point().0, HookPoint::Message | HookPoint::ToolResult) {
-            // Its words may hold what it was to take out.
+            // The error text may contain what the hook was meant to remove.
             return Err(HookFault::failed("it answered with an error"));
         }
         let said: String = error.chars().filter(|c| !c.is_control()).take(ERROR_CHARS_MAX).collect();
