@@ -1,5 +1,5 @@
-//! Committing what a compaction came to: one appended entry, where what it has read still stands. It replaces exactly what
-//! was read and keeps everything said since.
+//! Committing a compaction: one appended entry, if what the compaction has read is still in effect. The entry replaces
+//! exactly what was read and keeps everything appended since.
 
 use crate::agent_loop::compaction::Compactor;
 use crate::agent_loop::workspace::Workspace;
@@ -22,15 +22,15 @@ use reseed_protocol::{
 use std::sync::Arc;
 
 impl Compactor {
-    /// Commits what waited for a place between two requests. `false`: it came to nothing.
+    /// Commits the compaction that waited for a point between two requests. Returns false if it failed.
     pub(in crate::agent_loop) fn commit_ready(&mut self, ws: &mut Workspace, ready: Ready) -> bool {
         self.commit(ws, ready).is_ok()
     }
 
-    /// Writes the one entry that is the compaction, and ends this loop.
+    /// Appends the compaction's single entry and ends this loop.
     ///
     /// # Errors
-    /// Why it came to nothing; the clients were told.
+    /// Why the compaction failed; the clients were notified.
     pub(in crate::agent_loop) fn commit(&mut self, ws: &mut Workspace, ready: Ready) -> Result<(), ErrorBody> {
         let Ready { basis, mut outcome, background, waited_since, merged } = ready;
         if !ws.still_holds(&basis, &outcome) {
@@ -40,7 +40,7 @@ impl Compactor {
             return Err(error);
         }
         ws.keep_what_came(&basis, &mut outcome);
-        // Counted now: instructions, tools and settings may have changed since the job began, and more may have been said.
+        // Counted now: instructions, tools, settings and messages may have changed since the job started.
         let before = ws.count(&ws.context());
         let entry_id: EntryId = ws.ids.next_id();
         let (entry, after) = ws.would_be(&basis, &outcome, &entry_id, before.tokens);
@@ -56,7 +56,8 @@ impl Compactor {
         }
         self.carried.guards.gained(is_enough, after.tokens, ws.window_tokens());
         if is_enough {
-            // Less than this could not gain enough again, also where the threshold is 0 and every request is above it.
+            // Below this count another compaction could not save enough, even with a threshold of 0, where every
+            // request is above it.
             let least_gain = crate::context::strategy::share(after.tokens, ws.manager.options().min_gain);
             self.carried.guards.settle(after.tokens.saturating_add(least_gain));
         }
@@ -104,7 +105,7 @@ impl Compactor {
 }
 
 impl Workspace {
-    /// Whether what a job has read is still what stands before what was said since.
+    /// Returns true if what a job has read still precedes everything appended since.
     pub(in crate::agent_loop) fn still_holds(&self, basis: &Basis, outcome: &Outcome) -> bool {
         let path = self.session.tree.path();
         let has = |id: &EntryId| path.iter().any(|node| node.id() == id);
@@ -113,8 +114,8 @@ impl Workspace {
             && !self.parts_call_and_result(basis, outcome)
     }
 
-    /// Whether results came since to calls that were open when a job read them, and that it takes out: in its summary
-    /// they have none, and the model would never see them.
+    /// Returns true if calls that were open when the job read them, and that it removes, got results since: the summary
+    /// has no results for them, and the model would never see them.
     fn parts_call_and_result(&self, basis: &Basis, outcome: &Outcome) -> bool {
         let path = self.session.tree.path();
         let place = |id: &EntryId| path.iter().position(|node| node.id() == id);
@@ -129,11 +130,11 @@ impl Workspace {
         !in_tail && !path[calls].pinned && !outcome.kept.contains(path[calls].id())
     }
 
-    /// What was said and pinned while the job was at work stays.
+    /// Keeps what was appended and pinned while the job was running.
     pub(in crate::agent_loop) fn keep_what_came(&self, basis: &Basis, outcome: &mut Outcome) {
         let path = self.session.tree.path();
         if outcome.first_kept.is_none() {
-            // Of what was read nothing is the tail: it begins with what was said since.
+            // Nothing that was read stays in the tail: it starts with what was appended since.
             let read = basis.last_read.as_ref().and_then(|last| path.iter().rposition(|node| node.id() == last));
             outcome.first_kept = read.and_then(|at| path.get(at + 1)).map(|node| node.id().clone());
         }
@@ -143,7 +144,7 @@ impl Workspace {
         outcome.kept = path[..tail].iter().filter(stays).map(|node| node.id().clone()).collect();
     }
 
-    /// The compaction's entry and what the pending request would cost with it.
+    /// Returns the compaction's entry and the token count of the pending request with it.
     pub(in crate::agent_loop) fn would_be(
         &self,
         basis: &Basis,
@@ -182,7 +183,7 @@ impl Workspace {
         (entry(compaction), after)
     }
 
-    /// The tree as it would be.
+    /// Returns the tree with this compaction applied.
     pub(in crate::agent_loop) fn with_compaction(&self, entry: Entry, cleared: &[EntryId]) -> SessionTree {
         let mut tree = self.session.tree.clone();
         tree.append(Arc::new(Node::counted(entry, &self.prompt.counter)));
@@ -190,7 +191,7 @@ impl Workspace {
         tree
     }
 
-    /// What the entry says of the context before. pi takes the newest report there for it, even one from before the last
+    /// Returns the entry's `tokens_before`. pi uses the newest usage report for it, even one from before the last
     /// compaction.
     fn tokens_before(&self, counted: u64) -> u64 {
         match self.prompt.counter.estimator() {

@@ -1,5 +1,5 @@
-//! A compaction that comes to nothing: it failed, was stopped, or what it had read is no longer what the model sees.
-//! The context is as it was, and everybody is told why and what it took.
+//! A failed compaction: it failed, was stopped, or has read what the model no longer sees. The context is unchanged,
+//! and clients learn the reason and the cost.
 
 use crate::agent_loop::compaction::Compactor;
 use crate::agent_loop::workspace::Workspace;
@@ -15,25 +15,25 @@ use reseed_protocol::{
     event::{CompactionFailed, CompactionTrigger, Event, FailedRung},
 };
 
-/// What a compaction that came to nothing took.
+/// The cost of a failed compaction.
 #[derive(Debug, Default)]
 pub(in crate::agent_loop) struct Spent {
     background: bool,
     duration_ms: u64,
     paused_ms: u64,
     failed: Vec<FailedRung>,
-    /// What the summary of one that was held had cost.
+    /// The usage of a held compaction's summary.
     unused: Option<Usage>,
 }
 
 impl AgentLoop {
-    /// A client or the end of the turn stops the job at work, or what it has made; the context is as it was. Returns
-    /// why it was done.
+    /// Stops the running job or drops its outcome, for a client or because the turn ends. The context is unchanged.
+    /// Returns the job's trigger.
     pub(in crate::agent_loop) fn cancel_running(&mut self) -> Option<CompactionTrigger> {
         self.end_running(&cancelled())
     }
 
-    /// What the job at work has read, or has made, is no longer what the model sees.
+    /// Voids the running job or its outcome: what it has read is no longer what the model sees.
     pub(in crate::agent_loop) fn void_running(&mut self, why: &str) {
         let message = format!("what the compaction had read is no longer what the model sees: {why}");
         self.end_running(&ErrorBody::new(ErrorCode::CompactionVoid, message));
@@ -62,7 +62,7 @@ impl AgentLoop {
         }
         let ready = self.compaction.work.take_ready()?;
         if error.code == ErrorCode::CompactionVoid && self.ws.is_held(&ready.basis.order.job_id) {
-            // It stays held, and may be committed yet; whether it still can, `check_held` says.
+            // It stays held and may still be committed; `check_held` decides if it can.
             return Some(ready.basis.order.trigger);
         }
         let spent = self.ws.spent(&ready.basis, ready.background, ready.waited_since);
@@ -72,8 +72,8 @@ impl AgentLoop {
 }
 
 impl Compactor {
-    /// Records that a compaction came to nothing, and tells everybody. One that is held is dropped with it, and its
-    /// preview: what was told to have come to nothing is never committed.
+    /// Records and reports a failed compaction. Drops the held compaction and the preview of the same job: a compaction
+    /// reported as failed must never be committed.
     pub(in crate::agent_loop) fn compaction_failed(
         &mut self,
         ws: &mut Workspace,
@@ -100,21 +100,21 @@ impl Compactor {
         ws.append(vec![Event::CompactionFailed(Box::new(failed))], Vec::new());
     }
 
-    /// Tells everybody that a compaction that was held is not used.
+    /// Reports that a held compaction is dropped unused.
     pub(in crate::agent_loop) fn tell_dropped(&mut self, ws: &mut Workspace, held: &Held, error: ErrorBody) {
         let basis = held.basis();
         let spent = Spent { unused: held.outcome.usage.clone(), ..ws.spent(&basis, true, None) };
         self.compaction_failed(ws, &basis.order, spent, error);
     }
 
-    /// The same of one whose record cannot be read.
+    /// Reports that a held compaction with an unreadable record is dropped.
     pub(in crate::agent_loop) fn tell_unreadable(&mut self, ws: &mut Workspace, job_id: JobId, error: ErrorBody) {
         let order = Order::automatic(job_id, ws.manager.trigger());
         let spent = Spent { background: true, ..Spent::default() };
         self.compaction_failed(ws, &order, spent, error);
     }
 
-    /// A client takes its order back before it was begun.
+    /// Cancels an ordered compaction before it starts.
     pub(in crate::agent_loop) fn cancel_ordered(&mut self, ws: &mut Workspace) {
         if let Some(order) = self.work.take_ordered() {
             self.compaction_failed(ws, &order, Spent::default(), cancelled());
@@ -123,7 +123,7 @@ impl Compactor {
 }
 
 impl Workspace {
-    /// What a compaction took until now.
+    /// Returns what a compaction has cost so far.
     pub(in crate::agent_loop) fn spent(
         &self,
         basis: &Basis,
@@ -140,7 +140,7 @@ impl Workspace {
     }
 }
 
-/// Why a compaction that was held is not used.
+/// Returns the error for a held compaction that is dropped unused.
 pub(in crate::agent_loop) fn unused(why: &str) -> ErrorBody {
     let message = format!("the compaction that was prepared is not used: {why}; the context is as it was");
     ErrorBody::new(ErrorCode::CompactionVoid, message)

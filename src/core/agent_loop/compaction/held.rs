@@ -1,8 +1,8 @@
-//! Compactions that are held: prepared early, while turns go on, and committed in one step at the trigger.
+//! Held compactions: prepared early, while turns continue, and committed in one step at the trigger.
 //!
-//! What is held is a record of the log, so it outlives this loop, the session's stay in memory and the process. It
-//! holds for as long as what it has read and the settings that made it are the same; [`AgentLoop::check_held`] says so
-//! after every input, and drops it otherwise.
+//! A held compaction is a record in the log, so it survives this loop, the session's unloading and the process. It is
+//! valid as long as what it has read and the settings that made it are unchanged; [`AgentLoop::check_held`] checks this
+//! after every input and drops it otherwise.
 
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
@@ -23,14 +23,14 @@ use reseed_protocol::{
     event::{CompactionPrepared, CompactionRung, CompactionTrigger, EphemeralEvent},
 };
 
-/// Why a held compaction is to be committed.
+/// The reason to commit a held compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::agent_loop) enum Need {
     /// The next request is above the trigger.
     Due,
-    /// It is above the hard limit, too.
+    /// The next request is above the hard limit too.
     Room,
-    /// The provider refused it as too large.
+    /// The provider refused the request as too large.
     Refused,
 }
 
@@ -39,17 +39,17 @@ pub(in crate::agent_loop) enum Need {
 pub(in crate::agent_loop) enum Source {
     /// What the model sees.
     Seen,
-    /// The same, in the place of one that is held, which cost nothing to make: too much was said since.
+    /// What the model sees, replacing a held compaction that was free to make: too much was appended since.
     SeenAgain,
-    /// What the model would see with the one that is held: too much was said since.
+    /// What the model would see with the held compaction: too much was appended since.
     Held,
 }
 
 impl AgentLoop {
-    /// Keeps a compaction that is made until it is due.
+    /// Holds a finished compaction until it is due.
     ///
     /// # Errors
-    /// What it had read has changed meanwhile; the clients were told.
+    /// What it has read has changed; the clients were notified.
     pub(in crate::agent_loop) fn hold(
         &mut self,
         basis: Basis,
@@ -93,7 +93,8 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// Commits what is held, in one step: nobody waits. `false`: nothing is held, or it has to be made again first.
+    /// Commits the held compaction in one step, so that nobody waits. Returns false if none is held or it must be made
+    /// again first.
     pub(in crate::agent_loop) fn commit_held(&mut self, need: Need) -> bool {
         self.check_held();
         let Some(held) = self.ws.session.held.clone() else { return false };
@@ -103,7 +104,7 @@ impl AgentLoop {
             return false;
         }
         let window = match need {
-            // It was the whole window by itself, whatever we count.
+            // By itself the request was the whole window, whatever we count.
             Need::Refused => self.ws.window_tokens().min(before.tokens.max(1)),
             Need::Due | Need::Room => self.ws.window_tokens(),
         };
@@ -132,8 +133,8 @@ impl AgentLoop {
             .is_ok()
     }
 
-    /// From what a compaction should be prepared, with the next request above the trigger or still below it. `None`:
-    /// what is held will do, or nothing better can be made.
+    /// Returns what to prepare a compaction from; `is_due` says that the next request is above the trigger. Returns
+    /// `None` if the held compaction is good enough or nothing better can be made.
     pub(in crate::agent_loop) fn source(&mut self, is_due: bool) -> Option<Source> {
         self.check_held();
         let Some(held) = self.ws.session.held.clone() else { return Some(Source::Seen) };
@@ -142,18 +143,18 @@ impl AgentLoop {
         self.ws.source_beside(&held, after, is_due)
     }
 
-    /// From what the compaction is made that somebody waits for: what is held does not do, where something is.
+    /// Returns the source of a compaction that somebody waits for. A held one, if any, was not good enough.
     pub(in crate::agent_loop) fn source_now(&mut self) -> Source {
         self.source(true).unwrap_or(Source::Seen)
     }
 
-    /// From what a compaction is made that a person ordered: from what is held where that needs merging.
+    /// Returns the source of a compaction that a person ordered: the held one if that needs merging.
     pub(in crate::agent_loop) fn source_of(&mut self, order: &Order) -> Source {
         let merges = self.ws.is_plain(order) && self.source(true) == Some(Source::Held);
         if merges { Source::Held } else { Source::Seen }
     }
 
-    /// What is held, where it is what a person would get who asks for a compaction without saying more.
+    /// Returns the held compaction if it is what a plain compaction order would produce.
     pub(in crate::agent_loop) fn held_for_person(&mut self) -> Option<(Basis, Box<Outcome>)> {
         self.check_held();
         let held = self.ws.session.held.clone().filter(|held| held.is_summary())?;
@@ -166,7 +167,7 @@ impl AgentLoop {
         will_do.then(|| (basis, Box::new(held.outcome.clone())))
     }
 
-    /// Drops what is held where what it has read, or what made it, has changed.
+    /// Drops the held compaction if what it has read, or the settings that made it, have changed.
     pub(in crate::agent_loop) fn check_held(&mut self) {
         if self.ws.session.state.held.is_none() || self.ws.stage.is(Stage::Done) {
             return;
@@ -186,7 +187,7 @@ impl AgentLoop {
         }
     }
 
-    /// Drops what is held, and what is being made from it: a turn that waits for that goes on without.
+    /// Drops the held compaction, and the job that builds on it: a turn that waits for that job continues without it.
     pub(in crate::agent_loop) fn drop_held(&mut self, error: ErrorBody) {
         let Some(held) = self.ws.session.state.held.clone() else { return };
         let ordered = self.compaction.work.take_ready_if(|ready| ready.basis.order.job_id == held.job_id);
@@ -204,14 +205,14 @@ impl AgentLoop {
         let (trigger, is_waited_for) = (running.job.order.trigger, self.ws.stage.is(Stage::Compacting));
         self.void_running("the compaction that it was to be merged with is not held any more");
         if is_waited_for {
-            // Nothing is held any more, so this does not come here again.
+            // Nothing is held any more, so this does not recurse.
             self.without_compaction(trigger, error);
         }
     }
 }
 
 impl Workspace {
-    /// What is held, as it is told when it is made and to a client that joins.
+    /// Returns the held compaction as clients see it, when it is prepared and when they join.
     pub(in crate::agent_loop) fn shown_held(&self) -> Option<CompactionPrepared> {
         let held = self.session.held.as_ref()?;
         Some(self.prepared(held, &self.count(&self.context())))
@@ -231,12 +232,12 @@ impl Workspace {
     }
 
     fn source_beside(&self, held: &Held, after: u64, is_due: bool) -> Option<Source> {
-        // Whoever gave a summary has decided.
+        // A hook's summary is final.
         let is_hooks = held.outcome.rung == CompactionRung::HookSummary;
         if held.outcome.any_gain || is_hooks || self.reaches(&held.outcome, after, self.window_tokens()) {
             return None;
         }
-        // Made again only where it is committed at once: until then still more may be said.
+        // It is only made again if it is committed at once; otherwise still more may be appended first.
         if held.remade || !is_due {
             return None;
         }
@@ -246,21 +247,21 @@ impl Workspace {
         self.can_merge(held).then_some(Source::Held)
     }
 
-    /// Whether what was said since is worth a summary of its own.
+    /// Returns true if what was appended since deserves a summary of its own.
     fn can_merge(&self, held: &Held) -> bool {
         let Some(tree) = self.with_held() else { return false };
         let steps = self.steps(&tree, &tree.context(), &held.basis().order).unwrap_or_default();
         steps.iter().any(|step| matches!(step, Step::Summarise(_)))
     }
 
-    /// Tokens of the next request if what is held were committed now.
+    /// Returns the tokens of the next request if the held compaction were committed now.
     fn after_held(&self, held: &Held, before: &RequestCount) -> u64 {
         let (basis, mut outcome) = (held.basis(), held.outcome.clone());
         self.keep_what_came(&basis, &mut outcome);
         self.would_be(&basis, &outcome, &some_id(), before.tokens).1.tokens
     }
 
-    /// The tree as it would be with what is held.
+    /// Returns the tree with the held compaction applied.
     pub(in crate::agent_loop) fn with_held(&self) -> Option<SessionTree> {
         let held = self.session.held.as_ref()?;
         let (basis, mut outcome) = (held.basis(), held.outcome.clone());
@@ -269,15 +270,15 @@ impl Workspace {
         Some(self.with_compaction(entry, &outcome.cleared))
     }
 
-    /// Making it again came to nothing: it is not tried once more.
+    /// Marks the held compaction as already remade: making it again failed and is not tried once more.
     pub(in crate::agent_loop) fn keep_held_as_it_is(&mut self) {
         let Some(held) = self.session.held.as_ref().filter(|held| !held.remade) else { return };
         let record = Held { remade: true, ..Held::clone(held) }.record();
         self.append(vec![session_updated(|updated| updated.held = Some(record))], Vec::new());
     }
 
-    /// Fingerprint of the settings that decide what a compaction comes to. Those that decide when one is made, what a
-    /// request holds beside its messages, or how long a model is waited for, are not among them.
+    /// Returns a fingerprint of the settings that decide a compaction's outcome. Settings that only decide when to
+    /// compact, what a request holds besides its messages, or how long to wait for a model, are not included.
     fn made_with(&self) -> String {
         let Summaries { model, request, answer_tokens_max, writing: _, timeout_ms: _ } = &self.deployment.summaries;
         let Options {
@@ -304,13 +305,13 @@ impl Workspace {
 }
 
 impl Workspace {
-    /// Whether this is the job of what is held.
+    /// Returns true if this job made the held compaction.
     pub(in crate::agent_loop) fn is_held(&self, job: &JobId) -> bool {
         self.session.state.held.as_ref().is_some_and(|held| held.job_id == *job)
     }
 }
 
-/// The id of an entry that is not written.
+/// Returns the id of an entry that is never written.
 fn some_id() -> EntryId {
     "held".parse().expect("a word is an id")
 }

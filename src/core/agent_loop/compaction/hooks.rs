@@ -1,4 +1,4 @@
-//! Hooks before a compaction: not at all, another summary, another model.
+//! Hooks before a compaction: they may cancel it, supply a summary, or choose another model.
 
 use super::{
     Compactor,
@@ -28,13 +28,13 @@ use reseed_protocol::{
     hook::{CompactionPreparation, CompactionSettings, HookAnswer, HookEvent, HookPoint},
 };
 
-/// Bytes that a hook's summary, and what it keeps with it, may have.
+/// Maximum bytes of a hook's summary, and of the details that it keeps with it.
 const SUMMARY_BYTES_MAX: usize = 256 * 1024;
 
-/// What hooks want of a compaction so far.
+/// What hooks have decided about a compaction so far.
 #[derive(Debug, Default)]
 pub(in crate::agent_loop) struct Decision {
-    /// The hook that does not want it.
+    /// The hook that cancelled it.
     cancelled_by: Option<String>,
     given: Given,
 }
@@ -51,7 +51,7 @@ impl Decision {
         let by = || hook.to_owned();
         self.given.cut = match (&summary, cut) {
             (_, Some(cut)) => Some(cut),
-            // A summary of what the call named takes the place of an earlier hook's, and of where that one cut.
+            // This summary covers what the call named. It replaces an earlier hook's summary and its cut.
             (Some(_), None) => None,
             (None, None) => self.given.cut.take(),
         };
@@ -69,7 +69,7 @@ impl Decision {
     }
 }
 
-/// Whether a hook's summary, with what comes with it, has a form and a size that can be kept.
+/// Checks the form and size of a hook's summary and of what comes with it.
 pub(in crate::agent_loop) fn check_summary(
     summary: Option<&str>,
     details: Option<&serde_json::Value>,
@@ -92,7 +92,7 @@ pub(in crate::agent_loop) fn check_summary(
 }
 
 impl AgentLoop {
-    /// The hooks before a compaction were asked: it begins as they wish.
+    /// Starts the compaction as its hooks decided.
     pub(in crate::agent_loop) fn compaction_decided(&mut self, decision: Decision) {
         let Some(mut running) = self.compaction.work.take_running() else { return };
         let advanced = if let Some(hook) = decision.cancelled_by {
@@ -102,7 +102,7 @@ impl AgentLoop {
             self.compaction.fail(&mut self.ws, running, ErrorBody::new(ErrorCode::CompactionCancelled, message))
         } else {
             self.ws.follow(&mut running, decision.given);
-            // Its time begins now: hooks have their own limits.
+            // The compaction's time limit starts now: hooks have their own limits.
             let hooks_took_ms = self.ws.now.millis_since(running.job.started_at);
             running.job.deadline = running.job.deadline.plus_millis(hooks_took_ms);
             self.advance(running)
@@ -110,13 +110,13 @@ impl AgentLoop {
         self.after(advanced);
     }
 
-    /// When the compaction at work has taken too long; never while hooks look at it.
+    /// Returns the deadline of the running compaction; `None` while hooks inspect it.
     pub(in crate::agent_loop) fn compaction_deadline(&self) -> Option<Timestamp> {
         let is_looked_at = self.hooks.looks_at_compaction();
         self.compaction.work.running().filter(|_| !is_looked_at).map(|running| running.job.deadline)
     }
 
-    /// A hook that is required could not look at the compaction: it is not made.
+    /// Fails the compaction because a required hook could not inspect it.
     pub(in crate::agent_loop) fn uncompacted(&mut self, error: ErrorBody) {
         let Some(running) = self.compaction.work.take_running() else { return };
         let advanced = self.compaction.fail(&mut self.ws, running, error);
@@ -125,15 +125,15 @@ impl AgentLoop {
 }
 
 impl Hooks {
-    /// The compaction at work ends: its hooks are asked no more.
+    /// Cancels the hooks of the running compaction, which ends.
     pub(in crate::agent_loop) fn cancel_compaction_hooks(&mut self, ws: &mut Workspace) {
         let _ = self.cancel_hooks(ws, |subject| matches!(subject, Subject::Compaction(_)));
     }
 }
 
 impl AgentLoop {
-    /// Asks the hooks before a compaction that is staged. Hands it back where none is waited for. One that takes the
-    /// place of the one that is held is made as they wished when that was prepared: they are asked once.
+    /// Asks the hooks before a staged compaction. Returns it if no answer is awaited. A compaction that replaces the
+    /// held one follows the hooks' decisions on that one: they are asked once.
     pub(in crate::agent_loop) fn before_compaction(&mut self, mut running: Running) -> Option<Running> {
         if running.source != Source::Seen {
             let wishes = self.ws.session.held.as_ref().map(|held| held.wishes.clone()).unwrap_or_default();
@@ -227,7 +227,7 @@ impl Compactor {
         decision.take(hook, answer, cut)
     }
 
-    /// The cut of the compaction at work whose tail begins with this entry.
+    /// Returns the running compaction's cut whose tail starts with this entry.
     fn cut_at(&self, ws: &Workspace, first_kept: &EntryId, has_summary: bool) -> Result<Cut, HookFault> {
         if !has_summary {
             return Err(HookFault::failed("its `firstKeptEntryId` needs a `summary` of what stands before that entry"));
@@ -256,14 +256,14 @@ impl Compactor {
 }
 
 impl Workspace {
-    /// Has a compaction made as hooks wish.
+    /// Configures a compaction as its hooks decided.
     fn follow(&self, running: &mut Running, given: Given) {
         let Wishes { model, instructions, replaces, details: _ } = given.wishes.clone();
         if let Some(instructions) = instructions {
             running.job.focus(instructions, replaces);
         }
         let other = model.map(|(_, model)| model).filter(|model| model != running.job.model());
-        // After a restart its window may not be known any more.
+        // After a restart the model's window may no longer be known.
         if let Some(model) = other.filter(|model| self.deployment.windows.knows(model)) {
             let own = model == self.session.state.model;
             let counter = if own { self.prompt.counter } else { Counter::chosen(self.deployment.estimator, &model) };

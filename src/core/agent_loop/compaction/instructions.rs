@@ -1,17 +1,18 @@
-//! Instructions for summaries: whoever gives them, they are taken whole or refused.
+//! Instructions for summaries: accepted in full or refused, whatever their source.
 
 use crate::agent_loop::workspace::Workspace;
 use crate::context::summary::INSTRUCTIONS_BYTES_MAX;
 use reseed_protocol::{ErrorBody, ErrorCode};
 
-/// Which part of the summariser's window instructions may have: the rest is for the conversation and the summary.
+/// Instructions may take one part in this many of the summariser's window; the rest is for the conversation and the
+/// summary.
 pub const INSTRUCTIONS_WINDOW_PART: u64 = 4;
 
 impl Workspace {
-    /// The instructions of a command, and whether they replace the server's own prompt.
+    /// Returns a command's instructions, and true if they replace the server's own prompt.
     ///
     /// # Errors
-    /// `invalid_field` where they are too long, `missing_field` where they should replace the prompt and are blank.
+    /// `invalid_field` if they are too long, `missing_field` if they are to replace the prompt and are blank.
     pub(in crate::agent_loop) fn wanted(
         &self,
         instructions: Option<String>,
@@ -25,7 +26,7 @@ impl Workspace {
         Ok((instructions, replace == Some(true)))
     }
 
-    /// Says why instructions are too long, if they are.
+    /// Returns why instructions are too long, if they are.
     pub(in crate::agent_loop) fn too_long(&self, instructions: &str) -> Option<String> {
         let bytes = instructions.len();
         if bytes > INSTRUCTIONS_BYTES_MAX {
@@ -34,7 +35,7 @@ impl Workspace {
         let (model, window_tokens, counter) = self.summariser();
         let (tokens, tokens_max) = (counter.text(instructions), window_tokens / INSTRUCTIONS_WINDOW_PART);
         (tokens > tokens_max).then(|| {
-            // In the unit of every other count that this client sees.
+            // In the same unit as every other count that clients see.
             let (tokens, tokens_max) = (self.in_tokens(tokens), self.in_tokens(tokens_max));
             format!(
                 "`instructions` has about {tokens} tokens, it may have {tokens_max}, a quarter of the window of `{model}`, \
@@ -44,7 +45,7 @@ impl Workspace {
     }
 }
 
-/// Instructions that take the place of the server's own must be there.
+/// Checks that instructions that replace the server's own are not blank.
 pub(in crate::agent_loop) fn check_replaced(
     instructions: Option<&str>,
     replace: Option<bool>,

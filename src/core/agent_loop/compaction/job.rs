@@ -1,6 +1,6 @@
-//! A compaction at work: going down its ladder, in the background or waited for.
+//! A compaction job going down its fallback chain, in the background or waited for.
 //!
-//! One is at work at a time. What nobody waits for is committed at the next place between two requests.
+//! One job runs at a time. A background job's outcome is committed at the next point between two requests.
 
 use crate::agent_loop::compaction::Compactor;
 use crate::agent_loop::step::Step;
@@ -27,58 +27,57 @@ use reseed_protocol::{
 /// The phase of a job that summarises for a compaction.
 pub(in crate::agent_loop) const PHASE: &str = "summarising";
 
-/// What a job is made for.
+/// The purpose of a job.
 #[derive(Debug, Clone)]
 pub(in crate::agent_loop) enum Use {
-    /// To be committed; in the background, turns go on meanwhile.
+    /// The outcome is committed. In the background, turns continue meanwhile.
     Commit { background: bool },
-    /// To be looked at by this client.
+    /// The outcome is shown to this client.
     Preview(Caller),
 }
 
-/// A job at work.
+/// A running job.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct Running {
     pub(in crate::agent_loop) request: RequestId,
     pub(in crate::agent_loop) job: Box<Job>,
     pub(in crate::agent_loop) use_: Use,
-    /// It was begun while turns went on.
+    /// True if it was started while turns continued.
     pub(in crate::agent_loop) background: bool,
-    /// Since when somebody waits for it.
+    /// Time since which somebody has been waiting for it.
     pub(in crate::agent_loop) waited_since: Option<Timestamp>,
     /// What it is made from.
     pub(in crate::agent_loop) source: Source,
 }
 
-/// A compaction that is made.
+/// A finished compaction.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct Ready {
     pub(in crate::agent_loop) basis: Basis,
     pub(in crate::agent_loop) outcome: Box<Outcome>,
     pub(in crate::agent_loop) background: bool,
     pub(in crate::agent_loop) waited_since: Option<Timestamp>,
-    /// It was made from the compaction that is held.
+    /// True if it was made from the held compaction.
     pub(in crate::agent_loop) merged: bool,
 }
 
-/// How far a job went.
+/// The progress of a job.
 pub(in crate::agent_loop) enum Advanced {
-    /// The model was asked.
+    /// A model request was sent.
     Asked,
-    /// It is done: committed, held or shown.
+    /// The outcome was committed, held or shown.
     Made,
-    /// It came to nothing; everybody but a turn that waits was told.
+    /// The job failed; everybody but a waiting turn was notified.
     Failed(CompactionTrigger, ErrorBody),
 }
 
 impl Running {
-    /// Returns true if nobody waits for it and it can be made another time: turns go on meanwhile, and it is no
-    /// preview, which shows what a compaction that is ordered would do.
+    /// Returns true if nobody waits for the job and it can be repeated later: turns continue, and it is not a preview.
     fn can_wait(&self) -> bool {
         matches!(self.use_, Use::Commit { background: true }) && self.waited_since.is_none()
     }
 
-    /// The command that asked for this as a preview.
+    /// Returns the command that requested this job as a preview.
     pub(in crate::agent_loop) fn preview_of(&self) -> Option<CommandId> {
         match &self.use_ {
             Use::Preview(caller) => Some(caller.id.clone()),
@@ -88,7 +87,7 @@ impl Running {
 }
 
 impl AgentLoop {
-    /// Begins the compaction that a client ordered. `false`: nothing to do any more; the client is told.
+    /// Starts the compaction that a client ordered. Returns false if nothing is left to do; the client is notified.
     pub(in crate::agent_loop) fn start_ordered(&mut self, order: Order) -> bool {
         self.void_running("a compaction that was asked for takes its place");
         let source = self.source_of(&order);
@@ -101,7 +100,7 @@ impl AgentLoop {
         }
     }
 
-    /// The job that is at work or ordered: a compaction, a preview, or the summary of a branch.
+    /// Returns the running or ordered job: a compaction, a preview, or a branch summary.
     pub(in crate::agent_loop) fn running_job(&self) -> Option<&JobId> {
         match (self.navigation.job_id(), self.compaction.work.running(), self.compaction.work.ordered()) {
             (Some(job_id), ..) => Some(job_id),
@@ -111,7 +110,8 @@ impl AgentLoop {
         }
     }
 
-    /// The job that a client's own compaction may not push aside: one that was asked for or that somebody waits for.
+    /// Returns the job that a client's own compaction must not replace: one that was requested or that somebody waits
+    /// for.
     pub(in crate::agent_loop) fn blocking_job(&self) -> Option<&JobId> {
         let aside =
             self.compaction.work.running().is_some_and(|running| running.background && running.waited_since.is_none())
@@ -121,7 +121,7 @@ impl AgentLoop {
         self.running_job().filter(|_| !aside)
     }
 
-    /// Begins a staged job.
+    /// Starts a staged job.
     pub(in crate::agent_loop) fn begin(&mut self, job: Box<Job>, use_: Use, source: Source) -> Advanced {
         let (background, shown) = match use_ {
             Use::Commit { background } => (background, true),
@@ -145,7 +145,7 @@ impl AgentLoop {
         }
     }
 
-    /// Takes a job as far as it goes without the model.
+    /// Advances a job as far as possible without the model.
     pub(in crate::agent_loop) fn advance(&mut self, mut running: Running) -> Advanced {
         let before = self.ws.count(&self.ws.context());
         loop {
@@ -163,7 +163,7 @@ impl AgentLoop {
                     Err((why, tokens)) => running.job.refuse(outcome, why, tokens),
                 },
                 Next::Exhausted => {
-                    // Where nothing gets down to the target, the most that is gained is better than nothing.
+                    // If no step reached the target, the largest saving is better than nothing.
                     let best = running.job.best();
                     let gains = best.filter(|(tokens, _)| self.ws.does(&running.job.basis(), before.tokens, *tokens));
                     return match gains {
@@ -187,7 +187,7 @@ impl AgentLoop {
         self.after(advanced);
     }
 
-    /// What waited for a job goes on once it is over.
+    /// Continues what was waiting for a job that is over.
     pub(in crate::agent_loop) fn after(&mut self, advanced: Advanced) {
         if let Advanced::Failed(trigger, error) = advanced
             && self.ws.stage.is(Stage::Compacting)
@@ -196,8 +196,8 @@ impl AgentLoop {
         }
     }
 
-    /// The model could not be asked. Where somebody waits, room is made by rule; in the background there is time to try
-    /// again later.
+    /// Handles a failed summary request. If somebody waits, the job falls back to a step without the model; in the
+    /// background it can be tried again later.
     pub(in crate::agent_loop) fn on_summary_fault(&mut self, fault: &ModelFault) {
         let Some(mut running) = self.compaction.work.take_running() else { return };
         match fault.code {
@@ -225,7 +225,7 @@ impl AgentLoop {
         self.after(advanced);
     }
 
-    /// The time of the job at work is over.
+    /// Ends the running job if its deadline has passed.
     pub(in crate::agent_loop) fn on_compaction_tick(&mut self) {
         if self.compaction_deadline().is_none_or(|deadline| deadline > self.ws.now) {
             return;
@@ -247,7 +247,7 @@ impl AgentLoop {
         self.after(advanced);
     }
 
-    /// What a job came to does.
+    /// Uses a job's outcome: shows, holds or commits it.
     fn made(&mut self, running: Running, outcome: Box<Outcome>) -> Advanced {
         let Running { job, use_, background, waited_since, source, .. } = running;
         let (basis, merges) = (job.basis(), source == Source::Held);
@@ -257,7 +257,7 @@ impl AgentLoop {
         }
         let trigger = basis.order.trigger;
         if background && !self.ws.stage.is(Stage::Compacting) {
-            // Also one that is not made from another takes its place.
+            // Also true for a compaction made from scratch that replaces a held one.
             let remade = source != Source::Seen || self.ws.session.held.is_some();
             return match self.hold(basis, outcome, remade) {
                 Ok(()) => Advanced::Made,
@@ -275,8 +275,8 @@ impl AgentLoop {
         }
     }
 
-    /// Goes on without what a job would have made: a turn that needed it goes on where its request still fits. A
-    /// request that the provider refused is not sent again as it was.
+    /// Continues without the compaction: a waiting turn continues if its request still fits. A request that the
+    /// provider refused is not sent again unchanged.
     pub(in crate::agent_loop) fn without_compaction(&mut self, trigger: CompactionTrigger, error: ErrorBody) {
         if self.ws.session.state.turn.is_some() {
             if trigger == CompactionTrigger::Overflow {
@@ -289,7 +289,7 @@ impl AgentLoop {
         self.ws.then(Step::Proceed);
     }
 
-    /// Waits for the job at work, if it will be committed.
+    /// Waits for the running job, if its outcome will be committed.
     pub(in crate::agent_loop) fn wait_for_running(&mut self) -> bool {
         let Some(running) = self.compaction.work.running_mut() else { return false };
         if matches!(running.use_, Use::Preview(_)) {
@@ -303,7 +303,7 @@ impl AgentLoop {
 }
 
 impl Compactor {
-    /// The compaction at work or ordered, as a client that joins is told of it; a preview is its client's own business.
+    /// Returns the running or ordered compaction for a client that joins. Previews are private to their client.
     pub(in crate::agent_loop) fn shown_compaction(&self, ws: &Workspace) -> Option<RunningCompaction> {
         let of = |order: &Order, phase: &str, background| RunningCompaction {
             job_id: order.job_id.clone(),
@@ -325,7 +325,7 @@ impl Compactor {
         self.work.running().is_some_and(|running| running.request == request)
     }
 
-    /// Tells the breaker what came of asking the model, wherever that happened.
+    /// Reports a summary attempt's outcome to the circuit breaker.
     fn note_tried(&mut self, ws: &mut Workspace, job: &mut Job) {
         match job.tried() {
             Some(Tried::Failed) => self.carried.guards.failed(ws.now),
@@ -334,7 +334,7 @@ impl Compactor {
         }
     }
 
-    /// The job came to nothing.
+    /// Fails the job.
     pub(in crate::agent_loop) fn fail(&mut self, ws: &mut Workspace, running: Running, error: ErrorBody) -> Advanced {
         let Running { job, use_, background, waited_since, source, .. } = running;
         if let Use::Preview(caller) = use_ {
@@ -356,21 +356,21 @@ impl Compactor {
         }
     }
 
-    /// The provider refused the request that waits: when the job at work comes to nothing, so does the turn.
+    /// Marks the running job as needed by a request that the provider refused: if the job fails, so does the turn.
     pub(in crate::agent_loop) fn overflowed(&mut self) {
         if let Some(running) = self.work.running_mut() {
             running.job.order.trigger = CompactionTrigger::Overflow;
         }
     }
 
-    /// Nobody waits for the job at work any more.
+    /// Notes that nobody waits for the running job any more.
     pub(in crate::agent_loop) fn wait_no_more(&mut self) {
         if let Some(running) = self.work.running_mut() {
             running.waited_since = None;
         }
     }
 
-    /// Somebody's input waits for the job at work.
+    /// Notes that queued input waits for the running job.
     pub(in crate::agent_loop) fn waits_from_now(&mut self, ws: &mut Workspace) {
         if let Some(running) = self.work.running_mut().filter(|_| ws.stage.is(Stage::Compacting)) {
             running.waited_since.get_or_insert(ws.now);
@@ -379,17 +379,17 @@ impl Compactor {
 }
 
 impl Workspace {
-    /// Whether a compaction keeps this loop from going on: it is waited for, or has ended it.
+    /// Returns true if the loop cannot continue: it waits for a compaction, or a compaction has ended it.
     pub(in crate::agent_loop) fn is_held_up(&self) -> bool {
         matches!(self.stage.get(), Stage::Compacting | Stage::Done)
     }
 
-    /// Whether what a job offers does; otherwise why not, and what it would leave.
+    /// Checks that an outcome is good enough; otherwise returns the reason and the tokens that it would leave.
     fn judge(&self, basis: &Basis, outcome: &Outcome, before: &RequestCount) -> Result<(), (&'static str, u64)> {
         let entry = "preview".parse::<EntryId>().expect("a word is an id");
         let after = self.would_be(basis, outcome, &entry, before.tokens).1.tokens;
         if outcome.rung == CompactionRung::HookSummary {
-            // Whoever gives a summary has decided: it is refused only where it gains nothing at all.
+            // A hook's summary is final: it is refused only if it saves nothing.
             return if after < before.tokens { Ok(()) } else { Err(("not_smaller", after)) };
         }
         if !self.does(basis, before.tokens, after) {
@@ -404,7 +404,7 @@ impl Workspace {
         Err(("too_little", after))
     }
 
-    /// Whether an outcome that leaves so many tokens gets down to the target, or as far as its cut can.
+    /// Returns true if an outcome that leaves `after` tokens reaches the target, or the most that its cut allows.
     pub(in crate::agent_loop) fn reaches(&self, outcome: &Outcome, after: u64, window_tokens: u64) -> bool {
         let target = self.manager.target_tokens(window_tokens);
         let least = self
@@ -412,7 +412,7 @@ impl Workspace {
         outcome.allowed_tokens > 0 && after <= least || after <= target
     }
 
-    /// Whether so much is gained that it is worth it. A summary that is made anew only must not make things worse.
+    /// Returns true if the saving reaches the minimum. A rebuilt summary only has to fit.
     pub(in crate::agent_loop) fn does(&self, basis: &Basis, before: u64, after: u64) -> bool {
         let fits = || after <= before.max(self.manager.target_tokens(self.window_tokens()));
         self.is_gain(before, after) || basis.is_rebuild && fits()
@@ -423,7 +423,7 @@ impl Workspace {
         after.saturating_add(least) <= before
     }
 
-    /// Asks for a job's next summary and tells how far it is.
+    /// Requests a job's next summary and reports its progress.
     pub(in crate::agent_loop) fn ask_for_summary(&mut self, job: &Job, body: ModelRequest, phase: &str) -> RequestId {
         let (done, total) = job.progress();
         self.out.push(Effect::Emit(EphemeralEvent::CompactionProgress(CompactionProgress {
@@ -438,9 +438,9 @@ impl Workspace {
     }
 }
 
-/// Why a compaction gains nothing, in people's words; programs find the steps in the details.
+/// Returns the error for a compaction that saves nothing, in plain words; the details list the failed steps.
 fn gains_nothing(tokens: u64, failed: &[FailedRung]) -> ErrorBody {
-    // What saves too little says nothing of the model.
+    // A step that saves too little is not the model's fault.
     let is_fault = |failed: &&FailedRung| !matches!(&*failed.reason, "not_smaller" | "too_little");
     let model_failed = failed
         .iter()

@@ -1,4 +1,4 @@
-//! What stays and what comes back: pins, and taking a compaction back.
+//! Pins, and undoing a compaction.
 
 use crate::agent_loop::compaction::Compactor;
 use crate::agent_loop::workspace::Workspace;
@@ -21,7 +21,7 @@ use reseed_protocol::{
 };
 use std::sync::Arc;
 
-/// Entries that may be pinned in a session: each is in every request from then on.
+/// Maximum number of pinned entries in a session: each is in every later request.
 pub const PINS_MAX: usize = 200;
 
 impl AgentLoop {
@@ -32,7 +32,7 @@ impl AgentLoop {
         place: Option<Place>,
     ) -> Result<(), ErrorBody> {
         let id = &pin.entry_id;
-        // What is on the path and not in sight was read for this: see `Place`.
+        // The runtime read this tree to find an entry that is on the path but not visible: see `Place`.
         let under = self.ws.compaction_in_effect().map(|(id, _)| id.clone()).filter(|_| place.is_some());
         let tree = place.map(|place| place.tree);
         let path = tree.as_ref().unwrap_or(&self.ws.session.tree).path();
@@ -47,7 +47,7 @@ impl AgentLoop {
         }
         let mut pins = self.ws.session.state.pins.clone();
         let unit = unit_of(path, id);
-        // What goes together was pinned by one of its entries, and is let go of as one.
+        // Entries that belong together are pinned through one of them, and unpinned together.
         let before = pins.iter().find(|pin| unit.contains(&pin.entry_id));
         let root = before.map_or(id, |pin| pin.with.as_ref().unwrap_or(&pin.entry_id)).clone();
         for entry_id in unit {
@@ -61,7 +61,7 @@ impl AgentLoop {
             return Err(ErrorBody::new(ErrorCode::TooManyPins, message));
         }
         if let Some(mut tree) = tree {
-            // Whoever read the path counted it by the model that the session has now.
+            // The store's reader counted the path with the session's current model.
             tree.recount(&self.ws.prompt.counter);
             self.ws.session.tree = tree;
         }
@@ -108,7 +108,8 @@ impl AgentLoop {
 }
 
 impl Compactor {
-    /// How full the window is once the compaction is undone: of the next generation, and left alone until more is said.
+    /// Returns how full the window is after the undo: of the next generation, with automatic compaction suspended until
+    /// more is said.
     fn context_info_undone(&self, ws: &Workspace) -> ContextInfo {
         let info = self.context_info(ws);
         let rest = rest_after_undo(&info);
@@ -132,7 +133,7 @@ impl Workspace {
     }
 }
 
-/// The compaction to take back: the one that is named, or the one in effect.
+/// Returns the compaction to undo: the named one, or the one in effect.
 ///
 /// # Errors
 /// `nothing_to_undo`.
@@ -152,8 +153,8 @@ pub fn undo_target<'a>(path: &'a [Arc<Node>], named: Option<&EntryId>) -> Result
     }
 }
 
-/// The pins once this compaction is passed over: what was pinned when it had taken it out of sight, an older
-/// compaction, the newest of this path, may have taken out of sight as well.
+/// Returns the pins after this compaction is undone. An entry that it had hidden when it was pinned may still be hidden
+/// by an older compaction, the newest one left on this path.
 #[must_use]
 pub fn pins_without(undone: &EntryId, pins: &[Pin], path: &[Arc<Node>]) -> Vec<Pin> {
     let older = path.iter().rev().find(|node| node.compaction().is_some() && node.id() != undone);
@@ -169,7 +170,7 @@ fn may_pin(node: &Node) -> bool {
     node.message.is_some() && !matches!(node.entry.data, EntryData::Compaction(_))
 }
 
-/// The entries that stay or go with this one: a call and all its results.
+/// Returns the entries that stay or go together with this one: a call and all its results.
 fn unit_of(path: &[Arc<Node>], id: &EntryId) -> Vec<EntryId> {
     let context = crate::context::build_context(path);
     let place = context.messages.iter().position(|counted| counted.entry_id.as_ref() == Some(id));

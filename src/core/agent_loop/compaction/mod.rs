@@ -1,11 +1,11 @@
-//! Compactions of a session: whether one is due, making it, holding it until it is due, and committing it.
+//! The compaction machine: decides when to compact, runs the job, holds the outcome until it is due, and commits it.
 //!
-//! - `plan`: whether and how to compact
-//! - `job`: a compaction at work, in the background or waited for
-//! - `held`: keeping one that is made until it is due; `commit`: writing what it came to; `fail`: one that comes to
-//!   nothing
-//! - `preview`: looking at one first; `keep`: pins, and taking a compaction back
-//! - `instructions`: what summaries are asked to focus on; `weight`: which inputs take long
+//! - `plan`: when and how to compact
+//! - `job`: a running compaction, in the background or waited for; `work`: the one in progress
+//! - `held`: holding a finished compaction until it is due; `commit`: appending it; `fail`: ending a failed one
+//! - `preview`: showing one before it is committed; `keep`: pins, and undoing a compaction
+//! - `instructions`: what summaries should focus on; `weight`: which inputs take long
+//! - `hooks`: hooks before a compaction
 
 mod commit;
 pub(super) mod fail;
@@ -35,37 +35,37 @@ use reseed_protocol::{
 };
 use work::Work;
 
-/// The compaction at work, and what is known of compactions.
+/// The compaction in progress, and what was learnt from earlier ones.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct Compactor {
     carried: Carried,
     work: Work,
-    /// A compaction failed in this turn: it is not tried again before the turn is over, so that a summary that always
-    /// fails is not asked for before every round of tools.
+    /// True if a compaction failed in this turn. It is not tried again before the turn is over, so that a summary that
+    /// always fails is not requested before every round of tools.
     gave_up: bool,
 }
 
-/// What goes from one loop to the next.
+/// The parts that are carried from one loop to the next.
 #[derive(Debug, Default)]
 pub(in crate::agent_loop) struct Carried {
-    /// A compaction that was asked for and not begun yet, while no loop has it.
+    /// An ordered compaction that has not started, while no loop holds it.
     ordered: Option<Order>,
-    /// What was seen of the model's window.
+    /// What was learnt about the model's window.
     seen: Seen,
-    /// How automatic compaction went.
+    /// The circuit breaker of automatic compaction.
     guards: Guards,
-    /// A compaction that was previewed and may be applied.
+    /// A previewed compaction that may be applied.
     preview: Option<Box<Prepared>>,
 }
 
-/// What requests of a session showed of its model's window, as long as the session stays in memory.
+/// What a session's requests showed of its model's window. Kept while the session is in memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::agent_loop) struct Seen {
     /// The largest count that was answered.
     answered_tokens_max: u64,
-    /// The count of a request that ended without a word and is being compacted for.
+    /// The count of a request that ended without output and is being compacted.
     empty_tokens: Option<u64>,
-    /// The count of the last such request whose question was answered once it was smaller.
+    /// The count of the last such request that was answered once it was smaller.
     too_large_tokens: Option<u64>,
 }
 
@@ -74,23 +74,23 @@ impl Compactor {
         Self { work: Work::of(carried.ordered.take()), carried, gave_up: false }
     }
 
-    /// Returns what goes to the next loop.
+    /// Returns what the next loop inherits.
     pub(in crate::agent_loop) fn into_carried(mut self) -> Carried {
         self.carried.ordered = self.work.take_ordered();
         self.carried
     }
 
-    /// Returns true if a job is at work, waited for or not.
+    /// Returns true if a job is running, waited for or not.
     pub(in crate::agent_loop) fn is_at_work(&self) -> bool {
         self.work.running().is_some()
     }
 
-    /// Returns true if a compaction was asked for and is not begun yet.
+    /// Returns true if a compaction was ordered and has not started.
     pub(in crate::agent_loop) fn is_ordered(&self) -> bool {
         self.work.ordered().is_some()
     }
 
-    /// Returns the name of the preview that may be applied.
+    /// Returns the id of the preview that may be applied.
     #[cfg(test)]
     pub(in crate::agent_loop) fn preview_id(&self) -> Option<&reseed_protocol::JobId> {
         self.carried.preview.as_ref().map(|preview| preview.id())
@@ -101,71 +101,71 @@ impl Compactor {
         self.gave_up
     }
 
-    /// The turn is over: the next one may compact again.
+    /// Resets the failure flag at the end of a turn: the next one may compact again.
     pub(in crate::agent_loop) fn turn_over(&mut self) {
         self.gave_up = false;
     }
 
-    /// A person or a hook did not want a compaction of so many tokens.
+    /// Notes that a person or a hook declined a compaction at this token count.
     pub(in crate::agent_loop) fn declined(&mut self, tokens: u64) {
         self.carried.guards.declined(tokens);
     }
 
-    /// Returns whether a compaction may begin for a request that the provider refused.
+    /// Returns the breaker's permit to compact for a request that the provider refused.
     pub(in crate::agent_loop) fn leave_after_refusal(&self, now: Timestamp, tokens: u64) -> Leave {
         self.carried.guards.leave(now, tokens, None, true)
     }
 
-    /// Drops a compaction that is ready if it is the one that is held: whoever ordered it in the running turn finds it
-    /// still held.
+    /// Drops a ready compaction if it is the held one: whoever ordered it in the running turn finds it still held.
     pub(in crate::agent_loop) fn leave_held(&mut self, ws: &Workspace) {
         self.work.take_ready_if(|ready| ws.is_held(&ready.basis.order.job_id));
     }
 
-    /// Returns true if the job at work was begun while turns went on.
+    /// Returns true if the running job was started in the background.
     pub(in crate::agent_loop) fn is_in_background(&self) -> bool {
         self.work.running().is_some_and(|running| running.background)
     }
 
-    /// Hands over the compaction that waits for a place between two requests.
+    /// Takes the compaction that waits for a point between two requests.
     pub(in crate::agent_loop) fn take_ready(&mut self) -> Option<Ready> {
         self.work.take_ready()
     }
 
-    /// Hands over the compaction that was asked for.
+    /// Takes the ordered compaction.
     pub(in crate::agent_loop) fn take_ordered(&mut self) -> Option<Order> {
         self.work.take_ordered()
     }
 
-    /// Forgets a preview that has read what is changed now. Returns true if what is under way has read it, too.
+    /// Drops a preview that has read what is changing now. Returns true if the compaction in progress has read it too.
     pub(in crate::agent_loop) fn has_read(&mut self, is_read: impl Fn(Option<&EntryId>) -> bool) -> bool {
         let _ = self.carried.preview.take_if(|preview| is_read(preview.basis().last_read.as_ref()));
         let at_work = self.work.running().map(|running| running.job.last_read());
         at_work.or(self.work.ready().map(|ready| ready.basis.last_read.as_ref())).is_some_and(is_read)
     }
 
-    /// Returns how the circuit breaker stands for a request of so many tokens.
+    /// Returns the state of the circuit breaker for a request of this token count.
     pub(in crate::agent_loop) fn breaker(&self, ws: &Workspace, tokens: u64) -> Option<Breaker> {
         self.carried.guards.breaker(ws.now, tokens, ws.session.state.rest_tokens)
     }
 
-    /// Another strategy was chosen: what was learnt of automatic compaction says nothing of it.
+    /// Resets the circuit breaker after a change of strategy.
     pub(in crate::agent_loop) fn forget_guards(&mut self) {
         self.carried.guards.reset();
     }
 
-    /// Another model was chosen: what was seen of the window says nothing of its.
+    /// Forgets what was learnt about the window after a change of model.
     pub(in crate::agent_loop) fn forget_window(&mut self) {
         self.carried.seen = Seen::default();
     }
 
-    /// Returns why automatic compaction was made to rest, if it was.
+    /// Returns why the circuit breaker is open, if it is.
     pub(in crate::agent_loop) fn tripped(&self) -> Option<BreakerReason> {
         self.carried.guards.tripped()
     }
 
-    /// A request of so many tokens was answered. Returns the window that this shows, if it is smaller than was thought:
-    /// the same question in a smaller request has an answer. Once that can be chance, twice it was the size.
+    /// Notes that a request of this token count was answered. Returns the window if this shows it to be smaller than
+    /// assumed: a smaller request for the same turn was answered where a larger one ended empty. Once may be chance;
+    /// twice means that size was the cause.
     pub(in crate::agent_loop) fn answered(&mut self, tokens: u64) -> Option<u64> {
         let seen = &mut self.carried.seen;
         seen.answered_tokens_max = seen.answered_tokens_max.max(tokens);
@@ -174,8 +174,8 @@ impl Compactor {
         Some(empty.max(earlier).saturating_sub(1))
     }
 
-    /// A request of so many tokens failed. Returns true if it may have been too large: it ended without a word, is large
-    /// enough for that (both `is_suspect`), and none as large was ever answered.
+    /// Notes that a request of this token count failed. Returns true if it may have been too large: it ended without
+    /// output, is large enough for that (both are `is_suspect`), and none as large was ever answered.
     pub(in crate::agent_loop) fn failed(&mut self, tokens: u64, is_suspect: bool) -> bool {
         let suspect = is_suspect && tokens > self.carried.seen.answered_tokens_max;
         self.carried.seen.empty_tokens = suspect.then_some(tokens);

@@ -1,4 +1,4 @@
-//! Whether to compact, and how: what the strategy says, what the guards allow, what fits into the window.
+//! Planning: when and how to compact, by the strategy, the circuit breaker and the window.
 
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
@@ -28,8 +28,8 @@ use reseed_protocol::{
 use std::sync::Arc;
 
 impl AgentLoop {
-    /// A request is about to go out that comes near the trigger, or is above it (`is_due`): has a compaction made
-    /// meanwhile, unless one is, or the guards are against it, or the one that is held will do.
+    /// Prepares a compaction before a request that is near the trigger or above it (`is_due`), unless one is in
+    /// progress, the breaker is open, or the held one is good enough.
     pub(in crate::agent_loop) fn prepare(&mut self, count: &RequestCount, is_due: bool) {
         if self.compaction.work.running().is_some()
             || self.compaction.work.ready().is_some()
@@ -45,12 +45,12 @@ impl AgentLoop {
         }
         let Some(source) = self.source(is_due) else { return };
         let order = Order::automatic(self.ws.ids.next_id(), self.ws.manager.trigger());
-        // Where nothing can be cut yet there is nothing to prepare.
+        // If nothing can be cut yet, there is nothing to prepare.
         let _ = self.start_job(order, Use::Commit { background: true }, true, source);
     }
 
-    /// The same when nothing is running: the user reads or types while it is made. What is held is committed where the
-    /// next request is above the trigger already.
+    /// Prepares a compaction while nothing is running, as the user reads or types. Commits the held one if the next
+    /// request is already above the trigger.
     pub(in crate::agent_loop) fn prepare_idle(&mut self) {
         if !self.ws.stage.is(Stage::Idle) || self.ws.session.state.turn.is_some() {
             return;
@@ -70,7 +70,7 @@ impl AgentLoop {
         }
     }
 
-    /// The next request has to wait for room: on the compaction that is being made, or on one that begins now. `false`:
+    /// Makes the next request wait for room: for the running compaction, or for one that starts now. Returns false if
     /// there is none to wait for.
     pub(in crate::agent_loop) fn wait_for_room(&mut self, count: &RequestCount) -> bool {
         if self.wait_for_running() {
@@ -85,7 +85,7 @@ impl AgentLoop {
                 let started = self.start_job(order, use_, leave == Leave::Free, source);
                 match started {
                     Ok(()) => self.ws.is_held_up(),
-                    // What cannot be made again is committed as it is.
+                    // A held compaction that cannot be made again is committed as it is.
                     Err(_) => source != Source::Seen && self.commit_held(Need::Room),
                 }
             }
@@ -129,7 +129,7 @@ impl AgentLoop {
 }
 
 impl Workspace {
-    /// The steps by which a compaction would make room now; none where there is nothing to gain.
+    /// Returns the fallback steps by which a compaction could make room now; none if there is nothing to gain.
     ///
     /// # Errors
     /// `unknown_strategy`.
@@ -164,17 +164,16 @@ impl Workspace {
         };
         let planning = Planning { context, structure: &structure, keep, target_tokens, summary_tokens };
         let mut steps = manager.steps(&planning);
-        // With a low threshold a compaction is due where there is room enough: then what no summary makes smaller
-        // stays.
+        // With a low threshold a compaction may be due although there is room: then nothing is truncated.
         let has_room = order.trigger == CompactionTrigger::Threshold
             && manager.summarises()
             && self.count(context).tokens <= share(window, manager.options().target);
         if planning.meets_target() || has_room {
-            // Nothing is dropped without a summary below the target, whatever a strategy of a program's own says.
+            // Nothing below the target is dropped without a summary, even if a custom strategy says so.
             steps.retain(|step| !matches!(step, Step::Truncate(_)));
         }
         if order.trigger == CompactionTrigger::Manual && manager.summarises() {
-            // Who asks for a compaction wants a summary, not less. Who names `tool_results` wants that.
+            // A compaction ordered by a person is a summary, nothing less. If `tool_results` is named, that is done.
             let named = order.strategy.is_some();
             steps.retain(|step| match step {
                 Step::Summarise(_) => true,
@@ -191,8 +190,8 @@ impl Workspace {
         Ok(steps)
     }
 
-    /// The window that a compaction is planned for. A request that the provider refused as too large, or that ended
-    /// without a word, was the whole window by itself, whatever we count.
+    /// Returns the window that a compaction is planned for. A request that the provider refused as too large, or that
+    /// ended without output, was the whole window by itself, whatever we count.
     pub(in crate::agent_loop) fn planning_window(
         &self,
         trigger: CompactionTrigger,
@@ -202,7 +201,7 @@ impl Workspace {
         if trigger == CompactionTrigger::Overflow { window.min(tokens().max(1)) } else { window }
     }
 
-    /// Stages the summary of a branch that is left.
+    /// Stages the summary of a branch that the session leaves.
     pub(in crate::agent_loop) fn branch_job(
         &mut self,
         order: Order,
@@ -271,7 +270,7 @@ impl Workspace {
         Job::stage(order, base, context, originals, steps, around)
     }
 
-    /// The model that summarises, its window in units of our estimates, and how its texts are counted.
+    /// Returns the summarising model, its window in estimated tokens, and its counter.
     pub(in crate::agent_loop) fn summariser(&self) -> (String, u64, Counter) {
         let own = &self.session.state.model;
         match self.deployment.summaries.model.as_ref().filter(|model| *model != own) {
@@ -283,18 +282,18 @@ impl Workspace {
         }
     }
 
-    /// Most tokens of a summary, in units of the estimate.
+    /// Returns the maximum tokens of a summary, in estimated tokens.
     fn summary_tokens_max(&self) -> u64 {
         let (_, summariser_window, _) = self.summariser();
         self.in_estimates(summary_tokens_max(self.window_tokens().min(summariser_window)))
     }
 
-    /// Most tokens of the facts that are put back into a summary: a tenth of what a compaction gets down to.
+    /// Returns the maximum tokens of the facts restored into a summary: a tenth of a compaction's target.
     fn restored_tokens_max(&self) -> u64 {
         self.in_estimates(self.manager.target_tokens(self.window_tokens()) / 10)
     }
 
-    /// What the conversation would send, where its own model summarises behind it.
+    /// Returns the conversation's own request, if its model summarises as a continuation of it.
     fn conversation(&self, context: &Context) -> Option<ModelRequest> {
         let summaries = &self.deployment.summaries;
         let own = summaries.model.as_ref().is_none_or(|model| *model == self.session.state.model);
@@ -322,12 +321,12 @@ impl Workspace {
         })
     }
 
-    /// How summaries of this session are written.
+    /// Returns how this session's summaries are written.
     pub(in crate::agent_loop) fn writing(&self) -> Writing {
         Writing { kind: self.manager.options().summary_kind, ..self.deployment.summaries.writing.clone() }
     }
 
-    /// What the system prompt and the tools' descriptions say: constraints may come from there.
+    /// Returns the texts of the system prompt and the tool descriptions, which may state constraints.
     fn rules(&self) -> Vec<String> {
         let system = self.prompt.compiled.system.compiled.clone();
         let tools = self.prompt.compiled.tools.iter().map(|tool| tool.description.clone());
@@ -336,35 +335,35 @@ impl Workspace {
 }
 
 impl Workspace {
-    /// What a request of this context costs in units of the estimate, without counting its texts again.
+    /// Returns the estimated tokens of a request with this context, without counting its texts again.
     fn estimate(&self, context: &Context) -> u64 {
         let messages = context.messages.iter().chain(&context.uncached);
         let fixed = self.prompt.compiled.fixed;
         fixed.system + fixed.tools + messages.map(|counted| counted.tokens.total()).sum::<u64>()
     }
 
-    /// The compaction that decides what the model sees.
+    /// Returns the compaction that decides what the model sees.
     pub(in crate::agent_loop) fn compaction_in_effect(&self) -> Option<(&EntryId, &Compaction)> {
         compaction_in(self.session.tree.path())
     }
 
-    /// A number of the model's tokens in units of our estimates, of which the messages' counts are made.
+    /// Converts the model's tokens to estimated tokens, the unit of message counts.
     pub(in crate::agent_loop) fn in_estimates(&self, tokens: u64) -> u64 {
         scaled(tokens, 1.0 / self.prompt.calibration.factor()).max(1)
     }
 
-    /// A number of our estimates in the model's tokens.
+    /// Converts estimated tokens to the model's tokens.
     pub(in crate::agent_loop) fn in_tokens(&self, estimated: u64) -> u64 {
         scaled(estimated, self.prompt.calibration.factor())
     }
 }
 
-/// The compaction that decides what of this path the model sees.
+/// Returns the compaction that decides what the model sees of this path.
 fn compaction_in(path: &[Arc<Node>]) -> Option<(&EntryId, &Compaction)> {
     path.iter().rev().find_map(|node| node.compaction().map(|compaction| (node.id(), compaction)))
 }
 
-/// The files that the newest compaction of a path notes, and the summaries of branches since.
+/// Returns the files noted by the newest compaction of a path and by the branch summaries since.
 fn noted_in(path: &[Arc<Node>]) -> CompactionDetails {
     let mut noted = CompactionDetails::default();
     for node in path.iter().rev() {
@@ -376,7 +375,7 @@ fn noted_in(path: &[Arc<Node>]) -> CompactionDetails {
             noted.read_files.extend_from_slice(&details.read_files);
             noted.modified_files.extend_from_slice(&details.modified_files);
         }
-        // It has noted what compactions before it noted.
+        // It includes what earlier compactions noted.
         if is_compaction {
             break;
         }

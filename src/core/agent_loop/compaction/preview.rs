@@ -1,4 +1,4 @@
-//! Looking at a compaction before it is made: `preview_compact`, then `manual_compact { previewId }`.
+//! Previews: showing a compaction before it is committed, with `preview_compact`, then `manual_compact { previewId }`.
 
 use crate::agent_loop::compaction::Compactor;
 use crate::agent_loop::step::Step;
@@ -26,7 +26,7 @@ use reseed_protocol::{
 };
 use std::{collections::HashSet, sync::Arc};
 
-/// How long a preview can be applied, in milliseconds: as long as somebody thinks about it.
+/// Milliseconds for which a preview can be applied: as long as a person may think about it.
 const PREVIEW_MILLIS: u64 = 600_000;
 
 /// A compaction that was shown and may be applied.
@@ -34,13 +34,13 @@ const PREVIEW_MILLIS: u64 = 600_000;
 pub(in crate::agent_loop) struct Prepared {
     basis: Box<Basis>,
     outcome: Box<Outcome>,
-    /// The compaction that was held and that it was made from.
+    /// The held compaction that it was made from.
     merges: Option<JobId>,
     expires_at: Timestamp,
 }
 
 impl Prepared {
-    /// Its name on the wire.
+    /// Returns its id on the wire.
     #[must_use]
     pub(in crate::agent_loop) fn id(&self) -> &JobId {
         &self.basis.order.job_id
@@ -90,7 +90,7 @@ impl AgentLoop {
         self.ws.answer_job(caller, order.job_id.clone());
         self.compaction.carried.guards = self.compaction.carried.guards.ordered();
         self.compaction.work.order(order);
-        // In a turn it is made before the next request: what was asked for is not lost, and the answer is not cut.
+        // During a turn it runs before the next request: the order is not lost, and the answer is not interrupted.
         if self.ws.stage.is(Stage::Idle) {
             self.ws.then(Step::Proceed);
         }
@@ -137,12 +137,13 @@ impl AgentLoop {
         self.ws.answer_job(caller, prepared.id().clone());
         self.compaction.carried.guards = self.compaction.carried.guards.ordered();
         let Prepared { basis, outcome, merges, expires_at: _ } = *prepared;
-        // Its cost holds that of what it was made from, unless that was told to be unused meanwhile.
+        // Its cost includes that of the held compaction it was made from, unless that one was reported as unused
+        // meanwhile.
         let merged = merges.is_some_and(|job| self.ws.is_held(&job));
         let mut basis = *basis;
         basis.order.command_id = Some(caller.id.clone());
         basis.order.trigger = CompactionTrigger::Manual;
-        // The work was done before: what it takes now is nothing.
+        // The work was done earlier: applying it takes no time.
         (basis.started_at, basis.ended_at) = (self.ws.now, None);
         self.compaction.work.wait(Ready { basis, outcome, background: false, waited_since: None, merged });
         if self.ws.stage.is(Stage::Idle) {
@@ -151,8 +152,8 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// The commands whose replies come later than those to later commands: a preview, a move that waits for a summary
-    /// or for hooks, inputs and tools' answers that hooks look at.
+    /// Returns the commands that may be answered after later ones: a preview, a move that waits for a summary or for
+    /// hooks, and inputs and tool answers that hooks are inspecting.
     #[must_use]
     pub fn answers_late(&self) -> Vec<CommandId> {
         let preview = self.compaction.work.running().and_then(crate::agent_loop::compaction::job::Running::preview_of);
@@ -173,8 +174,7 @@ impl Compactor {
         Ok(())
     }
 
-    /// A preview's summary is made: it is kept for as long as it may be applied, and shown as it would be committed
-    /// now.
+    /// Shows a finished preview as it would be committed now, and keeps it for as long as it may be applied.
     pub(in crate::agent_loop) fn show_preview(
         &mut self,
         ws: &mut Workspace,
@@ -227,7 +227,7 @@ impl Workspace {
             Some(name) => Some(self.deployment.strategies.resolve(name, "strategy")?),
             None => None,
         };
-        // Naming the session's own strategy is naming none.
+        // Naming the session's own strategy is the same as naming none.
         let strategy = strategy.filter(|name| *name != self.manager.name());
         Ok(Order {
             command_id: Some(caller.id.clone()),
@@ -239,7 +239,7 @@ impl Workspace {
         })
     }
 
-    /// Whether an order asks for nothing but a compaction: what is held is one.
+    /// Returns true if an order has no special wishes, so that the held compaction fulfils it.
     pub(in crate::agent_loop) fn is_plain(&self, order: &Order) -> bool {
         let own_strategy = order.strategy.is_none_or(|name| name == self.manager.name());
         own_strategy && order.instructions.is_none() && order.rebuild.is_none()
@@ -253,7 +253,7 @@ impl Workspace {
         self.append(Vec::new(), vec![caller.mark(reply)]);
     }
 
-    /// What the model would not see any more, and what it would, the summaries left out.
+    /// Returns the messages that the model would no longer see, and those that it would, without summaries.
     fn parted(&self, context: &Context, outcome: &Outcome) -> (Stretch, Stretch) {
         let one_by_one: HashSet<&EntryId> = outcome.kept.iter().collect();
         let (mut dropped, mut kept) = (Stretch::default(), Stretch::default());
@@ -294,7 +294,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp(1_000_000);
 
-    /// A loop whose session says more than is kept, and the number of the next command.
+    /// A loop whose session is larger than what a compaction keeps, and the number of the next command.
     struct World(AgentLoop, u32);
 
     impl World {
@@ -330,7 +330,7 @@ mod tests {
             self.ask(now, Command::ManualCompact(ManualCompact { preview_id, ..ManualCompact::default() }))
         }
 
-        /// Has a preview made, by rule: the model refuses.
+        /// Requests a preview; the model refuses, so it is made without the model.
         fn preview(&mut self) -> CompactionPreview {
             let asked = self.ask(NOW, Command::PreviewCompact(PreviewCompact::default()));
             let request = asked.iter().find_map(|effect| match effect {

@@ -1,15 +1,15 @@
-//! Which inputs take long: those that may stage a compaction of a long context, or take its summary. Whoever runs the
-//! loop gives them a thread of their own.
+//! The cost of inputs: which ones may stage a compaction of a long context or handle its summary. The caller gives
+//! those a thread of their own.
 
 use crate::agent_loop::{AgentLoop, Input};
 use reseed_protocol::command::Command;
 
-/// Estimated tokens of a context from which on a compaction of it takes about two milliseconds of processor time.
+/// Estimated tokens of a context above which compacting it takes about two milliseconds of CPU time.
 const LONG_TOKENS: u64 = 6_000;
 
 impl AgentLoop {
-    /// Returns true if handling this input may take more than two milliseconds. A guess by size, which costs less than
-    /// one look at each message.
+    /// Returns true if handling this input may take more than two milliseconds. This is a guess by size, which is
+    /// cheaper than one look at each message.
     #[must_use]
     pub fn takes_long(&self, input: &Input) -> bool {
         let tokens: u64 = self.ws.session.tree.path().iter().map(|node| node.tokens.total()).sum();
@@ -63,7 +63,7 @@ mod tests {
     fn only_what_may_compact_a_long_context_takes_long() {
         let order = || Command::ManualCompact(ManualCompact::default());
         let pin = || Command::PinEntry(PinEntry { entry_id: "e0".parse().unwrap() });
-        // Words of what was said, the window, the command, and whether it takes long.
+        // Words in the message, the window, the command, and the expected answer.
         for (words, window, command, expected) in [
             (500, 100_000, order(), false),
             (20_000, 100_000, order(), true),

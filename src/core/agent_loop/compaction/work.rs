@@ -1,19 +1,19 @@
-//! The compaction that is under way: one at a time.
+//! The compaction in progress: one at a time.
 
 use super::job::{Ready, Running};
 use crate::context::compaction::Order;
 
-/// What is under way. An order that comes while something else is under way is begun after it.
+/// The compaction in progress. An order that arrives during another one starts after it.
 #[derive(Debug, Default)]
 pub(super) enum Work {
-    /// Nothing.
+    /// No compaction is in progress.
     #[default]
     Nothing,
-    /// A compaction was asked for and is not begun yet.
+    /// A compaction was ordered and has not started.
     Ordered(Order),
-    /// A compaction or a preview is being made, whether anybody waits for it or not.
+    /// A compaction or a preview is running, waited for or not.
     Running { running: Box<Running>, then: Option<Order> },
-    /// A compaction is made and waits for a place between two requests.
+    /// A compaction is finished and waits for a point between two requests.
     Ready { ready: Box<Ready>, then: Option<Order> },
 }
 
@@ -47,7 +47,7 @@ impl Work {
         }
     }
 
-    /// Hands over the job at work.
+    /// Takes the running job.
     pub(super) fn take_running(&mut self) -> Option<Running> {
         match std::mem::take(self) {
             Self::Running { running, then } => {
@@ -61,12 +61,12 @@ impl Work {
         }
     }
 
-    /// Hands over what is ready.
+    /// Takes the ready compaction.
     pub(super) fn take_ready(&mut self) -> Option<Ready> {
         self.take_ready_if(|_| true)
     }
 
-    /// Hands over what is ready, if it is such.
+    /// Takes the ready compaction if it matches.
     pub(super) fn take_ready_if(&mut self, is_such: impl Fn(&Ready) -> bool) -> Option<Ready> {
         match std::mem::take(self) {
             Self::Ready { ready, then } if is_such(&ready) => {
@@ -91,17 +91,17 @@ impl Work {
         }
     }
 
-    /// A job is at work from now on.
+    /// Sets the running job; an order waits behind it.
     pub(super) fn run(&mut self, running: Running) {
         *self = Self::Running { running: Box::new(running), then: self.take_ordered() };
     }
 
-    /// A compaction is made and waits.
+    /// Sets the ready compaction; an order waits behind it.
     pub(super) fn wait(&mut self, ready: Ready) {
         *self = Self::Ready { ready: Box::new(ready), then: self.take_ordered() };
     }
 
-    /// A compaction is asked for; it takes the place of one that was asked for before.
+    /// Orders a compaction, replacing an earlier order.
     pub(super) fn order(&mut self, order: Order) {
         match self {
             Self::Nothing | Self::Ordered(_) => *self = Self::Ordered(order),
