@@ -1,6 +1,6 @@
-//! What clients write into the tree beside what is said: names, their own data, changes of the model.
+//! Entries that clients add besides messages: labels, custom data, names and model changes.
 //!
-//! Each is an entry that hangs from the leaf and becomes it, as in every other history; none of them is sent.
+//! Each becomes the new leaf, like any other entry. None of them is sent to the model.
 
 use super::{AgentLoop, Effect, commands::Caller, prompt::usage_percent, turn::appended};
 use crate::agent_loop::workspace::Workspace;
@@ -12,13 +12,13 @@ use reseed_protocol::{
     reply::{Done, Reply},
 };
 
-/// Longest name of a session or of an entry, in characters.
+/// Maximum length of a session's name or an entry's label, in characters.
 const NAME_CHARS_MAX: usize = 200;
 
-/// Longest name of a model, of a reasoning effort, or of a kind of client's data, in characters.
+/// Maximum length of a model's name, a reasoning effort, or a custom type, in characters.
 const WORD_CHARS_MAX: usize = 200;
 
-/// The reasoning level of an entry that says that it is left to the provider.
+/// The reasoning level recorded when the choice is left to the provider.
 const DEFAULT_LEVEL: &str = "default";
 
 impl AgentLoop {
@@ -65,7 +65,7 @@ impl AgentLoop {
 }
 
 impl Workspace {
-    /// Names an entry; the caller has seen that there is one.
+    /// Labels an entry; the caller has checked that it exists.
     pub(super) fn on_set_label(&mut self, caller: &Caller, set: SetLabel) -> Result<(), ErrorBody> {
         let label = set.label.map(|label| check_name("label", &label)).transpose()?;
         self.annotate(caller, EntryData::Label(Label { target_id: set.entry_id, label }));
@@ -75,13 +75,13 @@ impl Workspace {
     pub(super) fn on_append_custom(&mut self, caller: &Caller, custom: AppendCustom) -> Result<(), ErrorBody> {
         check_custom_type(&custom.custom_type)?;
         let AppendCustom { custom_type, data } = custom;
-        // An absent field and `null` are one in the stored form.
+        // An absent field and `null` are stored alike.
         let data = Some(data).filter(|data| !data.is_null());
         self.annotate(caller, EntryData::Custom(Custom { custom_type, data }));
         Ok(())
     }
 
-    /// Writes one entry and answers with its id.
+    /// Appends one entry and replies with its id.
     fn annotate(&mut self, caller: &Caller, data: EntryData) {
         let as_of_seq = Some(self.session.state.seq);
         let entry_id: reseed_protocol::EntryId = self.ids.next_id();
@@ -103,14 +103,14 @@ impl Workspace {
     }
 }
 
-/// Two entries of one step: the second hangs from the first.
+/// Makes the second entry of a step a child of the first.
 fn hang_from(event: &mut Event, before: Option<&Event>) {
     if let (Event::EntryAppended(appended), Some(Event::EntryAppended(before))) = (event, before) {
         appended.entry.parent_id = Some(before.entry.entry_id.clone());
     }
 }
 
-/// A name as it is kept: without blanks around it.
+/// Validates a name and returns it trimmed.
 pub(super) fn check_name(field: &str, name: &str) -> Result<String, ErrorBody> {
     let name = name.trim();
     if name.chars().any(char::is_control) {
@@ -124,13 +124,13 @@ pub(super) fn check_name(field: &str, name: &str) -> Result<String, ErrorBody> {
     Ok(name.to_owned())
 }
 
-/// Bytes of what programs keep with a message: each entry is held in memory while the model sees it.
+/// Maximum bytes of a program's details on a message: each entry is held in memory while the model sees it.
 const DETAILS_BYTES_MAX: usize = 64 * 1024;
 
-/// Whether what a program keeps with a message is small enough.
+/// Checks the size of a program's details on a message.
 ///
 /// # Errors
-/// `invalid_field`, with its size and the limit.
+/// `invalid_field`, with the size and the limit.
 pub(super) fn check_details(details: Option<&serde_json::Value>) -> Result<(), ErrorBody> {
     let bytes = details.map_or(0, |details| details.to_string().len());
     if bytes > DETAILS_BYTES_MAX {

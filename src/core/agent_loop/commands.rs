@@ -1,4 +1,4 @@
-//! What clients ask of a session: one arm a command.
+//! Session commands: dispatches each to its machine, one arm per command.
 
 use super::step::Step;
 use super::{AgentLoop, Mark, Origin, compaction::fail::cancelled, navigation::Ask, stage::Stage};
@@ -17,7 +17,7 @@ use reseed_protocol::{
     reply::{Accepted, Reply},
 };
 
-/// A command's sender, id and content hash: what its mark is made of.
+/// A command's sender, id and content hash, from which its mark is made.
 #[derive(Debug, Clone)]
 pub(super) struct Caller {
     pub(super) origin: Origin,
@@ -26,8 +26,8 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// The same without a trace of what the command said, for what hooks have changed or nobody keeps: its mark is that
-    /// of any command of this type.
+    /// Returns the caller with a fingerprint that reveals nothing of the content, for commands that hooks have changed
+    /// or whose content is not kept. It is the same for every command of this type.
     pub(super) fn without_content(&self, command: &str) -> Self {
         Self { fingerprint: withheld(command), ..self.clone() }
     }
@@ -137,7 +137,7 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// Asks again: the last turn's question, or the one at which the session stands after it was moved there.
+    /// Retries the last turn, or answers the question at which the session is after a move.
     fn on_retry_turn(&mut self, caller: &Caller, retry: &RetryTurn) -> Result<(), ErrorBody> {
         if self.is_busy() {
             return Err(self.busy("a turn is retried when the session is idle"));
@@ -159,7 +159,7 @@ impl AgentLoop {
         }
         let as_of_seq = self.ws.session.state.seq;
         let turn_id: reseed_protocol::TurnId = self.ws.ids.next_id();
-        // What a cancelled answer had shown stays in the tree, on a branch of its own.
+        // The text shown before a cancel stays in the tree, on a branch of its own.
         let incomplete = said.filter(|(_, message)| message.incomplete).map(|(node, _)| node.entry.parent_id.clone());
         if let Some(Some(parent)) = incomplete {
             let left = self.ws.session.tree.path().iter().rev().take_while(|node| *node.id() != parent);
@@ -201,7 +201,8 @@ impl AgentLoop {
             self.ws.then(Step::Proceed);
             return Ok(());
         }
-        // What is held by its name at any time, otherwise where nothing is at work; what is made from it goes with it.
+        // A held compaction is cancelled by its id at any time, or without an id if nothing is running. A job that
+        // builds on it is cancelled with it.
         let held = self.ws.session.state.held.as_ref().map(|held| &held.job_id);
         let is_meant = match &cancel.job_id {
             Some(asked) => held == Some(asked),
@@ -263,7 +264,7 @@ impl AgentLoop {
 }
 
 impl Workspace {
-    /// Ends this loop now, or at the next request where something is running.
+    /// Ends this loop now if it is idle, otherwise at the next request.
     pub(super) fn reseed_soon(&mut self) {
         self.reseed_due = true;
         if self.stage.is(Stage::Idle) {
@@ -289,7 +290,8 @@ impl Workspace {
     }
 }
 
-/// Why this answer ended, where it is one that a turn ends with: only the turn's last hooks can have failed behind it.
+/// Returns the stop reason of a complete final answer. If a turn failed after such an answer, only its last hooks can
+/// have failed.
 fn whole_answer(message: &Message) -> Option<StopReason> {
     let is_whole = message.role == Role::Assistant && !message.incomplete && message.tool_calls().next().is_none();
     is_whole.then(|| message.stop_reason.unwrap_or(StopReason::Stop))

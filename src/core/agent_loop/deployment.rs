@@ -1,4 +1,4 @@
-//! What the operator sets, the same for every session.
+//! Deployment settings, the same for every session.
 
 use crate::{
     context::{
@@ -14,48 +14,48 @@ use crate::{
     prices::Prices,
 };
 
-/// Milliseconds a hook may take where neither it nor the settings say.
+/// Default time limit of a hook, in milliseconds.
 const HOOK_TIMEOUT_MS: u64 = 30_000;
 
-/// Milliseconds a required hook is waited for while its client is away, where the settings do not say.
+/// Default time that a required hook's absent client is waited for, in milliseconds.
 const HOOK_AWAY_MS: u64 = 120_000;
 
-/// What the deployment says, the same for every session.
+/// The deployment's settings, the same for every session.
 #[derive(Debug, Clone)]
 pub struct Deployment {
     /// The model of new sessions.
     pub model: String,
     /// The strategy of new sessions.
     pub strategy: String,
-    /// The strategies there are.
+    /// The available strategies.
     pub strategies: Strategies,
-    /// The system prompt where a session has none of its own; empty for none.
+    /// The default system prompt, for sessions that have none of their own; empty for none.
     pub instructions: String,
-    /// The strategies' settings where a session has none of its own.
+    /// The default strategy settings, for sessions that have none of their own.
     pub options: Options,
     /// How summaries are made.
     pub summaries: Summaries,
-    /// Whose way of estimating is used.
+    /// The token estimator to use.
     pub estimator: Estimator,
-    /// Whose rule says where a compaction cuts.
+    /// The rule that decides where a compaction cuts.
     pub cut_rule: CutRule,
-    /// Which window each model has.
+    /// The context window of each model.
     pub windows: Windows,
-    /// What each model costs.
+    /// The prices of each model.
     pub prices: Prices,
-    /// Milliseconds a tool may take where its offer does not say.
+    /// Default time limit of a tool, in milliseconds.
     pub tool_timeout_ms: u64,
-    /// Answers with tool calls that one turn may have.
+    /// Maximum number of answers with tool calls in one turn.
     pub tool_rounds_max: u64,
-    /// Inputs that may wait in one session.
+    /// Maximum number of queued inputs in one session.
     pub queue_items_max: usize,
     /// The tools whose calls name files.
     pub file_tools: FileTools,
-    /// The server's hooks, in the order in which they are asked; each is called by its place among them.
+    /// The server's hooks, in the order in which they are asked. Each is identified by its index.
     pub hooks: Vec<HookSpec>,
-    /// Milliseconds a hook may take where it does not say.
+    /// Default time limit of a hook, in milliseconds.
     pub hook_timeout_ms: u64,
-    /// Milliseconds a required hook of a client is waited for while that client is away.
+    /// Time that a required client hook's absent client is waited for, in milliseconds.
     pub hook_away_ms: u64,
 }
 
@@ -88,11 +88,11 @@ impl Default for Deployment {
 pub struct Summaries {
     /// The model that makes them; absent for the session's own.
     pub model: Option<String>,
-    /// Where they are made.
+    /// The kind of request that they are made with.
     pub request: SummaryRequest,
-    /// Most tokens of an answer that holds one; absent for what the window has room for.
+    /// Maximum tokens of an answer with a summary; absent for what the window has room for.
     pub answer_tokens_max: Option<u64>,
-    /// How long a compaction may take before it goes on without the model, in milliseconds.
+    /// Milliseconds after which a compaction continues without the model.
     pub timeout_ms: u64,
     /// How they are written.
     pub writing: Writing,

@@ -1,4 +1,4 @@
-//! What the loop is told, and what it wants done.
+//! Inputs, which tell the loop what happened, and effects, which say what to do.
 
 use super::Tools;
 use crate::{
@@ -16,7 +16,7 @@ use reseed_protocol::{
 };
 use std::fmt;
 
-/// A request to a model, within one loop and its successors.
+/// The id of a request to a model, unique within a loop and its successors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
@@ -26,21 +26,21 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// The connection that a command came from: where its reply goes.
+/// The connection that a command came from and its reply goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin(pub u64);
 
 impl Origin {
-    /// A hook of the server's own: it may write whoever owns the session. No connection has this number.
+    /// A server hook, which may write whoever owns the session. No connection has this number.
     pub const HOOK: Self = Self(u64::MAX);
 }
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
-    /// The loop was seeded by its predecessor: go on where the tree stands.
+    /// The loop was seeded by its predecessor and continues from the tree.
     Seeded,
-    /// The session was read from the store: whatever was running is no more.
+    /// The session was read from the store: whatever was running was interrupted.
     Recovered,
     /// A client's command, checked and not a duplicate.
     Command {
@@ -50,115 +50,115 @@ pub enum Input {
         id: CommandId,
         /// A hash of its content.
         fingerprint: u64,
-        /// The command.
+        /// The command itself.
         command: Box<Command>,
-        /// What was read from the store for it: where it goes, for commands that go elsewhere in the tree (`navigate`,
-        /// `user_input` with a `parentId`), and what the model does not see any more, for those that bring it back
-        /// (`undo_compaction`, `pin_entry`) or summarise it anew (`rebuild`).
+        /// What was read from the store for it: the destination, for commands that continue elsewhere in the tree
+        /// (`navigate`, `user_input` with a `parentId`), or what the model no longer sees, for commands that restore it
+        /// (`undo_compaction`, `pin_entry`) or summarise it again (`rebuild`).
         place: Option<Box<Place>>,
     },
     /// A request was answered.
     Answered {
-        /// Which.
+        /// The request.
         request: RequestId,
         /// The whole answer.
         answer: Answer,
     },
     /// A request failed.
     Failed {
-        /// Which.
+        /// The request.
         request: RequestId,
-        /// Why.
+        /// The reason.
         fault: ModelFault,
     },
-    /// A request is stopped, as [`Effect::CancelModel`] asked.
+    /// A request was stopped, as [`Effect::CancelModel`] asked.
     Cancelled {
-        /// Which.
+        /// The request.
         request: RequestId,
-        /// What of its answer had been shown.
+        /// The part of its answer that had been shown.
         shown: Vec<Part>,
     },
-    /// A hook of the server's has answered, or failed; or the client is away whose hook was called
+    /// A server hook answered or failed, or the client of a called hook is away
     /// ([`ErrorCode::HookUnavailable`](reseed_protocol::ErrorCode)).
     HookAnswered {
-        /// Which call.
+        /// The hook call.
         call_id: CallId,
-        /// What it said.
+        /// The answer or the failure.
         answer: Box<Result<HookAnswer, HookFault>>,
     },
-    /// Another client owns the session from now on, and the hooks of the one before went with it. What was begun under
-    /// those that are required still needs them.
+    /// Another client owns the session from now on; the previous owner's hooks are gone. Work started under its
+    /// required hooks still needs them.
     HostLeft,
-    /// The client that hosts hooks has come or has left, or offers other hooks: what they are asked is sent to whoever
-    /// is here now.
+    /// The client that hosts hooks has connected, disconnected or changed its hooks: pending calls are sent to the
+    /// connected client.
     AskAgain {
-        /// Only that whose client was away.
+        /// Sends only the calls whose client was away.
         only_away: bool,
     },
-    /// The owner's client offers these tools as it opens the session, in place of those that were offered before.
+    /// The owner's client offers these tools as it opens the session. They replace the earlier ones.
     ToolsOffered(Tools),
-    /// Time has passed: a deadline may be over.
+    /// Time has passed: a deadline may have expired.
     Tick,
-    /// The server will stop, or the session is damaged: finish the running turn, begin no other. What waits in the
-    /// queue is durable; inputs that are not accepted yet are refused with this error.
+    /// The server will stop, or the session is damaged: finish the running turn and start no other. The queue is
+    /// durable; inputs that are not accepted yet are refused with this error.
     Hold(Box<ErrorBody>),
-    /// End the running turn now, keep what was shown, and begin no other: the server is stopping, the session is being
-    /// deleted, or nobody has been here for too long. Every command that still waits is refused with this error.
+    /// End the running turn now, keep what was shown, and start no other: the server is stopping, the session is being
+    /// deleted, or nobody has been connected for too long. Every pending command is refused with this error.
     Stop(Box<ErrorBody>),
-    /// Someone is here again: what waits may begin.
+    /// Somebody is connected again: queued work may start.
     Go,
 }
 
-/// Something that should now be done. Effects are carried out in order, each to its end: an [`Effect::Append`] holds
-/// back everything behind it until it is durable, so nothing is announced before.
+/// Something to do. Effects are executed in order, each to completion: an [`Effect::Append`] holds back everything
+/// behind it until it is durable, so nothing is announced before.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Write these events as one step; then send the replies; then publish the events.
     Append(Append),
     /// Answer a command.
     Reply {
-        /// Who asked.
+        /// The connection that sent it.
         origin: Origin,
         /// The command.
         id: CommandId,
-        /// The answer.
+        /// The reply.
         reply: Reply,
     },
-    /// Tell whoever listens; nothing is kept.
+    /// Publish a transient event; it is not stored.
     Emit(EphemeralEvent),
-    /// Ask the model.
+    /// Send a request to the model.
     CallModel(Box<CallModel>),
-    /// Stop asking, and say what was shown ([`Input::Cancelled`]).
+    /// Stop a request and report what was shown of its answer ([`Input::Cancelled`]).
     CancelModel(RequestId),
-    /// Ask a hook. Where an answer is awaited it comes as [`Input::HookAnswered`], or, from a client's, as its
+    /// Call a hook. An awaited answer arrives as [`Input::HookAnswered`], or, from a client's hook, as its
     /// `hook_result`.
     CallHook(Box<CallHook>),
-    /// Nobody waits for that hook's answer any more.
+    /// Cancel a hook call whose answer is no longer needed.
     CancelHook(CallId),
-    /// A report came in: correct the estimates of this model, here and in sessions to come.
+    /// Correct this model's token estimates, for this session and later ones.
     Calibrate {
         /// The model.
         model: String,
-        /// What was estimated and what the provider counted.
+        /// The estimate and the provider's count.
         report: Box<Report>,
     },
-    /// This loop is done: seed the next one from what the tree says and tell it [`Input::Seeded`].
+    /// This loop has ended: seed the next one from the tree and send it [`Input::Seeded`].
     Reseed,
 }
 
 /// One durable step.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Append {
-    /// The events, in order; may be empty when only a command is to be remembered.
+    /// The events, in order; empty if only a command is to be remembered.
     pub events: Vec<Event>,
-    /// The commands that caused it, with the replies they get.
+    /// The commands that caused them, with their replies.
     pub marks: Vec<Mark>,
 }
 
-/// A command that is remembered with what it wrote.
+/// A command that is remembered together with its events.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mark {
-    /// Who sent it.
+    /// The connection that sent it.
     pub origin: Origin,
     /// Its id.
     pub id: CommandId,
@@ -168,26 +168,26 @@ pub struct Mark {
     pub reply: Reply,
 }
 
-/// A question to a hook.
+/// A call to a hook.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallHook {
-    /// Who is asked.
+    /// The hook.
     pub place: HookPlace,
-    /// What.
+    /// The call.
     pub call: HookCall,
-    /// Whether anybody waits for an answer.
+    /// True if its answer is awaited.
     pub awaited: bool,
 }
 
 /// A request to the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallModel {
-    /// Names it.
+    /// Its id.
     pub request: RequestId,
-    /// What is sent.
+    /// The request itself.
     pub body: ModelRequest,
-    /// Where its answer is shown while it arrives; absent for summaries, which are not.
+    /// The entry and turn under which the answer is streamed; absent for summaries, which are not shown.
     pub shown_as: Option<(EntryId, TurnId)>,
-    /// It is shown only once it is whole: a hook may change it first.
+    /// True if the answer is shown only once it is complete: a hook may change it first.
     pub withheld: bool,
 }

@@ -1,22 +1,22 @@
-//! The agent loop: a value with one total function from what happened to what should now be done.
+//! The agent loop: a value with one total function from inputs to effects.
 //!
-//! Contract: tell it what happened ([`AgentLoop::handle`]), carry out every effect it returns, in order, each to its
-//! end. It never waits, never fails, and knows no clock.
+//! Contract: pass each input to [`AgentLoop::handle`] and execute every effect it returns, in order, each to
+//! completion. The loop never waits, never fails, and has no clock.
 //!
-//! A loop has a generation. It is built only from what the tree says ([`AgentLoop::seeded`]) and torn down at every
-//! compaction, navigation, model or strategy change, so it can be dropped at any moment and made again, here or after a
-//! crash, and the next request is the same. Answers to requests of an older loop carry request ids that no later loop
-//! knows: they are stale responses, expected and dropped.
+//! A loop has a generation. It is built only from the tree ([`AgentLoop::seeded`]) and torn down at every compaction,
+//! navigation, model or strategy change, so it can be dropped at any moment and rebuilt, here or after a crash, and the
+//! next request is the same. Answers to an older loop's requests carry request ids that no later loop knows: they are
+//! stale responses, expected and dropped.
 //!
-//! The kernel in this file holds the machines, each in a folder of its own, and takes one input after another:
+//! The kernel in this file holds the machines, each in a folder of its own, and handles one input after another:
 //!
-//! - `turn`: the running turn: asking the model, calling its tools, inputs that wait
-//! - `compaction`: preparing, making, holding and committing compactions; previews, pins, undoing
-//! - `hooks`: asking hooks at fixed points; the roster says which
-//! - `navigation`: moving about in the tree
-//! - `prompt`: what the next request consists of and what it costs; read by all
-//! - `workspace`: what every machine works on; `step`: what a machine says should happen next
-//! - `commands`: which machine takes a command; `annotate`: names, data and settings that clients write
+//! - `turn`: the running turn: model requests, tool calls, the queue
+//! - `compaction`: preparing, making, holding and committing compactions; previews, pins, undo
+//! - `hooks`: calling hooks at fixed points; the roster says which
+//! - `navigation`: moves in the tree
+//! - `prompt`: the content of the next request and its token count; read by all
+//! - `workspace`: the state shared by the machines; `step`: what a machine wants to happen next
+//! - `commands`: dispatches commands to machines; `annotate`: labels, data and settings that clients write
 
 mod annotate;
 mod commands;
@@ -57,18 +57,18 @@ use crate::{
 use reseed_protocol::Timestamp;
 use std::sync::Arc;
 
-/// What one loop leaves to the next: the session as its log says, and what is not in the log.
+/// What one loop hands to the next: the session as its log says, and state that is not in the log.
 #[derive(Debug)]
 pub struct Seed {
     /// The session.
     pub session: Session,
     /// The deployment's settings.
     pub deployment: Arc<Deployment>,
-    /// The calibration of this model's estimates.
+    /// The id of the next request, so that no later loop reuses an earlier one.
     pub calibration: Calibration,
     /// The number of the next request, so that no later loop reuses an earlier one's.
     pub next_request: u64,
-    /// True if no turn may begin: the server is stopping, or nobody is here.
+    /// True if no turn may start: the server is stopping, or nobody is connected.
     pub holding: bool,
     ids: IdSource,
     prompt: prompt::Carried,
@@ -99,7 +99,7 @@ impl Seed {
     }
 }
 
-/// The loop. See the head of this file.
+/// The loop. See the module documentation.
 #[derive(Debug)]
 pub struct AgentLoop {
     ws: Workspace,
@@ -109,17 +109,17 @@ pub struct AgentLoop {
     navigation: Navigation,
 }
 
-/// When a tool call fails.
+/// The deadline of a tool or hook call.
 #[derive(Debug, Clone, Copy)]
 struct Deadline {
     at: Timestamp,
-    /// Progress does not move it beyond this.
+    /// Progress cannot extend the deadline beyond this.
     at_most: Timestamp,
     timeout_ms: u64,
 }
 
 impl AgentLoop {
-    /// Makes the loop of this generation from what the tree says. Tell it [`Input::Seeded`] or [`Input::Recovered`].
+    /// Builds the loop of this generation from the tree. Send it [`Input::Seeded`] or [`Input::Recovered`] next.
     #[must_use]
     pub fn seeded(generation: u64, seed: Seed) -> Self {
         let Seed { session, deployment, calibration, next_request, holding, ids, prompt, roster, turn, .. } = seed;
@@ -134,7 +134,7 @@ impl AgentLoop {
         }
     }
 
-    /// Returns what the next loop is made from. A change of model changes the counter: the path is counted anew.
+    /// Returns the seed of the next loop. A change of model changes the counter, so the path is counted again.
     #[must_use]
     pub fn into_seed(mut self) -> Seed {
         self.ws.recount_for_next();
@@ -155,7 +155,7 @@ impl AgentLoop {
         }
     }
 
-    /// Takes one input to completion and returns what the outside should now do, in order.
+    /// Takes one input to completion and returns the effects to execute, in order.
     #[must_use]
     pub fn handle(&mut self, now: Timestamp, input: Input) -> Vec<Effect> {
         self.ws.now = now;
@@ -203,7 +203,7 @@ impl AgentLoop {
                 }
             }
             (_, Input::Stop(error)) => self.on_stop(error),
-            // Late words of a request that was cancelled, or of an older loop's.
+            // Stale responses to a cancelled request or to an older loop's request.
             (_, Input::Answered { .. } | Input::Failed { .. } | Input::Cancelled { .. }) => {}
         }
         self.run();
@@ -215,7 +215,7 @@ impl AgentLoop {
         std::mem::take(&mut self.ws.out)
     }
 
-    /// Takes steps until none is left. What a step says follows it at once, before what was said earlier.
+    /// Takes steps until none is left. The steps that follow from a step are taken at once, before earlier ones.
     fn run(&mut self) {
         let mut agenda = Vec::new();
         loop {
@@ -237,7 +237,7 @@ impl AgentLoop {
         }
     }
 
-    /// When [`Input::Tick`] is due, if ever.
+    /// Returns when [`Input::Tick`] is due, if ever.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let tools = match self.ws.stage.get() {
@@ -247,39 +247,39 @@ impl AgentLoop {
         tools.into_iter().chain(self.compaction_deadline()).chain(self.hooks.next_hook_deadline()).min()
     }
 
-    /// Returns true if the path in memory may lack what the log makes the model see: the next loop is seeded with the
-    /// path as it is read from the store.
+    /// Returns true if the path in memory may lack entries that the model should see by the log: the next loop is then
+    /// seeded with the path read from the store.
     #[must_use]
     pub fn has_stale_path(&self) -> bool {
         self.navigation.pinned_before_move && self.ws.stage.is(Stage::Done)
     }
 
-    /// The session as this loop knows it.
+    /// Returns the session as this loop knows it.
     #[must_use]
     pub fn session(&self) -> &Session {
         &self.ws.session
     }
 
-    /// How often the session's loop was seeded.
+    /// Returns how many times the session's loop was seeded.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.ws.generation
     }
 
-    /// Whether nothing is running and nothing waits: the session may leave memory.
+    /// Returns true if nothing is running or queued: the session may leave memory.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         !self.is_busy() && !self.compaction.is_at_work() && self.hooks.is_quiet()
     }
 
-    /// Whether something keeps a new input from being asked at once. A compaction that is made meanwhile does not.
+    /// Returns true if new input cannot start a turn at once. A background compaction does not prevent it.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         let waits = self.ws.session.state.queue.iter().any(|item| item.after.is_none()) && !self.ws.holding;
         !self.ws.stage.is(Stage::Idle) || self.ws.session.state.turn.is_some() || waits || self.hooks.looks_at_input()
     }
 
-    /// Takes the next step that the tree calls for: a compaction that was ordered, the next request, the next input.
+    /// Takes the next step that the tree calls for: an ordered compaction, the next request, or the next input.
     fn proceed(&mut self) {
         self.ws.stage.enter(Stage::Idle);
         if let Some(ready) = self.compaction.take_ready()
@@ -310,7 +310,7 @@ impl AgentLoop {
         }
     }
 
-    /// Ends this loop; the next one goes on.
+    /// Ends this loop; the next one continues.
     fn reseed(&mut self) {
         self.void_running("another model or strategy was chosen");
         let generation = Some(self.ws.generation + 1);

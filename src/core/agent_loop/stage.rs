@@ -1,23 +1,23 @@
-//! The stage of a loop: what it is doing, and what may follow.
+//! The stage of a loop: its current activity, and which stages may follow.
 //!
-//! What a stage needs to know is with the machine whose stage it is. Here is the one place where the stage is written.
+//! The data of a stage is with its machine. This file is the only place that writes the stage.
 
-/// What a loop is doing.
+/// A loop's current activity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Nothing.
+    /// Nothing is running.
     Idle,
     /// The model is answering.
     Asking,
-    /// The answer is being stopped; what was shown of it comes back.
+    /// The answer is being stopped; the part shown so far is awaited.
     Stopping,
-    /// Hooks are asked before anything goes on.
+    /// Hooks must answer before anything continues.
     Hooking,
-    /// Tools are at work: those of the state's pending calls.
+    /// Tools are running: the pending calls in the session's state.
     AwaitingTools,
-    /// Waiting for the compaction at work.
+    /// The running compaction is waited for.
     Compacting,
-    /// The model is summarising the branch that a client leaves.
+    /// The model is summarising the branch that the session leaves.
     Leaving,
     /// The next loop is being seeded; this one does nothing more.
     Done,
@@ -27,21 +27,21 @@ impl Stage {
     /// Returns true if a loop may go from this stage to that one.
     fn may_become(self, next: Self) -> bool {
         match (self, next) {
-            // Nothing follows the end.
+            // Nothing follows the last stage.
             (Self::Done, _) => false,
             (_, Self::Idle) => true,
             (Self::Idle, Self::Stopping) => false,
             (Self::Idle, _) => true,
             (Self::Asking, Self::Stopping) => true,
-            // What somebody waits for is committed, or waited for anew.
+            // A compaction that is waited for is committed, or waited for again.
             (Self::Compacting, Self::Compacting | Self::Done) => true,
-            // A compaction that was undone or a move ends the loop.
+            // An undone compaction or a move ends the loop.
             (from, to) => from == to,
         }
     }
 }
 
-/// The stage at which a loop is.
+/// The loop's current stage.
 #[derive(Debug)]
 pub(super) struct Current(Stage);
 
@@ -59,7 +59,7 @@ impl Current {
         self.0 == stage
     }
 
-    /// Goes on to a stage that may follow this one.
+    /// Enters a stage that may follow this one.
     pub(super) fn enter(&mut self, next: Stage) {
         debug_assert!(self.0.may_become(next), "{:?} is followed by {next:?}", self.0);
         self.0 = next;

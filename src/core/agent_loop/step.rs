@@ -1,7 +1,7 @@
-//! Steps: what should happen next in a loop, once the step at hand is over.
+//! Steps: what should happen next in a loop, once the current step is over.
 //!
-//! A step never calls another. It says which ones follow ([`Workspace::then`]), and the kernel takes them, each to its
-//! end and with all that follows from it, in the order in which they were said.
+//! A step never calls another. It names the ones that follow ([`Workspace::then`]), and the kernel takes them in that
+//! order, each to completion with everything that follows from it.
 
 use super::{commands::Caller, hooks::Subject, workspace::Workspace};
 use crate::{
@@ -14,48 +14,48 @@ use std::sync::Arc;
 /// Something that should happen next.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Take what the tree calls for: a compaction that was ordered, the next request, the next input.
+    /// Take what the tree calls for: an ordered compaction, the next request, or the next input.
     Proceed,
-    /// Send the next request, unless a compaction that was begun for it holds it up.
+    /// Send the next request, unless a compaction that was started for it must finish first.
     Send(Box<Counted>),
     /// Prepare a compaction while nothing is running, if one is due soon.
     PrepareIdle,
     /// Ask the hooks of this subject's point.
     Ask(Subject),
-    /// All hooks of a point were asked: go on with what they made of it.
+    /// All hooks of a point were asked: continue with the result.
     Hooked(Subject),
-    /// A hook's time is over.
+    /// A hook's deadline has passed or its client has gone.
     HookLate {
-        /// Which call.
+        /// The hook call.
         call_id: CallId,
-        /// The call has left: it is withdrawn.
+        /// True if the call was sent and must be cancelled.
         is_sent: bool,
-        /// Why it failed.
+        /// The reason for the failure.
         fault: HookFault,
     },
-    /// An input was accepted, refused or withdrawn: what waited for it may begin.
+    /// An input was accepted, refused or withdrawn: what waited for it may start.
     AfterInput,
-    /// Take the next command that waited behind an input.
+    /// Take the next command in line behind an input.
     NextInLine,
-    /// Take a command that waited.
+    /// Handle a command that waited in line.
     Command(Caller, Box<Command>),
-    /// The time of the compaction at work may be over.
+    /// Check the running compaction's deadline.
     CompactionTick,
-    /// The time of tool calls may be over.
+    /// Check the deadlines of tool calls.
     ToolsTick,
 }
 
-/// The next request as it was counted.
+/// The next request with its token count.
 #[derive(Debug)]
 pub(super) struct Counted {
     pub(super) context: Arc<Context>,
     pub(super) count: RequestCount,
-    /// It is above the trigger: what is held is committed if nothing better could be made.
+    /// True if it is above the trigger: the held compaction is then committed if nothing better could be made.
     pub(super) is_due: bool,
 }
 
 impl Workspace {
-    /// Says what happens next, behind what was said before in the same step.
+    /// Queues a step behind those that the current step has queued.
     pub(super) fn then(&mut self, step: Step) {
         self.next.push(step);
     }

@@ -1,7 +1,7 @@
-//! The workspace: what every machine of the loop works on.
+//! The workspace: the state that all machines of the loop share.
 //!
-//! It holds the session, the parts of the next request, and the effects of the input at hand. Appending an event
-//! changes the session and asks for it to be written, in one call: the two never differ.
+//! It holds the session, the parts of the next request, and the effects of the current input. Appending an event
+//! changes the session and emits the write in one call, so the two never differ.
 
 use super::{
     Append, Deployment, Effect, Mark, RequestId,
@@ -27,31 +27,31 @@ use reseed_protocol::{
 };
 use std::sync::Arc;
 
-/// What every machine works on.
+/// The state that all machines share.
 #[derive(Debug)]
 pub(super) struct Workspace {
     pub(super) generation: u64,
     pub(super) deployment: Arc<Deployment>,
     pub(super) session: Session,
-    /// The session's strategy, made from its settings.
+    /// The session's strategy, built from its settings.
     pub(super) manager: Box<dyn ContextManager>,
     pub(super) prompt: Prompt,
     pub(super) roster: Roster,
-    /// Makes ids.
+    /// The source of ids.
     pub(super) ids: IdSource,
     pub(super) next_request: u64,
-    /// The time of the input at hand.
+    /// The time of the current input.
     pub(super) now: Timestamp,
     pub(super) stage: Current,
-    /// True if no turn may begin: the server is stopping, or nobody is here.
+    /// True if no turn may start: the server is stopping, or nobody is connected.
     pub(super) holding: bool,
-    /// Model or strategy changed: this loop ends at the next request.
+    /// True if the model or strategy has changed: this loop ends at the next request.
     pub(super) reseed_due: bool,
-    /// Why the loop is being stopped: what each command is told that still waits for something.
+    /// Why the loop is being stopped: the error for every pending command.
     pub(super) ending: Option<Box<ErrorBody>>,
-    /// What happens once the step at hand is over, in order.
+    /// The steps to take once the current one is over, in order.
     pub(super) next: Vec<Step>,
-    /// The effects of the input at hand.
+    /// The effects of the current input.
     pub(super) out: Vec<Effect>,
 }
 
@@ -69,7 +69,7 @@ impl Workspace {
     ) -> Self {
         let counter = Counter::chosen(deployment.estimator, &session.state.model);
         let prompt = Prompt::new(prompt, counter, calibration, &mut session);
-        // Replaced below, where the patches of the path are known.
+        // Replaced below, once the path's patches are known.
         let manager = Box::new(Threshold::new(Options::default()));
         let now = Timestamp(0);
         let (next, out) = (Vec::new(), Vec::new());
@@ -95,7 +95,7 @@ impl Workspace {
         this
     }
 
-    /// Counts the path anew where the next loop's model counts otherwise.
+    /// Counts the path again if the next loop's model uses a different counter.
     pub(super) fn recount_for_next(&mut self) {
         let next = Counter::chosen(self.deployment.estimator, &self.session.state.model);
         if next.method() != self.prompt.counter.method() {
@@ -103,7 +103,7 @@ impl Workspace {
         }
     }
 
-    /// Takes events into the session and asks for them to be written as one step.
+    /// Applies events to the session and emits them as one durable step.
     pub(super) fn append(&mut self, mut events: Vec<Event>, marks: Vec<Mark>) {
         if begins_work(&events) {
             self.roster.forget_what_is_done(&self.session.state);
@@ -120,18 +120,18 @@ impl Workspace {
         self.out.push(Effect::Append(Append { events, marks }));
     }
 
-    /// Answers a command that wrote nothing.
+    /// Replies to a command that wrote nothing.
     pub(super) fn reply(&mut self, caller: &Caller, reply: Reply) {
         self.out.push(Effect::Reply { origin: caller.origin, id: caller.id.clone(), reply });
     }
 
-    /// Remembers a command that writes no event, and answers `ok`.
+    /// Remembers a command that writes no event, and replies `ok`.
     pub(super) fn remember(&mut self, caller: &Caller) {
         let mark = caller.mark(done(Some(self.session.state.seq)));
         self.append(Vec::new(), vec![mark]);
     }
 
-    /// Writes entries and a change of the session in one step, and answers `ok`.
+    /// Appends entries and a session update in one step, and replies `ok`.
     pub(super) fn update(&mut self, caller: &Caller, entries: Vec<Event>, change: impl FnOnce(&mut SessionUpdated)) {
         let mark = caller.mark(done(Some(self.session.state.seq)));
         let mut events = entries;
@@ -142,7 +142,7 @@ impl Workspace {
         self.append(events, vec![mark]);
     }
 
-    /// Returns an entry that hangs from the leaf.
+    /// Returns an entry whose parent is the leaf.
     pub(super) fn entry(&self, entry_id: EntryId, data: EntryData) -> Entry {
         Entry { entry_id, parent_id: self.session.state.leaf.clone(), timestamp: self.now, imported: None, data }
     }

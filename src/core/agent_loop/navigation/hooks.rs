@@ -18,7 +18,7 @@ use reseed_protocol::{
     reply::Reply,
 };
 
-/// A move that a client wishes for, as hooks made it so far.
+/// A move that a client requested, as changed by hooks so far.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct Wish {
     pub(in crate::agent_loop) caller: Caller,
@@ -26,14 +26,14 @@ pub(in crate::agent_loop) struct Wish {
     pub(in crate::agent_loop) place: Place,
     pub(in crate::agent_loop) target: Option<EntryId>,
     pub(in crate::agent_loop) label: Option<String>,
-    /// A hook's summary of the branch that is left.
+    /// A hook's summary of the branch that the session leaves.
     pub(in crate::agent_loop) given: Option<BranchGiven>,
-    /// The turn that begins there.
+    /// The turn that starts at the destination.
     pub(in crate::agent_loop) ask: Option<Ask>,
     pub(in crate::agent_loop) cancelled_by: Option<String>,
 }
 
-/// A summary that a hook made of a branch.
+/// A hook's summary of a branch.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::agent_loop) struct BranchGiven {
     pub(in crate::agent_loop) hook: String,
@@ -87,7 +87,7 @@ impl Wish {
         changed |= navigate != self.navigate;
         self.navigate = navigate;
         self.label = label.or(self.label.take());
-        // A summary that nobody asked for would be said to the model all the same.
+        // Without this check the model would get a summary that nobody requested.
         if let Some(summary) = answer.summary.filter(|_| wants_summary) {
             self.given = Some(BranchGiven { hook: hook.to_owned(), summary, details: answer.details });
             changed = true;
@@ -101,7 +101,8 @@ impl Wish {
 }
 
 impl AgentLoop {
-    /// Whether hooks are asked before a move: then what it leaves is read also where no summary is wanted.
+    /// Returns true if hooks are asked before a move. The abandoned branch is then read even if no summary is
+    /// requested.
     #[must_use]
     pub fn asks_before_navigate(&self) -> bool {
         self.ws.has_hooks(HookPoint::BeforeNavigate, None)
@@ -124,7 +125,7 @@ impl AgentLoop {
 }
 
 impl Workspace {
-    /// The move is cancelled, or the server stops, before the hooks have answered: nothing has moved.
+    /// Cancels a move whose hooks have not answered, because it was cancelled or the server stops. Nothing has moved.
     pub(in crate::agent_loop) fn stay_here(&mut self, wish: &Wish) {
         let message = "the hooks before the move were not waited for; the session stands where it stood";
         self.reply(&wish.caller, self.ending_or(ErrorBody::new(ErrorCode::NavigationCancelled, message)));

@@ -1,8 +1,8 @@
-//! Moving about in the tree: to another entry, with or without a summary of the branch that is left, or to ask again
-//! from an earlier one.
+//! The navigation machine: moves to another entry of the tree, with or without a summary of the abandoned branch,
+//! optionally starting a turn there.
 //!
-//! A move is one durable step, and like a compaction it ends this loop: the next is seeded from where the session now
-//! stands. Until that step is written nothing has moved, so a crash, a cancel or a failure leaves everything as it was.
+//! A move is one durable step and, like a compaction, ends this loop: the next one is seeded from the new leaf. Until
+//! that step is written nothing has moved, so a crash, a cancel or a failure leaves everything as it was.
 
 pub(super) mod hooks;
 
@@ -32,16 +32,16 @@ use reseed_protocol::{
 /// The phase of a job that summarises a branch.
 pub(in crate::agent_loop) const PHASE: &str = "summarising_branch";
 
-/// Moves in the tree.
+/// The move in progress.
 #[derive(Debug, Default)]
 pub(in crate::agent_loop) struct Navigation {
-    /// The move that waits for a summary of the branch that it leaves, and the request for that.
+    /// The move that waits for a summary of the abandoned branch, and the request for it.
     pub(in crate::agent_loop) leaving: Option<(RequestId, Box<Move>)>,
-    /// Something was pinned after the place was read to which a move goes: what of it stands there is read once more.
+    /// True if an entry was pinned after the move's destination was read: its path must be read again.
     pub(in crate::agent_loop) pinned_before_move: bool,
 }
 
-/// A move that waits for the summary of the branch that it leaves.
+/// A move that waits for the summary of the abandoned branch.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct Move {
     pub(in crate::agent_loop) caller: Caller,
@@ -49,7 +49,7 @@ pub(in crate::agent_loop) struct Move {
     to: Goal,
 }
 
-/// Where a move goes, and what is done there in the same step.
+/// The destination of a move, and what is done there in the same step.
 #[derive(Debug)]
 struct Goal {
     place: Place,
@@ -58,21 +58,21 @@ struct Goal {
     ask: Option<Ask>,
 }
 
-/// A turn that begins where a move arrives.
+/// A turn that starts at a move's destination.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct Ask {
     pub(in crate::agent_loop) turn_id: TurnId,
-    /// What is asked; absent for the question that stands there.
+    /// The input; absent to answer again the question at the destination.
     pub(in crate::agent_loop) said: Option<Said>,
 }
 
 impl Navigation {
-    /// Returns true if this request is for the summary of the branch that is left.
+    /// Returns true if this request is for the summary of the abandoned branch.
     pub(in crate::agent_loop) fn asks(&self, request: RequestId) -> bool {
         self.leaving.as_ref().is_some_and(|(asked, _)| *asked == request)
     }
 
-    /// The job that summarises the branch that is left.
+    /// Returns the job that summarises the abandoned branch.
     pub(in crate::agent_loop) fn job_id(&self) -> Option<&JobId> {
         self.leaving.as_ref().map(|(_, leaving)| &leaving.job.order.job_id)
     }
@@ -99,7 +99,7 @@ impl AgentLoop {
         self.wish_to_move(wish)
     }
 
-    /// Moves to a place and begins a turn there, in one step.
+    /// Moves to a place and starts a turn there, in one step.
     pub(in crate::agent_loop) fn move_and_ask(
         &mut self,
         caller: &Caller,
@@ -112,7 +112,7 @@ impl AgentLoop {
         self.wish_to_move(wish)
     }
 
-    /// Asks the hooks before a move, or moves where there are none.
+    /// Asks the hooks before a move, or moves at once if there are none.
     fn wish_to_move(&mut self, wish: Wish) -> Result<(), ErrorBody> {
         if self.asks_before_navigate() {
             self.ws.then(Step::Ask(Subject::Navigation(Box::new(wish))));
@@ -121,7 +121,7 @@ impl AgentLoop {
         self.go(wish)
     }
 
-    /// Moves, or has the branch that is left summarised first.
+    /// Moves, or has the abandoned branch summarised first.
     pub(in crate::agent_loop) fn go(&mut self, wish: Wish) -> Result<(), ErrorBody> {
         let Wish { caller, navigate, mut place, target, label, given, ask, .. } = wish;
         let caller = &caller;
@@ -157,7 +157,7 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// Asks for the next summary of the branch that is left, or moves when none is left to ask for.
+    /// Requests the next summary of the abandoned branch, or moves if the summary is complete.
     fn next_branch_summary(&mut self, mut leaving: Box<Move>) {
         match leaving.job.advance() {
             Next::Ask(body) => {
@@ -167,10 +167,10 @@ impl AgentLoop {
             }
             Next::Offer(outcome) => {
                 let Move { caller, to, .. } = *leaving;
-                // A label on a summary is never without something to name.
+                // Cannot fail: a label always has the summary to name.
                 let _ = self.arrive(&caller, to, Some(Left::summarised(*outcome)));
             }
-            // A step that summarises always offers something.
+            // Unreachable in practice: a summary step always offers an outcome.
             Next::Exhausted => {
                 let Move { caller, to, .. } = *leaving;
                 let _ = self.arrive(&caller, to, None);
@@ -210,7 +210,7 @@ impl AgentLoop {
         self.ws.then(Step::Proceed);
     }
 
-    /// Writes the move in one step, with the turn that begins there, and ends this loop.
+    /// Appends the move in one step, with the turn that starts there, and ends this loop.
     fn arrive(&mut self, caller: &Caller, to: Goal, summary: Option<Left>) -> Result<(), ErrorBody> {
         let Goal { place, target, label, ask } = to;
         if label.is_some() && target.is_none() && summary.is_none() {
@@ -277,7 +277,7 @@ impl AgentLoop {
         };
         events.extend(self.ws.released());
         self.ws.session.tree = tree;
-        // It was read before the summary was made: what was pinned meanwhile is pinned there too.
+        // The tree was read before the summary was made: entries pinned meanwhile are pinned there too.
         self.ws.session.tree.mark(&self.ws.session.state);
         self.ws.append(events, vec![caller.mark(reply)]);
         self.ws.out.push(Effect::Reseed);
@@ -285,8 +285,8 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// The move for whose place input is meant that comes meanwhile. A turn that is asked again goes on where it
-    /// stands.
+    /// Returns the move whose destination new input is meant for. A retried turn continues where it is, so input is not
+    /// tied to its move.
     pub(in crate::agent_loop) fn meant_for(&self) -> Option<CommandId> {
         let is_retry = |ask: &Option<Ask>| ask.as_ref().is_some_and(|ask| ask.said.is_none());
         let retries = match &self.navigation.leaving {
@@ -296,7 +296,7 @@ impl AgentLoop {
         self.leaving_by().filter(|_| !retries)
     }
 
-    /// The move that waits for a summary or for hooks.
+    /// Returns the move that waits for a summary or for hooks.
     #[must_use]
     pub fn leaving_by(&self) -> Option<CommandId> {
         match &self.navigation.leaving {
@@ -305,9 +305,9 @@ impl AgentLoop {
         }
     }
 
-    /// A command under the id of one that is at work: a move, an input or a tool's answer that hooks look at. The same
-    /// one, sent again after a lost connection, is answered where it was sent last; any other is refused before it
-    /// could write under an id that will be written.
+    /// Handles a command with the id of one in progress: a move, or an input or tool answer that hooks are inspecting.
+    /// The same command, sent again after a lost connection, is answered on its newest connection; a different one is
+    /// refused, since it would write under an id that is already taken.
     pub(in crate::agent_loop) fn on_same_id(&mut self, caller: &Caller) -> bool {
         let leaving = self.navigation.leaving.as_mut().map(|(_, leaving)| &mut leaving.caller);
         let waiting = leaving.filter(|waiting| waiting.id == caller.id);
@@ -328,7 +328,7 @@ impl AgentLoop {
 }
 
 impl Navigation {
-    /// The summary of the branch is stopped; the session stays where it is.
+    /// Cancels the branch summary; the session stays where it is.
     pub(in crate::agent_loop) fn cancel_move(&mut self, ws: &mut Workspace) {
         let Some((request, leaving)) = self.leaving.take() else { return };
         ws.out.push(Effect::CancelModel(request));
@@ -356,7 +356,7 @@ impl Workspace {
     }
 }
 
-/// What is kept of a branch that is left.
+/// What is kept of an abandoned branch.
 struct Left {
     summary: String,
     details: CompactionDetails,
