@@ -1,7 +1,8 @@
-//! Compactions that a person orders, over random sessions, strategies, sizes and models: what is ordered never throws
-//! away more than it must, a preview is what the order does, and the session's own strategy named is none named.
+//! Ordered compactions over random sessions, strategies, sizes and models. An order never drops more than it must, a
+//! preview shows what the order does, and naming the session's own strategy is the same as naming none.
 //!
-//! A failing seed is in the message; `SEED=72 cargo test random_orders` plays that one alone, and `ORDERS=20000` more.
+//! A failing seed is in the message; `SEED=72 cargo test random_orders` runs that one alone, and `ORDERS=20000` runs
+//! more.
 
 use super::{AgentLoop, Deployment, Effect, Input, Origin, RequestId, Seed};
 use crate::{
@@ -34,7 +35,7 @@ use std::{
 const ORDERS: u64 = 80;
 const NOW: Timestamp = Timestamp(1_000_000);
 
-/// What the model does when it is asked for a summary.
+/// How the model responds to a summary request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Model {
     Summarises,
@@ -43,7 +44,7 @@ enum Model {
     Rambles,
 }
 
-/// A session of random size, made again alike from its seed.
+/// A session of random size, the same for the same seed.
 struct World {
     seed: u64,
     agent: AgentLoop,
@@ -51,7 +52,7 @@ struct World {
     commands: u32,
 }
 
-/// What came of an order.
+/// The outcome of an order.
 #[derive(Debug)]
 enum Came {
     Compacted(Box<(Compaction, ContextCompacted)>),
@@ -59,7 +60,7 @@ enum Came {
     Nothing(ErrorBody),
 }
 
-/// Sizes and settings of a session.
+/// The sizes and settings of a session.
 struct Plan {
     window: u64,
     own: &'static str,
@@ -96,7 +97,7 @@ fn plan(seed: u64) -> Plan {
     }
 }
 
-/// What was said: turns of random length, until about this share of the window is used.
+/// Returns the entries of turns of random length that fill a random share of the window.
 fn history(rng: &mut Rng, window: u64, counter: &Counter) -> Vec<EntryData> {
     let wanted = window * rng.u64(2..110) / 100;
     let (mut said, mut tokens) = (Vec::new(), 0);
@@ -164,7 +165,7 @@ impl World {
         }
     }
 
-    /// Sends a command, lets the model answer, and says what came of it.
+    /// Sends a command, lets the model answer, and returns the outcome.
     fn order(&mut self, command: Command) -> Came {
         self.commands += 1;
         let id = format!("command-{:012}", self.commands).parse().unwrap();
@@ -227,7 +228,7 @@ impl World {
     }
 }
 
-/// The boundary, as it stands in the entry: what is compared where ids differ.
+/// Returns the boundary stored in the entry, which is compared where ids differ.
 fn boundary(compaction: &Compaction) -> (Option<EntryId>, Vec<EntryId>, Vec<EntryId>, String) {
     (
         compaction.first_kept_entry_id.clone(),
@@ -237,15 +238,15 @@ fn boundary(compaction: &Compaction) -> (Option<EntryId>, Vec<EntryId>, Vec<Entr
     )
 }
 
-/// Which units stay, and what the largest of those that go, or give way to a note, costs.
+/// The units that stay, and the tokens of the largest of those that are dropped or cleared.
 struct Parted {
     kept_tokens: u64,
-    /// The newest unit that goes.
+    /// The newest dropped unit.
     newest_gone: u64,
-    /// The newest turn that goes whole.
+    /// The turn of the newest dropped unit.
     newest_turn_gone: u64,
     largest_cleared: u64,
-    /// What goes is the oldest turns, whole, but for what must stay.
+    /// True if exactly the oldest turns are dropped, whole, except for what must stay.
     is_whole_turns: bool,
     last_turn_tokens: u64,
     must_stay: u64,
@@ -278,7 +279,7 @@ fn parted(context: &Context, compaction: &Compaction) -> Parted {
     }
 }
 
-/// Least that goes at once, and what our reckoning of notes and summaries may be off by.
+/// The smallest amount dropped at once, and the tolerance for estimates of notes and summaries.
 const SLACK: u64 = 200;
 
 fn check(seed: u64) -> String {
@@ -289,7 +290,7 @@ fn check(seed: u64) -> String {
     let target = world.target(named);
     let came = world.compact(named);
 
-    // A preview is the same, or says the same.
+    // A preview must have the same outcome.
     let shown = World::new(seed).preview(named);
     match (&came, &shown) {
         (Came::Compacted(done), Came::Shown(shown)) => {
@@ -313,7 +314,7 @@ fn check(seed: u64) -> String {
         _ => panic!("{name}: the order came to {came:?}, its preview to {shown:?}"),
     }
 
-    // The session's own strategy, named or not.
+    // Naming the session's own strategy must not change the outcome.
     if named.is_none_or(|named| named == own) {
         let other = if named.is_some() { None } else { Some(own) };
         match (&came, &World::new(seed).compact(other)) {
@@ -365,7 +366,7 @@ fn check(seed: u64) -> String {
         let keep = options.keep_in(window);
         let all: u64 = Structure::of(&context).tokens();
         if all >= keep {
-            // One unit more would have been beyond what is wanted.
+            // One more unit would have exceeded the wanted amount.
             let most = parted.kept_tokens + parted.newest_gone + SLACK;
             assert!(most >= keep, "{name}: {} are kept, {keep} wanted", parted.kept_tokens);
         }
@@ -393,7 +394,7 @@ fn an_order_keeps_what_it_can_and_does_what_its_preview_shows() {
     }
 }
 
-/// Three short messages, as in a session that was just begun: nothing is thrown away, whatever is named.
+/// Drops nothing of three short messages, whichever strategy is named.
 #[test]
 fn a_short_conversation_is_left_alone() {
     for named in std::iter::once(None).chain(Strategies::default().names().map(Some)) {

@@ -1,4 +1,4 @@
-//! Hooks in random scripts: of any point, the server's and the client's, and whatever they answer.
+//! Hooks in random scripts: at any point, of the server and the client, with arbitrary answers.
 
 use super::World;
 use crate::{
@@ -15,7 +15,7 @@ use reseed_protocol::{
 };
 use serde_json::{Value, json};
 
-/// The hooks of a world's server: none in every third.
+/// Returns random server hooks: none in a third of the worlds.
 pub(super) fn some_hooks(rng: &mut Rng) -> Vec<HookSpec> {
     if rng.u8(..3) == 0 {
         return Vec::new();
@@ -38,10 +38,10 @@ fn some_hook(rng: &mut Rng, at: usize) -> HookSpec {
 }
 
 impl World {
-    /// A hook is asked.
+    /// Takes a hook call.
     pub(super) fn asked(&mut self, asked: CallHook) {
         let call = &asked.call;
-        // One whose client was away is asked again where somebody is here who offers it.
+        // A call whose client was away is sent again once a client offers its hook.
         let was_away = self.away.iter().any(|other| other.call.call_id == call.call_id);
         self.away.retain(|other| other.call.call_id != call.call_id);
         let known = self.hook_calls.iter().any(|other| other.call.call_id == call.call_id);
@@ -57,20 +57,20 @@ impl World {
         if asked.awaited {
             self.hook_calls.retain(|other| other.call.call_id != asked.call.call_id);
             self.hook_calls.push(asked);
-            // One that the turn or the session waits for, one of a compaction, one of an input, one for each tool's answer;
-            // and the one that was just answered.
+            // One that the turn or the session waits for, one for a compaction, one for an input, one for each tool
+            // answer, and the one that was just answered.
             assert!(self.hook_calls.len() <= 3 + 3 + 1, "seed {}: more hooks at once than there are places", self.seed);
         }
     }
 
-    /// Nobody waits for it any more.
+    /// Cancels a hook call.
     pub(super) fn hush(&mut self, id: CallId) {
         self.hook_calls.retain(|asked| asked.call.call_id != id);
         self.away.retain(|asked| asked.call.call_id != id);
         self.hushed.push(id);
     }
 
-    /// One of the open calls is answered, rightly or not.
+    /// Answers one of the pending calls, validly or not.
     pub(super) fn hook_speaks(&mut self) {
         if self.hook_calls.is_empty() {
             return;
@@ -93,12 +93,12 @@ impl World {
                 self.hear(call.call_id, Err(fault));
             }
             90..95 => self.command(Command::CallProgress(CallProgress { call_id: call.call_id, message: None })),
-            // It says nothing: its time will be over.
+            // No answer: the deadline will pass.
             _ => {}
         }
     }
 
-    /// Every open call is answered with nothing.
+    /// Answers every pending call with no change.
     pub(super) fn hooks_pass(&mut self) {
         if !self.hook_calls.is_empty() {
             self.hook_says(0, json!({}));
@@ -111,7 +111,7 @@ impl World {
             && answer["message"]["role"] == "user"
             && answer["message"] != json!(message)
         {
-            // What it takes out must be nowhere: every input begins with a word of its own.
+            // Text that the hook removes must not be stored: every input starts with a unique word.
             let text = message.text();
             self.taken_out.extend(text.split(' ').next().filter(|word| word.starts_with("said")).map(str::to_owned));
         }
@@ -129,7 +129,7 @@ impl World {
     fn hear(&mut self, call_id: CallId, answer: Result<HookAnswer, HookFault>) {
         let is_away = matches!(&answer, Err(fault) if fault.code == reseed_protocol::ErrorCode::HookUnavailable);
         self.tell(Input::HookAnswered { call_id: call_id.clone(), answer: Box::new(answer) });
-        // One that is required is waited for: it may come back.
+        // A required hook is waited for: its client may come back.
         if is_away && self.agent.waits_for_hook(&call_id) {
             self.away.extend(self.hook_calls.iter().filter(|asked| asked.call.call_id == call_id).cloned());
             self.hook_calls.retain(|asked| asked.call.call_id != call_id);
@@ -138,12 +138,12 @@ impl World {
         }
     }
 
-    /// The client that hosts hooks is here again.
+    /// Reconnects the client that hosts hooks.
     pub(super) fn client_is_back(&mut self) {
         self.tell(Input::AskAgain { only_away: true });
     }
 
-    /// What a hook says that nobody waits for changes nothing.
+    /// Checks that a late answer changes nothing.
     pub(super) fn late_hook(&mut self) {
         let Some(call_id) = self.rng.choice(&self.hushed).cloned() else { return };
         let events = self.log.len();
@@ -152,7 +152,7 @@ impl World {
         assert!(effects.is_empty() && self.log.len() == events, "seed {}: {call_id} was late and was heard", self.seed);
     }
 
-    /// The client offers hooks, or none any more.
+    /// Registers random client hooks, or none.
     pub(super) fn register_hooks(&mut self) {
         let count = self.rng.usize(..3);
         let offer = |rng: &mut Rng, at| {
@@ -168,7 +168,8 @@ impl World {
         };
         let hooks = (0..count).map(|at| offer(&mut self.rng, at)).collect();
         self.command(Command::RegisterHooks(RegisterHooks { hooks }));
-        // What it offers no more is not waited for, unless it is required: then it is away.
+        // Calls of hooks that are no longer offered are not awaited, unless the hook is required: its client then
+        // counts as away.
         let open: Vec<CallId> = self.agent.open_client_calls().into_iter().map(|call| call.call_id).collect();
         let gone = |asked: &&CallHook| asked.place == HookPlace::Client && !open.contains(&asked.call.call_id);
         let gone: Vec<CallHook> = self.hook_calls.iter().filter(gone).cloned().collect();
@@ -184,7 +185,7 @@ impl World {
         self.client_is_back();
     }
 
-    /// What hooks took out of what was said is nowhere.
+    /// Checks that text removed by hooks is not stored.
     pub(super) fn check_taken_out(&self) {
         if self.taken_out.is_empty() {
             return;
@@ -235,7 +236,7 @@ impl World {
         }
     }
 
-    /// The message with other words.
+    /// Returns the message with different text.
     fn another(&mut self, message: &Message) -> Value {
         let mut message = Message::new(message.role, message.content.clone());
         let words = "redacted ".repeat(self.rng.usize(1..20));
@@ -268,7 +269,7 @@ impl World {
             }
             6 => json!({ "op": "messages_cached_edit", "edits": [{ "entryId": id }], "invalidateCacheReason": why }),
             7 => {
-                // The end of what there is, which may begin with a result.
+                // The tail of the messages, which may start with a result.
                 let from = self.rng.usize(..cached.len().max(1));
                 let mut messages: Vec<Value> =
                     cached.iter().skip(from).map(|message| json!({ "entryId": message.entry_id })).collect();
@@ -296,7 +297,7 @@ impl World {
         garbage[self.rng.usize(..garbage.len())].clone()
     }
 
-    /// Every call of a tool that the log has, has one result there.
+    /// Checks that every logged tool call has one result in the log.
     pub(super) fn check_results(&self) {
         let said = self.entries.values().filter_map(|entry| match &entry.data {
             EntryData::Message(message) if !message.incomplete => Some(message),
@@ -315,7 +316,7 @@ impl World {
         assert_eq!(calls, results, "seed {}: calls without their results, or with two", self.seed);
     }
 
-    /// Whether a reply may come later than those to later commands.
+    /// Returns true if a reply may come after those to later commands.
     pub(super) fn may_be_late(command: &Command) -> bool {
         matches!(
             command,
@@ -328,7 +329,7 @@ impl World {
         )
     }
 
-    /// What an answer to the client's own hook is replied to.
+    /// Checks the reply to a client hook's answer.
     pub(super) fn check_hook_reply(&self, reply: &Reply) {
         if let Reply::Error(error) = reply {
             assert!(error.code != reseed_protocol::ErrorCode::Internal, "seed {}: {}", self.seed, error.message);

@@ -1,7 +1,7 @@
-//! The loop driven through random scripts: whatever happens, its promises hold.
+//! Random scripts: whatever happens, the loop keeps its promises.
 //!
-//! A failing seed is in the message; `SEED=72 cargo test random_scripts` plays that one alone, and `SCRIPTS=20000`
-//! more. `DIGESTS=FILE` writes a digest of each script's effects: a change of structure alone changes none.
+//! A failing seed is in the message; `SEED=72 cargo test random_scripts` runs that one alone, and `SCRIPTS=20000` runs
+//! more. `DIGESTS=FILE` writes a digest of each script's effects: a purely structural change must not alter any.
 
 mod hooks;
 mod steps;
@@ -34,7 +34,7 @@ use std::{
 const SCRIPTS: u64 = 1_200;
 const STEPS: usize = 70;
 
-/// What stands outside the loop: the log, the model, time.
+/// The loop's surroundings: the log, the model, time.
 struct World {
     rng: Rng,
     seed: u64,
@@ -42,33 +42,33 @@ struct World {
     agent: AgentLoop,
     log: Vec<Event>,
     entries: BTreeMap<EntryId, Entry>,
-    /// Inputs that were acknowledged, by their commands, and what became of them.
+    /// Acknowledged inputs by command, with the number of times each was appended.
     said: BTreeMap<CommandId, u32>,
     waiting: HashSet<CommandId>,
     asked: BTreeMap<RequestId, Purpose>,
     forgotten: Vec<RequestId>,
     calls: Vec<CallId>,
     hooks: Vec<HookSpec>,
-    /// Questions to hooks whose answers are waited for.
+    /// Pending hook calls.
     hook_calls: Vec<CallHook>,
-    /// Those of them whose client is away.
+    /// The pending calls whose client is away.
     away: Vec<CallHook>,
-    /// Those that nobody waits for any more.
+    /// The calls that are no longer awaited.
     hushed: Vec<CallId>,
-    /// First words of inputs that hooks have replaced.
+    /// The first words of inputs that hooks replaced.
     taken_out: Vec<String>,
-    /// What the next request is made of beyond the log: a hook has changed cached messages for it alone.
+    /// True if a hook changed cached messages for the next request alone.
     overlaid: bool,
     commands: u64,
     replies: HashSet<CommandId>,
     open_turn: bool,
     undone: usize,
-    /// The compaction that is held, and whether the process died since.
+    /// The held compaction, and whether the process has died since.
     held: Option<JobId>,
     crashed_since_held: bool,
     of_held: usize,
     of_held_after_crash: usize,
-    /// Of all that the loop wanted done, where it is asked for.
+    /// Digest of all effects, if requested.
     digest: Option<u64>,
 }
 
@@ -134,7 +134,7 @@ impl World {
         world
     }
 
-    /// Tells the loop something. What it wants done, and what it says of itself, goes into the digest.
+    /// Passes an input to the loop and adds its effects and state to the digest.
     fn told(&mut self, input: Input) -> Vec<Effect> {
         let effects = self.agent.handle(self.now, input);
         if self.digest.is_some() {
@@ -174,7 +174,7 @@ impl World {
                     let generation = self.agent.generation() + 1;
                     let seed = self.next_seed();
                     self.agent = AgentLoop::seeded(generation, seed);
-                    // What the old one asked is no business of the new one.
+                    // The new loop ignores answers to the old loop's requests.
                     self.forgotten.extend(std::mem::take(&mut self.asked).into_keys());
                     waiting.extend(self.told(Input::Seeded));
                 }
@@ -185,7 +185,7 @@ impl World {
         }
     }
 
-    /// Half of the time the session is made again from the log: that must make no difference.
+    /// Returns the next seed, rebuilt from the log half of the time: that must make no difference.
     fn next_seed(&mut self) -> Seed {
         let calibration = Calibration::new(Counter::for_model("test").method());
         let ids = IdSource::seeded(self.rng.u64(..));
@@ -203,7 +203,7 @@ impl World {
         seed
     }
 
-    /// The session as the store would give it: the fold of the log, and the path as far back as the model can see.
+    /// Returns the session as the store would: the folded log, and the path as far back as the model can see.
     fn read_back(&self) -> Session {
         let mut session = unwritten();
         session.state = SessionState::default();
@@ -217,7 +217,7 @@ impl World {
         session
     }
 
-    /// The path to an entry, as the store would give it.
+    /// Returns the path to an entry as the store would.
     fn path_to(&self, leaf: Option<&EntryId>) -> SessionTree {
         self.path_in(&self.folded(), leaf)
     }
@@ -228,7 +228,7 @@ impl World {
         state
     }
 
-    /// The same as a session would see it that stands so.
+    /// Returns the path to an entry as a session in this state would see it.
     fn path_in(&self, state: &SessionState, leaf: Option<&EntryId>) -> SessionTree {
         let counter = Counter::for_model(&state.model);
         let mut reader = PathReader::new(state, &counter);
@@ -242,7 +242,7 @@ impl World {
         reader.finish()
     }
 
-    /// The entry and those above it, newest first.
+    /// Returns the entry and its ancestors, newest first.
     fn way_back(&self, leaf: Option<&EntryId>) -> Vec<&Entry> {
         std::iter::successors(leaf.and_then(|id| self.entries.get(id)), |entry| {
             entry.parent_id.as_ref().and_then(|id| self.entries.get(id))
@@ -250,7 +250,7 @@ impl World {
         .collect()
     }
 
-    /// The place that a command goes to, as the runtime reads it from the store.
+    /// Returns a command's destination as the runtime would read it from the store.
     fn place(&self, leaf: Option<EntryId>, input: Option<Vec<Part>>) -> Box<Place> {
         let theirs: HashSet<&EntryId> = self.way_back(leaf.as_ref()).into_iter().map(|entry| &entry.entry_id).collect();
         let state = &self.agent.ws.session.state;
@@ -267,7 +267,7 @@ impl World {
         self.entries.values().nth(at).cloned()
     }
 
-    /// What the loop in memory would send is what the log says.
+    /// Checks that the loop in memory would send what the log says.
     fn check_seen(&self) {
         let live = crate::context::build_context(self.agent.ws.session.tree.path()).to_messages();
         let read = crate::context::build_context(self.read_back().tree.path()).to_messages();
@@ -280,8 +280,8 @@ impl World {
         }
     }
 
-    /// After this compaction the model still sees what of that it saw before is pinned, and the last thing that a user
-    /// said, word for word.
+    /// Checks that after this compaction the model still sees, word for word, the pinned messages that it saw before
+    /// and the user's last message.
     fn check_kept(&self, compaction: &EntryId) {
         let state = self.folded();
         let before = self.entries[compaction].parent_id.clone();
@@ -426,7 +426,7 @@ impl World {
         assert!((late && waits) || self.replies.contains(&id), "seed {}: {id} was not answered", self.seed);
     }
 
-    /// An answer to a request that nobody waits for any more changes nothing.
+    /// Checks that a stale response changes nothing.
     fn late_word(&mut self) {
         let Some(request) = self.rng.choice(&self.forgotten).copied() else { return };
         let events = self.log.len();
@@ -436,7 +436,7 @@ impl World {
         assert!(effects.is_empty() && self.log.len() == events, "seed {}: {request} was late and was heard", self.seed);
     }
 
-    /// The process dies: only the log is left.
+    /// Kills the process: only the log is left.
     fn crash(&mut self) {
         self.crashed_since_held = true;
         self.forgotten.extend(std::mem::take(&mut self.asked).into_keys());
@@ -448,14 +448,14 @@ impl World {
         let generation = session.state.generation;
         let deployment = deployment(self.hooks.clone());
         let mut seed = Seed::new(session, deployment, calibration, IdSource::seeded(self.rng.u64(..)));
-        // Request ids begin anew in a new process, where no old word can arrive; here they share one world.
+        // A new process starts request ids again, since no stale response can reach it; here both share one world.
         seed.next_request = self.forgotten.iter().map(|request| request.0).max().unwrap_or(0) + 1;
         self.agent = AgentLoop::seeded(generation, seed);
         self.tell(Input::Recovered);
         assert!(self.agent.ws.session.state.turn.is_none() || self.open_turn);
     }
 
-    /// Answers until nothing runs any more: then every turn has ended.
+    /// Answers everything until nothing is running: every turn must then have ended.
     fn settle(&mut self) {
         self.tell(Input::Go);
         for _ in 0..400 {
@@ -463,11 +463,11 @@ impl World {
                 if self.waiting.is_empty() {
                     break;
                 }
-                // What was said for a place that the session did not come to waits until somebody looks at it.
+                // Input for a destination that the session did not reach stays queued until somebody edits the queue.
                 self.command(Command::EditQueue(EditQueue { remove: None, order: None }));
                 continue;
             }
-            // Half of what is asked now is answered, the rest comes to nothing.
+            // Half of the pending requests are answered, the others fail.
             if self.rng.bool() {
                 self.hooks_pass();
             }

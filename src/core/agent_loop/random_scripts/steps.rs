@@ -1,4 +1,4 @@
-//! What may happen next in a random script.
+//! The steps of a random script.
 
 use super::{World, summary};
 use crate::{
@@ -20,7 +20,7 @@ use reseed_protocol::{
 };
 use std::collections::HashSet;
 
-/// What commands are told that still wait when the server stops.
+/// Returns the error for commands that are pending when the server stops.
 fn stopping() -> ErrorBody {
     ErrorBody::new(ErrorCode::ShuttingDown, "stopping")
 }
@@ -190,7 +190,7 @@ impl World {
         let one = |rng: &mut Rng| {
             let (name, arguments) =
                 [("look", r#"{"at":"x"}"#), ("look", "{}"), ("look", "{"), ("nothing", "{}")][rng.usize(..4)];
-            // Upstreams use the same call id in every answer.
+            // Upstreams reuse the same call id in every answer.
             Part::ToolCall { call_id: "call_0".parse().unwrap(), name: name.into(), arguments: arguments.into() }
         };
         (0..self.rng.usize(1..4)).map(|_| one(&mut self.rng)).collect()
@@ -231,7 +231,7 @@ impl World {
     }
 
     fn keep(&mut self) {
-        // Taking back is refused while the session is busy, which it mostly is.
+        // An undo is refused while the session is busy, which it usually is.
         let is_undo = !self.agent.is_busy() && self.rng.bool();
         match self.rng.u8(..4) {
             _ if is_undo => {
@@ -240,7 +240,7 @@ impl World {
                 let mut state = self.folded();
                 state.undone.push(target.clone());
                 let tree = self.path_in(&state, state.leaf.as_ref());
-                // With what was pinned under it, which an older compaction may have taken out as well.
+                // Including the pins under it, which an older compaction may have hidden too.
                 state.pins = pins_without(target, &state.pins, tree.path());
                 let tree = self.path_in(&state, state.leaf.as_ref());
                 let place = Place { tree, leaf: state.leaf, ..Place::default() };
@@ -266,7 +266,7 @@ impl World {
             self.command(command);
             return;
         }
-        // As the actor does: the unit is found on the way back, and read with the path.
+        // As in the actor: the unit is found on the way back, and read with the path.
         let under = path.iter().rev().find(|node| node.compaction().is_some()).map(|node| node.id().clone());
         let mut state = self.folded();
         let pins = self.unit_of(&id).into_iter().map(|entry_id| Pin { entry_id, with: None, under: under.clone() });
@@ -275,7 +275,7 @@ impl World {
         self.command_to(command, Some(Box::new(Place { tree, leaf: state.leaf, ..Place::default() })));
     }
 
-    /// The entry; of a call and its results all.
+    /// Returns the entry, or all entries of its call and results.
     fn unit_of(&self, id: &EntryId) -> Vec<EntryId> {
         let leaf = self.agent.ws.session.state.leaf.clone();
         let path: Vec<_> = self.way_back(leaf.as_ref()).into_iter().rev().collect();

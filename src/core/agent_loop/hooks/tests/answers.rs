@@ -1,4 +1,4 @@
-//! What becomes of what hooks answer, and of what they may not.
+//! How hook answers are applied, and which are refused.
 
 use super::*;
 use crate::hook::HookSpec;
@@ -8,7 +8,7 @@ fn at(point: HookPoint) -> Vec<HookSpec> {
     vec![hook("one", point), hook("two", point)]
 }
 
-/// A world at the first question to a hook of this point.
+/// Returns a world at the first call to a hook of this point.
 fn asked(hooks: Vec<HookSpec>) -> World {
     let point = hooks[0].point;
     let mut world = World::new(hooks);
@@ -43,7 +43,7 @@ fn a_hook_sees_what_the_ones_before_it_made() {
     assert_eq!(world.asked_for()["arguments"], r#"{"where":"up"}"#);
     world.answer(json!({ "arguments": r#"{"where":"down"}"# }));
     world.check(&["ask two tool_call", r#"call look {"where":"down"}"#]);
-    // The model sees what it said, the tool what the hooks made of it.
+    // The model sees its own call, the tool the hooks' version of it.
     assert!(all_of(world.newest("assistant").message().unwrap()).contains("left"));
 
     let mut world = asked(at(HookPoint::Message));
@@ -90,7 +90,7 @@ fn an_empty_answer_changes_nothing() {
     assert_eq!(run(points.into_iter().flat_map(at).collect()), alone);
 }
 
-/// What a hook must not answer at a point, and what it is told.
+/// Answers that a hook must not give at a point, and the errors for them.
 #[test]
 fn what_a_point_does_not_take_is_refused_and_named() {
     let long = "x".repeat(300_000);
@@ -165,7 +165,7 @@ fn what_a_point_does_not_take_is_refused_and_named() {
     }
 }
 
-/// What a required hook could not look at does not happen; one that is not required is passed over.
+/// What a required hook could not inspect does not happen; a hook that is not required is skipped.
 #[test]
 fn what_a_failure_does_is_a_matter_of_the_point() {
     let table: &[(HookPoint, &[&str], &[&str])] = &[
@@ -213,7 +213,7 @@ fn what_a_failure_does_is_a_matter_of_the_point() {
         if *point == HookPoint::ToolResult {
             assert_eq!(world.said("tool"), "The tool answered, but the hook `one` failed: its answer is not kept.");
         }
-        // The session goes on, and asks its hooks again.
+        // The session continues, and calls its hooks again.
         if world.asked.is_some() {
             world.model("done");
         }
@@ -249,7 +249,7 @@ fn an_answer_whose_message_hook_fails_is_gone_with_its_turn_unless_the_hook_is_o
     assert_eq!(world.said("assistant"), "the original");
 }
 
-/// An answer that was withheld for a required hook is nobody's when that hook is gone as it comes.
+/// A withheld answer is discarded if its required hook is gone when it arrives.
 #[test]
 fn an_answer_that_was_withheld_is_not_shown_because_its_hook_has_left() {
     let redact = || json!({ "name": "redact", "event": "message" });
@@ -295,7 +295,7 @@ fn an_answer_that_was_withheld_is_not_shown_because_its_hook_has_left() {
             world.model("another").pass();
             assert_eq!(world.said("assistant"), "another");
         }
-        // Nor is a part of it, when the turn is cancelled.
+        // No part of it is shown either when the turn is cancelled.
         let mut world = begin();
         world.shown = vec![Part::Text { text: "my secret is 4711".into() }];
         world.cancel().check(&["hang up", "end cancelled"]);
@@ -309,7 +309,7 @@ fn a_call_that_is_blocked_is_told_to_the_model_and_nobody_else_is_asked_about_it
     world.offer_tool().say("hello");
     world.model_calls(&[r#"{"where":"left"}"#, "{}", r#"{"where":"right"}"#]).took();
     world.answer(json!({ "block": true, "reason": "the left is not yours" }));
-    // The second does not fit the tool's schema: there is nothing to ask about it.
+    // The second call does not fit the tool's schema, so no hook is asked about it.
     world.check(&["ask one tool_call"]);
     assert_eq!(world.asked_for()["arguments"], r#"{"where":"right"}"#);
     world.answer(json!({ "block": true })).check(&["+ tool", "+ tool", "+ tool", "model"]);
@@ -361,7 +361,7 @@ fn what_a_hook_adds_at_the_start_hangs_from_what_was_said() {
     assert_eq!(world.last_sent(), ["user hello", "user It rains."]);
 }
 
-/// A session whose hook looks at an answer that has cost 30 and 12 tokens.
+/// Returns a session whose hook is inspecting an answer that used 30 and 12 tokens.
 fn answered_for_30_and_12_tokens() -> World {
     let mut world = World::new(vec![hook("one", HookPoint::Message)]);
     world.say("hello").pass();
@@ -409,7 +409,7 @@ fn an_answer_that_a_hook_has_changed_is_counted_as_it_is_and_paid_as_it_was() {
 
 #[test]
 fn a_receipt_is_told_of_the_hooks_that_a_request_asked() {
-    // What was asked about the input is not the request's.
+    // Hook runs on the input do not belong to the request.
     let hooks = vec![
         hook("one", HookPoint::BeforeAgentStart),
         hook("two", HookPoint::Context).for_reasons(&[reseed_protocol::hook::ContextReason::BeforeRequest]),

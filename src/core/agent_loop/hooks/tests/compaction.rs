@@ -9,22 +9,22 @@ use reseed_protocol::{
     reply::CompactionPreview,
 };
 
-/// A session with more in it than a compaction keeps.
+/// Returns a session that holds more than a compaction keeps.
 fn long(hooks: Vec<HookSpec>) -> World {
     World::full(hooks, "manual", 40)
 }
 
-/// One whose next request waits for a compaction.
+/// Returns a session whose next request waits for a compaction.
 fn crowded(hooks: Vec<HookSpec>) -> World {
     World::full(hooks, "threshold", 92)
 }
 
-/// One that is compacted in the background.
+/// Returns a session that is compacted in the background.
 fn filling(hooks: Vec<HookSpec>) -> World {
     World::full(hooks, "threshold", 75)
 }
 
-/// Hooks that are passed over where they fail.
+/// Returns hooks that are skipped if they fail.
 fn optional(names: &[&str]) -> Vec<HookSpec> {
     before(names).into_iter().map(HookSpec::optional).collect()
 }
@@ -76,7 +76,7 @@ fn a_hook_is_told_what_a_compaction_would_be_made_of() {
     assert_eq!((told.background, told.preview, &told.previous_summary, &told.summary), (false, false, &None, &None));
     assert_eq!((told.settings.strategy.as_str(), told.settings.model.as_str()), ("manual", "summariser"));
     assert_eq!(told.tokens_before, world.agent.context_info().token_count);
-    // The next one is told of this summary.
+    // The next compaction gets this summary.
     world.answer(json!({ "summary": "They met at the harbour." })).took();
     world.say("and then?").model("on we went ".repeat(300).as_str()).compact();
     let HookEvent::BeforeCompact(told) = &world.question().event else { panic!("another question") };
@@ -101,7 +101,7 @@ fn a_turn_goes_on_without_the_compaction_that_a_hook_is_against_while_it_fits() 
     world.say("hello").check(&["+ user", "turn", "ask one before_compact"]);
     world.answer(json!({ "cancel": true })).check(&["compaction failed compaction_cancelled", "model"]);
     world.took();
-    // The provider's word is final: without a compaction this request cannot be sent.
+    // The provider's refusal is final: without a compaction this request cannot be sent.
     world.model_fails(ErrorCode::ContextOverflow).check(&["ask one before_compact"]);
     world.answer(json!({ "cancel": true }));
     world.check(&["compaction failed compaction_cancelled", "end failed compaction_cancelled"]);
@@ -164,7 +164,7 @@ fn a_hook_may_have_its_instructions_take_the_place_of_the_prompt() {
     world.summary_says("The gulls were loud, and the ferry left at noon.");
     world.check(&["+ compaction", "compacted model_summary", "reseed"]);
     assert_eq!(world.compacted().0.form, Some(reseed_protocol::entry::SummaryForm::Free));
-    // Without instructions there is nothing to take the place of ours.
+    // Without instructions there is nothing to replace the server's own with.
     let mut world = long(optional(&["one"]));
     world.compact().took();
     world.answer(json!({ "replaceInstructions": true })).check(&["one failed hook_failed", "summary"]);
@@ -214,7 +214,7 @@ fn a_hook_that_is_not_required_and_fails_or_is_late_is_gone_on_without() {
     let mut world = long(optional(&["one"]));
     world.compact().took();
     world.wait(1_000).check(&["drop one", "one failed hook_timeout", "summary"]);
-    // A window that is not known cannot be summarised in.
+    // A model without a known window cannot summarise.
     let mut world = long(optional(&["one"]));
     world.agent.ws.deployment = Arc::new(Deployment {
         windows: Windows::new(None, vec![("test".into(), Some(9_000)), ("summariser".into(), Some(9_000))]),
@@ -233,14 +233,14 @@ fn a_compaction_that_a_required_hook_did_not_look_at_is_not_made() {
     world.compact().took();
     world.wait(1_000).check(&["drop one", "one failed hook_timeout", "compaction failed hook_timeout"]);
     world.check_at_rest();
-    // A turn goes on while its request fits, and fails where the provider has refused it.
+    // A turn continues if its request fits, and fails if the provider refused it.
     let mut world = crowded(before(&["one"]));
     world.say("hello").took();
     world.answer(json!({ "error": "no" }));
     world.check(&["one failed hook_failed", "compaction failed hook_failed", "model"]);
     world.model_fails(ErrorCode::ContextOverflow).check(&["ask one before_compact"]);
     world.answer(json!({ "error": "no" }));
-    // Once the turn is over there is time to try again.
+    // Once the turn is over, it is tried again.
     let ends = ["compaction failed hook_failed", "end failed hook_failed", "ask one before_compact"];
     assert_eq!(world.took()[1..], ends);
     let mut world = long(before(&["one"]));
@@ -266,7 +266,7 @@ fn a_preview_asks_its_hooks_and_is_applied_without_asking_again() {
     world.command(Command::PreviewCompact(PreviewCompact::default())).took();
     world.answer(json!({ "cancel": true })).check(&["error compaction_cancelled"]);
     world.check_at_rest();
-    // A turn does not wait for one, and what it makes room for is made anew.
+    // A turn does not wait for a preview, and needs a compaction of its own.
     let mut world = long(before(&["one"]));
     world.command(Command::PreviewCompact(PreviewCompact::default())).took();
     world.say("hello").check(&["+ user", "turn", "model"]);
@@ -284,7 +284,7 @@ fn a_compaction_in_the_background_asks_while_the_turn_goes_on() {
     world.model("hello").check(&["+ assistant", "end completed"]);
     world.answer(json!({ "summary": "They met." })).check(&["prepared"]);
     world.check_at_rest();
-    // Answered in the middle of a request it is held just so.
+    // If it is answered during a request, it is held.
     let mut world = filling(before(&["one"]));
     world.say("hello").took();
     world.answer(json!({ "summary": "They met." })).check(&["prepared"]);
@@ -305,14 +305,14 @@ fn a_compaction_that_is_stopped_asks_its_hooks_no_more() {
     world.say("hello").took();
     stop(&mut world);
     world.check(&["drop one", "compaction failed compaction_cancelled", "model"]);
-    // With its turn.
+    // Cancelled with its turn.
     let mut world = crowded(before(&["one"]));
     world.say("hello").took();
     world.cancel();
-    // What the turn waited for is made in the background, once it is over.
+    // The compaction that the turn waited for runs in the background, once the turn is over.
     let ends = ["drop one", "compaction failed compaction_cancelled", "end cancelled", "ask one before_compact"];
     world.check(&ends);
-    // With the server.
+    // Cancelled with the server.
     let mut world = long(before(&["one"]));
     world.compact().took();
     world
@@ -329,7 +329,7 @@ fn the_time_of_a_compaction_begins_when_its_hooks_have_answered() {
     world.wait(599_000).check(&[]);
     world.answer(json!({})).check(&["summary"]);
     world.wait(179_000).check(&[]);
-    // Who waits is helped by rule.
+    // A waiting turn falls back to a step without the model.
     world.wait(1_000);
     let took = world.took();
     assert!(took.contains(&"compacted extract".to_owned()), "{took:?}");
@@ -363,7 +363,7 @@ fn what_a_hook_takes_out_does_not_come_back_by_a_summary_that_was_made_before() 
         world.command(Command::PreviewCompact(PreviewCompact::default())).summary();
         let preview_id = Some(world.previewed().preview_id.clone());
         world.say("and then?");
-        // What was said since the preview is no part of it.
+        // Messages since the preview are not part of it.
         let entry = world.entries.get(at).or(world.entries.last()).cloned().unwrap();
         let message =
             json!({ "role": entry.message().unwrap().role, "content": [{ "type": "text", "text": "hidden" }] });
@@ -400,11 +400,11 @@ fn a_hook_may_keep_more_or_less_behind_its_summary() {
         world.say("and then?");
         let sent = world.last_sent();
         let kept = 8 - at[1..].parse::<usize>().unwrap();
-        // The last thing that the user said stays in any case.
+        // The user's last message always stays.
         assert_eq!(sent.len(), 1 + kept.max(2) + 1, "from {at} on: {sent:?}");
         world.model("on we went").check_at_rest();
     }
-    // A later summary takes the place of an earlier one and of where that one cut.
+    // A later summary replaces an earlier one and its cut.
     let mut world = long(before(&["one", "two"]));
     world.compact();
     let planned = world.asked_for()["firstKeptEntryId"].clone();
@@ -447,7 +447,7 @@ fn a_hooks_summary_that_gains_little_is_taken() {
     world.took();
     world.answer(json!({ "summary": little })).check(&["+ compaction", "compacted hook_summary", "reseed"]);
     world.check_at_rest();
-    // Also by a strategy that summarises nothing itself.
+    // Also with a strategy that does not summarise.
     let mut world = World::full(before(&["one"]), "truncate", 60);
     world.compact().took();
     world.answer(json!({ "summary": "They met." })).check(&["+ compaction", "compacted hook_summary", "reseed"]);

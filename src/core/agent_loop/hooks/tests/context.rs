@@ -1,4 +1,4 @@
-//! Hooks that change what is sent: what they see, what is kept, and what is refused.
+//! Hooks that change the request: what they see, what is kept, and what is refused.
 
 use super::*;
 use reseed_protocol::{context::ContextEnvelope, hook::ContextReason};
@@ -119,7 +119,7 @@ fn what_a_user_said_is_kept_and_sent_as_hooks_made_it() {
     let written = json!([world.entries, world.events, world.agent.session().state]).to_string();
     assert!(!written.contains("4711"), "the name of the session too: {written}");
     assert!(!json!(world.newest("user")).to_string().contains("usage"), "of a message only who says what is taken");
-    // A role that is not the user's, and a message that says nothing.
+    // A role other than the user's, and an empty message.
     let empty = json!({ "message": { "role": "user", "content": [] } });
     let said = |part: Value| json!({ "message": { "role": "user", "content": [part] } });
     let table = [
@@ -138,7 +138,7 @@ fn what_a_user_said_is_kept_and_sent_as_hooks_made_it() {
     }
 }
 
-/// Patches that are refused, by the op at fault, and why.
+/// Refused patches, with the op at fault and the reason.
 #[test]
 fn a_patch_that_cannot_be_applied_ends_the_request_and_nothing_of_it_stays() {
     let message = |role: &str, content: Value| json!({ "role": role, "content": content });
@@ -208,7 +208,7 @@ fn a_patch_that_cannot_be_applied_ends_the_request_and_nothing_of_it_stays() {
             assert!(error.message.contains(why), "{shown}: {}", error.message);
             assert!(error.message.len() < 700, "{shown}");
             assert!(world.sent.is_empty() && world.transforms().is_empty(), "{shown}");
-            // The session goes on.
+            // The session continues.
             world.say("again").pass();
             assert_eq!(
                 (world.last_sent(), world.systems()),
@@ -270,7 +270,7 @@ fn a_patch_that_would_fill_the_window_is_not_kept() {
         world.say("again").pass().model("yes").check_at_rest();
         assert_eq!(end_of(world.ended()), "end completed");
     }
-    // Piece by piece it is the same.
+    // The same in small steps.
     let mut world = before(&["one"]);
     let mut kept = 0;
     for at in 0..10 {

@@ -1,4 +1,4 @@
-//! The files that tool calls name, carried through compactions of compactions and the summaries of branches.
+//! Files named by tool calls, carried through repeated compactions and branch summaries.
 
 use super::*;
 use crate::context::summary::FileTools;
@@ -8,12 +8,12 @@ use reseed_protocol::{
     entry::CompactionDetails,
 };
 
-/// A session in which `look` reads the file `where`, and `edit` writes the file `path`.
+/// Returns a session in which `look` reads the file `where`, and `edit` writes the file `path`.
 fn filing() -> World {
     let tool = |name: &str, path: &str| (name.to_owned(), path.to_owned());
     let mut world = World::with(Vec::new(), &["e0:user where is the harbour", "e1:assistant to the west"], |d, _| {
         d.file_tools = FileTools { reads: vec![tool("look", "where")], writes: vec![tool("edit", "path")] };
-        // What a turn before the last one said is summarised.
+        // Everything before the last turn is summarised.
         d.options.keep_recent_tokens = 200;
     });
     world.offer_tool();
@@ -21,7 +21,7 @@ fn filing() -> World {
 }
 
 impl World {
-    /// A turn in which the model reads a file and writes another.
+    /// Runs a turn in which the model reads a file and writes another.
     fn works_on(&mut self, reads: &str, writes: &str) {
         let call = |name: &str, arguments: Value| Part::ToolCall {
             call_id: "call_0".parse().unwrap(),
@@ -30,7 +30,7 @@ impl World {
         };
         self.say("Mind the files.");
         self.model_says(vec![call("look", json!({ "where": reads })), call("edit", json!({ "path": writes }))]);
-        // Nobody has the tool `edit`: also a call that fails names its file.
+        // No client offers `edit`: a failed call names its file too.
         self.tool("read").model(&"The harbour lies to the west. ".repeat(40));
     }
 
@@ -38,7 +38,7 @@ impl World {
         self.command(Command::ManualCompact(ManualCompact::default())).summary();
     }
 
-    /// The files that the newest entry of this kind notes, and its summary.
+    /// Returns the files noted by the newest entry of this kind, and its summary.
     fn noted(&self, kind: &str) -> (CompactionDetails, String) {
         match &self.newest(kind).data {
             EntryData::Compaction(entry) => (entry.details.clone().unwrap(), entry.summary.clone()),
@@ -74,7 +74,7 @@ fn files_are_carried_through_nested_compactions_and_branch_summaries() {
     world.say("more").model(&"And so on. ".repeat(200));
     world.compacts();
     world.check_files("compaction", &["a"], &["b"]);
-    // What was read before and is written now is listed as written alone.
+    // A file that was read before and is written now is listed only as written.
     world.works_on("c", "a");
     world.say("more").model(&"And so on. ".repeat(200));
     world.compacts();
@@ -83,7 +83,7 @@ fn files_are_carried_through_nested_compactions_and_branch_summaries() {
     world.compacts();
     world.check_files("compaction", &["c"], &["a", "b"]);
 
-    // The branch that is left notes its own and what its compactions noted.
+    // The abandoned branch notes its own files and those of its compactions.
     world.works_on("d", "e");
     let mut on_fork: Vec<Entry> = world.entries.iter().take_while(|entry| entry.entry_id != fork).cloned().collect();
     on_fork.extend(world.entries.iter().find(|entry| entry.entry_id == fork).cloned());
@@ -105,7 +105,7 @@ fn files_are_carried_through_nested_compactions_and_branch_summaries() {
     world.command_to(Command::Navigate(navigate), Some(place)).summary();
     world.check_files("branch_summary", &["c", "d"], &["a", "b", "e"]);
 
-    // A compaction of that branch summary carries them on, with what this branch's own calls named.
+    // A compaction of that branch summary keeps them, and adds the files of this branch's own calls.
     world.works_on("e", "f");
     world.say("more").model(&"And so on. ".repeat(400));
     world.compacts();

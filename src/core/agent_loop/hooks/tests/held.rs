@@ -1,4 +1,4 @@
-//! Compactions that are held: prepared early, committed at the trigger, dropped only when what they rest on changes.
+//! Held compactions: prepared early, committed at the trigger, dropped only if what they depend on changes.
 
 use super::*;
 use crate::{
@@ -15,7 +15,7 @@ use reseed_protocol::{
     hook::ContextReason,
 };
 
-/// A session in which a compaction is held: at 75 % of its window, of which 80 % are the trigger.
+/// Returns a session with a held compaction, at 75 % of its window; the trigger is at 80 %.
 fn holding(hooks: Vec<HookSpec>) -> World {
     let mut world = World::full(hooks, "threshold", 75);
     world.say("hello").pass().model("hello").pass().summary();
@@ -23,7 +23,7 @@ fn holding(hooks: Vec<HookSpec>) -> World {
     world
 }
 
-/// As many words as bring the session over the trigger.
+/// Returns enough words to bring the session over the trigger.
 fn much() -> String {
     "The harbour lies to the west. ".repeat(45)
 }
@@ -33,7 +33,7 @@ impl World {
         self.agent.ws.session.held.as_deref()
     }
 
-    /// The newest compaction that was committed.
+    /// Returns the newest committed compaction.
     fn committed(&self) -> &ContextCompacted {
         let compacted = self.events.iter().rev().find_map(|event| match event {
             Event::ContextCompacted(compacted) => Some(&**compacted),
@@ -42,7 +42,7 @@ impl World {
         compacted.expect("it was compacted")
     }
 
-    /// The process is started again, with other settings of the deployment.
+    /// Restarts the process with other deployment settings.
     fn restart(&mut self, change: impl FnOnce(&mut Deployment)) -> &mut Self {
         let mut deployment = Deployment::clone(&self.agent.ws.deployment);
         change(&mut deployment);
@@ -94,7 +94,7 @@ fn it_is_prepared_below_the_trigger_and_committed_above_it_in_one_step() {
     let Some(EphemeralEvent::CompactionPrepared(prepared)) = world.emitted.last() else { panic!("not told") };
     assert_eq!((prepared.token_count, prepared.compact_at_tokens), (info.token_count, info.compact_at_tokens));
     let (job, promised) = (prepared.job_id.clone(), prepared.new_token_count);
-    // A turn that stays below changes nothing.
+    // A turn that stays below the trigger changes nothing.
     world.say("and?").check(&["+ user", "turn", "model"]);
     world.model("so").check(&["+ assistant", "end completed"]);
     world.say(&much()).check(&["+ user", "turn", "+ compaction", "compacted model_summary", "reseed", "model"]);
@@ -153,14 +153,14 @@ fn a_person_gets_what_is_held_unless_something_else_is_asked_for() {
             assert!(compacted.command_id.is_some());
         } else {
             world.check(&["summary"]).summary();
-            // The one that was held is not used.
+            // The held one is not used.
             let took = world.took();
             assert_eq!(took[..3], ["+ compaction", "compacted model_summary", "compaction failed compaction_void"]);
             assert_ne!(world.committed().job_id, job, "{order:?}");
         }
         assert_eq!(world.held(), None);
     }
-    // A preview shows it, and is applied without asking again.
+    // A preview shows it, and is applied without another model request.
     let mut world = holding(Vec::new());
     let summary = world.held().unwrap().outcome.summary.clone();
     world.command(Command::PreviewCompact(PreviewCompact::default())).check(&["preview"]);
@@ -182,7 +182,7 @@ fn its_hooks_are_asked_once_when_it_is_prepared() {
     assert_eq!(world.committed().rung, CompactionRung::HookSummary);
 }
 
-/// The table of protocol/README.md: what drops what is held, and what does not.
+/// The table of protocol/README.md: what drops a held compaction, and what does not.
 #[test]
 fn only_what_it_rests_on_drops_it() {
     let settings = StrategySettings::default;
@@ -301,7 +301,7 @@ fn a_compaction_that_is_taken_back_takes_what_is_held_with_it() {
     assert!(world.held().is_some());
     world.command(Command::UndoCompaction(UndoCompaction::default()));
     assert_eq!((world.held(), world.agent.ws.session.state.held.as_ref()), (None, None));
-    // What was pinned is kept by what was held before it.
+    // A compaction held before the pin keeps the pinned entry.
     let mut world = holding(Vec::new());
     let entry_id = world.entries[0].entry_id.clone();
     world.command(Command::PinEntry(PinEntry { entry_id: entry_id.clone() }));
@@ -319,12 +319,12 @@ fn one_whose_record_cannot_be_read_is_dropped_and_made_again() {
     world.say("more").check(&["+ user", "turn", "summary", "model"]);
 }
 
-/// A session in which a compaction is held whose target soon is out of reach.
+/// Returns a session with a held compaction that will soon miss its target.
 ///
 /// In shares of the window: it is prepared at 0.60 (the soft limit is 0.7 of the trigger, 0.56), is due above 0.80 and
-/// waited for above 0.99. It keeps `hello` and puts a summary of about 0.02 in the place of the rest. It is enough
-/// while what was said since is no more than its summary might have had: 1/8 for the summary, 1/12 for its files and a
-/// tenth of the target, 0.02, for facts that are put back: together 0.23.
+/// waited for above 0.99. It keeps `hello` and replaces the rest with a summary of about 0.02. It is good enough while
+/// what was appended since is no larger than its summary could have been: 1/8 for the summary, 1/12 for its files and a
+/// tenth of the target, 0.02, for restored facts: 0.23 in total.
 fn outgrown() -> World {
     let mut world = outgrowing(Vec::new());
     world.say("hello").model("hello").summary();
@@ -332,7 +332,7 @@ fn outgrown() -> World {
     world
 }
 
-/// The same before the compaction is prepared.
+/// Returns the same session before the compaction is prepared.
 fn outgrowing(hooks: Vec<HookSpec>) -> World {
     let mut world = World::full(hooks, "threshold", 60);
     world.agent.ws.deployment = {
@@ -347,7 +347,7 @@ fn outgrowing(hooks: Vec<HookSpec>) -> World {
     world
 }
 
-/// So many hundredths of the window of [`outgrown`]: 60 of them are eight times sixty sentences.
+/// Returns text for this many hundredths of the window of [`outgrown`]: 60 of them are eight times sixty sentences.
 fn hundredths(hundredths: usize) -> String {
     "The harbour lies to the north. ".repeat(hundredths * 8)
 }
@@ -359,11 +359,11 @@ fn one_that_would_not_reach_the_target_is_made_again_once_and_merged() {
     let prepared = |world: &World| {
         world.emitted.iter().filter(|event| matches!(event, EphemeralEvent::CompactionPrepared(_))).count()
     };
-    // At 0.75 it is not due: until then still more may be said.
+    // At 0.75 it is not due, and more may still be appended first.
     world.say(&hundredths(15)).model("so");
     assert_eq!((world.summarising, &world.held().unwrap().job_id), (None, &first));
     world.took();
-    // At 0.90 it is, and with the 0.30 that were said since it leaves 0.32, more than 0.23 and the target of 0.20.
+    // At 0.90 it is due. With the 0.30 appended since, it leaves 0.32, more than 0.23 and the target of 0.20.
     world.say(&hundredths(15)).check(&["+ user", "turn", "summary", "model"]);
     let asked = world.sent.iter().rfind(|sent| sent.purpose == Purpose::Summary).unwrap();
     let asked: Vec<String> = asked.messages().map(|message| message.message.text()).collect();
@@ -372,7 +372,7 @@ fn one_that_would_not_reach_the_target_is_made_again_once_and_merged() {
     world.model("so");
     assert_eq!(world.agent.ws.session.state.compactions, 0, "the one that is made again is waited for");
     world.took();
-    // It is held as any other, and not made a third time: it is committed as it is.
+    // It is held like any other, but not made a third time: it is committed as it is.
     world.summary().check(&["prepared", "+ compaction", "compacted model_summary", "reseed"]);
     assert_eq!((prepared(&world), world.agent.ws.session.state.compactions), (before + 1, 1));
     assert_ne!(world.committed().job_id, first);
@@ -384,13 +384,13 @@ fn one_that_would_not_reach_the_target_is_made_again_once_and_merged() {
 fn a_turn_that_waits_for_a_merged_one_goes_on_where_what_is_held_is_dropped() {
     let mut world = outgrown();
     world.say(&hundredths(15)).model("so").took();
-    // At 1.50 the next request waits: with what is held it would still have 0.92, which is above the trigger.
+    // At 1.50 the next request waits: with the held compaction it would still have 0.92, above the trigger.
     world.say(&hundredths(75)).check(&["+ user", "turn", "summary"]);
     world.command(Command::SetModel(SetModel { model: "test-2".into(), reasoning_effort: None }));
     assert_eq!(world.held(), None);
     let failed = world.took().into_iter().filter(|line| line == "compaction failed compaction_void").count();
     assert_eq!(failed, 2, "the one that was held, and the one that was made from it");
-    // The loop of the other model makes room by itself, and asks.
+    // The other model's loop makes room itself, and sends the request.
     world.summary().model("so");
     assert!(world.took().contains(&"end completed".to_owned()));
     assert_eq!(world.agent.ws.session.state.compactions, 1);
@@ -402,7 +402,7 @@ fn hooks_are_asked_once_also_where_it_is_made_again_and_what_they_wished_holds()
     world.say("hello");
     let wishes = json!({ "model": "cheaper", "instructions": "mind the gulls", "details": { "n": 1 } });
     world.answer(wishes).model("hello").summary().took();
-    // Read back from the log it is the same.
+    // The session read back from the log does the same.
     world.restart(|_| ()).say(&hundredths(15)).model("so").took();
     world.say(&hundredths(15)).check(&["+ user", "turn", "summary", "model"]);
     let asked = world.sent.iter().rfind(|sent| sent.purpose == Purpose::Summary).unwrap();
@@ -413,7 +413,7 @@ fn hooks_are_asked_once_also_where_it_is_made_again_and_what_they_wished_holds()
     assert_eq!(world.committed().rung, CompactionRung::ModelSummary);
     let EntryData::Compaction(entry) = &world.newest("compaction").data else { panic!("another entry") };
     assert_eq!((entry.hook.as_deref(), &entry.hook_details), (Some("one"), &Some(json!({ "n": 1 }))));
-    // The next cycle is another preparation.
+    // The next cycle prepares a new one.
     world.took();
     world.say(&hundredths(60)).model("so");
     assert!(world.took().contains(&"ask one before_compact".to_owned()));
@@ -443,7 +443,7 @@ fn what_is_held_is_cancelled_by_its_name_also_while_it_is_made_again() {
     assert!(matches!(world.reply(), Reply::Ok(_)), "{:?}", world.reply());
     world.check(&["compaction failed compaction_cancelled", "hang up", "compaction failed compaction_void"]);
     assert_eq!((world.held(), world.agent.running_job()), (None, None));
-    // Whoever stops the second attempt keeps the first, which is not tried again.
+    // Cancelling the second attempt keeps the first, which is not tried again.
     let mut world = outgrown();
     world.say(&hundredths(15)).model("so");
     world.say(&hundredths(15)).took();
@@ -464,8 +464,8 @@ fn whoever_joins_is_told_what_is_held() {
     assert_eq!(world.agent.snapshot().held, None);
 }
 
-/// A session of `tool_results` in which a clearing is held: so many results of so many sentences, at 75 % of the
-/// window.
+/// Returns a `tool_results` session in which a clearing is held, at 75 % of the window: this many results of this many
+/// sentences.
 fn with_results(results: usize, sentences: usize) -> World {
     let text = "The harbour lies to the west. ".repeat(sentences);
     let lines = (0..results).flat_map(|n| {
@@ -496,7 +496,7 @@ fn a_held_clearing_is_committed_as_it_is_and_no_model_is_asked() {
         "{:?}",
         world.took()
     );
-    // Far more is said than it was made for: above the target it is, and as `tool_results` wants it, enough.
+    // Far more is appended than it was made for. That is above the target, but good enough for `tool_results`.
     let window = world.agent.context_info().max_tokens;
     let much = "north ".repeat(usize::try_from(window / 8).unwrap());
     world.took();
@@ -508,7 +508,7 @@ fn a_held_clearing_is_committed_as_it_is_and_no_model_is_asked() {
 
 #[test]
 fn many_small_results_are_summarised_since_a_note_would_save_nothing() {
-    // Each result has about 70 tokens, as the note in its place would have.
+    // Each result has about 70 tokens, as many as the note that would replace it.
     let mut world = with_results(80, 10);
     world.say("hello").model("hello");
     assert!(world.summarising.is_some(), "{:?}", world.took());

@@ -1,4 +1,4 @@
-//! Hooks that look at what a user says before it is accepted, and what waits behind it.
+//! Hooks that inspect input before it is accepted, and what waits behind it.
 
 use super::*;
 use crate::session::fingerprint::withheld;
@@ -7,7 +7,7 @@ use reseed_protocol::{
     command::{AppendCustomMessage, InputContent, Navigate, WhenBusy},
 };
 
-/// A world whose input is looked at.
+/// Returns a world whose input is being inspected.
 fn looked_at() -> World {
     let mut world = World::new(vec![hook("one", HookPoint::Message)]);
     world.say("first").check(&["ask one message:user"]);
@@ -42,7 +42,7 @@ fn later_inputs_wait_for_the_one_that_is_looked_at_and_come_in_their_order() {
     world.answer(json!({})).check(&["+ user", "turn", "model withheld", "ask one message:user"]);
     assert_eq!(world.asked_for()["message"]["content"][0]["text"], "second");
     world.answer(json!({})).check(&["queue 1", "ask one message:user"]);
-    // The message of a client is looked at like an input.
+    // A client's custom message is inspected like an input.
     let asked = world.asked_for();
     assert_eq!(asked["message"]["content"][0]["text"], "a note");
     world.answer(instead("user", "a better note")).check(&["queue 2", "ask one message:user"]);
@@ -115,7 +115,7 @@ fn what_may_not_wait_is_refused_before_any_hook_is_asked() {
 
 #[test]
 fn what_changes_while_hooks_look_at_an_input_is_looked_at_again() {
-    // A turn that was running has ended, and what the sender had seen is not the last word any more.
+    // The running turn has ended meanwhile, and the sender has not seen its latest message.
     let mut world = World::new(vec![hook("one", HookPoint::Message)]);
     world.say("first").answer(json!({})).took();
     let leaf: Option<EntryId> = world.agent.session().state.leaf.clone();
@@ -126,7 +126,7 @@ fn what_changes_while_hooks_look_at_an_input_is_looked_at_again() {
     world.answer(json!({})).check(&["+ assistant", "end completed"]);
     assert!(world.agent.is_busy(), "an input is still looked at");
     world.answer_to(call.0, call.1, json!({})).check(&["error leaf_moved"]).check_at_rest();
-    // Without that condition it is asked at once.
+    // Without that condition the input starts a turn at once.
     world.say("third").answer(json!({})).check(&["ask one message:user", "+ user", "turn", "model withheld"]);
 }
 
@@ -159,7 +159,7 @@ fn a_branch_that_an_input_begins_is_begun_once_hooks_have_seen_it() {
     world.command_to(Command::UserInput(branch), Some(place)).check(&["ask one message:user"]);
     world.say("later").check(&[]);
     world.answer(instead("user", "my number is ----"));
-    // What waited behind it is looked at by the loop that the branch begins with.
+    // What waited behind it is inspected by the new branch's loop.
     world.check(&["+ user", "turn", "reseed", "model withheld", "ask one message:user"]);
     assert_eq!(world.last_sent(), ["user where", "assistant there", "user my number is ----"]);
 }
@@ -172,7 +172,7 @@ fn a_server_that_stops_answers_the_inputs_that_hooks_look_at() {
     world.check(&["error shutting_down", "drop one", "error shutting_down"]);
     assert!(world.events.is_empty());
     world.check_at_rest();
-    // One that drains does not wait for the hook either: nothing was accepted.
+    // A draining session does not wait for the hook either: nothing was accepted.
     let mut world = looked_at();
     world.say("second").took();
     let late = world.question().call_id.clone();

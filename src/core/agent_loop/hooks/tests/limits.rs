@@ -1,4 +1,4 @@
-//! For how long a hook is waited for, and what is done without it.
+//! Time limits of hooks, and what happens without their answers.
 
 use super::*;
 use reseed_protocol::command::CallProgress;
@@ -9,7 +9,7 @@ impl World {
         self.command(Command::CallProgress(CallProgress { call_id, message: None }))
     }
 
-    /// The client of the oldest open question is not here.
+    /// Disconnects the client of the oldest pending call.
     fn is_away(&mut self) -> &mut Self {
         let call_id = self.question().call_id.clone();
         self.hear(call_id, Err(HookFault::unavailable("its client is not connected")));
@@ -119,14 +119,14 @@ fn a_hook_whose_client_is_away_is_waited_for_unless_it_is_not_required() {
 
     let mut world = client(json!({ "event": "context", "timeoutMs": 100 }));
     let first = world.question().clone();
-    // Its own limit stands still, however short that is.
+    // The hook's own limit is paused, however short it is.
     world.wait(60).is_away().wait(3_000).check(&[]);
-    // It is back: it is asked the same again, and has the time that was left.
+    // The client is back: it gets the same call again, with the remaining time.
     world.is_back().check(&["ask again client context:before_request"]);
     let again = HookCall { deadline: Some(NOW.plus_millis(3_100)), ..first };
     assert_eq!(*world.question(), again);
     world.wait(39).check(&[]);
-    // Absences count together.
+    // Absences add up.
     world.is_away().wait(1_999).check(&[]);
     world.is_back().check(&["ask again client context:before_request"]);
     world.answer(json!({})).check(&["ask client context:ephemeral"]);
@@ -148,7 +148,7 @@ fn a_client_that_is_away_too_often_is_waited_for_no_more() {
     world.wait(1).check(&["drop client", "client failed hook_unavailable", "end failed hook_unavailable"]);
 }
 
-/// What ends when a client that hosts a required hook stays away, at every point.
+/// What ends at each point when a required hook's client stays away.
 #[test]
 fn who_stays_away_ends_what_it_was_asked_about_at_every_point() {
     let gone = "client failed hook_unavailable";
@@ -174,7 +174,7 @@ fn who_stays_away_ends_what_it_was_asked_about_at_every_point() {
         world.wait(1).check(expected);
         world.check_at_rest();
     }
-    // An answer that it did not see is shown to nobody.
+    // An answer that the hook did not inspect is not shown.
     let mut world = client(json!({ "event": "message" }));
     world.answer(json!({})).model("the original").is_away().took();
     world.wait(5_000).check(&["drop client", gone, ended]);
@@ -206,7 +206,7 @@ fn a_client_that_came_back_and_said_nothing_was_too_slow_and_not_away() {
 #[test]
 fn a_client_may_offer_other_hooks_in_the_middle_of_a_call() {
     let offer = json!({ "event": "context", "reasons": ["before_request"] });
-    // The same once more, as often as it likes: what was asked is asked still.
+    // Registering the same hooks again, any number of times, keeps the call pending.
     let mut world = client(offer.clone());
     for _ in 0..5 {
         world.offer_hooks(json!([offer])).check(&[]);
@@ -214,7 +214,7 @@ fn a_client_may_offer_other_hooks_in_the_middle_of_a_call() {
     world.offer_hooks(json!([offer, { "event": "context", "name": "more", "reasons": ["ephemeral"] }])).check(&[]);
     world.answer(json!({})).check(&["ask more context:ephemeral"]);
     world.answer(json!({})).check(&["model"]);
-    // None of them any more: one that is required is away, and any other passed over.
+    // Without any hook offered, a required one is away and any other one is skipped.
     let mut world = client(offer.clone());
     world.offer_hooks(json!([])).check(&[]);
     assert!(world.agent.open_client_calls().is_empty());
@@ -223,7 +223,7 @@ fn a_client_may_offer_other_hooks_in_the_middle_of_a_call() {
     optional["required"] = json!(false);
     let mut world = client(optional);
     world.offer_hooks(json!([])).check(&["model"]);
-    // What may not be offered changes nothing.
+    // An invalid registration changes nothing.
     let mut world = client(offer);
     world.offer_hooks(json!([{ "event": "message", "timeoutMs": 0 }])).check(&["error invalid_hooks"]);
     world.answer(json!({})).check(&["model"]);
@@ -249,7 +249,7 @@ fn a_tool_that_has_answered_is_not_late_because_hooks_are_slow() {
     // The other tool is too slow.
     world.wait(10_000).check(&["+ tool"]);
     assert!(world.said("tool").starts_with("The tool did not answer within 10000 ms"));
-    // The first one's answer is still looked at.
+    // Hooks are still inspecting the first tool's answer.
     assert_ne!(world.agent.next_deadline(), None);
     world.wait(30_000).answer(json!({})).check(&["+ tool", "model"]);
     assert_eq!(world.said("tool"), "a cat");

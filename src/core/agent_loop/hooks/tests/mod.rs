@@ -1,6 +1,6 @@
-//! Hooks at their points, in a small world: a session, a model and hooks that say what a test tells them to.
+//! Hooks at their points, in a small world: a session, a model and scripted hooks.
 //!
-//! What the loop wants done is written down as short lines ([`World::took`]), so that a test reads as what happened.
+//! The loop's effects are written down as short lines ([`World::took`]), so that a test reads as a sequence of events.
 
 mod answers;
 mod compaction;
@@ -39,56 +39,56 @@ use std::{
     sync::Arc,
 };
 
-/// When a world begins.
+/// The time at which a world starts.
 const NOW: Timestamp = Timestamp(1_000_000);
 
-/// Why a server that stops refuses what waits.
+/// Returns the error for pending commands when the server stops.
 fn stopping() -> ErrorBody {
     ErrorBody::new(ErrorCode::ShuttingDown, "stopping")
 }
 
-/// Why a session that is deleted refuses what waits.
+/// Returns the error for pending commands when the session is deleted.
 fn gone() -> ErrorBody {
     ErrorBody::new(ErrorCode::SessionNotFound, "deleted")
 }
 
-/// Where a hook is asked that says only its point.
+/// Returns a hook with default settings at this point.
 fn hook(name: &str, point: HookPoint) -> HookSpec {
     HookSpec::new(name, point)
 }
 
-/// A loop, and all that it has to do with.
+/// A loop and its surroundings.
 struct World {
     agent: AgentLoop,
     now: Timestamp,
     commands: u32,
     took: Vec<String>,
-    /// Questions whose answers are waited for, oldest first.
+    /// Pending hook calls, oldest first.
     open: VecDeque<(HookPlace, HookCall)>,
-    /// The names of all that were asked.
+    /// The hook names of all calls.
     names: BTreeMap<CallId, String>,
     /// The request that the model is answering.
     asked: Option<RequestId>,
-    /// The summary that it is making.
+    /// The summary request in progress.
     summarising: Option<RequestId>,
-    /// What was sent, oldest first.
+    /// The requests sent, oldest first.
     sent: Vec<ModelRequest>,
     entries: Vec<Entry>,
     events: Vec<Event>,
     emitted: Vec<EphemeralEvent>,
     replies: Vec<(CommandId, Reply)>,
     calls: VecDeque<CallId>,
-    /// What an answer that is cancelled had shown.
+    /// The shown part of an answer that is cancelled.
     shown: Vec<Part>,
 }
 
 impl World {
-    /// A new session that asks these hooks of the server's.
+    /// Returns a new session with these server hooks.
     fn new(hooks: Vec<HookSpec>) -> Self {
         Self::with(hooks, &[], |_, _| ())
     }
 
-    /// A session on this path, set up as `change` says.
+    /// Returns a session on this path, set up by `change`.
     fn with(hooks: Vec<HookSpec>, lines: &[&str], change: impl FnOnce(&mut Deployment, &mut Session)) -> Self {
         let counter = Counter::for_model("test");
         let mut session = Session::new("session".parse().unwrap(), Timestamp(0));
@@ -134,7 +134,7 @@ impl World {
         }
     }
 
-    /// A session that is so full, in percent, for this strategy; a compaction keeps less than it holds.
+    /// Returns a session that is this full, in percent, for this strategy; a compaction keeps less than it holds.
     fn full(hooks: Vec<HookSpec>, strategy: &str, percent: u64) -> Self {
         let text = "The harbour lies to the west. ".repeat(60);
         let lines: Vec<String> = (0..8).map(|n| format!("e{n}:{} {n} {text}", ["user", "assistant"][n % 2])).collect();
@@ -143,7 +143,7 @@ impl World {
         World::with(hooks, &lines, |deployment, session| {
             session.state.strategy = strategy.into();
             deployment.windows = Windows::new(Some(tokens * 100 / percent), Vec::new());
-            // Its window is large enough to summarise at once.
+            // Its window is large enough to summarise in one request.
             deployment.summaries.model = Some("summariser".into());
         })
     }
@@ -279,7 +279,7 @@ impl World {
         self.command(Command::CancelTurn(CancelTurn { turn_id: None }))
     }
 
-    /// Offers the model the tool `look`, which wants a `where`.
+    /// Offers the model the tool `look`, which requires a `where`.
     fn offer_tool(&mut self) -> &mut Self {
         let parameters = json!({
             "type": "object", "properties": { "where": { "type": "string" } }, "required": ["where"],
@@ -294,14 +294,14 @@ impl World {
         self.command(Command::RegisterTools(RegisterTools { tools: vec![offer] }))
     }
 
-    /// The owner's client offers these hooks.
+    /// Registers these hooks for the owner's client.
     fn offer_hooks(&mut self, offers: Value) -> &mut Self {
         let hooks: Vec<HookOffer> = serde_json::from_value(offers).unwrap();
         self.command(Command::RegisterHooks(RegisterHooks { hooks }));
         self.tell(Input::AskAgain { only_away: true })
     }
 
-    /// Time goes on, and the loop is told if it asked to be.
+    /// Advances time, and sends a tick if a deadline has passed.
     fn wait(&mut self, millis: u64) -> &mut Self {
         self.now = self.now.plus_millis(millis);
         if self.agent.next_deadline().is_some_and(|due| due <= self.now) {
@@ -310,17 +310,17 @@ impl World {
         self
     }
 
-    /// The oldest open question.
+    /// Returns the oldest pending call.
     fn question(&self) -> &HookCall {
         &self.open.front().expect("a hook is asked").1
     }
 
-    /// What is asked, as it is on the wire.
+    /// Returns the oldest pending call as it is on the wire.
     fn asked_for(&self) -> Value {
         serde_json::to_value(self.question()).unwrap()
     }
 
-    /// The oldest open question is answered with this.
+    /// Answers the oldest pending call.
     fn answer(&mut self, answer: Value) -> &mut Self {
         let (place, call) = self.open.pop_front().expect("a hook is asked");
         self.answer_to(place, call, answer)
@@ -336,7 +336,7 @@ impl World {
         }
     }
 
-    /// It comes to nothing.
+    /// Fails the oldest pending call.
     fn fails(&mut self, fault: HookFault) -> &mut Self {
         let (_, call) = self.open.pop_front().expect("a hook is asked");
         self.hear(call.call_id, Err(fault))
@@ -346,7 +346,7 @@ impl World {
         self.tell(Input::HookAnswered { call_id, answer: Box::new(answer) })
     }
 
-    /// Every hook that is asked changes nothing.
+    /// Answers every call with no change.
     fn pass(&mut self) -> &mut Self {
         while !self.open.is_empty() {
             self.answer(json!({}));
@@ -354,12 +354,12 @@ impl World {
         self
     }
 
-    /// The model says this.
+    /// Answers the request with this text.
     fn model(&mut self, text: &str) -> &mut Self {
         self.model_says(vec![Part::Text { text: text.into() }])
     }
 
-    /// It calls `look` so often, each with these arguments.
+    /// Answers the request with calls to `look`, one for each of these arguments.
     fn model_calls(&mut self, arguments: &[&str]) -> &mut Self {
         let call = |arguments: &&str| Part::ToolCall {
             call_id: "call_0".parse().unwrap(),
@@ -379,7 +379,7 @@ impl World {
         self.tell(Input::Failed { request, fault: ModelFault::new(code, "a fault") })
     }
 
-    /// The summary comes, with all its sections, in as many pieces as are asked for.
+    /// Answers the summary request with all sections, in as many parts as are requested.
     fn summary(&mut self) -> &mut Self {
         assert!(self.summarising.is_some(), "a summary is asked for");
         while let Some(request) = self.summarising.take() {
@@ -389,7 +389,7 @@ impl World {
         self
     }
 
-    /// The summary is this.
+    /// Answers the summary request with this text.
     fn summary_says(&mut self, text: &str) -> &mut Self {
         let request = self.summarising.take().expect("the model is asked for a summary");
         let parts = vec![Part::Text { text: text.into() }];
@@ -398,7 +398,7 @@ impl World {
         self.tell(Input::Answered { request, answer })
     }
 
-    /// The model could not be asked for the summary.
+    /// Fails the summary request.
     fn summary_fails(&mut self, code: ErrorCode) -> &mut Self {
         let request = self.summarising.take().expect("the model is asked for a summary");
         self.tell(Input::Failed { request, fault: ModelFault::new(code, "no") })
@@ -411,13 +411,13 @@ impl World {
         self.tell(Input::Answered { request, answer });
     }
 
-    /// The oldest open tool call is answered.
+    /// Answers the oldest pending tool call.
     fn tool(&mut self, output: &str) -> &mut Self {
         let call_id = self.calls.pop_front().expect("a tool is called");
         self.command(Command::ToolResult(ToolResult { call_id, output: output.into(), is_error: None }))
     }
 
-    /// What has happened since this was last asked.
+    /// Returns what has happened since the last call.
     fn took(&mut self) -> Vec<String> {
         std::mem::take(&mut self.took)
     }
@@ -428,12 +428,12 @@ impl World {
         self
     }
 
-    /// The newest entry of this kind.
+    /// Returns the newest entry of this kind.
     fn newest(&self, kind: &str) -> &Entry {
         self.entries.iter().rev().find(|entry| kind_of(entry) == kind).expect("there is such an entry")
     }
 
-    /// What is said in the newest message of this kind.
+    /// Returns the text of the newest message of this kind.
     fn said(&self, kind: &str) -> String {
         let message = self.newest(kind).message().expect("a message");
         let results = message.content.iter().filter_map(|part| match part {
@@ -444,7 +444,7 @@ impl World {
         results.collect::<Vec<_>>().join("\n")
     }
 
-    /// How the newest turn ended.
+    /// Returns the end of the newest turn.
     fn ended(&self) -> &TurnFinished {
         let ended = self.events.iter().rev().find_map(|event| match event {
             Event::TurnFinished(finished) => Some(&**finished),
@@ -453,12 +453,12 @@ impl World {
         ended.expect("a turn has ended")
     }
 
-    /// The newest reply.
+    /// Returns the newest reply.
     fn reply(&self) -> &Reply {
         &self.replies.last().expect("a command was answered").1
     }
 
-    /// What the newest request sent, one message a line.
+    /// Returns what the newest request sent, one line per message.
     fn last_sent(&self) -> Vec<String> {
         let sent = self.sent.last().expect("something was sent");
         sent.messages()
@@ -466,7 +466,7 @@ impl World {
             .collect()
     }
 
-    /// Every call that was made or refused has exactly one result, and nothing waits any more.
+    /// Checks that every call, made or refused, has exactly one result, and that nothing is pending.
     fn check_at_rest(&self) {
         assert!(self.agent.is_idle() && self.open.is_empty() && self.asked.is_none(), "something still waits");
         let messages: Vec<&Message> = self.entries.iter().filter_map(Entry::message).collect();
@@ -482,7 +482,7 @@ impl World {
     }
 }
 
-/// What a hook is asked, and what about.
+/// Returns a hook event and its subject as short text.
 fn event_of(event: &HookEvent) -> String {
     match event {
         HookEvent::Context { reason, .. } => format!("context:{}", word(&json!(reason))),
@@ -517,7 +517,7 @@ fn all_of(message: &Message) -> String {
     parts.collect::<Vec<_>>().join(" ")
 }
 
-/// An answer of a `message` hook.
+/// Returns an answer of a `message` hook.
 fn instead(role: &str, text: &str) -> Value {
     json!({ "message": { "role": role, "content": [{ "type": "text", "text": text }] } })
 }

@@ -14,7 +14,7 @@ fn id(id: &str) -> EntryId {
     id.parse().unwrap()
 }
 
-/// A world whose hooks are passed over where they fail.
+/// Returns a world whose hooks are skipped if they fail.
 fn optional(names: &[&str]) -> World {
     let spec = |name: &&str| hook(name, HookPoint::BeforeNavigate).optional();
     World::with(names.iter().map(spec).collect(), LINES, |_, _| ())
@@ -174,7 +174,7 @@ fn a_hook_that_is_not_required_and_fails_is_gone_on_without() {
         world.answer(answer).check(&["one failed hook_failed", "ask two before_navigate"]);
         let Some(EphemeralEvent::HookFailed(failed)) = world.emitted.last() else { panic!("not told") };
         assert!(failed.message.contains(why), "{shown}: {}", failed.message);
-        // Nothing of it stays.
+        // Nothing of the refused answer is kept.
         assert_eq!(
             (&world.asked_for()["label"], &world.asked_for()["replaceInstructions"]),
             (&Value::Null, &json!(false))
@@ -225,7 +225,7 @@ fn a_move_that_is_not_waited_for_is_answered_and_not_made() {
     let mut world = world(&["one"]);
     world.go(|_| ()).took();
     let late = world.question().call_id.clone();
-    // Whoever waits is told why: here the session is deleted.
+    // The pending command gets the reason: here the session is deleted.
     world.tell(Input::Stop(Box::new(gone()))).check(&["drop one", "error session_not_found"]);
     world.hear(late, Ok(HookAnswer::default())).check(&[]);
     assert_eq!(world.leaf(), Some("e3"));
@@ -241,7 +241,7 @@ fn a_session_that_hooks_look_at_moves_nowhere_else() {
     assert!(error.message.contains("hooks look at a move"), "{}", error.message);
 }
 
-/// Says something from `e1` on, and leaves the rest.
+/// Returns input that continues from `e1` and abandons the rest.
 fn branch(summarize: bool) -> UserInput {
     let mut said = UserInput::plain(Said::Text("and the gulls".into()));
     said.parent_id = Some(Some(id("e1")));
@@ -269,7 +269,7 @@ fn an_input_that_goes_on_elsewhere_asks_before_it_moves() {
     world.answer(json!({})).check(&["+ user", "turn", "reseed", "model"]);
     assert_eq!(world.last_sent(), ["user where is the harbour", "assistant to the west", "user and the gulls"]);
     assert!(matches!(world.reply(), Reply::Accepted(accepted) if accepted.entry_id.is_some()));
-    // One that a hook is against is refused, and nothing of it is kept.
+    // A move cancelled by a hook is refused, and nothing of it is kept.
     let mut world = super::navigation::world(&["one"]);
     world.branch_off(branch(true)).took();
     let before = world.entries.len();
@@ -281,19 +281,19 @@ fn an_input_that_goes_on_elsewhere_asks_before_it_moves() {
 fn an_input_that_goes_on_elsewhere_has_what_it_leaves_summarised_where_that_is_wished_for() {
     let mut world = World::with(Vec::new(), LINES, |_, _| ());
     world.branch_off(branch(true)).check(&["summary"]);
-    // What is said meanwhile is meant for that place.
+    // Input sent meanwhile is meant for the destination.
     world.say("later").check(&["queue 1"]);
     world.summary().check(&["+ branch_summary", "+ user", "turn", "queue 1", "reseed", "model"]);
     assert_eq!(world.branch_summary().left_leaf_id, Some(id("e3")));
     let sent = world.last_sent();
     assert_eq!((sent.len(), sent[3].as_str()), (4, "user and the gulls"), "the summary stands before it: {sent:?}");
-    // A hook's summary, and a name for it.
+    // A hook's summary, and a label for it.
     let mut world = super::navigation::world(&["one"]);
     world.branch_off(branch(true)).took();
     world.answer(json!({ "summary": "boats at sea", "label": "boats" }));
     world.check(&["+ branch_summary", "+ label", "+ user", "turn", "reseed", "model"]);
     assert_eq!(world.branch_summary().summary, "boats at sea");
-    // Without a place to go to there is nothing to summarise.
+    // Without a destination there is nothing to summarise.
     let mut plain = UserInput::plain(Said::Text("here".into()));
     plain.summarize = Some(true);
     let mut world = World::with(Vec::new(), LINES, |_, _| ());
@@ -315,7 +315,7 @@ fn a_retry_that_leaves_a_cancelled_answer_behind_asks_before_it_moves() {
     let told = world.asked_for();
     assert_eq!(told["newLeafId"], question.as_str(), "{told}");
     assert_eq!(told["entriesToSummarize"][0]["content"][0]["text"], "half a", "{told}");
-    // What is said meanwhile is for wherever it stands, whether it moves or not.
+    // Input sent meanwhile is for the current place, whether the session moves or not.
     world.say("later").check(&["queue 1"]);
     world.answer(json!({ "cancel": true })).check(&[
         "error navigation_cancelled",

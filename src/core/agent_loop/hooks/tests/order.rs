@@ -1,4 +1,4 @@
-//! Who is asked when, and what nobody waits for.
+//! The order of hook calls, and which ones are not waited for.
 
 use super::*;
 use reseed_protocol::{
@@ -6,7 +6,7 @@ use reseed_protocol::{
     hook::ContextReason,
 };
 
-/// A hook at every point around a turn.
+/// Returns a hook at every point around a turn.
 fn all() -> Vec<HookSpec> {
     vec![
         hook("end", HookPoint::Context).for_reasons(&[ContextReason::TurnEnd]),
@@ -54,7 +54,7 @@ fn a_turn_asks_its_hooks_in_this_order() {
         vec!["+ assistant", "ask call tool_call"],
         vec!["ask call tool_call"],
         vec![r#"call look {"where":"left"}"#, r#"call look {"where":"right"}"#],
-        // Tools answer when they do: hooks look at both at once.
+        // Tools answer independently: hooks inspect both answers at once.
         vec!["ask result tool_result"],
         vec!["ask result tool_result"],
         vec!["ask said message:tool"],
@@ -71,7 +71,7 @@ fn a_turn_asks_its_hooks_in_this_order() {
     world.check_at_rest();
 }
 
-/// A session that a threshold compacts before its next request.
+/// Returns a session that a threshold compacts before its next request.
 fn full(hooks: Vec<HookSpec>) -> World {
     World::full(hooks, "threshold", 92)
 }

@@ -1,5 +1,5 @@
-//! Required hooks whose client is gone: taken over from, or not back since the session was read from the store. And
-//! inputs that are withdrawn, or that hooks add to, while they are looked at.
+//! Required hooks whose client is gone: another client took over, or it has not returned since the session was read
+//! from the store. Also inputs that are withdrawn, or that hooks add to, during inspection.
 
 use super::*;
 use reseed_protocol::command::{AppendCustomMessage, InputContent, WhenBusy};
@@ -9,14 +9,14 @@ fn required(names: &[(&str, &str)]) -> Value {
 }
 
 impl World {
-    /// Another client owns the session, and offers these hooks.
+    /// Transfers the session to another client that offers these hooks.
     fn taken_over(&mut self, offers: Value) -> &mut Self {
         self.tell(Input::HostLeft);
         self.open.retain(|(place, _)| *place != HookPlace::Client);
         self.offer_hooks(offers)
     }
 
-    /// The session is read from the store by another process.
+    /// Reads the session from the store in another process.
     fn restarted(&mut self) -> &mut Self {
         let old = std::mem::replace(&mut self.agent, World::new(Vec::new()).agent).into_seed();
         let calibration = Calibration::new(Counter::for_model("test").method());
@@ -38,7 +38,7 @@ const LOOK: &str = r#"{"where":"left"}"#;
 fn the_later_points_of_a_turn_that_was_taken_over_are_not_passed_over() {
     let hooks =
         || required(&[("calls", "tool_call"), ("results", "tool_result"), ("said", "message"), ("sent", "context")]);
-    // Where the turn stands when another client comes, and the hook that it cannot do without.
+    // The turn's progress when another client takes over, and the hook that it requires.
     type Case = (&'static str, fn(&mut World));
     let table: [Case; 4] = [
         ("sent", |world| {
@@ -64,7 +64,7 @@ fn the_later_points_of_a_turn_that_was_taken_over_are_not_passed_over() {
         _ => {}
     };
     for (at, begins) in table {
-        // Nobody comes who offers it.
+        // No client offers the hook again.
         let mut world = World::new(Vec::new());
         world.offer_tool().offer_hooks(hooks());
         begins(&mut world);
@@ -79,11 +79,11 @@ fn the_later_points_of_a_turn_that_was_taken_over_are_not_passed_over() {
         assert_eq!((error.code, error.retriable), (ErrorCode::HookUnavailable, true), "{at}");
         assert_eq!(error.details.as_ref().unwrap()["hook"], at, "{at}: {error:?}");
         assert!(world.entries.iter().all(|entry| !json!(entry).to_string().contains("a cat")), "{at}");
-        // What the new owner says is its own business.
+        // The new owner's input does not need the old owner's hook.
         world.say("and now").check(&["+ user", "turn", "model"]);
         assert_eq!(world.kept(), [] as [&str; 0], "{at}");
         world.model("nothing").check_at_rest();
-        // Somebody comes who offers it, later than the new owner.
+        // A client offers the hook again, after the new owner.
         let mut world = World::new(Vec::new());
         world.offer_tool().offer_hooks(hooks());
         begins(&mut world);
@@ -109,7 +109,7 @@ fn the_new_owner_is_heard_while_the_turn_that_it_took_over_waits() {
     world.say("first").pass().took();
     world.say("second").answer(json!({})).took();
     world.taken_over(json!([])).took();
-    // Nobody is asked about it, and it waits behind what was said before.
+    // No hook is called for it, and it waits behind earlier input.
     world.say("third").check(&["queue 2"]);
     world.model("yes").check(&[]);
     world.wait(5_000).check(&[
@@ -142,19 +142,19 @@ fn what_waited_before_a_restart_is_not_asked_without_the_hooks_that_it_was_accep
         world.restarted().check(&["end interrupted interrupted", "queue 0", "+ user", "turn"]);
         world
     };
-    // Nobody comes.
+    // No client returns.
     let mut world = begun();
     world.wait(5_000).check(&["sent failed hook_unavailable", "end failed hook_unavailable"]);
     assert!(world.ended().error.as_ref().unwrap().retriable);
     assert_eq!(world.sent.len(), 1, "only what was asked before");
     world.check_at_rest();
-    // Its client comes back.
+    // Its client returns.
     let mut world = begun();
     world.wait(3_000).offer_hooks(required(&[("said", "message"), ("sent", "context")]));
     world.check(&["ask sent context:before_request"]);
     world.pass().model("yes").check(&["ask sent context:ephemeral", "model withheld", "ask said message:assistant"]);
     world.pass().check_at_rest();
-    // A session that had none goes on at once.
+    // A session without required hooks continues at once.
     let mut world = World::new(Vec::new());
     world.say("first").say("second").took();
     world.restarted().check(&["end interrupted interrupted", "queue 0", "+ user", "turn", "model"]);
@@ -182,7 +182,7 @@ fn an_input_whose_hook_does_not_answer_can_be_withdrawn() {
     assert_eq!(world.asked_for()["message"]["content"][0]["text"], "second");
     assert!(world.events.is_empty() && world.replies.iter().any(|(_, reply)| matches!(reply, Reply::Ok(_))));
     world.answer(json!({})).took();
-    // While a turn runs it is that which is cancelled.
+    // While a turn is running, the turn is cancelled.
     world.say("third").cancel();
     assert!(world.took().contains(&"hang up".to_owned()));
     world.answer(json!({})).took();
@@ -205,7 +205,7 @@ fn what_a_hook_adds_while_it_looks_at_an_input_goes_with_that_input() {
         world.answer(json!({})).check(&["+ user", "turn", "queue 0", "+ custom_message", "model withheld"]);
         assert_eq!(world.last_sent(), ["user hello", "user a note"]);
         world.model("yes").pass().check_at_rest();
-        // Where the input is refused it is kept all the same.
+        // It is kept even if the input is refused.
         let mut world = World::new(vec![hook("one", HookPoint::Message)]);
         world.say("hello").took();
         let (id, command) =

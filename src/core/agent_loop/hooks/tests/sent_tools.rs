@@ -1,9 +1,10 @@
-//! Calls are held to the tools that the model was sent: a patch may have removed one, or replaced its definition.
+//! Calls are checked against the tools that the model was sent: a patch may have removed one, or replaced its
+//! definition.
 
 use super::*;
 use reseed_protocol::{Role, hook::ContextReason};
 
-/// A patch that replaces the schema of `look`: it wants a `depth` instead of a `where`.
+/// Returns a patch that replaces the schema of `look`: it requires a `depth` instead of a `where`.
 fn deeper() -> Value {
     let parameters =
         json!({ "type": "object", "properties": { "depth": { "type": "integer" } }, "required": ["depth"] });
@@ -19,7 +20,7 @@ const OWN: &str = r#"{"where":"left"}"#;
 const DEEP: &str = r#"{"depth":2}"#;
 
 impl World {
-    /// The last result that says why a call was not made.
+    /// Returns the last result that says why a call was not made.
     fn refusal(&self) -> String {
         let tool = self.entries.iter().rev().filter_map(Entry::message).find(|message| message.role == Role::Tool);
         let Some(Part::ToolResult { output, is_error: true, .. }) = tool.and_then(|tool| tool.content.first()) else {

@@ -1,9 +1,9 @@
-//! What becomes of hooks, and of what they look at, when their turn is cancelled or the server stops.
+//! Hooks and their subjects when their turn is cancelled or the server stops.
 
 use super::*;
 use reseed_protocol::{command::WhenBusy, event::TurnStatus};
 
-/// Each point that a turn waits at, and what has been done when its hook is asked.
+/// Returns each point that a turn waits at, with the world once its hook is called.
 fn open() -> Vec<(&'static str, World)> {
     let look = r#"{"where":"left"}"#;
     let at = |point: HookPoint| {
@@ -54,7 +54,7 @@ fn cancelling_a_turn_cancels_its_hooks_and_gives_every_call_a_result() {
         };
         assert_eq!(world.took(), expected, "{name}");
         world.check_at_rest();
-        // What it says now is said to nobody.
+        // A late answer has no effect.
         world.hear(late, Ok(HookAnswer::cancel())).check(&[]);
         world.say("again");
         while world.asked.is_none() {
@@ -73,7 +73,7 @@ fn a_server_that_stops_waits_for_no_hook() {
         world.tell(Input::Stop(Box::new(gone())));
         assert_eq!(world.took().last().unwrap(), "end interrupted interrupted", "{name}");
         world.check_at_rest();
-        // A tool's answer that was looked at was taken: its command had its reply.
+        // A tool answer under inspection was accepted: its command had its reply.
         assert_eq!(world.replies.len(), world.commands as usize, "{name}: {call_id:?}");
         world.tell(Input::Go);
         world.check_at_rest();
@@ -96,7 +96,7 @@ fn a_server_that_will_stop_lets_the_turn_end_and_begins_no_other() {
         assert_eq!(world.ended().status, TurnStatus::Completed, "{name}");
         world.check_at_rest();
         if name == "message:assistant" {
-            // What hooks were looking at is sent again.
+            // Input under inspection must be sent again.
             assert!(
                 world.replies.iter().any(|(_, reply)| {
                     matches!(reply, Reply::Error(error) if error.code == ErrorCode::ShuttingDown)
