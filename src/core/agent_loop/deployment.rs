@@ -33,7 +33,7 @@ pub struct Deployment {
     pub instructions: String,
     /// The default strategy settings, for sessions that have none of their own.
     pub options: Options,
-    /// How summaries are made.
+    /// Settings for making summaries.
     pub summaries: Summaries,
     /// The token estimator to use.
     pub estimator: Estimator,
@@ -83,7 +83,7 @@ impl Default for Deployment {
     }
 }
 
-/// How summaries are made.
+/// Settings for making summaries.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summaries {
     /// The model that makes them; absent for the session's own.
@@ -94,7 +94,7 @@ pub struct Summaries {
     pub answer_tokens_max: Option<u64>,
     /// Milliseconds after which a compaction continues without the model.
     pub timeout_ms: u64,
-    /// How they are written.
+    /// The style that they are written in.
     pub writing: Writing,
 }
 

@@ -44,7 +44,7 @@ pub enum Input {
     Recovered,
     /// A client's command, checked and not a duplicate.
     Command {
-        /// Who sent it.
+        /// The connection that sent it.
         origin: Origin,
         /// Its id.
         id: CommandId,
@@ -52,7 +52,7 @@ pub enum Input {
         fingerprint: u64,
         /// The command itself.
         command: Box<Command>,
-        /// What was read from the store for it: the destination, for commands that continue elsewhere in the tree
+        /// Data read from the store for it: the destination, for commands that continue elsewhere in the tree
         /// (`navigate`, `user_input` with a `parentId`), or what the model no longer sees, for commands that restore it
         /// (`undo_compaction`, `pin_entry`) or summarise it again (`rebuild`).
         place: Option<Box<Place>>,

@@ -57,16 +57,16 @@ use crate::{
 use reseed_protocol::Timestamp;
 use std::sync::Arc;
 
-/// What one loop hands to the next: the session as its log says, and state that is not in the log.
+/// The state that one loop hands to the next: the session as its log says, and what is not in the log.
 #[derive(Debug)]
 pub struct Seed {
     /// The session.
     pub session: Session,
     /// The deployment's settings.
     pub deployment: Arc<Deployment>,
-    /// The id of the next request, so that no later loop reuses an earlier one.
+    /// The calibration of this model's token estimates.
     pub calibration: Calibration,
-    /// The number of the next request, so that no later loop reuses an earlier one's.
+    /// The id of the next request, so that no later loop reuses an earlier one.
     pub next_request: u64,
     /// True if no turn may start: the server is stopping, or nobody is connected.
     pub holding: bool,

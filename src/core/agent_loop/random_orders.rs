@@ -35,7 +35,7 @@ use std::{
 const ORDERS: u64 = 80;
 const NOW: Timestamp = Timestamp(1_000_000);
 
-/// How the model responds to a summary request.
+/// The model's response to a summary request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Model {
     Summarises,

@@ -47,7 +47,7 @@ pub(super) struct Workspace {
     pub(super) holding: bool,
     /// True if the model or strategy has changed: this loop ends at the next request.
     pub(super) reseed_due: bool,
-    /// Why the loop is being stopped: the error for every pending command.
+    /// The error for every pending command if the loop is being stopped.
     pub(super) ending: Option<Box<ErrorBody>>,
     /// The steps to take once the current one is over, in order.
     pub(super) next: Vec<Step>,

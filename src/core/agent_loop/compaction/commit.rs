@@ -30,7 +30,7 @@ impl Compactor {
     /// Appends the compaction's single entry and ends this loop.
     ///
     /// # Errors
-    /// Why the compaction failed; the clients were notified.
+    /// The reason for the failure; the clients were notified.
     pub(in crate::agent_loop) fn commit(&mut self, ws: &mut Workspace, ready: Ready) -> Result<(), ErrorBody> {
         let Ready { basis, mut outcome, background, waited_since, merged } = ready;
         if !ws.still_holds(&basis, &outcome) {

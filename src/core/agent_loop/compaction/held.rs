@@ -34,14 +34,14 @@ pub(in crate::agent_loop) enum Need {
     Refused,
 }
 
-/// What a compaction is made from.
+/// The source of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::agent_loop) enum Source {
-    /// What the model sees.
+    /// The context that the model sees.
     Seen,
-    /// What the model sees, replacing a held compaction that was free to make: too much was appended since.
+    /// The same, replacing a held compaction that was free to make: too much was appended since.
     SeenAgain,
-    /// What the model would see with the held compaction: too much was appended since.
+    /// The context with the held compaction applied: too much was appended since.
     Held,
 }
 
@@ -49,7 +49,7 @@ impl AgentLoop {
     /// Holds a finished compaction until it is due.
     ///
     /// # Errors
-    /// What it has read has changed; the clients were notified.
+    /// The job's input has changed; the clients were notified.
     pub(in crate::agent_loop) fn hold(
         &mut self,
         basis: Basis,

@@ -31,7 +31,7 @@ use reseed_protocol::{
 /// Maximum bytes of a hook's summary, and of the details that it keeps with it.
 const SUMMARY_BYTES_MAX: usize = 256 * 1024;
 
-/// What hooks have decided about a compaction so far.
+/// The hooks' decision about a compaction so far.
 #[derive(Debug, Default)]
 pub(in crate::agent_loop) struct Decision {
     /// The hook that cancelled it.

@@ -46,7 +46,7 @@ pub(in crate::agent_loop) struct Running {
     pub(in crate::agent_loop) background: bool,
     /// Time since which somebody has been waiting for it.
     pub(in crate::agent_loop) waited_since: Option<Timestamp>,
-    /// What it is made from.
+    /// The source that it is made from.
     pub(in crate::agent_loop) source: Source,
 }
 
@@ -456,7 +456,7 @@ fn gains_nothing(tokens: u64, failed: &[FailedRung]) -> ErrorBody {
     ErrorBody::new(ErrorCode::NothingToCompact, message).with_details(details)
 }
 
-/// The turn's error where the provider refused its request as too large and the compaction failed too.
+/// Returns the turn's error after the provider refused its request as too large and the compaction failed too.
 fn overflow_stays(error: ErrorBody) -> ErrorBody {
     let message = format!("the request does not fit into the model's window, and compacting failed: {}", error.message);
     ErrorBody { message, ..error }

@@ -50,7 +50,7 @@ pub(in crate::agent_loop) struct Compactor {
 pub(in crate::agent_loop) struct Carried {
     /// An ordered compaction that has not started, while no loop holds it.
     ordered: Option<Order>,
-    /// What was learnt about the model's window.
+    /// Evidence about the model's window.
     seen: Seen,
     /// The circuit breaker of automatic compaction.
     guards: Guards,
@@ -58,7 +58,7 @@ pub(in crate::agent_loop) struct Carried {
     preview: Option<Box<Prepared>>,
 }
 
-/// What a session's requests showed of its model's window. Kept while the session is in memory.
+/// Evidence from a session's requests about its model's window. Kept while the session is in memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::agent_loop) struct Seen {
     /// The largest count that was answered.

@@ -1,4 +1,4 @@
-//! What hooks added for the last request alone, kept for inspection until the next request is built.
+//! Additions by hooks for the last request alone, kept for inspection until the next request is built.
 
 use crate::context::{
     Context,
@@ -12,7 +12,7 @@ use reseed_protocol::{
 /// Maximum bytes kept, as JSON. They are kept for people to look at; larger changes are in the log only.
 const ADDED_BYTES_MAX: usize = 1024 * 1024;
 
-/// What hooks added for the last request alone.
+/// The additions by hooks for the last request alone.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Added {
     changes: Vec<Vec<PatchOp>>,

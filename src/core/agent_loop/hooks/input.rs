@@ -48,7 +48,7 @@ pub(in crate::agent_loop) struct Offered {
     pub(super) holds: bool,
 }
 
-/// What happens to the input once hooks have passed it.
+/// The use of the input once hooks have passed it.
 #[derive(Debug)]
 pub(in crate::agent_loop) enum What {
     /// It starts a turn, or is queued for one.

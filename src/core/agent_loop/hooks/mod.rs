@@ -191,7 +191,7 @@ impl AgentLoop {
         self.walk(subject, rest);
     }
 
-    /// Notifies the hooks that only observe.
+    /// Notifies the observing hooks.
     pub(super) fn tell_hooks(&mut self, subject: &Subject) {
         let (point, reason) = subject.point();
         let observers = self.ws.all_hooks().filter(|(_, spec)| spec.observe && spec.is_asked(point, reason));

@@ -356,7 +356,7 @@ impl Workspace {
     }
 }
 
-/// What is kept of an abandoned branch.
+/// The summary of an abandoned branch.
 struct Left {
     summary: String,
     details: CompactionDetails,

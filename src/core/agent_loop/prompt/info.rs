@@ -36,7 +36,7 @@ pub struct Snapshot {
     pub strategy: String,
     /// Its other settings.
     pub settings: SessionSettings,
-    /// How full the window is.
+    /// The window's usage.
     pub context_info: ContextInfo,
     /// The running turn.
     pub turn: Option<TurnId>,

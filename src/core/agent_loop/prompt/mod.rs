@@ -46,7 +46,7 @@ pub(in crate::agent_loop) struct Carried {
     pub(in crate::agent_loop) tools: Tools,
     /// The last request, and what happened since.
     pub(in crate::agent_loop) receipts: Receipts,
-    /// What hooks added for the last request alone.
+    /// The additions by hooks for the last request alone.
     pub(in crate::agent_loop) added: Added,
     /// The running turn's own system prompt, if a hook has set one.
     pub(in crate::agent_loop) of_turn: Option<TurnPrompt>,

@@ -1,4 +1,4 @@
-//! How hook answers are applied, and which are refused.
+//! Hook answers: those that are applied, and those that are refused.
 
 use super::*;
 use crate::hook::HookSpec;
@@ -165,7 +165,7 @@ fn what_a_point_does_not_take_is_refused_and_named() {
     }
 }
 
-/// What a required hook could not inspect does not happen; a hook that is not required is skipped.
+/// A required hook blocks what it could not inspect; a hook that is not required is skipped.
 #[test]
 fn what_a_failure_does_is_a_matter_of_the_point() {
     let table: &[(HookPoint, &[&str], &[&str])] = &[

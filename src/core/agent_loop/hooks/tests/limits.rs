@@ -148,7 +148,7 @@ fn a_client_that_is_away_too_often_is_waited_for_no_more() {
     world.wait(1).check(&["drop client", "client failed hook_unavailable", "end failed hook_unavailable"]);
 }
 
-/// What ends at each point when a required hook's client stays away.
+/// Checks, for each point, what ends when a required hook's client stays away.
 #[test]
 fn who_stays_away_ends_what_it_was_asked_about_at_every_point() {
     let gone = "client failed hook_unavailable";
