@@ -1,8 +1,8 @@
 //! Ordered compactions over random sessions, strategies, sizes and models. An order never drops more than it must, a
 //! preview shows what the order does, and naming the session's own strategy is the same as naming none.
 //!
-//! A failing seed is in the message; `SEED=72 cargo test random_orders` runs that one alone, and `ORDERS=20000` runs
-//! more.
+//! A failure prints its seed; `SEED=72 cargo test -p reseed-core random_orders` replays it alone, and `ORDERS=20000`
+//! runs more.
 
 use super::{AgentLoop, Deployment, Effect, Input, Origin, RequestId, Seed};
 use crate::{

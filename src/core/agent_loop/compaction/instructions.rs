@@ -4,8 +4,7 @@ use crate::agent_loop::workspace::Workspace;
 use crate::context::summary::INSTRUCTIONS_BYTES_MAX;
 use reseed_protocol::{ErrorBody, ErrorCode};
 
-/// Instructions may take one part in this many of the summariser's window; the rest is for the conversation and the
-/// summary.
+/// Divisor of the summariser's window that bounds instructions: the rest is for the conversation and the summary.
 pub const INSTRUCTIONS_WINDOW_PART: u64 = 4;
 
 impl Workspace {

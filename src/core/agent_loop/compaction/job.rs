@@ -72,7 +72,8 @@ pub(in crate::agent_loop) enum Advanced {
 }
 
 impl Running {
-    /// Returns true if nobody waits for the job and it can be repeated later: turns continue, and it is not a preview.
+    /// Returns true if nobody waits for the job and it can be repeated later: turns continue, and it is not a preview,
+    /// which must show what an order would do.
     fn can_wait(&self) -> bool {
         matches!(self.use_, Use::Commit { background: true }) && self.waited_since.is_none()
     }
@@ -412,7 +413,8 @@ impl Workspace {
         outcome.allowed_tokens > 0 && after <= least || after <= target
     }
 
-    /// Returns true if the saving reaches the minimum. A rebuilt summary only has to fit.
+    /// Returns true if the saving reaches the minimum. A rebuilt summary may save nothing, but it may enlarge the
+    /// context only up to the target.
     pub(in crate::agent_loop) fn does(&self, basis: &Basis, before: u64, after: u64) -> bool {
         let fits = || after <= before.max(self.manager.target_tokens(self.window_tokens()));
         self.is_gain(before, after) || basis.is_rebuild && fits()

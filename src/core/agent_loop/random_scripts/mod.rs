@@ -1,7 +1,7 @@
 //! Random scripts: whatever happens, the loop keeps its promises.
 //!
-//! A failing seed is in the message; `SEED=72 cargo test random_scripts` runs that one alone, and `SCRIPTS=20000` runs
-//! more. `DIGESTS=FILE` writes a digest of each script's effects: a purely structural change must not alter any.
+//! A failure prints its seed; `SEED=72 cargo test -p reseed-core random_scripts` replays it alone, and `SCRIPTS=20000`
+//! runs more. `DIGESTS=FILE` writes a digest of each script's effects: a purely structural change must not alter any.
 
 mod hooks;
 mod steps;

@@ -37,7 +37,7 @@ pub(in crate::agent_loop) struct How {
     pub(in crate::agent_loop) if_leaf: Option<Option<EntryId>>,
     /// The place in the tree to continue from, if not the current leaf.
     pub(in crate::agent_loop) place: Option<Place>,
-    /// True if the abandoned branch is summarised.
+    /// True if the abandoned branch is summarised; the next two fields say how.
     summarize: bool,
     instructions: Option<String>,
     replace_instructions: Option<bool>,
