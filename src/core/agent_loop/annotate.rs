@@ -29,7 +29,8 @@ impl AgentLoop {
             }
         }
         if !self.ws.deployment.windows.knows(&set.model) {
-            let message = format!("the window of `{}` is not known; name it in MODEL_WINDOWS on the server", set.model);
+            let message =
+                format!("the context window of `{}` is unknown; set it in MODEL_WINDOWS on the server", set.model);
             return Err(ErrorBody::new(ErrorCode::UnknownModel, message).with_field("model"));
         }
         if let Some(message) =
@@ -118,7 +119,7 @@ pub(super) fn check_name(field: &str, name: &str) -> Result<String, ErrorBody> {
         return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field(field));
     }
     if name.is_empty() || name.chars().count() > NAME_CHARS_MAX {
-        let message = format!("a {field} has 1 to {NAME_CHARS_MAX} characters, not {}", name.chars().count());
+        let message = format!("a {field} must have 1 to {NAME_CHARS_MAX} characters, not {}", name.chars().count());
         return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field(field));
     }
     Ok(name.to_owned())
@@ -146,7 +147,7 @@ pub(super) fn check_custom_type(custom_type: &str) -> Result<(), ErrorBody> {
 
 fn check_word(field: &str, text: &str) -> Result<(), ErrorBody> {
     if text.trim().is_empty() || text.chars().count() > WORD_CHARS_MAX || text.chars().any(char::is_control) {
-        let message = format!("`{field}` has 1 to {WORD_CHARS_MAX} characters, none of them a control character");
+        let message = format!("`{field}` must have 1 to {WORD_CHARS_MAX} characters, none of them a control character");
         return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field(field));
     }
     Ok(())

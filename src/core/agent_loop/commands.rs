@@ -49,7 +49,7 @@ impl AgentLoop {
         };
         let name = command.name();
         let Routed::Session(command) = command.route() else {
-            let error = ErrorBody::new(ErrorCode::NotSupported, format!("`{name}` is not carried out by a session"));
+            let error = ErrorBody::new(ErrorCode::NotSupported, format!("`{name}` is not a session command"));
             return self.ws.reply(&caller, Reply::Error(error));
         };
         let refused = match command {
@@ -109,7 +109,7 @@ impl AgentLoop {
                 Ok(())
             }
             SessionCommand::ApprovalResponse(_) => {
-                Err(ErrorBody::new(ErrorCode::NoPendingApproval, "no approval waits for an answer"))
+                Err(ErrorBody::new(ErrorCode::NoPendingApproval, "no approval is pending"))
             }
         };
         if let Err(error) = refused {
@@ -140,7 +140,7 @@ impl AgentLoop {
     /// Retries the last turn, or answers the question at which the session is after a move.
     fn on_retry_turn(&mut self, caller: &Caller, retry: &RetryTurn) -> Result<(), ErrorBody> {
         if self.is_busy() {
-            return Err(self.busy("a turn is retried when the session is idle"));
+            return Err(self.busy("a turn can be retried only when the session is idle"));
         }
         let last = self.ws.session.state.last_turn.as_ref().map(|last| &last.turn_id);
         if let Some(asked) = retry.turn_id.as_ref().filter(|asked| Some(*asked) != last) {
@@ -274,11 +274,11 @@ impl Workspace {
 
     fn on_set_options(&mut self, caller: &Caller, set: &SetOptions) -> Result<(), ErrorBody> {
         if let Some(temperature) = set.temperature.filter(|temperature| !(0.0..=2.0).contains(temperature)) {
-            let message = format!("the temperature is 0 to 2, not {temperature}");
+            let message = format!("the temperature must be 0 to 2, not {temperature}");
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("temperature"));
         }
         if set.max_output_tokens.is_some_and(|tokens| tokens == 0 || tokens > TOKENS_MAX) {
-            let message = format!("maxOutputTokens is 1 to {TOKENS_MAX}");
+            let message = format!("maxOutputTokens must be 1 to {TOKENS_MAX}");
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("maxOutputTokens"));
         }
         let mut settings = self.session.state.settings.clone();

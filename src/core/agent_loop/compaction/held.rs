@@ -122,7 +122,7 @@ impl AgentLoop {
         if !will_do {
             return false;
         }
-        self.void_running("the one that was prepared before is committed");
+        self.void_running("the compaction prepared earlier is committed");
         let mut basis = held.basis();
         if need == Need::Refused {
             basis.order.trigger = CompactionTrigger::Overflow;
@@ -173,7 +173,7 @@ impl AgentLoop {
             return;
         }
         let why = match &self.ws.session.held {
-            None => Some("its record is of a form that this version does not know"),
+            None => Some("its record has a format that this version does not know"),
             Some(held) if held.settings != self.ws.made_with() => {
                 Some("the settings that it was made with have changed")
             }
@@ -203,7 +203,7 @@ impl AgentLoop {
             return;
         };
         let (trigger, is_waited_for) = (running.job.order.trigger, self.ws.stage.is(Stage::Compacting));
-        self.void_running("the compaction that it was to be merged with is not held any more");
+        self.void_running("the prepared compaction that it builds on was dropped");
         if is_waited_for {
             // Nothing is held any more, so this does not recurse.
             self.without_compaction(trigger, error);

@@ -212,7 +212,7 @@ impl Compactor {
         if let Some(model) = &answer.model
             && !ws.deployment.windows.knows(model)
         {
-            let message = "the window of the model that it names is not known; set CONTEXT_WINDOW on the server";
+            let message = "the context window of the model that it names is unknown; set CONTEXT_WINDOW on the server";
             return Err(HookFault::failed(message));
         }
         check_summary(answer.summary.as_deref(), answer.details.as_ref(), answer.instructions.as_deref())?;
@@ -230,7 +230,7 @@ impl Compactor {
     /// Returns the running compaction's cut whose tail starts with this entry.
     fn cut_at(&self, ws: &Workspace, first_kept: &EntryId, has_summary: bool) -> Result<Cut, HookFault> {
         if !has_summary {
-            return Err(HookFault::failed("its `firstKeptEntryId` needs a `summary` of what stands before that entry"));
+            return Err(HookFault::failed("its `firstKeptEntryId` needs a `summary` of what comes before that entry"));
         }
         let context = ws.context();
         let structure = Structure::of(&context);
@@ -242,11 +242,11 @@ impl Compactor {
             return Err(HookFault::failed(message));
         };
         if !is_it(unit.messages.start) || !unit.may_begin_tail {
-            let message = format!("what is kept cannot begin at `{first_kept}`: a call and its results stay together");
+            let message = format!("the kept part cannot start at `{first_kept}`: a call and its results stay together");
             return Err(HookFault::failed(message));
         }
         if unit.messages.start >= known {
-            let message = format!("`{first_kept}` was said after the compaction began; it is kept in any case");
+            let message = format!("`{first_kept}` was appended after the compaction started; it is kept in any case");
             return Err(HookFault::failed(message));
         }
         cut_from(&context, &structure, at).ok_or_else(|| {

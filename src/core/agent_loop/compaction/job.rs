@@ -449,9 +449,9 @@ fn gains_nothing(tokens: u64, failed: &[FailedRung]) -> ErrorBody {
         .filter(is_fault)
         .any(|failed| matches!(failed.rung, CompactionRung::ModelSummary | CompactionRung::ChunkedSummary));
     let why = if model_failed {
-        "the model did not give a usable summary, and shortening without the model would not make them fewer"
+        "the model did not give a usable summary, and shortening without the model would not reduce them"
     } else {
-        "a summary would not make them fewer"
+        "a summary would not reduce them"
     };
     let message = format!("the conversation has about {tokens} tokens, and {why}; nothing was changed");
     let details = serde_json::json!({ "tokens": tokens, "failedRungs": failed });

@@ -38,7 +38,7 @@ impl AgentLoop {
         let path = tree.as_ref().unwrap_or(&self.ws.session.tree).path();
         let node = path.iter().find(|node| node.id() == id);
         let node = node.ok_or_else(|| {
-            let message = format!("entry `{id}` is not on the branch that the session is on; navigate there first");
+            let message = format!("entry `{id}` is not on the session's branch; navigate there first");
             ErrorBody::new(ErrorCode::InvalidField, message).with_field("entryId")
         })?;
         if !may_pin(node) {
@@ -57,7 +57,7 @@ impl AgentLoop {
             }
         }
         if pins.len() > PINS_MAX {
-            let message = format!("{PINS_MAX} entries may be pinned, this would make {}", pins.len());
+            let message = format!("at most {PINS_MAX} entries may be pinned; this would make {}", pins.len());
             return Err(ErrorBody::new(ErrorCode::TooManyPins, message));
         }
         if let Some(mut tree) = tree {
@@ -80,7 +80,7 @@ impl AgentLoop {
             return Err(self.busy("a compaction is taken back when the session is idle"));
         }
         let found = undo_target(self.ws.session.tree.path(), undo.entry_id.as_ref())?.clone();
-        self.void_running("a compaction was taken back");
+        self.void_running("a compaction was undone");
         if let Some(place) = place {
             self.ws.session.tree = place.tree;
         }
@@ -144,7 +144,7 @@ pub fn undo_target<'a>(path: &'a [Arc<Node>], named: Option<&EntryId>) -> Result
         (Some(found), Some(named)) if found.id() == named => Ok(found.id()),
         (Some(found), Some(named)) => {
             let message = format!(
-                "`{named}` is not the compaction in effect on this branch, `{}` is; they are taken back newest first",
+                "`{named}` is not the compaction in effect on this branch, `{}` is; compactions are undone newest first",
                 found.id()
             );
             Err(ErrorBody::new(ErrorCode::NothingToUndo, message).with_field("entryId"))

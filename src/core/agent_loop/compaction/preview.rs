@@ -60,12 +60,12 @@ impl AgentLoop {
     ) -> Result<(), ErrorBody> {
         let ManualCompact { instructions, replace_instructions, preview_id, strategy, rebuild } = compact;
         if let Some(job) = self.blocking_job() {
-            let error = ErrorBody::new(ErrorCode::CompactionRunning, format!("compaction `{job}` is at work already"));
+            let error = ErrorBody::new(ErrorCode::CompactionRunning, format!("compaction `{job}` is already running"));
             return Err(error.with_details(serde_json::json!({ "jobId": job })));
         }
         if let Some(preview) = preview_id {
             if instructions.is_some() || replace_instructions.is_some() || strategy.is_some() || rebuild.is_some() {
-                let message = "a preview is applied as it was shown; leave instructions, strategy and rebuild out";
+                let message = "a preview is applied as it was shown; leave out instructions, strategy and rebuild";
                 return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("previewId"));
             }
             return self.apply_preview(caller, &preview);
@@ -76,7 +76,7 @@ impl AgentLoop {
         if self.ws.is_plain(&order)
             && let Some((mut basis, outcome)) = self.held_for_person()
         {
-            self.void_running("the one that was prepared is committed");
+            self.void_running("the compaction prepared earlier is committed");
             self.ws.answer_job(caller, basis.order.job_id.clone());
             self.compaction.carried.guards = self.compaction.carried.guards.ordered();
             basis.order.command_id = Some(caller.id.clone());
@@ -105,7 +105,7 @@ impl AgentLoop {
     ) -> Result<(), ErrorBody> {
         let PreviewCompact { instructions, replace_instructions, strategy, rebuild } = preview;
         if let Some(job) = self.blocking_job() {
-            let error = ErrorBody::new(ErrorCode::CompactionRunning, format!("compaction `{job}` is at work already"));
+            let error = ErrorBody::new(ErrorCode::CompactionRunning, format!("compaction `{job}` is already running"));
             return Err(error.with_details(serde_json::json!({ "jobId": job })));
         }
         let raw = place.filter(|_| rebuild == Some(true));
@@ -118,7 +118,7 @@ impl AgentLoop {
             return Ok(());
         }
         self.compaction.check_worth(&self.ws, &order)?;
-        self.void_running("a preview was asked for");
+        self.void_running("a preview was requested");
         let source = self.source_of(&order);
         self.start_job(order, Use::Preview(caller.clone()), true, source)
     }

@@ -58,7 +58,7 @@ impl AgentLoop {
     /// Fails the turn because a required hook was unregistered before the model's answer arrived. Nobody has seen the
     /// answer; it is discarded.
     pub(in crate::agent_loop) fn guard_left(&mut self, hook: &str) {
-        let fault = HookFault::unavailable("its client offers it no more");
+        let fault = HookFault::unavailable("its client no longer offers it");
         let event = HookPoint::Message;
         self.ws.out.push(Effect::Emit(EphemeralEvent::HookFailed(HookFailed {
             hook: hook.to_owned(),

@@ -99,7 +99,7 @@ impl AgentLoop {
             }
         }
         if self.hooks.line.len() >= LINE_MAX {
-            let message = format!("{LINE_MAX} inputs wait for hooks already; wait for their answers first");
+            let message = format!("{LINE_MAX} inputs are already waiting for hooks; wait for their answers first");
             return Err(ErrorBody::new(ErrorCode::QueueFull, message));
         }
         self.hooks.line.push_back(InLine { caller: caller.clone(), command });
@@ -158,7 +158,7 @@ impl Hooks {
                 ws.stage.enter(Stage::Idle);
             }
             if let Subject::Input(offered) = subject {
-                let message = "cancel_turn withdrew the input while hooks looked at it; nothing of it is stored";
+                let message = "cancel_turn withdrew the input while hooks were inspecting it; nothing of it is stored";
                 ws.refuse_input(&offered, ErrorBody::new(ErrorCode::InputCancelled, message));
             }
         }
@@ -206,7 +206,7 @@ impl Workspace {
             Part::Reasoning { .. } | Part::ToolCall { .. } | Part::ToolResult { .. } => false,
         };
         if !message.content.iter().all(is_sayable) {
-            return Err(HookFault::failed("its message has parts that a user does not say"));
+            return Err(HookFault::failed("its message has parts that a user message cannot have"));
         }
         if !message.content.iter().any(says_something) {
             return Err(HookFault::failed("its message has no text and no picture"));
@@ -241,5 +241,5 @@ impl Workspace {
 }
 
 fn stopping() -> ErrorBody {
-    ErrorBody::new(ErrorCode::ShuttingDown, "the session stops before hooks have seen the input; send it again")
+    ErrorBody::new(ErrorCode::ShuttingDown, "the session stopped before hooks had inspected the input; send it again")
 }

@@ -140,7 +140,7 @@ impl AgentLoop {
             chain.call_id() == call_id && chain.open.place == HookPlace::Client && !chain.has_left(&self.ws)
         });
         if !is_open {
-            let message = format!("no hook call `{call_id}` waits for an answer");
+            let message = format!("no hook call `{call_id}` is pending");
             return Err(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId"));
         }
         self.ws.reply(caller, done(None));
@@ -361,7 +361,7 @@ impl Hooks {
         ws.reply(caller, done(None));
         let gone: Vec<CallId> = self.chains.iter().filter(|chain| chain.has_left(ws)).map(Chain::call_id).collect();
         for call_id in gone {
-            let fault = HookFault::unavailable("its client offers it no more");
+            let fault = HookFault::unavailable("its client no longer offers it");
             ws.then(Step::HookLate { call_id, is_sent: false, fault });
         }
         Ok(())

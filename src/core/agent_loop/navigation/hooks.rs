@@ -112,7 +112,7 @@ impl AgentLoop {
         let caller = wish.caller.clone();
         let gone = match &wish.cancelled_by {
             Some(hook) => {
-                let message = format!("the hook `{hook}` is against the move; the session stands where it stood");
+                let message = format!("the hook `{hook}` cancelled the move; the session has not moved");
                 Err(ErrorBody::new(ErrorCode::NavigationCancelled, message))
             }
             None => self.go(wish),
@@ -127,7 +127,7 @@ impl AgentLoop {
 impl Workspace {
     /// Cancels a move whose hooks have not answered, because it was cancelled or the server stops. Nothing has moved.
     pub(in crate::agent_loop) fn stay_here(&mut self, wish: &Wish) {
-        let message = "the hooks before the move were not waited for; the session stands where it stood";
+        let message = "the move was cancelled before its hooks had answered; the session has not moved";
         self.reply(&wish.caller, self.ending_or(ErrorBody::new(ErrorCode::NavigationCancelled, message)));
     }
 }

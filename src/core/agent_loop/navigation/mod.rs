@@ -332,7 +332,7 @@ impl Navigation {
     pub(in crate::agent_loop) fn cancel_move(&mut self, ws: &mut Workspace) {
         let Some((request, leaving)) = self.leaving.take() else { return };
         ws.out.push(Effect::CancelModel(request));
-        let message = "the summary of the branch was cancelled; the session stands where it stood";
+        let message = "the branch summary was cancelled; the session has not moved";
         ws.stay(&leaving, ErrorBody::new(ErrorCode::NavigationCancelled, message));
     }
 }

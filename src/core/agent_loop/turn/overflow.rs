@@ -93,7 +93,7 @@ impl Compactor {
         let remedy = if system + tools + pinned + last_input > window {
             "no compaction can make that fit: shorten the largest of these, or choose a model with a larger window"
         } else if self.gave_up() {
-            "compacting it failed just before; send retry_turn to try again, or manual_compact"
+            "compaction has just failed; send retry_turn to try again, or manual_compact"
         } else if ws.manager.is_automatic() {
             "what could be compacted is too little; say less at once, or choose a model with a larger window"
         } else {
@@ -141,8 +141,8 @@ impl Workspace {
             return;
         };
         let message = format!(
-            "the server of `{model}` read {} tokens, its window is told to be {window}: it may have left out the beginning \
-             of the conversation; where its window is larger, MODEL_WINDOWS or CONTEXT_WINDOW says so",
+            "the server of `{model}` read {} tokens, its window is configured as {window}: it may have left out the beginning \
+             of the conversation; if its window is larger, set MODEL_WINDOWS or CONTEXT_WINDOW",
             usage.input_tokens
         );
         let usage_percent = usage_percent(usage.input_tokens, window);

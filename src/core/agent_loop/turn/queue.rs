@@ -80,7 +80,7 @@ impl AgentLoop {
         self.ws.check_fits(&parts)?;
         let summarize = command.summarize == Some(true);
         if summarize && command.parent_id.is_none() {
-            let message = "`summarize` is for input that goes on elsewhere; send `parentId` with it";
+            let message = "`summarize` is for input that continues elsewhere; send `parentId` with it";
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("summarize"));
         }
         self.ws.wanted(command.instructions.clone(), command.replace_instructions)?;
@@ -168,7 +168,7 @@ impl AgentLoop {
         if self.ws.session.state.turn.is_none()
             && let Some(job) = self.running_job()
         {
-            let message = format!("{what}; job `{job}` is at work: wait for it, or send cancel_compaction");
+            let message = format!("{what}; job `{job}` is running: wait for it, or send cancel_compaction");
             let error = ErrorBody::new(ErrorCode::CompactionRunning, message);
             return error.with_details(serde_json::json!({ "jobId": job }));
         }
@@ -189,7 +189,7 @@ impl AgentLoop {
         let mut items = self.ws.session.state.queue.clone();
         let max = self.ws.deployment.queue_items_max;
         if items.len() >= max {
-            let message = format!("{max} inputs are waiting already, as many as may");
+            let message = format!("the queue is full ({max} inputs)");
             return Err(ErrorBody::new(ErrorCode::QueueFull, message));
         }
         let at = if item.steer { items.iter().take_while(|item| item.steer).count() } else { items.len() };
@@ -197,7 +197,7 @@ impl AgentLoop {
         let bytes: usize = items.iter().flat_map(|item| &item.content).map(part_bytes).sum();
         if bytes > QUEUE_BYTES_MAX {
             let message =
-                format!("the waiting inputs would have {bytes} bytes together, they may have {QUEUE_BYTES_MAX}");
+                format!("the queued inputs would have {bytes} bytes in total; the limit is {QUEUE_BYTES_MAX}");
             return Err(ErrorBody::new(ErrorCode::QueueFull, message));
         }
         self.ws.append(vec![Event::QueueChanged(QueueChanged { items })], vec![caller.mark(reply)]);
@@ -224,7 +224,7 @@ impl AgentLoop {
                 ordered.push(items.remove(at));
             }
             if !ordered.is_sorted_by_key(|item| !item.steer) {
-                let message = "steered inputs stand before the others: they go with the running turn";
+                let message = "steered inputs must come before the others: they go with the running turn";
                 return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("order"));
             }
             items = ordered;
@@ -299,7 +299,7 @@ impl Workspace {
             None => path,
             Some(expected) => match path.iter().rposition(|node| node.id() == expected) {
                 Some(at) => &path[at + 1..],
-                None => return Err(leaf_moved(format!("`{expected}` is not on the path that the session is on"))),
+                None => return Err(leaf_moved(format!("`{expected}` is not on the session's path"))),
             },
         };
         match said_since.iter().rev().find(|node| is_message(&node.entry)) {

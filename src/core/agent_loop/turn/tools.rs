@@ -58,13 +58,13 @@ pub fn check_offers(offers: Vec<ToolOffer>) -> Result<Tools, ErrorBody> {
         let name: String = offer.name.chars().take(64).collect();
         let letters = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if offer.name.is_empty() || offer.name.len() > 64 || !offer.name.chars().all(letters) {
-            return invalid(at, "name", format!("a tool's name is 1 to 64 of A-Za-z0-9_-, not `{name}`"));
+            return invalid(at, "name", format!("a tool's name must be 1 to 64 of A-Za-z0-9_-, not `{name}`"));
         }
         if checked.iter().any(|other| other.offer.name == offer.name) {
             return invalid(at, "name", format!("the tool `{name}` is offered twice"));
         }
         if offer.timeout_ms.is_some_and(|timeout| timeout == 0 || timeout > TIMEOUT_MS_MAX) {
-            return invalid(at, "timeoutMs", format!("the time limit of `{name}` is 1 to {TIMEOUT_MS_MAX} ms"));
+            return invalid(at, "timeoutMs", format!("the time limit of `{name}` must be 1 to {TIMEOUT_MS_MAX} ms"));
         }
         match arguments_of(&offer.parameters) {
             Ok(arguments) => checked.push(Offer { offer, arguments }),
@@ -135,14 +135,14 @@ impl AgentLoop {
                 // This command id is remembered too, so that a repeat still succeeds once the call has left the path.
                 self.ws.remember(caller);
             } else {
-                let message = format!("no tool call `{}` waits for an answer", result.call_id);
+                let message = format!("no tool call `{}` is pending", result.call_id);
                 self.ws
                     .reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId")));
             }
             return;
         };
         if self.hooks.is_looked_at(&call.call_id) {
-            let message = format!("hooks are looking at an answer to `{}` already", call.call_id);
+            let message = format!("hooks are already inspecting an answer to `{}`", call.call_id);
             self.ws.reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId")));
             return;
         }
@@ -162,7 +162,7 @@ impl AgentLoop {
             return;
         }
         let Some(deadline) = self.turn.deadlines.get_mut(&progress.call_id) else {
-            let message = format!("no tool call `{}` waits for an answer", progress.call_id);
+            let message = format!("no tool call `{}` is pending", progress.call_id);
             self.ws.reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId")));
             return;
         };

@@ -93,7 +93,7 @@ fn a_late_answer_changes_nothing() {
     let late = json!({ "callId": call_id, "message": instead("user", "x")["message"] });
     world.command(Command::HookResult(Box::new(serde_json::from_value(late).unwrap()))).check(&["error unknown_call"]);
     let Reply::Error(error) = world.reply() else { panic!("no error") };
-    assert_eq!(error.message, format!("no hook call `{call_id}` waits for an answer"));
+    assert_eq!(error.message, format!("no hook call `{call_id}` is pending"));
 }
 
 #[test]
