@@ -36,12 +36,12 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod hooks;
-pub mod metrics;
+mod metrics;
 pub mod provider;
 pub mod runtime;
 pub mod server;
 pub mod store;
-pub mod telemetry;
+mod telemetry;
 
 #[doc(inline)]
 pub use reseed_core as core;

@@ -20,7 +20,7 @@ const CHATTY_CRATES: &[&str] = &["async_openai", "h2", "hyper", "hyper_util", "r
 
 /// The reason logging could not be set up.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     /// The filter is invalid. [`crate::config`] checks it first.
     #[error("LOG_LEVEL: {0}")]
     Filter(#[from] tracing_subscriber::filter::ParseError),
@@ -33,7 +33,7 @@ pub enum Error {
 ///
 /// # Errors
 /// An invalid filter, or a second call.
-pub fn install(settings: &LogSettings) -> Result<(), Error> {
+pub(crate) fn install(settings: &LogSettings) -> Result<(), Error> {
     Ok(subscriber(settings, io::stderr)?.try_init()?)
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// The outcome of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CompactionOutcome {
+pub(crate) enum CompactionOutcome {
     /// The context became smaller.
     Committed,
     /// The context is unchanged because something failed.
@@ -26,7 +26,7 @@ pub enum CompactionOutcome {
 impl CompactionOutcome {
     /// Returns the outcome of a compaction that ended with this error code.
     #[must_use]
-    pub fn of(code: ErrorCode) -> Self {
+    pub(crate) fn of(code: ErrorCode) -> Self {
         match code {
             ErrorCode::NothingToCompact => Self::NoGain,
             ErrorCode::CompactionCancelled => Self::Cancelled,
@@ -37,7 +37,7 @@ impl CompactionOutcome {
 
     /// Returns the label value.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Committed => "committed",
             Self::Failed => "failed",
@@ -50,7 +50,7 @@ impl CompactionOutcome {
 
 /// Returns the label value of a compaction's trigger.
 #[must_use]
-pub fn trigger(trigger: CompactionTrigger) -> &'static str {
+pub(crate) fn trigger(trigger: CompactionTrigger) -> &'static str {
     match trigger {
         CompactionTrigger::Manual => "manual",
         CompactionTrigger::Threshold => "threshold",
@@ -61,7 +61,7 @@ pub fn trigger(trigger: CompactionTrigger) -> &'static str {
 
 /// Returns the label value of a fallback step.
 #[must_use]
-pub fn rung(rung: CompactionRung) -> &'static str {
+pub(crate) fn rung(rung: CompactionRung) -> &'static str {
     match rung {
         CompactionRung::ClearToolResults => "clear_tool_results",
         CompactionRung::ModelSummary => "model_summary",
@@ -74,13 +74,13 @@ pub fn rung(rung: CompactionRung) -> &'static str {
 
 /// Returns the label value for whether turns continued meanwhile.
 #[must_use]
-pub fn mode(background: bool) -> &'static str {
+pub(crate) fn mode(background: bool) -> &'static str {
     if background { "background" } else { "foreground" }
 }
 
 /// Returns the label value for why the circuit breaker is open.
 #[must_use]
-pub fn breaker_reason(reason: BreakerReason) -> &'static str {
+pub(crate) fn breaker_reason(reason: BreakerReason) -> &'static str {
     match reason {
         BreakerReason::Failures => "failures",
         BreakerReason::NoGain => "no_gain",
@@ -90,7 +90,7 @@ pub fn breaker_reason(reason: BreakerReason) -> &'static str {
 
 /// Returns why a fallback step failed as one of a closed set of label values; `other` for an unknown reason.
 #[must_use]
-pub fn reason(reason: &str) -> &'static str {
+pub(crate) fn reason(reason: &str) -> &'static str {
     REASONS.iter().find(|word| **word == reason).copied().unwrap_or("other")
 }
 
@@ -119,7 +119,7 @@ pub(super) const REASONS: &[&str] = &[
 ];
 
 /// Records a committed compaction.
-pub fn compaction_committed(event: &ContextCompacted) {
+pub(crate) fn compaction_committed(event: &ContextCompacted) {
     ended(event.trigger, rung(event.rung), CompactionOutcome::Committed, event.background);
     took(event.background, event.duration_ms, event.paused_ms, &event.failed_rungs);
     let saved = event.old_token_count.saturating_sub(event.new_token_count);
@@ -141,7 +141,7 @@ pub fn compaction_committed(event: &ContextCompacted) {
 
 /// Records a compaction that was not committed. The summary of an abandoned branch is not a compaction: it has no
 /// trigger and is not counted.
-pub fn compaction_failed(event: &CompactionFailed) {
+pub(crate) fn compaction_failed(event: &CompactionFailed) {
     let Some(trigger) = event.trigger else { return };
     ended(trigger, "none", CompactionOutcome::of(event.code), event.background);
     took(event.background, event.duration_ms, event.paused_ms, &event.failed_rungs);
@@ -153,7 +153,7 @@ pub fn compaction_failed(event: &CompactionFailed) {
 }
 
 /// Records a prepared compaction that is held.
-pub fn compaction_prepared() {
+pub(crate) fn compaction_prepared() {
     COMPACTIONS_PREPARED_TOTAL.counter([]).increment(1);
 }
 
@@ -170,28 +170,28 @@ fn took(background: bool, duration_ms: u64, paused_ms: u64, failed: &[FailedRung
 }
 
 /// Records a preview.
-pub fn preview_shown() {
+pub(crate) fn preview_shown() {
     COMPACTION_PREVIEWS_TOTAL.counter(["shown"]).increment(1);
 }
 
 /// Records that a previewed compaction was committed.
-pub fn preview_applied() {
+pub(crate) fn preview_applied() {
     COMPACTION_PREVIEWS_TOTAL.counter(["applied"]).increment(1);
 }
 
 /// Records that a compaction was undone.
-pub fn compaction_undone() {
+pub(crate) fn compaction_undone() {
     COMPACTIONS_UNDONE_TOTAL.counter([]).increment(1);
 }
 
 /// Counts a session in memory whose circuit breaker for automatic compaction is open, until dropped.
 #[derive(Debug)]
-pub struct OpenBreaker(BreakerReason);
+pub(crate) struct OpenBreaker(BreakerReason);
 
 impl OpenBreaker {
     /// Counts a session whose circuit breaker opens.
     #[must_use]
-    pub fn new(reason: BreakerReason) -> Self {
+    pub(crate) fn new(reason: BreakerReason) -> Self {
         if reason != BreakerReason::Undone {
             // This reason comes from the log: it recurs each time the session is opened.
             BREAKERS_OPENED_TOTAL.counter([breaker_reason(reason)]).increment(1);
@@ -202,7 +202,7 @@ impl OpenBreaker {
 
     /// Returns why the breaker is open.
     #[must_use]
-    pub fn reason(&self) -> BreakerReason {
+    pub(crate) fn reason(&self) -> BreakerReason {
         self.0
     }
 }

@@ -30,7 +30,7 @@ impl HookKind {
 
 /// A hook call in progress. Counted once, by its outcome; dropped without one, it counts as cancelled.
 #[derive(Debug)]
-pub struct HookCallMeter {
+pub(crate) struct HookCallMeter {
     kind: HookKind,
     point: HookPoint,
     began: Instant,
@@ -40,12 +40,12 @@ pub struct HookCallMeter {
 impl HookCallMeter {
     /// Starts a call.
     #[must_use]
-    pub fn new(kind: HookKind, point: HookPoint) -> Self {
+    pub(crate) fn new(kind: HookKind, point: HookPoint) -> Self {
         Self { kind, point, began: Instant::now(), ended: AtomicBool::new(false) }
     }
 
     /// Ends the call; only the first outcome counts.
-    pub fn ended(&self, outcome: Outcome) {
+    pub(crate) fn ended(&self, outcome: Outcome) {
         if !self.ended.swap(true, Ordering::Relaxed) {
             let (kind, event) = (self.kind.label(), self.point.as_str());
             HOOK_CALLS_TOTAL.counter([kind, event, outcome.label()]).increment(1);
@@ -61,7 +61,7 @@ impl Drop for HookCallMeter {
 }
 
 /// Records that an observing hook was not called, because too many such calls are in progress.
-pub fn hook_skipped(kind: HookKind, point: HookPoint) {
+pub(crate) fn hook_skipped(kind: HookKind, point: HookPoint) {
     HOOK_CALLS_TOTAL.counter([kind.label(), point.as_str(), "passed_over"]).increment(1);
 }
 

@@ -7,11 +7,11 @@
 //!
 //! Gauges are guards: what they count is released on drop, on every code path.
 
-pub mod compaction;
+pub(crate) mod compaction;
 mod declared;
 #[cfg(test)]
 mod document;
-pub mod hooks;
+pub(crate) mod hooks;
 mod zero;
 
 use declared::*;
@@ -42,7 +42,7 @@ impl Handle {
 }
 
 /// Starts recording. Further calls, also from another server in the same process, return the same metrics.
-pub fn install() -> Handle {
+pub(crate) fn install() -> Handle {
     static INSTALLED: OnceLock<Handle> = OnceLock::new();
     INSTALLED
         .get_or_init(|| {
@@ -75,7 +75,7 @@ fn recorder() -> PrometheusRecorder {
 
 /// The protocol version of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
+pub(crate) enum Dialect {
     /// No frame received yet.
     Undecided,
     /// Version 1.
@@ -96,21 +96,21 @@ impl Dialect {
 
 /// An open connection, counted until dropped.
 #[derive(Debug)]
-pub struct OpenConnection {
+pub(crate) struct OpenConnection {
     dialect: Dialect,
 }
 
 impl OpenConnection {
     /// Counts a new connection.
     #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         CONNECTIONS_TOTAL.counter([]).increment(1);
         CONNECTIONS.gauge([Dialect::Undecided.label()]).increment(1.0);
         Self { dialect: Dialect::Undecided }
     }
 
     /// Counts the connection under its protocol version.
-    pub fn speaks(&mut self, dialect: Dialect) {
+    pub(crate) fn speaks(&mut self, dialect: Dialect) {
         CONNECTIONS.gauge([self.dialect.label()]).decrement(1.0);
         CONNECTIONS.gauge([dialect.label()]).increment(1.0);
         self.dialect = dialect;
@@ -131,12 +131,12 @@ impl Drop for OpenConnection {
 
 /// A session in memory, counted until dropped.
 #[derive(Debug)]
-pub struct OpenSession(());
+pub(crate) struct OpenSession(());
 
 impl OpenSession {
     /// Counts an opened session.
     #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         SESSIONS_OPEN.gauge([]).increment(1.0);
         Self(())
     }
@@ -156,7 +156,7 @@ impl Drop for OpenSession {
 
 /// The outcome of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// Succeeded.
     Ok,
     /// Cancelled.
@@ -176,7 +176,7 @@ impl Outcome {
 }
 
 /// Records that the server closes a connection.
-pub fn closed(code: CloseCode) {
+pub(crate) fn closed(code: CloseCode) {
     let label = match code {
         CloseCode::Normal => "1000",
         CloseCode::Protocol => "1002",
@@ -199,18 +199,18 @@ pub fn closed(code: CloseCode) {
 }
 
 /// Records that a frame was answered with an error.
-pub fn frame_refused(code: ErrorCode) {
+pub(crate) fn frame_refused(code: ErrorCode) {
     FRAMES_REFUSED_TOTAL.counter([code.as_str()]).increment(1);
 }
 
 /// Records that a command was answered. `name` is its type, as in [`reseed_protocol::command::Command::name`] or v1's
 /// equivalent.
-pub fn command_answered(name: &'static str, outcome: Outcome) {
+pub(crate) fn command_answered(name: &'static str, outcome: Outcome) {
     COMMANDS_TOTAL.counter([name, outcome.label()]).increment(1);
 }
 
 /// Records the end of a turn, `duration` after it started.
-pub fn turn_finished(status: TurnStatus, duration: Duration) {
+pub(crate) fn turn_finished(status: TurnStatus, duration: Duration) {
     let label = match status {
         TurnStatus::Completed => "completed",
         TurnStatus::Failed => "failed",
@@ -222,7 +222,7 @@ pub fn turn_finished(status: TurnStatus, duration: Duration) {
 }
 
 /// Records the first piece of a turn's answer, `duration` after the turn started.
-pub fn first_delta(duration: Duration) {
+pub(crate) fn first_delta(duration: Duration) {
     FIRST_DELTA_SECONDS.histogram([]).record(duration);
 }
 
@@ -234,7 +234,7 @@ fn purpose_label(purpose: Purpose) -> &'static str {
 }
 
 /// Records the end of a request to the model; `usage` is what the model server reported, if anything.
-pub fn model_request_finished(purpose: Purpose, outcome: Outcome, usage: Option<ReportedUsage>) {
+pub(crate) fn model_request_finished(purpose: Purpose, outcome: Outcome, usage: Option<ReportedUsage>) {
     let label = purpose_label(purpose);
     MODEL_REQUESTS_TOTAL.counter([label, outcome.label()]).increment(1);
     let Some(usage) = usage else { return };
@@ -250,7 +250,7 @@ pub fn model_request_finished(purpose: Purpose, outcome: Outcome, usage: Option<
 }
 
 /// Records the cost of an answer in billionths of a US dollar, or that it is not known.
-pub fn model_answer_paid(purpose: Purpose, cost_nano_usd: Option<u64>) {
+pub(crate) fn model_answer_paid(purpose: Purpose, cost_nano_usd: Option<u64>) {
     let label = purpose_label(purpose);
     match cost_nano_usd {
         Some(cost) => MODEL_COST_NANO_USD_TOTAL.counter([label]).increment(cost),
@@ -259,7 +259,7 @@ pub fn model_answer_paid(purpose: Purpose, cost_nano_usd: Option<u64>) {
 }
 
 /// Records how an answered request shares its prefix with the previous one.
-pub fn request_shared(receipt: &Receipt) {
+pub(crate) fn request_shared(receipt: &Receipt) {
     PREFIX_TOKENS_TOTAL.counter([]).increment(receipt.prefix_tokens);
     let Some(broke) = &receipt.broke else { return };
     let reason = break_reason(broke.reason);
@@ -269,7 +269,7 @@ pub fn request_shared(receipt: &Receipt) {
 
 /// Returns the label value for why a request does not start with the previous one; the same as on the wire.
 #[must_use]
-pub fn break_reason(reason: BreakReason) -> &'static str {
+pub(crate) fn break_reason(reason: BreakReason) -> &'static str {
     match reason {
         BreakReason::Patch => "patch",
         BreakReason::Compaction => "compaction",
@@ -286,14 +286,14 @@ pub fn break_reason(reason: BreakReason) -> &'static str {
 }
 
 /// Records that the store committed `records`.
-pub fn store_committed(records: u64, duration: Duration) {
+pub(crate) fn store_committed(records: u64, duration: Duration) {
     STORE_COMMITS_TOTAL.counter(["ok"]).increment(1);
     STORE_COMMIT_SECONDS.histogram([]).record(duration);
     STORE_RECORDS_TOTAL.counter([]).increment(records);
 }
 
 /// Records that a store commit failed: nothing in it was acknowledged.
-pub fn store_commit_failed() {
+pub(crate) fn store_commit_failed() {
     STORE_COMMITS_TOTAL.counter(["failed"]).increment(1);
 }
 
