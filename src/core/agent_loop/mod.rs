@@ -219,6 +219,7 @@ impl AgentLoop {
     fn run(&mut self) {
         let mut agenda = Vec::new();
         loop {
+            self.hooks.note_waiting(&mut self.ws);
             agenda.extend(self.ws.next.drain(..).rev());
             let Some(step) = agenda.pop() else { return };
             match step {

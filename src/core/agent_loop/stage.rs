@@ -35,7 +35,7 @@ impl Stage {
             (Self::Asking, Self::Stopping) => true,
             // A compaction that is waited for is committed, or waited for again.
             (Self::Compacting, Self::Compacting | Self::Done) => true,
-            // An undone compaction or a move ends the loop.
+            // Entering the stage that the loop is in changes nothing.
             (from, to) => from == to,
         }
     }

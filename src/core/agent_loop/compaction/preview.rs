@@ -288,7 +288,7 @@ mod tests {
         session::{IdSource, Session},
     };
     use reseed_protocol::{
-        command::Command,
+        command::{Command, Input as Said, UserInput},
         event::{EntryAppended, Event},
     };
 
@@ -299,10 +299,14 @@ mod tests {
 
     impl World {
         fn new() -> Self {
+            Self::with("manual")
+        }
+
+        fn with(strategy: &str) -> Self {
             let counter = Counter::for_model("test");
             let mut session = Session::new("session".parse().unwrap(), Timestamp(0));
             session.state.model = "test".into();
-            session.state.strategy = "manual".into();
+            session.state.strategy = strategy.into();
             let long = "The harbour lies to the west. ".repeat(60);
             let lines: Vec<String> =
                 (0..8).map(|n| format!("e{n}:{} {n} {long}", ["user", "assistant"][n % 2])).collect();
@@ -368,5 +372,29 @@ mod tests {
             });
             assert_eq!(compacts, expected.is_none(), "{after}");
         }
+    }
+
+    #[test]
+    fn a_preview_that_is_applied_during_a_turn_makes_room_for_a_request_that_is_refused() {
+        let mut world = World::with("threshold");
+        let preview = world.preview();
+        let text = "How far is it?".to_owned();
+        let asked = world.ask(NOW, Command::UserInput(UserInput::plain(Said::Text(text))));
+        let request = asked.iter().find_map(|effect| match effect {
+            Effect::CallModel(call) => Some(call.request),
+            _ => None,
+        });
+        assert_eq!(refusal(&world.apply(NOW, preview.preview_id.clone())), None);
+        let fault = ModelFault::new(ErrorCode::ContextOverflow, "too large");
+        let effects = world.0.handle(NOW, Input::Failed { request: request.unwrap(), fault });
+        let jobs = effects.iter().filter_map(|effect| match effect {
+            Effect::Append(append) => Some(&append.events),
+            _ => None,
+        });
+        let compacted = jobs.flatten().find_map(|event| match event {
+            Event::ContextCompacted(compacted) => Some(&compacted.job_id),
+            _ => None,
+        });
+        assert_eq!(compacted, Some(&preview.preview_id), "{effects:#?}");
     }
 }

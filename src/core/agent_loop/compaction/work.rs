@@ -93,11 +93,13 @@ impl Work {
 
     /// Sets the running job; an order waits behind it.
     pub(super) fn run(&mut self, running: Running) {
+        debug_assert!(self.ready().is_none() && self.running().is_none(), "one compaction is under way at a time");
         *self = Self::Running { running: Box::new(running), then: self.take_ordered() };
     }
 
     /// Sets the ready compaction; an order waits behind it.
     pub(super) fn wait(&mut self, ready: Ready) {
+        debug_assert!(self.ready().is_none() && self.running().is_none(), "one compaction is under way at a time");
         *self = Self::Ready { ready: Box::new(ready), then: self.take_ordered() };
     }
 

@@ -103,7 +103,6 @@ impl AgentLoop {
             return Err(ErrorBody::new(ErrorCode::QueueFull, message));
         }
         self.hooks.line.push_back(InLine { caller: caller.clone(), command });
-        self.hooks.note_waiting(&mut self.ws);
         Ok(None)
     }
 
@@ -129,7 +128,7 @@ impl Hooks {
     }
 
     /// Updates the roster with the inputs that are not accepted yet.
-    pub(super) fn note_waiting(&mut self, ws: &mut Workspace) {
+    pub(in crate::agent_loop) fn note_waiting(&mut self, ws: &mut Workspace) {
         let waiting = self.inputs_waiting().cloned().collect();
         ws.roster.note_waiting(waiting);
     }
@@ -146,7 +145,6 @@ impl Hooks {
             return;
         }
         let Some(InLine { caller, command }) = self.line.pop_front() else { return };
-        self.note_waiting(ws);
         ws.then(Step::Command(caller, Box::new(command)));
         ws.then(Step::NextInLine);
     }
@@ -167,7 +165,6 @@ impl Hooks {
     /// Refuses the input being inspected and everything in line with this error.
     pub(in crate::agent_loop) fn refuse_inputs(&mut self, ws: &mut Workspace, error: &ErrorBody) {
         let line = std::mem::take(&mut self.line);
-        self.note_waiting(ws);
         for waiting in line {
             ws.reply(&waiting.caller, Reply::Error(error.clone()));
         }

@@ -221,7 +221,6 @@ impl AgentLoop {
                 continue;
             }
             self.hooks.chains.push(Chain { subject, rest, open });
-            self.hooks.note_waiting(&mut self.ws);
             return;
         }
         self.ws.then(Step::Hooked(subject));
@@ -285,7 +284,6 @@ impl AgentLoop {
             }
         }
         let Chain { mut subject, rest, open } = self.hooks.chains.remove(at);
-        self.hooks.note_waiting(&mut self.ws);
         let is_skipped =
             !open.spec.required && matches!(&answer, Err(fault) if fault.code == ErrorCode::HookUnavailable);
         if is_skipped {
@@ -415,7 +413,6 @@ impl Hooks {
     pub(super) fn cancel_hooks(&mut self, ws: &mut Workspace, is_such: impl Fn(&Subject) -> bool) -> Vec<Subject> {
         let (gone, rest) = std::mem::take(&mut self.chains).into_iter().partition(|chain| is_such(&chain.subject));
         self.chains = rest;
-        self.note_waiting(ws);
         let gone: Vec<Chain> = gone;
         gone.into_iter()
             .map(|chain| {

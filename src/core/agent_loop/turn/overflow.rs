@@ -47,6 +47,12 @@ impl AgentLoop {
             self.ws.learn_window(fault, &asked, window);
         }
         if (overflow || suspect) && self.ws.manager.is_automatic() && !turn.overflowed {
+            // A compaction that was applied or ordered during this turn makes room at once.
+            if let Some(ready) = self.compaction.take_ready()
+                && self.compaction.commit_ready(&mut self.ws, ready)
+            {
+                return;
+            }
             if self.commit_held(Need::Refused) {
                 return;
             }
