@@ -67,8 +67,12 @@ pub(super) fn files() -> Vec<(String, String)> {
     files.insert("frames", frames());
     files.insert("writing-commands", writing_commands());
     files.insert("index", index());
-    files.into_iter().map(|(name, text)| (format!("{name}.ts"), text)).collect()
+    let sources = files.into_iter().map(|(name, text)| (format!("{name}.ts"), text));
+    sources.chain([("package.json".to_owned(), PACKAGE.to_owned())]).collect()
 }
+
+/// Says that these are ES modules: compilers otherwise refuse the values that they export.
+const PACKAGE: &str = "{\n  \"private\": true,\n  \"type\": \"module\"\n}\n";
 
 struct Declared {
     file: &'static str,

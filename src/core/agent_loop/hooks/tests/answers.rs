@@ -134,7 +134,7 @@ fn what_a_point_does_not_take_is_refused_and_named() {
         (HookPoint::Message, json!({ "error": "no hello" }), "it answered with an error"),
         (HookPoint::ToolResult, json!({ "error": "no cat" }), "it answered with an error"),
         (HookPoint::BeforeAgentStart, json!({ "systemPrompt": long }), "more than half of the model's window"),
-        (HookPoint::BeforeAgentStart, note(" "), "`customType` has 1 to 200 characters"),
+        (HookPoint::BeforeAgentStart, note(" "), "`customType` must have 1 to 200 characters"),
         (HookPoint::BeforeAgentStart, entries(17, "x"), "at most 16 entries of hooks, not 17"),
         (HookPoint::BeforeAgentStart, entries(1, &long), "it may have 65536"),
         (HookPoint::ToolCall, json!({ "arguments": "{" }), "do not fit the tool's schema"),

@@ -90,7 +90,7 @@ fn a_move_that_a_hook_is_against_is_not_made_and_nobody_else_is_asked() {
     world.go(|_| ()).took();
     world.answer(json!({ "cancel": true })).check(&["error navigation_cancelled"]);
     let Reply::Error(error) = world.reply() else { panic!("no error") };
-    assert!(error.message.contains("the hook `one` is against the move"), "{}", error.message);
+    assert!(error.message.contains("the hook `one` cancelled the move"), "{}", error.message);
     assert_eq!(world.leaf(), Some("e3"));
     world.check_at_rest();
 }
@@ -160,7 +160,7 @@ fn several_hooks_see_what_the_earlier_ones_wish() {
 fn a_hook_that_is_not_required_and_fails_is_gone_on_without() {
     let refused = [
         (json!({ "summary": "" }), "its summary is blank"),
-        (json!({ "label": " " }), "a label has 1 to 200 characters"),
+        (json!({ "label": " " }), "a label must have 1 to 200 characters"),
         (json!({ "label": "a\nb" }), "no control characters"),
         (json!({ "replaceInstructions": true }), "there are no instructions to take the place of ours"),
         (json!({ "instructions": " ", "replaceInstructions": true }), "there are no instructions"),
