@@ -176,7 +176,7 @@ fn assigned(text: &str, name_end: usize, strength: Strength, is_option: bool) ->
             rest.find(end).unwrap_or(rest.len())
         }
     };
-    let value = if quote.is_some() { &rest[..bytes] } else { rest[..bytes].trim_end_matches(['.', '*', ':']) };
+    let value = if quote.is_some() { &rest[..bytes] } else { without_punctuation(&rest[..bytes]) };
     let is_prose = !is_tight && quote.is_none() && {
         let behind = rest[value.len()..].trim_start_matches(' ');
         value.chars().all(char::is_alphabetic)
@@ -185,6 +185,13 @@ fn assigned(text: &str, name_end: usize, strength: Strength, is_option: bool) ->
     };
     let is_secret = !is_prose && (value.len() > VALUE_BYTES_MAX || forms::is_secret(value, strength, quote.is_some()));
     is_secret.then_some((start, start + value.len()))
+}
+
+/// Leaves out the punctuation behind a value, but not the `=` that pads Base64.
+fn without_punctuation(value: &str) -> &str {
+    let bare = value.trim_end_matches(['.', '*', ':', '=']);
+    let padding = value[bare.len()..].bytes().take_while(|byte| *byte == b'=').count();
+    &value[..bare.len() + padding]
 }
 
 /// A text being masked.

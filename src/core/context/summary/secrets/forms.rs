@@ -214,13 +214,21 @@ pub(super) fn strength(name: &str) -> Option<Strength> {
     KEYS.iter().any(|ending| plain.ends_with(ending)).then_some(Strength::Key)
 }
 
+/// Returns true for a path of a programming language: `TokenKind::Identifier1`.
+fn is_path(value: &str) -> bool {
+    let in_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '<' | '>');
+    value
+        .split_once("::")
+        .is_some_and(|(first, rest)| !first.is_empty() && first.chars().all(in_name) && rest.starts_with(in_name))
+}
+
 /// Returns true if the value assigned to such a name is the secret itself, not a type, a placeholder or code that
 /// fetches it.
 pub(super) fn is_secret(value: &str, strength: Strength, is_quoted: bool) -> bool {
     let lower = value.to_ascii_lowercase();
     let is_code = value.contains(['(', '{', '$', '[']) && !is_quoted
         || value.starts_with(['$', '{', '<', '%', '&', '*', '(', '/']);
-    if is_code || MASK.starts_with(value) || value.starts_with(MASK) || lower.contains("::") {
+    if is_code || MASK.starts_with(value) || value.starts_with(MASK) || is_path(value) {
         return false;
     }
     if NO_SECRETS.split(' ').any(|word| word == lower)

@@ -44,6 +44,8 @@ const MASKED: &[(&str, &str)] = &[
     ("ПАроль: {}", "hunter2"),
     ("p_wd={}", "hunter2"),
     ("api_\u{212a}ey=\"{}\"", "aaaabbbbccccdddd"),
+    ("aws_secret_access_key = {}.::=", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
+    ("api_key={}.", "q83vEjRWeJCrze8SNFZ4kA=="),
     ("first line\nmy pass-word = {}\nlast line", "hunter2"),
 ];
 
@@ -127,6 +129,12 @@ fn long_texts_are_read_once() {
     }
 }
 
+/// Returns the forms without quotes: what stands before a quoted one may end the quotation.
+fn unquoted() -> impl Strategy<Value = (&'static str, &'static str)> {
+    let forms: Vec<_> = MASKED.iter().filter(|(form, _)| !form.contains(['"', '\''])).copied().collect();
+    proptest::sample::select(forms)
+}
+
 proptest! {
     #[test]
     fn masking_is_done_once(text in "(\\PC|\n){0,120}") {
@@ -136,10 +144,8 @@ proptest! {
 
     #[test]
     fn whatever_stands_around_a_secret(
-        before in "([a-z .,=:\"'\n-]{0,12})", at in 0..MASKED.len(), after in "([ .,\"'\n][a-z .,=:\"'\n-]{0,12})?",
+        before in "([a-z .,=:\"'\n-]{0,12})", (form, secret) in unquoted(), after in "([ .,\"'\n][a-z .,=:\"'\n-]{0,12})?",
     ) {
-        let (form, secret) = MASKED[at];
-        prop_assume!(!form.contains('"') && !form.contains('\''));
         let text = format!("{before} {}{after}", form.replace("{}", secret));
         let once = mask_secrets(&text).into_owned();
         prop_assert!(!once.contains(secret) || secret.len() < 8, "{}", once);
