@@ -209,27 +209,9 @@ impl Workspace {
         cut: Cut,
         files: CompactionDetails,
     ) -> Job {
-        let (model, window_tokens, counter) = self.summariser();
-        let around = Surroundings {
-            model: &model,
-            window_tokens,
-            counter,
-            counted_by: self.prompt.counter.method(),
-            summary_tokens_max: self.summary_tokens_max(),
-            answer_tokens_max: self.deployment.summaries.answer_tokens_max,
-            earlier: None,
-            details: Some(files),
-            file_tools: self.deployment.file_tools.clone(),
-            now: self.now,
-            deadline: self.now.plus_millis(self.deployment.summaries.timeout_ms),
-            delimiter: self.ids.next_text(),
-            asks_model: true,
-            restored_tokens_max: self.restored_tokens_max(),
-            conversation: None,
-            prices: self.deployment.prices.clone(),
-            writing: self.writing(),
-            rules: self.rules(),
-        };
+        let summariser = self.summariser();
+        let delimiter = self.ids.next_text();
+        let around = Surroundings { details: Some(files), ..self.surroundings(&summariser, delimiter) };
         Job::stage(order, None, context, |_| None, vec![Step::Summarise(cut)], around)
     }
 
@@ -242,32 +224,46 @@ impl Workspace {
         asks_model: bool,
     ) -> Job {
         let delimiter = self.ids.next_text();
-        let (model, window_tokens, counter) = self.summariser();
+        let summariser = self.summariser();
         let base = self.compaction_in_effect().map(|(id, _)| id.clone());
         let said = |node: &Arc<Node>| node.entry.message().map(|message| Arc::new(message.clone()));
         let originals =
             |id: &EntryId| -> Option<Arc<Message>> { path.iter().find(|node| node.id() == id).and_then(said) };
         let around = Surroundings {
-            model: &model,
-            window_tokens,
-            counter,
-            counted_by: self.prompt.counter.method(),
-            summary_tokens_max: self.summary_tokens_max(),
-            answer_tokens_max: self.deployment.summaries.answer_tokens_max,
             earlier: compaction_in(path).map(|(_, compaction)| compaction),
             details: Some(noted_in(path)),
+            asks_model,
+            conversation: self.conversation(context),
+            ..self.surroundings(&summariser, delimiter)
+        };
+        Job::stage(order, base, context, originals, steps, around)
+    }
+
+    /// Returns the surroundings that all jobs of this session share: nothing was compacted before, and the model is
+    /// asked for the summary.
+    fn surroundings<'a>(&self, summariser: &'a (String, u64, Counter), delimiter: String) -> Surroundings<'a> {
+        let (model, window_tokens, counter) = summariser;
+        let summaries = &self.deployment.summaries;
+        Surroundings {
+            model,
+            window_tokens: *window_tokens,
+            counter: *counter,
+            counted_by: self.prompt.counter.method(),
+            summary_tokens_max: self.summary_tokens_max(),
+            answer_tokens_max: summaries.answer_tokens_max,
+            earlier: None,
+            details: None,
             file_tools: self.deployment.file_tools.clone(),
             now: self.now,
-            deadline: self.now.plus_millis(self.deployment.summaries.timeout_ms),
+            deadline: self.now.plus_millis(summaries.timeout_ms),
             delimiter,
-            asks_model,
+            asks_model: true,
             restored_tokens_max: self.restored_tokens_max(),
-            conversation: self.conversation(context),
+            conversation: None,
             prices: self.deployment.prices.clone(),
             writing: self.writing(),
             rules: self.rules(),
-        };
-        Job::stage(order, base, context, originals, steps, around)
+        }
     }
 
     /// Returns the summarising model, its window in estimated tokens, and its counter.
