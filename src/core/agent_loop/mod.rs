@@ -121,16 +121,13 @@ struct Deadline {
 impl AgentLoop {
     /// Builds the loop of this generation from the tree. Send it [`Input::Seeded`] or [`Input::Recovered`] next.
     #[must_use]
-    pub fn seeded(generation: u64, seed: Seed) -> Self {
-        let Seed { session, deployment, calibration, next_request, holding, ids, prompt, roster, turn, .. } = seed;
-        let mut ws = Workspace::new(generation, session, deployment, calibration, next_request, ids, prompt, roster);
-        ws.holding = holding;
+    pub fn seeded(generation: u64, mut seed: Seed) -> Self {
         Self {
-            ws,
-            turn: Turn::new(turn),
-            compaction: Compactor::new(seed.compaction),
-            hooks: Hooks::new(seed.hooks),
+            turn: Turn::new(std::mem::take(&mut seed.turn)),
+            compaction: Compactor::new(std::mem::take(&mut seed.compaction)),
+            hooks: Hooks::new(std::mem::take(&mut seed.hooks)),
             navigation: Navigation::default(),
+            ws: Workspace::seeded(generation, seed),
         }
     }
 
@@ -284,7 +281,7 @@ impl AgentLoop {
     fn proceed(&mut self) {
         self.ws.stage.enter(Stage::Idle);
         if let Some(ready) = self.compaction.take_ready()
-            && self.compaction.commit_ready(&mut self.ws, ready)
+            && self.compaction.commit(&mut self.ws, ready).is_ok()
         {
             return;
         }

@@ -4,20 +4,15 @@
 //! changes the session and emits the write in one call, so the two never differ.
 
 use super::{
-    Append, Deployment, Effect, Mark, RequestId,
+    Append, Deployment, Effect, Mark, RequestId, Seed,
     commands::Caller,
     hooks::{Roster, begins_work},
-    prompt::{self, Prompt, done, session_updated},
+    prompt::{Prompt, done, session_updated},
     stage::Current,
     step::Step,
 };
 use crate::{
-    context::{
-        ContextManager,
-        counter::{Calibration, Counter},
-        strategies::threshold::Threshold,
-        strategy::Options,
-    },
+    context::{ContextManager, counter::Counter, strategies::threshold::Threshold, strategy::Options},
     session::{IdSource, Session},
 };
 use reseed_protocol::{
@@ -56,39 +51,27 @@ pub(super) struct Workspace {
 }
 
 impl Workspace {
-    #[expect(clippy::too_many_arguments, reason = "one for each part that goes from loop to loop")]
-    pub(super) fn new(
-        generation: u64,
-        mut session: Session,
-        deployment: Arc<Deployment>,
-        calibration: Calibration,
-        next_request: u64,
-        ids: IdSource,
-        prompt: prompt::Carried,
-        roster: Roster,
-    ) -> Self {
+    /// Builds the workspace of a loop from the parts of its seed that belong to no machine.
+    pub(super) fn seeded(generation: u64, seed: Seed) -> Self {
+        let Seed { mut session, deployment, calibration, next_request, holding, ids, prompt, roster, .. } = seed;
         let counter = Counter::chosen(deployment.estimator, &session.state.model);
-        let prompt = Prompt::new(prompt, counter, calibration, &mut session);
-        // Replaced below, once the path's patches are known.
-        let manager = Box::new(Threshold::new(Options::default()));
-        let now = Timestamp(0);
-        let (next, out) = (Vec::new(), Vec::new());
         let mut this = Self {
             generation,
+            prompt: Prompt::new(prompt, counter, calibration, &mut session),
             deployment,
             session,
-            manager,
-            prompt,
+            // Replaced below, once the path's patches are known.
+            manager: Box::new(Threshold::new(Options::default())),
             roster,
             ids,
             next_request,
-            now,
+            now: Timestamp(0),
             stage: Current::new(),
-            holding: false,
+            holding,
             reseed_due: false,
             ending: None,
-            next,
-            out,
+            next: Vec::new(),
+            out: Vec::new(),
         };
         this.refresh_fixed();
         this.refresh_manager();

@@ -22,11 +22,6 @@ use reseed_protocol::{
 use std::sync::Arc;
 
 impl Compactor {
-    /// Commits the compaction that waited for a point between two requests. Returns false if it failed.
-    pub(in crate::agent_loop) fn commit_ready(&mut self, ws: &mut Workspace, ready: Ready) -> bool {
-        self.commit(ws, ready).is_ok()
-    }
-
     /// Appends the compaction's single entry and ends this loop.
     ///
     /// # Errors

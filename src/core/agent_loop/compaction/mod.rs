@@ -136,9 +136,13 @@ impl Compactor {
         self.work.take_ordered()
     }
 
-    /// Drops a preview that has read what is changing now. Returns true if the compaction in progress has read it too.
-    pub(in crate::agent_loop) fn has_read(&mut self, is_read: impl Fn(Option<&EntryId>) -> bool) -> bool {
+    /// Drops the preview if its last entry is one that `is_read` names.
+    pub(in crate::agent_loop) fn drop_preview_if(&mut self, is_read: impl Fn(Option<&EntryId>) -> bool) {
         let _ = self.carried.preview.take_if(|preview| is_read(preview.basis().last_read.as_ref()));
+    }
+
+    /// Returns true if the last entry of the compaction in progress is one that `is_read` names.
+    pub(in crate::agent_loop) fn has_read(&self, is_read: impl Fn(Option<&EntryId>) -> bool) -> bool {
         let at_work = self.work.running().map(|running| running.job.last_read());
         at_work.or(self.work.ready().map(|ready| ready.basis.last_read.as_ref())).is_some_and(is_read)
     }

@@ -129,6 +129,7 @@ impl AgentLoop {
         let same = parts.take_while(|(a, b)| a.entry_id == b.entry_id && a.hash == b.hash).map(|(a, _)| a);
         let is_read =
             |last: Option<&EntryId>| last.is_some() && !same.clone().any(|counted| counted.entry_id.as_ref() == last);
+        self.compaction.drop_preview_if(is_read);
         if self.compaction.has_read(is_read) {
             self.void_running("a hook changed what it had read");
         }

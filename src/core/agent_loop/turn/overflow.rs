@@ -49,7 +49,7 @@ impl AgentLoop {
         if (overflow || suspect) && self.ws.manager.is_automatic() && !turn.overflowed {
             // A compaction that was applied or ordered during this turn makes room at once.
             if let Some(ready) = self.compaction.take_ready()
-                && self.compaction.commit_ready(&mut self.ws, ready)
+                && self.compaction.commit(&mut self.ws, ready).is_ok()
             {
                 return;
             }
