@@ -83,7 +83,7 @@ impl Shared {
     pub(super) fn calibration_of(&self, session: &Session) -> Calibration {
         let model = &session.state.model;
         if !self.calibrations.contains_key(model) {
-            let counter = Counter::chosen(self.deployment.estimator, model);
+            let counter = self.deployment.counter(model);
             let relearnt = relearnt(&session.tree.context(), model, &counter);
             if relearnt.reports() > 0 {
                 self.remember(model, relearnt.clone());

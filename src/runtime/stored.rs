@@ -4,7 +4,7 @@ use super::{load, shared::store_error};
 use crate::{
     core::{
         agent_loop::{AgentLoop, Deployment, Seed},
-        context::{count::relearnt, counter::Counter},
+        context::count::relearnt,
         session::{IdSource, SessionState},
     },
     store::{Error, SessionHead, SessionStore, UNFINISHED},
@@ -37,7 +37,7 @@ pub async fn context(
     get: &GetContext,
 ) -> Result<Context, ErrorBody> {
     let session = load::load(store, head).await.map_err(|error| store_error(&error))?;
-    let counter = Counter::chosen(deployment.estimator, &session.state.model);
+    let counter = deployment.counter(&session.state.model);
     let calibration = relearnt(&session.tree.context(), &session.state.model, &counter);
     let generation = session.state.generation.max(1);
     AgentLoop::seeded(generation, Seed::new(session, deployment, calibration, IdSource::seeded(0))).next_request(get)

@@ -9,7 +9,7 @@ use reseed::core::{
         build_context,
         compaction::summary_tokens_max,
         count::{Fixed, Freshness, count},
-        counter::{Calibration, Counter, Estimator},
+        counter::{Calibration, Counter},
         cut::Keep,
         factory::Strategies,
         strategy::{Options, Planning},
@@ -41,7 +41,7 @@ pub(crate) fn measure(entries: usize, figures: &mut Figures) -> anyhow::Result<(
         let tokens: u64 = context.messages.iter().map(|counted| counted.tokens.total()).sum();
         // Just above the trigger.
         let window = tokens / 4 * 5;
-        let fresh = Freshness { model: "test", envelope_key: "", estimator: Estimator::Own };
+        let fresh = Freshness { model: "test", envelope_key: "" };
         let calibration = Calibration::new(counter.method());
         let (mut floors, mut built, mut counted) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {

@@ -5,7 +5,6 @@ use crate::{
     deviations,
 };
 use reseed::core::{
-    context::counter::{Counter, Estimator},
     context::{build::remaining, build_context},
     pi::{
         self,
@@ -48,7 +47,7 @@ pub(crate) fn built_context(data: &Data, case: &Value) -> Outcome {
 
 /// Checks that what the server reads from its store for this leaf gives the same context as the whole path.
 fn as_opened(session: &Session, path: &[Arc<Node>]) -> Result<(), Outcome> {
-    let (state, counter) = (SessionState::default(), Counter::chosen(Estimator::Pi, "m"));
+    let (state, counter) = (SessionState::default(), pi::estimate::counter("m"));
     let mut reader = PathReader::new(&state, &counter);
     for node in path.iter().rev() {
         if !reader.take(node.entry.clone()) {

@@ -1,7 +1,6 @@
 //! The cases and their sessions, imported as the server imports them.
 
 use reseed::core::{
-    context::counter::{Counter, Estimator},
     pi::{
         self, Importer,
         json::{Json, Object},
@@ -78,7 +77,7 @@ impl Session {
         let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let mut reader = Reader::new(IdSource::seeded(7));
         let mut importer: Option<Importer> = None;
-        let counter = Counter::chosen(Estimator::Pi, "any");
+        let counter = pi::estimate::counter("any");
         let mut session = Self {
             header: Object::default(),
             version: 0,

@@ -3,15 +3,10 @@
 use crate::data::Session;
 use reseed::core::{
     agent_loop::{AgentLoop, Deployment, Effect, Input, Origin, RequestId, Seed, Summaries},
-    context::{
-        compaction::SummaryRequest,
-        counter::{Calibration, Counter, Estimator, Method},
-        cut::CutRule,
-        strategy::Options,
-        windows::Windows,
-    },
+    context::{compaction::SummaryRequest, counter::Calibration, strategy::Options, windows::Windows},
     hook::{HookFault, HookPlace, HookSpec},
     model::{Answer, ModelFault, ModelRequest, ReportedUsage},
+    pi,
     session::{IdSource, Node, Place, Session as Stored, SessionState, SessionTree, place::landing, tree::PathReader},
 };
 use reseed_protocol::{
@@ -88,8 +83,8 @@ impl Script {
             },
             // pi always quotes the conversation.
             summaries: Summaries { request: SummaryRequest::Quoted, ..Summaries::default() },
-            estimator: Estimator::Pi,
-            cut_rule: CutRule::Pi,
+            counter_of: pi::estimate::counter,
+            cut_rules: &pi::cut::Pi,
             windows: Windows::new(Some(setting.window_tokens), Vec::new()),
             tool_timeout_ms: 1_000,
             tool_rounds_max: 10,
@@ -118,14 +113,19 @@ impl Script {
             replies: Vec::new(),
         };
         stored.tree = script.path_to(leaf.as_ref());
-        let seed = Seed::new(stored, Arc::new(deployment), Calibration::new(Method::Pi), IdSource::seeded(99));
+        let seed = Seed::new(
+            stored,
+            Arc::new(deployment),
+            Calibration::new(pi::estimate::counter("m").method()),
+            IdSource::seeded(99),
+        );
         script.agent = Some(AgentLoop::seeded(1, seed));
         script.tell(Input::Recovered);
         script
     }
 
     fn path_to(&self, leaf: Option<&EntryId>) -> SessionTree {
-        let counter = Counter::chosen(Estimator::Pi, "m");
+        let counter = pi::estimate::counter("m");
         let state = SessionState::default();
         let mut reader = PathReader::new(&state, &counter);
         for entry in self.way_back(leaf) {
@@ -149,7 +149,7 @@ impl Script {
 
     /// Returns the whole path to the session's leaf.
     pub(crate) fn path(&self) -> Vec<Arc<Node>> {
-        let counter = Counter::chosen(Estimator::Pi, "m");
+        let counter = pi::estimate::counter("m");
         let mut path: Vec<Arc<Node>> = self
             .way_back(self.leaf().as_ref())
             .into_iter()

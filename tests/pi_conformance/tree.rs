@@ -11,9 +11,8 @@ use reseed::{
     clock::SystemClock,
     core::{
         agent_loop::Deployment,
-        context::counter::{Counter, Estimator},
         model::ModelRequest,
-        pi::json::Object,
+        pi::{self, json::Object},
         session::Node,
     },
     hooks::Hooks,
@@ -129,7 +128,7 @@ impl Imported {
                 deviates = deviates.or(Some(deviations::LABELLED_LABEL));
             }
             same("the labels of a fork", &names, &expected_names)?;
-            let counter = Counter::chosen(Estimator::Pi, "m");
+            let counter = pi::estimate::counter("m");
             let path: Vec<Arc<Node>> =
                 entries.iter().map(|entry| Arc::new(Node::counted(entry.clone(), &counter))).collect();
             let chain = path.windows(2).all(|pair| pair[1].entry.parent_id.as_ref() == Some(pair[0].id()));

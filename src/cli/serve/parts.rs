@@ -10,12 +10,13 @@ use crate::{
         agent_loop::{Deployment, INSTRUCTIONS_WINDOW_PART, Summaries},
         context::{
             compaction::{SummaryRequest, Writing},
-            counter::{Counter, Estimator},
-            cut::CutRule,
+            counter::Counter,
+            cut_rules::ByStrategy,
             strategy::Options,
             summary::{FileTools, INSTRUCTIONS_BYTES_MAX},
             windows::Windows,
         },
+        pi,
     },
     hooks::webhook::{self, Webhook},
     provider::{
@@ -144,7 +145,7 @@ fn summary_prompt(settings: &Settings, deployment: &Deployment) -> anyhow::Resul
         "{named}, which has {bytes} bytes; at most {INSTRUCTIONS_BYTES_MAX} are allowed"
     );
     let model = deployment.summaries.model.as_ref().unwrap_or(&deployment.model);
-    let tokens = Counter::chosen(deployment.estimator, model).text(&text);
+    let tokens = deployment.counter(model).text(&text);
     let tokens_max = deployment.windows.tokens(model) / INSTRUCTIONS_WINDOW_PART;
     anyhow::ensure!(
         tokens <= tokens_max,
@@ -199,13 +200,13 @@ pub(in crate::cli) fn deployment_of(settings: &Settings, windows: Windows) -> De
                 kind: SummaryKind::Auto,
             },
         },
-        estimator: match context.context_estimator {
-            ContextEstimator::Own => Estimator::Own,
-            ContextEstimator::Pi => Estimator::Pi,
+        counter_of: match context.context_estimator {
+            ContextEstimator::Own => Counter::for_model,
+            ContextEstimator::Pi => pi::estimate::counter,
         },
-        cut_rule: match context.context_cut_rule {
-            ContextCutRule::Own => CutRule::Own,
-            ContextCutRule::Pi => CutRule::Pi,
+        cut_rules: match context.context_cut_rule {
+            ContextCutRule::Own => &ByStrategy,
+            ContextCutRule::Pi => &pi::cut::Pi,
         },
         windows,
         prices: settings.model.model_prices.clone(),

@@ -3,8 +3,8 @@
 use crate::{
     context::{
         compaction::{SummaryRequest, Writing},
-        counter::Estimator,
-        cut::CutRule,
+        counter::{Counter, CounterOf},
+        cut_rules::{ByStrategy, CutRules},
         factory::Strategies,
         strategy::Options,
         summary::FileTools,
@@ -35,10 +35,10 @@ pub struct Deployment {
     pub options: Options,
     /// Settings for making summaries.
     pub summaries: Summaries,
-    /// The token estimator to use.
-    pub estimator: Estimator,
-    /// The rule that decides where a compaction cuts.
-    pub cut_rule: CutRule,
+    /// The rules by which tokens are estimated.
+    pub counter_of: CounterOf,
+    /// The rules by which compactions cut.
+    pub cut_rules: &'static dyn CutRules,
     /// The context window of each model.
     pub windows: Windows,
     /// The prices of each model.
@@ -68,8 +68,8 @@ impl Default for Deployment {
             instructions: String::new(),
             options: Options::default(),
             summaries: Summaries::default(),
-            estimator: Estimator::default(),
-            cut_rule: CutRule::default(),
+            counter_of: Counter::for_model,
+            cut_rules: &ByStrategy,
             windows: Windows::default(),
             prices: Prices::default(),
             tool_timeout_ms: 0,
@@ -80,6 +80,14 @@ impl Default for Deployment {
             hook_timeout_ms: HOOK_TIMEOUT_MS,
             hook_away_ms: HOOK_AWAY_MS,
         }
+    }
+}
+
+impl Deployment {
+    /// Returns the counter of a model.
+    #[must_use]
+    pub fn counter(&self, model: &str) -> Counter {
+        (self.counter_of)(model)
     }
 }
 

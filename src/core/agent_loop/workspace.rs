@@ -12,7 +12,7 @@ use super::{
     step::Step,
 };
 use crate::{
-    context::{ContextManager, counter::Counter, strategies::threshold::Threshold, strategy::Options},
+    context::{ContextManager, strategies::threshold::Threshold, strategy::Options},
     session::{IdSource, Session},
 };
 use reseed_protocol::{
@@ -54,7 +54,7 @@ impl Workspace {
     /// Builds the workspace of a loop from the parts of its seed that belong to no machine.
     pub(super) fn seeded(generation: u64, seed: Seed) -> Self {
         let Seed { mut session, deployment, calibration, next_request, holding, ids, prompt, roster, .. } = seed;
-        let counter = Counter::chosen(deployment.estimator, &session.state.model);
+        let counter = deployment.counter(&session.state.model);
         let mut this = Self {
             generation,
             prompt: Prompt::new(prompt, counter, calibration, &mut session),
@@ -80,7 +80,7 @@ impl Workspace {
 
     /// Counts the path again if the next loop's model uses a different counter.
     pub(super) fn recount_for_next(&mut self) {
-        let next = Counter::chosen(self.deployment.estimator, &self.session.state.model);
+        let next = self.deployment.counter(&self.session.state.model);
         if next.method() != self.prompt.counter.method() {
             self.session.tree.recount(&next);
         }

@@ -5,7 +5,7 @@
 
 use crate::core::context::{
     build::{Context, Counted, Kind},
-    counter::{Calibration, Counter, Estimator, Method, Mix, Report, ReportScope},
+    counter::{Calibration, Counter, Method, Mix, Report, ReportScope},
 };
 use reseed_protocol::{
     EntryId, Message, Part, Role, UsageSource,
@@ -41,7 +41,7 @@ impl Fixed {
             mix: Mix::default(),
         };
         let mut mix = Mix::of_text(&counter.scripts(system));
-        // By pi's rule both are free.
+        // By other rules both may be free.
         mix.add_frame(fixed.system.saturating_sub(mix.total()));
         mix.add_tools(fixed.tools);
         Self { mix, ..fixed }
@@ -55,8 +55,6 @@ pub struct Freshness<'a> {
     pub model: &'a str,
     /// Key of the system prompt and the tools that will be sent.
     pub envelope_key: &'a str,
-    /// The estimator in use: with pi's, any answer since the last compaction will do.
-    pub estimator: Estimator,
 }
 
 /// The token count of a request.
@@ -121,7 +119,7 @@ pub fn count(
     calibration: &Calibration,
 ) -> RequestCount {
     let (messages, uncached) = (&context.messages, &context.uncached);
-    let anchor = newest_report(messages, fixed, fresh);
+    let anchor = newest_report(messages, fixed, fresh, counter);
     let raw = breakdown(context, fixed);
     let (rest, known) = match &anchor {
         None => {
@@ -235,15 +233,16 @@ impl Anchor {
     }
 }
 
-fn newest_report(messages: &[Counted], fixed: Fixed, fresh: Freshness<'_>) -> Option<Anchor> {
+fn newest_report(messages: &[Counted], fixed: Fixed, fresh: Freshness<'_>, counter: &Counter) -> Option<Anchor> {
+    let trusts = counter.trusts_reports();
     let (mut sent, mut prefix) = (SENT_NOTHING, fixed.system.saturating_add(fixed.tools));
     let mut newest = None;
     for (at, counted) in messages.iter().enumerate() {
-        let report = report(counted, fresh, sent);
+        let report = report(counted, fresh, sent, trusts);
         sent = sent.and(counted);
         prefix = prefix.saturating_add(counted.tokens.total());
         let Some(tokens) = report else { continue };
-        let plausible = fresh.estimator == Estimator::Pi
+        let plausible = trusts
             || tokens.saturating_mul(PLAUSIBLE_FACTOR) >= prefix && tokens <= prefix.saturating_mul(PLAUSIBLE_FACTOR);
         if plausible {
             newest = Some(Anchor { at, tokens });
@@ -252,14 +251,15 @@ fn newest_report(messages: &[Counted], fixed: Fixed, fresh: Freshness<'_>) -> Op
     newest
 }
 
-/// Returns what the provider reported for the prefix up to and including this answer, if that still holds.
-fn report(counted: &Counted, fresh: Freshness<'_>, sent: Sent) -> Option<u64> {
+/// Returns what the provider reported for the prefix up to and including this answer, if that still holds or `trusts`
+/// says that every report does.
+fn report(counted: &Counted, fresh: Freshness<'_>, sent: Sent, trusts: bool) -> Option<u64> {
     let message = &counted.message;
     let usage = message.usage.as_ref().filter(|usage| usage.source == UsageSource::Reported)?;
     if counted.kind != Kind::Recent || message.role != Role::Assistant || usage.total_tokens() == 0 {
         return None;
     }
-    if fresh.estimator == Estimator::Pi {
+    if trusts {
         return Some(usage.total_tokens()).filter(|_| !message.incomplete);
     }
     let holds = message.model.as_deref() == Some(fresh.model)
@@ -296,7 +296,7 @@ pub fn answer_report(message: &Message, counter: &Counter) -> Option<Report> {
 #[must_use]
 pub fn relearnt(context: &Context, model: &str, counter: &Counter) -> Calibration {
     let mut calibration = Calibration::new(counter.method());
-    if counter.estimator() != Estimator::Own {
+    if counter.trusts_reports() {
         return calibration;
     }
     let messages = &context.messages;
@@ -306,7 +306,7 @@ pub fn relearnt(context: &Context, model: &str, counter: &Counter) -> Calibratio
     let mut left_out = answers.saturating_sub(RELEARNT_ANSWERS_MAX);
     for (at, counted) in messages.iter().enumerate() {
         let key = counted.message.envelope_key.as_deref().and_then(|key| key.split('-').next()).unwrap_or_default();
-        let holds = report(counted, Freshness { model, envelope_key: key, estimator: Estimator::Own }, sent);
+        let holds = report(counted, Freshness { model, envelope_key: key }, sent, false);
         sent = sent.and(counted);
         let (Some(tokens), Some(usage)) = (holds, &counted.message.usage) else { continue };
         if left_out > 0 {

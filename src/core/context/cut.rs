@@ -3,27 +3,13 @@
 //! Cuts consist of whole units ([`Structure`]), so a call and its results are never separated. The last user message
 //! and pinned messages always stay: if the tail starts after them, they are kept beside it.
 
-use crate::core::{
-    context::{
-        build::{Context, Counted, Kind},
-        patch::list::{Fate, fates},
-        structure::{Structure, Unit},
-    },
-    pi,
-    session::Node,
+use crate::core::context::{
+    build::{Context, Counted, Kind},
+    patch::list::{Fate, fates},
+    structure::{Structure, Unit},
 };
 use reseed_protocol::{EntryId, Role};
-use std::{collections::HashSet, sync::Arc};
-
-/// The rule that decides where a compaction cuts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum CutRule {
-    /// [`find_cut`].
-    #[default]
-    Own,
-    /// [`pi_cut`].
-    Pi,
-}
+use std::collections::HashSet;
 
 /// What a compaction does with a context.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -232,24 +218,14 @@ fn keeping(context: &Context, structure: &Structure, kept: &[bool]) -> Cut {
     cut
 }
 
-/// Cuts as pi would cut the path of this context: backwards until `keep_tokens` of messages are kept, by pi's estimate.
-/// Returns `None` if nothing would be summarised; pi then requests a summary of nothing.
-///
-/// The beginning of a split turn is summarised with what precedes it; nothing is kept beside the tail.
+/// Removes the messages of these entries, with what a patch put beside them. Nothing is kept beside the tail, and no
+/// turn counts as split. Returns `None` if nothing would be summarised.
 #[must_use]
-pub fn pi_cut(path: &[Arc<Node>], context: &Context, keep_tokens: u64) -> Option<Cut> {
-    let line = |node: &Arc<Node>| {
-        let line = pi::export::object(&node.entry);
-        if node.undone { pi::export::passed_over(line) } else { line }
-    };
-    let lines: Vec<pi::json::Object> = path.iter().map(line).collect();
-    let prepared = pi::prepare::prepare(&lines, keep_tokens)?;
-    let said: HashSet<&EntryId> =
-        prepared.summarised.iter().chain(&prepared.turn_prefix).map(|at| path[*at].id()).collect();
+pub fn cut_entries(context: &Context, removed: &HashSet<&EntryId>, first_kept: EntryId) -> Option<Cut> {
     let messages = &context.messages;
     let previous = messages.iter().position(|counted| counted.kind == Kind::Summary);
     let fate = |counted: &Counted| match &counted.entry_id {
-        Some(id) if said.contains(id) => Fate::Gone,
+        Some(id) if removed.contains(id) => Fate::Gone,
         _ => Fate::Tail,
     };
     let fates = fates(messages, fate);
@@ -265,7 +241,7 @@ pub fn pi_cut(path: &[Arc<Node>], context: &Context, keep_tokens: u64) -> Option
         summarised,
         turn_prefix: None,
         previous,
-        first_kept: Some(path[prepared.cut.first_kept].id().clone()),
+        first_kept: Some(first_kept),
         kept: Vec::new(),
     })
 }

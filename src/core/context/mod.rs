@@ -11,6 +11,7 @@ pub mod compaction;
 pub mod count;
 pub mod counter;
 pub mod cut;
+pub mod cut_rules;
 pub mod envelope;
 pub mod extract;
 pub mod factory;

@@ -3,7 +3,50 @@
 //! Only entries of type `message` count. A cut may fall before any message except a tool result. If the walk stops in
 //! tool results with no cut point after them, the cut falls before everything.
 
-use super::{estimate, json::Json, json::Object};
+use super::{
+    estimate, export,
+    json::{Json, Object},
+    prepare,
+};
+use crate::core::{
+    context::{
+        cut::cut_entries,
+        cut_rules::{CutRules, Ordered},
+        strategy::Step,
+    },
+    session::Node,
+};
+use reseed_protocol::EntryId;
+use std::{collections::HashSet, sync::Arc};
+
+/// pi's rules: one summary of all that is older than its cut, whatever the strategy.
+///
+/// The path is cut backwards until the strategy's `keep_tokens` of messages are kept, by pi's estimate. The beginning
+/// of a split turn is summarised with what precedes it; nothing is kept beside the tail. If nothing would be
+/// summarised there is no step; pi then requests a summary of nothing.
+#[derive(Debug)]
+pub struct Pi;
+
+impl CutRules for Pi {
+    fn name(&self) -> &'static str {
+        "Pi"
+    }
+
+    fn steps(&self, ordered: &Ordered<'_>) -> Vec<Step> {
+        let keep_tokens = ordered.calibration.in_estimates(ordered.manager.keep_tokens(ordered.window_tokens));
+        let line = |node: &Arc<Node>| {
+            let line = export::object(&node.entry);
+            if node.undone { export::passed_over(line) } else { line }
+        };
+        let lines: Vec<Object> = ordered.path.iter().map(line).collect();
+        let Some(prepared) = prepare::prepare(&lines, keep_tokens) else { return Vec::new() };
+        let id = |at: usize| ordered.path[at].id();
+        let removed: HashSet<&EntryId> =
+            prepared.summarised.iter().chain(&prepared.turn_prefix).map(|at| id(*at)).collect();
+        let cut = cut_entries(ordered.context, &removed, id(prepared.cut.first_kept).clone());
+        cut.map(Step::Summarise).into_iter().collect()
+    }
+}
 
 /// Where a path is cut. Indexes refer to the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,15 +5,65 @@
 
 use super::{
     json::{Json, Object},
-    message,
+    message, usage,
 };
-use reseed_protocol::{Entry, Message, Timestamp, content::utf16_len};
+use crate::core::context::counter::{Counter, MessageTokens, Method, TokenEstimate};
+use reseed_protocol::{Entry, Message, Timestamp, content::utf16_len, context::ToolDefinition};
 
 /// UTF-16 code units per token.
 const UNITS_PER_TOKEN: u64 = 4;
 
 /// Code units that an image counts as.
 const IMAGE_UNITS: u64 = 4_800;
+
+/// pi's rules: system prompt, tools and framing are free; the newest report of a complete answer counts as it is.
+#[derive(Debug)]
+pub struct Estimate;
+
+/// Returns the counter by pi's rules, the same for every model.
+#[must_use]
+pub fn counter(_model: &str) -> Counter {
+    Counter::by_rules_of(&Estimate)
+}
+
+impl TokenEstimate for Estimate {
+    fn method(&self) -> Method {
+        Method::Named("pi")
+    }
+
+    fn text(&self, text: &str) -> u64 {
+        text_tokens(text)
+    }
+
+    fn message(&self, message: &Message) -> MessageTokens {
+        MessageTokens { text: message_tokens(message), ..MessageTokens::default() }
+    }
+
+    fn entry(&self, entry: &Entry, _message: &Message) -> MessageTokens {
+        MessageTokens { text: entry_tokens(entry), ..MessageTokens::default() }
+    }
+
+    fn system(&self, _compiled: &str) -> u64 {
+        0
+    }
+
+    fn tool(&self, _tool: &ToolDefinition) -> u64 {
+        0
+    }
+
+    fn request_overhead(&self) -> u64 {
+        0
+    }
+
+    fn trusts_reports(&self) -> bool {
+        true
+    }
+
+    /// As in [`usage::context_tokens`]: by the newest report, even one from before the last compaction.
+    fn tokens_before(&self, _counted: u64, remaining: &mut dyn Iterator<Item = &Entry>) -> u64 {
+        usage::context_tokens(&message::of_entries(remaining)).tokens
+    }
+}
 
 /// Estimates the tokens of a text.
 #[must_use]

@@ -9,9 +9,7 @@ use crate::{
         RequestCount,
         build::remaining,
         compaction::{Basis, Outcome, carry::carried_patch},
-        counter::Estimator,
     },
-    pi,
     session::{Node, SessionTree},
 };
 use reseed_protocol::{
@@ -186,16 +184,9 @@ impl Workspace {
         tree
     }
 
-    /// Returns the entry's `tokens_before`. pi uses the newest usage report for it, even one from before the last
-    /// compaction.
+    /// Returns the entry's `tokens_before`.
     fn tokens_before(&self, counted: u64) -> u64 {
-        match self.prompt.counter.estimator() {
-            Estimator::Own => counted,
-            Estimator::Pi => {
-                let remaining = remaining(self.session.tree.path());
-                let messages = pi::message::of_entries(remaining.into_iter().map(|(_, node)| &node.entry));
-                pi::usage::context_tokens(&messages).tokens
-            }
-        }
+        let remaining = remaining(self.session.tree.path());
+        self.prompt.counter.tokens_before(counted, &mut remaining.into_iter().map(|(_, node)| &node.entry))
     }
 }

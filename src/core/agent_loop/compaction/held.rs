@@ -298,7 +298,7 @@ impl Workspace {
         let writing = format!("{request:?} {:?}", self.writing());
         let summaries = (model, writing, answer_tokens_max);
         let options = (keep_recent_tokens, target, keep_turns, keep_tool_results, summarise, steps);
-        let rule = format!("{:?} {:?}", self.deployment.cut_rule, self.deployment.file_tools);
+        let rule = format!("{} {:?}", self.deployment.cut_rules.name(), self.deployment.file_tools);
         let key = fingerprint_of(&(&self.session.state.model, self.manager.name(), summaries, options, rule));
         format!("{key:016x}")
     }

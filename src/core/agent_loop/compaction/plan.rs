@@ -12,10 +12,10 @@ use crate::{
         Context, Decision, RequestCount,
         compaction::{Job, Order, SummaryRequest, Surroundings, Writing, summary_tokens_max},
         counter::Counter,
-        cut::{Cut, CutRule, Keep, pi_cut, summary_cut},
+        cut::Cut,
+        cut_rules::Ordered,
         guards::Leave,
-        strategy::{ContextManager, Planning, Step, share},
-        structure::Structure,
+        strategy::{ContextManager, Step},
     },
     model::{ModelRequest, Purpose},
     session::{Node, SessionTree},
@@ -147,47 +147,22 @@ impl Workspace {
             None => None,
         };
         let manager: &dyn ContextManager = other.as_deref().unwrap_or(&*self.manager);
-        if self.deployment.cut_rule == CutRule::Pi {
-            let keep = self.in_estimates(manager.keep_tokens(self.window_tokens()));
-            let cut = pi_cut(tree.path(), context, keep);
-            return Ok(cut.map(Step::Summarise).into_iter().collect());
-        }
-        let structure = Structure::of(context);
-        let window = self.planning_window(order.trigger, || self.count(context).tokens);
-        let summary_tokens = self.summary_tokens_max() + self.restored_tokens_max();
+        let tokens = self.count(context).tokens;
         let fixed = self.prompt.compiled.fixed;
-        let fixed = fixed.system + fixed.tools;
-        let target_tokens = self.in_estimates(manager.target_tokens(window)).saturating_sub(fixed);
-        let keep = Keep {
-            tokens: self.in_estimates(manager.keep_tokens(window)),
-            tokens_max: target_tokens.saturating_sub(summary_tokens),
-        };
-        let planning = Planning { context, structure: &structure, keep, target_tokens, summary_tokens };
-        let mut steps = manager.steps(&planning);
-        // With a low threshold a compaction may be due although there is room: then nothing is truncated.
-        let has_room = order.trigger == CompactionTrigger::Threshold
-            && manager.summarises()
-            && self.count(context).tokens <= share(window, manager.options().target);
-        if planning.meets_target() || has_room {
-            // Nothing below the target is dropped without a summary, even if a custom strategy says so.
-            steps.retain(|step| !matches!(step, Step::Truncate(_)));
-        }
-        if order.trigger == CompactionTrigger::Manual && manager.summarises() {
-            // A compaction ordered by a person is a summary, nothing less. If `tool_results` is named, that is done.
-            let named = order.strategy.is_some();
-            steps.retain(|step| match step {
-                Step::Summarise(_) => true,
-                Step::Clear { any_gain, .. } => named && *any_gain,
-                Step::Truncate(_) => false,
-            });
-        }
-        if order.rebuild.is_some() {
-            steps.retain(|step| matches!(step, Step::Summarise(_)));
-            if steps.is_empty() {
-                steps.extend(summary_cut(context, &structure).map(Step::Summarise));
-            }
-        }
-        Ok(steps)
+        Ok(self.deployment.cut_rules.steps(&Ordered {
+            manager,
+            names_strategy: order.strategy.is_some(),
+            trigger: order.trigger,
+            is_rebuild: order.rebuild.is_some(),
+            path: tree.path(),
+            context,
+            tokens,
+            window_tokens: self.window_tokens(),
+            planned_window_tokens: self.planning_window(order.trigger, || tokens),
+            fixed_tokens: fixed.system + fixed.tools,
+            summary_tokens: self.summary_tokens_max() + self.restored_tokens_max(),
+            calibration: &self.prompt.calibration,
+        }))
     }
 
     /// Returns the window that a compaction is planned for. A request that the provider refused as too large, or that
@@ -271,7 +246,7 @@ impl Workspace {
         let own = &self.session.state.model;
         match self.deployment.summaries.model.as_ref().filter(|model| *model != own) {
             Some(model) => {
-                let counter = Counter::chosen(self.deployment.estimator, model);
+                let counter = self.deployment.counter(model);
                 (model.clone(), self.deployment.windows.tokens(model), counter)
             }
             None => (own.clone(), self.in_estimates(self.window_tokens()), self.prompt.counter),
@@ -345,12 +320,12 @@ impl Workspace {
 
     /// Converts the model's tokens to estimated tokens, the unit of message counts.
     pub(in crate::agent_loop) fn in_estimates(&self, tokens: u64) -> u64 {
-        scaled(tokens, 1.0 / self.prompt.calibration.factor()).max(1)
+        self.prompt.calibration.in_estimates(tokens)
     }
 
     /// Converts estimated tokens to the model's tokens.
     pub(in crate::agent_loop) fn in_tokens(&self, estimated: u64) -> u64 {
-        scaled(estimated, self.prompt.calibration.factor())
+        self.prompt.calibration.in_tokens(estimated)
     }
 }
 
@@ -377,15 +352,4 @@ fn noted_in(path: &[Arc<Node>]) -> CompactionDetails {
         }
     }
     noted
-}
-
-fn scaled(tokens: u64, factor: f64) -> u64 {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
-        reason = "tokens of a window, far below 2^53"
-    )]
-    let scaled = (tokens as f64 * factor) as u64;
-    scaled
 }

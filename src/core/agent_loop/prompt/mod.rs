@@ -16,7 +16,7 @@ use crate::{
     context::{
         Context, RequestCount,
         count::{Freshness, count},
-        counter::{Calibration, Counter, Estimator},
+        counter::{Calibration, Counter},
         envelope::{Compiled, envelope, system_prompt, tokens_by_part},
         patch::{Around, Carried as CarriedPatches},
         prefix::Outgoing,
@@ -74,7 +74,7 @@ impl Prompt {
         calibration: Calibration,
         session: &mut Session,
     ) -> Self {
-        if counter.estimator() != Estimator::Own {
+        if counter.method() != Counter::for_model(&session.state.model).method() {
             // The store's reader counted the path with the model's default counter.
             session.tree.recount(&counter);
         }
@@ -174,11 +174,7 @@ impl Workspace {
 
     pub(in crate::agent_loop) fn count(&self, context: &Context) -> RequestCount {
         let compiled = self.compiled(context);
-        let fresh = Freshness {
-            model: &self.session.state.model,
-            envelope_key: &compiled.key,
-            estimator: self.prompt.counter.estimator(),
-        };
+        let fresh = Freshness { model: &self.session.state.model, envelope_key: &compiled.key };
         count(context, compiled.fixed, fresh, &self.prompt.counter, &self.prompt.calibration)
     }
 

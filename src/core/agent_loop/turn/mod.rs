@@ -18,7 +18,7 @@ use crate::{
         Context, Decision, RequestCount,
         causes::Cause,
         count::{answer_report, sent_key},
-        counter::{Estimator, Report},
+        counter::Report,
     },
     model::{Answer, ModelRequest, Purpose, ReportedUsage},
     session::{SessionState, input::name_from, state::add_usage},
@@ -485,7 +485,7 @@ impl Workspace {
 
     /// Calibrates token estimates from a report, for this session and later ones.
     pub(in crate::agent_loop) fn calibrate(&mut self, model: &str, report: Report) {
-        if self.prompt.counter.estimator() != Estimator::Own {
+        if self.prompt.counter.trusts_reports() {
             return;
         }
         if model == self.session.state.model {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::core::{
-    context::{build_context, testing::path},
+    context::{build_context, counter::TokenEstimate, testing::path},
     session::Node,
 };
 use reseed_protocol::{EntryData, Usage};
@@ -69,7 +69,7 @@ fn played(lines: &[(&str, Made<'_>)]) -> Vec<Arc<Node>> {
 }
 
 fn counted(path: &[Arc<Node>]) -> RequestCount {
-    let fresh = Freshness { model: MODEL, envelope_key: KEY, estimator: Estimator::Own };
+    let fresh = Freshness { model: MODEL, envelope_key: KEY };
     count(&build_context(path), fixed(), fresh, &counter(), &Calibration::new(counter().method()))
 }
 
@@ -264,6 +264,40 @@ fn a_session_teaches_again_what_its_reports_said() {
     assert!((1.25..1.33).contains(&learnt.factor()), "{}", learnt.factor());
     assert_eq!(learnt, relearnt(&context, MODEL, &counter()));
     assert_eq!(relearnt(&context, "another", &counter()), Calibration::new(counter().method()));
-    let pi = Counter::chosen(Estimator::Pi, MODEL);
-    assert_eq!(relearnt(&context, MODEL, &pi).reports(), 0);
+    assert_eq!(relearnt(&context, MODEL, &Counter::by_rules_of(&Trusting)).reports(), 0);
+}
+
+/// An estimate that takes every report as it is.
+#[derive(Debug)]
+struct Trusting;
+
+impl TokenEstimate for Trusting {
+    fn method(&self) -> Method {
+        Method::Named("trusting")
+    }
+
+    fn text(&self, _: &str) -> u64 {
+        1
+    }
+
+    fn trusts_reports(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn an_estimate_that_trusts_reports_takes_the_newest_whatever_it_was_made_of() {
+    let made = Made { model: "another", key: "11111111", percent: 9_000, ..AS_NOW };
+    let path = played(&[("a:user How are you?", made), ("b:assistant Fine, thanks.", made)]);
+    let reported = path[1].entry.message().unwrap().usage.as_ref().unwrap().total_tokens();
+    let fresh = Freshness { model: MODEL, envelope_key: KEY };
+    let counted = |counter: &Counter| {
+        let calibration = Calibration::new(counter.method());
+        count(&build_context(&path), fixed(), fresh, counter, &calibration).last_usage_entry_id
+    };
+    assert_eq!(counted(&counter()), None);
+    assert_eq!(counted(&Counter::by_rules_of(&Trusting)).map(|id| id.to_string()), Some("b".to_owned()));
+    let calibration = Calibration::new(Method::Named("trusting"));
+    let count = count(&build_context(&path), fixed(), fresh, &Counter::by_rules_of(&Trusting), &calibration);
+    assert_eq!((count.tokens, count.source), (reported, CountSource::Reported));
 }

@@ -8,7 +8,7 @@
 //! share, and by little once several have agreed; reports of another method change nothing.
 
 use super::{
-    Method,
+    estimate::Method,
     mix::{FRAME, IMAGES, Mix, ROWS, SCRIPTS, SEALED, TOOLS},
 };
 
@@ -217,6 +217,18 @@ impl Calibration {
         if all > 0.0 { (dot(&self.factors, &recent) / all).clamp(FACTOR_MIN, FACTOR_MAX) } else { 1.0 }
     }
 
+    /// Converts the model's tokens to estimated tokens, the unit of message counts; at least 1.
+    #[must_use]
+    pub fn in_estimates(&self, tokens: u64) -> u64 {
+        scaled(tokens, 1.0 / self.factor()).max(1)
+    }
+
+    /// Converts estimated tokens to the model's tokens.
+    #[must_use]
+    pub fn in_tokens(&self, estimated: u64) -> u64 {
+        scaled(estimated, self.factor())
+    }
+
     /// Returns the variance of one report of this mix around correct factors, relative to the estimate.
     fn noise(&self, shares: &Row, size: f64, of: ReportScope) -> f64 {
         let Prior { stretch, chance, .. } = prior(self.method);
@@ -231,10 +243,21 @@ impl Calibration {
     }
 }
 
+fn scaled(tokens: u64, factor: f64) -> u64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "tokens of a window, far below 2^53"
+    )]
+    let scaled = (tokens as f64 * factor) as u64;
+    scaled
+}
+
 fn prior(method: Method) -> &'static Prior {
     match method {
         Method::Tokenizer(_) => &TOKENIZER,
-        Method::Characters | Method::Pi => &CHARACTERS,
+        Method::Characters | Method::Named(_) => &CHARACTERS,
     }
 }
 

@@ -9,7 +9,6 @@ use crate::core::{
     context::{
         build_context,
         count::{Fixed, Freshness, RequestCount, answer_report, count, sent_key},
-        counter::Estimator,
     },
     session::Node,
 };
@@ -88,7 +87,7 @@ impl Conversation {
     }
 
     fn count(&self) -> RequestCount {
-        let fresh = Freshness { model: self.model, envelope_key: "k", estimator: Estimator::Own };
+        let fresh = Freshness { model: self.model, envelope_key: "k" };
         let fixed = Fixed::counted(&self.counter, "", &[]);
         count(&build_context(&self.path), fixed, fresh, &self.counter, &self.calibration)
     }

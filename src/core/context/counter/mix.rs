@@ -3,8 +3,6 @@
 //! Two models may agree on English and differ by half on Arabic, on images or on the framing of messages. So the
 //! corrections are kept separately for each component, and an estimate is a sum with one row per component.
 
-use super::MessageTokens;
-
 /// Kinds of text that tokenizers treat alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Script {
@@ -73,6 +71,31 @@ impl Scripts {
 
     pub(super) fn total(&self) -> u64 {
         self.0.iter().map(|tokens| u64::from(*tokens)).sum()
+    }
+}
+
+/// Tokens of a message by kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MessageTokens {
+    /// Text, tool calls, tool results, and the message's framing.
+    pub text: u64,
+    /// Reasoning that is sent back.
+    pub reasoning: u64,
+    /// Images.
+    pub images: u64,
+    /// The written part of `text`, by script.
+    pub scripts: Scripts,
+    /// The framing part of `text`.
+    pub frame: u32,
+    /// Reasoning that no request sends back; not included in the others.
+    pub unsent: u32,
+}
+
+impl MessageTokens {
+    /// Returns the sum of all kinds.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.text + self.reasoning + self.images
     }
 }
 

@@ -1,15 +1,16 @@
 //! Estimates the tokens of a text, a message or a tool in the next request.
 //!
-//! Two methods, selected by the model's name: the model's own byte-pair tokenizer if it is known and the feature
-//! `exact-tokens` is on, otherwise character weights per script. Both estimate a request, because what a provider wraps
-//! around messages is not published; [`Calibration`] corrects them from reported usage. The `README.md` beside this
-//! file lists the errors.
+//! [`TokenEstimate`] has the rules. Two methods of counting a text are ours, selected by the model's name: the model's
+//! own byte-pair tokenizer if it is known and the feature `exact-tokens` is on, otherwise character weights per script.
+//! Both estimate a request, because what a provider wraps around messages is not published; [`Calibration`] corrects
+//! them from reported usage. The `README.md` beside this file lists the errors.
 //!
 //! Invariants: counting depends on its arguments only, never panics, takes linear time, and an empty text costs
 //! nothing.
 
 mod calibration;
 mod characters;
+mod estimate;
 #[cfg(test)]
 #[cfg(feature = "exact-tokens")]
 mod learning;
@@ -22,98 +23,19 @@ mod payload;
 mod tokenizer;
 
 pub use calibration::{Calibration, Report, ReportScope};
-pub use mix::{Mix, SCRIPTS, Script, Scripts};
+pub use estimate::{Method, TokenEstimate};
+pub use mix::{MessageTokens, Mix, SCRIPTS, Script, Scripts};
 
-use crate::core::pi;
-use reseed_protocol::{Entry, Message, Part, context::ToolDefinition};
+use estimate::MESSAGE_TOKENS;
+use reseed_protocol::{Entry, Message};
+use std::ops::Deref;
 
-/// Tokens around every message: a start mark, the role, a separator and an end mark. The chat templates of OpenAI's
-/// models, Llama 3 and ChatML (Qwen and many others) use 4 or 5.
-const MESSAGE_TOKENS: u64 = 4;
-
-/// Tokens that start the answer at the end of a request: start mark, role, separator.
-const ANSWER_START_TOKENS: u64 = 3;
-
-/// Tokens around a tool call's name and arguments: the marks of the call and the keys of both.
-const TOOL_CALL_TOKENS: u64 = 10;
-
-/// Tokens around a tool result besides the message's own: the tool's name. Common templates do not show call ids to the
-/// model, so these are not counted.
-const TOOL_RESULT_TOKENS: u64 = 4;
-
-/// Tokens around a tool definition's JSON: the `{"type":"function","function":…}` that open models receive. OpenAI's
-/// models receive a shorter notation, for which JSON plus this is an upper estimate.
-const TOOL_DEFINITION_TOKENS: u64 = 10;
-
-/// Tokens of an image with `detail: low`: the base price of an image for GPT-4o in OpenAI's vision guide
-/// (<https://platform.openai.com/docs/guides/images-vision>).
-const IMAGE_LOW_TOKENS: u64 = 85;
-
-/// Tokens of any other image. Its size is unknown (URLs are not fetched, `data:` URLs not decoded), so this is the
-/// guide's example of a large one, 2048 × 4096 pixels: six tiles of 170 plus the base price of 85. A small image costs
-/// a quarter of it, the largest possible 1,445.
-const IMAGE_TOKENS: u64 = 6 * 170 + IMAGE_LOW_TOKENS;
-
-/// How a [`Counter`] counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Method {
-    /// With the model's tokenizer: `o200k` or `cl100k`.
-    Tokenizer(&'static str),
-    /// With per-script character weights.
-    Characters,
-    /// As pi estimates.
-    Pi,
-}
-
-/// The estimator that is used.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum Estimator {
-    /// The model's tokenizer or character weights, corrected by reported usage.
-    #[default]
-    Own,
-    /// pi's: a quarter of the UTF-16 length; system prompt and tools are free; any earlier answer's usage is used
-    /// unchanged. For comparing with pi.
-    Pi,
-}
-
-/// Counts tokens for one model.
+/// Counts tokens for one model, by the rules of an estimate.
 #[derive(Debug, Clone, Copy)]
-pub struct Counter {
-    rule: Rule,
-}
+pub struct Counter(&'static dyn TokenEstimate);
 
-#[derive(Debug, Clone, Copy)]
-enum Rule {
-    #[cfg(feature = "exact-tokens")]
-    Tokenizer(tokenizer::Vocabulary),
-    Characters,
-    Pi,
-}
-
-/// Tokens of a message by kind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MessageTokens {
-    /// Text, tool calls, tool results, and the message's framing.
-    pub text: u64,
-    /// Reasoning that is sent back.
-    pub reasoning: u64,
-    /// Images.
-    pub images: u64,
-    /// The written part of `text`, by script.
-    pub scripts: Scripts,
-    /// The framing part of `text`.
-    pub frame: u32,
-    /// Reasoning that no request sends back; not included in the others.
-    pub unsent: u32,
-}
-
-impl MessageTokens {
-    /// Returns the sum of all kinds.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.text + self.reasoning + self.images
-    }
-}
+/// Chooses the counter of a model: [`Counter::for_model`], unless a deployment counts by other rules.
+pub type CounterOf = fn(model: &str) -> Counter;
 
 impl Counter {
     /// Creates the counter for a model: its tokenizer if the name is known, character weights otherwise. Prefixes of
@@ -122,36 +44,22 @@ impl Counter {
     pub fn for_model(model: &str) -> Self {
         #[cfg(feature = "exact-tokens")]
         if let Some(vocabulary) = tokenizer::Vocabulary::of_model(model) {
-            return Self { rule: Rule::Tokenizer(vocabulary) };
+            return Self(vocabulary);
         }
         let _ = model;
-        Self { rule: Rule::Characters }
+        Self::by_characters()
     }
 
-    /// Creates the counter of an estimator for a model.
+    /// Creates the counter that needs no tables, for any model.
     #[must_use]
-    pub fn chosen(estimator: Estimator, model: &str) -> Self {
-        match estimator {
-            Estimator::Own => Self::for_model(model),
-            Estimator::Pi => Self { rule: Rule::Pi },
-        }
+    pub fn by_characters() -> Self {
+        Self(&Characters)
     }
 
-    /// Returns the estimator.
+    /// Creates a counter that counts by other rules.
     #[must_use]
-    pub fn estimator(&self) -> Estimator {
-        if matches!(self.rule, Rule::Pi) { Estimator::Pi } else { Estimator::Own }
-    }
-
-    /// Returns the counting method.
-    #[must_use]
-    pub fn method(&self) -> Method {
-        match self.rule {
-            #[cfg(feature = "exact-tokens")]
-            Rule::Tokenizer(vocabulary) => Method::Tokenizer(vocabulary.name()),
-            Rule::Characters => Method::Characters,
-            Rule::Pi => Method::Pi,
-        }
+    pub const fn by_rules_of(estimate: &'static dyn TokenEstimate) -> Self {
+        Self(estimate)
     }
 
     /// Loads the tokenizer's tables now, on the calling thread, instead of on the first count. They are shared by the
@@ -159,65 +67,6 @@ impl Counter {
     /// at once if they are loaded, or for character weights.
     pub fn warm(&self) {
         let _ = self.text("warm");
-    }
-
-    /// Counts the tokens of a text.
-    #[must_use]
-    pub fn text(&self, text: &str) -> u64 {
-        match self.rule {
-            #[cfg(feature = "exact-tokens")]
-            Rule::Tokenizer(vocabulary) => vocabulary.count(text),
-            Rule::Characters => characters::count(text),
-            Rule::Pi => pi::estimate::text_tokens(text),
-        }
-    }
-
-    /// Counts the tokens of a text by script; they add up to [`Self::text`].
-    #[must_use]
-    pub fn scripts(&self, text: &str) -> Scripts {
-        let weights = characters::by_script(text);
-        let tokens = match self.rule {
-            Rule::Characters => characters::total(&weights),
-            _ => self.text(text),
-        };
-        Scripts::dealt(tokens, &weights)
-    }
-
-    /// Counts the tokens of a message with its framing. Each tool result is sent as a message of its own.
-    #[must_use]
-    pub fn message(&self, message: &Message) -> MessageTokens {
-        if self.estimator() == Estimator::Pi {
-            return MessageTokens { text: pi::estimate::message_tokens(message), ..MessageTokens::default() };
-        }
-        let mut tokens = MessageTokens::default();
-        let (mut results, mut frame) = (0, 0);
-        for part in &message.content {
-            match part {
-                Part::Text { text } => tokens.scripts.add(&self.scripts(text)),
-                Part::Image { detail, .. } => tokens.images += image(detail.as_deref()),
-                Part::Reasoning { text, payload: Some(payload) } => {
-                    tokens.reasoning += self.text(text).max(payload::tokens(self, payload));
-                }
-                // Without a payload no dialect can send it.
-                Part::Reasoning { text, payload: None } => {
-                    tokens.unsent = tokens.unsent.saturating_add(u32::try_from(self.text(text)).unwrap_or(u32::MAX));
-                }
-                Part::ToolCall { name, arguments, .. } => {
-                    tokens.scripts.add(&self.scripts(name));
-                    tokens.scripts.add(&self.scripts(arguments));
-                    frame += TOOL_CALL_TOKENS;
-                }
-                Part::ToolResult { output, .. } => {
-                    tokens.scripts.add(&self.scripts(output));
-                    frame += TOOL_RESULT_TOKENS;
-                    results += 1;
-                }
-            }
-        }
-        frame += MESSAGE_TOKENS * results.max(1);
-        tokens.frame = u32::try_from(frame).unwrap_or(u32::MAX);
-        tokens.text = tokens.scripts.total() + frame;
-        tokens
     }
 
     /// Returns the part of a message that a model writes as its answer: everything except the message's framing.
@@ -232,49 +81,53 @@ impl Counter {
     /// Counts the tokens of an entry that appears in a context as this message; zero without one.
     #[must_use]
     pub fn entry(&self, entry: &Entry, message: Option<&Message>) -> MessageTokens {
-        match (message, self.estimator()) {
-            (None, _) => MessageTokens::default(),
-            (Some(message), Estimator::Own) => self.message(message),
-            (Some(_), Estimator::Pi) => {
-                MessageTokens { text: pi::estimate::entry_tokens(entry), ..MessageTokens::default() }
-            }
-        }
-    }
-
-    /// Counts the tokens of the system prompt with its framing; 0 for an empty one, which is not sent.
-    #[must_use]
-    pub fn system(&self, compiled: &str) -> u64 {
-        if compiled.is_empty() || self.estimator() == Estimator::Pi { 0 } else { self.text(compiled) + MESSAGE_TOKENS }
-    }
-
-    /// Counts the tokens of a tool definition: its JSON text and framing.
-    #[must_use]
-    pub fn tool(&self, tool: &ToolDefinition) -> u64 {
-        if self.estimator() == Estimator::Pi {
-            return 0;
-        }
-        self.text(&tool.name)
-            + self.text(&tool.description)
-            + self.text(&tool.parameters.to_string())
-            + TOOL_DEFINITION_TOKENS
-    }
-
-    /// Returns the tokens of every request besides system prompt, tools and messages.
-    #[must_use]
-    pub fn request_overhead(&self) -> u64 {
-        if self.estimator() == Estimator::Pi { 0 } else { ANSWER_START_TOKENS }
+        message.map_or_else(MessageTokens::default, |message| self.0.entry(entry, message))
     }
 }
 
-/// Returns the tokens of an image by its detail setting. Its URL is never counted as text, however long.
-fn image(detail: Option<&str>) -> u64 {
-    if detail == Some("low") { IMAGE_LOW_TOKENS } else { IMAGE_TOKENS }
+impl Deref for Counter {
+    type Target = dyn TokenEstimate;
+
+    fn deref(&self) -> &Self::Target {
+        self.0
+    }
+}
+
+/// Our estimate with per-script character weights.
+#[derive(Debug)]
+struct Characters;
+
+impl TokenEstimate for Characters {
+    fn method(&self) -> Method {
+        Method::Characters
+    }
+
+    fn text(&self, text: &str) -> u64 {
+        characters::count(text)
+    }
+
+    fn scripts(&self, text: &str) -> Scripts {
+        let weights = characters::by_script(text);
+        Scripts::dealt(characters::total(&weights), &weights)
+    }
+}
+
+/// Our estimate with the model's tokenizer.
+#[cfg(feature = "exact-tokens")]
+impl TokenEstimate for tokenizer::Vocabulary {
+    fn method(&self) -> Method {
+        Method::Tokenizer(self.name())
+    }
+
+    fn text(&self, text: &str) -> u64 {
+        self.count(text)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reseed_protocol::Role;
+    use reseed_protocol::{Role, context::ToolDefinition};
     use serde_json::{Value, json};
 
     fn parts(parts: Value) -> Message {

@@ -3,7 +3,6 @@
 //! An item holds the same reasoning in up to two forms, readable and opaque. The model is charged once, so the larger
 //! form counts. Of the opaque form only the length is known.
 
-use super::Counter;
 use serde_json::Value;
 
 /// Fields that hold the reasoning as text.
@@ -15,10 +14,10 @@ const SEAL_BYTES: u64 = 650;
 /// Bytes of reasoning per token, as in English.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// Estimates the tokens of a provider's reasoning item.
-pub(super) fn tokens(counter: &Counter, payload: &Value) -> u64 {
+/// Estimates the tokens of a provider's reasoning item; `count` counts a text.
+pub(super) fn tokens(count: &dyn Fn(&str) -> u64, payload: &Value) -> u64 {
     let mut sum = Sum::default();
-    sum.add(counter, "", payload);
+    sum.add(count, "", payload);
     sum.readable.max(sum.sealed)
 }
 
@@ -30,15 +29,15 @@ struct Sum {
 
 impl Sum {
     /// Adds the value of `field`. Recurses as deep as the item, whose depth the parser of the answer bounds.
-    fn add(&mut self, counter: &Counter, field: &str, value: &Value) {
+    fn add(&mut self, count: &dyn Fn(&str) -> u64, field: &str, value: &Value) {
         match value {
-            Value::String(text) if READABLE.contains(&field) => self.readable += counter.text(text),
+            Value::String(text) if READABLE.contains(&field) => self.readable += count(text),
             Value::String(seal) if SEALED.contains(&field) => {
                 let bytes = seal.len() as u64 / 4 * 3;
                 self.sealed += bytes.saturating_sub(SEAL_BYTES) / BYTES_PER_TOKEN;
             }
-            Value::Array(items) => items.iter().for_each(|item| self.add(counter, field, item)),
-            Value::Object(fields) => fields.iter().for_each(|(field, value)| self.add(counter, field, value)),
+            Value::Array(items) => items.iter().for_each(|item| self.add(count, field, item)),
+            Value::Object(fields) => fields.iter().for_each(|(field, value)| self.add(count, field, value)),
             _ => {}
         }
     }
@@ -46,7 +45,7 @@ impl Sum {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::core::context::counter::Counter;
     use serde_json::json;
 
     #[test]
@@ -65,7 +64,7 @@ mod tests {
             (json!([{ "thinking": words, "signature": seal(4_000) }, { "data": null }]), counter.text(words)),
         ];
         for (payload, tokens) in cases {
-            assert_eq!(super::tokens(&counter, &payload), tokens, "{payload}");
+            assert_eq!(super::tokens(&|text| counter.text(text), &payload), tokens, "{payload}");
         }
     }
 }

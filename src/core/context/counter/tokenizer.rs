@@ -15,7 +15,7 @@ pub(super) enum Vocabulary {
 
 /// Model families and their vocabulary. A family matches a name that continues with nothing, `-`, `.`, `:` or `@`; the
 /// longest match wins, so `gpt-4.1` is not `gpt-4`.
-const FAMILIES: [(&str, Vocabulary); 17] = [
+static FAMILIES: [(&str, Vocabulary); 17] = [
     ("gpt-5", Vocabulary::O200k),
     ("gpt-4.5", Vocabulary::O200k),
     ("gpt-4.1", Vocabulary::O200k),
@@ -37,11 +37,11 @@ const FAMILIES: [(&str, Vocabulary); 17] = [
 
 impl Vocabulary {
     /// Returns the vocabulary of a model if its name is known.
-    pub(super) fn of_model(model: &str) -> Option<Self> {
+    pub(super) fn of_model(model: &str) -> Option<&'static Self> {
         let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
         let name = name.strip_prefix("ft:").unwrap_or(&name);
         FAMILIES
-            .into_iter()
+            .iter()
             .filter(|(family, _)| {
                 name.strip_prefix(family).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '.', ':', '@']))
             })
@@ -128,7 +128,7 @@ mod tests {
             ("/", None),
         ];
         for (model, vocabulary) in cases {
-            assert_eq!(Vocabulary::of_model(model), vocabulary, "{model}");
+            assert_eq!(Vocabulary::of_model(model), vocabulary.as_ref(), "{model}");
         }
     }
 

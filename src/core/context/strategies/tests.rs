@@ -4,7 +4,7 @@ use crate::core::context::{
     Decision, RequestCount,
     build::build_context,
     count::{Fixed, Freshness, count},
-    counter::{Calibration, Counter, Estimator},
+    counter::{Calibration, Counter},
     cut::{Cut, Keep},
     factory::Strategies,
     strategy::{Options, Planning, Step},
@@ -140,7 +140,7 @@ fn counted(turns: u64, tokens_each: usize) -> RequestCount {
     let lines: Vec<String> = (0..turns).map(|turn| format!("e{turn}:user {said}")).collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let context = build_context(&path(&lines, &Counter::for_model("test")));
-    let fresh = Freshness { model: "test", envelope_key: "", estimator: Estimator::Own };
+    let fresh = Freshness { model: "test", envelope_key: "" };
     let counter = Counter::for_model("test");
     count(&context, Fixed::default(), fresh, &counter, &Calibration::new(counter.method()))
 }

@@ -3,7 +3,7 @@
 use crate::core::{
     context::{
         causes::Area,
-        counter::{Counter, Estimator, MessageTokens},
+        counter::{Counter, MessageTokens},
         patch::StoredPatch,
         serialize::prefix,
         summary,
@@ -62,7 +62,7 @@ impl Node {
     #[must_use]
     pub(crate) fn uncounted(entry: Entry) -> Self {
         let message = message_of(&entry).map(Arc::new);
-        let patch = patch_of(&entry, &Counter::chosen(Estimator::Pi, "")).map(Arc::new);
+        let patch = patch_of(&entry, &Counter::by_characters()).map(Arc::new);
         let tokens = MessageTokens::default();
         Self { entry, message, tokens, hash: 0, pinned: false, undone: false, cleared: false, patch }
     }

@@ -113,7 +113,7 @@ fn an_answer_of_an_unbelievable_size_and_another_method_teach_nothing() {
         (report(Method::Characters, ReportScope::Answer, 330), true),
         (report(Method::Characters, ReportScope::Answer, 2_000), false),
         (report(O200K, ReportScope::Added, 330), false),
-        (report(Method::Pi, ReportScope::Added, 330), false),
+        (report(Method::Named("other"), ReportScope::Added, 330), false),
         (report(Method::Characters, ReportScope::Whole, 330), true),
         (report(Method::Characters, ReportScope::Whole, 190), false),
     ] {
