@@ -8,6 +8,7 @@ use crate::{
         model::{Delta, ModelRequest, Purpose},
     },
     provider::DeltaSink,
+    service,
 };
 use anyhow::Context as _;
 use reseed_protocol::{
@@ -41,7 +42,7 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     for warning in &settings.warnings {
         say(format!("warning     {warning}"));
     }
-    let provider = serve::provider(settings)?;
+    let provider = service::provider(settings)?;
     let model = settings.model.model_name().to_owned();
     let address = match settings.model.provider() {
         ProviderKind::Offline => "built in".to_owned(),
@@ -60,8 +61,8 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
         }
         Err(fault) => say(format!("models      cannot be listed: {}", fault.message)),
     }
-    let windows = serve::windows(settings, &*provider).await;
-    let deployment = serve::deployment(settings, windows)?;
+    let windows = service::windows(settings, &*provider).await;
+    let deployment = service::deployment(settings, windows)?;
     say(format!("window      {} tokens", deployment.windows.tokens(&deployment.model)));
     if let Some(model) = &settings.summaries.summary_model {
         let windows = &deployment.windows;
@@ -71,7 +72,7 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     }
     say(format!("strategy    {}", deployment.strategy));
     say(format!("compacts    {}", serve::compacts_line(&deployment)));
-    let webhooks = serve::webhooks(settings)?;
+    let webhooks = service::webhooks(settings)?;
     if settings.hooks.hooks_file.is_some() {
         // Calling one would make it act.
         say(format!("webhooks    {}, not called", webhooks.len()));

@@ -3,7 +3,7 @@
 //! A file is read twice, line by line: first to check all of it, then to write it. So nothing is written from a refused
 //! file, and a large one is never in memory as a whole.
 
-use super::{say, serve};
+use super::say;
 use crate::{
     config::Settings,
     core::{
@@ -13,6 +13,7 @@ use crate::{
         },
         session::{IdSource, SessionState, input::name_from, state::no_settings},
     },
+    service,
     store::{self, Append, EntryColumns, Head, Lease, NewRecord, SessionStore, UNFINISHED},
 };
 use anyhow::Context as _;
@@ -89,7 +90,7 @@ pub struct Imported {
 }
 
 pub(super) async fn run(settings: &Settings, command: ImportCommand) -> anyhow::Result<()> {
-    let store = serve::open_store(settings)
+    let store = service::open_store(settings)
         .context("the database must not be in use during an import: stop the server, import, then start it again")?;
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("the system has no randomness: {error}"))?;

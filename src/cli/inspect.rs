@@ -1,7 +1,7 @@
 //! `reseed inspect`: shows the tree of a session, or what its next request would send.
 
 use super::{
-    dollars, say, serve,
+    dollars, say,
     sessions::{self, paid},
     tree::{Drawn, draw},
 };
@@ -17,6 +17,7 @@ use crate::{
     },
     metrics,
     runtime::{labels, stored},
+    service,
     store::{EntryQuery, Error, SessionHead, SessionStore},
 };
 use anyhow::{Context as _, anyhow};
@@ -106,8 +107,8 @@ pub(super) async fn run(settings: &Settings, options: InspectOptions) -> anyhow:
         Err(error) => return Err(error).context("read the session"),
     };
     if options.context {
-        let windows = serve::windows_of(settings, Vec::new());
-        let deployment = Arc::new(serve::deployment_of(settings, windows));
+        let windows = service::windows_of(settings, Vec::new());
+        let deployment = Arc::new(service::deployment_of(settings, windows));
         let format = if options.json { ContextFormat::Envelope } else { ContextFormat::Markdown };
         let get = GetContext { format: Some(format), ephemeral: None };
         let context = stored::context(&store, &head, deployment, &get).await;

@@ -6,7 +6,7 @@ pub mod export;
 mod health;
 pub mod import;
 mod inspect;
-pub mod serve;
+mod serve;
 mod sessions;
 mod tree;
 

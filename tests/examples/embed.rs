@@ -6,9 +6,9 @@
 
 use anyhow::Context as _;
 use reseed::{
-    cli::serve,
     config::Settings,
     provider::offline::{Offline, OfflineOptions},
+    service,
     store::memory::MemoryStore,
 };
 use std::{io::Write as _, sync::Arc, time::Duration};
@@ -20,8 +20,8 @@ async fn main() -> anyhow::Result<()> {
     let model = Offline::new(OfflineOptions { window_tokens: 4_000, pace: Some(Duration::from_millis(10)) });
     // The session is gone when the program ends; `reseed::store::connect("sqlite://…")` keeps it.
     let store = MemoryStore::new();
-    let service = serve::start(&settings, Arc::new(model), Arc::new(store)).await?;
-    writeln!(std::io::stdout(), "connect to ws://{}/ws", service.running.address)?;
+    let service = service::start(&settings, Arc::new(model), Arc::new(store)).await?;
+    writeln!(std::io::stdout(), "connect to ws://{}/ws", service.address())?;
     tokio::signal::ctrl_c().await.context("wait for Ctrl-C")?;
     service.stop().await;
     Ok(())

@@ -7,11 +7,11 @@
 
 use anyhow::Context as _;
 use reseed::{
-    cli::serve,
     config::Settings,
     core::hook::{HookFault, HookSpec},
     hooks::{Hook, HookFuture},
     provider::offline::{Offline, OfflineOptions},
+    service,
     store::memory::MemoryStore,
 };
 use reseed_protocol::{
@@ -219,8 +219,8 @@ async fn main() -> anyhow::Result<()> {
     let settings = Settings::from_iter([("WS_PORT", "0"), ("INSTRUCTIONS", "You help at a small harbour.")])?;
     let model = Offline::new(OfflineOptions { window_tokens: 4_000, pace: Some(Duration::from_millis(10)) });
     let store = MemoryStore::new();
-    let service = serve::start_with_hooks(&settings, Arc::new(model), Arc::new(store), all()).await?;
-    writeln!(std::io::stdout(), "connect to ws://{}/ws", service.running.address)?;
+    let service = service::start_with_hooks(&settings, Arc::new(model), Arc::new(store), all()).await?;
+    writeln!(std::io::stdout(), "connect to ws://{}/ws", service.address())?;
     tokio::signal::ctrl_c().await.context("wait for Ctrl-C")?;
     service.stop().await;
     Ok(())

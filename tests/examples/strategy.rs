@@ -8,7 +8,6 @@
 
 use anyhow::Context as _;
 use reseed::{
-    cli::serve,
     config::Settings,
     core::context::{
         ContextManager,
@@ -17,6 +16,7 @@ use reseed::{
         strategy::{Options, Planning, Step},
     },
     provider::offline::{Offline, OfflineOptions},
+    service,
     store::memory::MemoryStore,
 };
 use std::{io::Write as _, sync::Arc, time::Duration};
@@ -73,8 +73,8 @@ pub(crate) fn strategies() -> Result<Strategies, NotAdded> {
 async fn main() -> anyhow::Result<()> {
     let settings = Settings::with_strategies(strategies()?, [("WS_PORT", "0"), ("CONTEXT_STRATEGY", "bookends")])?;
     let model = Offline::new(OfflineOptions { window_tokens: 4_000, pace: Some(Duration::from_millis(10)) });
-    let service = serve::start(&settings, Arc::new(model), Arc::new(MemoryStore::new())).await?;
-    writeln!(std::io::stdout(), "connect to ws://{}/ws", service.running.address)?;
+    let service = service::start(&settings, Arc::new(model), Arc::new(MemoryStore::new())).await?;
+    writeln!(std::io::stdout(), "connect to ws://{}/ws", service.address())?;
     tokio::signal::ctrl_c().await.context("wait for Ctrl-C")?;
     service.stop().await;
     Ok(())

@@ -8,13 +8,13 @@ use crate::support::{
     talk::{facts, summaries, summary, talker, text_of, words},
 };
 use reseed::{
-    cli::serve,
     config::{self, Settings},
     core::{
         context::{factory::Strategies, windows::Windows},
         model::Purpose,
     },
     provider::scripted::{Reply, Scripted},
+    service,
     store::memory::MemoryStore,
 };
 use reseed_protocol::{Part, Role, command::StrategySettings};
@@ -190,7 +190,7 @@ fn the_document_tells_of_every_strategy() {
 fn a_variable_and_its_name_on_the_wire_set_the_same() {
     let deployed = |variables: Vec<(&str, &str)>| {
         let settings = Settings::from_iter(variables).unwrap();
-        serve::deployment(&settings, Windows::new(Some(2_000), Vec::new())).unwrap().options
+        service::deployment(&settings, Windows::new(Some(2_000), Vec::new())).unwrap().options
     };
     let defaults = deployed(Vec::new());
     let mut all = serde_json::Map::new();

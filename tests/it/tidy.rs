@@ -26,6 +26,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("tools", LEAVES),
     ("runtime", &["core", "config", "clock", "metrics", "provider", "store", "hooks", "tools"]),
     ("server", &["core", "config", "clock", "metrics", "provider", "store", "hooks", "tools", "runtime"]),
+    ("service", &["core", "config", "clock", "metrics", "provider", "store", "hooks", "tools", "runtime", "server"]),
     (
         "cli",
         &[
@@ -40,6 +41,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "tools",
             "runtime",
             "server",
+            "service",
         ],
     ),
 ];

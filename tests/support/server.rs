@@ -1,10 +1,10 @@
 //! A complete server in this process: real sockets on a free port, with a given store and provider.
 
 use reseed::{
-    cli::serve::{self, Service},
     config::Settings,
     hooks::Hook,
     provider::Provider,
+    service::{self, Service},
     store::{SessionStore, memory::MemoryStore},
 };
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Server {
         hooks: Vec<Arc<dyn Hook>>,
         settings: &[(&str, &str)],
     ) -> Self {
-        let service = serve::start_with_hooks(&read(settings), Arc::new(provider), store, hooks).await;
+        let service = service::start_with_hooks(&read(settings), Arc::new(provider), store, hooks).await;
         Self { service: service.unwrap_or_else(|error| panic!("{error:#}")) }
     }
 
@@ -57,19 +57,19 @@ impl Server {
     /// Like [`Self::facing`], over a given store.
     pub(crate) async fn facing_over(base_url: &str, store: Arc<dyn SessionStore>, settings: &[(&str, &str)]) -> Self {
         let settings = read(&[&[("OPENAI_BASE_URL", base_url)], settings].concat());
-        let provider = serve::provider(&settings).unwrap_or_else(|error| panic!("{error:#}"));
+        let provider = service::provider(&settings).unwrap_or_else(|error| panic!("{error:#}"));
         Self::of(&settings, provider, store).await
     }
 
     /// Starts a server with parsed settings.
     pub(crate) async fn of(settings: &Settings, provider: Arc<dyn Provider>, store: Arc<dyn SessionStore>) -> Self {
-        let service = serve::start(settings, provider, store).await.unwrap_or_else(|error| panic!("{error:#}"));
+        let service = service::start(settings, provider, store).await.unwrap_or_else(|error| panic!("{error:#}"));
         Self { service }
     }
 
     /// `127.0.0.1:PORT`.
     pub(crate) fn address(&self) -> String {
-        self.service.running.address.to_string()
+        self.service.address().to_string()
     }
 
     /// Returns the socket's address.

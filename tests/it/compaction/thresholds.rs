@@ -102,7 +102,7 @@ async fn a_threshold_of_1_fits_into_windows_of_every_size_and_both_dialects() {
             ("CONTEXT_COMPACTION_THRESHOLD", "1"),
         ])
         .unwrap();
-        let provider = reseed::cli::serve::provider(&settings).unwrap();
+        let provider = reseed::service::provider(&settings).unwrap();
         let server = Server::of(&settings, provider, Arc::new(MemoryStore::new())).await;
         let (mut client, opened) = Client::v2_session(&server.ws()).await;
         assert_eq!(opened["contextInfo"]["compactAtRule"], "answer_room", "{opened}");

@@ -13,7 +13,6 @@ use crate::{
     },
 };
 use reseed::{
-    cli::serve::{self, Service},
     config::Settings,
     core::{
         hook::{HookFault, HookSpec},
@@ -25,6 +24,7 @@ use reseed::{
         openai::{ApiChoice, OpenAi, OpenAiOptions},
         scripted::Gate,
     },
+    service::{self, Service},
     store::sqlite::SqliteStore,
 };
 use reseed_protocol::{
@@ -183,7 +183,7 @@ impl World {
         let provider = Arc::new(OpenAi::new(options).unwrap());
         let folder = tempfile::tempdir().unwrap();
         let service = serve(&folder, &script, &provider).await;
-        let (client, opened) = Client::v2_session(&format!("ws://{}/ws", service.running.address)).await;
+        let (client, opened) = Client::v2_session(&format!("ws://{}/ws", service.address())).await;
         let id = opened["sessionId"].as_str().unwrap().to_owned();
         let mut world = Self { name, script, upstream, provider, folder, service, client, id, tools: Vec::new() };
         world.register().await;
@@ -277,8 +277,7 @@ impl World {
     }
 
     async fn shown(&self, query: &str) -> http::Answered {
-        http::get(&self.service.running.address.to_string(), &format!("/api/sessions/{}/context?{query}", self.id))
-            .await
+        http::get(&self.service.address().to_string(), &format!("/api/sessions/{}/context?{query}", self.id)).await
     }
 
     /// Asks a question and compares its request before it is sent with the one that arrives.
@@ -395,7 +394,7 @@ impl World {
             assert_eq!(printed.code, Some(0), "{}: {}", self.name, printed.faults);
             assert_eq!(printed.printed.trim_end(), expected.trim_end(), "{}: {arguments:?}", self.name);
         }
-        self.client = Client::v2(&format!("ws://{}/ws", self.service.running.address)).await;
+        self.client = Client::v2(&format!("ws://{}/ws", self.service.address())).await;
         self.ask("open_session", json!({ "sessionId": self.id })).await;
         let told = self.told(false).await;
         assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), told, "{}: closed, and opened", self.name);
@@ -416,6 +415,6 @@ async fn serve(folder: &tempfile::TempDir, script: &Arc<Script>, provider: &Arc<
     let settings = SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let settings = Settings::from_iter(settings).unwrap_or_else(|error| panic!("{error}"));
     let store = Arc::new(SqliteStore::open(&folder.path().join("reseed.db")).unwrap());
-    let service = serve::start_with_hooks(&settings, provider.clone(), store, hooks_of(script)).await;
+    let service = service::start_with_hooks(&settings, provider.clone(), store, hooks_of(script)).await;
     service.unwrap_or_else(|error| panic!("{error:#}"))
 }

@@ -17,7 +17,7 @@ const RECEIVE_BYTES: u32 = 4 * 1024;
 async fn observing(server: &Server, session: &Value) -> WebSocketStream<TcpStream> {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(RECEIVE_BYTES).unwrap();
-    let stream = socket.connect(server.service.running.address).await.unwrap();
+    let stream = socket.connect(server.service.address()).await.unwrap();
     let (mut socket, _) = client_async(server.ws(), stream).await.unwrap();
     let hello = json!({ "id": "hello", "type": "hello", "payload": { "protocolVersion": 2 } });
     let open = json!({ "sessionId": session, "role": "observer" });

@@ -71,7 +71,7 @@ pub fn provider(settings: &Settings) -> anyhow::Result<Arc<dyn Provider>> {
 
 /// Returns the known windows: those in the settings and those in the provider's list. The list is requested even if the
 /// window of the deployment's own model is set: a summariser and the models that sessions choose have their own.
-pub async fn windows(settings: &Settings, provider: &dyn Provider) -> Windows {
+pub(crate) async fn windows(settings: &Settings, provider: &dyn Provider) -> Windows {
     let own = settings.model.model_name();
     let is_set = windows_of(settings, Vec::new()).window(own).is_some();
     let unlisted = |why: String| {
@@ -99,7 +99,7 @@ pub async fn windows(settings: &Settings, provider: &dyn Provider) -> Windows {
 }
 
 /// Returns the windows in the settings, which override this list from the provider.
-pub(in crate::cli) fn windows_of(settings: &Settings, listed: Vec<(String, Option<u64>)>) -> Windows {
+pub(crate) fn windows_of(settings: &Settings, listed: Vec<(String, Option<u64>)>) -> Windows {
     let context = &settings.context;
     let windows = Windows::new(context.context_window, listed).with_own(settings.model.model_name());
     windows.with_named(context.model_windows.clone())
@@ -109,7 +109,7 @@ pub(in crate::cli) fn windows_of(settings: &Settings, listed: Vec<(String, Optio
 ///
 /// # Errors
 /// A file that cannot be used.
-pub fn webhooks(settings: &Settings) -> anyhow::Result<Vec<Webhook>> {
+pub(crate) fn webhooks(settings: &Settings) -> anyhow::Result<Vec<Webhook>> {
     let Some(file) = settings.hooks_path() else { return Ok(Vec::new()) };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     Ok(webhook::read(&file, &|name| settings.variables.get(name).cloned(), &clock)?)
@@ -155,7 +155,7 @@ fn summary_prompt(settings: &Settings, deployment: &Deployment) -> anyhow::Resul
 }
 
 /// Like [`deployment`], for uses that do not need the model's window.
-pub(in crate::cli) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment {
+pub(crate) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment {
     let (context, summaries, turns) = (&settings.context, &settings.summaries, &settings.turns);
     Deployment {
         model: settings.model.model_name().to_owned(),

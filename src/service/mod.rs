@@ -1,0 +1,173 @@
+//! The whole server as one value: built from settings, a provider, a store and hooks, started, and stopped.
+//!
+//! Programs that embed reseed call [`start`], as `reseed serve` does. [`provider`] and [`open_store`] build what the
+//! settings name; a program can pass its own instead.
+
+mod parts;
+
+pub use parts::{deployment, provider};
+pub(crate) use parts::{deployment_of, webhooks, windows, windows_of};
+
+use crate::{
+    clock::SystemClock,
+    config::{ProviderKind, Settings},
+    core::{agent_loop::Deployment, context::counter::Counter, session::IdSource},
+    hooks::{Hook, Hooks},
+    metrics,
+    provider::Provider,
+    runtime::{Registry, RegistryOptions, fork},
+    server::{App, AppOptions, Limits, LimitsOptions, Patience, Running, serve},
+    store::{self, SessionStore},
+};
+use anyhow::Context as _;
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::net::TcpListener;
+
+/// The time limit for sockets to close after being asked to.
+const CLOSE_TIME: Duration = Duration::from_secs(3);
+
+/// A running server with all of its parts.
+pub struct Service {
+    running: Running,
+    app: Arc<App>,
+    registry: Arc<Registry>,
+    store: Arc<dyn SessionStore>,
+    grace: Duration,
+}
+
+impl Service {
+    /// Returns the address that it listens on.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.running.address
+    }
+
+    /// Returns the settings that every session starts from.
+    pub(crate) fn deployment(&self) -> &Deployment {
+        self.registry.deployment()
+    }
+
+    /// Returns the hooks: the program's own, then those in the settings.
+    pub(crate) fn hooks(&self) -> &Hooks {
+        self.registry.hooks()
+    }
+
+    /// Finishes what it can, then closes every socket with 1012, and the store.
+    pub async fn stop(&self) {
+        self.app.drain();
+        self.registry.stop(self.grace).await;
+        self.running.stop(CLOSE_TIME).await;
+        if let Err(error) = self.store.close().await {
+            tracing::error!(%error, "close the store");
+        }
+    }
+}
+
+/// Starts a server with these parts.
+///
+/// # Errors
+/// The address is in use, the model's window is unknown, or the system has no randomness.
+pub async fn start(
+    settings: &Settings,
+    provider: Arc<dyn Provider>,
+    store: Arc<dyn SessionStore>,
+) -> anyhow::Result<Service> {
+    start_with_hooks(settings, provider, store, Vec::new()).await
+}
+
+/// Like [`start`], with the program's own hooks, which are called before those in the settings.
+///
+/// # Errors
+/// As [`start`]; an invalid hook, or a file of webhooks that cannot be used.
+pub async fn start_with_hooks(
+    settings: &Settings,
+    provider: Arc<dyn Provider>,
+    store: Arc<dyn SessionStore>,
+    hooks: Vec<Arc<dyn Hook>>,
+) -> anyhow::Result<Service> {
+    let hooks = Hooks::new(hooks)?.with_webhooks(webhooks(settings)?)?;
+    let listen = &settings.listen;
+    let listener = TcpListener::bind((listen.host, listen.ws_port)).await.with_context(|| {
+        format!("listen on {}:{}; another program may use it, set WS_PORT", listen.host, listen.ws_port)
+    })?;
+    let port = listener.local_addr().context("read the local address")?.port();
+    let windows = windows(settings, &*provider).await;
+    let deployment = deployment(settings, windows)?;
+    let counter = Counter::for_model(&deployment.model);
+    // Loading a tokenizer takes a moment, so load it in the background, not with the first request.
+    tokio::task::spawn_blocking(move || counter.warm());
+    let limits = &settings.limits;
+    let registry = Registry::new(RegistryOptions {
+        store: store.clone(),
+        provider: provider.clone(),
+        clock: Arc::new(SystemClock),
+        hooks,
+        deployment,
+        sessions_open_max: limits.sessions_open_max as usize,
+        detached_turn: Duration::from_secs(settings.turns.detached_turn_secs),
+    });
+    // Forks that cannot be settled stay hidden, and are tried again at the next start.
+    if let Err(error) = fork::settle(&registry).await {
+        tracing::error!(%error, "settle unfinished forks");
+    }
+    let mut seed = [0; 8];
+    getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("the system has no randomness: {error}"))?;
+    let app = App::new(AppOptions {
+        registry: registry.clone(),
+        auth: parts::auth(settings),
+        limits: Limits::new(LimitsOptions {
+            connections_max: limits.connections_max as usize,
+            connections_per_address_max: limits.connections_per_address_max as usize,
+            rate_limit_per_minute: limits.rate_limit_per_minute,
+            message_bytes_max: usize::try_from(limits.message_bytes_max).context("MESSAGE_BYTES_MAX")?,
+        }),
+        patience: Patience {
+            hello: Duration::from_secs(listen.hello_timeout_secs),
+            heartbeat: Duration::from_secs(listen.heartbeat_secs),
+            slow_reader: Duration::from_secs(listen.slow_reader_secs),
+        },
+        port,
+        provider: provider.name(),
+        notice: notice(settings),
+        queue_items_max: settings.turns.queue_items_max as usize,
+        operators_read_content: settings.auth.operators_read_content,
+        metrics: metrics::install(),
+        instance: IdSource::seeded(u64::from_le_bytes(seed)).next_text(),
+    });
+    let running = serve(listener, app.clone()).context("serve")?;
+    Ok(Service { running, app, registry, store, grace: Duration::from_secs(listen.shutdown_grace_secs) })
+}
+
+/// Returns what users of the page should know about the model.
+fn notice(settings: &Settings) -> Option<String> {
+    (settings.model.provider() == ProviderKind::Offline).then(|| {
+        "The built-in offline model is answering, for trying things out. Set OPENAI_API_KEY or OPENAI_BASE_URL to use a real one."
+            .to_owned()
+    })
+}
+
+/// Opens the store that the settings name.
+///
+/// # Errors
+/// The file is in use, not a reseed database, of a newer version, or cannot be created.
+pub fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn SessionStore>> {
+    let path = settings.store.database_path();
+    // The store reports totals; the metrics count increments.
+    let seen = Mutex::new(store::sqlite::CommitStats::default());
+    let observer = move |stats: store::sqlite::CommitStats| {
+        let before = std::mem::replace(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner), stats);
+        if stats.failed > before.failed {
+            metrics::store_commit_failed();
+        }
+        if stats.commits > before.commits {
+            metrics::store_committed(stats.records.saturating_sub(before.records), stats.last_commit);
+        }
+    };
+    let store = store::connect_observed(&format!("sqlite://{}", path.display()), observer)
+        .with_context(|| format!("open the database {}", path.display()))?;
+    Ok(store)
+}
