@@ -77,7 +77,7 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
         // Calling one would make it act.
         say(format!("webhooks    {}, not called", webhooks.len()));
     }
-    say(format!("database    {}", settings.store.database_path().display()));
+    say(format!("database    {}", settings.store.database()));
     say(format!("listens on  {}:{}", settings.listen.host, settings.listen.ws_port));
     let request = ModelRequest {
         model,

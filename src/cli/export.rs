@@ -4,7 +4,7 @@ use crate::{
     config::Settings,
     core::{pi::Exporter, session::IdSource},
     runtime::stored,
-    store::{SessionStore, sqlite::SqliteStore},
+    store::{self, SessionStore},
 };
 use anyhow::Context as _;
 use clap::Args;
@@ -29,16 +29,15 @@ pub struct ExportCommand {
 }
 
 pub(super) async fn run(settings: &Settings, command: ExportCommand) -> anyhow::Result<()> {
-    let path = settings.store.database_path();
-    let store = SqliteStore::open_read_only(&path).context("open the database read-only")?;
+    let store = store::open_read_only(&settings.store.database()).context("open the database read-only")?;
     let now = crate::clock::Clock::now(&crate::clock::SystemClock);
     // Check first, so that no empty file is created.
     store.head(&command.session).await?;
     match &command.output {
-        None => export(&store, &command.session, now, &mut BufWriter::new(std::io::stdout().lock())).await,
+        None => export(&*store, &command.session, now, &mut BufWriter::new(std::io::stdout().lock())).await,
         Some(output) => {
             let file = File::create_new(output).with_context(|| format!("create the file {}", output.display()))?;
-            export(&store, &command.session, now, &mut BufWriter::new(file)).await
+            export(&*store, &command.session, now, &mut BufWriter::new(file)).await
         }
     }
 }

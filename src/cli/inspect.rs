@@ -92,16 +92,15 @@ struct Compacted {
 
 pub(super) async fn run(settings: &Settings, options: InspectOptions) -> anyhow::Result<()> {
     let no_such = || {
-        let path = settings.store.database_path();
         anyhow!(
             "there is no session `{}` in {}; `reseed sessions` lists them",
             one_line(&options.session),
-            path.display()
+            settings.store.database()
         )
     };
     let id: SessionId = options.session.parse().map_err(|_| no_such())?;
     let store = sessions::open(settings)?;
-    let (head, state) = match stored::read(&store, &id).await {
+    let (head, state) = match stored::read(&*store, &id).await {
         Ok(found) => found,
         Err(Error::NotFound(_)) => return Err(no_such()),
         Err(error) => return Err(error).context("read the session"),
@@ -111,11 +110,11 @@ pub(super) async fn run(settings: &Settings, options: InspectOptions) -> anyhow:
         let deployment = Arc::new(service::deployment_of(settings, windows));
         let format = if options.json { ContextFormat::Envelope } else { ContextFormat::Markdown };
         let get = GetContext { format: Some(format), ephemeral: None };
-        let context = stored::context(&store, &head, deployment, &get).await;
+        let context = stored::context(&*store, &head, deployment, &get).await;
         let context = context.map_err(|error| anyhow!("{}", error.message)).context("build the context")?;
         return print_context(&context, options.json);
     }
-    let entries = entries(&store, &head, &state).await.context("read the tree")?;
+    let entries = entries(&*store, &head, &state).await.context("read the tree")?;
     if options.json {
         let tree = serde_json::json!({
             "sessionId": head.session,

@@ -54,7 +54,7 @@ fn start_line(settings: &Settings, service: &Service) -> String {
     let _ = write!(text, "\n  model     {model}, window {window} tokens, strategy {}", deployment.strategy);
     let _ = write!(text, "\n  compacts  {}", compacts_line(deployment));
     let _ = write!(text, "{}", hooks_line(service.hooks()));
-    let _ = write!(text, "\n  database  {}", settings.store.database_path().display());
+    let _ = write!(text, "\n  database  {}", settings.store.database());
     text
 }
 

@@ -4,12 +4,12 @@ use super::{dollars, say};
 use crate::{
     config::Settings,
     core::{agent_loop::usage_percent, session::preview::one_line},
-    store::{Head, ListQuery, SessionHead, SessionStore, sqlite::SqliteStore},
+    store::{self, Head, ListQuery, SessionHead, SessionStore},
 };
 use anyhow::Context as _;
 use clap::Args;
 use serde_json::{Value, json};
-use std::io::Write as _;
+use std::{io::Write as _, sync::Arc};
 
 /// Sessions read per query.
 const PAGE: u32 = 200;
@@ -29,10 +29,9 @@ pub(super) struct SessionsOptions {
 }
 
 /// Opens the database of these settings read-only, even while a server uses it.
-pub(super) fn open(settings: &Settings) -> anyhow::Result<SqliteStore> {
-    let path = settings.store.database_path();
+pub(super) fn open(settings: &Settings) -> anyhow::Result<Arc<dyn SessionStore>> {
     let hint = "set in DATABASE_URL; the server creates it when it first starts";
-    SqliteStore::open_read_only(&path).with_context(|| format!("open the database ({hint})"))
+    store::open_read_only(&settings.store.database()).with_context(|| format!("open the database ({hint})"))
 }
 
 pub(super) async fn run(settings: &Settings, options: SessionsOptions) -> anyhow::Result<()> {

@@ -2,14 +2,17 @@
 //! generated from here.
 
 use super::{
+    database::Database,
     declare::{Declared, sentences, settings, variable},
     rules,
-    values::{
-        ContextCutRule, ContextEstimator, FileTool, LogFormat, NamedToken, OpenAiApi, Origin, ProviderChoice,
-        SummaryForm, SummaryKind, SummaryPlace, Variables,
-    },
+    values::{ApiChoice, ContextCutRule, ContextEstimator, LogFormat, NamedToken, Origin, ProviderChoice, Variables},
 };
-use crate::core::{context::factory::Strategies, hook::HOOK_TIMEOUT_MS_MAX, prices::Prices};
+use crate::core::{
+    context::{compaction::SummaryRequest, factory::Strategies},
+    hook::HOOK_TIMEOUT_MS_MAX,
+    prices::Prices,
+};
+use reseed_protocol::{command::SummaryKind, entry::SummaryForm};
 use secrecy::SecretString;
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
 
@@ -35,7 +38,7 @@ settings! {
         /// The address of an OpenAI-compatible server, including `/v1`; unset for OpenAI itself.
         openai_base_url: Option<String> = "", rules::base_url().optional();
         /// The API to use. `auto` uses Responses with OpenAI and Chat Completions with other servers.
-        openai_api: OpenAiApi = "auto", rules::choice();
+        openai_api: ApiChoice = "auto", rules::choice();
         /// The model's name; unset for `gpt-4.1-mini`, or `offline` with the built-in model. A session can choose
         /// another.
         model: Option<String> = "", rules::text(256).optional();
@@ -86,9 +89,9 @@ settings! {
         context_pipeline: Vec<&'static str> = "tool_results,threshold,truncate", rules::pipeline(strategies);
         /// The tools that read a file, each with the argument that is its path: summaries list these files. `none` for
         /// none.
-        file_read_tools: Vec<FileTool> = "read:path", rules::file_tools();
+        file_read_tools: Vec<(String, String)> = "read:path", rules::file_tools();
         /// The tools that create or change a file, in the same format.
-        file_write_tools: Vec<FileTool> = "write:path,edit:path", rules::file_tools();
+        file_write_tools: Vec<(String, String)> = "write:path,edit:path", rules::file_tools();
         /// The window of MODEL. If unset, it comes from the model server's list or from a table of known models. It
         /// also applies, with a warning, to other models that are in none of these and not in MODEL_WINDOWS.
         context_window: Option<u64> = "", rules::whole("tokens", WINDOW_TOKENS_MIN..=WINDOW_TOKENS_MAX).optional();
@@ -105,7 +108,7 @@ settings! {
         /// The form of summary requests: `quoted` sends the conversation as data in a separate request; `cached_prefix`
         /// appends the instruction to the request that the conversation would send, so that the provider's cache is
         /// used; `auto` uses the latter if the session's own model summarises and its provider has been seen to cache.
-        summary_request: SummaryPlace = "auto", rules::choice();
+        summary_request: SummaryRequest = "auto", rules::choice();
         /// The form of summaries: `sections` under fixed headings, `free` as plain text. A summary in another form is
         /// accepted after the model was asked once for the missing sections.
         summary_form: SummaryForm = "sections", rules::choice();
@@ -217,7 +220,7 @@ settings! {
         /// The directory that relative paths in other settings start from.
         working_directory: PathBuf = ".", rules::path();
         /// The database; created on the first start, with its directories.
-        database_url: PathBuf = "sqlite://./data/reseed.db", rules::sqlite_url();
+        database_url: Database = "sqlite://./data/reseed.db", rules::database();
     }
 
     /// Logging.

@@ -8,6 +8,7 @@
 //! Constructors take the section they need, never [`Settings`].
 
 mod check;
+mod database;
 mod declare;
 mod declared;
 mod near_miss;
@@ -15,6 +16,7 @@ mod printed;
 mod rules;
 mod values;
 
+pub use database::{Database, InvalidDatabase};
 pub use declare::Declared;
 pub use declared::{
     AuthSettings, ContextSettings, HookSettings, LimitSettings, ListenSettings, LogSettings, ModelSettings,
@@ -22,8 +24,7 @@ pub use declared::{
 };
 pub use printed::{env_example, help, settings_table};
 pub use values::{
-    Choice, ContextCutRule, ContextEstimator, FileTool, LogFormat, NamedToken, OpenAiApi, Origin, ProviderChoice,
-    SummaryForm, SummaryKind, SummaryPlace, Variables,
+    ApiChoice, Choice, ContextCutRule, ContextEstimator, LogFormat, NamedToken, Origin, ProviderChoice, Variables,
 };
 
 use crate::core::context::factory::Strategies;
@@ -225,10 +226,10 @@ impl ListenSettings {
 }
 
 impl StoreSettings {
-    /// Returns the path of the database file: under the working directory, unless absolute.
+    /// Returns the database: under the working directory, unless its path is absolute.
     #[must_use]
-    pub fn database_path(&self) -> PathBuf {
-        self.working_directory.join(&self.database_url).components().collect()
+    pub fn database(&self) -> Database {
+        self.database_url.below(&self.working_directory)
     }
 }
 

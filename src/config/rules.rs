@@ -1,8 +1,9 @@
 //! Rules: how the text of a setting is parsed, and how the allowed values are described.
 
 use super::{
+    database::{Database, InvalidDatabase},
     declare::variable,
-    values::{Choice, FileTool, NamedToken, Origin},
+    values::{Choice, NamedToken, Origin, file_tool},
 };
 use crate::core::{
     context::factory::Strategies,
@@ -190,18 +191,14 @@ pub(super) fn path() -> Rule<PathBuf> {
     Rule::new("a path", |text| Ok(PathBuf::from(text)))
 }
 
-/// The file of a SQLite database.
-pub(super) fn sqlite_url() -> Rule<PathBuf> {
+/// The database, which survives a restart.
+pub(super) fn database() -> Rule<Database> {
     Rule::new(
         "sqlite:// and the path of a file, such as sqlite://./data/reseed.db or sqlite:///var/lib/reseed.db",
-        |text| {
-            let path = text.strip_prefix("sqlite://").ok_or("")?;
-            match path {
-                _ if path.ends_with(['/', '.']) || path.is_empty() => Err("it does not name a file"),
-                _ if path.contains('?') => Err("options after `?` are not supported"),
-                _ if path.contains(":memory:") => Err("a memory database does not survive a restart"),
-                _ => Ok(PathBuf::from(path)),
-            }
+        |text| match text.parse() {
+            Ok(database @ Database::Sqlite(_)) => Ok(database),
+            Ok(Database::Memory) | Err(InvalidDatabase::Scheme { .. }) => Err(""),
+            Err(InvalidDatabase::Path { reason, .. }) => Err(reason),
         },
     )
 }
@@ -234,9 +231,9 @@ pub(super) fn origins() -> Rule<Vec<Origin>> {
 }
 
 /// A list of `tool:argument`, separated by commas, or `none`.
-pub(super) fn file_tools() -> Rule<Vec<FileTool>> {
+pub(super) fn file_tools() -> Rule<Vec<(String, String)>> {
     Rule::new("a list of tool:argument, separated by commas; names of 1 to 128 of A-Z a-z 0-9 . _ -; or none", |text| {
-        if text.eq_ignore_ascii_case("none") { Ok(Vec::new()) } else { items(text).map(FileTool::parse).collect() }
+        if text.eq_ignore_ascii_case("none") { Ok(Vec::new()) } else { items(text).map(file_tool).collect() }
     })
 }
 

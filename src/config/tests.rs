@@ -22,7 +22,7 @@ fn nothing_set_is_the_offline_model_on_loopback() {
     assert_eq!((settings.listen.host.to_string().as_str(), settings.listen.ws_port), ("127.0.0.1", 8080));
     assert_eq!(settings.context.context_strategy, "threshold");
     assert_eq!(settings.context.context_compaction_threshold, 0.8);
-    assert_eq!(settings.store.database_path(), Path::new("././data/reseed.db"));
+    assert_eq!(settings.store.database().to_string(), "./data/reseed.db");
     assert_eq!(settings.limits.message_bytes_max, 1024 * 1024);
     assert_eq!(settings.warnings, Vec::<String>::new());
 }
@@ -95,7 +95,7 @@ fn lists_are_split_and_tidied() {
 fn tools_that_name_files_are_told_with_their_argument() {
     let context = read(&[("FILE_READ_TOOLS", "view:file_path, mcp.fs-read:path,"), ("FILE_WRITE_TOOLS", "None")]);
     let context = context.unwrap().context;
-    let tools: Vec<_> = context.file_read_tools.iter().map(|one| (one.tool.as_str(), one.argument.as_str())).collect();
+    let tools: Vec<_> = context.file_read_tools.iter().map(|one| (one.0.as_str(), one.1.as_str())).collect();
     assert_eq!(tools, [("view", "file_path"), ("mcp.fs-read", "path")]);
     assert_eq!(context.file_write_tools, []);
     let unset = read(&[]).unwrap().context;
@@ -188,6 +188,7 @@ fn addresses_paths_filters_and_origins_are_checked() {
         ("DATABASE_URL", "postgres://db"),
         ("DATABASE_URL", "sqlite://"),
         ("DATABASE_URL", "sqlite://:memory:"),
+        ("DATABASE_URL", "memory:"),
         ("DATABASE_URL", "sqlite://data/"),
         ("DATABASE_URL", "sqlite://data/.."),
         ("LOG_LEVEL", "inof"),

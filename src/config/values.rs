@@ -1,6 +1,8 @@
 //! Types of settings that are more than a number or text.
 
 use super::rules::is_token;
+use crate::core::context::compaction::SummaryRequest;
+use reseed_protocol::{command::SummaryKind, entry::SummaryForm};
 use secrecy::SecretString;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -13,122 +15,100 @@ pub trait Choice: Copy + 'static {
     const CHOICES: &'static [(&'static str, Self)];
 }
 
+/// Gives an enum its names, in one place and for every variant.
 macro_rules! choices {
-    ($($(#[$doc:meta])* $Choice:ident { $($(#[$value_doc:meta])* $Value:ident = $($name:literal)|+,)+ })+) => {$(
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum $Choice { $($(#[$value_doc])* $Value,)+ }
-
+    ($($Choice:ident { $($Value:ident = $($name:literal)|+,)+ })+) => {$(
         impl Choice for $Choice {
-            const CHOICES: &'static [(&'static str, Self)] = &[$($(($name, Self::$Value),)+)+];
+            const CHOICES: &'static [(&'static str, Self)] = {
+                // A variant without a name does not compile.
+                let _: fn(Self) = |choice| match choice { $(Self::$Value => {})+ };
+                &[$($(($name, Self::$Value),)+)+]
+            };
         }
     )+};
 }
 
 choices! {
-    /// `MODEL_PROVIDER`, before it is resolved by [`super::ModelSettings::provider`].
-    ProviderChoice {
-        /// `openai` if a key or a base URL is set, `offline` otherwise.
-        Auto = "auto",
-        /// An OpenAI-compatible server.
-        OpenAi = "openai",
-        /// The built-in model.
-        Offline = "offline",
-    }
-
-    /// `OPENAI_API`: the API to use.
-    OpenAiApi {
-        /// Responses at OpenAI's own address, Chat Completions elsewhere.
-        Auto = "auto",
-        /// The Responses API.
-        Responses = "responses",
-        /// Chat Completions.
-        Chat = "chat",
-    }
-
-    /// `SUMMARY_REQUEST`: how a summary is requested.
-    SummaryPlace {
-        /// `cached_prefix` if the session's own model summarises and its provider has been seen to cache, else
-        /// `quoted`.
-        Auto = "auto",
-        /// In a separate request.
-        Quoted = "quoted",
-        /// Appended to the request that the conversation would send.
-        CachedPrefix = "cached_prefix",
-    }
-
-    /// `SUMMARY_KIND`: the kind of conversation.
+    ProviderChoice { Auto = "auto", OpenAi = "openai", Offline = "offline", }
+    ApiChoice { Auto = "auto", Responses = "responses", Chat = "chat", }
+    SummaryRequest { Auto = "auto", Quoted = "quoted", CachedPrefix = "cached_prefix", }
     SummaryKind {
-        /// Detected for each summary.
         Auto = "auto",
-        /// People and what they say.
         Chat = "chat",
-        /// Work on code.
         Code = "code",
-        /// Finding the cause of a fault.
         Debugging = "debugging",
-        /// Research.
         Research = "research",
     }
+    SummaryForm { Sections = "sections", Free = "free", }
+    ContextEstimator { Own = "own", Pi = "pi", }
+    ContextCutRule { Own = "own", Pi = "pi", }
+    LogFormat { Text = "text", Json = "json", }
+}
 
-    /// `SUMMARY_FORM`: the form of summaries.
-    SummaryForm {
-        /// The six sections.
-        Sections = "sections",
-        /// Plain text.
-        Free = "free",
-    }
+/// `MODEL_PROVIDER`, before it is resolved by [`super::ModelSettings::provider`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProviderChoice {
+    /// `openai` if a key or a base URL is set, `offline` otherwise.
+    Auto,
+    /// An OpenAI-compatible server.
+    OpenAi,
+    /// The built-in model.
+    Offline,
+}
 
-    /// `CONTEXT_ESTIMATOR`: how tokens are estimated.
-    ContextEstimator {
-        /// The model's tokenizer or character weights.
-        Own = "own",
-        /// pi's.
-        Pi = "pi",
-    }
+/// `OPENAI_API`: the API to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ApiChoice {
+    /// Responses at OpenAI's own address, Chat Completions elsewhere.
+    Auto,
+    /// Always Responses.
+    Responses,
+    /// Always Chat Completions.
+    Chat,
+}
 
-    /// `CONTEXT_CUT_RULE`: the rule for where a compaction cuts.
-    ContextCutRule {
-        /// The valid cut that keeps closest to the configured amount.
-        Own = "own",
-        /// pi's.
-        Pi = "pi",
-    }
+/// `CONTEXT_ESTIMATOR`: how tokens are estimated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContextEstimator {
+    /// The model's tokenizer or character weights.
+    Own,
+    /// pi's.
+    Pi,
+}
 
-    /// `LOG_FORMAT`: the format of a log line.
-    LogFormat {
-        /// For people.
-        Text = "text",
-        /// One JSON object per line.
-        Json = "json",
-    }
+/// `CONTEXT_CUT_RULE`: the rule for where a compaction cuts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContextCutRule {
+    /// The valid cut that keeps closest to the configured amount.
+    Own,
+    /// pi's.
+    Pi,
+}
+
+/// `LOG_FORMAT`: the format of a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object per line.
+    Json,
 }
 
 /// Most characters of a tool's or argument's name; model servers accept no longer ones.
 const TOOL_CHARS_MAX: usize = 128;
 
-/// A tool whose calls name a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileTool {
-    /// The tool's name.
-    pub tool: String,
-    /// The argument that holds the path.
-    pub argument: String,
-}
-
-impl FileTool {
-    pub(super) fn parse(item: &str) -> Result<Self, &'static str> {
-        let (tool, argument) = item.split_once(':').ok_or("an item has no `:` between tool and argument")?;
-        let (tool, argument) = (tool.trim(), argument.trim());
-        let is_name = |name: &str| {
-            (1..=TOOL_CHARS_MAX).contains(&name.len())
-                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
-        };
-        if !is_name(tool) || !is_name(argument) {
-            return Err("an item's tool or argument name is invalid");
-        }
-        Ok(Self { tool: tool.to_owned(), argument: argument.to_owned() })
+/// Parses `tool:argument`: the names of a tool and of the argument that is the path of a file.
+pub(super) fn file_tool(item: &str) -> Result<(String, String), &'static str> {
+    let (tool, argument) = item.split_once(':').ok_or("an item has no `:` between tool and argument")?;
+    let (tool, argument) = (tool.trim(), argument.trim());
+    let is_name = |name: &str| {
+        (1..=TOOL_CHARS_MAX).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+    };
+    if !is_name(tool) || !is_name(argument) {
+        return Err("an item's tool or argument name is invalid");
     }
+    Ok((tool.to_owned(), argument.to_owned()))
 }
 
 /// Variables that are not settings: a file can name one of them instead of containing a secret. They are never shown.

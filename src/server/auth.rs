@@ -1,7 +1,8 @@
 //! Authentication: tokens, one-time tickets for browsers, and the origins of web pages.
 
+use crate::config::{AuthSettings, NamedToken, Origin};
 use dashmap::DashMap;
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
 use std::{
     net::IpAddr,
     time::{Duration, Instant},
@@ -17,9 +18,9 @@ pub type Name = String;
 /// The credentials that this deployment accepts.
 #[derive(Debug)]
 pub struct Auth {
-    users: Vec<(Name, SecretString)>,
-    operators: Vec<(Name, SecretString)>,
-    origins: Vec<String>,
+    users: Vec<NamedToken>,
+    operators: Vec<NamedToken>,
+    origins: Vec<Origin>,
     loopback: bool,
     ticket_life: Duration,
     tickets: DashMap<String, Ticket>,
@@ -31,31 +32,16 @@ struct Ticket {
     expires: Instant,
 }
 
-/// The options of [`Auth`].
-#[derive(Debug)]
-pub struct AuthOptions {
-    /// Users and their tokens; if empty, everyone who can reach the server is admitted.
-    pub users: Vec<(Name, SecretString)>,
-    /// Operators and their tokens, who may see statistics of all sessions.
-    pub operators: Vec<(Name, SecretString)>,
-    /// The web origins that may connect, `scheme://host[:port]`.
-    pub origins: Vec<String>,
-    /// The address that the server listens on.
-    pub host: IpAddr,
-    /// The lifetime of a ticket.
-    pub ticket_life: Duration,
-}
-
 impl Auth {
-    /// Creates it from its options.
+    /// Creates it for a server that listens on `host`.
     #[must_use]
-    pub fn new(options: AuthOptions) -> Self {
+    pub fn new(settings: &AuthSettings, host: IpAddr) -> Self {
         Self {
-            users: options.users,
-            operators: options.operators,
-            origins: options.origins,
-            loopback: options.host.is_loopback(),
-            ticket_life: options.ticket_life,
+            users: settings.auth_tokens.clone(),
+            operators: settings.operator_tokens.clone(),
+            origins: settings.allowed_origins.clone(),
+            loopback: host.is_loopback(),
+            ticket_life: Duration::from_secs(settings.ticket_secs),
             tickets: DashMap::new(),
         }
     }
@@ -119,7 +105,7 @@ impl Auth {
     /// origin.
     #[must_use]
     pub fn allows_origin(&self, origin: &str, port: u16) -> bool {
-        if self.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin)) {
+        if self.origins.iter().any(|allowed| allowed.as_str().eq_ignore_ascii_case(origin)) {
             return true;
         }
         self.loopback
@@ -137,18 +123,17 @@ impl Auth {
         !self.loopback
             || name.eq_ignore_ascii_case("localhost")
             || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-            || self
-                .origins
-                .iter()
-                .any(|origin| origin.split_once("://").is_some_and(|(_, allowed)| allowed.eq_ignore_ascii_case(host)))
+            || self.origins.iter().any(|origin| {
+                origin.as_str().split_once("://").is_some_and(|(_, allowed)| allowed.eq_ignore_ascii_case(host))
+            })
     }
 }
 
 /// Compares with every token, each in constant time, so that neither the position nor the length of a match can be
 /// timed.
-fn find(tokens: &[(Name, SecretString)], given: &str) -> Option<Name> {
+fn find(tokens: &[NamedToken], given: &str) -> Option<Name> {
     let mut found = None;
-    for (name, token) in tokens {
+    for NamedToken { name, token } in tokens {
         if bool::from(token.expose_secret().as_bytes().ct_eq(given.as_bytes())) {
             found = Some(name);
         }
@@ -167,15 +152,15 @@ pub fn bearer(headers: &axum::http::HeaderMap) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Settings;
 
     fn auth(host: &str) -> Auth {
-        Auth::new(AuthOptions {
-            users: vec![("ann".into(), "secret-a".into()), ("bob".into(), "secret-b".into())],
-            operators: vec![("ops".into(), "secret-o".into())],
-            origins: vec!["https://chat.example".into()],
-            host: host.parse().unwrap(),
-            ticket_life: Duration::from_secs(60),
-        })
+        let settings = Settings::from_iter([
+            ("AUTH_TOKENS", "ann:secret-a,bob:secret-b"),
+            ("OPERATOR_TOKENS", "ops:secret-o"),
+            ("ALLOWED_ORIGINS", "https://chat.example"),
+        ]);
+        Auth::new(&settings.unwrap().auth, host.parse().unwrap())
     }
 
     #[test]

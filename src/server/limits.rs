@@ -1,5 +1,6 @@
 //! Limits on the number of connections and the rate of commands.
 
+use crate::config::LimitSettings;
 use dashmap::DashMap;
 use std::{
     net::IpAddr,
@@ -13,23 +14,10 @@ use std::{
 /// Senders whose rate is tracked at a time; idle ones are dropped first, since they have their full allowance again.
 const SENDERS_MAX: usize = 100_000;
 
-/// The options of [`Limits`].
-#[derive(Debug, Clone, Copy)]
-pub struct LimitsOptions {
-    /// The most connections at a time.
-    pub connections_max: usize,
-    /// The most connections at a time from one address; 0 for no limit.
-    pub connections_per_address_max: usize,
-    /// The most commands that a client may send per minute; 0 for no limit.
-    pub rate_limit_per_minute: u32,
-    /// Bytes of the largest message that a client may send.
-    pub message_bytes_max: usize,
-}
-
 /// The limits and their current use.
 #[derive(Debug)]
 pub struct Limits {
-    options: LimitsOptions,
+    settings: LimitSettings,
     connections: AtomicUsize,
     addresses: DashMap<IpAddr, usize>,
     senders: DashMap<String, Bucket>,
@@ -52,27 +40,32 @@ pub struct Place {
 impl Limits {
     /// Creates the limits, unused.
     #[must_use]
-    pub fn new(options: LimitsOptions) -> Arc<Self> {
-        Arc::new(Self { options, connections: AtomicUsize::new(0), addresses: DashMap::new(), senders: DashMap::new() })
+    pub fn new(settings: LimitSettings) -> Arc<Self> {
+        Arc::new(Self {
+            settings,
+            connections: AtomicUsize::new(0),
+            addresses: DashMap::new(),
+            senders: DashMap::new(),
+        })
     }
 
     /// Returns the bytes of the largest message that a client may send.
     #[must_use]
     pub fn message_bytes_max(&self) -> usize {
-        self.options.message_bytes_max
+        usize::try_from(self.settings.message_bytes_max).unwrap_or(usize::MAX)
     }
 
     /// Takes a permit for a connection from this address; `None` if the limit is reached.
     #[must_use]
     pub fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
         let taken = self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
-            (count < self.options.connections_max).then_some(count + 1)
+            (count < self.settings.connections_max as usize).then_some(count + 1)
         });
         taken.ok()?;
         let mut place = Place { limits: self.clone(), address: None };
-        if self.options.connections_per_address_max > 0 {
+        if self.settings.connections_per_address_max > 0 {
             let mut count = self.addresses.entry(address).or_insert(0);
-            if *count >= self.options.connections_per_address_max {
+            if *count >= self.settings.connections_per_address_max as usize {
                 return None;
             }
             *count += 1;
@@ -86,8 +79,8 @@ impl Limits {
     /// # Errors
     /// The sender has used up its allowance.
     pub fn take(&self, sender: &str, now: Instant) -> Result<(), Duration> {
-        let per_minute = f64::from(self.options.rate_limit_per_minute);
-        if self.options.rate_limit_per_minute == 0 {
+        let per_minute = f64::from(self.settings.rate_limit_per_minute);
+        if self.settings.rate_limit_per_minute == 0 {
             return Ok(());
         }
         if self.senders.len() >= SENDERS_MAX {
@@ -121,12 +114,12 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    fn limits(connections_max: usize, per_address: usize, rate: u32) -> Arc<Limits> {
-        Limits::new(LimitsOptions {
+    fn limits(connections_max: u32, per_address: u32, rate: u32) -> Arc<Limits> {
+        Limits::new(LimitSettings {
             connections_max,
             connections_per_address_max: per_address,
             rate_limit_per_minute: rate,
-            message_bytes_max: 1024,
+            ..LimitSettings::default()
         })
     }
 

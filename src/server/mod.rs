@@ -27,5 +27,5 @@ mod v2;
 mod web;
 
 pub use app::{App, AppOptions, Patience};
-pub use limits::{Limits, LimitsOptions};
+pub use limits::Limits;
 pub use listen::{Running, serve};

@@ -16,7 +16,7 @@ use crate::{
     metrics,
     provider::Provider,
     runtime::{Registry, RegistryOptions, fork},
-    server::{App, AppOptions, Limits, LimitsOptions, Patience, Running, serve},
+    server::{App, AppOptions, Limits, Patience, Running, auth::Auth, serve},
     store::{self, SessionStore},
 };
 use anyhow::Context as _;
@@ -118,13 +118,8 @@ pub async fn start_with_hooks(
     getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("the system has no randomness: {error}"))?;
     let app = App::new(AppOptions {
         registry: registry.clone(),
-        auth: parts::auth(settings),
-        limits: Limits::new(LimitsOptions {
-            connections_max: limits.connections_max as usize,
-            connections_per_address_max: limits.connections_per_address_max as usize,
-            rate_limit_per_minute: limits.rate_limit_per_minute,
-            message_bytes_max: usize::try_from(limits.message_bytes_max).context("MESSAGE_BYTES_MAX")?,
-        }),
+        auth: Auth::new(&settings.auth, listen.host),
+        limits: Limits::new(limits.clone()),
         patience: Patience {
             hello: Duration::from_secs(listen.hello_timeout_secs),
             heartbeat: Duration::from_secs(listen.heartbeat_secs),
@@ -155,7 +150,7 @@ fn notice(settings: &Settings) -> Option<String> {
 /// # Errors
 /// The file is in use, not a reseed database, of a newer version, or cannot be created.
 pub fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn SessionStore>> {
-    let path = settings.store.database_path();
+    let database = settings.store.database();
     // The store reports totals; the metrics count increments.
     let seen = Mutex::new(store::sqlite::CommitStats::default());
     let observer = move |stats: store::sqlite::CommitStats| {
@@ -167,7 +162,5 @@ pub fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn SessionStore>> 
             metrics::store_committed(stats.records.saturating_sub(before.records), stats.last_commit);
         }
     };
-    let store = store::connect_observed(&format!("sqlite://{}", path.display()), observer)
-        .with_context(|| format!("open the database {}", path.display()))?;
-    Ok(store)
+    store::open(&database, observer).with_context(|| format!("open the database {database}"))
 }

@@ -1,15 +1,12 @@
-//! Builds the parts of a server from its settings: provider, windows, webhooks, deployment, authentication.
+//! Builds the parts of a server from its settings: provider, windows, webhooks, deployment.
 
 use crate::{
     clock::{Clock, SystemClock},
-    config::{
-        AuthSettings, ContextCutRule, ContextEstimator, FileTool, NamedToken, OpenAiApi, ProviderKind, Settings,
-        SummaryForm as FormSetting, SummaryKind as KindSetting, SummaryPlace,
-    },
+    config::{ContextCutRule, ContextEstimator, ProviderKind, Settings},
     core::{
         agent_loop::{Deployment, INSTRUCTIONS_WINDOW_PART, Summaries},
         context::{
-            compaction::{SummaryRequest, Writing},
+            compaction::Writing,
             counter::Counter,
             cut_rules::ByStrategy,
             strategy::Options,
@@ -22,13 +19,11 @@ use crate::{
     provider::{
         Provider,
         offline::{Offline, OfflineOptions},
-        openai::{ApiChoice, OpenAi, OpenAiOptions},
+        openai::{OpenAi, OpenAiOptions},
     },
-    server::auth::{Auth, AuthOptions, Name},
 };
 use anyhow::Context as _;
-use reseed_protocol::{command::SummaryKind, entry::SummaryForm};
-use secrecy::SecretString;
+use reseed_protocol::command::SummaryKind;
 use std::{sync::Arc, time::Duration};
 
 /// Time limit for the provider's model list at startup; without it the table of known models is used.
@@ -51,11 +46,7 @@ pub fn provider(settings: &Settings) -> anyhow::Result<Arc<dyn Provider>> {
         ProviderKind::OpenAi => {
             let mut options = OpenAiOptions {
                 api_key: model.openai_api_key.clone(),
-                api: match model.openai_api {
-                    OpenAiApi::Auto => ApiChoice::Auto,
-                    OpenAiApi::Responses => ApiChoice::Responses,
-                    OpenAiApi::Chat => ApiChoice::Chat,
-                },
+                api: model.openai_api,
                 connect_timeout: Duration::from_secs(upstream.upstream_connect_timeout_secs),
                 first_event_timeout: Duration::from_secs(upstream.upstream_first_event_timeout_secs),
                 idle_timeout: Duration::from_secs(upstream.upstream_idle_timeout_secs),
@@ -174,31 +165,14 @@ pub(crate) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
             keep_tool_results: context.context_keep_tool_results,
             summarise: context.context_importance_summarise,
             steps: context.context_pipeline.clone(),
-            summary_kind: match summaries.summary_kind {
-                KindSetting::Auto => SummaryKind::Auto,
-                KindSetting::Chat => SummaryKind::Chat,
-                KindSetting::Code => SummaryKind::Code,
-                KindSetting::Debugging => SummaryKind::Debugging,
-                KindSetting::Research => SummaryKind::Research,
-            },
+            summary_kind: summaries.summary_kind,
         },
         summaries: Summaries {
             model: summaries.summary_model.clone(),
-            request: match summaries.summary_request {
-                SummaryPlace::Auto => SummaryRequest::Auto,
-                SummaryPlace::Quoted => SummaryRequest::Quoted,
-                SummaryPlace::CachedPrefix => SummaryRequest::CachedPrefix,
-            },
+            request: summaries.summary_request,
             answer_tokens_max: summaries.summary_output_tokens,
             timeout_ms: summaries.compaction_timeout_secs * 1000,
-            writing: Writing {
-                form: match summaries.summary_form {
-                    FormSetting::Sections => SummaryForm::Sections,
-                    FormSetting::Free => SummaryForm::Free,
-                },
-                prompt: None,
-                kind: SummaryKind::Auto,
-            },
+            writing: Writing { form: summaries.summary_form, prompt: None, kind: SummaryKind::Auto },
         },
         counter_of: match context.context_estimator {
             ContextEstimator::Own => Counter::for_model,
@@ -213,30 +187,9 @@ pub(crate) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
         tool_timeout_ms: turns.tool_timeout_secs * 1000,
         tool_rounds_max: u64::from(turns.tool_rounds_max),
         queue_items_max: turns.queue_items_max as usize,
-        file_tools: FileTools {
-            reads: file_tools(&context.file_read_tools),
-            writes: file_tools(&context.file_write_tools),
-        },
+        file_tools: FileTools { reads: context.file_read_tools.clone(), writes: context.file_write_tools.clone() },
         hooks: Vec::new(),
         hook_timeout_ms: settings.hooks.hook_timeout_secs * 1000,
         hook_away_ms: settings.hooks.hook_away_secs * 1000,
     }
-}
-
-fn file_tools(tools: &[FileTool]) -> Vec<(String, String)> {
-    tools.iter().map(|named| (named.tool.clone(), named.argument.clone())).collect()
-}
-
-pub(super) fn auth(settings: &Settings) -> Auth {
-    let named = |tokens: &[NamedToken]| -> Vec<(Name, SecretString)> {
-        tokens.iter().map(|token| (token.name.clone(), token.token.clone())).collect()
-    };
-    let AuthSettings { auth_tokens, operator_tokens, allowed_origins, ticket_secs, .. } = &settings.auth;
-    Auth::new(AuthOptions {
-        users: named(auth_tokens),
-        operators: named(operator_tokens),
-        origins: allowed_origins.iter().map(|origin| origin.as_str().to_owned()).collect(),
-        host: settings.listen.host,
-        ticket_life: Duration::from_secs(*ticket_secs),
-    })
 }

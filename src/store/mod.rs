@@ -15,7 +15,8 @@ mod walk;
 #[cfg(test)]
 mod conformance;
 
-pub use connect::{ConnectError, connect, connect_observed};
+pub use connect::{ConnectError, connect};
+pub(crate) use connect::{open, open_read_only};
 pub use error::{Error, Part};
 pub use walk::SubtreeQuery;
 

@@ -22,7 +22,8 @@ mod sse;
 mod stream_tests;
 mod transport;
 
-pub use options::{Api, ApiChoice, InvalidOptions, OPENAI_BASE_URL, OpenAiOptions, UnknownApi};
+pub use crate::config::ApiChoice;
+pub use options::{Api, InvalidOptions, OPENAI_BASE_URL, OpenAiOptions};
 
 use super::{
     AnswerFuture, DeltaSink, ModelsFuture, Provider,

@@ -1,8 +1,8 @@
 //! Connection options of a model server, checked once when the provider is created.
 
-use crate::provider::retry::RetryPolicy;
+use crate::{config::ApiChoice, provider::retry::RetryPolicy};
 use secrecy::SecretString;
-use std::{str::FromStr, time::Duration};
+use std::time::Duration;
 
 /// OpenAI's own address.
 pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
@@ -43,18 +43,6 @@ impl Default for OpenAiOptions {
     }
 }
 
-/// `OPENAI_API`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ApiChoice {
-    /// Responses at OpenAI's own address, Chat Completions elsewhere.
-    #[default]
-    Auto,
-    /// Always Responses.
-    Responses,
-    /// Always Chat Completions.
-    Chat,
-}
-
 /// An API of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Api {
@@ -82,24 +70,6 @@ impl ApiChoice {
             Self::Responses => Api::Responses,
             Self::Auto if at_openai => Api::Responses,
             Self::Auto | Self::Chat => Api::Chat,
-        }
-    }
-}
-
-/// The text is not a name of [`ApiChoice`].
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not one of auto, responses, chat")]
-pub struct UnknownApi(pub String);
-
-impl FromStr for ApiChoice {
-    type Err = UnknownApi;
-
-    fn from_str(text: &str) -> Result<Self, UnknownApi> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "responses" => Ok(Self::Responses),
-            "chat" => Ok(Self::Chat),
-            other => Err(UnknownApi(other.to_owned())),
         }
     }
 }
