@@ -60,7 +60,7 @@ impl AgentLoop {
             updated.model = Some(set.model);
             updated.settings = Some(settings);
         });
-        self.ws.reseed_soon();
+        self.reseed_soon();
         Ok(())
     }
 }

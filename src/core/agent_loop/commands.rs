@@ -197,7 +197,7 @@ impl AgentLoop {
         if cancel.job_id.is_none() && self.running_job().is_none() && self.hooks.wished().is_some() {
             // A move that waits for hooks has no job yet.
             self.ws.remember(caller);
-            self.hooks.cancel_stage_hooks(&mut self.ws);
+            self.hooks.cancel_awaited(&mut self.ws);
             self.ws.then(Step::Proceed);
             return Ok(());
         }
@@ -225,15 +225,13 @@ impl AgentLoop {
         self.ws.remember(caller);
         let tokens = self.compaction.context_info(&self.ws).token_count;
         self.compaction.declined(tokens);
-        match self.ws.stage.get() {
+        match self.stage() {
             Stage::Compacting => {
-                self.ws.stage.enter(Stage::Idle);
                 if let Some(trigger) = self.cancel_running() {
                     self.without_compaction(trigger, cancelled());
                 }
             }
             Stage::Leaving => {
-                self.ws.stage.enter(Stage::Idle);
                 self.navigation.cancel_move(&mut self.ws);
                 self.ws.then(Step::Proceed);
             }
@@ -244,6 +242,12 @@ impl AgentLoop {
             }
         }
         Ok(())
+    }
+
+    /// Ends this loop now if it is idle, otherwise at the next request.
+    pub(super) fn reseed_soon(&mut self) {
+        self.ws.reseed_due = true;
+        self.proceed_if_idle();
     }
 
     fn on_set_strategy(&mut self, caller: &Caller, set: SetContextStrategy) -> Result<(), ErrorBody> {
@@ -258,20 +262,12 @@ impl AgentLoop {
         });
         self.compaction.forget_guards();
         self.void_running("another strategy was chosen");
-        self.ws.reseed_soon();
+        self.reseed_soon();
         Ok(())
     }
 }
 
 impl Workspace {
-    /// Ends this loop now if it is idle, otherwise at the next request.
-    pub(super) fn reseed_soon(&mut self) {
-        self.reseed_due = true;
-        if self.stage.is(Stage::Idle) {
-            self.then(Step::Proceed);
-        }
-    }
-
     fn on_set_options(&mut self, caller: &Caller, set: &SetOptions) -> Result<(), ErrorBody> {
         if let Some(temperature) = set.temperature.filter(|temperature| !(0.0..=2.0).contains(temperature)) {
             let message = format!("the temperature must be 0 to 2, not {temperature}");

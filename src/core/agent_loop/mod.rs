@@ -156,7 +156,7 @@ impl AgentLoop {
     #[must_use]
     pub fn handle(&mut self, now: Timestamp, input: Input) -> Vec<Effect> {
         self.ws.now = now;
-        match (self.ws.stage.get(), input) {
+        match (self.stage(), input) {
             (Stage::Done, _) => {}
             (_, Input::Seeded) => {
                 self.ws.then(Step::Proceed);
@@ -195,9 +195,7 @@ impl AgentLoop {
             (_, Input::Hold(error)) => self.on_hold(&error),
             (_, Input::Go) => {
                 self.ws.holding = false;
-                if self.ws.stage.is(Stage::Idle) {
-                    self.ws.then(Step::Proceed);
-                }
+                self.proceed_if_idle();
             }
             (_, Input::Stop(error)) => self.on_stop(error),
             // Stale responses to a cancelled request or to an older loop's request.
@@ -226,7 +224,11 @@ impl AgentLoop {
                 Step::Ask(subject) => self.ask_hooks(subject),
                 Step::Hooked(subject) => self.hooked(subject),
                 Step::HookLate { call_id, is_sent, fault } => self.on_hook_late(call_id, is_sent, fault),
-                Step::AfterInput => self.ws.go_on_after_input(),
+                Step::AfterInput => {
+                    self.proceed_if_idle();
+                    self.ws.then(Step::NextInLine);
+                }
+                Step::NextInLine if self.ws.is_over() => {}
                 Step::NextInLine => self.hooks.next_in_line(&mut self.ws),
                 Step::Command(caller, command) => self.on_command(caller, *command, None),
                 Step::CompactionTick => self.on_compaction_tick(),
@@ -238,7 +240,7 @@ impl AgentLoop {
     /// Returns when [`Input::Tick`] is due, if ever.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        let tools = match self.ws.stage.get() {
+        let tools = match self.stage() {
             Stage::AwaitingTools => self.turn.deadlines.values().map(|deadline| deadline.at).min(),
             _ => None,
         };
@@ -249,7 +251,7 @@ impl AgentLoop {
     /// seeded with the path read from the store.
     #[must_use]
     pub fn has_stale_path(&self) -> bool {
-        self.navigation.pinned_before_move && self.ws.stage.is(Stage::Done)
+        self.navigation.pinned_before_move && self.ws.is_over()
     }
 
     /// Returns the session as this loop knows it.
@@ -274,12 +276,20 @@ impl AgentLoop {
     #[must_use]
     pub fn is_busy(&self) -> bool {
         let waits = self.ws.session.state.queue.iter().any(|item| item.after.is_none()) && !self.ws.holding;
-        !self.ws.stage.is(Stage::Idle) || self.ws.session.state.turn.is_some() || waits || self.hooks.looks_at_input()
+        self.stage() != Stage::Idle || self.ws.session.state.turn.is_some() || waits || self.hooks.looks_at_input()
+    }
+
+    /// Proceeds unless something is under way: what is under way proceeds once it is over.
+    fn proceed_if_idle(&mut self) {
+        if self.stage() == Stage::Idle {
+            self.ws.then(Step::Proceed);
+        }
     }
 
     /// Takes the next step that the tree calls for: an ordered compaction, the next request, or the next input.
     fn proceed(&mut self) {
-        self.ws.stage.enter(Stage::Idle);
+        self.compaction.release();
+        self.turn.awaits_tools = false;
         if let Some(ready) = self.compaction.take_ready()
             && self.compaction.commit(&mut self.ws, ready).is_ok()
         {
@@ -313,7 +323,6 @@ impl AgentLoop {
         self.void_running("another model or strategy was chosen");
         let generation = Some(self.ws.generation + 1);
         self.ws.append(vec![prompt::session_updated(|updated| updated.generation = generation)], Vec::new());
-        self.ws.out.push(Effect::Reseed);
-        self.ws.stage.enter(Stage::Done);
+        self.ws.hand_over();
     }
 }

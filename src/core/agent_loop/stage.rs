@@ -1,6 +1,8 @@
-//! The stage of a loop: its current activity, and which stages may follow.
+//! The stage of a loop: its current activity.
 //!
-//! The data of a stage is with its machine. This file is the only place that writes the stage.
+//! Nobody writes the stage. It follows from the machines: each says if the session is waiting for it.
+
+use super::AgentLoop;
 
 /// A loop's current activity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,45 +25,21 @@ pub(super) enum Stage {
     Done,
 }
 
-impl Stage {
-    /// Returns true if a loop may go from this stage to that one.
-    fn may_become(self, next: Self) -> bool {
-        match (self, next) {
-            // Nothing follows the last stage.
-            (Self::Done, _) => false,
-            (_, Self::Idle) => true,
-            (Self::Idle, Self::Stopping) => false,
-            (Self::Idle, _) => true,
-            (Self::Asking, Self::Stopping) => true,
-            // A compaction that is waited for is committed, or waited for again.
-            (Self::Compacting, Self::Compacting | Self::Done) => true,
-            // Entering the stage that the loop is in changes nothing.
-            (from, to) => from == to,
+impl AgentLoop {
+    /// Returns the loop's current stage.
+    ///
+    /// Invariant: the session waits for one machine at a time.
+    pub(super) fn stage(&self) -> Stage {
+        if self.ws.is_over() {
+            return Stage::Done;
         }
-    }
-}
-
-/// The loop's current stage.
-#[derive(Debug)]
-pub(super) struct Current(Stage);
-
-impl Current {
-    pub(super) fn new() -> Self {
-        Self(Stage::Idle)
-    }
-
-    pub(super) fn get(&self) -> Stage {
-        self.0
-    }
-
-    /// Returns true if the loop is at this stage.
-    pub(super) fn is(&self, stage: Stage) -> bool {
-        self.0 == stage
-    }
-
-    /// Enters a stage that may follow this one.
-    pub(super) fn enter(&mut self, next: Stage) {
-        debug_assert!(self.0.may_become(next), "{:?} is followed by {next:?}", self.0);
-        self.0 = next;
+        let waits_for = [
+            self.turn.stage(),
+            self.compaction.is_awaited().then_some(Stage::Compacting),
+            self.hooks.are_awaited().then_some(Stage::Hooking),
+            self.navigation.is_leaving().then_some(Stage::Leaving),
+        ];
+        debug_assert!(waits_for.iter().flatten().count() <= 1, "the session waits for {waits_for:?} at the same time");
+        waits_for.into_iter().flatten().next().unwrap_or(Stage::Idle)
     }
 }

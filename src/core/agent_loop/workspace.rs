@@ -8,7 +8,6 @@ use super::{
     commands::Caller,
     hooks::{Roster, begins_work},
     prompt::{Prompt, done, session_updated},
-    stage::Current,
     step::Step,
 };
 use crate::{
@@ -37,7 +36,8 @@ pub(super) struct Workspace {
     pub(super) next_request: u64,
     /// The time of the current input.
     pub(super) now: Timestamp,
-    pub(super) stage: Current,
+    /// True once the next loop is being seeded: this one does nothing more.
+    is_over: bool,
     /// True if no turn may start: the server is stopping, or nobody is connected.
     pub(super) holding: bool,
     /// True if the model or strategy has changed: this loop ends at the next request.
@@ -66,7 +66,7 @@ impl Workspace {
             ids,
             next_request,
             now: Timestamp(0),
-            stage: Current::new(),
+            is_over: false,
             holding,
             reseed_due: false,
             ending: None,
@@ -123,6 +123,17 @@ impl Workspace {
             change(updated);
         }));
         self.append(events, vec![mark]);
+    }
+
+    /// Ends this loop: the next one is seeded and continues.
+    pub(super) fn hand_over(&mut self) {
+        self.out.push(Effect::Reseed);
+        self.is_over = true;
+    }
+
+    /// Returns true once the next loop is being seeded.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
     }
 
     /// Returns an entry whose parent is the leaf.

@@ -3,7 +3,7 @@
 
 use crate::agent_loop::compaction::Compactor;
 use crate::agent_loop::workspace::Workspace;
-use crate::agent_loop::{Effect, compaction::fail::unused, compaction::job::Ready, stage::Stage, turn::appended};
+use crate::agent_loop::{compaction::fail::unused, compaction::running::Ready, turn::appended};
 use crate::{
     context::{
         RequestCount,
@@ -91,8 +91,7 @@ impl Compactor {
         if let Some(held) = passed_over {
             self.tell_dropped(ws, &held, unused("another one was committed"));
         }
-        ws.out.push(Effect::Reseed);
-        ws.stage.enter(Stage::Done);
+        ws.hand_over();
         Ok(())
     }
 }

@@ -1,18 +1,23 @@
-//! A failed compaction: it failed, was stopped, or has read what the model no longer sees. The context is unchanged,
-//! and clients learn the reason and the cost.
+//! What follows when a summary fails, and when a whole compaction does.
+//!
+//! A failed summary request makes the job fall back to its next step; if nobody waits for the job, it ends instead and
+//! can be tried again later. A compaction that failed, was stopped, or has read what the model no longer sees leaves
+//! the context unchanged; clients learn the reason and the cost. The circuit breaker counts the failures.
 
-use crate::agent_loop::compaction::Compactor;
-use crate::agent_loop::workspace::Workspace;
-use crate::agent_loop::{
-    AgentLoop, Effect,
-    compaction::held::Source,
-    compaction::job::{Running, Use},
-    stage::Stage,
+use super::{
+    Compactor,
+    held::Source,
+    running::{Advanced, Running, Use},
 };
-use crate::context::compaction::{Basis, Held, Order};
+use crate::{
+    agent_loop::{AgentLoop, Effect, step::Step, workspace::Workspace},
+    context::compaction::{Basis, Held, Job, Order, Tried},
+    model::ModelFault,
+};
 use reseed_protocol::{
     ErrorBody, ErrorCode, JobId, Timestamp, Usage,
-    event::{CompactionFailed, CompactionTrigger, Event, FailedRung},
+    event::{CompactionFailed, CompactionRung, CompactionTrigger, Event, FailedRung, TurnStatus},
+    reply::Reply,
 };
 
 /// The cost of a failed compaction.
@@ -27,6 +32,71 @@ pub(in crate::agent_loop) struct Spent {
 }
 
 impl AgentLoop {
+    /// Handles a failed summary request. If somebody waits, the job falls back to a step without the model; in the
+    /// background it can be tried again later.
+    pub(in crate::agent_loop) fn on_summary_fault(&mut self, fault: &ModelFault) {
+        let Some(mut running) = self.compaction.work.take_running() else { return };
+        match fault.code {
+            ErrorCode::ContextOverflow => {
+                let own = *running.job.model() == *self.ws.session.state.model;
+                if let Some(told) = fault.overflow.window_tokens.filter(|_| own) {
+                    self.ws.remember_window(told);
+                }
+                running.job.too_large();
+            }
+            ErrorCode::UpstreamEmpty => running.job.fall_back("empty"),
+            ErrorCode::ContentFiltered => running.job.fall_back("refused"),
+            code if running.job.has_draft() => running.job.fall_back(code.as_str()),
+            code if running.can_wait() => {
+                self.compaction.carried.guards.failed(self.ws.now);
+                let mut error = ErrorBody::new(code, fault.message.clone());
+                error.retry_after_ms = fault.retry_after_ms;
+                self.compaction.fail(&mut self.ws, running, error);
+                return;
+            }
+            code => running.job.fall_back(code.as_str()),
+        }
+        self.compaction.note_tried(&mut self.ws, &mut running.job);
+        let advanced = self.advance(running);
+        self.after(advanced);
+    }
+
+    /// Ends the running job if its deadline has passed.
+    pub(in crate::agent_loop) fn on_compaction_tick(&mut self) {
+        if self.compaction_deadline().is_none_or(|deadline| deadline > self.ws.now) {
+            return;
+        }
+        let Some(mut running) = self.compaction.work.take_running() else { return };
+        self.ws.out.push(Effect::CancelModel(running.request));
+        if running.can_wait() && !running.job.has_draft() {
+            self.compaction.carried.guards.failed(self.ws.now);
+            let message = format!(
+                "the summary was not made within {} ms; see COMPACTION_TIMEOUT_SECS",
+                self.ws.deployment.summaries.timeout_ms
+            );
+            self.compaction.fail(&mut self.ws, running, ErrorBody::new(ErrorCode::UpstreamTimeout, message));
+            return;
+        }
+        running.job.out_of_time();
+        self.compaction.note_tried(&mut self.ws, &mut running.job);
+        let advanced = self.advance(running);
+        self.after(advanced);
+    }
+
+    /// Continues without the compaction: a waiting turn continues if its request still fits. A request that the
+    /// provider refused is not sent again unchanged.
+    pub(in crate::agent_loop) fn without_compaction(&mut self, trigger: CompactionTrigger, error: ErrorBody) {
+        if self.ws.session.state.turn.is_some() {
+            if trigger == CompactionTrigger::Overflow {
+                self.compaction.release();
+                self.finish_turn(TurnStatus::Failed, None, Some(overflow_stays(error)), Vec::new());
+                return;
+            }
+            self.compaction.gave_up = true;
+        }
+        self.ws.then(Step::Proceed);
+    }
+
     /// Stops the running job or drops its outcome, for a client or because the turn ends. The context is unchanged.
     /// Returns the job's trigger.
     pub(in crate::agent_loop) fn cancel_running(&mut self) -> Option<CompactionTrigger> {
@@ -40,9 +110,7 @@ impl AgentLoop {
     }
 
     fn end_running(&mut self, error: &ErrorBody) -> Option<CompactionTrigger> {
-        if self.ws.stage.is(Stage::Compacting) {
-            self.ws.stage.enter(Stage::Idle);
-        }
+        self.compaction.release();
         self.hooks.cancel_compaction_hooks(&mut self.ws);
         if let Some(Running { request, job, use_, background, waited_since, source, .. }) =
             self.compaction.work.take_running()
@@ -72,6 +140,37 @@ impl AgentLoop {
 }
 
 impl Compactor {
+    /// Reports a summary attempt's outcome to the circuit breaker.
+    pub(super) fn note_tried(&mut self, ws: &mut Workspace, job: &mut Job) {
+        match job.tried() {
+            Some(Tried::Failed) => self.carried.guards.failed(ws.now),
+            Some(Tried::Summarised) => self.carried.guards.summarised(),
+            None => {}
+        }
+    }
+
+    /// Fails the job.
+    pub(in crate::agent_loop) fn fail(&mut self, ws: &mut Workspace, running: Running, error: ErrorBody) -> Advanced {
+        let Running { job, use_, background, waited_since, source, .. } = running;
+        if let Use::Preview(caller) = use_ {
+            ws.reply(&caller, Reply::Error(error));
+            return Advanced::Made;
+        }
+        // Not tried again before the turn is over.
+        self.gave_up |= ws.session.state.turn.is_some();
+        self.compaction_failed(ws, &job.order, ws.spent(&job.basis(), background, waited_since), error.clone());
+        if source != Source::Seen {
+            ws.keep_held_as_it_is();
+        }
+        Advanced::Failed(job.order.trigger, error)
+    }
+
+    pub(super) fn futile(&mut self, ws: &mut Workspace, running: &Running, tokens: u64) {
+        if matches!(running.use_, Use::Commit { .. }) && running.job.order.trigger != CompactionTrigger::Manual {
+            self.carried.guards.gained(false, tokens, ws.window_tokens());
+        }
+    }
+
     /// Records and reports a failed compaction. Drops the held compaction and the preview of the same job: a compaction
     /// reported as failed must never be committed.
     pub(in crate::agent_loop) fn compaction_failed(
@@ -148,4 +247,28 @@ pub(in crate::agent_loop) fn unused(why: &str) -> ErrorBody {
 
 pub(in crate::agent_loop) fn cancelled() -> ErrorBody {
     ErrorBody::new(ErrorCode::CompactionCancelled, "the compaction was cancelled; the context is as it was")
+}
+
+/// Returns the error for a compaction that saves nothing, in plain words; the details list the failed steps.
+pub(super) fn gains_nothing(tokens: u64, failed: &[FailedRung]) -> ErrorBody {
+    // A step that saves too little is not the model's fault.
+    let is_fault = |failed: &&FailedRung| !matches!(&*failed.reason, "not_smaller" | "too_little");
+    let model_failed = failed
+        .iter()
+        .filter(is_fault)
+        .any(|failed| matches!(failed.rung, CompactionRung::ModelSummary | CompactionRung::ChunkedSummary));
+    let why = if model_failed {
+        "the model did not give a usable summary, and shortening without the model would not reduce them"
+    } else {
+        "a summary would not reduce them"
+    };
+    let message = format!("the conversation has about {tokens} tokens, and {why}; nothing was changed");
+    let details = serde_json::json!({ "tokens": tokens, "failedRungs": failed });
+    ErrorBody::new(ErrorCode::NothingToCompact, message).with_details(details)
+}
+
+/// Returns the turn's error after the provider refused its request as too large and the compaction failed too.
+fn overflow_stays(error: ErrorBody) -> ErrorBody {
+    let message = format!("the request does not fit into the model's window, and compacting failed: {}", error.message);
+    ErrorBody { message, ..error }
 }

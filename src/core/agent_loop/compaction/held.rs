@@ -6,7 +6,7 @@
 
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
-    AgentLoop, Effect, compaction::fail::unused, compaction::job::Ready, prompt::session_updated, stage::Stage,
+    AgentLoop, Effect, compaction::fail::unused, compaction::running::Ready, prompt::session_updated, stage::Stage,
 };
 use crate::{
     agent_loop::Summaries,
@@ -87,7 +87,7 @@ impl AgentLoop {
         let prepared = Box::new(self.ws.prepared(&held, &count));
         self.ws.out.push(Effect::Emit(EphemeralEvent::CompactionPrepared(prepared)));
         let decision = self.ws.manager.before_request(&count, self.ws.window_tokens());
-        if self.ws.stage.is(Stage::Idle) && matches!(decision, Decision::Due | Decision::Compact) {
+        if self.stage() == Stage::Idle && matches!(decision, Decision::Due | Decision::Compact) {
             self.commit_held(Need::Due);
         }
         Ok(())
@@ -169,7 +169,7 @@ impl AgentLoop {
 
     /// Drops the held compaction if what it has read, or the settings that made it, have changed.
     pub(in crate::agent_loop) fn check_held(&mut self) {
-        if self.ws.session.state.held.is_none() || self.ws.stage.is(Stage::Done) {
+        if self.ws.session.state.held.is_none() || self.ws.is_over() {
             return;
         }
         let why = match &self.ws.session.held {
@@ -202,7 +202,7 @@ impl AgentLoop {
         let Some(running) = self.compaction.work.running().filter(|running| running.source == Source::Held) else {
             return;
         };
-        let (trigger, is_waited_for) = (running.job.order.trigger, self.ws.stage.is(Stage::Compacting));
+        let (trigger, is_waited_for) = (running.job.order.trigger, self.stage() == Stage::Compacting);
         self.void_running("the prepared compaction that it builds on was dropped");
         if is_waited_for {
             // Nothing is held any more, so this does not recurse.

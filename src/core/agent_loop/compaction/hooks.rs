@@ -4,12 +4,11 @@ use super::{
     Compactor,
     held::Source,
     instructions::check_replaced,
-    job::{Running, Use},
+    running::{Running, Use},
 };
 use crate::agent_loop::{
     AgentLoop,
     hooks::{Hooks, Subject, refused},
-    stage::Stage,
     step::Step,
     workspace::Workspace,
 };
@@ -142,8 +141,8 @@ impl AgentLoop {
         if !self.ws.has_hooks(HookPoint::BeforeCompact, None) {
             return Some(running);
         }
-        if !running.background && !self.ws.stage.is(Stage::Done) {
-            self.ws.stage.enter(Stage::Compacting);
+        if !running.background && !self.ws.is_over() {
+            self.compaction.awaited = true;
         }
         self.compaction.work.run(running);
         let waits = self.ws.awaits_hooks(HookPoint::BeforeCompact);

@@ -3,10 +3,9 @@
 use crate::agent_loop::compaction::Compactor;
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
-    AgentLoop, Effect,
+    AgentLoop,
     commands::Caller,
     prompt::{done, session_updated},
-    stage::Stage,
 };
 use crate::{
     context::structure::Structure,
@@ -101,8 +100,7 @@ impl AgentLoop {
         }
         events.push(Event::CompactionUndone(Box::new(undone)));
         self.ws.append(events, vec![mark]);
-        self.ws.out.push(Effect::Reseed);
-        self.ws.stage.enter(Stage::Done);
+        self.ws.hand_over();
         Ok(())
     }
 }

@@ -1,8 +1,9 @@
 //! The compaction machine: decides when to compact, runs the job, holds the outcome until it is due, and commits it.
 //!
 //! - `plan`: when and how to compact
-//! - `job`: a running compaction, in the background or waited for; `work`: the one in progress
-//! - `held`: holding a finished compaction until it is due; `commit`: appending it; `fail`: ending a failed one
+//! - `running`: a running compaction, in the background or waited for; `work`: the one in progress
+//! - `held`: holding a finished compaction until it is due; `commit`: appending it
+//! - `fail`: everything that happens when a summary or a whole compaction fails
 //! - `preview`: showing one before it is committed; `keep`: pins, and undoing a compaction
 //! - `instructions`: what summaries should focus on; `weight`: which inputs take long
 //! - `hooks`: hooks before a compaction
@@ -12,10 +13,11 @@ pub(super) mod fail;
 pub(super) mod held;
 pub(super) mod hooks;
 pub(super) mod instructions;
-pub(super) mod job;
+
 mod keep;
 mod plan;
 mod preview;
+pub(super) mod running;
 mod weight;
 mod work;
 
@@ -27,12 +29,12 @@ use crate::context::{
     compaction::Order,
     guards::{Guards, Leave},
 };
-use job::Ready;
 use preview::Prepared;
 use reseed_protocol::{
     EntryId, Timestamp,
     context::{Breaker, BreakerReason},
 };
+use running::Ready;
 use work::Work;
 
 /// The compaction in progress, and what was learnt from earlier ones.
@@ -43,6 +45,8 @@ pub(in crate::agent_loop) struct Compactor {
     /// True if a compaction failed in this turn. It is not tried again before the turn is over, so that a summary that
     /// always fails is not requested before every round of tools.
     gave_up: bool,
+    /// True while the session waits for the running job.
+    awaited: bool,
 }
 
 /// The parts that are carried from one loop to the next.
@@ -71,7 +75,7 @@ pub(in crate::agent_loop) struct Seen {
 
 impl Compactor {
     pub(in crate::agent_loop) fn new(mut carried: Carried) -> Self {
-        Self { work: Work::of(carried.ordered.take()), carried, gave_up: false }
+        Self { work: Work::of(carried.ordered.take()), carried, gave_up: false, awaited: false }
     }
 
     /// Returns what the next loop inherits.
@@ -83,6 +87,16 @@ impl Compactor {
     /// Returns true if a job is running, waited for or not.
     pub(in crate::agent_loop) fn is_at_work(&self) -> bool {
         self.work.running().is_some()
+    }
+
+    /// Returns true while the session waits for the running job.
+    pub(in crate::agent_loop) fn is_awaited(&self) -> bool {
+        self.awaited
+    }
+
+    /// Notes that the session waits for the running job no more.
+    pub(in crate::agent_loop) fn release(&mut self) {
+        self.awaited = false;
     }
 
     /// Returns true if a compaction was ordered and has not started.

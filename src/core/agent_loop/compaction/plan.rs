@@ -4,7 +4,7 @@ use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
     AgentLoop,
     compaction::held::{Need, Source},
-    compaction::job::Use,
+    compaction::running::Use,
     stage::Stage,
 };
 use crate::{
@@ -52,7 +52,7 @@ impl AgentLoop {
     /// Prepares a compaction while nothing is running, as the user reads or types. Commits the held one if the next
     /// request is already above the trigger.
     pub(in crate::agent_loop) fn prepare_idle(&mut self) {
-        if !self.ws.stage.is(Stage::Idle) || self.ws.session.state.turn.is_some() {
+        if self.stage() != Stage::Idle || self.ws.session.state.turn.is_some() {
             return;
         }
         if self.ws.manager.options().background >= 1.0 {
@@ -84,7 +84,7 @@ impl AgentLoop {
                 let use_ = Use::Commit { background: false };
                 let started = self.start_job(order, use_, leave == Leave::Free, source);
                 match started {
-                    Ok(()) => self.ws.is_held_up(),
+                    Ok(()) => self.is_held_up(),
                     // A held compaction that cannot be made again is committed as it is.
                     Err(_) => source != Source::Seen && self.commit_held(Need::Room),
                 }

@@ -1,14 +1,12 @@
 //! Previews: showing a compaction before it is committed, with `preview_compact`, then `manual_compact { previewId }`.
 
 use crate::agent_loop::compaction::Compactor;
-use crate::agent_loop::step::Step;
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
     AgentLoop,
     commands::Caller,
-    compaction::job::{Ready, Use},
+    compaction::running::{Ready, Use},
     prompt::done,
-    stage::Stage,
 };
 use crate::{
     context::{
@@ -81,9 +79,7 @@ impl AgentLoop {
             self.compaction.carried.guards = self.compaction.carried.guards.ordered();
             basis.order.command_id = Some(caller.id.clone());
             self.compaction.work.wait(Ready { basis, outcome, background: true, waited_since: None, merged: false });
-            if self.ws.stage.is(Stage::Idle) {
-                self.ws.then(Step::Proceed);
-            }
+            self.proceed_if_idle();
             return Ok(());
         }
         self.compaction.check_worth(&self.ws, &order)?;
@@ -91,9 +87,7 @@ impl AgentLoop {
         self.compaction.carried.guards = self.compaction.carried.guards.ordered();
         self.compaction.work.order(order);
         // During a turn it runs before the next request: the order is not lost, and the answer is not interrupted.
-        if self.ws.stage.is(Stage::Idle) {
-            self.ws.then(Step::Proceed);
-        }
+        self.proceed_if_idle();
         Ok(())
     }
 
@@ -146,9 +140,7 @@ impl AgentLoop {
         // The work was done earlier: applying it takes no time.
         (basis.started_at, basis.ended_at) = (self.ws.now, None);
         self.compaction.work.wait(Ready { basis, outcome, background: false, waited_since: None, merged });
-        if self.ws.stage.is(Stage::Idle) {
-            self.ws.then(Step::Proceed);
-        }
+        self.proceed_if_idle();
         Ok(())
     }
 
@@ -156,7 +148,8 @@ impl AgentLoop {
     /// hooks, and inputs and tool answers that hooks are inspecting.
     #[must_use]
     pub fn answers_late(&self) -> Vec<CommandId> {
-        let preview = self.compaction.work.running().and_then(crate::agent_loop::compaction::job::Running::preview_of);
+        let preview =
+            self.compaction.work.running().and_then(crate::agent_loop::compaction::running::Running::preview_of);
         let looked_at = self.hooks.results_looked_at().chain(self.hooks.inputs_waiting()).cloned();
         self.leaving_by().into_iter().chain(preview).chain(looked_at).collect()
     }

@@ -1,6 +1,6 @@
 //! The compaction in progress: one at a time.
 
-use super::job::{Ready, Running};
+use super::running::{Ready, Running};
 use crate::context::compaction::Order;
 
 /// The compaction in progress. An order that arrives during another one starts after it.

@@ -2,7 +2,7 @@
 
 use super::super::step::Step;
 use super::{
-    super::{AgentLoop, Deadline, stage::Stage, turn::appended, turn::tools::SentTools},
+    super::{AgentLoop, Deadline, turn::appended, turn::tools::SentTools},
     Subject,
     request::ANOTHER_ROLE,
 };
@@ -181,7 +181,7 @@ impl AgentLoop {
                 let message = format!("the model called tools {rounds} times without an answer");
                 self.fail_turn(ErrorBody::new(ErrorCode::TooManyToolRounds, message));
             } else {
-                self.ws.after_results();
+                self.turn.after_results(&mut self.ws);
             }
         }
     }
@@ -212,7 +212,7 @@ impl AgentLoop {
         if calls.to_do.is_empty() {
             if let Some(leaf) = self.ws.session.state.leaf.clone() {
                 self.turn.begin_calls(&mut self.ws, Vec::new(), leaf, calls.done);
-                self.ws.after_results();
+                self.turn.after_results(&mut self.ws);
             }
         } else {
             self.ws.then(Step::Ask(Subject::Calls(Box::new(calls))));
@@ -248,7 +248,7 @@ impl Turn {
             }
         }
         ws.append(events, Vec::new());
-        ws.stage.enter(Stage::AwaitingTools);
+        self.awaits_tools = true;
     }
 }
 

@@ -141,7 +141,7 @@ impl Hooks {
 
     /// Continues with the commands in line, up to the next one that hooks inspect.
     pub(in crate::agent_loop) fn next_in_line(&mut self, ws: &mut Workspace) {
-        if ws.stage.is(Stage::Done) || self.looks_at_input() {
+        if self.looks_at_input() {
             return;
         }
         let Some(InLine { caller, command }) = self.line.pop_front() else { return };
@@ -152,9 +152,6 @@ impl Hooks {
     /// Withdraws the input that hooks are inspecting, for the user. The next one in line follows.
     pub(in crate::agent_loop) fn withdraw_input(&mut self, ws: &mut Workspace) {
         for subject in self.cancel_hooks(ws, |subject| matches!(subject, Subject::Input(_))) {
-            if subject.holds_the_stage() {
-                ws.stage.enter(Stage::Idle);
-            }
             if let Subject::Input(offered) = subject {
                 let message = "cancel_turn withdrew the input while hooks were inspecting it; nothing of it is stored";
                 ws.refuse_input(&offered, ErrorBody::new(ErrorCode::InputCancelled, message));
@@ -169,9 +166,6 @@ impl Hooks {
             ws.reply(&waiting.caller, Reply::Error(error.clone()));
         }
         for subject in self.cancel_hooks(ws, |subject| matches!(subject, Subject::Input(_))) {
-            if subject.holds_the_stage() {
-                ws.stage.enter(Stage::Idle);
-            }
             if let Subject::Input(offered) = subject {
                 ws.reply(&offered.caller, Reply::Error(error.clone()));
             }
@@ -179,18 +173,20 @@ impl Hooks {
     }
 }
 
-impl Workspace {
+impl AgentLoop {
     /// Starts the hooks' inspection of an input.
     pub(in crate::agent_loop) fn look_at_input(&mut self, caller: &Caller, parts: Vec<Part>, what: What) {
         let entry_id = match &what {
-            What::Said(_) => self.ids.next_id(),
+            What::Said(_) => self.ws.ids.next_id(),
             What::Custom(custom) => custom.entry_id.clone(),
         };
-        let holds = self.stage.is(Stage::Idle);
+        let holds = self.stage() == Stage::Idle;
         let offered = Offered { caller: caller.clone(), entry_id, parts, what, holds };
-        self.then(Step::Ask(Subject::Input(Box::new(offered))));
+        self.ws.then(Step::Ask(Subject::Input(Box::new(offered))));
     }
+}
 
+impl Workspace {
     pub(super) fn take_input_answer(&self, offered: &mut Offered, answer: HookAnswer) -> Result<bool, HookFault> {
         let Some(message) = answer.message else { return Ok(false) };
         if message.role != Role::User {
@@ -222,14 +218,6 @@ impl Workspace {
     pub(super) fn refuse_input(&mut self, offered: &Offered, error: ErrorBody) {
         self.reply(&offered.caller, Reply::Error(error));
         self.then(Step::AfterInput);
-    }
-
-    /// Continues after an input's inspection: starts what had to wait, if the session is idle, then the next in line.
-    pub(in crate::agent_loop) fn go_on_after_input(&mut self) {
-        if self.stage.is(Stage::Idle) {
-            self.then(Step::Proceed);
-        }
-        self.then(Step::NextInLine);
     }
 
     pub(super) fn refuse_unseen(&mut self, caller: &Caller) {

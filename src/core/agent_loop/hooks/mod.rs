@@ -4,7 +4,7 @@
 //! earlier ones left it. The [`Subject`] says what is asked about and what follows once all were asked:
 //!
 //! - `subject`: all subjects, how each is described to hooks and how an answer is applied
-//! - `failure`: what ends when a hook fails or is away
+//! - `outcome`: everything that can follow a hook's answer or failure
 //! - `input`: a client's input, before it is accepted
 //! - `request`: the start of a turn, the envelope before and after a request
 //! - `added`: what was added for the last request alone, kept for inspection
@@ -17,8 +17,8 @@
 
 mod added;
 mod answer;
-mod failure;
 mod input;
+mod outcome;
 mod request;
 mod result;
 mod roster;
@@ -34,14 +34,13 @@ pub(super) use result::Given;
 pub(super) use roster::{Roster, begins_work};
 pub(super) use subject::Subject;
 
-use self::subject::check_answer;
 use super::navigation::hooks::Wish;
-use super::{AgentLoop, CallHook, Deadline, Effect, commands::Caller, prompt::done, stage::Stage, step::Step};
+use super::{AgentLoop, CallHook, Deadline, Effect, commands::Caller, prompt::done, step::Step};
 use crate::hook::{HookFault, HookPlace, HookSpec, check_hooks};
 use reseed_protocol::{
     CallId, ErrorBody, ErrorCode, Timestamp,
     event::{EphemeralEvent, HookFailed},
-    hook::{HookAnswer, HookCall, HookOffer, HookResult},
+    hook::{HookCall, HookOffer, HookResult},
     receipt::{HookOutcome, HookRun},
 };
 use std::collections::VecDeque;
@@ -74,6 +73,11 @@ impl Hooks {
     /// Returns true if no hook's answer is pending.
     pub(super) fn is_quiet(&self) -> bool {
         self.chains.is_empty()
+    }
+
+    /// Returns true if the turn or the session waits for a chain.
+    pub(super) fn are_awaited(&self) -> bool {
+        self.chains.iter().any(|chain| chain.subject.is_awaited())
     }
 
     /// Returns true if hooks are inspecting the running compaction.
@@ -178,9 +182,6 @@ impl AgentLoop {
 
     /// Asks every hook of the subject's point, then continues with the result.
     pub(super) fn ask_hooks(&mut self, subject: Subject) {
-        if subject.holds_the_stage() {
-            self.ws.stage.enter(Stage::Hooking);
-        }
         let (point, reason) = subject.point();
         let is_asked = |(_, spec): &(HookPlace, &HookSpec)| spec.is_asked(point, reason);
         let owned = |(place, spec): (HookPlace, &HookSpec)| (place, spec.clone());
@@ -258,61 +259,6 @@ impl AgentLoop {
             })));
         }
         (call, deadline)
-    }
-
-    /// Handles a hook's answer or failure.
-    pub(super) fn on_hook_answer(&mut self, call_id: &CallId, answer: Result<HookAnswer, HookFault>) {
-        let Some(at) = self.hooks.chains.iter().position(|chain| chain.call_id() == *call_id) else { return };
-        let answer = match self.hooks.chains[at].open.place {
-            HookPlace::Client => answer,
-            // Only a client can be away: a server hook that does not answer has failed.
-            HookPlace::Server(_) => answer.map_err(|fault| match fault.code {
-                ErrorCode::HookUnavailable => HookFault::failed(fault.message),
-                _ => fault,
-            }),
-        };
-        if let Err(fault) = &answer
-            && fault.code == ErrorCode::HookUnavailable
-        {
-            let open = &mut self.hooks.chains[at].open;
-            if open.spec.required {
-                open.leaves(self.ws.now);
-                if self.ws.now < open.due() {
-                    // The client may return and is then asked again.
-                    return;
-                }
-            }
-        }
-        let Chain { mut subject, rest, open } = self.hooks.chains.remove(at);
-        let is_skipped =
-            !open.spec.required && matches!(&answer, Err(fault) if fault.code == ErrorCode::HookUnavailable);
-        if is_skipped {
-            self.turn.note_run(&mut self.ws, &subject, &open, HookOutcome::Skipped, None);
-            self.walk(subject, rest);
-            return;
-        }
-        let taken = answer.and_then(|answer| {
-            check_answer(&subject, &answer)?;
-            if answer.fields().is_empty() { Ok(false) } else { self.take_answer(&mut subject, &open, answer) }
-        });
-        match taken {
-            Ok(changed) => {
-                let outcome = if changed { HookOutcome::Changed } else { HookOutcome::Unchanged };
-                self.turn.note_run(&mut self.ws, &subject, &open, outcome, None);
-                // The decision is final, so the remaining hooks are not asked.
-                let rest = if subject.is_settled() { VecDeque::new() } else { rest };
-                self.walk(subject, rest);
-            }
-            Err(fault) => {
-                self.turn.note_run(&mut self.ws, &subject, &open, HookOutcome::Failed, Some(fault.code));
-                self.ws.report_hook(&open, &fault);
-                if open.spec.required {
-                    self.hook_failed(subject, &open, &fault);
-                } else {
-                    self.walk(subject, rest);
-                }
-            }
-        }
     }
 
     /// Cancels a hook call that is no longer waited for.
@@ -425,8 +371,8 @@ impl Hooks {
     }
 
     /// Cancels the hooks that the turn or the session is waiting for.
-    pub(super) fn cancel_stage_hooks(&mut self, ws: &mut Workspace) {
-        for subject in self.cancel_hooks(ws, Subject::holds_the_stage) {
+    pub(super) fn cancel_awaited(&mut self, ws: &mut Workspace) {
+        for subject in self.cancel_hooks(ws, Subject::is_awaited) {
             match subject {
                 Subject::Calls(calls) => ws.drop_uncalled(*calls),
                 Subject::Navigation(wish) => ws.stay_here(&wish),

@@ -2,7 +2,7 @@
 
 use super::super::step::Step;
 use super::{
-    super::{AgentLoop, stage::Stage, turn::appended},
+    super::{AgentLoop, turn::appended},
     Added, Subject,
 };
 use crate::agent_loop::turn::Turn;
@@ -187,7 +187,8 @@ impl AgentLoop {
 
     /// Ends the running turn with this error.
     pub(super) fn fail_turn(&mut self, error: ErrorBody) {
-        self.ws.stage.enter(Stage::Idle);
+        self.compaction.release();
+        self.turn.awaits_tools = false;
         self.finish_turn(TurnStatus::Failed, None, Some(error), Vec::new());
     }
 }

@@ -126,7 +126,7 @@ impl Turn {
         self.deadlines.remove(&call.call_id);
         ws.append(events, vec![mark]);
         self.meter_due = true;
-        ws.after_results();
+        self.after_results(ws);
     }
 
     /// Appends this result instead of the answer that the tool gave.

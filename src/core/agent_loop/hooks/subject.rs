@@ -1,10 +1,8 @@
-//! The subjects of hooks: how each is described to them, how an answer is applied, and what follows once all were
-//! asked.
+//! The subjects of hooks: how each is described to them, and what it may be answered.
 
-use super::super::step::Step;
 use super::{
-    super::{AgentLoop, compaction::hooks as compaction, navigation::hooks as navigation, stage::Stage},
-    ERROR_CHARS_MAX, Open, answer, input, request, result,
+    super::{AgentLoop, compaction::hooks as compaction, navigation::hooks as navigation},
+    ERROR_CHARS_MAX, answer, input, request, result,
 };
 use crate::hook::HookFault;
 use reseed_protocol::hook::{ContextReason, HookAnswer, HookEvent, HookPoint};
@@ -58,7 +56,7 @@ impl Subject {
     }
 
     /// Returns true if the turn or the session waits for this chain.
-    pub(super) fn holds_the_stage(&self) -> bool {
+    pub(super) fn is_awaited(&self) -> bool {
         match self {
             Self::Result(_) | Self::Compaction(_) => false,
             Self::Input(offered) => offered.holds,
@@ -101,48 +99,6 @@ impl AgentLoop {
             Subject::Result(given) => given.event(),
             Subject::Compaction(decision) => self.compaction.compaction_event(&self.ws, decision),
             Subject::Navigation(wish) => wish.event(self),
-        }
-    }
-
-    /// Applies an answer to the subject. Returns true if that changed anything.
-    pub(super) fn take_answer(
-        &mut self,
-        subject: &mut Subject,
-        open: &Open,
-        answer: HookAnswer,
-    ) -> Result<bool, HookFault> {
-        match subject {
-            Subject::Start(start) => self.ws.take_start(start, &open.spec.name, answer),
-            Subject::Input(offered) => self.ws.take_input_answer(offered, answer),
-            Subject::BeforeRequest | Subject::TurnEnd(_) => {
-                let is_sent_next = matches!(subject, Subject::BeforeRequest);
-                self.take_transform(&open.spec.name, answer, is_sent_next)
-            }
-            Subject::Ephemeral(overlay) => self.ws.take_overlay(overlay, &open.spec.name, answer),
-            Subject::Answer(whole) => whole.take(answer),
-            Subject::Calls(calls) => self.ws.take_call(calls, answer),
-            Subject::Result(given) => given.take(answer),
-            Subject::Compaction(decision) => self.compaction.take_decision(&self.ws, decision, &open.spec.name, answer),
-            Subject::Navigation(wish) => wish.take(&open.spec.name, answer),
-        }
-    }
-
-    /// Continues after all hooks of a point were asked.
-    pub(in crate::agent_loop) fn hooked(&mut self, subject: Subject) {
-        if subject.holds_the_stage() {
-            self.ws.stage.enter(Stage::Idle);
-        }
-        match subject {
-            Subject::Start(start) => self.ws.started(*start),
-            Subject::Input(offered) => self.input_seen(*offered),
-            Subject::BeforeRequest => self.ws.then(Step::Proceed),
-            Subject::Ephemeral(overlay) => self.overlaid(*overlay),
-            Subject::TurnEnd(ended) => self.ended(ended),
-            Subject::Answer(whole) => self.on_whole_answer(*whole),
-            Subject::Calls(calls) => self.next_call(*calls),
-            Subject::Result(given) => self.turn.result_seen(&mut self.ws, *given),
-            Subject::Compaction(decision) => self.compaction_decided(decision),
-            Subject::Navigation(wish) => self.navigate_as_wished(*wish),
         }
     }
 }

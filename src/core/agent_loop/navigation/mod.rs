@@ -11,7 +11,7 @@ use crate::agent_loop::step::Step;
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
     AgentLoop, Effect, RequestId, annotate::check_name, commands::Caller, hooks::Subject, prompt::session_updated,
-    stage::Stage, turn::appended, turn::queue::Said,
+    turn::appended, turn::queue::Said,
 };
 use crate::{
     context::{
@@ -70,6 +70,11 @@ impl Navigation {
     /// Returns true if this request is for the summary of the abandoned branch.
     pub(in crate::agent_loop) fn asks(&self, request: RequestId) -> bool {
         self.leaving.as_ref().is_some_and(|(asked, _)| *asked == request)
+    }
+
+    /// Returns true while the abandoned branch is being summarised.
+    pub(in crate::agent_loop) fn is_leaving(&self) -> bool {
+        self.leaving.is_some()
     }
 
     /// Returns the job that summarises the abandoned branch.
@@ -163,7 +168,6 @@ impl AgentLoop {
             Next::Ask(body) => {
                 let request = self.ws.ask_for_summary(&leaving.job, *body, PHASE);
                 self.navigation.leaving = Some((request, leaving));
-                self.ws.stage.enter(Stage::Leaving);
             }
             Next::Offer(outcome) => {
                 let Move { caller, to, .. } = *leaving;
@@ -180,14 +184,12 @@ impl AgentLoop {
 
     pub(in crate::agent_loop) fn on_branch_summary(&mut self, answer: &Answer) {
         let Some((_, mut leaving)) = self.navigation.leaving.take() else { return };
-        self.ws.stage.enter(Stage::Idle);
         leaving.job.take(answer);
         self.next_branch_summary(leaving);
     }
 
     pub(in crate::agent_loop) fn on_branch_summary_fault(&mut self, fault: &ModelFault) {
         let Some((_, mut leaving)) = self.navigation.leaving.take() else { return };
-        self.ws.stage.enter(Stage::Idle);
         let own = *leaving.job.model() == *self.ws.session.state.model;
         if let Some(told) = fault.overflow.window_tokens.filter(|_| own) {
             self.ws.remember_window(told);
@@ -280,8 +282,7 @@ impl AgentLoop {
         // The tree was read before the summary was made: entries pinned meanwhile are pinned there too.
         self.ws.session.tree.mark(&self.ws.session.state);
         self.ws.append(events, vec![caller.mark(reply)]);
-        self.ws.out.push(Effect::Reseed);
-        self.ws.stage.enter(Stage::Done);
+        self.ws.hand_over();
         Ok(())
     }
 

@@ -74,10 +74,10 @@ impl AgentLoop {
             (self.turn.meter_due, self.turn.metered) = (false, None);
             return;
         };
-        if !std::mem::take(&mut self.turn.meter_due) || self.ws.stage.is(Stage::Done) {
+        if !std::mem::take(&mut self.turn.meter_due) || self.ws.is_over() {
             return;
         }
-        let waits = self.ws.stage.is(Stage::AwaitingTools);
+        let waits = self.stage() == Stage::AwaitingTools;
         let too_soon = |(_, at): (u64, Timestamp)| waits && self.ws.now < at.plus_millis(METER_PAUSE_MILLIS);
         if self.turn.metered.is_some_and(too_soon) {
             return;
@@ -101,8 +101,7 @@ impl AgentLoop {
     /// Returns the session's activity.
     #[must_use]
     pub fn doing(&self) -> SessionState {
-        let compacts =
-            matches!(self.ws.stage.get(), Stage::Compacting | Stage::Leaving) || self.compaction.is_ordered();
+        let compacts = matches!(self.stage(), Stage::Compacting | Stage::Leaving) || self.compaction.is_ordered();
         match self.ws.session.state.turn {
             Some(_) => SessionState::Running,
             None if compacts => SessionState::Compacting,
@@ -120,7 +119,7 @@ impl AgentLoop {
                 phase: super::super::navigation::PHASE.to_owned(),
                 background: false,
             }),
-            None => self.compaction.shown_compaction(&self.ws),
+            None => self.compaction.shown_compaction(),
         };
         Snapshot {
             seq: state.seq,

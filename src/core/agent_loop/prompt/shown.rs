@@ -37,7 +37,7 @@ impl AgentLoop {
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("format"));
         }
         let mut envelope = self.ws.shown_envelope(&context);
-        if matches!(self.ws.stage.get(), Stage::Asking | Stage::Stopping) {
+        if matches!(self.stage(), Stage::Asking | Stage::Stopping) {
             envelope.meta.request += 1;
         }
         let tokens = envelope.meta.tokens;

@@ -482,8 +482,7 @@ impl World {
             }
         }
         let agent = &self.agent;
-        let (stage, line, queue) =
-            (agent.ws.stage.get(), agent.answers_late().len(), agent.ws.session.state.queue.len());
+        let (stage, line, queue) = (agent.stage(), agent.answers_late().len(), agent.ws.session.state.queue.len());
         let (chains, running) = (!agent.hooks.is_quiet(), agent.compaction.is_at_work());
         assert!(
             agent.is_idle() && !self.open_turn,

@@ -42,6 +42,8 @@ pub(in crate::agent_loop) struct Turn {
     pub(in crate::agent_loop) carried: Carried,
     /// The request that the model is answering, or that is being stopped.
     pub(in crate::agent_loop) asking: Option<Asking>,
+    /// True while the turn waits for the results of its pending tool calls.
+    pub(in crate::agent_loop) awaits_tools: bool,
     /// Deadlines of the pending tool calls.
     pub(in crate::agent_loop) deadlines: BTreeMap<CallId, Deadline>,
     /// True once the user was warned that the window is nearly full.
@@ -95,7 +97,24 @@ pub(in crate::agent_loop) struct Carried {
 
 impl Turn {
     pub(in crate::agent_loop) fn new(carried: Carried) -> Self {
-        Self { carried, asking: None, deadlines: BTreeMap::new(), warned: false, meter_due: false, metered: None }
+        Self {
+            carried,
+            asking: None,
+            awaits_tools: false,
+            deadlines: BTreeMap::new(),
+            warned: false,
+            meter_due: false,
+            metered: None,
+        }
+    }
+
+    /// Returns the stage that the turn holds, if any.
+    pub(in crate::agent_loop) fn stage(&self) -> Option<Stage> {
+        match &self.asking {
+            Some(Asking { stopped_as: Some(_), .. }) => Some(Stage::Stopping),
+            Some(_) => Some(Stage::Asking),
+            None => self.awaits_tools.then_some(Stage::AwaitingTools),
+        }
     }
 
     /// Returns true if the model is answering this request.
@@ -152,7 +171,7 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn send_counted(&mut self, counted: Counted) {
         let Counted { context, count, is_due } = counted;
         // A held compaction that cannot be prepared again is committed as it is.
-        if self.ws.is_held_up() || is_due && !self.compaction.is_at_work() && self.commit_held(Need::Due) {
+        if self.is_held_up() || is_due && !self.compaction.is_at_work() && self.commit_held(Need::Due) {
             return;
         }
         let window = self.ws.window_tokens();
@@ -182,7 +201,6 @@ impl AgentLoop {
     /// Handles the model's answer: appends one entry, then makes its tool calls or ends the turn.
     pub(in crate::agent_loop) fn on_answer(&mut self, answer: Answer) {
         let Some(Asking { item, asked, .. }) = self.turn.asking.take() else { return };
-        self.ws.stage.enter(Stage::Idle);
         if self.ws.session.state.turn.is_none() {
             return;
         }
@@ -217,7 +235,6 @@ impl AgentLoop {
     /// Handles a stopped answer: the text shown so far becomes an entry marked incomplete.
     pub(in crate::agent_loop) fn on_stopped(&mut self, shown: Vec<Part>) {
         let Some(Asking { item, asked, stopped_as: Some(status), .. }) = self.turn.asking.take() else { return };
-        self.ws.stage.enter(Stage::Idle);
         self.ws.prompt.carried.receipts.failed();
         // A withheld answer is not stored: hooks have not inspected it.
         let shown = if asked.withheld { Vec::new() } else { shown };
@@ -323,9 +340,9 @@ impl AgentLoop {
     /// hooks.
     pub(in crate::agent_loop) fn on_hold(&mut self, error: &ErrorBody) {
         self.ws.holding = true;
-        let held_by_input = self.ws.stage.is(Stage::Hooking);
+        let held_by_input = self.stage() == Stage::Hooking;
         self.hooks.refuse_inputs(&mut self.ws, error);
-        if held_by_input && self.ws.stage.is(Stage::Idle) {
+        if held_by_input && self.stage() == Stage::Idle {
             self.ws.then(Step::Proceed);
         }
     }
@@ -337,7 +354,7 @@ impl AgentLoop {
         self.ws.ending = Some(error);
         self.compaction.cancel_ordered(&mut self.ws);
         self.compaction.leave_held(&self.ws);
-        if !self.ws.stage.is(Stage::Compacting) {
+        if self.stage() != Stage::Compacting {
             self.cancel_running();
         }
         self.stop_turn(TurnStatus::Interrupted);
@@ -345,15 +362,14 @@ impl AgentLoop {
 
     /// Stops whatever the running turn is doing.
     pub(in crate::agent_loop) fn stop_turn(&mut self, status: TurnStatus) {
-        match self.ws.stage.get() {
+        match self.stage() {
             Stage::Asking => {
                 let Some(asking) = &mut self.turn.asking else { return };
                 asking.stopped_as = Some(status);
                 self.ws.out.push(Effect::CancelModel(asking.request));
-                self.ws.stage.enter(Stage::Stopping);
             }
             Stage::Compacting => {
-                self.ws.stage.enter(Stage::Idle);
+                self.compaction.release();
                 // A background compaction continues; the turn no longer waits for it.
                 if self.compaction.is_in_background() && status == TurnStatus::Cancelled {
                     self.compaction.wait_no_more();
@@ -365,8 +381,7 @@ impl AgentLoop {
                 }
             }
             Stage::Hooking => {
-                self.ws.stage.enter(Stage::Idle);
-                self.hooks.cancel_stage_hooks(&mut self.ws);
+                self.hooks.cancel_awaited(&mut self.ws);
                 if self.ws.session.state.turn.is_some() {
                     self.end_turn(status);
                 } else {
@@ -374,11 +389,9 @@ impl AgentLoop {
                 }
             }
             Stage::AwaitingTools => {
-                self.ws.stage.enter(Stage::Idle);
                 self.end_turn(status);
             }
             Stage::Leaving => {
-                self.ws.stage.enter(Stage::Idle);
                 self.navigation.cancel_move(&mut self.ws);
             }
             Stage::Idle | Stage::Stopping | Stage::Done => {}
@@ -415,7 +428,6 @@ impl Turn {
         let asked = Asked { count, model, envelope_key, receipt, withheld, guards, tools };
         ws.prompt.carried.receipts.sent(sent);
         self.asking = Some(Asking { request, item, asked: Box::new(asked), stopped_as: None });
-        ws.stage.enter(Stage::Asking);
         self.of(&ws.session.state).before_request = false;
     }
 }

@@ -5,9 +5,8 @@ use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
     AgentLoop, Effect,
     compaction::held::Need,
-    compaction::job::Use,
+    compaction::running::Use,
     prompt::{session_updated, usage_percent},
-    stage::Stage,
     turn::{Asked, Asking},
 };
 use crate::{
@@ -31,7 +30,6 @@ impl AgentLoop {
     /// Handles a failed request: compacts once if it was too large, otherwise ends the turn.
     pub(in crate::agent_loop) fn on_fault(&mut self, fault: &ModelFault) {
         let Some(Asking { item, asked, .. }) = self.turn.asking.take() else { return };
-        self.ws.stage.enter(Stage::Idle);
         self.ws.prompt.carried.receipts.failed();
         let Some(turn) = self.ws.session.state.turn.clone() else { return };
         let count = &asked.count;
@@ -65,7 +63,7 @@ impl AgentLoop {
             let (use_, source) = (Use::Commit { background: false }, self.source_now());
             if leave != Leave::Rest
                 && self.start_job(order, use_, leave == Leave::Free, source).is_ok()
-                && self.ws.is_held_up()
+                && self.is_held_up()
             {
                 return;
             }

@@ -99,7 +99,7 @@ impl AgentLoop {
         }
         // Input that will be refused anyway is not sent to hooks.
         self.check_input(&how)?;
-        self.ws.look_at_input(caller, parts, What::Said(Box::new(how)));
+        self.look_at_input(caller, parts, What::Said(Box::new(how)));
         Ok(())
     }
 
@@ -124,7 +124,7 @@ impl AgentLoop {
     /// they go to the model with it.
     fn keeps_waiting(&self) -> bool {
         let waits = |item: &QueueItem| item.after.is_none() && item.custom.is_none();
-        let is_at_rest = self.ws.stage.is(Stage::Idle) && self.ws.session.state.turn.is_none();
+        let is_at_rest = self.stage() == Stage::Idle && self.ws.session.state.turn.is_none();
         !is_at_rest
             || self.hooks.looks_at_input()
             || (!self.ws.holding && self.ws.session.state.queue.iter().any(waits))
@@ -237,9 +237,7 @@ impl AgentLoop {
         let changed = items != self.ws.session.state.queue;
         let events = changed.then_some(Event::QueueChanged(QueueChanged { items })).into_iter().collect();
         self.ws.append(events, vec![mark]);
-        if self.ws.stage.is(Stage::Idle) {
-            self.ws.then(Step::Proceed);
-        }
+        self.proceed_if_idle();
         Ok(())
     }
 
@@ -260,7 +258,7 @@ impl AgentLoop {
         if caller.origin == Origin::HOOK || !self.ws.has_input_hooks(&caller.id) {
             return self.take_custom_message(caller, parts, custom);
         }
-        self.ws.look_at_input(caller, parts, What::Custom(Box::new(custom)));
+        self.look_at_input(caller, parts, What::Custom(Box::new(custom)));
         Ok(())
     }
 

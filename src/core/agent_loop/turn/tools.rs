@@ -3,7 +3,7 @@
 use crate::agent_loop::step::Step;
 use crate::agent_loop::turn::Turn;
 use crate::agent_loop::workspace::Workspace;
-use crate::agent_loop::{AgentLoop, commands::Caller, hooks::Given, prompt::done, stage::Stage, turn::appended};
+use crate::agent_loop::{AgentLoop, commands::Caller, hooks::Given, prompt::done, turn::appended};
 use crate::{
     context::{causes::Cause, counter::Mix, serialize::clip},
     schema::arguments_of,
@@ -183,7 +183,7 @@ impl AgentLoop {
 impl Turn {
     /// Appends a timeout result for each call whose deadline has passed.
     pub(in crate::agent_loop) fn on_tools_tick(&mut self, ws: &mut Workspace) {
-        if !ws.stage.is(Stage::AwaitingTools) {
+        if !self.awaits_tools {
             return;
         }
         let over: Vec<CallId> =
@@ -202,11 +202,18 @@ impl Turn {
             call.into_iter().for_each(|call| ws.withdraw(call, CallOutcome::TimedOut));
         }
         self.meter_due = true;
-        ws.after_results();
+        self.after_results(ws);
+    }
+
+    pub(in crate::agent_loop) fn after_results(&self, ws: &mut Workspace) {
+        if self.awaits_tools && ws.session.state.pending.is_empty() {
+            ws.then(Step::Proceed);
+        }
     }
 
     /// Returns results for the calls that are still open when their turn ends.
     pub(in crate::agent_loop) fn drop_calls(&mut self, ws: &mut Workspace, turn_id: &TurnId) -> Vec<Event> {
+        self.awaits_tools = false;
         self.deadlines.clear();
         let mut leaf = ws.session.state.leaf.clone();
         let pending = ws.session.state.pending.clone();
@@ -254,12 +261,6 @@ impl Workspace {
         let chars = output.chars().count() as u64;
         let chars_max = usize::try_from(chars.saturating_mul(tokens_max) / tokens).unwrap_or(usize::MAX);
         clip(&output, chars_max).into_owned()
-    }
-
-    pub(in crate::agent_loop) fn after_results(&mut self) {
-        if self.stage.is(Stage::AwaitingTools) && self.session.state.pending.is_empty() {
-            self.then(Step::Proceed);
-        }
     }
 
     fn was_answered(&self, call: &CallId) -> bool {

@@ -3,26 +3,25 @@
 //! One job runs at a time. A background job's outcome is committed at the next point between two requests.
 
 use crate::agent_loop::compaction::Compactor;
-use crate::agent_loop::step::Step;
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
-    AgentLoop, CallModel, Effect, RequestId, commands::Caller, compaction::fail::Spent, compaction::held::Source,
+    AgentLoop, CallModel, Effect, RequestId,
+    commands::Caller,
+    compaction::fail::{Spent, gains_nothing},
+    compaction::held::Source,
     stage::Stage,
 };
 use crate::{
     context::{
         RequestCount,
-        compaction::{Basis, Job, Next, Order, Outcome, Tried},
+        compaction::{Basis, Job, Next, Order, Outcome},
     },
-    model::{Answer, ModelFault, ModelRequest},
+    model::{Answer, ModelRequest},
 };
 use reseed_protocol::{
-    CommandId, EntryId, ErrorBody, ErrorCode, JobId, Timestamp,
-    event::{
-        CompactionProgress, CompactionRung, CompactionStarted, CompactionTrigger, EphemeralEvent, FailedRung,
-        TurnStatus,
-    },
-    reply::{Reply, RunningCompaction},
+    CommandId, EntryId, ErrorBody, JobId, Timestamp,
+    event::{CompactionProgress, CompactionRung, CompactionStarted, CompactionTrigger, EphemeralEvent},
+    reply::RunningCompaction,
 };
 /// The phase of a job that summarises for a compaction.
 pub(in crate::agent_loop) const PHASE: &str = "summarising";
@@ -74,7 +73,7 @@ pub(in crate::agent_loop) enum Advanced {
 impl Running {
     /// Returns true if nobody waits for the job and it can be repeated later: turns continue, and it is not a preview,
     /// which must show what an order would do.
-    fn can_wait(&self) -> bool {
+    pub(super) fn can_wait(&self) -> bool {
         matches!(self.use_, Use::Commit { background: true }) && self.waited_since.is_none()
     }
 
@@ -93,7 +92,7 @@ impl AgentLoop {
         self.void_running("a compaction that was asked for takes its place");
         let source = self.source_of(&order);
         match self.start_job(order.clone(), Use::Commit { background: false }, true, source) {
-            Ok(()) => self.ws.is_held_up(),
+            Ok(()) => self.is_held_up(),
             Err(error) => {
                 self.compaction.compaction_failed(&mut self.ws, &order, Spent::default(), error);
                 false
@@ -118,7 +117,7 @@ impl AgentLoop {
             self.compaction.work.running().is_some_and(|running| running.background && running.waited_since.is_none())
                 || self.compaction.work.running().is_none()
                     && self.compaction.work.ordered().is_none()
-                    && !self.ws.stage.is(Stage::Leaving);
+                    && self.stage() != Stage::Leaving;
         self.running_job().filter(|_| !aside)
     }
 
@@ -153,8 +152,8 @@ impl AgentLoop {
             match running.job.advance() {
                 Next::Ask(body) => {
                     running.request = self.ws.ask_for_summary(&running.job, *body, PHASE);
-                    if !running.background && !self.ws.stage.is(Stage::Done) {
-                        self.ws.stage.enter(Stage::Compacting);
+                    if !running.background && !self.ws.is_over() {
+                        self.compaction.awaited = true;
                     }
                     self.compaction.work.run(running);
                     return Advanced::Asked;
@@ -191,61 +190,10 @@ impl AgentLoop {
     /// Continues what was waiting for a job that is over.
     pub(in crate::agent_loop) fn after(&mut self, advanced: Advanced) {
         if let Advanced::Failed(trigger, error) = advanced
-            && self.ws.stage.is(Stage::Compacting)
+            && self.stage() == Stage::Compacting
         {
             self.without_compaction(trigger, error);
         }
-    }
-
-    /// Handles a failed summary request. If somebody waits, the job falls back to a step without the model; in the
-    /// background it can be tried again later.
-    pub(in crate::agent_loop) fn on_summary_fault(&mut self, fault: &ModelFault) {
-        let Some(mut running) = self.compaction.work.take_running() else { return };
-        match fault.code {
-            ErrorCode::ContextOverflow => {
-                let own = *running.job.model() == *self.ws.session.state.model;
-                if let Some(told) = fault.overflow.window_tokens.filter(|_| own) {
-                    self.ws.remember_window(told);
-                }
-                running.job.too_large();
-            }
-            ErrorCode::UpstreamEmpty => running.job.fall_back("empty"),
-            ErrorCode::ContentFiltered => running.job.fall_back("refused"),
-            code if running.job.has_draft() => running.job.fall_back(code.as_str()),
-            code if running.can_wait() => {
-                self.compaction.carried.guards.failed(self.ws.now);
-                let mut error = ErrorBody::new(code, fault.message.clone());
-                error.retry_after_ms = fault.retry_after_ms;
-                self.compaction.fail(&mut self.ws, running, error);
-                return;
-            }
-            code => running.job.fall_back(code.as_str()),
-        }
-        self.compaction.note_tried(&mut self.ws, &mut running.job);
-        let advanced = self.advance(running);
-        self.after(advanced);
-    }
-
-    /// Ends the running job if its deadline has passed.
-    pub(in crate::agent_loop) fn on_compaction_tick(&mut self) {
-        if self.compaction_deadline().is_none_or(|deadline| deadline > self.ws.now) {
-            return;
-        }
-        let Some(mut running) = self.compaction.work.take_running() else { return };
-        self.ws.out.push(Effect::CancelModel(running.request));
-        if running.can_wait() && !running.job.has_draft() {
-            self.compaction.carried.guards.failed(self.ws.now);
-            let message = format!(
-                "the summary was not made within {} ms; see COMPACTION_TIMEOUT_SECS",
-                self.ws.deployment.summaries.timeout_ms
-            );
-            self.compaction.fail(&mut self.ws, running, ErrorBody::new(ErrorCode::UpstreamTimeout, message));
-            return;
-        }
-        running.job.out_of_time();
-        self.compaction.note_tried(&mut self.ws, &mut running.job);
-        let advanced = self.advance(running);
-        self.after(advanced);
     }
 
     /// Uses a job's outcome: shows, holds or commits it.
@@ -257,7 +205,7 @@ impl AgentLoop {
             return Advanced::Made;
         }
         let trigger = basis.order.trigger;
-        if background && !self.ws.stage.is(Stage::Compacting) {
+        if background && self.stage() != Stage::Compacting {
             // Also true for a compaction made from scratch that replaces a held one.
             let remade = source != Source::Seen || self.ws.session.held.is_some();
             return match self.hold(basis, outcome, remade) {
@@ -266,7 +214,7 @@ impl AgentLoop {
             };
         }
         let ready = Ready { basis, outcome, background, waited_since, merged: merges };
-        if !matches!(self.ws.stage.get(), Stage::Idle | Stage::Compacting) {
+        if !matches!(self.stage(), Stage::Idle | Stage::Compacting) {
             self.compaction.work.wait(ready);
             return Advanced::Made;
         }
@@ -276,18 +224,9 @@ impl AgentLoop {
         }
     }
 
-    /// Continues without the compaction: a waiting turn continues if its request still fits. A request that the
-    /// provider refused is not sent again unchanged.
-    pub(in crate::agent_loop) fn without_compaction(&mut self, trigger: CompactionTrigger, error: ErrorBody) {
-        if self.ws.session.state.turn.is_some() {
-            if trigger == CompactionTrigger::Overflow {
-                self.ws.stage.enter(Stage::Idle);
-                self.finish_turn(TurnStatus::Failed, None, Some(overflow_stays(error)), Vec::new());
-                return;
-            }
-            self.compaction.gave_up = true;
-        }
-        self.ws.then(Step::Proceed);
+    /// Returns true if the loop cannot continue: it waits for a compaction, or a compaction has ended it.
+    pub(in crate::agent_loop) fn is_held_up(&self) -> bool {
+        matches!(self.stage(), Stage::Compacting | Stage::Done)
     }
 
     /// Waits for the running job, if its outcome will be committed.
@@ -298,21 +237,21 @@ impl AgentLoop {
             return false;
         }
         running.waited_since.get_or_insert(self.ws.now);
-        self.ws.stage.enter(Stage::Compacting);
+        self.compaction.awaited = true;
         true
     }
 }
 
 impl Compactor {
     /// Returns the running or ordered compaction for a client that joins. Previews are private to their client.
-    pub(in crate::agent_loop) fn shown_compaction(&self, ws: &Workspace) -> Option<RunningCompaction> {
+    pub(in crate::agent_loop) fn shown_compaction(&self) -> Option<RunningCompaction> {
         let of = |order: &Order, phase: &str, background| RunningCompaction {
             job_id: order.job_id.clone(),
             phase: phase.to_owned(),
             background,
         };
         if let Some(running) = self.work.running() {
-            let background = !ws.stage.is(Stage::Compacting);
+            let background = !self.awaited;
             let is_shown = matches!(running.use_, Use::Commit { .. });
             return is_shown.then(|| of(&running.job.order, PHASE, background));
         }
@@ -324,37 +263,6 @@ impl Compactor {
 
     pub(in crate::agent_loop) fn is_running(&self, request: RequestId) -> bool {
         self.work.running().is_some_and(|running| running.request == request)
-    }
-
-    /// Reports a summary attempt's outcome to the circuit breaker.
-    fn note_tried(&mut self, ws: &mut Workspace, job: &mut Job) {
-        match job.tried() {
-            Some(Tried::Failed) => self.carried.guards.failed(ws.now),
-            Some(Tried::Summarised) => self.carried.guards.summarised(),
-            None => {}
-        }
-    }
-
-    /// Fails the job.
-    pub(in crate::agent_loop) fn fail(&mut self, ws: &mut Workspace, running: Running, error: ErrorBody) -> Advanced {
-        let Running { job, use_, background, waited_since, source, .. } = running;
-        if let Use::Preview(caller) = use_ {
-            ws.reply(&caller, Reply::Error(error));
-            return Advanced::Made;
-        }
-        // Not tried again before the turn is over.
-        self.gave_up |= ws.session.state.turn.is_some();
-        self.compaction_failed(ws, &job.order, ws.spent(&job.basis(), background, waited_since), error.clone());
-        if source != Source::Seen {
-            ws.keep_held_as_it_is();
-        }
-        Advanced::Failed(job.order.trigger, error)
-    }
-
-    fn futile(&mut self, ws: &mut Workspace, running: &Running, tokens: u64) {
-        if matches!(running.use_, Use::Commit { .. }) && running.job.order.trigger != CompactionTrigger::Manual {
-            self.carried.guards.gained(false, tokens, ws.window_tokens());
-        }
     }
 
     /// Marks the running job as needed by a request that the provider refused: if the job fails, so does the turn.
@@ -373,18 +281,13 @@ impl Compactor {
 
     /// Notes that queued input waits for the running job.
     pub(in crate::agent_loop) fn waits_from_now(&mut self, ws: &mut Workspace) {
-        if let Some(running) = self.work.running_mut().filter(|_| ws.stage.is(Stage::Compacting)) {
+        if let Some(running) = self.work.running_mut().filter(|_| self.awaited) {
             running.waited_since.get_or_insert(ws.now);
         }
     }
 }
 
 impl Workspace {
-    /// Returns true if the loop cannot continue: it waits for a compaction, or a compaction has ended it.
-    pub(in crate::agent_loop) fn is_held_up(&self) -> bool {
-        matches!(self.stage.get(), Stage::Compacting | Stage::Done)
-    }
-
     /// Checks that an outcome is good enough; otherwise returns the reason and the tokens that it would leave.
     fn judge(&self, basis: &Basis, outcome: &Outcome, before: &RequestCount) -> Result<(), (&'static str, u64)> {
         let entry = "preview".parse::<EntryId>().expect("a word is an id");
@@ -438,28 +341,4 @@ impl Workspace {
         self.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as: None, withheld: false })));
         request
     }
-}
-
-/// Returns the error for a compaction that saves nothing, in plain words; the details list the failed steps.
-fn gains_nothing(tokens: u64, failed: &[FailedRung]) -> ErrorBody {
-    // A step that saves too little is not the model's fault.
-    let is_fault = |failed: &&FailedRung| !matches!(&*failed.reason, "not_smaller" | "too_little");
-    let model_failed = failed
-        .iter()
-        .filter(is_fault)
-        .any(|failed| matches!(failed.rung, CompactionRung::ModelSummary | CompactionRung::ChunkedSummary));
-    let why = if model_failed {
-        "the model did not give a usable summary, and shortening without the model would not reduce them"
-    } else {
-        "a summary would not reduce them"
-    };
-    let message = format!("the conversation has about {tokens} tokens, and {why}; nothing was changed");
-    let details = serde_json::json!({ "tokens": tokens, "failedRungs": failed });
-    ErrorBody::new(ErrorCode::NothingToCompact, message).with_details(details)
-}
-
-/// Returns the turn's error after the provider refused its request as too large and the compaction failed too.
-fn overflow_stays(error: ErrorBody) -> ErrorBody {
-    let message = format!("the request does not fit into the model's window, and compacting failed: {}", error.message);
-    ErrorBody { message, ..error }
 }
