@@ -46,3 +46,5 @@ mod telemetry;
 
 #[doc(inline)]
 pub use reseed_core as core;
+#[doc(inline)]
+pub use reseed_pi as pi;

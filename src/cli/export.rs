@@ -2,7 +2,8 @@
 
 use crate::{
     config::Settings,
-    core::{pi::Exporter, session::IdSource},
+    core::session::IdSource,
+    pi::Exporter,
     runtime::stored,
     store::{self, SessionStore},
 };

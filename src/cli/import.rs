@@ -6,12 +6,10 @@
 use super::say;
 use crate::{
     config::Settings,
-    core::{
-        pi::{
-            Importer,
-            read::{Fault, Header, Item, Reader},
-        },
-        session::{IdSource, SessionState, input::name_from, state::no_settings},
+    core::session::{IdSource, SessionState, input::name_from, state::no_settings},
+    pi::{
+        Importer,
+        read::{Fault, Header, Item, Reader},
     },
     service,
     store::{self, Append, EntryColumns, Head, Lease, NewRecord, SessionStore, UNFINISHED},

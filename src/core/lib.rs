@@ -5,17 +5,13 @@
 //! - [`agent_loop`]: one total function from inputs to effects
 //! - [`hook`]: hook specifications and faults
 //! - [`model`]: the types that the agent loop and the providers exchange
-//! - [`pi`]: compatibility with pi's session files and arithmetic
 //! - [`prices`]: the cost of requests
 //! - `schema`: limits on tool schemas, and validators for call arguments
-//! - [`prices`]: what a request came to
-//! - `schema`: what a tool's schema may be, and what checks a call's arguments by it
 
 pub mod agent_loop;
 pub mod context;
 pub mod hook;
 pub mod model;
-pub mod pi;
 pub mod prices;
 mod schema;
 pub mod session;

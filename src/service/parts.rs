@@ -13,9 +13,9 @@ use crate::{
             summary::{FileTools, INSTRUCTIONS_BYTES_MAX},
             windows::Windows,
         },
-        pi,
     },
     hooks::webhook::{self, Webhook},
+    pi,
     provider::{
         Provider,
         offline::{Offline, OfflineOptions},

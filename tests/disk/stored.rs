@@ -15,12 +15,10 @@
 
 use reseed::{
     cli::export::export,
-    core::{
-        pi::{
-            Importer,
-            read::{Item, Reader},
-        },
-        session::{IdSource, SessionState, fingerprint::fingerprint},
+    core::session::{IdSource, SessionState, fingerprint::fingerprint},
+    pi::{
+        Importer,
+        read::{Item, Reader},
     },
     runtime::stored,
     store::{EntryQuery, ListQuery, SessionStore, SubtreeQuery, sqlite::SqliteStore},

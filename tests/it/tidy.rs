@@ -15,6 +15,7 @@ const LINES_MAX: usize = 600;
 /// Each room of `src/` and those it may import. Imports point one way, so no room stands right of one that it lists.
 const ROOMS: &[(&str, &[&str])] = &[
     ("core", &[]),
+    ("pi", &["core"]),
     // The names of strategies belong to the core: a new one changes no setting.
     ("config", &["core"]),
     ("clock", &[]),
@@ -26,11 +27,15 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("tools", LEAVES),
     ("runtime", &["core", "config", "clock", "metrics", "provider", "store", "hooks", "tools"]),
     ("server", &["core", "config", "clock", "metrics", "provider", "store", "hooks", "tools", "runtime"]),
-    ("service", &["core", "config", "clock", "metrics", "provider", "store", "hooks", "tools", "runtime", "server"]),
+    (
+        "service",
+        &["core", "pi", "config", "clock", "metrics", "provider", "store", "hooks", "tools", "runtime", "server"],
+    ),
     (
         "cli",
         &[
             "core",
+            "pi",
             "config",
             "clock",
             "metrics",
@@ -49,8 +54,8 @@ const ROOMS: &[(&str, &[&str])] = &[
 /// Imports allowed to the rooms between core and runtime.
 const LEAVES: &[&str] = &["core", "config", "clock", "metrics"];
 
-/// Paths of the standard library that the core never uses: files, the network, the process, threads, clocks. It cannot
-/// use other crates without naming them in its Cargo.toml.
+/// Paths of the standard library that the pure crates never use: files, the network, the process, threads, clocks. They
+/// cannot use other crates without naming them in their Cargo.toml.
 const IMPURE: &[&[&str]] = &[
     &["std", "env"],
     &["std", "fs"],
@@ -87,7 +92,7 @@ type Rule = fn(path: &str, text: &str) -> Vec<String>;
 
 /// Rules for what is built into the server, by the folder they hold in.
 const RULES: &[(&str, Rule)] =
-    &[("src/", imports), ("src/core/", purity), ("src/", shortcuts), ("protocol/src/", shortcuts)];
+    &[("src/", imports), ("src/core/", purity), ("src/pi/", purity), ("src/", shortcuts), ("protocol/src/", shortcuts)];
 
 /// Rules for files of tests.
 const RULES_FOR_TESTS: &[Rule] = &[absent];
@@ -101,8 +106,8 @@ const RULES_FOR_ALL: &[Rule] = &[head, length];
 /// Checks that imports point one way.
 fn imports(path: &str, text: &str) -> Vec<String> {
     let modules = modules(path);
-    // What the core, a crate of its own, may use is said in its Cargo.toml.
-    let is_no_room = |room: &&String| !matches!(room.as_str(), "main" | "core");
+    // What a crate of its own may use is said in its Cargo.toml.
+    let is_no_room = |room: &&String| !matches!(room.as_str(), "main" | "core" | "pi");
     let Some(room) = modules.first().filter(is_no_room) else { return Vec::new() };
     let Some((_, allowed)) = ROOMS.iter().find(|(name, _)| name == room) else {
         return vec![format!("{path}: room `{room}` is not in the order of rooms")];
@@ -117,15 +122,15 @@ fn imports(path: &str, text: &str) -> Vec<String> {
     violations
 }
 
-/// Checks that the core waits for nothing and uses nothing of the machine.
+/// Checks that a pure crate waits for nothing and uses nothing of the machine.
 fn purity(path: &str, text: &str) -> Vec<String> {
     let code = without_tests(&code(text));
     let words = words(&code);
     let waiting = ["async", "await"].into_iter().filter(|word| words.iter().any(|(found, _)| found == word));
-    let mut violations: Vec<String> = waiting.map(|word| format!("{path}: the core says `{word}`")).collect();
+    let mut violations: Vec<String> = waiting.map(|word| format!("{path}: a pure crate says `{word}`")).collect();
     for used in paths(&code) {
         if IMPURE.iter().any(|impure| used.iter().map(String::as_str).take(impure.len()).eq(impure.iter().copied())) {
-            violations.push(format!("{path}: the core uses `{}`", used.join("::")));
+            violations.push(format!("{path}: a pure crate uses `{}`", used.join("::")));
         }
     }
     violations
@@ -292,6 +297,7 @@ fn each_rule_catches_what_it_is_for_and_nothing_else() {
         (imports, "src/config/mod.rs", "fn a() { super::server::start() }", 1),
         (imports, "src/config/a.rs", "use super::model::Part; use crate::core::b; use self::c;", 0),
         (imports, "src/core/a.rs", "use crate::store::Lease;", 0),
+        (imports, "src/server/a.rs", "use crate::pi::Importer;", 1),
         (
             imports,
             "src/config/a.rs",

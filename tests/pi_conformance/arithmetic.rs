@@ -1,7 +1,7 @@
 //! Groups a, b and c: tokens of a message, of a context, and where a path is cut.
 
 use crate::data::{Data, Outcome, json, lines, messages, outcome, place, same, whole};
-use reseed::core::pi::{self, json::Object};
+use reseed::pi::{self, json::Object};
 use serde_json::{Value, json as value};
 
 pub(crate) fn token_estimates(data: &Data, case: &Value) -> Outcome {

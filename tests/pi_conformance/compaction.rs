@@ -9,10 +9,12 @@ use crate::{
     deviations,
     script::{Script, Setting, answer, summary},
 };
-use reseed::core::{
-    context::{build_context, summary::read_prompt},
-    hook::HookFault,
-    model::{ModelFault, ModelRequest, OverflowHint, Purpose},
+use reseed::{
+    core::{
+        context::{build_context, summary::read_prompt},
+        hook::HookFault,
+        model::{ModelFault, ModelRequest, OverflowHint, Purpose},
+    },
     pi::{self, json::Object},
 };
 use reseed_protocol::{

@@ -4,13 +4,15 @@ use crate::{
     data::{Data, Outcome, Session, messages, outcome, same},
     deviations,
 };
-use reseed::core::{
-    context::{build::remaining, build_context},
+use reseed::{
+    core::{
+        context::{build::remaining, build_context},
+        session::{Node, SessionState, tree::PathReader},
+    },
     pi::{
         self,
         json::{Json, Object},
     },
-    session::{Node, SessionState, tree::PathReader},
 };
 use serde_json::{Value, json as value};
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 //! The cases and their sessions, imported as the server imports them.
 
-use reseed::core::{
+use reseed::{
+    core::session::{IdSource, Node},
     pi::{
         self, Importer,
         json::{Json, Object},
         read::{Item, Reader},
     },
-    session::{IdSource, Node},
 };
 use reseed_protocol::{Entry, EntryId};
 use serde_json::Value;

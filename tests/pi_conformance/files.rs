@@ -6,10 +6,8 @@ use crate::{
     deviations,
 };
 use reseed::{
-    core::{
-        model::ReportedUsage,
-        pi::{Exporter, Json, json::Object},
-    },
+    core::model::ReportedUsage,
+    pi::{Exporter, Json, json::Object},
     provider::overflow,
 };
 use reseed_protocol::{StopReason, Timestamp};
@@ -44,7 +42,7 @@ pub(crate) fn migration(data: &Data, case: &Value) -> Outcome {
 }
 
 fn migrated(session: &Session, entry: &reseed_protocol::Entry) -> Value {
-    let line = reseed::core::pi::export::object(entry);
+    let line = reseed::pi::export::object(entry);
     let of_id = |name: &str| {
         let id = line.text(name)?.parse().ok()?;
         session.number(&id)

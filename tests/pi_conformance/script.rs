@@ -1,13 +1,17 @@
 //! The server's agent loop around a scripted model: what it asks and what it writes, without a runtime.
 
 use crate::data::Session;
-use reseed::core::{
-    agent_loop::{AgentLoop, Deployment, Effect, Input, Origin, RequestId, Seed, Summaries},
-    context::{compaction::SummaryRequest, counter::Calibration, strategy::Options, windows::Windows},
-    hook::{HookFault, HookPlace, HookSpec},
-    model::{Answer, ModelFault, ModelRequest, ReportedUsage},
+use reseed::{
+    core::{
+        agent_loop::{AgentLoop, Deployment, Effect, Input, Origin, RequestId, Seed, Summaries},
+        context::{compaction::SummaryRequest, counter::Calibration, strategy::Options, windows::Windows},
+        hook::{HookFault, HookPlace, HookSpec},
+        model::{Answer, ModelFault, ModelRequest, ReportedUsage},
+        session::{
+            IdSource, Node, Place, Session as Stored, SessionState, SessionTree, place::landing, tree::PathReader,
+        },
+    },
     pi,
-    session::{IdSource, Node, Place, Session as Stored, SessionState, SessionTree, place::landing, tree::PathReader},
 };
 use reseed_protocol::{
     Entry, EntryId, Part, StopReason, Timestamp,

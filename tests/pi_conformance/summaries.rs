@@ -1,7 +1,7 @@
 //! Group e: what is summarised.
 
 use crate::data::{Data, Outcome, lines, messages, outcome, same, whole};
-use reseed::core::pi::{self, files::Files, json::Object};
+use reseed::pi::{self, files::Files, json::Object};
 use serde_json::{Value, json as value};
 
 fn files(files: &Files) -> Value {

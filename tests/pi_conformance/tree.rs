@@ -9,13 +9,9 @@ use crate::{
 use reseed::{
     cli::import::{ImportOptions, import},
     clock::SystemClock,
-    core::{
-        agent_loop::Deployment,
-        model::ModelRequest,
-        pi::{self, json::Object},
-        session::Node,
-    },
+    core::{agent_loop::Deployment, model::ModelRequest, session::Node},
     hooks::Hooks,
+    pi::{self, json::Object},
     provider::scripted::Scripted,
     runtime::{
         Outgoing, Registry, RegistryOptions,
@@ -264,8 +260,7 @@ pub(crate) fn navigation(data: &Data, case: &Value) -> Outcome {
         // pi decides by the kind of the entry; here the caller says it.
         let spoken = script.entry(&target).is_some_and(|entry| match &entry.data {
             EntryData::Message(message) => {
-                message.role == Role::User
-                    && reseed::core::pi::message::of_entry(entry).unwrap().text("role") == Some("user")
+                message.role == Role::User && reseed::pi::message::of_entry(entry).unwrap().text("role") == Some("user")
             }
             EntryData::CustomMessage(_) => script_type(entry) == "custom_message",
             _ => false,
@@ -343,5 +338,5 @@ pub(crate) fn navigation(data: &Data, case: &Value) -> Outcome {
 
 /// Returns the type of an entry in pi's form.
 fn script_type(entry: &Entry) -> String {
-    reseed::core::pi::export::object(entry).text("type").unwrap_or_default().to_owned()
+    reseed::pi::export::object(entry).text("type").unwrap_or_default().to_owned()
 }

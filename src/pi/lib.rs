@@ -10,8 +10,10 @@
 //! - `message`: the messages of a path in pi's form; `estimate`, `usage`: their size by pi's rules
 //! - `cut`, `prepare`, `files`: what pi chooses to summarise
 //!
-//! `CONTEXT_ESTIMATOR` and `CONTEXT_CUT_RULE` select pi's estimator and cut rule. They work on the pi form of our
-//! entries, so an imported session is measured exactly as pi measures it.
+//! `estimate` and `cut` implement the core's `TokenEstimate` and `CutRules`; `CONTEXT_ESTIMATOR` and `CONTEXT_CUT_RULE`
+//! select them. They work on the pi form of our entries, so an imported session is measured exactly as pi measures it.
+//!
+//! Pure, like the core, which knows nothing of pi.
 
 mod convert;
 mod difference;

@@ -4,7 +4,7 @@
 //! numbers start at 1, as in editors.
 
 use super::json::{Json, Object};
-use crate::core::session::IdSource;
+use reseed_core::session::IdSource;
 use std::collections::HashSet;
 
 /// The newest version that is read, and the version that is written.

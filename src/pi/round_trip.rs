@@ -8,9 +8,9 @@ use super::{
     import::HEADER,
     read::{Item, Reader},
 };
-use crate::core::session::IdSource;
 use generate::{contents, line};
 use proptest::prelude::*;
+use reseed_core::session::IdSource;
 use reseed_protocol::{Entry, EntryData, EntryId, Timestamp, reply::Pin};
 
 const HEADER_LINE: &str =

@@ -11,7 +11,7 @@ use super::{
     json::{Json, Object},
     read::{Header, Line},
 };
-use crate::core::{agent_loop::PINS_MAX, session::IdSource};
+use reseed_core::{agent_loop::PINS_MAX, session::IdSource};
 use reseed_protocol::{Entry, EntryData, EntryId, Timestamp, entry::Custom, reply::Pin};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};

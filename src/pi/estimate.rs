@@ -7,7 +7,7 @@ use super::{
     json::{Json, Object},
     message, usage,
 };
-use crate::core::context::counter::{Counter, MessageTokens, Method, TokenEstimate};
+use reseed_core::context::counter::{Counter, MessageTokens, Method, TokenEstimate};
 use reseed_protocol::{Entry, Message, Timestamp, content::utf16_len, context::ToolDefinition};
 
 /// UTF-16 code units per token.

@@ -9,7 +9,7 @@ use super::{
     convert::{self, Resolve},
     json::{Json, Object},
 };
-use crate::core::context::patch;
+use reseed_core::context::patch;
 use reseed_protocol::{
     EntryData, Message, Timestamp,
     entry::{Kept, Opaque},
@@ -217,9 +217,9 @@ fn pis_value(message: &Message, time: Timestamp) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{
+    use crate::{convert::data, export};
+    use reseed_core::{
         context::{build_context, counter::Counter},
-        pi::{convert::data, export},
         session::Node,
     };
     use reseed_protocol::{Entry, EntryId};

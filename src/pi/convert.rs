@@ -4,7 +4,7 @@
 //! it beside the entry.
 
 use super::json::{Json, Object};
-use crate::core::{context::summary, session::fingerprint::fingerprint};
+use reseed_core::{context::summary, session::fingerprint::fingerprint};
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, Message, Part, Role, StopReason, Timestamp, Usage, UsageSource,
     entry::{

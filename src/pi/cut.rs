@@ -8,7 +8,7 @@ use super::{
     json::{Json, Object},
     prepare,
 };
-use crate::core::{
+use reseed_core::{
     context::{
         cut::cut_entries,
         cut_rules::{CutRules, Ordered},
