@@ -1,4 +1,4 @@
-//! How the agent loop's effects are executed: appends and publishes events, calls the model and hooks, answers commands.
+//! Executes the agent loop's effects: appends and publishes events, calls the model and hooks, answers commands.
 //!
 //! Persist, then publish: an event reaches the feed only after the store's acknowledgement, and the reply to the
 //! command that caused it is sent in between.

@@ -1,4 +1,4 @@
-/** The fold that protocol/README.md gives to authors of clients, as it stands there, against a world that moves about. */
+/** Runs the fold that protocol/README.md gives to authors of clients, as printed there, against a world that moves. */
 
 import assert from "node:assert/strict";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";

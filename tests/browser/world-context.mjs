@@ -139,7 +139,7 @@ export const contextRules = {
     return this.turn !== null || this.heldUp || this.queue.length > 0;
   },
 
-  /** What a compaction of what is said now would be: everything before the last question goes, but for what is pinned. */
+  /** Returns the compaction of the current path: it removes everything before the last question, except pins. */
   outcome(summary, rung = "model_summary") {
     const path = this.path();
     const seen = this.messages().filter(({ kind }) => kind === "said").map(({ entryId }) => this.tree.get(entryId));

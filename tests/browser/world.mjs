@@ -205,8 +205,8 @@ export class World {
   }
 
   /**
-   * What `session_opened` says to a resume from `seq`, and the frames that follow it: first which of the answers that were
-   * seen came to nothing meanwhile.
+   * Returns what `session_opened` says to a resume from `seq`, and the frames that follow it: first those that void the
+   * answers that came to nothing meanwhile.
    */
   after({ seq, items = [] }) {
     const { entries, more, ...opened } = this.snapshot();

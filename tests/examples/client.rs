@@ -2,8 +2,8 @@
 //!
 //!     cargo run --example client -- ws://127.0.0.1:8080/ws "When should I start for the harbour?"
 //!
-//! The types are those of `reseed-protocol`; the socket is tokio-tungstenite's. A client that keeps a conversation would
-//! also remember `epoch` and the last `seq`, and open its session again with `resume` when the socket is lost.
+//! The types are those of `reseed-protocol`; the socket is tokio-tungstenite's. A client that keeps a conversation
+//! would also remember `epoch` and the last `seq`, and open its session again with `resume` when the socket is lost.
 
 use anyhow::{Context as _, bail};
 use futures_util::{SinkExt as _, StreamExt as _};

@@ -42,8 +42,8 @@ function received(frame: ServerFrame): void {
   switch (frame.type) {
     case "welcome":
       if (!frame.payload.features.includes("hooks")) return fail("this server asks no hooks");
-      // Asked before every request is sent. While this client is away, a turn waits for it: a hook is required unless it
-      // says `required: false`, and then the request would go out without.
+      // Asked before every request is sent. While this client is away, a turn waits for it: a hook is required unless
+      // it says `required: false`, and then the request would go out without.
       return send({
         type: "open_session",
         payload: {

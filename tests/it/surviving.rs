@@ -3,8 +3,10 @@
 //!
 //! - [`fold`]: a client that folds what it is told, strictly: a hole, a double, or text out of place fails the test
 //! - `cuts`: cut off at every frame; `resume`: with every kind of place; `owners`: owner, observers, open calls
-//! - `kills`: the process killed at random moments; `disk` and `damage`: a disk that is full, a record that has gone bad
-//! - `slow`: readers that stop; `terminal`: `reseed chat` behind a line that breaks; `leaving`: what a session costs that nobody has open
+//! - `kills`: the process is killed at random moments; `disk` and `damage`: a disk that is full, a record that is
+//!   damaged
+//! - `slow`: readers that stop; `terminal`: `reseed chat` behind a line that breaks; `leaving`: what a session costs
+//!   that nobody has open
 
 mod cuts;
 mod damage;

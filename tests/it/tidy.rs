@@ -3,6 +3,7 @@
 //! find.
 
 mod absent;
+mod comments;
 mod documents;
 
 use crate::source::{code, paths, test_items, without_tests, words};

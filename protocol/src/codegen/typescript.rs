@@ -1,7 +1,7 @@
 //! TypeScript types, one file per module, and the frames that contain them.
 //!
-//! Invariants: types only, and one constant in a file of its own; every name except v1's is unique, so that `index.ts` can
-//! export all of them.
+//! Invariants: types only, and one constant in a file of its own; every name except v1's is unique, so that `index.ts`
+//! can export all of them.
 
 use super::{NOTICE, layout, schema};
 use crate::{

@@ -22,8 +22,8 @@ pub struct Spec {
 pub enum Scope {
     /// On the connection that sent it.
     Connection,
-    /// In the store and the registry of sessions, without the session's own loop. Of what its row says, only the refusal
-    /// to observers is enforced for it: what executes it checks the owner, a stopping server and repeated ids.
+    /// In the store and the registry of sessions, without the session's own loop. Its row enforces only the refusal to
+    /// observers; what executes it checks the owner, a stopping server and repeated ids.
     Server,
     /// In the loop of a session: the one that is open on the connection, unless the command names another.
     Session,

@@ -80,8 +80,8 @@ impl Streamed {
         self.part.is_some()
     }
 
-    /// Returns how far each part was seen, to resume from. An answer without text is at the start of its first part: the
-    /// server declares void only what it is told of.
+    /// Returns how far each part was seen, to resume from. An answer without text is at the start of its first part,
+    /// because the server declares void only the answers that the client names.
     pub(super) fn seen(&self) -> impl Iterator<Item = (u32, u64)> {
         let start = self.seen.is_empty().then_some((0, 0));
         self.seen.iter().map(|(part, seen)| (*part, *seen)).chain(start)

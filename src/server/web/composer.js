@@ -11,7 +11,8 @@ import { FIELD_CHARS_MAX, LongText } from "./long-text.js";
 export class ComposerView {
   /**
    * @param {import("./app.js").App} app
-   * @param {(text: string, whenBusy?: "steer") => Promise<boolean>} onSubmit whether the text was taken; if not, it is put back
+   * @param {(text: string, whenBusy?: "steer") => Promise<boolean>} onSubmit returns false if the text was not
+   *   accepted; then it is put back
    */
   constructor(app, onSubmit) {
     this.app = app;

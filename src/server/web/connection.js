@@ -6,7 +6,8 @@
  * - a writing command whose reply got lost is sent again, with the same id, once the session is open again; the server
  *   knows the id and does the work once;
  * - nothing writes before `ready()` says that the session stands;
- * - close codes decide about the next try as the protocol says: 44xx waits for the user, the rest backs off and tries again.
+ * - close codes decide about the next try as the protocol says: 44xx waits for the user, the rest backs off and tries
+ *   again.
  *
  * @typedef {import("reseed-protocol").Command} Command
  * @typedef {import("reseed-protocol").ErrorBody} ErrorBody
@@ -31,7 +32,10 @@ import { WRITING_COMMANDS } from "./writing-commands.js";
 /**
  * What a command is answered with, unless it is refused.
  * @template {CommandName} T
- * @typedef {Extract<import("reseed-protocol").Reply, { type: import("reseed-protocol").ReplyTypes[T] }>["payload"]} ReplyOf
+ * @typedef {Extract<
+ *   import("reseed-protocol").Reply,
+ *   { type: import("reseed-protocol").ReplyTypes[T] }
+ * >["payload"]} ReplyOf
  */
 
 /** Commands that may wait for a connection. A person does not type more while it is away. */

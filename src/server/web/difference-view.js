@@ -20,7 +20,8 @@ const FATES = { goes: "goes", stays: "stays", shortened: "shortened" };
 
 /**
  * @param {CompactionPreview} preview
- * @param {import("reseed-protocol").ContextMessage[] | null} messages what the model sees now; null where that could not be had
+ * @param {import("reseed-protocol").ContextMessage[] | null} messages what the model sees now; null if that could not
+ *   be loaded
  * @param {import("./app.js").App} app
  */
 export function previewView(preview, messages, app) {

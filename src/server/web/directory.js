@@ -16,7 +16,8 @@ const PAGE_MAX = 200;
 export class Directory {
   /**
    * @param {object} options
-   * @param {(payload: Ask) => Promise<import("reseed-protocol").Sessions | null>} options.ask null when there is no answer
+   * @param {(payload: Ask) => Promise<import("reseed-protocol").Sessions | null>} options.ask returns null if there is
+   *   no answer
    * @param {() => boolean} options.canWatch whether the server tells of changes
    * @param {() => void} options.onChange
    */

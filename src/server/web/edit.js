@@ -15,7 +15,8 @@ import { textOfParts } from "./fold.js";
  * @param {boolean} options.stops whether something is at work that asking again stops
  * @param {number} options.waiting how many inputs wait that come back as text
  * @param {boolean} options.leaves whether something came of the message that could be summarised
- * @param {(content: Part[], leaving: import("./moves.js").Leaving) => Promise<boolean>} options.onAsk whether it was taken
+ * @param {(content: Part[], leaving: import("./moves.js").Leaving) => Promise<boolean>} options.onAsk returns true if
+ *   it was accepted
  * @param {() => void} options.onEnd
  */
 export function messageEditor({ entry, stops, waiting, leaves, onAsk, onEnd }) {

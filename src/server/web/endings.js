@@ -1,6 +1,6 @@
 /**
- * What is seen of answers that did not come and of compactions that failed: the notice below the chat, and the lines that
- * stay in it.
+ * What is shown of answers that did not come and of compactions that failed: the notice below the chat, and the lines
+ * that stay in it.
  *
  * @typedef {import("./fold.js").State} State
  */
@@ -34,7 +34,8 @@ export function traceRow({ text, details }, times) {
 /**
  * The failures of a chat by the entry after which they happened, the same ones in a row as one.
  * @param {State | null} state
- * @returns {Map<string, { explained: import("./errors.js").Explained, times: number }[]>} under "" those before the first
+ * @returns {Map<string, { explained: import("./errors.js").Explained, times: number }[]>} those before the first entry
+ *   are under ""
  */
 export function tracesOf(state) {
   /** @type {Map<string, { explained: import("./errors.js").Explained, times: number }[]>} */

@@ -2,7 +2,8 @@
  * Where the reader of the chat is, and how the view stays there.
  *
  * What always holds:
- * - the view follows the end until the reader moves up, by wheel, touch, keys or scrollbar; reaching the end resumes it;
+ * - the view follows the end until the reader moves up, by wheel, touch, keys or scrollbar; reaching the end resumes
+ *   it;
  * - while it does not follow, what stands at the top of the view stays there, whatever changes above it, below it or in
  *   the width of the chat.
  */

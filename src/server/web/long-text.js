@@ -1,6 +1,6 @@
 /**
- * What was put into the message field and is too long for it: a browser lays all of a field's text out anew at every key.
- * It waits beside the field, in front of what is typed there, and is sent with it.
+ * Text that is too long for the message field: a browser lays out all of a field's text again at every key. It waits
+ * beside the field, before what is typed there, and is sent with it.
  */
 
 import { byId, el, iconButton, number } from "./dom.js";

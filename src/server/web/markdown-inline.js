@@ -26,8 +26,8 @@
 import { referenceAt, withoutReferences } from "./markdown-entities.js";
 
 /**
- * Characters that are read of one paragraph, heading or cell. No prose has longer ones; while such a text grows, all of it
- * is read again and again.
+ * Characters that are read of one paragraph, heading or cell. No prose has longer ones; while such a text grows, all of
+ * it is read again and again.
  */
 export const INLINE_CHARS_MAX = 16_384;
 /** Characters of a formula within a line. */

@@ -1,6 +1,6 @@
 /**
- * How entries and answers in progress look. Each entry is drawn once: it never changes; what can be done with it, and its
- * name, stand in the line below it (`row-tools.js`).
+ * How entries and answers in progress look. Each entry is drawn once, because it never changes. What can be done with
+ * it, and its name, stand in the line below it (`row-tools.js`).
  *
  * @typedef {import("reseed-protocol").Entry} Entry
  * @typedef {import("reseed-protocol").Part} Part
@@ -215,8 +215,8 @@ function indented(text) {
 }
 
 /**
- * An answer that is still being written: text is added to what is there. Its elements are those of `answer`, so that its
- * row can become the row of the entry.
+ * An answer that is still being written: text is added to what is there. Its elements are those of `answer`, so that
+ * its row can become the row of the entry.
  */
 export class ItemView {
   /** @param {import("./fold.js").Item} item */

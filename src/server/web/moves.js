@@ -115,7 +115,8 @@ export class Moves {
   }
 
   /**
-   * Puts a summary of a branch that was left before where the session goes on now: goes back to it, and leaves it again.
+   * Puts a summary of a branch that was left earlier where the session continues now: goes back to that branch and
+   * leaves it again.
    * @param {string} leftId
    * @param {string} hereId
    * @param {Leaving} leaving

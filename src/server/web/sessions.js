@@ -25,7 +25,9 @@ export function sessionOfHash(hash) {
 export class SessionsView {
   /**
    * @param {import("./app.js").App} app
-   * @param {{ onRename: (item: SessionItem) => void, onDelete: (item: SessionItem) => void, onChosen: () => void }} listeners
+   * @param {{
+   *   onRename: (item: SessionItem) => void, onDelete: (item: SessionItem) => void, onChosen: () => void,
+   * }} listeners
    */
   constructor(app, listeners) {
     this.app = app;

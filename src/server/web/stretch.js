@@ -1,6 +1,6 @@
 /**
- * The stretch of a chat that is drawn. A long chat would fill the page with elements, so at most `ROWS_MAX` of its entries
- * have a row at a time; the stretch moves as the reader comes near to its ends. Pure.
+ * The stretch of a chat that is drawn. A long chat would fill the page with elements, so at most `ROWS_MAX` of its
+ * entries have a row at a time; the stretch moves as the reader comes near its ends. Pure.
  *
  * @typedef {import("reseed-protocol").Entry} Entry
  */

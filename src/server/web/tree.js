@@ -2,7 +2,8 @@
  * The shape of a session as far as it is known: one line of each entry, from `get_tree`, from pages and from events.
  *
  * What always holds:
- * - a tree only grows, so what is told twice, late or out of order changes nothing: counts take the larger, lines the first;
+ * - a tree only grows, so what arrives twice, late or out of order changes nothing: counts take the larger, lines the
+ *   first;
  * - an entry's name is the newest of the log that names it;
  * - nothing here touches the page, the clock or the network.
  *

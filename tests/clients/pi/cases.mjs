@@ -2,9 +2,9 @@
  * More conformance data, of other seeds: `node cases.mjs PI OUT SEED COUNT`, the folder into which npm's
  * `@mariozechner/pi-coding-agent` was installed, a folder to write, and which sessions to make.
  *
- * OUT gets the data of tests/fixtures/pi and, beside it, COUNT random sessions with what pi makes of them: groups d, e, i,
- * k and l. `PI_CONFORMANCE_DIR=OUT cargo test --test pi_conformance` runs all of it. The sessions are meant to be odd:
- * commands of the user's alone, parents that are missing, labels of labels, failed answers, compactions and branch
+ * OUT gets the data of tests/fixtures/pi and, beside it, COUNT random sessions with what pi makes of them: groups d, e,
+ * i, k and l. `PI_CONFORMANCE_DIR=OUT cargo test --test pi_conformance` runs all of it. The sessions are meant to be
+ * odd: commands of the user's alone, parents that are missing, labels of labels, failed answers, compactions and branch
  * summaries of every kind on one path.
  */
 

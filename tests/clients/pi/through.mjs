@@ -1,9 +1,9 @@
 /**
- * Sessions of pi go through reseed and back: `node through.mjs RESEED PI`, the server's binary and the folder into which
- * npm's `@mariozechner/pi-coding-agent` was installed.
+ * Sends sessions of pi through reseed and back: `node through.mjs RESEED PI`, the server's binary and the folder into
+ * which npm's `@mariozechner/pi-coding-agent` was installed.
  *
- * Each is imported, opened over the socket, exported as it is, gone on with, compacted and exported again while the server
- * runs. Then pi's own package loads the files: they hold every line of the original, pi leaves them as they are, and the
+ * Each is imported, opened over the socket, exported, continued, compacted and exported again while the server runs.
+ * Then pi's own package loads the files: they hold every line of the original, pi leaves them as they are, and the
  * context that pi builds from them is the one that reseed would send.
  */
 
