@@ -102,18 +102,18 @@ pub enum UsageSource {
 pub struct Usage {
     /// Tokens sent, including cached ones.
     pub input_tokens: u64,
-    /// Of these, tokens read from the provider's cache.
+    /// The input tokens that were read from the provider's cache.
     pub cached_tokens: u64,
-    /// Of these, tokens written to the provider's cache, if it reports them.
+    /// The input tokens that were written to the provider's cache; absent if the provider does not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write_tokens: Option<u64>,
     /// Tokens of the answer, including reasoning.
     pub output_tokens: u64,
-    /// Of these, reasoning tokens.
+    /// The output tokens that were reasoning; absent if the provider does not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_tokens: Option<u64>,
-    /// Of the tokens sent, the longest prefix shared with the session's previous request, as counted before sending:
-    /// what the provider could have cached. Absent for summaries, and in older logs.
+    /// The tokens of the longest prefix shared with the session's previous request, as counted before sending: what the
+    /// provider could have cached. Absent for summaries, and in older logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix_tokens: Option<u64>,
     /// The cost in billionths of a US dollar; absent if the model's price is unknown.

@@ -81,9 +81,9 @@ pub struct ContextInfo {
     pub usage_ratio: f64,
     /// The source of `tokenCount`.
     pub source: CountSource,
-    /// Of `tokenCount`, the part reported by the provider.
+    /// The part of `tokenCount` that the provider reported.
     pub usage_tokens: u64,
-    /// Of `tokenCount`, the part estimated for what came after the report.
+    /// The part of `tokenCount` that is estimated for what came after the report.
     pub trailing_tokens: u64,
     /// The entry whose report was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -103,7 +103,7 @@ pub struct ContextInfo {
     /// Above this count a compaction is prepared in the background; absent if none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare_at_tokens: Option<u64>,
-    /// Of the last request, tokens read from the provider's cache.
+    /// The tokens of the last request that were read from the provider's cache.
     pub cached_tokens: u64,
     /// The number of times that the loop was seeded.
     pub generation: u64,

@@ -13,7 +13,7 @@ pub struct Receipt {
     pub request: u64,
     /// Its tokens, as counted before it was sent.
     pub tokens: u64,
-    /// Of these, the longest prefix shared with the session's previous answered request.
+    /// The tokens of the longest prefix shared with the session's previous answered request.
     pub prefix_tokens: u64,
     /// The first difference, if the earlier one is not a prefix of this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

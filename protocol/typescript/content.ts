@@ -73,17 +73,17 @@ export type Part =
 export interface Usage {
   /** Tokens sent, including cached ones. */
   inputTokens: number;
-  /** Of these, tokens read from the provider's cache. */
+  /** The input tokens that were read from the provider's cache. */
   cachedTokens: number;
-  /** Of these, tokens written to the provider's cache, if it reports them. */
+  /** The input tokens that were written to the provider's cache; absent if the provider does not report them. */
   cacheWriteTokens?: number;
   /** Tokens of the answer, including reasoning. */
   outputTokens: number;
-  /** Of these, reasoning tokens. */
+  /** The output tokens that were reasoning; absent if the provider does not report them. */
   reasoningTokens?: number;
   /**
-   * Of the tokens sent, the longest prefix shared with the session's previous request, as counted before sending:
-   * what the provider could have cached. Absent for summaries, and in older logs.
+   * The tokens of the longest prefix shared with the session's previous request, as counted before sending: what the
+   * provider could have cached. Absent for summaries, and in older logs.
    */
   prefixTokens?: number;
   /** The cost in billionths of a US dollar; absent if the model's price is unknown. */

@@ -39,9 +39,9 @@ export interface ContextInfo {
   usageRatio: number;
   /** The source of `tokenCount`. */
   source: CountSource;
-  /** Of `tokenCount`, the part reported by the provider. */
+  /** The part of `tokenCount` that the provider reported. */
   usageTokens: number;
-  /** Of `tokenCount`, the part estimated for what came after the report. */
+  /** The part of `tokenCount` that is estimated for what came after the report. */
   trailingTokens: number;
   /** The entry whose report was used. */
   lastUsageEntryId?: EntryId;
@@ -61,7 +61,7 @@ export interface ContextInfo {
   compactAtRule?: CompactAtRule;
   /** Above this count a compaction is prepared in the background; absent if none is. */
   prepareAtTokens?: number;
-  /** Of the last request, tokens read from the provider's cache. */
+  /** The tokens of the last request that were read from the provider's cache. */
   cachedTokens: number;
   /** The number of times that the loop was seeded. */
   generation: number;

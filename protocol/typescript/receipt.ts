@@ -8,7 +8,7 @@ export interface Receipt {
   request: number;
   /** Its tokens, as counted before it was sent. */
   tokens: number;
-  /** Of these, the longest prefix shared with the session's previous answered request. */
+  /** The tokens of the longest prefix shared with the session's previous answered request. */
   prefixTokens: number;
   /** The first difference, if the earlier one is not a prefix of this one. */
   broke?: PrefixBreak;

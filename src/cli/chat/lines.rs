@@ -68,7 +68,7 @@ pub(super) enum Line {
     Go(Go),
     /// Take back so many questions, at least one.
     Back(usize),
-    /// Of this line of the tree, by its number or id; absent: of all that is open.
+    /// Forks at this line of the tree, by its number or id; `None` forks the whole open chat.
     Fork(Option<String>),
     Label {
         which: String,
