@@ -418,16 +418,13 @@ export interface PinEntry {
 
 /** Payload of `set_context_strategy`. */
 export interface SetContextStrategy {
-  /**
-   * `threshold`, `manual` (also `dummy`, `none`), `sliding_window`, `tool_results`, `truncate`, `importance` or
-   * `pipeline`.
-   */
+  /** The strategy's name, such as `threshold` or `manual`; `unknown_strategy` lists those that the server offers. */
   strategy: string;
   /** The strategy's settings; absent ones keep the deployment's default. */
   settings?: StrategySettings;
 }
 
-/** Settings of the strategies. Each strategy reads its own. */
+/** Settings of the strategies. Each strategy reads its own. Titles and bounds are what the page shows. */
 export interface StrategySettings {
   /**
    * Compacts when more than this fraction of the window is used; 0 to 1. The reserve for an answer can be

@@ -13,7 +13,7 @@ use axum::{
 use reseed_protocol::{ErrorBody, ErrorCode, context::ContextInfo};
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -77,6 +77,8 @@ pub struct App {
     pub(super) stop: CancellationToken,
     /// All tasks that still talk to a client.
     pub(super) connections: TaskTracker,
+    /// The web page, built when it is first requested.
+    pub(super) page: OnceLock<web::Site>,
     draining: AtomicBool,
     next_origin: AtomicU64,
 }
@@ -99,6 +101,7 @@ impl App {
             instance: options.instance,
             stop: CancellationToken::new(),
             connections: TaskTracker::new(),
+            page: OnceLock::new(),
             draining: AtomicBool::new(false),
             next_origin: AtomicU64::new(1),
         })

@@ -34,7 +34,7 @@ pub(super) async fn root(state: State<Arc<App>>, request: Request<axum::body::Bo
     if asks_for_socket(request.headers()) {
         upgrade(state, request).await
     } else {
-        super::web::index(request.headers()).await
+        super::web::index(&state, request.headers()).await
     }
 }
 

@@ -7,7 +7,7 @@
 //! - `socket`: one WebSocket connection of either version; `v2` and `v1`: the versions
 //! - `sessions`, `tree`: commands answered from the store: lists, entries, the shape of a session
 //! - [`auth`]: tokens, tickets and origins; `limits`: number of connections, rate of commands
-//! - `operator`: health, metrics and statistics; `web`: the page
+//! - `operator`: health, metrics and statistics; `web`: the page; `offered`: the strategies that it lists
 
 mod alarm;
 mod app;
@@ -18,6 +18,7 @@ mod handshake;
 mod limits;
 mod linger;
 mod listen;
+mod offered;
 mod operator;
 mod sessions;
 mod socket;

@@ -5,17 +5,17 @@
 //! - an asset's name contains the hash of its content, so a browser caches it without ever revalidating;
 //! - `index.html` names the assets of this build, and is sent again only when its ETag has changed.
 
-use super::bundle;
+use super::{App, bundle, offered};
 use axum::{
     body::Body,
-    extract::Path,
+    extract::{Path, State},
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use base64::Engine as _;
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
-use std::{io::Write as _, sync::OnceLock};
+use std::{io::Write as _, sync::Arc};
 
 /// The page's permissions: load its own files and talk to its own server. Scripts in a model's text cannot run.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
@@ -41,9 +41,10 @@ files! {
     "app.js" "cache.js" "chat.css" "chat.js" "command-menu.js" "commands.js" "compact-dialog.js" "compaction.js" "composer.js" "connection.js"
     "context.css" "context.js" "credentials.js" "dialogs.js" "difference-view.js" "difference.js" "directory.js"
     "dom.js" "edit.js" "endings.js" "errors.js" "fold-context.js" "fold.js" "follow.js" "gauge.js" "icon.svg" "layout.css" "lines.js" "long-text.js" "main.js"
-    "markdown-blocks.js" "markdown-entities.js" "markdown-inline.js" "markdown.js" "message.js" "moves.js" "panels.css" "patch.js" "pins-view.js"
+    "markdown-blocks.js" "markdown-entities.js" "markdown-inline.js" "markdown.js" "message.js" "moves.js"
+    "offered-strategies.js" "panels.css" "patch.js" "pins-view.js"
     "queue.js" "report.js" "request-view.js" "request.css" "request.js" "row-tools.js" "sessions.js" "strategies.js"
-    "strategy-view.js" "stretch.js" "theme.js" "toasts.js" "tokens.css" "transform.js" "tree-rows.js" "tree-source.js"
+    "strategy-settings.js" "strategy-view.js" "stretch.js" "theme.js" "toasts.js" "tokens.css" "transform.js" "tree-rows.js" "tree-source.js"
     "tree-view.js" "tree.css" "tree.js" "writing-commands.js"
 }
 
@@ -62,25 +63,30 @@ struct Asset {
 }
 
 /// The page as it is served.
-struct Site {
+pub(super) struct Site {
     index: Asset,
     assets: Vec<Asset>,
 }
 
-static SITE: OnceLock<Site> = OnceLock::new();
-
 /// Returns the page. Building it takes some milliseconds of CPU time, which no socket should wait for.
-async fn site() -> &'static Site {
-    if let Some(site) = SITE.get() {
-        return site;
+async fn site(app: &Arc<App>) -> &Site {
+    if app.page.get().is_none() {
+        let app = app.clone();
+        let build = move || {
+            let deployment = app.registry.deployment();
+            app.page.get_or_init(|| Site::new(&offered::module(&deployment.strategies, &deployment.options)));
+        };
+        tokio::task::spawn_blocking(build).await.expect("the embedded files are joined as in the tests");
     }
-    let made = tokio::task::spawn_blocking(|| SITE.get_or_init(Site::new)).await;
-    made.expect("the embedded files are joined as in the tests")
+    app.page.get().expect("it was built just now")
 }
 
 impl Site {
-    fn new() -> Self {
-        let script = bundle::script(FILES, "main.js").expect("a test joins the same modules");
+    /// Builds the page with this list of strategies.
+    fn new(offered: &str) -> Self {
+        let modules: Vec<(&str, &str)> =
+            FILES.iter().map(|&(name, text)| (name, if name == offered::FILE { offered } else { text })).collect();
+        let script = bundle::script(&modules, "main.js").expect("a test joins the same modules");
         let styles = bundle::styles(SHEETS.iter().map(|name| file(name)));
         let assets = vec![
             Asset::hashed("main.js", script.into_bytes()),
@@ -157,13 +163,13 @@ impl Asset {
 }
 
 /// Serves the page.
-pub(super) async fn index(request: &HeaderMap) -> Response {
-    site().await.index.answer(request)
+pub(super) async fn index(app: &Arc<App>, request: &HeaderMap) -> Response {
+    site(app).await.index.answer(request)
 }
 
 /// Serves one of its assets.
-pub(super) async fn asset(Path(name): Path<String>, request: HeaderMap) -> Response {
-    match site().await.assets.iter().find(|asset| asset.name == name) {
+pub(super) async fn asset(State(app): State<Arc<App>>, Path(name): Path<String>, request: HeaderMap) -> Response {
+    match site(&app).await.assets.iter().find(|asset| asset.name == name) {
         Some(asset) => asset.answer(&request),
         None => (StatusCode::NOT_FOUND, "no such file\n").into_response(),
     }
@@ -202,6 +208,7 @@ fn is_known(request: &HeaderMap, etag: &HeaderValue) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::context::{factory::Strategies, strategies::truncate::Truncate, strategy::Options};
     use std::io::Read as _;
 
     /// Files that are not bundled.
@@ -220,7 +227,7 @@ mod tests {
 
     #[test]
     fn the_page_names_every_asset_and_no_file() {
-        let site = Site::new();
+        let site = Site::new(file(offered::FILE));
         let page = std::str::from_utf8(&site.index.plain).unwrap();
         for asset in &site.assets {
             assert!(page.contains(&format!("\"assets/{}\"", asset.name)), "{}", asset.name);
@@ -234,6 +241,18 @@ mod tests {
             let variable = name.trim_end_matches(".js").replace('-', "_");
             assert!(script.contains(&format!("const ${variable}=")), "{name} is imported by nothing");
         }
+    }
+
+    #[test]
+    fn the_script_lists_the_strategies_of_this_server() {
+        let own = Strategies::default().with("own_one", &[], |options| Box::new(Truncate::new(options))).unwrap();
+        let defaults = Options { keep_turns: 4_321, ..Options::default() };
+        let plain = Site::new(file(offered::FILE));
+        let site = Site::new(&offered::module(&own, &defaults));
+        let script = std::str::from_utf8(&site.assets[0].plain).unwrap();
+        assert!(script.contains("\"name\": \"own_one\"") && script.contains("\"keepTurns\": 4321"), "{script}");
+        assert_ne!(site.assets[0].name, plain.assets[0].name);
+        assert_eq!(site.assets[1].name, plain.assets[1].name);
     }
 
     #[test]

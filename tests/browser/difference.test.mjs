@@ -5,7 +5,9 @@ import { test } from "node:test";
 import { ROWS_MAX, difference, ends } from "../../src/server/web/difference.js";
 import { levelOf } from "../../src/server/web/gauge.js";
 import { breakerText, changeText, failedText, toldFacts } from "../../src/server/web/report.js";
-import { SETTINGS, STRATEGIES, fieldOf, withFields } from "../../src/server/web/strategies.js";
+import { STRATEGIES } from "../../src/server/web/offered-strategies.js";
+import { fieldOf, unitOf, withFields } from "../../src/server/web/strategies.js";
+import { SETTINGS } from "../../src/server/web/strategy-settings.js";
 
 /** Messages from `id:role`; an id of `-` stands for a message without an entry. */
 function messages(lines) {
@@ -70,6 +72,9 @@ test("settings and their fields say the same", () => {
     assert.deepEqual(withFields({}, [[name, field]]), { [name]: value });
   }
   assert.equal(fieldOf("target", {}), "");
+  assert.deepEqual([unitOf("minGain").min, unitOf("minGain").max], [0, 90]);
+  assert.match(unitOf("threshold").label, /, %$/);
+  assert.equal(unitOf("keepTurns").min, 1);
   assert.deepEqual(withFields({ target: 0.5, keepTurns: 3 }, [["target", " "], ["steps", " a  b,"]]), { keepTurns: 3, steps: ["a", "b"] });
   for (const { name, settings } of STRATEGIES) for (const setting of settings) assert.ok(SETTINGS[setting], `${name}: ${setting}`);
 });

@@ -4,13 +4,12 @@
  * `refuse` comes to nothing, `soon` makes a preview that expires while one looks.
  */
 
+import { STRATEGIES } from "../../src/server/web/offered-strategies.js";
+
 /** Features of the welcome that these commands stand for. */
 export const CONTEXT_FEATURES = ["strategies", "preview", "undo", "pins"];
 
 const SUMMARY = "## Goal\nTalk with the mock.\n\n## Progress\n- Several messages were exchanged.\n\n## Critical Context\nThe code word is `plover`.";
-
-/** Strategies, and what the mock allows of their settings. */
-const STRATEGIES = ["threshold", "manual", "sliding_window", "tool_results", "truncate", "importance", "pipeline"];
 
 /** How a compaction goes, by its instructions. */
 function courseOf(instructions = "") {
@@ -128,7 +127,7 @@ export const contextCommands = {
   },
 
   on_set_context_strategy({ payload, world, reply, refuse }) {
-    if (!STRATEGIES.includes(payload.strategy)) return refuse("unknown_strategy", `there is no strategy \`${payload.strategy}\``);
+    if (!STRATEGIES.some(({ name }) => name === payload.strategy)) return refuse("unknown_strategy", `there is no strategy \`${payload.strategy}\``);
     const { target, threshold = 0.8 } = payload.settings ?? {};
     if (target !== undefined && target >= threshold) return refuse("invalid_field", `the target is above 0 and below the threshold of ${threshold}, not ${target}`, false, { field: "settings.target" });
     world.voidRunning();

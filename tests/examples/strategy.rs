@@ -32,6 +32,10 @@ impl ContextManager for Bookends {
         "bookends"
     }
 
+    fn about(&self) -> &'static str {
+        "Keeps the beginning word for word, and summarises what lies between it and the newest messages."
+    }
+
     fn options(&self) -> &Options {
         &self.options
     }

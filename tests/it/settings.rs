@@ -23,6 +23,7 @@ fn the_example_is_printed_from_the_declaration() {
 fn the_documents_hold_the_tables() {
     let tables = [
         ("src/config/README.md", "settings", config::settings_table()),
+        ("src/core/context/README.md", "strategies", strategies::strategies_table()),
         ("src/core/context/README.md", "strategy settings", strategies::settings_table()),
     ];
     for (file, name, table) in tables {

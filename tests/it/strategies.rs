@@ -1,5 +1,5 @@
-//! Strategies over the socket: the built-in ones, one that a program adds, and the table of the settings that they
-//! read.
+//! Strategies over the socket: the built-in ones and one that a program adds; and what is printed from their
+//! declarations: the tables of strategies and of their settings, and the page's module of settings.
 
 use crate::support::{
     client::Client,
@@ -10,7 +10,11 @@ use crate::support::{
 use reseed::{
     config::{self, Settings},
     core::{
-        context::{factory::Strategies, windows::Windows},
+        context::{
+            factory::{Offered, Strategies},
+            strategy::Options,
+            windows::Windows,
+        },
         model::Purpose,
     },
     provider::scripted::{Reply, Scripted},
@@ -136,53 +140,150 @@ async fn a_program_adds_a_strategy_of_its_own() {
     assert_eq!(client.ask("set_context_strategy", steps).await["type"], "ok");
 }
 
-/// A setting: its name on the wire, its variable, the strategies that read it, and a value to try.
-type Row = (&'static str, &'static str, &'static str, &'static str);
+/// A setting: its name on the wire, its variable, and a value to try.
+type Row = (&'static str, &'static str, &'static str);
 
 const ROWS: [Row; 11] = [
-    ("threshold", "CONTEXT_COMPACTION_THRESHOLD", "all but `manual`", "0.7"),
-    ("reserveTokens", "CONTEXT_RESERVE_TOKENS", "all; `manual` only for summaries of branches", "300"),
-    (
-        "keepRecentTokens",
-        "CONTEXT_KEEP_RECENT_TOKENS",
-        "`threshold`, `manual`, `tool_results`, `importance`; \
-      `sliding_window` where the last turn is too large or there are fewer turns than it keeps",
-        "700",
-    ),
-    ("target", "CONTEXT_TARGET", "all", "0.3"),
-    ("background", "CONTEXT_BACKGROUND", "all but `manual`", "0.5"),
-    ("minGain", "CONTEXT_MIN_GAIN", "all", "0.2"),
-    ("keepTurns", "CONTEXT_KEEP_TURNS", "`sliding_window`", "3"),
-    ("keepToolResults", "CONTEXT_KEEP_TOOL_RESULTS", "`threshold`, `tool_results`", "7"),
-    ("summarise", "CONTEXT_IMPORTANCE_SUMMARISE", "`importance`", "false"),
-    ("steps", "CONTEXT_PIPELINE", "`pipeline`; its parts read what they read by themselves", "importance,truncate"),
-    ("summaryKind", "SUMMARY_KIND", "all that summarise", "code"),
+    ("threshold", "CONTEXT_COMPACTION_THRESHOLD", "0.7"),
+    ("reserveTokens", "CONTEXT_RESERVE_TOKENS", "300"),
+    ("keepRecentTokens", "CONTEXT_KEEP_RECENT_TOKENS", "700"),
+    ("target", "CONTEXT_TARGET", "0.3"),
+    ("background", "CONTEXT_BACKGROUND", "0.5"),
+    ("minGain", "CONTEXT_MIN_GAIN", "0.2"),
+    ("keepTurns", "CONTEXT_KEEP_TURNS", "3"),
+    ("keepToolResults", "CONTEXT_KEEP_TOOL_RESULTS", "7"),
+    ("summarise", "CONTEXT_IMPORTANCE_SUMMARISE", "false"),
+    ("steps", "CONTEXT_PIPELINE", "importance,truncate"),
+    ("summaryKind", "SUMMARY_KIND", "code"),
 ];
+
+/// Returns the strategies, as Markdown.
+pub(crate) fn strategies_table() -> String {
+    let strategies = Strategies::default();
+    let mut table = "| strategy | what it does |\n| --- | --- |\n".to_owned();
+    for Offered { name, aliases, about, .. } in strategies.offered() {
+        let aliases: Vec<String> = aliases.iter().map(|alias| format!("`{alias}`")).collect();
+        let also = if aliases.is_empty() { String::new() } else { format!(" (also {})", aliases.join(", ")) };
+        let _ = writeln!(table, "| `{name}`{also} | {about} |");
+    }
+    table
+}
+
+/// Returns the strategies that read a setting, in words.
+fn read_by(setting: &Value) -> String {
+    let reads = |offered: &Offered| json!(offered.settings).as_array().unwrap().contains(setting);
+    let strategies = Strategies::default();
+    let (readers, others): (Vec<Offered>, Vec<Offered>) = strategies.offered().partition(reads);
+    let names = |of: &[Offered]| of.iter().map(|one| format!("`{}`", one.name)).collect::<Vec<_>>().join(", ");
+    match (readers.len(), others.len()) {
+        (_, 0) => "all".to_owned(),
+        (_, 1) => format!("all but {}", names(&others)),
+        _ => names(&readers),
+    }
+}
 
 /// Returns the settings of strategies, as Markdown.
 pub(crate) fn settings_table() -> String {
     let mut table =
         "| setting | variable | default | what it is | read by |\n| --- | --- | --- | --- | --- |\n".to_owned();
     let declared = config::declared();
-    for (wire, variable, read_by, _) in ROWS {
+    for (wire, variable, _) in ROWS {
         let declared = declared.iter().find(|declared| declared.variable == variable).unwrap();
         let unit = if declared.unit.is_empty() { String::new() } else { format!(" {}", declared.unit) };
         let default = if declared.default.is_empty() { String::new() } else { format!("`{}`{unit}", declared.default) };
+        let read_by = read_by(&json!(wire));
         let _ = writeln!(table, "| `{wire}` | `{variable}` | {default} | {} | {read_by} |", declared.about);
     }
     table
 }
 
-#[test]
-fn the_document_tells_of_every_strategy() {
-    const FILE: &str = "src/core/context/README.md";
-    let readme = fs::read_to_string(FILE).unwrap();
-    let strategies = Strategies::default();
-    for name in strategies.names() {
-        assert!(readme.contains(&format!("\n| `{name}` ")), "{FILE} has no row for `{name}`");
+/// Returns the JSON Schema of the settings, and the definitions that it refers to.
+fn schema() -> (Value, Value) {
+    let schema: Value =
+        serde_json::from_str(&fs::read_to_string("protocol/schema/reseed.v2.schema.json").unwrap()).unwrap();
+    (schema["$defs"]["StrategySettings"]["properties"].clone(), schema["$defs"].clone())
+}
+
+/// Returns the page's module of the settings, which has their names, documentation, types and bounds from the schema.
+fn settings_module() -> String {
+    let (fields, definitions) = schema();
+    let mut module = "/**\n * The settings of strategies, from the JSON Schema of `StrategySettings` in `protocol/`.\n *\n \
+                      * Written by `UPDATE=1 cargo test --test it strategies`. Do not edit.\n */\n\n\
+                      /** @type {Record<import(\"./strategies.js\").SettingName, import(\"./strategies.js\").Setting>} */\n\
+                      export const SETTINGS = "
+        .to_owned();
+    let mut settings = serde_json::Map::new();
+    for (name, field) in fields.as_object().unwrap() {
+        let definition = field["$ref"].as_str().map(|path| &definitions[path.trim_start_matches("#/$defs/")]);
+        let options = definition.map(|definition| {
+            let variants = definition["oneOf"].as_array().expect("an enumeration");
+            variants.iter().map(|variant| variant["const"].clone()).collect::<Vec<_>>()
+        });
+        let kind = match (field["type"].as_str(), &options) {
+            (Some("number"), _) => "share",
+            (Some("integer"), _) => "count",
+            (Some("boolean"), _) => "choice",
+            (Some("array"), _) => "names",
+            (None, Some(_)) => "option",
+            other => panic!("the page has no field for {name}: {other:?}"),
+        };
+        let about = field["description"].as_str().unwrap().replace('\n', " ");
+        let mut setting = json!({ "label": field["title"], "about": about, "kind": kind });
+        // A field of a form has no bound that is excluded: there the server says what is allowed.
+        let least = [&field["minimum"], &field["exclusiveMinimum"]].into_iter().find(|bound| bound.is_number());
+        for (key, value) in [("min", least), ("max", Some(&field["maximum"]).filter(|bound| bound.is_number()))] {
+            if let Some(value) = value {
+                setting[key] = value.clone();
+            }
+        }
+        if let Some(options) = options {
+            setting["options"] = json!(options);
+        }
+        settings.insert(name.clone(), setting);
     }
-    for name in strategies.all_names() {
-        assert!(readme.contains(&format!("`{name}`")), "{FILE} does not name `{name}`");
+    module.push_str(&serde_json::to_string_pretty(&settings).unwrap());
+    module.push_str(";\n");
+    module
+}
+
+#[test]
+fn the_page_shows_the_settings_of_the_schema() {
+    const FILE: &str = "src/server/web/strategy-settings.js";
+    let printed = settings_module();
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(FILE, &printed).unwrap();
+    }
+    let committed = fs::read_to_string(FILE).unwrap_or_default();
+    assert!(committed == printed, "{FILE} is out of date: run UPDATE=1 cargo test --test it strategies");
+}
+
+#[test]
+fn the_server_keeps_to_the_bounds_of_the_schema() {
+    let allows = |name: &str, value: &Value| {
+        let settings: Result<StrategySettings, _> = serde_json::from_value(json!({ name: value }));
+        settings.is_ok_and(|settings| Strategies::default().options(Some(&settings), &Options::default()).is_ok())
+    };
+    for (name, field) in schema().0.as_object().unwrap() {
+        let is_count = field["type"] == "integer";
+        // A number beside the bound: below it, or above.
+        let beside = |bound: &Value, below: bool| match (is_count, below) {
+            (true, true) => json!(whole(bound).checked_sub(1)),
+            (true, false) => json!(whole(bound) + 1),
+            (false, true) => json!(bound.as_f64().unwrap() - 0.001),
+            (false, false) => json!(bound.as_f64().unwrap() + 0.001),
+        };
+        let (least, excluded, most) = (&field["minimum"], &field["exclusiveMinimum"], &field["maximum"]);
+        if is_count || field["type"] == "number" {
+            assert!((least.is_number() || excluded.is_number()) && most.is_number(), "{name} has no bounds");
+            assert!(allows(name, most) && !allows(name, &beside(most, false)), "{name}: {most}");
+        }
+        if least.is_number() {
+            assert!(allows(name, least), "{name}: {least}");
+            assert!(beside(least, true).is_null() || !allows(name, &beside(least, true)), "{name}: below {least}");
+        }
+        if excluded.is_number() {
+            assert!(!allows(name, excluded) && allows(name, &beside(excluded, false)), "{name}: {excluded}");
+        }
     }
 }
 
@@ -194,7 +295,7 @@ fn a_variable_and_its_name_on_the_wire_set_the_same() {
     };
     let defaults = deployed(Vec::new());
     let mut all = serde_json::Map::new();
-    for (wire, variable, _, value) in ROWS {
+    for (wire, variable, value) in ROWS {
         let on_the_wire = match (wire, serde_json::from_str(value)) {
             ("steps", _) => json!(value.split(',').collect::<Vec<_>>()),
             (_, Ok(parsed)) => parsed,

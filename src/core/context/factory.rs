@@ -7,10 +7,11 @@ use crate::core::context::{
         importance::Importance, manual::Manual, pipeline::Pipeline, sliding_window::SlidingWindow,
         threshold::Threshold, tool_results::ToolResults, truncate::Truncate,
     },
-    strategy::Options,
+    strategy::{Options, Setting},
     window::TOKENS_MAX,
 };
 use reseed_protocol::{ErrorBody, ErrorCode, command::StrategySettings};
+use serde::Serialize;
 use std::{fmt, sync::Arc};
 
 /// Creates a strategy from its settings; one composed of others finds them here.
@@ -43,6 +44,22 @@ struct Known {
     name: &'static str,
     aliases: &'static [&'static str],
     make: Make,
+}
+
+/// What users are told of a strategy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Offered {
+    /// The short name.
+    pub name: &'static str,
+    /// Other names that mean the same.
+    #[serde(skip)]
+    pub aliases: &'static [&'static str],
+    /// What it does, as one sentence.
+    pub about: &'static str,
+    /// True if it compacts by itself.
+    pub automatic: bool,
+    /// The settings that it reads, those that users change most first.
+    pub settings: &'static [Setting],
 }
 
 /// Why a strategy cannot be added.
@@ -104,6 +121,16 @@ impl Strategies {
     /// Iterates over the short names, one per strategy.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.known.iter().map(|known| known.name)
+    }
+
+    /// Iterates over what users are told of each strategy.
+    pub fn offered(&self) -> impl Iterator<Item = Offered> {
+        self.known.iter().map(|known| {
+            let manager = (known.make)(Options::default(), self);
+            let (about, settings) = (manager.about(), manager.reads());
+            let automatic = manager.is_automatic();
+            Offered { name: known.name, aliases: known.aliases, about, automatic, settings }
+        })
     }
 
     /// Resolves a name or alias to the strategy's short name.

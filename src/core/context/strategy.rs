@@ -5,7 +5,12 @@ use crate::core::context::{
     cut::{Cut, Keep, oldest_out},
     structure::Structure,
 };
-use reseed_protocol::{command::SummaryKind, context::CompactAtRule, event::CompactionTrigger};
+use reseed_protocol::{
+    command::{StrategySettings, SummaryKind},
+    context::CompactAtRule,
+    event::CompactionTrigger,
+};
+use serde::Serialize;
 
 /// The fraction of the window reserved for an answer if no setting limits its length: one part in this many.
 const ANSWER_WINDOW_PART: u64 = 50;
@@ -30,7 +35,8 @@ pub enum Decision {
 
 /// A strategy. It decides before every request, including those between tool rounds, and after every turn. Pure;
 /// receives the exact count of the request. To add one, write a file in `strategies/` and a line in the factory: it
-/// must provide its name and its compaction steps; the rest follows from its settings unless overridden.
+/// must provide its name and its compaction steps; the rest follows from its settings unless overridden. The page and
+/// the documents list it by its name, [`about`](Self::about) and [`reads`](Self::reads).
 ///
 /// ```
 /// use reseed_core::context::{
@@ -48,6 +54,10 @@ pub enum Decision {
 /// impl ContextManager for Forgetful {
 ///     fn name(&self) -> &'static str {
 ///         "forgetful"
+///     }
+///
+///     fn about(&self) -> &'static str {
+///         "Drops the oldest turns and never summarises."
 ///     }
 ///
 ///     fn options(&self) -> &Options {
@@ -72,6 +82,16 @@ pub enum Decision {
 pub trait ContextManager: Send + std::fmt::Debug {
     /// Returns the short name used in settings and on the wire.
     fn name(&self) -> &'static str;
+
+    /// Returns what it does, as one sentence for users.
+    fn about(&self) -> &'static str {
+        ""
+    }
+
+    /// Returns the settings that it reads, those that users change most first. Others are not offered for it.
+    fn reads(&self) -> &'static [Setting] {
+        Setting::ALL
+    }
 
     /// Returns its settings.
     fn options(&self) -> &Options;
@@ -195,6 +215,51 @@ pub enum Step {
     Truncate(Cut),
 }
 
+/// A setting of the strategies. Serialised as its name on the wire, where it is a field of [`StrategySettings`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Setting {
+    /// [`Options::threshold`].
+    Threshold,
+    /// [`Options::reserve_tokens`].
+    ReserveTokens,
+    /// [`Options::keep_recent_tokens`].
+    KeepRecentTokens,
+    /// [`Options::target`].
+    Target,
+    /// [`Options::background`].
+    Background,
+    /// [`Options::min_gain`].
+    MinGain,
+    /// [`Options::keep_turns`].
+    KeepTurns,
+    /// [`Options::keep_tool_results`].
+    KeepToolResults,
+    /// [`Options::summarise`].
+    Summarise,
+    /// [`Options::steps`].
+    Steps,
+    /// [`Options::summary_kind`].
+    SummaryKind,
+}
+
+impl Setting {
+    /// Every setting.
+    pub const ALL: &'static [Self] = &[
+        Self::Threshold,
+        Self::ReserveTokens,
+        Self::KeepRecentTokens,
+        Self::Target,
+        Self::Background,
+        Self::MinGain,
+        Self::KeepTurns,
+        Self::KeepToolResults,
+        Self::Summarise,
+        Self::Steps,
+        Self::SummaryKind,
+    ];
+}
+
 /// The deployment's settings, which a session's settings override.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
@@ -244,6 +309,24 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Returns these values as they are on the wire.
+    #[must_use]
+    pub fn on_the_wire(&self) -> StrategySettings {
+        StrategySettings {
+            threshold: Some(self.threshold),
+            reserve_tokens: self.reserve_tokens,
+            keep_recent_tokens: Some(self.keep_recent_tokens),
+            target: Some(self.target),
+            background: Some(self.background),
+            min_gain: Some(self.min_gain),
+            keep_turns: Some(self.keep_turns),
+            keep_tool_results: Some(self.keep_tool_results),
+            summarise: Some(self.summarise),
+            steps: Some(self.steps.iter().map(|step| (*step).to_owned()).collect()),
+            summary_kind: Some(self.summary_kind),
+        }
+    }
+
     /// Returns the tokens reserved for an answer, and the rule that decides them. In a small window the reserve is
     /// capped: at a fifth of the window by default, at half if the reserve is set. A longer answer limit still gets its
     /// room, up to three quarters of the window: strict servers refuse a request that exceeds the window together with

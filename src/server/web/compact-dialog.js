@@ -15,7 +15,7 @@ import { detailsOf } from "./toasts.js";
 import { previewView } from "./difference-view.js";
 import { instructionsField } from "./dialogs.js";
 import { el } from "./dom.js";
-import { STRATEGIES } from "./strategies.js";
+import { STRATEGIES } from "./offered-strategies.js";
 
 /** Refusals after which only another preview helps. */
 const OVER = ["preview_not_found", "history_moved", "compaction_void"];
@@ -44,7 +44,8 @@ export class CompactDialog {
     lookAtAbout();
     this.strategy = el("select", { class: "field", id: "compact-strategy" },
       el("option", { value: "" }, `As the chat does (${app.state?.strategy ?? ""})`),
-      ...STRATEGIES.filter(({ name }) => name !== "manual").map(({ name, does }) => el("option", { value: name, title: does }, name)));
+      ...STRATEGIES.filter(({ automatic }) => automatic)
+        .map(({ name, about }) => el("option", { value: name, title: about }, name)));
     this.rebuild = el("input", { type: "checkbox", id: "compact-rebuild" });
     this.form = el("form", {},
       el("label", { for: "compact-about" }, "Instructions"), this.about, tooLong,

@@ -1,46 +1,39 @@
 /**
- * The strategies that a session may have, and which of their settings matter to each. Pure; the server knows the
- * defaults and says what it does not allow.
+ * The settings of strategies as fields of a form. Pure. The server says which strategies there are
+ * (`offered-strategies.js`), and the protocol what settings are (`strategy-settings.js`).
  *
  * @typedef {import("reseed-protocol").StrategySettings} StrategySettings
  * @typedef {keyof StrategySettings} SettingName
  *
  * @typedef {object} Setting
  * @property {string} label
- * @property {"percent" | "count" | "choice" | "names" | "option"} kind `percent` stands for a share of 1
- * @property {string[]} [options] what an `option` may be
+ * @property {string} about
+ * @property {"share" | "count" | "choice" | "names" | "option"} kind a `share` of 1 is written in percent
+ * @property {number} [min]
+ * @property {number} [max]
+ * @property {string[]} [options] the values of an `option`
  *
  * @typedef {object} Strategy
  * @property {string} name
- * @property {string} does
- * @property {SettingName[]} settings
+ * @property {string} about what it does
+ * @property {boolean} automatic true if it compacts by itself
+ * @property {SettingName[]} settings those that it reads, the ones that people change most first
  */
 
-/** @type {Record<SettingName, Setting>} */
-export const SETTINGS = {
-  threshold: { label: "Compact above, % of the window", kind: "percent" },
-  target: { label: "Get down to, % of the window", kind: "percent" },
-  background: { label: "Prepare from, % of the way there", kind: "percent" },
-  minGain: { label: "Save at least, % of the request", kind: "percent" },
-  reserveTokens: { label: "Keep free for the answer, tokens", kind: "count" },
-  keepRecentTokens: { label: "Keep word for word, newest tokens", kind: "count" },
-  keepTurns: { label: "Keep word for word, newest questions with answers", kind: "count" },
-  keepToolResults: { label: "Never clear, newest tool results", kind: "count" },
-  summarise: { label: "Summarise what is taken out", kind: "choice" },
-  steps: { label: "Strategies in order, gentle to drastic", kind: "names" },
-  summaryKind: { label: "What summaries keep first, by the kind of chat", kind: "option", options: ["auto", "chat", "code", "debugging", "research"] },
-};
+import { SETTINGS } from "./strategy-settings.js";
 
-/** @type {Strategy[]} */
-export const STRATEGIES = [
-  { name: "threshold", does: "Summarises the older part when the window is nearly full.", settings: ["threshold", "target", "background", "keepRecentTokens", "summaryKind"] },
-  { name: "sliding_window", does: "Keeps the newest questions and answers word for word and folds older ones into a summary.", settings: ["keepTurns", "background", "threshold"] },
-  { name: "tool_results", does: "Clears old tool results as soon as that makes room worth it; then as threshold.", settings: ["threshold", "keepToolResults", "minGain"] },
-  { name: "importance", does: "Takes out what matters least.", settings: ["threshold", "target", "summarise", "keepRecentTokens"] },
-  { name: "truncate", does: "Leaves out the oldest questions and answers, without asking the model.", settings: ["threshold", "target"] },
-  { name: "pipeline", does: "Several of these in order, gentle to drastic.", settings: ["steps", "threshold", "target", "keepTurns", "keepToolResults"] },
-  { name: "manual", does: "Off: never compacts by itself, also not when the window is full.", settings: ["keepRecentTokens"] },
-];
+/** @param {number} share */
+const percent = (share) => Math.round(share * 1000) / 10;
+
+/**
+ * @param {SettingName} name
+ * @returns {{ label: string, min?: number, max?: number, step: number | "any" }} a setting in the unit of its field
+ */
+export function unitOf(name) {
+  const { kind, label, min, max } = SETTINGS[name];
+  if (kind !== "share") return { label, min, max, step: 1 };
+  return { label: `${label}, %`, min: percent(min ?? 0), max: percent(max ?? 1), step: "any" };
+}
 
 /**
  * @param {SettingName} name
@@ -53,7 +46,7 @@ export function fieldOf(name, settings) {
   if (Array.isArray(value)) return value.join(", ");
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "string") return value;
-  return SETTINGS[name].kind === "percent" ? String(Math.round(value * 1000) / 10) : String(value);
+  return SETTINGS[name].kind === "share" ? String(percent(value)) : String(value);
 }
 
 /**
@@ -69,7 +62,7 @@ export function withFields(settings, fields) {
     const text = field.trim();
     const { kind } = SETTINGS[name];
     if (text === "") delete all[name];
-    else if (kind === "percent") all[name] = Number(text) / 100;
+    else if (kind === "share") all[name] = Number(text) / 100;
     else if (kind === "count") all[name] = Number(text);
     else if (kind === "choice") all[name] = text === "yes";
     else if (kind === "option") all[name] = text;

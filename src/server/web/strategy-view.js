@@ -1,13 +1,18 @@
-/** How room is made in this session: the choice of a strategy, with the settings that matter to it. */
+/** The compaction strategy of this session: the choice of one that the server offers, and its settings. */
 
 import { CommandError } from "./connection.js";
 import { el } from "./dom.js";
-import { SETTINGS, STRATEGIES, fieldOf, withFields } from "./strategies.js";
+import { DEFAULTS, STRATEGIES } from "./offered-strategies.js";
+import { fieldOf, unitOf, withFields } from "./strategies.js";
+import { SETTINGS } from "./strategy-settings.js";
 
 /**
  * @typedef {import("./strategies.js").SettingName} SettingName
  * @typedef {import("./fold.js").State} State
  */
+
+/** Settings that are shown at once, the ones that people change most; the others are behind "More settings". */
+const SHOWN = 4;
 
 export class StrategyView {
   /** @param {import("./app.js").App} app */
@@ -16,9 +21,9 @@ export class StrategyView {
     /** What the form was made of: it stays as it is while somebody writes in it. */
     this.shown = "";
     this.select = el("select", { class: "field", id: "strategy-name" },
-      ...STRATEGIES.map(({ name }) => el("option", { value: name }, name)));
+      ...STRATEGIES.map(({ name, about }) => el("option", { value: name, title: about }, name)));
     this.does = el("p", { class: "hint" });
-    this.fields = el("div", { class: "setting-fields" });
+    this.fields = el("div", {});
     this.said = el("p", { class: "said", role: "status" });
     this.save = el("button", { type: "submit", class: "button small" }, "Use this");
     const form = el("form", {},
@@ -27,6 +32,7 @@ export class StrategyView {
     this.node = el("details", { class: "section strategy" }, el("summary", {}, "Compaction strategy"), form);
     this.select.addEventListener("change", () => this.choose());
     form.addEventListener("input", () => (this.said.textContent = ""));
+    form.addEventListener("invalid", (event) => reveal(/** @type {HTMLElement} */ (event.target)), true);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       void this.submit();
@@ -51,8 +57,18 @@ export class StrategyView {
   choose() {
     const found = STRATEGIES.find(({ name }) => name === this.select.value);
     const settings = this.app.state?.settings.strategySettings ?? {};
-    this.does.textContent = found?.does ?? "";
-    this.fields.replaceChildren(...(found?.settings ?? []).flatMap((name) => this.field(name, fieldOf(name, settings))));
+    this.does.textContent = found?.about ?? "";
+    const names = found?.settings ?? [];
+    const fields = (/** @type {SettingName[]} */ of) =>
+      el("div", { class: "setting-fields" }, ...of.flatMap((name) => this.field(name, fieldOf(name, settings))));
+    const more = names.slice(SHOWN);
+    this.fields.replaceChildren(
+      fields(names.slice(0, SHOWN)),
+      ...(more.length === 0 ? [] : [
+        el("details", { class: "more-settings", open: more.some((name) => settings[name] !== undefined) },
+          el("summary", {}, "More settings"), fields(more)),
+      ]),
+    );
   }
 
   /**
@@ -60,18 +76,21 @@ export class StrategyView {
    * @param {string} value
    */
   field(name, value) {
-    const { label, kind, options } = SETTINGS[name];
+    const { about, kind, options } = SETTINGS[name];
+    const { label, min, max, step } = unitOf(name);
     const id = `setting-${name}`;
-    const about = { class: "field", id, name, disabled: this.app.readOnly };
-    const input = kind === "choice"
-      ? el("select", about, el("option", { value: "" }, "default"), el("option", { value: "yes" }, "yes"), el("option", { value: "no" }, "no"))
-      : kind === "option"
-        ? el("select", about, el("option", { value: "" }, "default"), ...(options ?? []).map((value) => el("option", { value }, value)))
-      : kind === "names"
-        ? el("input", { ...about, type: "text", placeholder: "default", autocomplete: "off" })
-        : el("input", { ...about, type: "number", min: 0, max: kind === "percent" ? 100 : null, step: kind === "percent" ? "any" : 1, placeholder: "default" });
+    const standard = fieldOf(name, DEFAULTS);
+    const common = { class: "field", id, name, disabled: this.app.readOnly };
+    const choice = (/** @type {string[]} */ values) => el("select", common,
+      el("option", { value: "" }, standard ? `default: ${standard}` : "default"),
+      ...values.map((value) => el("option", { value }, value)));
+    const typed = { ...common, placeholder: standard || "default" };
+    const input = kind === "choice" ? choice(["yes", "no"])
+      : kind === "option" ? choice(options ?? [])
+      : kind === "names" ? el("input", { ...typed, type: "text", autocomplete: "off" })
+      : el("input", { ...typed, type: "number", min, max, step });
     input.value = value;
-    return [el("label", { for: id }, label), input];
+    return [el("label", { for: id, title: about }, label), input];
   }
 
   async submit() {
@@ -93,7 +112,20 @@ export class StrategyView {
       this.said.className = "said wrong";
       this.said.textContent = error.message;
       const field = /** @type {{ field?: string } | undefined} */ (error.details)?.field?.replace(/^settings\./, "");
-      /** @type {HTMLElement | null} */ (field ? this.fields.querySelector(`[name="${CSS.escape(field)}"]`) : this.select)?.focus();
+      /** @type {HTMLElement | null} */
+      const wrong = field ? this.fields.querySelector(`[name="${CSS.escape(field)}"]`) : this.select;
+      if (!wrong) return;
+      reveal(wrong);
+      wrong.focus();
     }
   }
+}
+
+/**
+ * Opens the fold that hides a field.
+ * @param {HTMLElement} field
+ */
+function reveal(field) {
+  const fold = field.closest("details");
+  if (fold) fold.open = true;
 }

@@ -5,7 +5,7 @@ mod score;
 use crate::core::context::{
     ContextManager,
     cut::{Cut, cut_units, find_cut, last_turn_cut, must_stay},
-    strategy::{Options, Planning, Step},
+    strategy::{Options, Planning, Setting, Step},
 };
 use score::scores;
 use std::cmp::Reverse;
@@ -31,6 +31,23 @@ impl Importance {
 impl ContextManager for Importance {
     fn name(&self) -> &'static str {
         "importance"
+    }
+
+    fn about(&self) -> &'static str {
+        "Removes what matters least first, wherever it is."
+    }
+
+    fn reads(&self) -> &'static [Setting] {
+        &[
+            Setting::Threshold,
+            Setting::Target,
+            Setting::Summarise,
+            Setting::KeepRecentTokens,
+            Setting::Background,
+            Setting::SummaryKind,
+            Setting::MinGain,
+            Setting::ReserveTokens,
+        ]
     }
 
     fn options(&self) -> &Options {

@@ -3,7 +3,7 @@
 use crate::core::context::{
     ContextManager, Decision, RequestCount,
     cut::{find_cut, last_turn_cut},
-    strategy::{Options, Planning, Step},
+    strategy::{Options, Planning, Setting, Step},
 };
 
 /// Percentage of the window above which the user is warned.
@@ -26,6 +26,14 @@ impl Manual {
 impl ContextManager for Manual {
     fn name(&self) -> &'static str {
         "manual"
+    }
+
+    fn about(&self) -> &'static str {
+        "Off: never compacts by itself, not even when the window is full."
+    }
+
+    fn reads(&self) -> &'static [Setting] {
+        &[Setting::KeepRecentTokens, Setting::Target, Setting::SummaryKind, Setting::MinGain, Setting::ReserveTokens]
     }
 
     fn options(&self) -> &Options {

@@ -2,7 +2,7 @@
 
 use crate::core::context::{
     ContextManager, Decision, RequestCount,
-    strategy::{Options, Planning, Step},
+    strategy::{Options, Planning, Setting, Step},
 };
 use reseed_protocol::event::CompactionTrigger;
 
@@ -25,6 +25,26 @@ impl Pipeline {
 impl ContextManager for Pipeline {
     fn name(&self) -> &'static str {
         "pipeline"
+    }
+
+    fn about(&self) -> &'static str {
+        "Uses several strategies in order, gentle to drastic."
+    }
+
+    fn reads(&self) -> &'static [Setting] {
+        &[
+            Setting::Steps,
+            Setting::Threshold,
+            Setting::Target,
+            Setting::Background,
+            Setting::KeepTurns,
+            Setting::KeepToolResults,
+            Setting::KeepRecentTokens,
+            Setting::Summarise,
+            Setting::SummaryKind,
+            Setting::MinGain,
+            Setting::ReserveTokens,
+        ]
     }
 
     fn options(&self) -> &Options {

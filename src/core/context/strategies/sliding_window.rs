@@ -3,7 +3,7 @@
 use crate::core::context::{
     ContextManager, Decision, RequestCount,
     cut::{find_cut, last_turn_cut, turns_cut},
-    strategy::{Options, Planning, Step},
+    strategy::{Options, Planning, Setting, Step},
 };
 use reseed_protocol::event::CompactionTrigger;
 
@@ -44,6 +44,23 @@ impl SlidingWindow {
 impl ContextManager for SlidingWindow {
     fn name(&self) -> &'static str {
         "sliding_window"
+    }
+
+    fn about(&self) -> &'static str {
+        "Keeps the newest questions and answers word for word, and folds older ones into a summary."
+    }
+
+    fn reads(&self) -> &'static [Setting] {
+        &[
+            Setting::KeepTurns,
+            Setting::Threshold,
+            Setting::Background,
+            Setting::Target,
+            Setting::SummaryKind,
+            Setting::KeepRecentTokens,
+            Setting::MinGain,
+            Setting::ReserveTokens,
+        ]
     }
 
     fn options(&self) -> &Options {

@@ -7,7 +7,7 @@ use crate::core::context::{
     counter::{Calibration, Counter},
     cut::{Cut, Keep},
     factory::Strategies,
-    strategy::{Options, Planning, Step},
+    strategy::{Options, Planning, Setting, Step},
     structure::Structure,
     testing::path,
 };
@@ -173,5 +173,100 @@ fn a_strategy_acts_by_tokens_and_the_sliding_window_by_turns_too() {
         let manager = Strategies::default().make(name, Some(&settings), &Options::default()).unwrap();
         let count = counted(*turns, *tokens);
         assert_eq!(manager.before_request(&count, 10_000), *expected, "{name}, {turns} turns, {} tokens", count.tokens);
+    }
+}
+
+#[test]
+fn each_strategy_says_what_it_does_and_what_it_reads() {
+    for offered in Strategies::default().offered() {
+        assert!(offered.about.ends_with('.') && offered.about.len() < 100, "{}: {}", offered.name, offered.about);
+        let settings = offered.settings;
+        assert!(!settings.is_empty(), "{}", offered.name);
+        for (at, setting) in settings.iter().enumerate() {
+            assert!(!settings[..at].contains(setting), "{} lists {setting:?} twice", offered.name);
+        }
+    }
+}
+
+#[test]
+fn the_settings_are_the_fields_of_the_wire() {
+    let names: Vec<String> = Setting::ALL
+        .iter()
+        .map(|setting| serde_json::to_value(setting).unwrap().as_str().unwrap().to_owned())
+        .collect();
+    let options = Options { reserve_tokens: Some(1), ..Options::default() };
+    let wire = serde_json::to_value(options.on_the_wire()).unwrap();
+    let mut fields: Vec<&String> = wire.as_object().unwrap().keys().collect();
+    let mut sorted: Vec<&String> = names.iter().collect();
+    fields.sort();
+    sorted.sort();
+    assert_eq!(sorted, fields);
+    let back = Strategies::default().options(Some(&options.on_the_wire()), &Options::default()).unwrap();
+    assert_eq!(back, options);
+}
+
+/// Returns the settings with one of them changed so that every strategy that reads it decides differently.
+fn changed(setting: Setting) -> Options {
+    let mut options = Options { keep_turns: 3, keep_tool_results: 3, ..Options::default() };
+    match setting {
+        // Not below the target: that caps the target, also for `manual`.
+        Setting::Threshold => options.threshold = 0.9,
+        Setting::ReserveTokens => options.reserve_tokens = Some(900),
+        Setting::KeepRecentTokens => options.keep_recent_tokens = 50,
+        Setting::Target => options.target = 0.1,
+        Setting::Background => options.background = 0.5,
+        Setting::MinGain => options.min_gain = 0.5,
+        Setting::KeepTurns => options.keep_turns = 1,
+        Setting::KeepToolResults => options.keep_tool_results = 0,
+        Setting::Summarise => options.summarise = false,
+        Setting::Steps => options.steps = vec!["truncate"],
+        Setting::SummaryKind => options.summary_kind = reseed_protocol::command::SummaryKind::Code,
+    }
+    options
+}
+
+/// Returns all that a strategy decides about two conversations, in a window that they fill and in one that they do not:
+/// when it compacts, and in which steps.
+fn decisions(name: &str, options: &Options) -> Vec<String> {
+    [1_000, 3_000].into_iter().flat_map(|window| decisions_in(window, name, options)).collect()
+}
+
+fn decisions_in(window: u64, name: &str, options: &Options) -> Vec<String> {
+    let manager = Strategies::default().make(name, None, options).unwrap();
+    let big = big();
+    let mut decided = Vec::new();
+    for lines in [TURNS, CALLS] {
+        let lines: Vec<String> = lines.iter().map(|line| line.replace("BIG", &big)).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let context = build_context(&path(&lines, &Counter::for_model("test")));
+        let structure = Structure::of(&context);
+        let target_tokens = manager.target_tokens(window);
+        let keep = Keep { tokens: manager.keep_tokens(window), tokens_max: target_tokens.saturating_sub(100) };
+        let planning = Planning { context: &context, structure: &structure, keep, target_tokens, summary_tokens: 100 };
+        decided.push(format!("{:?}", manager.steps(&planning)));
+    }
+    decided.push(format!("{:?} {:?}", manager.compact_at_tokens(window), manager.prepare_at_tokens(window)));
+    decided
+}
+
+#[test]
+fn a_strategy_decides_by_no_setting_that_it_does_not_name() {
+    let plain = Options { keep_turns: 3, keep_tool_results: 3, ..Options::default() };
+    for offered in Strategies::default().offered() {
+        for setting in Setting::ALL.iter().filter(|setting| !offered.settings.contains(setting)) {
+            let (before, after) = (decisions(offered.name, &plain), decisions(offered.name, &changed(*setting)));
+            assert_eq!(before, after, "`{}` does not say that it reads {setting:?}", offered.name);
+        }
+    }
+    // The decisions show most settings that are named; the rest is read by the compaction itself.
+    for (name, setting) in [
+        ("threshold", Setting::KeepToolResults),
+        ("sliding_window", Setting::KeepTurns),
+        ("importance", Setting::Summarise),
+        ("pipeline", Setting::Steps),
+        ("truncate", Setting::Target),
+        ("truncate", Setting::Background),
+    ] {
+        assert_ne!(decisions(name, &plain), decisions(name, &changed(setting)), "`{name}` and {setting:?}");
     }
 }

@@ -4,7 +4,7 @@ use crate::core::context::{
     ContextManager,
     clearing::old_results,
     cut::{find_cut, last_turn_cut},
-    strategy::{Options, Planning, Step},
+    strategy::{Options, Planning, Setting, Step},
 };
 
 /// Compacts above a share of the window, or when too little is free for an answer, whichever comes first.
@@ -24,6 +24,23 @@ impl Threshold {
 impl ContextManager for Threshold {
     fn name(&self) -> &'static str {
         "threshold"
+    }
+
+    fn about(&self) -> &'static str {
+        "Summarises the older part when the window is nearly full."
+    }
+
+    fn reads(&self) -> &'static [Setting] {
+        &[
+            Setting::Threshold,
+            Setting::Target,
+            Setting::Background,
+            Setting::KeepRecentTokens,
+            Setting::SummaryKind,
+            Setting::KeepToolResults,
+            Setting::MinGain,
+            Setting::ReserveTokens,
+        ]
     }
 
     fn options(&self) -> &Options {

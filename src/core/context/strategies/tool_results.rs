@@ -5,7 +5,7 @@ use crate::core::context::{
     ContextManager,
     clearing::old_results,
     cut::Keep,
-    strategy::{Options, Planning, Step},
+    strategy::{Options, Planning, Setting, Step},
 };
 
 /// Replaces all but the newest tool results with a short note, including those in the tail that other strategies keep
@@ -27,6 +27,23 @@ impl ToolResults {
 impl ContextManager for ToolResults {
     fn name(&self) -> &'static str {
         "tool_results"
+    }
+
+    fn about(&self) -> &'static str {
+        "Clears old tool results as soon as that saves enough, then works like threshold."
+    }
+
+    fn reads(&self) -> &'static [Setting] {
+        &[
+            Setting::Threshold,
+            Setting::KeepToolResults,
+            Setting::MinGain,
+            Setting::Target,
+            Setting::Background,
+            Setting::KeepRecentTokens,
+            Setting::SummaryKind,
+            Setting::ReserveTokens,
+        ]
     }
 
     fn options(&self) -> &Options {

@@ -2,7 +2,7 @@
 
 use crate::core::context::{
     ContextManager,
-    strategy::{Options, Planning, Step},
+    strategy::{Options, Planning, Setting, Step},
 };
 
 /// Drops the oldest turns until the target is met, and no more. What must stay is kept beside the rest, as is a summary
@@ -23,6 +23,14 @@ impl Truncate {
 impl ContextManager for Truncate {
     fn name(&self) -> &'static str {
         "truncate"
+    }
+
+    fn about(&self) -> &'static str {
+        "Drops the oldest questions and answers, without asking the model."
+    }
+
+    fn reads(&self) -> &'static [Setting] {
+        &[Setting::Threshold, Setting::Target, Setting::Background, Setting::MinGain, Setting::ReserveTokens]
     }
 
     fn options(&self) -> &Options {
