@@ -29,8 +29,8 @@
 //! Whole programs are in `tests/examples`, the architecture in `src/README.md`.
 //!
 //! The core decides, the shell acts. Imports point one way, enforced by `tests/it/tidy.rs`: `protocol ← core ←
-//! {provider, store, hooks} ← runtime ← server ← service ← cli`; `config`, `metrics` and `clock` are leaves that the core never
-//! uses.
+//! {provider, store, hooks} ← runtime ← server ← service ← cli`; `config`, `metrics` and `clock` are leaves that the
+//! core never uses.
 
 pub mod cli;
 pub mod clock;
