@@ -1,9 +1,9 @@
 //! What goes into the summary of a branch that is left.
 
 use super::{
-    build::{Context, Kind},
     counter::Counter,
     cut::Cut,
+    messages::{Context, Kind},
     replay::raw_context,
     summary::{self, FileTools},
 };

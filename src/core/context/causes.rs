@@ -2,7 +2,7 @@
 //! difference.
 
 use crate::core::{
-    context::{envelope::BASE_PART, patch::StoredPatch, prefix::Place},
+    context::{area::Area, envelope::BASE_PART, patch::StoredPatch, prefix::Place},
     session::{Node, SessionState},
 };
 use reseed_protocol::{EntryData, entry::Kept, event::Event, patch::PatchOp, receipt::BreakReason};
@@ -45,64 +45,6 @@ pub enum Cause {
     /// The session was read from the store. The deployment's instructions and the client's tools may have changed
     /// unnoticed.
     Restart,
-}
-
-/// A part of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Area {
-    /// The tools.
-    Tools,
-    /// The named part of the system prompt; `None` for any.
-    System(Option<String>),
-    /// The messages.
-    Messages,
-}
-
-impl Area {
-    /// Returns the part of a request that an op changes; `None` if caches do not read that part.
-    #[must_use]
-    pub fn of(op: &PatchOp) -> Option<Self> {
-        match op {
-            PatchOp::SystemPartSet { part_name, .. } | PatchOp::SystemPartRemove { part_name, .. } => {
-                Some(Self::System(Some(part_name.clone())))
-            }
-            PatchOp::SystemPartsReplace { .. } => Some(Self::System(None)),
-            PatchOp::ToolsReplace { .. } | PatchOp::ToolsRemove { .. } => Some(Self::Tools),
-            PatchOp::MessagesCachedReplace { .. }
-            | PatchOp::MessagesCachedEdit { .. }
-            | PatchOp::CompactionApply { .. } => Some(Self::Messages),
-            PatchOp::MessagesUncachedAppend { .. } | PatchOp::OptionsSet { .. } => None,
-        }
-    }
-
-    /// Returns the ops that change something, without their content: enough to tell later what they changed, and why.
-    #[must_use]
-    pub fn bare(patch: Vec<PatchOp>) -> Vec<PatchOp> {
-        let mut patch: Vec<PatchOp> = patch.into_iter().filter(|op| Self::of(op).is_some()).collect();
-        for op in &mut patch {
-            match op {
-                PatchOp::SystemPartSet { text, .. } => *text = String::new(),
-                PatchOp::SystemPartsReplace { parts, .. } => *parts = Vec::new(),
-                PatchOp::ToolsReplace { tools, .. } => *tools = Vec::new(),
-                PatchOp::MessagesCachedReplace { messages, .. } => *messages = Vec::new(),
-                PatchOp::MessagesCachedEdit { edits, .. } => *edits = Vec::new(),
-                PatchOp::CompactionApply { summary, .. } => *summary = String::new(),
-                PatchOp::SystemPartRemove { .. }
-                | PatchOp::ToolsRemove { .. }
-                | PatchOp::MessagesUncachedAppend { .. }
-                | PatchOp::OptionsSet { .. } => {}
-            }
-        }
-        patch
-    }
-
-    fn holds(&self, place: &Place) -> bool {
-        match (self, place) {
-            (Self::Tools, Place::Tools) | (Self::Messages, Place::Message(_)) => true,
-            (Self::System(changed), Place::System(name)) => changed.as_ref().is_none_or(|changed| changed == name),
-            _ => false,
-        }
-    }
 }
 
 /// The causes noted since the last request.

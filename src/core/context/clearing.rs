@@ -1,6 +1,6 @@
 //! Selects the tool results to replace with a short note: old ones that are large enough to matter.
 
-use crate::core::context::{build::Counted, strategy::Planning};
+use crate::core::context::{messages::Counted, strategy::Planning};
 
 /// Results with fewer tokens are left alone: the note that replaces them has about seventy.
 const RESULT_TOKENS_MIN: u64 = 140;

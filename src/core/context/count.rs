@@ -4,8 +4,8 @@
 //! report from before a compaction, a model change, or a change of system prompt or tools is stale and ignored.
 
 use crate::core::context::{
-    build::{Context, Counted, Kind},
     counter::{Calibration, Counter, Method, Mix, Report, ReportScope},
+    messages::{Context, Counted, Kind},
 };
 use reseed_protocol::{
     EntryId, Message, Part, Role, UsageSource,

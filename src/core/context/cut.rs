@@ -4,7 +4,7 @@
 //! and pinned messages always stay: if the tail starts after them, they are kept beside it.
 
 use crate::core::context::{
-    build::{Context, Counted, Kind},
+    messages::{Context, Counted, Kind},
     patch::list::{Fate, fates},
     structure::{Structure, Unit},
 };

@@ -2,9 +2,9 @@
 
 use crate::core::{
     context::{
-        build::{Context, Counted},
         count::Fixed,
         counter::Counter,
+        messages::{Context, Counted},
         patch::Carried,
     },
     session::fingerprint::fingerprint,

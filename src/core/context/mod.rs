@@ -3,6 +3,7 @@
 //! Before every request, including those between tool rounds, a [`ContextManager`] decides whether it may be sent as it
 //! is. To add a strategy, write a new file in [`strategies`] and a line in [`factory`].
 
+pub mod area;
 pub mod branch;
 pub mod build;
 pub mod causes;
@@ -16,6 +17,7 @@ pub mod envelope;
 pub mod extract;
 pub mod factory;
 pub mod guards;
+pub mod messages;
 pub mod pairing;
 pub mod patch;
 pub mod prefix;
@@ -37,6 +39,7 @@ mod random_patches;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use build::{Context, build_context};
+pub use build::build_context;
 pub use count::RequestCount;
+pub use messages::Context;
 pub use strategy::{ContextManager, Decision};

@@ -2,8 +2,8 @@
 
 use crate::core::{
     context::{
-        build::{Context, Counted, Kind},
         counter::MessageTokens,
+        messages::{Context, Counted, Kind},
     },
     session::fingerprint::message_fingerprint,
 };

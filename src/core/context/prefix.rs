@@ -5,7 +5,7 @@
 //! the cost of a comparison depends on the number of messages, not on their length.
 
 use crate::core::{
-    context::{build::Counted, count::Fixed},
+    context::{count::Fixed, messages::Counted},
     session::fingerprint::{chain, chained, fingerprint},
 };
 use reseed_protocol::{

@@ -8,13 +8,14 @@ mod held;
 mod talk;
 
 use super::{
-    build::{Context, Counted, Kind, build_context},
+    build::build_context,
     compaction::{Job, Next, Order, Outcome, Surroundings, Writing, summary_tokens_max},
     counter::Counter,
     cut::{Keep, cut_from, cut_units, must_stay, turns_cut},
     envelope::{Compiled, envelope},
     extract::extract,
     factory::Strategies,
+    messages::{Context, Counted, Kind},
     strategy::{ContextManager, Options, Planning, Step},
     structure::Structure,
     summary::FileTools,

@@ -7,10 +7,10 @@ mod checks;
 mod ops;
 
 use super::{
-    build::{Context, Kind},
     compaction::carry::carried_patch,
     counter::Counter,
     cut::cut_from,
+    messages::{Context, Kind},
     patch::{Applied, Around, Boundary, PatchRefused},
     structure::Structure,
     testing::printed,

@@ -9,7 +9,7 @@
 
 use crate::core::{
     context::{
-        build::{Context, Counted, Kind},
+        messages::{Context, Counted, Kind},
         pairing::{Pairing, mended},
         patch::{
             Carried, StoredPatch,

@@ -7,7 +7,7 @@
 //! Invariants: units follow one another without gaps from the first message after the summary to the last; a unit
 //! belongs to one turn; turns are in order.
 
-use crate::core::context::build::{Context, Counted, GoesWith, Kind};
+use crate::core::context::messages::{Context, Counted, GoesWith, Kind};
 use reseed_protocol::Role;
 use std::ops::Range;
 

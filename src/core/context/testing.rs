@@ -1,8 +1,8 @@
 //! Test support: paths written as short lines, contexts printed as short lines.
 
 use super::{
-    build::{Context, Kind},
     counter::Counter,
+    messages::{Context, Kind},
     summary,
 };
 use crate::core::session::Node;

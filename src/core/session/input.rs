@@ -1,7 +1,7 @@
 //! User input: converts the forms that the wire accepts into message parts.
 
 use reseed_protocol::{
-    ErrorBody, ErrorCode, Part,
+    Entry, EntryData, ErrorBody, ErrorCode, Part,
     command::{Input, InputContent, InputItem, InputPart},
 };
 
@@ -93,6 +93,12 @@ pub fn name_from(parts: &[Part]) -> String {
     }
     let cut: String = line.chars().take(NAME_CHARS_MAX - 1).collect();
     format!("{}…", cut.trim_end())
+}
+
+/// Returns true if an entry is a message, the check that `ifLeaf` relies on.
+#[must_use]
+pub fn is_message(entry: &Entry) -> bool {
+    matches!(entry.data, EntryData::Message(_) | EntryData::CustomMessage(_))
 }
 
 #[cfg(test)]

@@ -41,9 +41,3 @@ pub fn input_of(entry: &Entry) -> Option<Vec<Part>> {
         _ => None,
     }
 }
-
-/// Returns true if an entry is a message, the check that `ifLeaf` relies on.
-#[must_use]
-pub fn is_message(entry: &Entry) -> bool {
-    matches!(entry.data, EntryData::Message(_) | EntryData::CustomMessage(_))
-}

@@ -3,7 +3,7 @@
 //! A copy is stored with every append so that opening a session does not read its whole log. The log is authoritative:
 //! a copy of another version is discarded and folded again.
 
-use super::place::is_message;
+use super::input::is_message;
 use reseed_protocol::{
     CommandId, EntryData, EntryId, ErrorCode, JobId, Role, TurnId, Usage, UsageSource,
     command::StrategySettings,

@@ -11,8 +11,8 @@ use crate::agent_loop::{
 use crate::{
     context::{
         Context,
-        build::Kind,
         compaction::{Basis, Order, Outcome, Raw},
+        messages::Kind,
     },
     session::Place,
 };

@@ -311,7 +311,7 @@ impl World {
                     let before = self.entries.insert(entry.entry_id.clone(), entry.clone());
                     assert!(before.is_none(), "seed {}: entry id used twice", self.seed);
                     if let Some(id) = &appended.command_id
-                        && crate::session::place::is_message(entry)
+                        && crate::session::input::is_message(entry)
                         && entry.message().is_none_or(|message| message.role == Role::User)
                     {
                         self.waiting.remove(id);

@@ -10,7 +10,10 @@ use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
     AgentLoop, Origin, commands::Caller, hooks::What, navigation::Ask, prompt::done, stage::Stage, turn::appended,
 };
-use crate::session::{Place, input, place::is_message};
+use crate::session::{
+    Place,
+    input::{self, is_message},
+};
 use reseed_protocol::{
     EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, TurnId,
     command::{

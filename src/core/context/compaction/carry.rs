@@ -4,7 +4,7 @@
 use super::job::told_by;
 use crate::core::{
     context::{
-        build::{Context, Counted, Kind},
+        messages::{Context, Counted, Kind},
         patch::list::{Fate, fates},
     },
     session::{Node, SessionTree, tree::without_results},

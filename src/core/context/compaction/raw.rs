@@ -2,7 +2,7 @@
 
 use crate::core::{
     context::{
-        build::Counted,
+        messages::Counted,
         patch::list::{Fate, fates},
         replay::uncompacted,
     },

@@ -8,8 +8,8 @@ use super::{
     list::{List, StandFor},
 };
 use crate::core::context::{
-    build::{Context, Counted},
     counter::Counter,
+    messages::{Context, Counted},
     pairing::Pairing,
 };
 use reseed_protocol::{

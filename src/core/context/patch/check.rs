@@ -8,7 +8,7 @@ use super::{
     list::List,
 };
 use crate::core::{
-    context::{build::Kind, window::TOKENS_MAX},
+    context::{messages::Kind, window::TOKENS_MAX},
     schema::arguments_of,
     session::input::is_picture_address,
 };

@@ -3,8 +3,8 @@
 use super::read::bare;
 use crate::core::{
     context::{
-        build::{Counted, Kind},
         counter::{Counter, MessageTokens},
+        messages::{Counted, Kind},
         summary,
     },
     session::fingerprint::message_fingerprint,

@@ -16,7 +16,7 @@ pub use counted::StoredPatch;
 pub use read::read;
 
 #[cfg(doc)]
-use super::build::Context;
+use super::messages::Context;
 use reseed_protocol::{ErrorBody, ErrorCode};
 
 /// Maximum ops per patch. A hook that needs more replaces the whole region.

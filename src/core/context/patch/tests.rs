@@ -4,9 +4,9 @@ mod refused;
 
 use super::*;
 use crate::core::context::{
-    build::Context,
     build_context,
     counter::Counter,
+    messages::Context,
     testing::{patch, path, printed},
 };
 use reseed_protocol::{

@@ -2,7 +2,7 @@
 
 use crate::core::{
     context::{
-        causes::Area,
+        area::Area,
         counter::{Counter, MessageTokens},
         patch::StoredPatch,
         serialize::prefix,

@@ -3,9 +3,9 @@
 use super::{Given, Job, State};
 use crate::core::{
     context::{
-        build::{Context, Counted, Kind},
         compaction::{Order, Writing, asking::Task},
         counter::{Counter, Method},
+        messages::{Context, Counted, Kind},
         strategy::Step,
         summary::{self, FileTools},
     },

@@ -1,8 +1,8 @@
 //! Rates the importance of each part of a context by rule. The work is linear in the text read, which is bounded.
 
 use crate::core::context::{
-    build::{Context, Counted},
     extract::{is_told, sentences},
+    messages::{Context, Counted},
     serialize::prefix,
     structure::{Structure, Unit},
 };
