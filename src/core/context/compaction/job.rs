@@ -5,11 +5,10 @@ mod outcomes;
 mod sources;
 mod stage;
 
-pub use hooked::{Given, Wishes};
 pub use stage::Surroundings;
 
 use super::{
-    Basis, Held, Order, Outcome, Raw,
+    Basis, Given, Held, Order, Outcome, Raw, Wishes,
     asking::{Asking, Task},
 };
 use crate::core::{

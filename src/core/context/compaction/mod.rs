@@ -7,6 +7,7 @@
 
 mod asking;
 pub(crate) mod carry;
+mod given;
 mod held;
 mod job;
 mod raw;
@@ -14,8 +15,9 @@ mod raw;
 mod retention;
 
 pub use asking::{Asking, summary_tokens_max};
+pub use given::{Given, Wishes};
 pub use held::{Basis, Held, read_key};
-pub use job::{Given, Job, Next, Surroundings, Tried, Wishes};
+pub use job::{Job, Next, Surroundings, Tried};
 pub use raw::Raw;
 
 use reseed_protocol::{

@@ -1,7 +1,7 @@
 //! Recognises headings of a summary as models write them: any depth of `#`, bold, numbered, any case, with a colon or
 //! trailing words; under other names, and in other languages.
 
-use super::{escape::fold, sections::Slot};
+use super::{fold::fold, slot::Slot};
 
 /// The names that this program requests, and close variants. They count even without heading marks.
 const NAMES: [(&str, Slot); 13] = [

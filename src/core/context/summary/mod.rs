@@ -14,6 +14,7 @@ mod clean;
 mod constraints;
 mod escape;
 mod files;
+mod fold;
 mod garbage;
 mod headings;
 mod kind;
@@ -22,6 +23,7 @@ mod prose;
 mod retain;
 mod secrets;
 mod sections;
+mod slot;
 
 pub use check::{Unusable, check, check_completed, check_copied, check_free_form, check_prose, lacking};
 pub use clean::clean;
@@ -36,7 +38,8 @@ pub use prompt::{
 pub use retain::{RepairBounds, Repaired, repair};
 pub use secrets::{MASK, mask_secrets};
 pub use sections::item_text;
-pub use sections::{RESTORED, SECTIONS, SKELETON_CHARS, Sections, Slot};
+pub use sections::{RESTORED, SKELETON_CHARS, Sections};
+pub use slot::{SECTIONS, Slot};
 
 use std::borrow::Cow;
 

@@ -8,11 +8,10 @@
 
 mod forms;
 
+pub use forms::MASK;
+
 use forms::{Strength, clue, is_bearer, known, strength};
 use std::borrow::Cow;
-
-/// Replaces a secret.
-pub const MASK: &str = "[secret masked]";
 
 /// Maximum bytes of a word that is checked as the name of a secret.
 const NAME_BYTES_MAX: usize = 64;

@@ -12,6 +12,9 @@
 mod detect;
 mod phrases;
 mod search;
+mod sentence;
+
+pub use sentence::INFERRED;
 
 use super::{
     RepairBounds, SECTIONS, Sections, Slot, headings, item_text, presentable, retain::normal, sections::says_nothing,
@@ -21,13 +24,11 @@ use crate::core::context::{
     extract::{Words, is_question, whole_sentences},
     serialize::{TEXT_CHARS_MAX, clip},
 };
-use detect::{SENTENCE_CHARS_MAX, is_constraint, opens_rules};
+use detect::{SENTENCE_CHARS_MAX, opens_rules};
 use reseed_protocol::{Message, Part, Role};
 use search::{LineSource, Origin, Search, SectionLine};
+use sentence::Sentence;
 use std::collections::BTreeSet;
-
-/// Marks a line that nobody said.
-pub const INFERRED: &str = "(inferred) ";
 
 /// Maximum constraints of a session; the newest are kept. An entry repeats those of the previous one, so they are
 /// bounded.
@@ -252,24 +253,6 @@ impl ConstraintList {
         let excess = self.list.len() - newest.count();
         self.list.drain(..excess);
         self.list
-    }
-}
-
-/// A sentence of the user.
-struct Sentence {
-    text: String,
-    words: Words,
-    /// True if it is an item of a list that the user introduced as rules.
-    is_rule: bool,
-}
-
-impl Sentence {
-    fn of(text: &str) -> Self {
-        Self { text: text.to_owned(), words: Words::of(text), is_rule: false }
-    }
-
-    fn is_order(&self) -> bool {
-        self.is_rule || is_constraint(&self.text, &self.words)
     }
 }
 

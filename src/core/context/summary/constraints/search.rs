@@ -1,6 +1,10 @@
 //! Finding the source of each line of a model's section.
 
-use super::{super::item_text, INFERRED, Sentence, detect::is_negated};
+use super::{
+    super::item_text,
+    detect::is_negated,
+    sentence::{INFERRED, Sentence},
+};
 use crate::core::context::{
     extract::{Listed, Words, is_unspaced},
     serialize::prefix,

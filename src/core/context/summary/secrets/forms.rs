@@ -1,8 +1,10 @@
 //! The forms of secrets, and the words that announce one.
 
-use super::MASK;
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use std::sync::LazyLock;
+
+/// Replaces a secret.
+pub const MASK: &str = "[secret masked]";
 
 /// Substrings of which every line with a secret contains at least one, in any case: key prefixes, and names that
 /// announce a secret, including their ends after a joining mark (`api_key`, `Kenn-Wort`).

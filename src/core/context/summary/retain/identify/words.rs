@@ -1,6 +1,6 @@
 //! Splits a sentence into words and quotations.
 
-use super::{Found, IdentifierKind};
+use super::found::{Found, IdentifierKind};
 use crate::core::context::extract::is_unspaced;
 
 /// Maximum characters of a quotation; a longer one is a text, not a name.

@@ -1,0 +1,43 @@
+//! What hooks supply for a compaction.
+
+use crate::core::context::cut::Cut;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What hooks supply for a compaction, each with the hook's name.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Given {
+    /// A summary that replaces a generated one.
+    pub summary: Option<(String, String)>,
+    /// A cut that replaces the planned one.
+    pub cut: Option<Cut>,
+    /// Requests that apply to any summary.
+    pub wishes: Wishes,
+}
+
+/// Requests of hooks for a summary that they do not supply themselves, each with the hook's name. Stored with a held
+/// compaction, so that the hooks are not asked again if it is remade.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Wishes {
+    /// Details to store with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<(String, Value)>,
+    /// The model to use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<(String, String)>,
+    /// What it should focus on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// True if these instructions replace the usual prompt.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub replaces: bool,
+}
+
+impl Wishes {
+    /// Returns true if nothing was requested.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}

@@ -1,0 +1,44 @@
+//! Folds characters that look alike into one.
+
+/// Folds a character: lower case, without width, weight, or the script of a look-alike.
+pub(super) fn fold(c: char) -> char {
+    match c {
+        '\0'..='\x7f' => c.to_ascii_lowercase(),
+        '\u{ff01}'..='\u{ff5e}' => {
+            char::from_u32(u32::from(c) - 0xff01 + 0x21).map_or(c, |plain| plain.to_ascii_lowercase())
+        }
+        // Mathematical bold, italic and so on: consecutive alphabets of 52 letters.
+        '\u{1d400}'..='\u{1d6a3}' => {
+            let letter = u8::try_from((u32::from(c) - 0x1d400) % 52 % 26).unwrap_or(0);
+            char::from(b'a' + letter)
+        }
+        '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => ' ',
+        '【' | '〔' | '〖' | '❲' | '⟦' | '⟬' | '⁅' | '﹝' => '[',
+        '】' | '〕' | '〗' | '❳' | '⟧' | '⟭' | '⁆' | '﹞' => ']',
+        '﹤' | '⟨' | '〈' | '❮' | '˂' => '<',
+        '﹥' | '⟩' | '〉' | '❯' | '˃' => '>',
+        '∣' | 'ǀ' | '│' | '❘' => '|',
+        '⁄' | '∕' => '/',
+        '‐' | '‑' | '−' | '﹣' => '-',
+        '﹟' => '#',
+        '∗' | '﹡' => '*',
+        'а' | 'А' | 'α' | 'Α' => 'a',
+        'В' | 'Β' => 'b',
+        'с' | 'С' | 'ϲ' => 'c',
+        'е' | 'Е' | 'Ε' => 'e',
+        'Н' | 'Η' => 'h',
+        'і' | 'І' | 'ι' | 'Ι' | 'ı' => 'i',
+        'ј' | 'Ј' => 'j',
+        'к' | 'К' | 'Κ' => 'k',
+        'м' | 'М' | 'Μ' => 'm',
+        'Ν' | 'ո' => 'n',
+        'о' | 'О' | 'ο' | 'Ο' => 'o',
+        'р' | 'Р' | 'ρ' | 'Ρ' => 'p',
+        'ѕ' | 'Ѕ' => 's',
+        'т' | 'Т' | 'Τ' => 't',
+        'υ' | 'ս' => 'u',
+        'х' | 'Х' | 'Χ' => 'x',
+        'у' | 'У' | 'Υ' => 'y',
+        _ => c,
+    }
+}
