@@ -20,7 +20,7 @@ use super::{
 use crate::{
     core::{
         agent_loop::{Mark, Origin},
-        session::place::landing,
+        session::lookup::landing,
     },
     store::{Append, CommandMark, Error, Head, Lease, ListQuery, UNFINISHED},
 };

@@ -6,7 +6,7 @@
 //! - [`feed`]: what subscribers read, each at its own pace, with a cursor
 //! - `late`: pending replies: commands that are answered after later ones
 //! - `live`: the answer being streamed
-//! - `places`: prefetches from the store what a command needs elsewhere in the tree
+//! - `lookups`: prefetches from the store what a command needs elsewhere in the tree
 //! - [`fork`]: makes a session from a path of another
 //! - [`labels`]: the labels of entries
 //! - `look`: reads sessions without opening them; [`stored`]: the same without a server
@@ -25,8 +25,8 @@ mod late;
 mod live;
 mod load;
 mod look;
+mod lookups;
 mod measure;
-mod places;
 pub mod registry;
 mod shared;
 pub mod stored;

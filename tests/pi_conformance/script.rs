@@ -8,7 +8,8 @@ use reseed::{
         hook::{HookFault, HookPlace, HookSpec},
         model::{Answer, ModelFault, ModelRequest, ReportedUsage},
         session::{
-            IdSource, Node, Place, Session as Stored, SessionState, SessionTree, place::landing, tree::PathReader,
+            Destination, IdSource, Lookup, Node, Session as Stored, SessionState, SessionTree, lookup::landing,
+            tree::PathReader,
         },
     },
     pi,
@@ -173,31 +174,31 @@ impl Script {
 
     /// Executes a command and returns its reply.
     pub(crate) fn command(&mut self, command: Command) -> Reply {
-        let place = match &command {
+        let lookup = match &command {
             Command::Navigate(navigate) => {
                 let position = navigate.position.unwrap_or(NavigatePosition::At);
                 let entry = navigate.entry_id.as_ref().and_then(|id| self.entry(id));
                 let (leaf, input) = entry.map(|entry| landing(entry, position)).unwrap_or_default();
-                Some(Box::new(self.place(leaf, input)))
+                Some(Box::new(Lookup::Destination(self.destination(leaf, input))))
             }
             _ => None,
         };
         self.commands += 1;
         let id = format!("command-{:012}", self.commands).parse().unwrap();
         let (origin, fingerprint) = (Origin(1), self.commands);
-        self.tell(Input::Command { origin, id, fingerprint, command: Box::new(command), place });
+        self.tell(Input::Command { origin, id, fingerprint, command: Box::new(command), lookup });
         self.replies.pop().expect("every command has a reply")
     }
 
     /// Returns the target of a command, as the runtime reads it from the store.
-    fn place(&self, leaf: Option<EntryId>, input: Option<Vec<Part>>) -> Place {
+    fn destination(&self, leaf: Option<EntryId>, input: Option<Vec<Part>>) -> Destination {
         let theirs: Vec<EntryId> = self.way_back(leaf.as_ref()).iter().map(|entry| entry.entry_id.clone()).collect();
         let ours = self.way_back(self.leaf().as_ref());
         let mut left = ours.clone();
         left.retain(|entry| !theirs.contains(&entry.entry_id));
         let common = ours.get(left.len()).map(|entry| entry.entry_id.clone());
         let left = left.into_iter().cloned().collect();
-        Place { tree: self.path_to(leaf.as_ref()), leaf, input, left, left_cut: false, common }
+        Destination { tree: self.path_to(leaf.as_ref()), leaf, input, left, common }
     }
 
     fn tell(&mut self, input: Input) {

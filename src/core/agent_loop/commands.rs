@@ -5,7 +5,7 @@ use super::{AgentLoop, Mark, Origin, compaction::fail::cancelled, navigation::As
 use crate::agent_loop::workspace::Workspace;
 use crate::{
     context::window::TOKENS_MAX,
-    session::{Place, fingerprint::withheld},
+    session::{Destination, Lookup, fingerprint::withheld},
 };
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode, Message, Role, StopReason,
@@ -38,7 +38,7 @@ impl Caller {
 }
 
 impl AgentLoop {
-    pub(super) fn on_command(&mut self, caller: Caller, command: Command, place: Option<Place>) {
+    pub(super) fn on_command(&mut self, caller: Caller, command: Command, lookup: Option<Lookup>) {
         if command.writes() && self.on_same_id(&caller) {
             return;
         }
@@ -53,19 +53,19 @@ impl AgentLoop {
             return self.ws.reply(&caller, Reply::Error(error));
         };
         let refused = match command {
-            SessionCommand::UserInput(input) => self.on_user_input(&caller, input, place),
+            SessionCommand::UserInput(input) => self.on_user_input(&caller, input, lookup),
             SessionCommand::EditQueue(edit) => self.on_edit_queue(&caller, edit),
-            SessionCommand::Navigate(navigate) => self.on_navigate(&caller, navigate, place),
+            SessionCommand::Navigate(navigate) => self.on_navigate(&caller, navigate, lookup),
             SessionCommand::SetLabel(set) => self.ws.on_set_label(&caller, set),
             SessionCommand::AppendCustom(custom) => self.ws.on_append_custom(&caller, custom),
             SessionCommand::AppendCustomMessage(message) => self.on_append_custom_message(&caller, message),
             SessionCommand::CancelTurn(cancel) => self.on_cancel_turn(&caller, &cancel),
             SessionCommand::RetryTurn(retry) => self.on_retry_turn(&caller, &retry),
-            SessionCommand::ManualCompact(compact) => self.on_manual_compact(&caller, compact, place),
-            SessionCommand::PreviewCompact(preview) => self.on_preview_compact(&caller, preview, place),
+            SessionCommand::ManualCompact(compact) => self.on_manual_compact(&caller, compact, lookup),
+            SessionCommand::PreviewCompact(preview) => self.on_preview_compact(&caller, preview, lookup),
             SessionCommand::CancelCompaction(cancel) => self.on_cancel_compaction(&caller, &cancel),
-            SessionCommand::UndoCompaction(undo) => self.on_undo_compaction(&caller, &undo, place),
-            SessionCommand::PinEntry(pin) => self.on_pin_entry(&caller, &pin, place),
+            SessionCommand::UndoCompaction(undo) => self.on_undo_compaction(&caller, &undo, lookup),
+            SessionCommand::PinEntry(pin) => self.on_pin_entry(&caller, &pin, lookup),
             SessionCommand::UnpinEntry(pin) => self.ws.on_unpin_entry(&caller, &pin),
             SessionCommand::SetContextStrategy(set) => self.on_set_strategy(&caller, set),
             SessionCommand::SetModel(set) => self.on_set_model(&caller, set),
@@ -163,12 +163,12 @@ impl AgentLoop {
         let incomplete = said.filter(|(_, message)| message.incomplete).map(|(node, _)| node.entry.parent_id.clone());
         if let Some(Some(parent)) = incomplete {
             let left = self.ws.session.tree.path().iter().rev().take_while(|node| *node.id() != parent);
-            let place = Place {
+            let destination = Destination {
                 tree: self.ws.session.tree.upto(&parent).unwrap_or_default(),
                 left: left.map(|node| node.entry.clone()).collect(),
                 common: Some(parent.clone()),
                 leaf: Some(parent.clone()),
-                ..Place::default()
+                ..Destination::default()
             };
             let navigate = Navigate {
                 entry_id: Some(parent),
@@ -178,7 +178,7 @@ impl AgentLoop {
                 replace_instructions: None,
                 label: None,
             };
-            return self.move_and_ask(caller, navigate, place, Ask { turn_id, said: None });
+            return self.move_and_ask(caller, navigate, destination, Ask { turn_id, said: None });
         }
         let accepted =
             Accepted { entry_id: None, turn_id: Some(turn_id.clone()), queued: false, as_of_seq, duplicate: None };
@@ -260,7 +260,7 @@ impl AgentLoop {
             updated.strategy = Some(name);
             updated.settings = Some(settings);
         });
-        self.compaction.forget_guards();
+        self.compaction.reset_breaker();
         self.void_running("another strategy was chosen");
         self.reseed_soon();
         Ok(())

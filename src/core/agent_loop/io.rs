@@ -5,7 +5,7 @@ use crate::{
     context::counter::Report,
     hook::{HookFault, HookPlace},
     model::{Answer, ModelFault, ModelRequest},
-    session::Place,
+    session::Lookup,
 };
 use reseed_protocol::{
     CallId, CommandId, EntryId, ErrorBody, Part, TurnId,
@@ -52,10 +52,8 @@ pub enum Input {
         fingerprint: u64,
         /// The command itself.
         command: Box<Command>,
-        /// Data read from the store for it: the destination, for commands that continue elsewhere in the tree
-        /// (`navigate`, `user_input` with a `parentId`), or what the model no longer sees, for commands that restore it
-        /// (`undo_compaction`, `pin_entry`) or summarise it again (`rebuild`).
-        place: Option<Box<Place>>,
+        /// What was read from the store for it, if it needs anything.
+        lookup: Option<Box<Lookup>>,
     },
     /// A request was answered.
     Answered {

@@ -164,9 +164,9 @@ impl AgentLoop {
                 self.ws.then(Step::NextInLine);
             }
             (_, Input::Recovered) => self.recover(),
-            (_, Input::Command { origin, id, fingerprint, command, place }) => {
-                let place = place.map(|place| *place);
-                self.on_command(commands::Caller { origin, id, fingerprint }, *command, place);
+            (_, Input::Command { origin, id, fingerprint, command, lookup }) => {
+                let lookup = lookup.map(|lookup| *lookup);
+                self.on_command(commands::Caller { origin, id, fingerprint }, *command, lookup);
             }
             (Stage::Asking, Input::Answered { request, answer }) if self.turn.asks(request) => {
                 self.on_answer(answer);

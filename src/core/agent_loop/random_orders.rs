@@ -171,7 +171,7 @@ impl World {
         let id = format!("command-{:012}", self.commands).parse().unwrap();
         let command = Box::new(command);
         let mut effects =
-            self.agent.handle(NOW, Input::Command { origin: Origin(1), id, fingerprint: 0, command, place: None });
+            self.agent.handle(NOW, Input::Command { origin: Origin(1), id, fingerprint: 0, command, lookup: None });
         loop {
             let mut asked = None;
             let mut entry = None;

@@ -5,6 +5,7 @@
 
 pub mod area;
 pub mod branch;
+pub mod breaker;
 pub mod build;
 pub mod causes;
 pub mod clearing;
@@ -16,7 +17,6 @@ pub mod cut_rules;
 pub mod envelope;
 pub mod extract;
 pub mod factory;
-pub mod guards;
 pub mod messages;
 pub mod pairing;
 pub mod patch;

@@ -7,7 +7,7 @@ pub mod fingerprint;
 pub mod fork;
 pub mod ids;
 pub mod input;
-pub mod place;
+pub mod lookup;
 pub mod preview;
 pub mod state;
 pub mod tree;
@@ -17,7 +17,7 @@ pub mod unit;
 mod random_trees;
 
 pub use ids::IdSource;
-pub use place::Place;
+pub use lookup::{Destination, Lookup};
 pub use state::{HeldAt, OpenTurn, SessionState, Strategy};
 pub use tree::{Node, SessionTree};
 
@@ -71,7 +71,7 @@ impl Session {
             }
             Event::ContextCompacted(_) => self.held = None,
             Event::CompactionFailed(failed) => drop(self.held.take_if(|held| held.job_id == failed.job_id)),
-            // The entries that an undo restores were read from the store: see `Place`.
+            // The entries that an undo restores were read from the store: see `Lookup`.
             Event::CompactionUndone(_) => self.tree.mark(&self.state),
             _ => {}
         }

@@ -3,7 +3,7 @@
 //!
 //! A failure prints its seed; `SEED=72 cargo test -p reseed-core random_trees` replays it alone.
 
-use super::{Node, Session, place::landing, state::SessionState, tree::PathReader};
+use super::{Node, Session, lookup::landing, state::SessionState, tree::PathReader};
 use crate::core::context::{build_context, counter::Counter};
 use fastrand::Rng;
 use reseed_protocol::{

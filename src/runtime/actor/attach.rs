@@ -126,7 +126,7 @@ impl Actor {
     /// Passes to the loop what a client offers when it opens the session.
     pub(super) async fn tell_of_coming(&mut self, origin: Origin, command: Command) -> Result<(), End> {
         let id = "open_session".parse().expect("a word is an id");
-        let input = Input::Command { origin, id, fingerprint: 0, command: Box::new(command), place: None };
+        let input = Input::Command { origin, id, fingerprint: 0, command: Box::new(command), lookup: None };
         self.tell(input, None).await
     }
 

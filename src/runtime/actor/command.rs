@@ -11,7 +11,7 @@ use crate::{
         effects::Asker,
         handle::{Outgoing, conflict, stopping},
         late,
-        places::Places,
+        lookups::Lookups,
     },
 };
 use reseed_protocol::{
@@ -65,15 +65,15 @@ impl Actor {
         }
         let Some(agent) = &self.agent else { return Err(End::Close(CloseCode::Internal)) };
         let session = agent.session();
-        let places = Places {
+        let lookups = Lookups {
             store: &*self.shared.store,
             session: &self.id,
             state: &session.state,
             tree: &session.tree,
             hook_is_asked: agent.asks_before_navigate(),
         };
-        let place = match places.of(&command, agent.is_busy()).await {
-            Ok(place) => place,
+        let lookup = match lookups.for_command(&command, agent.is_busy()).await {
+            Ok(lookup) => lookup,
             Err(error) => {
                 refuse(error);
                 return Ok(());
@@ -81,7 +81,7 @@ impl Actor {
         };
         self.note_hooks(&command);
         let offers_hooks = matches!(command, Command::RegisterHooks(_));
-        let input = Input::Command { origin, id: id.clone(), fingerprint: content, command: Box::new(command), place };
+        let input = Input::Command { origin, id: id.clone(), fingerprint: content, command: Box::new(command), lookup };
         let told = self.tell(input, Some(Asker { origin, outgoing })).await;
         let late = self.agent.as_ref().map(|agent| agent.answers_late()).unwrap_or_default();
         if told.is_ok() && late.contains(&id) && !self.effects.has_answered() {

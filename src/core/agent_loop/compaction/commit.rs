@@ -37,7 +37,7 @@ impl Compactor {
         let before = ws.count(&ws.context());
         let entry_id: EntryId = ws.ids.next_id();
         let (entry, after) = ws.would_be(&basis, &outcome, &entry_id, before.tokens);
-        let is_enough = ws.does(&basis, before.tokens, after.tokens);
+        let is_enough = ws.saves_enough(&basis, before.tokens, after.tokens);
         if after.tokens >= before.tokens && !(basis.is_rebuild && is_enough) {
             let message = format!(
                 "the summary would not be smaller than what it replaces: {} tokens before, {} after",
@@ -47,12 +47,12 @@ impl Compactor {
             self.compaction_failed(ws, &basis.order, ws.spent(&basis, background, waited_since), error.clone());
             return Err(error);
         }
-        self.carried.guards.gained(is_enough, after.tokens, ws.window_tokens());
+        self.carried.breaker.gained(is_enough, after.tokens, ws.window_tokens());
         if is_enough {
             // Below this count another compaction could not save enough, even with a threshold of 0, where every
             // request is above it.
             let least_gain = crate::context::strategy::share(after.tokens, ws.manager.options().min_gain);
-            self.carried.guards.settle(after.tokens.saturating_add(least_gain));
+            self.carried.breaker.settle(after.tokens.saturating_add(least_gain));
         }
         let turn_id = ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         #[expect(clippy::cast_precision_loss, reason = "a ratio of token counts, shown to one decimal")]

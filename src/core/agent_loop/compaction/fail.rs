@@ -7,7 +7,7 @@
 use super::{
     Compactor,
     held::Source,
-    running::{Advanced, Running, Use},
+    running::{Advanced, JobPurpose, Running},
 };
 use crate::{
     agent_loop::{AgentLoop, Effect, step::Step, workspace::Workspace},
@@ -48,7 +48,7 @@ impl AgentLoop {
             ErrorCode::ContentFiltered => running.job.fall_back("refused"),
             code if running.job.has_draft() => running.job.fall_back(code.as_str()),
             code if running.can_wait() => {
-                self.compaction.carried.guards.failed(self.ws.now);
+                self.compaction.carried.breaker.failed(self.ws.now);
                 let mut error = ErrorBody::new(code, fault.message.clone());
                 error.retry_after_ms = fault.retry_after_ms;
                 self.compaction.fail(&mut self.ws, running, error);
@@ -69,7 +69,7 @@ impl AgentLoop {
         let Some(mut running) = self.compaction.work.take_running() else { return };
         self.ws.out.push(Effect::CancelModel(running.request));
         if running.can_wait() && !running.job.has_draft() {
-            self.compaction.carried.guards.failed(self.ws.now);
+            self.compaction.carried.breaker.failed(self.ws.now);
             let message = format!(
                 "the summary was not made within {} ms; see COMPACTION_TIMEOUT_SECS",
                 self.ws.deployment.summaries.timeout_ms
@@ -112,13 +112,13 @@ impl AgentLoop {
     fn end_running(&mut self, error: &ErrorBody) -> Option<CompactionTrigger> {
         self.compaction.release();
         self.hooks.cancel_compaction_hooks(&mut self.ws);
-        if let Some(Running { request, job, use_, background, waited_since, source, .. }) =
+        if let Some(Running { request, job, purpose, background, waited_since, source, .. }) =
             self.compaction.work.take_running()
         {
             self.ws.out.push(Effect::CancelModel(request));
-            match use_ {
-                Use::Preview(caller) => self.ws.reply(&caller, self.ws.ending_or(error.clone())),
-                Use::Commit { .. } => {
+            match purpose {
+                JobPurpose::Preview(caller) => self.ws.reply(&caller, self.ws.ending_or(error.clone())),
+                JobPurpose::Commit { .. } => {
                     let spent = self.ws.spent(&job.basis(), background, waited_since);
                     self.compaction.compaction_failed(&mut self.ws, &job.order, spent, error.clone());
                 }
@@ -143,16 +143,16 @@ impl Compactor {
     /// Reports a summary attempt's outcome to the circuit breaker.
     pub(super) fn note_tried(&mut self, ws: &mut Workspace, job: &mut Job) {
         match job.tried() {
-            Some(Tried::Failed) => self.carried.guards.failed(ws.now),
-            Some(Tried::Summarised) => self.carried.guards.summarised(),
+            Some(Tried::Failed) => self.carried.breaker.failed(ws.now),
+            Some(Tried::Summarised) => self.carried.breaker.summarised(),
             None => {}
         }
     }
 
     /// Fails the job.
     pub(in crate::agent_loop) fn fail(&mut self, ws: &mut Workspace, running: Running, error: ErrorBody) -> Advanced {
-        let Running { job, use_, background, waited_since, source, .. } = running;
-        if let Use::Preview(caller) = use_ {
+        let Running { job, purpose, background, waited_since, source, .. } = running;
+        if let JobPurpose::Preview(caller) = purpose {
             ws.reply(&caller, Reply::Error(error));
             return Advanced::Made;
         }
@@ -165,9 +165,11 @@ impl Compactor {
         Advanced::Failed(job.order.trigger, error)
     }
 
-    pub(super) fn futile(&mut self, ws: &mut Workspace, running: &Running, tokens: u64) {
-        if matches!(running.use_, Use::Commit { .. }) && running.job.order.trigger != CompactionTrigger::Manual {
-            self.carried.guards.gained(false, tokens, ws.window_tokens());
+    pub(super) fn note_futile(&mut self, ws: &mut Workspace, running: &Running, tokens: u64) {
+        if matches!(running.purpose, JobPurpose::Commit { .. })
+            && running.job.order.trigger != CompactionTrigger::Manual
+        {
+            self.carried.breaker.gained(false, tokens, ws.window_tokens());
         }
     }
 

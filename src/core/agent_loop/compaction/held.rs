@@ -12,8 +12,8 @@ use crate::{
     agent_loop::Summaries,
     context::{
         Decision, RequestCount,
+        breaker::Permit,
         compaction::{Basis, Held, Order, Outcome, read_key},
-        guards::Leave,
         strategy::{Options, Step},
     },
     session::{SessionTree, fingerprint::fingerprint_of},
@@ -109,7 +109,7 @@ impl AgentLoop {
             Need::Due | Need::Room => self.ws.window_tokens(),
         };
         let makes_room = after <= self.ws.manager.compact_at_tokens(window).unwrap_or(window);
-        let leave = self.compaction.carried.guards.leave(
+        let permit = self.compaction.carried.breaker.permit(
             self.ws.now,
             before.tokens,
             self.ws.session.state.rest_tokens,
@@ -118,7 +118,7 @@ impl AgentLoop {
         let will_do = self.ws.source_beside(&held, after, true).is_none()
             || (need != Need::Due && makes_room)
             || self.compaction.gave_up
-            || leave != Leave::Free;
+            || permit != Permit::Full;
         if !will_do {
             return false;
         }
@@ -162,7 +162,7 @@ impl AgentLoop {
         let after = self.ws.after_held(&held, &before);
         let mut basis = held.basis();
         basis.order.trigger = CompactionTrigger::Manual;
-        let will_do = self.ws.does(&basis, before.tokens, after)
+        let will_do = self.ws.saves_enough(&basis, before.tokens, after)
             && self.ws.reaches(&held.outcome, after, self.ws.window_tokens());
         will_do.then(|| (basis, Box::new(held.outcome.clone())))
     }

@@ -4,7 +4,7 @@ use super::{
     Compactor,
     held::Source,
     instructions::check_replaced,
-    running::{Running, Use},
+    running::{JobPurpose, Running},
 };
 use crate::agent_loop::{
     AgentLoop,
@@ -95,7 +95,7 @@ impl AgentLoop {
         let Some(mut running) = self.compaction.work.take_running() else { return };
         let advanced = if let Some(hook) = decision.cancelled_by {
             let tokens = self.ws.count(&self.ws.context()).tokens;
-            self.compaction.carried.guards.declined(tokens);
+            self.compaction.carried.breaker.declined(tokens);
             let message = format!("the hook `{hook}` is against the compaction; the context is as it was");
             self.compaction.fail(&mut self.ws, running, ErrorBody::new(ErrorCode::CompactionCancelled, message))
         } else {
@@ -190,7 +190,7 @@ impl Compactor {
             preparation.job_id = order.job_id.clone();
             preparation.trigger = order.trigger;
             preparation.background = running.background;
-            preparation.preview = matches!(running.use_, Use::Preview(_));
+            preparation.preview = matches!(running.purpose, JobPurpose::Preview(_));
             preparation.custom_instructions = wishes.instructions.clone().or(order.instructions.clone());
             if let Some(strategy) = order.strategy {
                 strategy.clone_into(&mut preparation.settings.strategy);

@@ -9,7 +9,7 @@ use crate::agent_loop::{
 };
 use crate::{
     context::structure::Structure,
-    session::{Node, Place, state::rest_after_undo},
+    session::{Lookup, Node, state::rest_after_undo},
 };
 use reseed_protocol::{
     EntryData, EntryId, ErrorBody, ErrorCode,
@@ -28,12 +28,12 @@ impl AgentLoop {
         &mut self,
         caller: &Caller,
         pin: &PinEntry,
-        place: Option<Place>,
+        lookup: Option<Lookup>,
     ) -> Result<(), ErrorBody> {
         let id = &pin.entry_id;
-        // The runtime read this tree to find an entry that is on the path but not visible: see `Place`.
-        let under = self.ws.compaction_in_effect().map(|(id, _)| id.clone()).filter(|_| place.is_some());
-        let tree = place.map(|place| place.tree);
+        // The runtime read this tree to find an entry that is on the path but not visible: see `Lookup`.
+        let under = self.ws.compaction_in_effect().map(|(id, _)| id.clone()).filter(|_| lookup.is_some());
+        let tree = lookup.and_then(Lookup::path);
         let path = tree.as_ref().unwrap_or(&self.ws.session.tree).path();
         let node = path.iter().find(|node| node.id() == id);
         let node = node.ok_or_else(|| {
@@ -73,15 +73,15 @@ impl AgentLoop {
         &mut self,
         caller: &Caller,
         undo: &UndoCompaction,
-        place: Option<Place>,
+        lookup: Option<Lookup>,
     ) -> Result<(), ErrorBody> {
         if self.is_busy() {
             return Err(self.busy("a compaction is taken back when the session is idle"));
         }
         let found = undo_target(self.ws.session.tree.path(), undo.entry_id.as_ref())?.clone();
         self.void_running("a compaction was undone");
-        if let Some(place) = place {
-            self.ws.session.tree = place.tree;
+        if let Some(tree) = lookup.and_then(Lookup::path) {
+            self.ws.session.tree = tree;
         }
         let pins = pins_without(&found, &self.ws.session.state.pins, self.ws.session.tree.path());
         let mark = caller.mark(done(Some(self.ws.session.state.seq)));
@@ -111,7 +111,7 @@ impl Compactor {
     fn context_info_undone(&self, ws: &Workspace) -> ContextInfo {
         let info = self.context_info(ws);
         let rest = rest_after_undo(&info);
-        let breaker = self.carried.guards.breaker(ws.now, info.token_count, Some(rest));
+        let breaker = self.carried.breaker.state(ws.now, info.token_count, Some(rest));
         ContextInfo { generation: ws.generation + 1, breaker, ..info }
     }
 }

@@ -26,8 +26,8 @@ pub use keep::{PINS_MAX, pins_without, undo_target};
 
 use super::workspace::Workspace;
 use crate::context::{
+    breaker::{CircuitBreaker, Permit},
     compaction::Order,
-    guards::{Guards, Leave},
 };
 use preview::Prepared;
 use reseed_protocol::{
@@ -57,7 +57,7 @@ pub(in crate::agent_loop) struct Carried {
     /// Evidence about the model's window.
     seen: Seen,
     /// The circuit breaker of automatic compaction.
-    guards: Guards,
+    breaker: CircuitBreaker,
     /// A previewed compaction that may be applied.
     preview: Option<Box<Prepared>>,
 }
@@ -122,12 +122,12 @@ impl Compactor {
 
     /// Notes that a person or a hook declined a compaction at this token count.
     pub(in crate::agent_loop) fn declined(&mut self, tokens: u64) {
-        self.carried.guards.declined(tokens);
+        self.carried.breaker.declined(tokens);
     }
 
     /// Returns the breaker's permit to compact for a request that the provider refused.
-    pub(in crate::agent_loop) fn leave_after_refusal(&self, now: Timestamp, tokens: u64) -> Leave {
-        self.carried.guards.leave(now, tokens, None, true)
+    pub(in crate::agent_loop) fn permit_after_refusal(&self, now: Timestamp, tokens: u64) -> Permit {
+        self.carried.breaker.permit(now, tokens, None, true)
     }
 
     /// Drops a ready compaction if it is the held one: whoever ordered it in the running turn finds it still held.
@@ -163,12 +163,12 @@ impl Compactor {
 
     /// Returns the state of the circuit breaker for a request of this token count.
     pub(in crate::agent_loop) fn breaker(&self, ws: &Workspace, tokens: u64) -> Option<Breaker> {
-        self.carried.guards.breaker(ws.now, tokens, ws.session.state.rest_tokens)
+        self.carried.breaker.state(ws.now, tokens, ws.session.state.rest_tokens)
     }
 
     /// Resets the circuit breaker after a change of strategy.
-    pub(in crate::agent_loop) fn forget_guards(&mut self) {
-        self.carried.guards.reset();
+    pub(in crate::agent_loop) fn reset_breaker(&mut self) {
+        self.carried.breaker.reset();
     }
 
     /// Forgets what was learnt about the window after a change of model.
@@ -178,7 +178,7 @@ impl Compactor {
 
     /// Returns why the circuit breaker is open, if it is.
     pub(in crate::agent_loop) fn tripped(&self) -> Option<BreakerReason> {
-        self.carried.guards.tripped()
+        self.carried.breaker.tripped()
     }
 
     /// Notes that a request of this token count was answered. Returns the window if this shows it to be smaller than

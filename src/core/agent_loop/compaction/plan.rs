@@ -4,17 +4,17 @@ use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
     AgentLoop,
     compaction::held::{Need, Source},
-    compaction::running::Use,
+    compaction::running::JobPurpose,
     stage::Stage,
 };
 use crate::{
     context::{
         Context, Decision, RequestCount,
+        breaker::Permit,
         compaction::{Job, Order, SummaryRequest, Surroundings, Writing, summary_tokens_max},
         counter::Counter,
         cut::Cut,
         cut_rules::Ordered,
-        guards::Leave,
         strategy::{ContextManager, Step},
     },
     model::{ModelRequest, Purpose},
@@ -40,13 +40,13 @@ impl AgentLoop {
             return;
         }
         let rest = self.ws.session.state.rest_tokens;
-        if self.compaction.carried.guards.leave(self.ws.now, count.tokens, rest, false) != Leave::Free {
+        if self.compaction.carried.breaker.permit(self.ws.now, count.tokens, rest, false) != Permit::Full {
             return;
         }
         let Some(source) = self.source(is_due) else { return };
         let order = Order::automatic(self.ws.ids.next_id(), self.ws.manager.trigger());
         // If nothing can be cut yet, there is nothing to prepare.
-        let _ = self.start_job(order, Use::Commit { background: true }, true, source);
+        let _ = self.start_job(order, JobPurpose::Commit { background: true }, true, source);
     }
 
     /// Prepares a compaction while nothing is running, as the user reads or types. Commits the held one if the next
@@ -76,13 +76,14 @@ impl AgentLoop {
         if self.wait_for_running() {
             return true;
         }
-        match self.compaction.carried.guards.leave(self.ws.now, count.tokens, self.ws.session.state.rest_tokens, true) {
-            Leave::Rest => false,
-            leave => {
+        match self.compaction.carried.breaker.permit(self.ws.now, count.tokens, self.ws.session.state.rest_tokens, true)
+        {
+            Permit::Denied => false,
+            permit => {
                 let order = Order::automatic(self.ws.ids.next_id(), self.ws.manager.trigger());
                 let source = self.source_now();
-                let use_ = Use::Commit { background: false };
-                let started = self.start_job(order, use_, leave == Leave::Free, source);
+                let purpose = JobPurpose::Commit { background: false };
+                let started = self.start_job(order, purpose, permit == Permit::Full, source);
                 match started {
                     Ok(()) => self.is_held_up(),
                     // A held compaction that cannot be made again is committed as it is.
@@ -99,7 +100,7 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn start_job(
         &mut self,
         order: Order,
-        use_: Use,
+        purpose: JobPurpose,
         asks_model: bool,
         source: Source,
     ) -> Result<(), ErrorBody> {
@@ -123,7 +124,7 @@ impl AgentLoop {
         if let Some(held) = self.ws.session.held.as_ref().filter(|_| merging) {
             job.merge(held);
         }
-        let _ = self.begin(Box::new(job), use_, source);
+        let _ = self.begin(Box::new(job), purpose, source);
         Ok(())
     }
 }

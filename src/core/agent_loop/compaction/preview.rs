@@ -5,7 +5,7 @@ use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
     AgentLoop,
     commands::Caller,
-    compaction::running::{Ready, Use},
+    compaction::running::{JobPurpose, Ready},
     prompt::done,
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
         compaction::{Basis, Order, Outcome, Raw},
         messages::Kind,
     },
-    session::Place,
+    session::Lookup,
 };
 use reseed_protocol::{
     CommandId, EntryId, ErrorBody, ErrorCode, JobId, Timestamp,
@@ -54,7 +54,7 @@ impl AgentLoop {
         &mut self,
         caller: &Caller,
         compact: ManualCompact,
-        place: Option<Place>,
+        lookup: Option<Lookup>,
     ) -> Result<(), ErrorBody> {
         let ManualCompact { instructions, replace_instructions, preview_id, strategy, rebuild } = compact;
         if let Some(job) = self.blocking_job() {
@@ -68,7 +68,7 @@ impl AgentLoop {
             }
             return self.apply_preview(caller, &preview);
         }
-        let raw = place.filter(|_| rebuild == Some(true));
+        let raw = lookup.filter(|_| rebuild == Some(true));
         let wanted = self.ws.wanted(instructions, replace_instructions)?;
         let order = self.ws.ordered_by(caller, wanted, strategy.as_deref(), raw)?;
         if self.ws.is_plain(&order)
@@ -76,7 +76,7 @@ impl AgentLoop {
         {
             self.void_running("the compaction prepared earlier is committed");
             self.ws.answer_job(caller, basis.order.job_id.clone());
-            self.compaction.carried.guards = self.compaction.carried.guards.ordered();
+            self.compaction.carried.breaker = self.compaction.carried.breaker.ordered();
             basis.order.command_id = Some(caller.id.clone());
             self.compaction.work.wait(Ready { basis, outcome, background: true, waited_since: None, merged: false });
             self.proceed_if_idle();
@@ -84,7 +84,7 @@ impl AgentLoop {
         }
         self.compaction.check_worth(&self.ws, &order)?;
         self.ws.answer_job(caller, order.job_id.clone());
-        self.compaction.carried.guards = self.compaction.carried.guards.ordered();
+        self.compaction.carried.breaker = self.compaction.carried.breaker.ordered();
         self.compaction.work.order(order);
         // During a turn it runs before the next request: the order is not lost, and the answer is not interrupted.
         self.proceed_if_idle();
@@ -95,14 +95,14 @@ impl AgentLoop {
         &mut self,
         caller: &Caller,
         preview: PreviewCompact,
-        place: Option<Place>,
+        lookup: Option<Lookup>,
     ) -> Result<(), ErrorBody> {
         let PreviewCompact { instructions, replace_instructions, strategy, rebuild } = preview;
         if let Some(job) = self.blocking_job() {
             let error = ErrorBody::new(ErrorCode::CompactionRunning, format!("compaction `{job}` is already running"));
             return Err(error.with_details(serde_json::json!({ "jobId": job })));
         }
-        let raw = place.filter(|_| rebuild == Some(true));
+        let raw = lookup.filter(|_| rebuild == Some(true));
         let wanted = self.ws.wanted(instructions, replace_instructions)?;
         let order = self.ws.ordered_by(caller, wanted, strategy.as_deref(), raw)?;
         if self.ws.is_plain(&order)
@@ -114,7 +114,7 @@ impl AgentLoop {
         self.compaction.check_worth(&self.ws, &order)?;
         self.void_running("a preview was requested");
         let source = self.source_of(&order);
-        self.start_job(order, Use::Preview(caller.clone()), true, source)
+        self.start_job(order, JobPurpose::Preview(caller.clone()), true, source)
     }
 
     fn apply_preview(&mut self, caller: &Caller, preview: &JobId) -> Result<(), ErrorBody> {
@@ -129,7 +129,7 @@ impl AgentLoop {
         }
         self.void_running("a preview is applied");
         self.ws.answer_job(caller, prepared.id().clone());
-        self.compaction.carried.guards = self.compaction.carried.guards.ordered();
+        self.compaction.carried.breaker = self.compaction.carried.breaker.ordered();
         let Prepared { basis, outcome, merges, expires_at: _ } = *prepared;
         // Its cost includes that of the held compaction it was made from, unless that one was reported as unused
         // meanwhile.
@@ -214,7 +214,7 @@ impl Workspace {
         caller: &Caller,
         (instructions, free_form): (Option<String>, bool),
         strategy: Option<&str>,
-        raw: Option<Place>,
+        raw: Option<Lookup>,
     ) -> Result<Order, ErrorBody> {
         let strategy = match strategy {
             Some(name) => Some(self.deployment.strategies.resolve(name, "strategy")?),
@@ -222,12 +222,16 @@ impl Workspace {
         };
         // Naming the session's own strategy is the same as naming none.
         let strategy = strategy.filter(|name| *name != self.manager.name());
+        let rebuild = raw.and_then(|raw| match raw {
+            Lookup::Entries { entries, is_cut } => Some(Arc::new(Raw::of(entries, !is_cut))),
+            Lookup::Path(_) | Lookup::Destination(_) => None,
+        });
         Ok(Order {
             command_id: Some(caller.id.clone()),
             instructions,
             free_form,
             strategy,
-            rebuild: raw.map(|place| Arc::new(Raw::of(place.left, !place.left_cut))),
+            rebuild,
             ..Order::automatic(self.ids.next_id(), CompactionTrigger::Manual)
         })
     }
@@ -319,7 +323,7 @@ mod tests {
         fn ask(&mut self, now: Timestamp, command: Command) -> Vec<Effect> {
             self.1 += 1;
             let (id, command) = (format!("command-{:012}", self.1).parse().unwrap(), Box::new(command));
-            self.0.handle(now, Input::Command { origin: Origin(1), id, fingerprint: 0, command, place: None })
+            self.0.handle(now, Input::Command { origin: Origin(1), id, fingerprint: 0, command, lookup: None })
         }
 
         fn apply(&mut self, now: Timestamp, preview_id: JobId) -> Vec<Effect> {

@@ -28,7 +28,7 @@ pub(in crate::agent_loop) const PHASE: &str = "summarising";
 
 /// The purpose of a job.
 #[derive(Debug, Clone)]
-pub(in crate::agent_loop) enum Use {
+pub(in crate::agent_loop) enum JobPurpose {
     /// The outcome is committed. In the background, turns continue meanwhile.
     Commit { background: bool },
     /// The outcome is shown to this client.
@@ -40,7 +40,7 @@ pub(in crate::agent_loop) enum Use {
 pub(in crate::agent_loop) struct Running {
     pub(in crate::agent_loop) request: RequestId,
     pub(in crate::agent_loop) job: Box<Job>,
-    pub(in crate::agent_loop) use_: Use,
+    pub(in crate::agent_loop) purpose: JobPurpose,
     /// True if it was started while turns continued.
     pub(in crate::agent_loop) background: bool,
     /// Time since which somebody has been waiting for it.
@@ -74,14 +74,14 @@ impl Running {
     /// Returns true if nobody waits for the job and it can be repeated later: turns continue, and it is not a preview,
     /// which must show what an order would do.
     pub(super) fn can_wait(&self) -> bool {
-        matches!(self.use_, Use::Commit { background: true }) && self.waited_since.is_none()
+        matches!(self.purpose, JobPurpose::Commit { background: true }) && self.waited_since.is_none()
     }
 
     /// Returns the command that requested this job as a preview.
     pub(in crate::agent_loop) fn preview_of(&self) -> Option<CommandId> {
-        match &self.use_ {
-            Use::Preview(caller) => Some(caller.id.clone()),
-            Use::Commit { .. } => None,
+        match &self.purpose {
+            JobPurpose::Preview(caller) => Some(caller.id.clone()),
+            JobPurpose::Commit { .. } => None,
         }
     }
 }
@@ -91,7 +91,7 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn start_ordered(&mut self, order: Order) -> bool {
         self.void_running("a compaction that was asked for takes its place");
         let source = self.source_of(&order);
-        match self.start_job(order.clone(), Use::Commit { background: false }, true, source) {
+        match self.start_job(order.clone(), JobPurpose::Commit { background: false }, true, source) {
             Ok(()) => self.is_held_up(),
             Err(error) => {
                 self.compaction.compaction_failed(&mut self.ws, &order, Spent::default(), error);
@@ -122,10 +122,10 @@ impl AgentLoop {
     }
 
     /// Starts a staged job.
-    pub(in crate::agent_loop) fn begin(&mut self, job: Box<Job>, use_: Use, source: Source) -> Advanced {
-        let (background, shown) = match use_ {
-            Use::Commit { background } => (background, true),
-            Use::Preview(_) => (true, false),
+    pub(in crate::agent_loop) fn begin(&mut self, job: Box<Job>, purpose: JobPurpose, source: Source) -> Advanced {
+        let (background, shown) = match purpose {
+            JobPurpose::Commit { background } => (background, true),
+            JobPurpose::Preview(_) => (true, false),
         };
         if shown {
             self.ws.out.push(Effect::Emit(EphemeralEvent::CompactionStarted(CompactionStarted {
@@ -138,7 +138,7 @@ impl AgentLoop {
             !background && (self.ws.session.state.turn.is_some() || !self.ws.session.state.queue.is_empty());
         let request = RequestId(0);
         let waited_since = is_waited_for.then_some(self.ws.now);
-        let running = Running { request, job, use_, background, waited_since, source };
+        let running = Running { request, job, purpose, background, waited_since, source };
         match self.before_compaction(running) {
             Some(running) => self.advance(running),
             None => Advanced::Asked,
@@ -165,12 +165,13 @@ impl AgentLoop {
                 Next::Exhausted => {
                     // If no step reached the target, the largest saving is better than nothing.
                     let best = running.job.best();
-                    let gains = best.filter(|(tokens, _)| self.ws.does(&running.job.basis(), before.tokens, *tokens));
+                    let gains =
+                        best.filter(|(tokens, _)| self.ws.saves_enough(&running.job.basis(), before.tokens, *tokens));
                     return match gains {
                         Some((_, outcome)) => self.made(running, outcome),
                         None => {
                             let error = gains_nothing(before.tokens, running.job.failed());
-                            self.compaction.futile(&mut self.ws, &running, before.tokens);
+                            self.compaction.note_futile(&mut self.ws, &running, before.tokens);
                             self.compaction.fail(&mut self.ws, running, error)
                         }
                     };
@@ -198,9 +199,9 @@ impl AgentLoop {
 
     /// Uses a job's outcome: shows, holds or commits it.
     fn made(&mut self, running: Running, outcome: Box<Outcome>) -> Advanced {
-        let Running { job, use_, background, waited_since, source, .. } = running;
+        let Running { job, purpose, background, waited_since, source, .. } = running;
         let (basis, merges) = (job.basis(), source == Source::Held);
-        if let Use::Preview(caller) = use_ {
+        if let JobPurpose::Preview(caller) = purpose {
             self.compaction.show_preview(&mut self.ws, &caller, basis, outcome, merges);
             return Advanced::Made;
         }
@@ -232,7 +233,7 @@ impl AgentLoop {
     /// Waits for the running job, if its outcome will be committed.
     pub(in crate::agent_loop) fn wait_for_running(&mut self) -> bool {
         let Some(running) = self.compaction.work.running_mut() else { return false };
-        if matches!(running.use_, Use::Preview(_)) {
+        if matches!(running.purpose, JobPurpose::Preview(_)) {
             self.void_running("the conversation needs room now");
             return false;
         }
@@ -252,7 +253,7 @@ impl Compactor {
         };
         if let Some(running) = self.work.running() {
             let background = !self.awaited;
-            let is_shown = matches!(running.use_, Use::Commit { .. });
+            let is_shown = matches!(running.purpose, JobPurpose::Commit { .. });
             return is_shown.then(|| of(&running.job.order, PHASE, background));
         }
         if let Some(ready) = self.work.ready() {
@@ -296,7 +297,7 @@ impl Workspace {
             // A hook's summary is final: it is refused only if it saves nothing.
             return if after < before.tokens { Ok(()) } else { Err(("not_smaller", after)) };
         }
-        if !self.does(basis, before.tokens, after) {
+        if !self.saves_enough(basis, before.tokens, after) {
             let why = if after >= before.tokens { "not_smaller" } else { "too_little" };
             return Err((why, after));
         }
@@ -318,7 +319,7 @@ impl Workspace {
 
     /// Returns true if the saving reaches the minimum. A rebuilt summary may save nothing, but it may enlarge the
     /// context only up to the target.
-    pub(in crate::agent_loop) fn does(&self, basis: &Basis, before: u64, after: u64) -> bool {
+    pub(in crate::agent_loop) fn saves_enough(&self, basis: &Basis, before: u64, after: u64) -> bool {
         let fits = || after <= before.max(self.manager.target_tokens(self.window_tokens()));
         self.is_gain(before, after) || basis.is_rebuild && fits()
     }

@@ -83,7 +83,7 @@ mod tests {
             let agent =
                 AgentLoop::seeded(1, Seed::new(session, Arc::new(deployment), calibration, IdSource::seeded(1)));
             let (id, command) = ("command-000000000001".parse().unwrap(), Box::new(command));
-            let input = Input::Command { origin: Origin(1), id, fingerprint: 0, command, place: None };
+            let input = Input::Command { origin: Origin(1), id, fingerprint: 0, command, lookup: None };
             assert_eq!(agent.takes_long(&input), expected, "{words} words, window {window}");
         }
     }

@@ -10,7 +10,7 @@ use crate::agent_loop::{
     step::Step,
     workspace::Workspace,
 };
-use crate::{hook::HookFault, session::Place};
+use crate::{hook::HookFault, session::Destination};
 use reseed_protocol::{
     EntryId, ErrorBody, ErrorCode,
     command::{Navigate, NavigatePosition},
@@ -23,7 +23,7 @@ use reseed_protocol::{
 pub(in crate::agent_loop) struct Wish {
     pub(in crate::agent_loop) caller: Caller,
     pub(in crate::agent_loop) navigate: Navigate,
-    pub(in crate::agent_loop) place: Place,
+    pub(in crate::agent_loop) to: Destination,
     pub(in crate::agent_loop) target: Option<EntryId>,
     pub(in crate::agent_loop) label: Option<String>,
     /// A hook's summary of the branch that the session leaves.
@@ -45,21 +45,21 @@ impl Wish {
     pub(in crate::agent_loop) fn new(
         caller: Caller,
         navigate: Navigate,
-        place: Place,
+        to: Destination,
         target: Option<EntryId>,
         label: Option<String>,
     ) -> Self {
-        Self { caller, navigate, place, target, label, given: None, ask: None, cancelled_by: None }
+        Self { caller, navigate, to, target, label, given: None, ask: None, cancelled_by: None }
     }
 
     pub(in crate::agent_loop) fn event(&self, agent: &AgentLoop) -> HookEvent {
         HookEvent::BeforeNavigate(Box::new(NavigationPreparation {
             target_id: self.target.clone(),
             position: self.navigate.position.unwrap_or(NavigatePosition::At),
-            new_leaf_id: self.place.leaf.clone(),
+            new_leaf_id: self.to.leaf.clone(),
             old_leaf_id: agent.ws.session.state.leaf.clone(),
-            common_ancestor_id: self.place.common.clone(),
-            entries_to_summarize: self.place.left.iter().rev().cloned().collect(),
+            common_ancestor_id: self.to.common.clone(),
+            entries_to_summarize: self.to.left.iter().rev().cloned().collect(),
             user_wants_summary: self.navigate.summarize == Some(true),
             custom_instructions: self.navigate.instructions.clone(),
             replace_instructions: self.navigate.replace_instructions == Some(true),
@@ -76,7 +76,7 @@ impl Wish {
         }
         let label = answer.label.map(|label| check_name("label", &label)).transpose().map_err(refused)?;
         let wants_summary = self.navigate.summarize == Some(true);
-        if label.is_some() && self.target.is_none() && (!wants_summary || self.place.left.is_empty()) {
+        if label.is_some() && self.target.is_none() && (!wants_summary || self.to.left.is_empty()) {
             return Err(HookFault::failed("before the first entry there is nothing to name"));
         }
         let mut navigate = self.navigate.clone();

@@ -19,7 +19,7 @@ use crate::{
         compaction::{Job, Next, Order, Outcome},
     },
     model::{Answer, ModelFault},
-    session::{Place, input::name_from},
+    session::{Destination, Lookup, input::name_from},
 };
 use reseed_protocol::{
     CommandId, EntryData, EntryId, ErrorBody, ErrorCode, JobId, Message, Role, TurnId, Usage,
@@ -46,13 +46,13 @@ pub(in crate::agent_loop) struct Navigation {
 pub(in crate::agent_loop) struct Move {
     pub(in crate::agent_loop) caller: Caller,
     pub(in crate::agent_loop) job: Job,
-    to: Goal,
+    arrival: Arrival,
 }
 
 /// The destination of a move, and what is done there in the same step.
 #[derive(Debug)]
-struct Goal {
-    place: Place,
+struct Arrival {
+    to: Destination,
     target: Option<EntryId>,
     label: Option<String>,
     ask: Option<Ask>,
@@ -88,18 +88,18 @@ impl AgentLoop {
         &mut self,
         caller: &Caller,
         navigate: Navigate,
-        place: Option<Place>,
+        lookup: Option<Lookup>,
     ) -> Result<(), ErrorBody> {
         if self.is_busy() {
             return Err(self.busy("the session cannot move"));
         }
         let label = navigate.label.as_ref().map(|label| check_name("label", label)).transpose()?;
-        let place = place.unwrap_or_default();
+        let to = lookup.and_then(Lookup::destination).unwrap_or_default();
         let target = match navigate.position {
-            Some(NavigatePosition::Tip) => place.leaf.clone(),
+            Some(NavigatePosition::Tip) => to.leaf.clone(),
             _ => navigate.entry_id.clone(),
         };
-        let wish = Wish::new(caller.clone(), navigate, place, target, label);
+        let wish = Wish::new(caller.clone(), navigate, to, target, label);
         self.ws.wanted(wish.navigate.instructions.clone(), wish.navigate.replace_instructions)?;
         self.wish_to_move(wish)
     }
@@ -109,11 +109,11 @@ impl AgentLoop {
         &mut self,
         caller: &Caller,
         navigate: Navigate,
-        place: Place,
+        to: Destination,
         ask: Ask,
     ) -> Result<(), ErrorBody> {
-        let target = place.leaf.clone();
-        let wish = Wish { ask: Some(ask), ..Wish::new(caller.clone(), navigate, place, target, None) };
+        let target = to.leaf.clone();
+        let wish = Wish { ask: Some(ask), ..Wish::new(caller.clone(), navigate, to, target, None) };
         self.wish_to_move(wish)
     }
 
@@ -128,16 +128,16 @@ impl AgentLoop {
 
     /// Moves, or has the abandoned branch summarised first.
     pub(in crate::agent_loop) fn go(&mut self, wish: Wish) -> Result<(), ErrorBody> {
-        let Wish { caller, navigate, mut place, target, label, given, ask, .. } = wish;
+        let Wish { caller, navigate, mut to, target, label, given, ask, .. } = wish;
         let caller = &caller;
         let (instructions, free_form) = self.ws.wanted(navigate.instructions, navigate.replace_instructions)?;
         if let Some(given) = given {
-            let details = branch::files(&place.left, &self.ws.deployment.file_tools);
-            let to = Goal { place, target, label, ask };
-            return self.arrive(caller, to, Some(Left::given(given, details)));
+            let details = branch::files(&to.left, &self.ws.deployment.file_tools);
+            let arrival = Arrival { to, target, label, ask };
+            return self.arrive(caller, arrival, Some(Left::given(given, details)));
         }
         if navigate.summarize != Some(true) {
-            return self.arrive(caller, Goal { place, target, label, ask }, None);
+            return self.arrive(caller, Arrival { to, target, label, ask }, None);
         }
         let order = Order {
             job_id: self.ws.ids.next_id(),
@@ -150,14 +150,14 @@ impl AgentLoop {
         };
         let window = self.ws.window_tokens();
         let budget = self.ws.in_estimates(window.saturating_sub(self.ws.manager.reserved_tokens(window)));
-        let left = std::mem::take(&mut place.left);
+        let left = std::mem::take(&mut to.left);
         let Some((context, cut)) = branch::to_summarise(&left, budget, &self.ws.prompt.counter) else {
-            return self.arrive(caller, Goal { place, target, label, ask }, None);
+            return self.arrive(caller, Arrival { to, target, label, ask }, None);
         };
         let job = self.ws.branch_job(order, &context, cut, branch::files(&left, &self.ws.deployment.file_tools));
         self.void_running("the session is moving to another place");
-        let to = Goal { place, target, label, ask };
-        let leaving = Box::new(Move { caller: caller.clone(), job, to });
+        let arrival = Arrival { to, target, label, ask };
+        let leaving = Box::new(Move { caller: caller.clone(), job, arrival });
         self.next_branch_summary(leaving);
         Ok(())
     }
@@ -170,14 +170,14 @@ impl AgentLoop {
                 self.navigation.leaving = Some((request, leaving));
             }
             Next::Offer(outcome) => {
-                let Move { caller, to, .. } = *leaving;
+                let Move { caller, arrival, .. } = *leaving;
                 // Cannot fail: a label always has the summary to name.
-                let _ = self.arrive(&caller, to, Some(Left::summarised(*outcome)));
+                let _ = self.arrive(&caller, arrival, Some(Left::summarised(*outcome)));
             }
             // Unreachable in practice: a summary step always offers an outcome.
             Next::Exhausted => {
-                let Move { caller, to, .. } = *leaving;
-                let _ = self.arrive(&caller, to, None);
+                let Move { caller, arrival, .. } = *leaving;
+                let _ = self.arrive(&caller, arrival, None);
             }
         }
     }
@@ -213,8 +213,8 @@ impl AgentLoop {
     }
 
     /// Appends the move in one step, with the turn that starts there, and ends this loop.
-    fn arrive(&mut self, caller: &Caller, to: Goal, summary: Option<Left>) -> Result<(), ErrorBody> {
-        let Goal { place, target, label, ask } = to;
+    fn arrive(&mut self, caller: &Caller, arrival: Arrival, summary: Option<Left>) -> Result<(), ErrorBody> {
+        let Arrival { to, target, label, ask } = arrival;
         if label.is_some() && target.is_none() && summary.is_none() {
             let message = "before the first entry there is nothing to name; leave the label out";
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("label"));
@@ -222,7 +222,7 @@ impl AgentLoop {
         self.void_running("the session moved to another place");
         let as_of_seq = self.ws.session.state.seq;
         let left_leaf_id = self.ws.session.state.leaf.clone();
-        let Place { leaf, tree, input, .. } = place;
+        let Destination { leaf, tree, input, .. } = to;
         let (generation, command_id) = (self.ws.generation + 1, Some(caller.id.clone()));
         let unnamed = ask.as_ref().and_then(|ask| ask.said.as_ref()).filter(|_| self.ws.session.state.name.is_empty());
         let name = unnamed.map(|said| name_from(&said.parts)).filter(|name| !name.is_empty());
@@ -291,7 +291,7 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn meant_for(&self) -> Option<CommandId> {
         let is_retry = |ask: &Option<Ask>| ask.as_ref().is_some_and(|ask| ask.said.is_none());
         let retries = match &self.navigation.leaving {
-            Some((_, leaving)) => is_retry(&leaving.to.ask),
+            Some((_, leaving)) => is_retry(&leaving.arrival.ask),
             None => self.hooks.wished().is_some_and(|wish| is_retry(&wish.ask)),
         };
         self.leaving_by().filter(|_| !retries)

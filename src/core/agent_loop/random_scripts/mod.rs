@@ -16,7 +16,7 @@ use crate::{
     },
     hook::HookSpec,
     model::{Answer, Purpose},
-    session::{IdSource, Place, Session, SessionState, SessionTree, tree::PathReader},
+    session::{Destination, IdSource, Lookup, Session, SessionState, SessionTree, tree::PathReader},
 };
 use fastrand::Rng;
 use reseed_protocol::{
@@ -251,7 +251,7 @@ impl World {
     }
 
     /// Returns a command's destination as the runtime would read it from the store.
-    fn place(&self, leaf: Option<EntryId>, input: Option<Vec<Part>>) -> Box<Place> {
+    fn destination(&self, leaf: Option<EntryId>, input: Option<Vec<Part>>) -> Box<Lookup> {
         let theirs: HashSet<&EntryId> = self.way_back(leaf.as_ref()).into_iter().map(|entry| &entry.entry_id).collect();
         let state = &self.agent.ws.session.state;
         let ours = self.way_back(state.leaf.as_ref());
@@ -259,7 +259,8 @@ impl World {
             ours.into_iter().partition(|entry| theirs.contains(&entry.entry_id));
         let common = common.first().map(|entry| entry.entry_id.clone());
         let left = ours.into_iter().cloned().collect();
-        Box::new(Place { tree: self.path_to(leaf.as_ref()), leaf, input, left, left_cut: false, common })
+        let tree = self.path_to(leaf.as_ref());
+        Box::new(Lookup::Destination(Destination { tree, leaf, input, left, common }))
     }
 
     fn some_entry(&mut self) -> Option<Entry> {
@@ -411,7 +412,7 @@ impl World {
         self.command_to(command, None);
     }
 
-    fn command_to(&mut self, command: Command, place: Option<Box<Place>>) {
+    fn command_to(&mut self, command: Command, lookup: Option<Box<Lookup>>) {
         let late = Self::may_be_late(&command);
         self.commands += 1;
         let id: CommandId = format!("command-{:012}", self.commands).parse().unwrap();
@@ -420,7 +421,7 @@ impl World {
             id: id.clone(),
             fingerprint: self.commands,
             command: Box::new(command),
-            place,
+            lookup,
         });
         let waits = self.agent.answers_late().contains(&id);
         assert!((late && waits) || self.replies.contains(&id), "seed {}: {id} was not answered", self.seed);

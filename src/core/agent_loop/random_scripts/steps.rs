@@ -5,7 +5,7 @@ use crate::{
     agent_loop::{Input, RequestId, pins_without, undo_target},
     context::factory::Strategies,
     model::{Answer, ModelFault, OverflowHint, Purpose, ReportedUsage},
-    session::{Place, place::landing},
+    session::{Lookup, lookup::landing},
 };
 use fastrand::Rng;
 use reseed_protocol::{
@@ -44,18 +44,18 @@ impl World {
                 let when_busy = [None, None, Some(WhenBusy::Steer), Some(WhenBusy::Reject)][self.rng.usize(..4)];
                 let summarize = self.rng.u8(..4) == 0;
                 let mut said = UserInput { when_busy, ..UserInput::plain(input) };
-                let mut place = None;
+                let mut lookup = None;
                 match self.rng.u8(..10) {
                     0 | 1 => {
                         let parent = self.some_entry().map(|entry| entry.entry_id);
-                        place = Some(self.place(parent.clone(), None));
+                        lookup = Some(self.destination(parent.clone(), None));
                         said.parent_id = Some(parent);
                         said.summarize = Some(summarize);
                     }
                     2 => said.if_leaf = Some(self.some_entry().map(|entry| entry.entry_id)),
                     _ => {}
                 }
-                self.command_to(Command::UserInput(said), place);
+                self.command_to(Command::UserInput(said), lookup);
             }
             60..70 => self.tool_answers(),
             70..74 => self.command(Command::CancelTurn(CancelTurn { turn_id: None })),
@@ -104,8 +104,8 @@ impl World {
             replace_instructions: Some(self.rng.bool()),
             label: self.rng.bool().then(|| "there".into()),
         };
-        let place = self.place(leaf, input);
-        self.command_to(Command::Navigate(navigate), Some(place));
+        let lookup = self.destination(leaf, input);
+        self.command_to(Command::Navigate(navigate), Some(lookup));
     }
 
     fn annotate(&mut self) {
@@ -243,8 +243,8 @@ impl World {
                 // Including the pins under it, which an older compaction may have hidden too.
                 state.pins = pins_without(target, &state.pins, tree.path());
                 let tree = self.path_in(&state, state.leaf.as_ref());
-                let place = Place { tree, leaf: state.leaf, ..Place::default() };
-                self.command_to(Command::UndoCompaction(UndoCompaction::default()), Some(Box::new(place)));
+                let lookup = Lookup::Path(tree);
+                self.command_to(Command::UndoCompaction(UndoCompaction::default()), Some(Box::new(lookup)));
             }
             0 => {
                 let pins = &self.agent.ws.session.state.pins;
@@ -272,7 +272,7 @@ impl World {
         let pins = self.unit_of(&id).into_iter().map(|entry_id| Pin { entry_id, with: None, under: under.clone() });
         state.pins.extend(pins);
         let tree = self.path_in(&state, state.leaf.as_ref());
-        self.command_to(command, Some(Box::new(Place { tree, leaf: state.leaf, ..Place::default() })));
+        self.command_to(command, Some(Box::new(Lookup::Path(tree))));
     }
 
     /// Returns the entry, or all entries of its call and results.

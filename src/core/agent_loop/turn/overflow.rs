@@ -5,13 +5,13 @@ use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
     AgentLoop, Effect,
     compaction::held::Need,
-    compaction::running::Use,
+    compaction::running::JobPurpose,
     prompt::{session_updated, usage_percent},
     turn::{Asked, Asking},
 };
 use crate::{
     context::{
-        RequestCount, compaction::Order, counter::Mix, cut::must_stay, guards::Leave, structure::Structure,
+        RequestCount, breaker::Permit, compaction::Order, counter::Mix, cut::must_stay, structure::Structure,
         window::told_by_usage, windows::WINDOW_TOKENS_MIN,
     },
     model::{Answer, ModelFault},
@@ -59,10 +59,10 @@ impl AgentLoop {
                 return;
             }
             let order = Order::automatic(self.ws.ids.next_id(), CompactionTrigger::Overflow);
-            let leave = self.compaction.leave_after_refusal(self.ws.now, count.tokens);
-            let (use_, source) = (Use::Commit { background: false }, self.source_now());
-            if leave != Leave::Rest
-                && self.start_job(order, use_, leave == Leave::Free, source).is_ok()
+            let permit = self.compaction.permit_after_refusal(self.ws.now, count.tokens);
+            let (purpose, source) = (JobPurpose::Commit { background: false }, self.source_now());
+            if permit != Permit::Denied
+                && self.start_job(order, purpose, permit == Permit::Full, source).is_ok()
                 && self.is_held_up()
             {
                 return;

@@ -11,7 +11,7 @@ use crate::agent_loop::{
     AgentLoop, Origin, commands::Caller, hooks::What, navigation::Ask, prompt::done, stage::Stage, turn::appended,
 };
 use crate::session::{
-    Place,
+    Destination, Lookup,
     input::{self, is_message},
 };
 use reseed_protocol::{
@@ -38,8 +38,8 @@ pub(in crate::agent_loop) struct How {
     pub(in crate::agent_loop) parent_id: Option<Option<EntryId>>,
     pub(in crate::agent_loop) when_busy: Option<WhenBusy>,
     pub(in crate::agent_loop) if_leaf: Option<Option<EntryId>>,
-    /// The place in the tree to continue from, if not the current leaf.
-    pub(in crate::agent_loop) place: Option<Place>,
+    /// Where to continue from, if not the current leaf.
+    pub(in crate::agent_loop) destination: Option<Destination>,
     /// True if the abandoned branch is summarised; the next two fields say how.
     summarize: bool,
     instructions: Option<String>,
@@ -77,7 +77,7 @@ impl AgentLoop {
         &mut self,
         caller: &Caller,
         command: UserInput,
-        place: Option<Place>,
+        lookup: Option<Lookup>,
     ) -> Result<(), ErrorBody> {
         let parts = input::parts(command.input)?;
         self.ws.check_fits(&parts)?;
@@ -91,7 +91,7 @@ impl AgentLoop {
             parent_id: command.parent_id,
             when_busy: command.when_busy,
             if_leaf: command.if_leaf,
-            place,
+            destination: lookup.and_then(Lookup::destination),
             summarize,
             instructions: command.instructions,
             replace_instructions: command.replace_instructions,
@@ -142,13 +142,13 @@ impl AgentLoop {
     ) -> Result<(), ErrorBody> {
         self.check_input(&how)?;
         if !self.keeps_waiting() {
-            let Some(place) = how.place.take() else {
+            let Some(destination) = how.destination.take() else {
                 self.ws.start_turn(caller.clone(), said);
                 return Ok(());
             };
-            let navigate = how.navigate(place.leaf.clone());
+            let navigate = how.navigate(destination.leaf.clone());
             let turn_id = self.ws.ids.next_id();
-            return self.move_and_ask(caller, navigate, place, Ask { turn_id, said: Some(said) });
+            return self.move_and_ask(caller, navigate, destination, Ask { turn_id, said: Some(said) });
         }
         let steer = how.when_busy == Some(WhenBusy::Steer);
         let Said { entry_id, parts } = said;

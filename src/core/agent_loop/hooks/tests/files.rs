@@ -93,7 +93,8 @@ fn files_are_carried_through_nested_compactions_and_branch_summaries() {
         tree.append(Arc::new(crate::session::Node::counted(entry, &counter)));
     }
     let left = world.entries.iter().rev().take_while(|entry| entry.entry_id != fork).cloned().collect();
-    let place = Place { leaf: Some(fork.clone()), tree, left, common: Some(fork.clone()), ..Place::default() };
+    let place =
+        Destination { leaf: Some(fork.clone()), tree, left, common: Some(fork.clone()), ..Destination::default() };
     let navigate = Navigate {
         entry_id: Some(EntryId::clone(&fork)),
         position: Some(NavigatePosition::At),

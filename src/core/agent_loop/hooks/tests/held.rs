@@ -53,10 +53,10 @@ impl World {
         self.tell(Input::Recovered)
     }
 
-    fn place(&self, at: usize) -> (EntryId, Place) {
+    fn place(&self, at: usize) -> (EntryId, Destination) {
         let leaf = self.entries[at].entry_id.clone();
         let tree = self.agent.ws.session.tree.upto(&leaf).unwrap();
-        (leaf.clone(), Place { leaf: Some(leaf), tree, ..Place::default() })
+        (leaf.clone(), Destination { leaf: Some(leaf), tree, ..Destination::default() })
     }
 
     fn go_to(&mut self, at: usize) -> &mut Self {

@@ -90,7 +90,7 @@ fn what_may_not_wait_is_refused_before_any_hook_is_asked() {
     let mut world = looked_at();
     world.command(busy("now", WhenBusy::Reject)).check(&["error turn_running"]);
     let elsewhere = UserInput { parent_id: Some(None), ..input("elsewhere") };
-    world.command_to(Command::UserInput(elsewhere), Some(Place::default())).check(&["error turn_running"]);
+    world.command_to(Command::UserInput(elsewhere), Some(Destination::default())).check(&["error turn_running"]);
     let move_ = Navigate {
         entry_id: None,
         position: None,
@@ -99,7 +99,7 @@ fn what_may_not_wait_is_refused_before_any_hook_is_asked() {
         replace_instructions: None,
         label: None,
     };
-    world.command_to(Command::Navigate(move_), Some(Place::default())).check(&["error turn_running"]);
+    world.command_to(Command::Navigate(move_), Some(Destination::default())).check(&["error turn_running"]);
     let Reply::Error(error) = world.reply() else { panic!("no error") };
     assert!(error.message.contains("hooks look at an input"), "{}", error.message);
     let unseen = UserInput { if_leaf: Some(Some("nobody".parse().unwrap())), ..input("blind") };
@@ -154,7 +154,7 @@ fn a_branch_that_an_input_begins_is_begun_once_hooks_have_seen_it() {
     );
     let leaf: EntryId = "e1".parse().unwrap();
     let tree = world.agent.session().tree.upto(&leaf).unwrap();
-    let place = Place { leaf: Some(leaf.clone()), tree, ..Place::default() };
+    let place = Destination { leaf: Some(leaf.clone()), tree, ..Destination::default() };
     let branch = UserInput { parent_id: Some(Some(leaf)), ..input("my number is 4711") };
     world.command_to(Command::UserInput(branch), Some(place)).check(&["ask one message:user"]);
     world.say("later").check(&[]);
@@ -197,7 +197,7 @@ fn a_command_is_looked_at_once_and_remembered_without_what_hooks_took_out() {
         let send = |world: &mut World, fingerprint: u64| {
             let command = Box::new(Command::UserInput(input("my number is 4711")));
             let id = id.clone();
-            world.agent.handle(NOW, Input::Command { origin: Origin(1), id, fingerprint, command, place: None })
+            world.agent.handle(NOW, Input::Command { origin: Origin(1), id, fingerprint, command, lookup: None })
         };
         let asked = send(&mut world, 4_711);
         let [Effect::CallHook(call)] = &asked[..] else { panic!("{asked:?}") };

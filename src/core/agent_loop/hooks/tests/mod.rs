@@ -24,7 +24,7 @@ use crate::{
     },
     hook::{HookFault, HookPlace, HookSpec},
     model::{Answer, ModelFault, ModelRequest, Purpose},
-    session::{IdSource, Place, Session},
+    session::{Destination, IdSource, Lookup, Session},
 };
 use reseed_protocol::{
     CallId, CommandId, Entry, EntryData, ErrorBody, ErrorCode, Message, Part, StopReason, Timestamp,
@@ -264,11 +264,11 @@ impl World {
         self.command_to(command, None)
     }
 
-    fn command_to(&mut self, command: Command, place: Option<Place>) -> &mut Self {
+    fn command_to(&mut self, command: Command, destination: Option<Destination>) -> &mut Self {
         self.commands += 1;
         let (id, command) = (format!("command-{:012}", self.commands).parse().unwrap(), Box::new(command));
-        let place = place.map(Box::new);
-        self.tell(Input::Command { origin: Origin(1), id, fingerprint: 0, command, place })
+        let lookup = destination.map(|destination| Box::new(Lookup::Destination(destination)));
+        self.tell(Input::Command { origin: Origin(1), id, fingerprint: 0, command, lookup })
     }
 
     fn say(&mut self, text: &str) -> &mut Self {

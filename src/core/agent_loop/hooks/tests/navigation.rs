@@ -38,7 +38,7 @@ impl World {
         change(&mut navigate);
         let leaf = navigate.entry_id.clone();
         let tree = &self.agent.session().tree;
-        let place = Place {
+        let place = Destination {
             tree: leaf.as_ref().and_then(|leaf| tree.upto(leaf)).unwrap_or_default(),
             left: self
                 .entries
@@ -49,7 +49,7 @@ impl World {
                 .collect(),
             common: leaf.clone(),
             leaf,
-            ..Place::default()
+            ..Destination::default()
         };
         self.command_to(Command::Navigate(navigate), Some(place))
     }
@@ -254,7 +254,8 @@ impl World {
         let leaf = said.parent_id.clone().flatten();
         let tree = leaf.as_ref().and_then(|leaf| self.agent.session().tree.upto(leaf)).unwrap_or_default();
         let left = self.entries.iter().rev().take_while(|entry| Some(&entry.entry_id) != leaf.as_ref());
-        let place = Place { tree, left: left.cloned().collect(), common: leaf.clone(), leaf, ..Place::default() };
+        let place =
+            Destination { tree, left: left.cloned().collect(), common: leaf.clone(), leaf, ..Destination::default() };
         self.command_to(Command::UserInput(said), Some(place))
     }
 }

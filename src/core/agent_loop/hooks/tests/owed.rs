@@ -200,7 +200,7 @@ fn what_a_hook_adds_while_it_looks_at_an_input_goes_with_that_input() {
         world.command(Command::UserInput(input)).check(&["ask one message:user"]);
         let id = "hook-command-0001".parse().unwrap();
         let command = Box::new(Command::AppendCustomMessage(note.clone()));
-        world.tell(Input::Command { origin: Origin::HOOK, id, fingerprint: 0, command, place: None });
+        world.tell(Input::Command { origin: Origin::HOOK, id, fingerprint: 0, command, lookup: None });
         world.check(&["queue 1"]);
         world.answer(json!({})).check(&["+ user", "turn", "queue 0", "+ custom_message", "model withheld"]);
         assert_eq!(world.last_sent(), ["user hello", "user a note"]);
@@ -210,7 +210,7 @@ fn what_a_hook_adds_while_it_looks_at_an_input_goes_with_that_input() {
         world.say("hello").took();
         let (id, command) =
             ("hook-command-0001".parse().unwrap(), Box::new(Command::AppendCustomMessage(note.clone())));
-        world.tell(Input::Command { origin: Origin::HOOK, id, fingerprint: 0, command, place: None }).took();
+        world.tell(Input::Command { origin: Origin::HOOK, id, fingerprint: 0, command, lookup: None }).took();
         world.fails(HookFault::failed("it broke"));
         world.check(&["one failed hook_failed", "error hook_failed", "queue 0", "+ custom_message"]).check_at_rest();
     }

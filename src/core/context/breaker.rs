@@ -31,7 +31,7 @@ const GROWTH_WINDOW_PART: u64 = 10;
 
 /// The breaker's memory of a session's compactions. Kept while the session is in memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Guards {
+pub struct CircuitBreaker {
     failures: u32,
     futile: u32,
     open_until: Option<Timestamp>,
@@ -42,36 +42,36 @@ pub struct Guards {
 
 /// What automatic compaction may do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leave {
+pub enum Permit {
     /// Anything.
-    Free,
+    Full,
     /// Compact by rule, without the model.
     ByRule,
     /// Nothing.
-    Rest,
+    Denied,
 }
 
-impl Guards {
+impl CircuitBreaker {
     /// Returns what is allowed for a request of this many tokens; `undone_rest` is the count up to which compaction
     /// stays off after an undo. A request that cannot be sent otherwise (`is_needed`) ignores that bound.
     #[must_use]
-    pub fn leave(&self, now: Timestamp, tokens: u64, undone_rest: Option<u64>, is_needed: bool) -> Leave {
+    pub fn permit(&self, now: Timestamp, tokens: u64, undone_rest: Option<u64>, is_needed: bool) -> Permit {
         if self.paused_below_tokens.is_some_and(|below| tokens <= below) {
-            return Leave::Rest;
+            return Permit::Denied;
         }
         let left_alone = undone_rest.max(self.settled_tokens);
         if !is_needed && left_alone.is_some_and(|below| tokens <= below) {
-            return Leave::Rest;
+            return Permit::Denied;
         }
         match self.open_until {
             Some(until) if now < until => {
                 if is_needed {
-                    Leave::ByRule
+                    Permit::ByRule
                 } else {
-                    Leave::Rest
+                    Permit::Denied
                 }
             }
-            _ => Leave::Free,
+            _ => Permit::Full,
         }
     }
 
@@ -135,7 +135,7 @@ impl Guards {
 
     /// Returns why the breaker is open for a request of this many tokens; `None` if it is closed.
     #[must_use]
-    pub fn breaker(&self, now: Timestamp, tokens: u64, undone_rest: Option<u64>) -> Option<Breaker> {
+    pub fn state(&self, now: Timestamp, tokens: u64, undone_rest: Option<u64>) -> Option<Breaker> {
         let (reason, failures, retry_at, retry_above_tokens, message) = if let Some(below) =
             self.paused_below_tokens.filter(|below| tokens <= *below)
         {
@@ -172,57 +172,57 @@ mod tests {
 
     #[test]
     fn three_failures_rest_longer_each_time_and_gain_ends_it() {
-        let mut guards = Guards::default();
+        let mut breaker = CircuitBreaker::default();
         for failures in 1..=12u32 {
-            guards.failed(NOW);
+            breaker.failed(NOW);
             let rest = match failures {
                 ..3 => 0,
                 _ => (60_000u64 << (failures - 3)).min(3_600_000),
             };
             for (after, is_needed, expected) in [
-                (0, false, if rest > 0 { Leave::Rest } else { Leave::Free }),
-                (0, true, if rest > 0 { Leave::ByRule } else { Leave::Free }),
-                (rest, false, Leave::Free),
+                (0, false, if rest > 0 { Permit::Denied } else { Permit::Full }),
+                (0, true, if rest > 0 { Permit::ByRule } else { Permit::Full }),
+                (rest, false, Permit::Full),
             ] {
-                assert_eq!(guards.leave(NOW.plus_millis(after), 1, None, is_needed), expected, "{failures} {after}");
+                assert_eq!(breaker.permit(NOW.plus_millis(after), 1, None, is_needed), expected, "{failures} {after}");
             }
-            let told = guards.breaker(NOW, 1, None).map(|breaker| (breaker.reason, breaker.failures));
+            let told = breaker.state(NOW, 1, None).map(|state| (state.reason, state.failures));
             assert_eq!(told, (rest > 0).then_some((BreakerReason::Failures, u64::from(failures))));
         }
-        assert_eq!(guards.breaker(NOW.plus_millis(3_600_000), 1, None), None, "its time is over");
-        assert_eq!(guards.tripped(), Some(BreakerReason::Failures), "and nothing has gained yet");
-        guards.gained(true, 900, 1_000);
-        assert_eq!(guards.tripped(), Some(BreakerReason::Failures), "what is made by rule says nothing of the model");
-        guards.summarised();
-        assert_eq!(guards.tripped(), None);
+        assert_eq!(breaker.state(NOW.plus_millis(3_600_000), 1, None), None, "its time is over");
+        assert_eq!(breaker.tripped(), Some(BreakerReason::Failures), "and nothing has gained yet");
+        breaker.gained(true, 900, 1_000);
+        assert_eq!(breaker.tripped(), Some(BreakerReason::Failures), "what is made by rule says nothing of the model");
+        breaker.summarised();
+        assert_eq!(breaker.tripped(), None);
         // One crossing triggers one compaction, unless a request cannot be sent otherwise.
         for (tokens, is_needed, expected) in
-            [(900, false, Leave::Rest), (901, false, Leave::Free), (900, true, Leave::Free)]
+            [(900, false, Permit::Denied), (901, false, Permit::Full), (900, true, Permit::Full)]
         {
-            assert_eq!(guards.leave(NOW, tokens, None, is_needed), expected, "{tokens} {is_needed}");
+            assert_eq!(breaker.permit(NOW, tokens, None, is_needed), expected, "{tokens} {is_needed}");
         }
-        guards.reset();
-        assert_eq!(guards, Guards::default());
+        breaker.reset();
+        assert_eq!(breaker, CircuitBreaker::default());
     }
 
     #[test]
     fn without_gain_it_rests_until_more_is_said() {
-        let mut guards = Guards::default();
-        guards.gained(false, 900, 1_000);
-        assert_eq!((guards.leave(NOW, 900, None, true), guards.tripped()), (Leave::Free, None));
-        guards.gained(false, 900, 1_000);
-        assert_eq!(guards.tripped(), Some(BreakerReason::NoGain));
-        for (tokens, expected) in [(900, Leave::Rest), (1_000, Leave::Rest), (1_001, Leave::Free)] {
-            assert_eq!(guards.leave(NOW, tokens, None, true), expected, "{tokens}");
+        let mut breaker = CircuitBreaker::default();
+        breaker.gained(false, 900, 1_000);
+        assert_eq!((breaker.permit(NOW, 900, None, true), breaker.tripped()), (Permit::Full, None));
+        breaker.gained(false, 900, 1_000);
+        assert_eq!(breaker.tripped(), Some(BreakerReason::NoGain));
+        for (tokens, expected) in [(900, Permit::Denied), (1_000, Permit::Denied), (1_001, Permit::Full)] {
+            assert_eq!(breaker.permit(NOW, tokens, None, true), expected, "{tokens}");
         }
     }
 
     #[test]
     fn what_was_brought_back_is_left_alone_unless_it_must_shrink() {
-        let guards = Guards::default();
-        assert_eq!(guards.leave(NOW, 900, Some(950), false), Leave::Rest);
-        assert_eq!(guards.leave(NOW, 900, Some(950), true), Leave::Free);
-        assert_eq!(guards.leave(NOW, 951, Some(950), false), Leave::Free);
-        assert_eq!(guards.breaker(NOW, 900, Some(950)).map(|breaker| breaker.reason), Some(BreakerReason::Undone));
+        let breaker = CircuitBreaker::default();
+        assert_eq!(breaker.permit(NOW, 900, Some(950), false), Permit::Denied);
+        assert_eq!(breaker.permit(NOW, 900, Some(950), true), Permit::Full);
+        assert_eq!(breaker.permit(NOW, 951, Some(950), false), Permit::Full);
+        assert_eq!(breaker.state(NOW, 900, Some(950)).map(|breaker| breaker.reason), Some(BreakerReason::Undone));
     }
 }

@@ -1,11 +1,48 @@
-//! Navigation targets: a point in the tree that a session can move to, and what the move needs from the store.
+//! What a command needs from the store: the runtime reads it before the loop handles the command.
 
 use super::SessionTree;
 use reseed_protocol::{Entry, EntryData, EntryId, Part, Role, command::NavigatePosition};
 
-/// A navigation target, read from the store for a command that moves there.
+/// What was read for a command.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Lookup {
+    /// The path to the current leaf as it is seen once the command is carried out: what `undo_compaction` restores, or
+    /// the entry that `pin_entry` brings back.
+    Path(SessionTree),
+    /// Where a `navigate`, or a `user_input` with a `parentId`, goes.
+    Destination(Destination),
+    /// The entries on the path, newest first, to make a summary again from all of them (`rebuild`).
+    Entries {
+        /// The entries, newest first.
+        entries: Vec<Entry>,
+        /// True if there are more than one read returns.
+        is_cut: bool,
+    },
+}
+
+impl Lookup {
+    /// Returns the path, if that was read.
+    #[must_use]
+    pub fn path(self) -> Option<SessionTree> {
+        match self {
+            Self::Path(tree) => Some(tree),
+            Self::Destination(_) | Self::Entries { .. } => None,
+        }
+    }
+
+    /// Returns the destination, if that was read.
+    #[must_use]
+    pub fn destination(self) -> Option<Destination> {
+        match self {
+            Self::Destination(destination) => Some(destination),
+            Self::Path(_) | Self::Entries { .. } => None,
+        }
+    }
+}
+
+/// Another entry of the tree to continue from.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Place {
+pub struct Destination {
     /// The entry that the session would continue from; `None` before the first.
     pub leaf: Option<EntryId>,
     /// The path to that entry, as far back as the model can see.
@@ -13,12 +50,9 @@ pub struct Place {
     /// The input of the entry that is moved before, handed back for editing.
     pub input: Option<Vec<Part>>,
     /// The branch that the move would leave, newest first, down to the deepest common entry, or as much of it as a
-    /// summary could hold. Empty if no summary is wanted and no hook is asked. To redo a summary: the whole path.
+    /// summary could hold. Empty if no summary is wanted and no hook is asked.
     pub left: Vec<Entry>,
-    /// True if `left` was cut because there is more than one read returns.
-    pub left_cut: bool,
-    /// The deepest entry on both paths; `None` if they share none. Not looked up if only a summary is wanted and `left`
-    /// was cut.
+    /// The deepest entry on both paths; `None` if they share none.
     pub common: Option<EntryId>,
 }
 

@@ -9,7 +9,7 @@ use crate::{
     core::{
         agent_loop::{pins_without, undo_target},
         context::{build::remaining, counter::Counter},
-        session::{Place, SessionState, SessionTree, place::landing, unit::UnitReader},
+        session::{Destination, Lookup, SessionState, SessionTree, lookup::landing, unit::UnitReader},
     },
     store::{EntryQuery, SessionStore, StoredRecord},
 };
@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 const LEFT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The session that a command belongs to: its store and its state.
-pub(super) struct Places<'a> {
+pub(super) struct Lookups<'a> {
     pub(super) store: &'a dyn SessionStore,
     pub(super) session: &'a SessionId,
     pub(super) state: &'a SessionState,
@@ -45,14 +45,14 @@ struct Left {
     common: Option<EntryId>,
 }
 
-impl Places<'_> {
+impl Lookups<'_> {
     /// Reads what a command needs; `None` if it needs nothing. A busy session refuses moves, which need no prefetch
     /// then; pins and rebuilt summaries are read even then.
     ///
     /// # Errors
     /// `entry_not_found` if the command names an entry that this session does not have; `nothing_to_undo`; the store's
     /// errors.
-    pub(super) async fn of(&self, command: &Command, is_busy: bool) -> Result<Option<Box<Place>>, ErrorBody> {
+    pub(super) async fn for_command(&self, command: &Command, is_busy: bool) -> Result<Option<Box<Lookup>>, ErrorBody> {
         match command {
             Command::SetLabel(set) => self.seq(&set.entry_id).await.map(|_| None),
             Command::PinEntry(pin) => self.pinned(&pin.entry_id).await,
@@ -65,17 +65,23 @@ impl Places<'_> {
                 let undone = undo_target(self.tree.path(), undo.entry_id.as_ref())?.clone();
                 let mut then = self.state.clone();
                 then.undone.push(undone.clone());
-                let place = self.seen(&then).await?;
+                let lookup = self.seen(&then).await?;
                 // What was pinned under it may also have been replaced by an older compaction.
-                let seen = place.as_ref().map_or(&[][..], |place| place.tree.path());
+                let seen = match lookup.as_deref() {
+                    Some(Lookup::Path(tree)) => tree.path(),
+                    _ => &[],
+                };
                 let pins = pins_without(&undone, &then.pins, seen);
                 if pins == then.pins {
-                    return Ok(place);
+                    return Ok(lookup);
                 }
                 then.pins = pins;
                 self.seen(&then).await
             }
-            Command::Navigate(navigate) => self.of_move(navigate).await.map(|place| Some(Box::new(place))),
+            Command::Navigate(navigate) => {
+                let destination = self.of_move(navigate).await?;
+                Ok(Some(Box::new(Lookup::Destination(destination))))
+            }
             Command::UserInput(input) => match &input.parent_id {
                 // The session's current leaf.
                 Some(parent) if *parent == self.state.leaf => Ok(None),
@@ -83,8 +89,8 @@ impl Places<'_> {
                     if let Some(parent) = parent {
                         self.entry(parent, "parentId").await?;
                     }
-                    let place = self.leaving_for(parent.clone(), None, input.summarize == Some(true)).await?;
-                    Ok(Some(Box::new(place)))
+                    let destination = self.leaving_for(parent.clone(), None, input.summarize == Some(true)).await?;
+                    Ok(Some(Box::new(Lookup::Destination(destination))))
                 }
                 None => Ok(None),
             },
@@ -100,12 +106,12 @@ impl Places<'_> {
 
     /// Returns the path to the leaf as it would be seen with these pins and undone compactions. It is read completely:
     /// the copy in memory lacks what a compaction replaced.
-    async fn seen(&self, then: &SessionState) -> Result<Option<Box<Place>>, ErrorBody> {
+    async fn seen(&self, then: &SessionState) -> Result<Option<Box<Lookup>>, ErrorBody> {
         let counter = Counter::for_model(&self.state.model);
         let (leaf, none) = (self.state.leaf.clone(), SessionTree::default());
-        let tree = path_to(self.store, self.session, leaf.clone(), then, &counter, &none).await;
+        let tree = path_to(self.store, self.session, leaf, then, &counter, &none).await;
         let tree = tree.map_err(|error| store_error(&error))?;
-        Ok(Some(Box::new(Place { leaf, tree, ..Place::default() })))
+        Ok(Some(Box::new(Lookup::Path(tree))))
     }
 
     /// Returns the path as seen once this entry is pinned, if the entry is on the path and was replaced by a
@@ -113,7 +119,7 @@ impl Places<'_> {
     ///
     /// # Errors
     /// `invalid_field`: what the model saw of it may differ from the entry.
-    async fn pinned(&self, id: &EntryId) -> Result<Option<Box<Place>>, ErrorBody> {
+    async fn pinned(&self, id: &EntryId) -> Result<Option<Box<Lookup>>, ErrorBody> {
         if remaining(self.tree.path()).iter().any(|(_, node)| node.id() == id) {
             return Ok(None);
         }
@@ -147,15 +153,15 @@ impl Places<'_> {
     }
 
     /// Returns everything on the path, for a rebuilt summary; `None` if the model sees all of it.
-    async fn raw(&self) -> Result<Option<Box<Place>>, ErrorBody> {
+    async fn raw(&self) -> Result<Option<Box<Lookup>>, ErrorBody> {
         if !self.tree.path().iter().any(|node| node.compaction().is_some()) {
             return Ok(None);
         }
         let left = self.left(None, false).await?;
-        Ok(Some(Box::new(Place { left: left.entries, left_cut: left.is_cut, ..Place::default() })))
+        Ok(Some(Box::new(Lookup::Entries { entries: left.entries, is_cut: left.is_cut })))
     }
 
-    async fn of_move(&self, navigate: &Navigate) -> Result<Place, ErrorBody> {
+    async fn of_move(&self, navigate: &Navigate) -> Result<Destination, ErrorBody> {
         let (leaf, input) = match (&navigate.entry_id, navigate.position.unwrap_or(NavigatePosition::At)) {
             (None, _) => (None, None),
             (Some(below), NavigatePosition::Tip) => {
@@ -174,13 +180,13 @@ impl Places<'_> {
         leaf: Option<EntryId>,
         input: Option<Vec<Part>>,
         summarize: bool,
-    ) -> Result<Place, ErrorBody> {
+    ) -> Result<Destination, ErrorBody> {
         let left = match summarize || self.hook_is_asked {
             true => self.left(leaf.clone(), self.hook_is_asked).await?,
             false => Left::default(),
         };
         let tree = self.path(&leaf).await?;
-        Ok(Place { tree, leaf, input, left: left.entries, left_cut: left.is_cut, common: left.common })
+        Ok(Destination { tree, leaf, input, left: left.entries, common: left.common })
     }
 
     /// Returns the path to an entry. The part in memory is neither read nor counted again.
@@ -255,9 +261,9 @@ impl Way {
     }
 
     /// Returns the `seq` of the next entry; `None` at the root.
-    async fn newest(&mut self, places: &Places<'_>) -> Result<Option<u64>, ErrorBody> {
+    async fn newest(&mut self, lookups: &Lookups<'_>) -> Result<Option<u64>, ErrorBody> {
         if self.page.is_empty() {
-            let page = self.back.next_page(places.store, places.session).await;
+            let page = self.back.next_page(lookups.store, lookups.session).await;
             self.page = page.map_err(|error| store_error(&error))?.into();
         }
         Ok(self.page.front().map(|(seq, _)| *seq))
