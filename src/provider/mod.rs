@@ -6,6 +6,7 @@ pub mod openai;
 pub mod overflow;
 pub mod retry;
 pub mod scripted;
+mod upstream;
 
 use crate::core::model::{Answer, Delta, ModelFault, ModelRequest};
 use std::{future::Future, pin::Pin};

@@ -4,14 +4,13 @@
 //! with `choices: []` or with one empty delta; reasoning under three names; calls without an index, or all with the
 //! same; errors mid-stream, nested or flat.
 
-use super::{
-    assembly::{Assembly, Ending, Piece},
-    decode::{Decoder, Progress},
-    lenient::{Text, Usage, lax},
-};
+use super::usage::Usage;
 use crate::{
     core::model::{ModelFault, ReportedUsage},
-    provider::fault::{classify, fault},
+    provider::{
+        fault::{classify, fault},
+        upstream::{Assembly, Decoder, Ending, Piece, Progress, Text, lax},
+    },
 };
 use jiff::Timestamp;
 use reqwest::header::HeaderMap;

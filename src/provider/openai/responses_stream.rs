@@ -5,14 +5,13 @@
 //! key, because some servers use one twice or a new one in each event. What was not streamed is taken from the finished
 //! item, so that nothing is lost and nothing shown twice. Events of other types are skipped.
 
-use super::{
-    assembly::{Assembly, Ending, Piece},
-    decode::{Decoder, Progress},
-    lenient::{Text, Usage, lax},
-};
+use super::usage::Usage;
 use crate::{
     core::model::ModelFault,
-    provider::fault::{classify, fault},
+    provider::{
+        fault::{classify, fault},
+        upstream::{Assembly, Decoder, Ending, Piece, Progress, Text, lax},
+    },
 };
 use jiff::Timestamp;
 use reqwest::header::HeaderMap;

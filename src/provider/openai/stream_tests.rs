@@ -1,14 +1,12 @@
 //! Streams as servers send them, and their outcomes; one line per outcome.
 
-use super::{
-    assembly::Assembly,
-    chat_stream::ChatStream,
-    decode::{Decoder, Progress},
-    responses_stream::ResponsesStream,
-};
+use super::{chat_stream::ChatStream, responses_stream::ResponsesStream};
 use crate::{
     core::model::{Delta, ModelFault},
-    provider::DeltaSink,
+    provider::{
+        DeltaSink,
+        upstream::{Assembly, Decoder, Progress},
+    },
 };
 use reseed_protocol::Part;
 

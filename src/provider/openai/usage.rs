@@ -1,31 +1,10 @@
-//! Lenient JSON decoding for servers that disagree: a field that is absent, null or of another type counts as absent,
-//! unknown fields are skipped, and text without escapes is borrowed from the event.
+//! Reads the usage report of an answer, which every server fills differently.
 
-use crate::core::model::ReportedUsage;
-use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
-use std::borrow::Cow;
-
-/// Text, borrowed from the event if possible. (`Option<Cow<str>>` would always copy.)
-#[derive(Debug, Clone, Deserialize)]
-#[serde(transparent)]
-pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
-
-impl Text<'_> {
-    pub(super) fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-/// Reads a field if it has the expected type; otherwise it counts as absent.
-pub(super) fn lax<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    let raw = <&RawValue>::deserialize(deserializer)?;
-    Ok(serde_json::from_str(raw.get()).ok())
-}
+use crate::{
+    core::model::ReportedUsage,
+    provider::upstream::{Count, lax},
+};
+use serde::Deserialize;
 
 /// The usage report, with every name that a server of either API may use.
 #[derive(Debug, Default, Deserialize)]
@@ -73,18 +52,6 @@ struct InputDetails {
 struct OutputDetails {
     #[serde(deserialize_with = "lax")]
     reasoning_tokens: Option<Count>,
-}
-
-/// A token count; some servers write it with a decimal point.
-#[derive(Debug, Clone, Copy)]
-struct Count(u64);
-
-impl<'de> Deserialize<'de> for Count {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let number = f64::deserialize(deserializer)?;
-        // Far beyond any window, and exact in a double.
-        if (0.0..=1e15).contains(&number) { Ok(Self(number as u64)) } else { Err(serde::de::Error::custom("no count")) }
-    }
 }
 
 impl Usage {
@@ -177,12 +144,5 @@ mod tests {
         ] {
             assert_eq!(usage(json), expected, "{json}");
         }
-    }
-
-    #[test]
-    fn texts_without_escapes_are_borrowed() {
-        let borrowed = |json| matches!(serde_json::from_str::<Text>(json).unwrap().0, Cow::Borrowed(_));
-        assert!(borrowed(r#""plain é""#));
-        assert!(!borrowed(r#""a\nb""#));
     }
 }

@@ -18,7 +18,7 @@ const PARTS_MAX: usize = 1024;
 
 /// A part being filled.
 #[derive(Debug)]
-pub(super) enum Piece {
+pub(crate) enum Piece {
     Text(String),
     Reasoning { text: String, payload: Option<Value> },
     Call { id: String, name: String, arguments: String },
@@ -26,12 +26,12 @@ pub(super) enum Piece {
 
 /// The end of an answer.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ending {
-    pub(super) stop_reason: StopReason,
-    pub(super) usage: Option<ReportedUsage>,
+pub(crate) struct Ending {
+    pub(crate) stop_reason: StopReason,
+    pub(crate) usage: Option<ReportedUsage>,
 }
 
-pub(super) struct Assembly<'s> {
+pub(crate) struct Assembly<'s> {
     pieces: Vec<Piece>,
     bytes: usize,
     shown: bool,
@@ -39,22 +39,22 @@ pub(super) struct Assembly<'s> {
 }
 
 impl<'s> Assembly<'s> {
-    pub(super) fn new(sink: &'s mut dyn DeltaSink) -> Self {
+    pub(crate) fn new(sink: &'s mut dyn DeltaSink) -> Self {
         Self { pieces: Vec::new(), bytes: 0, shown: false, sink }
     }
 
     /// Returns true if anything was shown.
-    pub(super) fn shown(&self) -> bool {
+    pub(crate) fn shown(&self) -> bool {
         self.shown
     }
 
     /// Returns true if nothing has arrived.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
     /// Opens an empty part and returns its number.
-    pub(super) fn open(&mut self, piece: Piece) -> Result<usize, ModelFault> {
+    pub(crate) fn open(&mut self, piece: Piece) -> Result<usize, ModelFault> {
         if self.pieces.len() == PARTS_MAX {
             return Err(endless());
         }
@@ -63,7 +63,7 @@ impl<'s> Assembly<'s> {
     }
 
     /// Appends to the last part if it is text, else opens a new one.
-    pub(super) fn text(&mut self, text: &str) -> Result<(), ModelFault> {
+    pub(crate) fn text(&mut self, text: &str) -> Result<(), ModelFault> {
         if text.is_empty() {
             return Ok(());
         }
@@ -75,7 +75,7 @@ impl<'s> Assembly<'s> {
     }
 
     /// Appends to the last part if it is reasoning, else opens a new one.
-    pub(super) fn reasoning(&mut self, text: &str) -> Result<(), ModelFault> {
+    pub(crate) fn reasoning(&mut self, text: &str) -> Result<(), ModelFault> {
         if text.is_empty() {
             return Ok(());
         }
@@ -87,7 +87,7 @@ impl<'s> Assembly<'s> {
     }
 
     /// Appends to a part: text that is shown, or arguments.
-    pub(super) fn extend(&mut self, part: usize, text: &str) -> Result<(), ModelFault> {
+    pub(crate) fn extend(&mut self, part: usize, text: &str) -> Result<(), ModelFault> {
         self.bytes += text.len();
         if self.bytes > ANSWER_BYTES_MAX {
             return Err(endless());
@@ -112,7 +112,7 @@ impl<'s> Assembly<'s> {
     }
 
     /// Returns the part's call; `None` if it is not a call.
-    pub(super) fn call(&mut self, part: usize) -> Option<(&mut String, &mut String, &mut String)> {
+    pub(crate) fn call(&mut self, part: usize) -> Option<(&mut String, &mut String, &mut String)> {
         match self.pieces.get_mut(part) {
             Some(Piece::Call { id, name, arguments }) => Some((id, name, arguments)),
             _ => None,
@@ -120,7 +120,7 @@ impl<'s> Assembly<'s> {
     }
 
     /// Sets the opaque payload of a reasoning part.
-    pub(super) fn set_payload(&mut self, part: usize, value: Value) {
+    pub(crate) fn set_payload(&mut self, part: usize, value: Value) {
         if let Some(Piece::Reasoning { payload, .. }) = self.pieces.get_mut(part) {
             *payload = Some(value);
         }
@@ -131,7 +131,7 @@ impl<'s> Assembly<'s> {
     /// An empty answer is a fault: the model ended without text, call or reasoning. If it was cut off before its first
     /// token, the request filled the window. A server whose stream ends without any event, as llama-cpp-python's does
     /// on overflow, never gets here.
-    pub(super) fn finish(self, ending: Ending) -> Result<Answer, ModelFault> {
+    pub(crate) fn finish(self, ending: Ending) -> Result<Answer, ModelFault> {
         let says_something = self.pieces.iter().any(|piece| match piece {
             Piece::Text(text) | Piece::Reasoning { text, .. } => !text.is_empty(),
             Piece::Call { .. } => true,

@@ -8,11 +8,11 @@ use std::ops::Range;
 
 /// Most bytes of one event. The largest is `response.completed`, which repeats the whole answer: some MiB at most, so
 /// anything larger is not an event.
-pub(super) const EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;
+pub(crate) const EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// An incremental parser: chunks in, events out.
 #[derive(Debug, Default)]
-pub(super) struct Sse {
+pub(crate) struct Sse {
     buffer: Vec<u8>,
     /// The start of the current event.
     begin: usize,
@@ -39,11 +39,11 @@ enum Data {
 
 /// An event exceeds [`EVENT_BYTES_MAX`].
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooLarge;
+pub(crate) struct TooLarge;
 
 impl Sse {
     /// Appends bytes. Take all events out before: call [`Sse::advance`] until it returns `false`.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
         let done = self.begin;
         if done > 0 {
             self.buffer.drain(..done);
@@ -62,7 +62,7 @@ impl Sse {
     }
 
     /// Advances to the next complete event and discards the previous one; returns `false` if more bytes are needed.
-    pub(super) fn advance(&mut self) -> bool {
+    pub(crate) fn advance(&mut self) -> bool {
         if std::mem::take(&mut self.complete) {
             self.begin = self.line;
             self.data = Data::None;
@@ -86,14 +86,14 @@ impl Sse {
     }
 
     /// Returns true if the end of the body completes an event: only its empty line is missing.
-    pub(super) fn end(&mut self) -> bool {
+    pub(crate) fn end(&mut self) -> bool {
         let left = !self.complete && !matches!(self.data, Data::None);
         self.complete |= left;
         left
     }
 
     /// Returns the data of the current event.
-    pub(super) fn data(&self) -> &[u8] {
+    pub(crate) fn data(&self) -> &[u8] {
         match &self.data {
             Data::None => &[],
             Data::Line(range) => &self.buffer[range.clone()],

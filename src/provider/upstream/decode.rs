@@ -1,0 +1,73 @@
+//! Reads an answer: events go through the decoder of an API into the assembly, until the answer is complete.
+
+use super::{
+    assembly::{Assembly, Ending},
+    events::Events,
+};
+use crate::{
+    core::model::{Answer, ModelFault},
+    provider::{DeltaSink, fault::fault, retry::Failed},
+};
+use reseed_protocol::ErrorCode;
+
+/// The effect of an event on the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// More events follow.
+    More,
+    /// Nothing follows.
+    Done,
+}
+
+/// Decodes the events of one answer. Each API has its own.
+pub(crate) trait Decoder: Send {
+    /// Decodes one event.
+    fn event(&mut self, data: &str, assembly: &mut Assembly<'_>) -> Result<Progress, ModelFault>;
+
+    /// Returns how the answer ended, once its terminal event has arrived. A stream that stops before that is truncated.
+    fn ending(&self) -> Option<Ending>;
+}
+
+/// The reason reading stopped before the stream did.
+enum Stopped {
+    /// The stream broke or fell silent.
+    Stream(ModelFault),
+    /// The stream reported an error.
+    Said(ModelFault),
+}
+
+/// Reads one answer to its end.
+pub(crate) async fn read_answer(
+    mut events: Events,
+    mut decoder: impl Decoder,
+    sink: &mut dyn DeltaSink,
+) -> Result<Answer, Failed> {
+    let mut assembly = Assembly::new(sink);
+    let read = read(&mut events, &mut decoder, &mut assembly).await;
+    let (begun, shown, origin) = (events.begun(), assembly.shown(), events.origin());
+    let answer = match (read, decoder.ending()) {
+        // Once the answer is complete, what happens to the rest of the stream does not matter.
+        (Ok(()) | Err(Stopped::Stream(_)), Some(ending)) => {
+            events.finish();
+            assembly.finish(ending)
+        }
+        (Ok(()), None) if begun => {
+            Err(fault(ErrorCode::UpstreamTruncated, "the stream ended without its terminal event"))
+        }
+        // llama-cpp-python also does this to a request larger than its window.
+        (Ok(()), None) => Err(fault(ErrorCode::UpstreamEmpty, "the stream ended without any event")),
+        (Err(Stopped::Stream(fault) | Stopped::Said(fault)), _) => Err(fault),
+    };
+    answer.map_err(|fault| Failed { fault: ModelFault { shown, ..fault.at(origin) }, begun })
+}
+
+/// Reads events until the decoder or the stream is done.
+async fn read(events: &mut Events, decoder: &mut impl Decoder, assembly: &mut Assembly<'_>) -> Result<(), Stopped> {
+    while events.next(decoder.ending().is_some()).await.map_err(Stopped::Stream)? {
+        let data = events.data().map_err(Stopped::Said)?;
+        if decoder.event(data, assembly).map_err(Stopped::Said)? == Progress::Done {
+            break;
+        }
+    }
+    Ok(())
+}

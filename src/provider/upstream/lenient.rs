@@ -1,0 +1,51 @@
+//! Lenient JSON decoding for servers that disagree: a field that is absent, null or of another type counts as absent,
+//! unknown fields are skipped, and text without escapes is borrowed from the event.
+
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+/// Text, borrowed from the event if possible. (`Option<Cow<str>>` would always copy.)
+#[derive(Debug, Clone, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+
+impl Text<'_> {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Reads a field if it has the expected type; otherwise it counts as absent.
+pub(crate) fn lax<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let raw = <&RawValue>::deserialize(deserializer)?;
+    Ok(serde_json::from_str(raw.get()).ok())
+}
+
+/// A token count; some servers write it with a decimal point.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Count(pub(crate) u64);
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = f64::deserialize(deserializer)?;
+        // Far beyond any window, and exact in a double.
+        if (0.0..=1e15).contains(&number) { Ok(Self(number as u64)) } else { Err(serde::de::Error::custom("no count")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_without_escapes_are_borrowed() {
+        let borrowed = |json| matches!(serde_json::from_str::<Text>(json).unwrap().0, Cow::Borrowed(_));
+        assert!(borrowed(r#""plain é""#));
+        assert!(!borrowed(r#""a\nb""#));
+    }
+}

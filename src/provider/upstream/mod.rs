@@ -1,0 +1,18 @@
+//! What every provider that speaks HTTP shares, so that a further API adds only how it writes a request and how it
+//! reads an event: `transport` connects and sets the deadlines, `sse` splits a response into events, `decode` reads them
+//! with the API's own [`Decoder`], `lenient` reads JSON from servers that disagree, and `assembly` builds the answer.
+//!
+//! Only the end is strict: a stream that stops without its terminal event is a fault, and so is an empty answer.
+
+mod assembly;
+mod decode;
+mod events;
+mod lenient;
+mod sse;
+mod transport;
+
+pub(super) use assembly::{Assembly, Ending, Piece};
+pub(super) use decode::{Decoder, Progress, read_answer};
+pub(super) use events::Events;
+pub(super) use lenient::{Count, Text, lax};
+pub(super) use transport::{InvalidAddress, Timeouts, Transport, lost, parse_address};

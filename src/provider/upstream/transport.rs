@@ -1,0 +1,199 @@
+//! The HTTP connection to a model server: one client, the deadlines of an exchange, and which responses are accepted.
+//!
+//! Invariant: everything runs in the caller's future. Dropping it closes the connection, which makes a server stop.
+
+use super::events::Events;
+use crate::{
+    core::model::ModelFault,
+    provider::fault::{classify, fault},
+};
+use jiff::Timestamp;
+use reqwest::{
+    Response, Url,
+    header::{CONTENT_TYPE, HeaderMap},
+};
+use reseed_protocol::ErrorCode;
+use std::{future::Future, net::IpAddr, time::Duration};
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// Most bytes read of an error's body: errors are short, and longer bodies are HTML pages.
+const ERROR_BYTES_MAX: usize = 64 * 1024;
+/// Most bytes of a model list. OpenRouter's, the largest known, has half a MiB.
+const LIST_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Longest time for a model list, and for the body of an error: neither needs inference.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The time limits of an exchange.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timeouts {
+    /// Longest time to open a connection, TLS included.
+    pub(crate) connect: Duration,
+    /// Longest time from sending a request to the first event of its answer.
+    pub(crate) first_event: Duration,
+    /// Longest silence within an answer.
+    pub(crate) idle: Duration,
+}
+
+/// The connection to one server.
+#[derive(Debug, Clone)]
+pub(crate) struct Transport {
+    client: reqwest::Client,
+    timeouts: Timeouts,
+}
+
+/// The reason an address cannot be used. Contains no password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum InvalidAddress {
+    /// It contains a user name or password, which would end up in logs.
+    WithPassword,
+    /// It is not the address of an API; the reason in a few words.
+    Malformed(&'static str),
+}
+
+/// Parses the address of an API.
+pub(crate) fn parse_address(text: &str) -> Result<Url, InvalidAddress> {
+    let url = match Url::parse(text) {
+        Ok(url) if !url.username().is_empty() || url.password().is_some() => {
+            return Err(InvalidAddress::WithPassword);
+        }
+        Ok(url) => url,
+        Err(_) if text.contains('@') => return Err(InvalidAddress::WithPassword),
+        Err(_) => return Err(InvalidAddress::Malformed("it must look like https://host/v1")),
+    };
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(InvalidAddress::Malformed("it must begin with http:// or https://"));
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(InvalidAddress::Malformed("it must not have a query or fragment"));
+    }
+    Ok(url)
+}
+
+impl Transport {
+    /// Creates the client for the server at this address; sends nothing yet.
+    pub(crate) fn new(url: &Url, timeouts: Timeouts) -> Result<Self, reqwest::Error> {
+        let builder = reqwest::Client::builder()
+            .connect_timeout(timeouts.connect)
+            // A redirected POST becomes a GET, and its key would go to a host that nobody chose.
+            .redirect(reqwest::redirect::Policy::none());
+        let builder = if is_loopback(url) { builder.no_proxy() } else { builder };
+        let builder = if url.scheme() == "http" {
+            // Without TLS there is nothing to trust, and a machine without certificates works too.
+            builder.tls_certs_only([])
+        } else {
+            builder
+        };
+        // If another part of the process has already installed one, that one is used.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        Ok(Self { client: builder.build()?, timeouts })
+    }
+
+    /// Returns the HTTP client, which every request goes through.
+    pub(crate) fn client(&self) -> &reqwest::Client {
+        &self.client
+    }
+
+    /// Waits for the head of an answer that `sending` asks for, and returns the events that follow.
+    pub(crate) async fn open(
+        &self,
+        sending: impl Future<Output = Result<Response, ModelFault>>,
+    ) -> Result<Events, ModelFault> {
+        let first_event = self.timeouts.first_event;
+        let first_event_by = Instant::now() + first_event;
+        let sent = timeout_at(first_event_by, sending).await;
+        let response = checked(sent.map_err(|_| silent(first_event, "before the answer started"))??).await?;
+        Ok(Events::new(response, first_event_by, self.timeouts))
+    }
+
+    /// Returns the body of a list of models.
+    pub(crate) async fn list(&self, url: String, headers: HeaderMap) -> Result<Vec<u8>, ModelFault> {
+        let exchange = async {
+            let response = self.client.get(url).headers(headers).send().await.map_err(|error| lost(&error))?;
+            let status = response.status();
+            if !status.is_success() {
+                return Err(refused(response).await);
+            }
+            read(response, LIST_BYTES_MAX)
+                .await
+                .map_err(|_| fault(ErrorCode::UpstreamUnreachable, "the connection broke while reading the model list"))
+        };
+        timeout(SHORT_TIMEOUT, exchange).await.map_err(|_| silent(SHORT_TIMEOUT, "while listing models"))?
+    }
+}
+
+/// Accepts a response that can be an event stream.
+async fn checked(response: Response) -> Result<Response, ModelFault> {
+    if !response.status().is_success() {
+        return Err(refused(response).await);
+    }
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if kind.starts_with("application/json") {
+        // Some servers report errors with status 200. An answer that is not streamed is not accepted.
+        let headers = response.headers().clone();
+        let body = timeout(SHORT_TIMEOUT, read(response, ERROR_BYTES_MAX)).await.ok().and_then(Result::ok);
+        let body = body.unwrap_or_default();
+        let error = serde_json::from_slice::<serde_json::Value>(&body).is_ok_and(|body| !body["error"].is_null());
+        return Err(if error {
+            let mut fault = classify(None, &headers, Timestamp::now(), &body);
+            fault.origin.http_status = fault.origin.http_status.or(Some(200));
+            fault
+        } else {
+            fault(ErrorCode::UpstreamMalformed, "HTTP 200 with a JSON value instead of a stream")
+        });
+    }
+    if kind.starts_with("text/html") {
+        return Err(fault(ErrorCode::UpstreamMalformed, "HTTP 200 with a web page instead of a stream"));
+    }
+    Ok(response)
+}
+
+async fn refused(response: Response) -> ModelFault {
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    // Without a body, whether truncated or missing, only the status can be classified.
+    let body = timeout(SHORT_TIMEOUT, read(response, ERROR_BYTES_MAX)).await.ok().and_then(Result::ok);
+    match body {
+        Some(body) => classify(Some(status), &headers, Timestamp::now(), &body),
+        None => classify(Some(status), &headers, Timestamp::now(), b"{}"),
+    }
+}
+
+/// Reads a body to its end, or to `bytes_max`.
+async fn read(mut response: Response, bytes_max: usize) -> Result<Vec<u8>, reqwest::Error> {
+    let mut body = Vec::new();
+    while body.len() < bytes_max
+        && let Some(bytes) = response.chunk().await?
+    {
+        body.extend_from_slice(&bytes);
+    }
+    body.truncate(bytes_max);
+    Ok(body)
+}
+
+/// Returns the fault for a server that sent nothing for this long.
+pub(super) fn silent(limit: Duration, place: &str) -> ModelFault {
+    fault(ErrorCode::UpstreamTimeout, &format!("nothing for {} s {place}", limit.as_secs_f32()))
+}
+
+/// Returns the fault for a request without a response. The error's own text contains the address, so only its kind is
+/// reported.
+pub(crate) fn lost(error: &reqwest::Error) -> ModelFault {
+    let mut kind = None;
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = source {
+        kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind).or(kind);
+        source = error.source();
+    }
+    let stage = if error.is_connect() { "no connection" } else { "the connection broke before the answer started" };
+    let note = match kind {
+        Some(kind) if kind != std::io::ErrorKind::Other => format!("{stage}: {kind}"),
+        _ if error.is_timeout() => format!("{stage}: timed out"),
+        _ => stage.to_owned(),
+    };
+    fault(ErrorCode::UpstreamUnreachable, &note)
+}
+
+/// Returns true if an address is on this machine, where no proxy is wanted.
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
