@@ -1,10 +1,9 @@
 //! The source of time. The core receives the time with each input; the code that passes it reads a [`Clock`].
 
 use reseed_protocol::Timestamp;
-use std::{
-    sync::atomic::{AtomicI64, Ordering},
-    time::{SystemTime, UNIX_EPOCH},
-};
+#[cfg(test)]
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Returns the time of day. It may step back: compute differences with [`Timestamp::millis_since`].
 pub trait Clock: Send + Sync {
@@ -25,29 +24,31 @@ impl Clock for SystemClock {
 }
 
 /// A clock that moves only when told to, for tests.
+#[cfg(test)]
 #[derive(Debug, Default)]
-pub struct ManualClock {
+pub(crate) struct ManualClock {
     millis: AtomicI64,
 }
 
+#[cfg(test)]
 impl ManualClock {
     /// Returns a clock set to `start`.
-    #[must_use]
-    pub fn new(start: Timestamp) -> Self {
+    pub(crate) fn new(start: Timestamp) -> Self {
         Self { millis: AtomicI64::new(start.0) }
     }
 
     /// Advances the clock.
-    pub fn advance_millis(&self, millis: u64) {
+    pub(crate) fn advance_millis(&self, millis: u64) {
         self.set(self.now().plus_millis(millis));
     }
 
     /// Sets the clock, possibly backwards.
-    pub fn set(&self, time: Timestamp) {
+    pub(crate) fn set(&self, time: Timestamp) {
         self.millis.store(time.0, Ordering::SeqCst);
     }
 }
 
+#[cfg(test)]
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         Timestamp(self.millis.load(Ordering::SeqCst))

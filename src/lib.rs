@@ -26,20 +26,23 @@
 //! }
 //! ```
 //!
-//! Whole programs are in `tests/examples`, the architecture in `src/README.md`.
+//! - [`service`] starts the server;
+//! - [`config`] has its settings;
+//! - [`provider`], [`store`], [`hooks`] and [`core`] have the traits, and what the server itself uses for them.
 //!
-//! The core decides, the shell acts. Imports point one way, enforced by `tests/it/tidy.rs`: `protocol ← core ←
+//! Whole programs are in `tests/examples`, the architecture in `src/README.md`. Everything else is private, so that the
+//! compiler finds what nothing uses. Imports point one way, enforced by `tests/it/tidy.rs`: `protocol ← core ←
 //! {provider, store, hooks} ← runtime ← server ← service ← cli`; `config`, `metrics` and `clock` are leaves that the
 //! core never uses.
 
-pub mod cli;
-pub mod clock;
+mod cli;
+mod clock;
 pub mod config;
 pub mod hooks;
 mod metrics;
 pub mod provider;
-pub mod runtime;
-pub mod server;
+mod runtime;
+mod server;
 pub mod service;
 pub mod store;
 mod telemetry;
@@ -48,3 +51,36 @@ mod telemetry;
 pub use reseed_core as core;
 #[doc(inline)]
 pub use reseed_pi as pi;
+
+/// What the binary and this repository's tests need beyond the façade; it may change at any time.
+///
+/// The simulated world runs sessions without sockets and without a clock, so it holds the runtime's registry. Other
+/// tests compare documents with what the settings print, and files with what `import` and `export` read and write.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::{
+        cli::{
+            Cli,
+            export::export,
+            import::{ImportOptions, import},
+            run,
+        },
+        clock::{Clock, SystemClock},
+        config::{
+            declared::declared,
+            printed::{env_example, help, settings_table},
+        },
+        provider::overflow::detect as detect_overflow,
+        runtime::{
+            feed::{Cursor, Frame, Reader, Seen},
+            fork::{Order as ForkOrder, settle as settle_forks},
+            handle::{Attach, Attached, LeftOff, Outgoing, REPLIES_MAX, SessionHandle},
+            labels::{label_of, newest_labels},
+            registry::{Registry, RegistryOptions},
+            shared::store_error,
+            stored::read as read_stored,
+        },
+        service::parts::deployment,
+        store::faulty::{Fault, Faulty},
+    };
+}

@@ -1,6 +1,7 @@
 //! The `reseed` binary.
 
 use clap::Parser as _;
+use reseed::internals;
 use std::process::ExitCode;
 
 /// Many small objects live as long as their connection; mimalloc keeps them closer together than the system allocator
@@ -9,5 +10,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    reseed::cli::run(reseed::cli::Cli::parse())
+    internals::run(internals::Cli::parse())
 }

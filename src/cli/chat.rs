@@ -48,7 +48,7 @@ const ATTEMPTS_MAX: u32 = 12;
 
 /// What `reseed chat` was told.
 #[derive(Clone, clap::Args)]
-pub struct ChatOptions {
+pub(super) struct ChatOptions {
     /// The server, as ws://, wss://, http:// or https://. Without it, the one that HOST and WS_PORT of the environment
     /// and `.env` name
     pub url: Option<String>,
@@ -73,7 +73,7 @@ impl std::fmt::Debug for ChatOptions {
 
 /// Whether to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Color {
+pub(super) enum Color {
     /// On a terminal, unless NO_COLOR is set or the terminal is dumb
     Auto,
     /// Always
@@ -86,7 +86,7 @@ pub enum Color {
 ///
 /// # Errors
 /// Why there is no connection, no session, or no more.
-pub async fn run(mut options: ChatOptions) -> anyhow::Result<()> {
+pub(super) async fn run(mut options: ChatOptions) -> anyhow::Result<()> {
     let stdout_is_terminal = std::io::stdout().is_terminal();
     let watched = stdout_is_terminal && std::io::stdin().is_terminal();
     let color = match options.color {

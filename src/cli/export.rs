@@ -21,7 +21,7 @@ const PAGE: u32 = 200;
 
 /// The options of `reseed export`.
 #[derive(Debug, Args)]
-pub struct ExportCommand {
+pub(crate) struct ExportCommand {
     /// The session's id.
     session: SessionId,
     /// The file to write; it must not exist. Without it, the session is written to standard output.

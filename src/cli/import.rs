@@ -40,7 +40,7 @@ const FAULTS_SHOWN_MAX: usize = 20;
 
 /// The options of `reseed import`.
 #[derive(Debug, Args)]
-pub struct ImportCommand {
+pub(crate) struct ImportCommand {
     /// pi's session files, version 1 to 3.
     #[arg(required = true)]
     files: Vec<PathBuf>,

@@ -1,10 +1,10 @@
 //! The command line: `serve` (the default), `chat`, `check`, `health`, `sessions`, `inspect`, `import`, `export`.
 
-pub mod chat;
+mod chat;
 mod check;
-pub mod export;
+pub(crate) mod export;
 mod health;
-pub mod import;
+pub(crate) mod import;
 mod inspect;
 mod serve;
 mod sessions;

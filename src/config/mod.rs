@@ -10,25 +10,24 @@
 mod check;
 mod database;
 mod declare;
-mod declared;
+pub(crate) mod declared;
 mod near_miss;
-mod printed;
+pub(crate) mod printed;
 mod rules;
 mod values;
 
 pub use database::{Database, InvalidDatabase};
-pub use declare::Declared;
 pub use declared::{
     AuthSettings, ContextSettings, HookSettings, LimitSettings, ListenSettings, LogSettings, ModelSettings,
-    OfflineSettings, Settings, StoreSettings, SummarySettings, TurnSettings, UpstreamSettings, declared,
+    OfflineSettings, Settings, StoreSettings, SummarySettings, TurnSettings, UpstreamSettings,
 };
-pub use printed::{env_example, help, settings_table};
+pub(crate) use printed::help;
 pub use values::{
-    ApiChoice, Choice, ContextCutRule, ContextEstimator, LogFormat, NamedToken, Origin, ProviderChoice, Variables,
+    ApiChoice, ContextCutRule, ContextEstimator, LogFormat, NamedToken, Origin, ProviderChoice, Variables,
 };
 
 use crate::core::context::factory::Strategies;
-use declared::Given;
+use declared::{Given, declared};
 use secrecy::SecretString;
 use std::{
     collections::BTreeMap,

@@ -1,6 +1,6 @@
 //! Settings read from lists: which are accepted, which are refused and with what message.
 
-use super::{Error, ProviderKind, Settings, declared, env_example};
+use super::{Error, ProviderKind, Settings, declared, printed::env_example};
 use secrecy::ExposeSecret;
 use std::{ffi::OsString, fs, os::unix::ffi::OsStringExt, path::Path};
 

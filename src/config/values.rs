@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 const NAME_CHARS_MAX: usize = 64;
 
 /// A value chosen by name.
-pub trait Choice: Copy + 'static {
+pub(super) trait Choice: Copy + 'static {
     /// Every name with its value; the first name of a value is canonical, the others are aliases.
     const CHOICES: &'static [(&'static str, Self)];
 }

@@ -8,7 +8,7 @@
 //! hook that computes for long, or blocks without `.await`, keeps such a thread from all sessions, and its time limit
 //! and a cancellation take effect only where it awaits. Blocking work belongs in [`tokio::task::spawn_blocking`].
 
-pub mod webhook;
+pub(crate) mod webhook;
 
 mod in_process;
 mod session;
@@ -127,7 +127,7 @@ impl Hooks {
     ///
     /// # Errors
     /// The invalid hook, or the first one beyond the limit.
-    pub fn with_webhooks(self, webhooks: Vec<Webhook>) -> Result<Self, InvalidHooks> {
+    pub(crate) fn with_webhooks(self, webhooks: Vec<Webhook>) -> Result<Self, InvalidHooks> {
         self.and(HookKind::Webhook, webhooks.into_iter().map(|webhook| Arc::new(webhook) as Arc<dyn Hook>).collect())
     }
 
@@ -166,13 +166,13 @@ impl Hooks {
 
     /// Returns the spec and kind of the hook at this index.
     #[must_use]
-    pub fn get(&self, at: usize) -> Option<(&HookSpec, HookKind)> {
+    pub(crate) fn get(&self, at: usize) -> Option<(&HookSpec, HookKind)> {
         self.hooks.get(at).map(|hook| (&hook.spec, hook.kind))
     }
 
     /// Returns the number of hooks of this kind, each counted once.
     #[must_use]
-    pub fn count(&self, kind: HookKind) -> usize {
+    pub(crate) fn count(&self, kind: HookKind) -> usize {
         let mut numbers: Vec<usize> =
             self.hooks.iter().filter(|hook| hook.kind == kind).map(|hook| hook.number).collect();
         numbers.dedup();

@@ -9,7 +9,7 @@ use std::{
 
 /// The kind of a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HookKind {
+pub(crate) enum HookKind {
     /// Code in this process.
     Rust,
     /// An external server.

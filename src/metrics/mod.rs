@@ -31,12 +31,12 @@ const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Reads the metrics of all servers in this process.
 #[derive(Clone)]
-pub struct Handle(PrometheusHandle);
+pub(crate) struct Handle(PrometheusHandle);
 
 impl Handle {
     /// Returns the response of `/metrics`: Prometheus' text format, version 0.0.4.
     #[must_use]
-    pub fn render(&self) -> String {
+    pub(crate) fn render(&self) -> String {
         self.0.render()
     }
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// Returns a fault with this code. `note` is a few words of ours that go into the message, never the upstream's.
 #[must_use]
-pub fn fault(code: ErrorCode, note: &str) -> ModelFault {
+pub(crate) fn fault(code: ErrorCode, note: &str) -> ModelFault {
     let cause = code.cause().trim_end_matches('.');
     ModelFault::new(code, format!("{cause} ({note}). {}", code.remedy()))
 }
@@ -23,7 +23,7 @@ pub fn fault(code: ErrorCode, note: &str) -> ModelFault {
 /// The order matters: overflow first, because servers send it with 400, 413 and 500; then words more reliable than the
 /// status (an exhausted quota arrives as 429, like a rate limit); then the status; then less reliable words.
 #[must_use]
-pub fn classify(status: Option<u16>, headers: &HeaderMap, now: Timestamp, body: &[u8]) -> ModelFault {
+pub(crate) fn classify(status: Option<u16>, headers: &HeaderMap, now: Timestamp, body: &[u8]) -> ModelFault {
     let error = ErrorBody::read(body);
     let status = status.or(error.status);
     let overflow = error.overflow(status);
@@ -59,7 +59,7 @@ const REQUEST_ID_HEADERS: &[&str] =
 
 /// Returns the upstream's id of the request that these headers answer.
 #[must_use]
-pub fn request_id(headers: &HeaderMap) -> Option<String> {
+pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
     REQUEST_ID_HEADERS.iter().find_map(|header| name(headers.get(*header)?.to_str().ok()?))
 }
 

@@ -1,9 +1,9 @@
 //! Model providers. The server has one [`Provider`]; the runtime calls it, the core never does.
 
-pub mod fault;
+pub(crate) mod fault;
 pub mod offline;
 pub mod openai;
-pub mod overflow;
+pub(crate) mod overflow;
 pub mod retry;
 pub mod scripted;
 mod upstream;

@@ -4,8 +4,6 @@
 //! One table of patterns holds the sentences, matched in order, so that those with numbers come before those without.
 //! Rate limit errors use nearly the same words ("too many tokens") and are excluded first.
 
-pub use crate::core::context::window::told_by_usage;
-
 use crate::core::model::OverflowHint;
 
 /// Sentences that mean overflow, in lower case. `{prompt}` and `{window}` stand for the two numbers, `{n}` for any
@@ -91,7 +89,7 @@ pub fn detect(text: &str) -> Option<OverflowHint> {
 
 /// Returns true if an error text means that requests come too fast, in words that also occur in overflows.
 #[must_use]
-pub fn is_throttling(text: &str) -> bool {
+pub(crate) fn is_throttling(text: &str) -> bool {
     throttles(&text.trim().to_lowercase())
 }
 
@@ -137,7 +135,7 @@ fn matches(mut text: &str, mut sentence: &str, hint: &mut OverflowHint) -> bool 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::model::ReportedUsage;
+    use crate::core::{context::window::told_by_usage, model::ReportedUsage};
     use reseed_protocol::StopReason;
     use serde::Deserialize;
 

@@ -1,7 +1,7 @@
 //! A provider that answers from a script, in this process. For our tests and those of library users; the server does
 //! not offer it.
 
-use super::{AnswerFuture, DeltaSink, ListedModel, ModelsFuture, Provider};
+use super::{AnswerFuture, DeltaSink, ModelsFuture, Provider};
 use crate::core::model::{Answer, Delta, ModelFault, ModelRequest, ReportedUsage};
 use reseed_protocol::{ErrorCode, Part, StopReason};
 use std::{
@@ -34,7 +34,6 @@ struct State {
     queue: VecDeque<Reply>,
     script: Option<Script>,
     requests: Vec<ModelRequest>,
-    models: Vec<ListedModel>,
 }
 
 /// The reply to one request.
@@ -137,7 +136,7 @@ impl Scripted {
     /// Returns a provider without replies: a request takes a [`Scripted::push`]ed one, or fails.
     #[must_use]
     pub fn new() -> Self {
-        let state = State { queue: VecDeque::new(), script: None, requests: Vec::new(), models: Vec::new() };
+        let state = State { queue: VecDeque::new(), script: None, requests: Vec::new() };
         Self { shared: Arc::new(Shared { state: Mutex::new(state), counts: watch::Sender::new(Counts::default()) }) }
     }
 
@@ -152,11 +151,6 @@ impl Scripted {
     /// Queues a reply; requests take them in order.
     pub fn push(&self, reply: Reply) {
         self.state().queue.push_back(reply);
-    }
-
-    /// Sets the models it lists.
-    pub fn set_models(&self, models: Vec<ListedModel>) {
-        self.state().models = models;
     }
 
     /// Returns the requests that arrived, in order.
@@ -226,7 +220,7 @@ impl Provider for Scripted {
     }
 
     fn models(&self) -> ModelsFuture<'_> {
-        Box::pin(async move { Ok(self.state().models.clone()) })
+        Box::pin(async { Ok(Vec::new()) })
     }
 }
 

@@ -43,7 +43,7 @@ const VOID_ID: &str = "s_e0";
 const DELTA_PAUSE: Duration = Duration::from_millis(8);
 /// The time after text during which a reader checks for more without being woken. Much longer than the pause, so that
 /// text that arrives later than this wakes it.
-pub const TEXT_MAY_WAIT: Duration = Duration::from_millis(25);
+pub(crate) const TEXT_MAY_WAIT: Duration = Duration::from_millis(25);
 
 /// A session's feed.
 #[derive(Debug)]

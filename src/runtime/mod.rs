@@ -15,27 +15,27 @@
 
 mod actor;
 mod effects;
-pub mod feed;
-pub mod fork;
-pub mod handle;
+pub(crate) mod feed;
+pub(crate) mod fork;
+pub(crate) mod handle;
 mod hook_session;
 mod hooks;
-pub mod labels;
+pub(crate) mod labels;
 mod late;
 mod live;
 mod load;
 mod look;
 mod lookups;
 mod measure;
-pub mod registry;
-mod shared;
-pub mod stored;
-pub mod watch;
+pub(crate) mod registry;
+pub(crate) mod shared;
+pub(crate) mod stored;
+pub(crate) mod watch;
 
 #[cfg(test)]
 mod resume_decisions;
 
-pub use feed::{Cursor, Feed, Frame, Reader, Seen};
-pub use handle::{Attach, Attached, LeftOff, Outgoing, Private, SessionHandle};
-pub use registry::{RandomBits, Registry, RegistryOptions};
-pub use shared::store_error;
+pub(crate) use feed::{Cursor, Frame, Reader, Seen};
+pub(crate) use handle::{Attach, Attached, LeftOff, Outgoing, SessionHandle};
+pub(crate) use registry::{Registry, RegistryOptions};
+pub(crate) use shared::store_error;

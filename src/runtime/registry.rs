@@ -56,7 +56,7 @@ pub struct RegistryOptions {
 }
 
 /// Returns 64 random bits per call, from which ids are made; or why there are none.
-pub type RandomBits = Box<dyn Fn() -> Result<u64, String> + Send + Sync>;
+pub(crate) type RandomBits = Box<dyn Fn() -> Result<u64, String> + Send + Sync>;
 
 /// The open sessions.
 pub struct Registry {

@@ -30,7 +30,7 @@ pub async fn read(store: &dyn SessionStore, id: &SessionId) -> Result<(SessionHe
 ///
 /// # Errors
 /// As `get_context`, and the store's errors.
-pub async fn context(
+pub(crate) async fn context(
     store: &dyn SessionStore,
     head: &SessionHead,
     deployment: Arc<Deployment>,

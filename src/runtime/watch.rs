@@ -71,7 +71,7 @@ pub struct Missed;
 
 /// Returns a session as lists show it.
 #[must_use]
-pub fn list_item(session: &SessionId, head: &Head, state: SessionState) -> SessionItem {
+pub(crate) fn list_item(session: &SessionId, head: &Head, state: SessionState) -> SessionItem {
     SessionItem {
         session_id: session.clone(),
         name: head.name.clone(),

@@ -25,7 +25,7 @@ const BODY_BYTES_MAX: usize = 16 * 1024;
 
 /// Time limits for clients.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub(crate) struct Patience {
     /// Time for a new connection to send `hello` if v2 was negotiated or credentials are required.
     pub hello: Duration,
     /// The interval between pings; a client that answers neither of two is disconnected, unless it speaks v1.
@@ -35,7 +35,7 @@ pub struct Patience {
 }
 
 /// The options of an [`App`].
-pub struct AppOptions {
+pub(crate) struct AppOptions {
     /// The open sessions.
     pub registry: Arc<Registry>,
     /// Authentication.
@@ -61,7 +61,7 @@ pub struct AppOptions {
 }
 
 /// State shared by all connections.
-pub struct App {
+pub(crate) struct App {
     pub(super) registry: Arc<Registry>,
     pub(super) auth: Auth,
     pub(super) limits: Arc<Limits>,
@@ -86,7 +86,7 @@ pub struct App {
 impl App {
     /// Creates the shared state.
     #[must_use]
-    pub fn new(options: AppOptions) -> Arc<Self> {
+    pub(crate) fn new(options: AppOptions) -> Arc<Self> {
         Arc::new(Self {
             registry: options.registry,
             auth: options.auth,
@@ -108,7 +108,7 @@ impl App {
     }
 
     /// Announces that the server is about to stop: `/readyz` answers 503 from now on.
-    pub fn drain(&self) {
+    pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
 

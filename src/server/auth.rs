@@ -13,11 +13,11 @@ use subtle::ConstantTimeEq;
 const TICKETS_MAX: usize = 10_000;
 
 /// The name of a user: sessions belong to it. Empty if no tokens are configured.
-pub type Name = String;
+pub(crate) type Name = String;
 
 /// The credentials that this deployment accepts.
 #[derive(Debug)]
-pub struct Auth {
+pub(crate) struct Auth {
     users: Vec<NamedToken>,
     operators: Vec<NamedToken>,
     origins: Vec<Origin>,
@@ -35,7 +35,7 @@ struct Ticket {
 impl Auth {
     /// Creates it for a server that listens on `host`.
     #[must_use]
-    pub fn new(settings: &AuthSettings, host: IpAddr) -> Self {
+    pub(crate) fn new(settings: &AuthSettings, host: IpAddr) -> Self {
         Self {
             users: settings.auth_tokens.clone(),
             operators: settings.operator_tokens.clone(),
@@ -48,20 +48,20 @@ impl Auth {
 
     /// Returns true if credentials are required.
     #[must_use]
-    pub fn is_required(&self) -> bool {
+    pub(crate) fn is_required(&self) -> bool {
         !self.users.is_empty()
     }
 
     /// Returns the name that this token belongs to.
     #[must_use]
-    pub fn user(&self, token: &str) -> Option<Name> {
+    pub(crate) fn user(&self, token: &str) -> Option<Name> {
         find(&self.users, token)
     }
 
     /// Returns true if this token is an operator's. If no tokens at all are configured, everyone who reaches the server
     /// is an operator: it then listens only on this machine.
     #[must_use]
-    pub fn is_operator(&self, token: Option<&str>) -> bool {
+    pub(crate) fn is_operator(&self, token: Option<&str>) -> bool {
         if self.users.is_empty() && self.operators.is_empty() {
             return true;
         }
@@ -72,7 +72,7 @@ impl Auth {
     ///
     /// # Errors
     /// The system has no randomness.
-    pub fn issue(&self, name: Name) -> Result<Option<String>, getrandom::Error> {
+    pub(crate) fn issue(&self, name: Name) -> Result<Option<String>, getrandom::Error> {
         let now = Instant::now();
         if self.tickets.len() >= TICKETS_MAX {
             self.tickets.retain(|_, ticket| ticket.expires > now);
@@ -89,7 +89,7 @@ impl Auth {
 
     /// Redeems a ticket and returns its name.
     #[must_use]
-    pub fn redeem(&self, ticket: &str) -> Option<Name> {
+    pub(crate) fn redeem(&self, ticket: &str) -> Option<Name> {
         // A ticket is 192 random bits, looked up by hash: the time it takes reveals nothing about other tickets.
         let (_, ticket) = self.tickets.remove(ticket)?;
         (ticket.expires > Instant::now()).then_some(ticket.name)
@@ -97,14 +97,14 @@ impl Auth {
 
     /// Returns the lifetime of a ticket in seconds.
     #[must_use]
-    pub fn ticket_secs(&self) -> u64 {
+    pub(crate) fn ticket_secs(&self) -> u64 {
         self.ticket_life.as_secs()
     }
 
     /// Returns true if a page of this origin may connect: the server's own page on this machine, or a configured
     /// origin.
     #[must_use]
-    pub fn allows_origin(&self, origin: &str, port: u16) -> bool {
+    pub(crate) fn allows_origin(&self, origin: &str, port: u16) -> bool {
         if self.origins.iter().any(|allowed| allowed.as_str().eq_ignore_ascii_case(origin)) {
             return true;
         }
@@ -115,7 +115,7 @@ impl Auth {
     /// Returns true if a request may name this host. On this machine only its own names are allowed: a foreign page
     /// whose name was bound to this address (DNS rebinding) sends the foreign name.
     #[must_use]
-    pub fn allows_host(&self, host: &str) -> bool {
+    pub(crate) fn allows_host(&self, host: &str) -> bool {
         let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((v6, _)) => v6,
             None => host.rsplit_once(':').map_or(host, |(name, _)| name),
@@ -143,7 +143,7 @@ fn find(tokens: &[NamedToken], given: &str) -> Option<Name> {
 
 /// Returns the token of an `Authorization: Bearer` header.
 #[must_use]
-pub fn bearer(headers: &axum::http::HeaderMap) -> Option<&str> {
+pub(crate) fn bearer(headers: &axum::http::HeaderMap) -> Option<&str> {
     let value = headers.get(axum::http::header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())

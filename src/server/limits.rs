@@ -16,7 +16,7 @@ const SENDERS_MAX: usize = 100_000;
 
 /// The limits and their current use.
 #[derive(Debug)]
-pub struct Limits {
+pub(crate) struct Limits {
     settings: LimitSettings,
     connections: AtomicUsize,
     addresses: DashMap<IpAddr, usize>,
@@ -32,7 +32,7 @@ struct Bucket {
 
 /// A connection's permit, released on drop.
 #[derive(Debug)]
-pub struct Place {
+pub(crate) struct Place {
     limits: Arc<Limits>,
     address: Option<IpAddr>,
 }
@@ -40,7 +40,7 @@ pub struct Place {
 impl Limits {
     /// Creates the limits, unused.
     #[must_use]
-    pub fn new(settings: LimitSettings) -> Arc<Self> {
+    pub(crate) fn new(settings: LimitSettings) -> Arc<Self> {
         Arc::new(Self {
             settings,
             connections: AtomicUsize::new(0),
@@ -51,13 +51,13 @@ impl Limits {
 
     /// Returns the bytes of the largest message that a client may send.
     #[must_use]
-    pub fn message_bytes_max(&self) -> usize {
+    pub(crate) fn message_bytes_max(&self) -> usize {
         usize::try_from(self.settings.message_bytes_max).unwrap_or(usize::MAX)
     }
 
     /// Takes a permit for a connection from this address; `None` if the limit is reached.
     #[must_use]
-    pub fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+    pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
         let taken = self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
             (count < self.settings.connections_max as usize).then_some(count + 1)
         });
@@ -78,7 +78,7 @@ impl Limits {
     ///
     /// # Errors
     /// The sender has used up its allowance.
-    pub fn take(&self, sender: &str, now: Instant) -> Result<(), Duration> {
+    pub(crate) fn take(&self, sender: &str, now: Instant) -> Result<(), Duration> {
         let per_minute = f64::from(self.settings.rate_limit_per_minute);
         if self.settings.rate_limit_per_minute == 0 {
             return Ok(());

@@ -21,7 +21,7 @@ const UNSENT_BYTES_MAX: u32 = 4 * 1024;
 
 /// A running server.
 #[derive(Debug)]
-pub struct Running {
+pub(crate) struct Running {
     /// The address it listens on.
     pub address: SocketAddr,
     stop: CancellationToken,
@@ -32,7 +32,7 @@ pub struct Running {
 ///
 /// # Errors
 /// The listener has no address.
-pub fn serve(listener: TcpListener, app: Arc<App>) -> io::Result<Running> {
+pub(crate) fn serve(listener: TcpListener, app: Arc<App>) -> io::Result<Running> {
     let address = listener.local_addr()?;
     let running = Running { address, stop: app.stop.clone(), connections: app.connections.clone() };
     let router = super::app::router(app.clone());
@@ -89,7 +89,7 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Ar
 
 impl Running {
     /// Stops accepting connections, asks the existing ones to close with 1012, and waits at most `grace` for them.
-    pub async fn stop(&self, grace: Duration) {
+    pub(crate) async fn stop(&self, grace: Duration) {
         self.stop.cancel();
         self.connections.close();
         if tokio::time::timeout(grace, self.connections.wait()).await.is_err() {

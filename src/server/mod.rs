@@ -11,7 +11,7 @@
 
 mod alarm;
 mod app;
-pub mod auth;
+pub(crate) mod auth;
 mod bundle;
 mod closing;
 mod handshake;
@@ -27,6 +27,6 @@ mod v1;
 mod v2;
 mod web;
 
-pub use app::{App, AppOptions, Patience};
-pub use limits::Limits;
-pub use listen::{Running, serve};
+pub(crate) use app::{App, AppOptions, Patience};
+pub(crate) use limits::Limits;
+pub(crate) use listen::{Running, serve};

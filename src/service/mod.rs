@@ -3,10 +3,10 @@
 //! Programs that embed reseed call [`start`], as `reseed serve` does. [`provider`] and [`open_store`] build what the
 //! settings name; a program can pass its own instead.
 
-mod parts;
+pub(crate) mod parts;
 
-pub use parts::{deployment, provider};
-pub(crate) use parts::{deployment_of, webhooks, windows, windows_of};
+pub use parts::provider;
+pub(crate) use parts::{deployment, deployment_of, webhooks, windows, windows_of};
 
 use crate::{
     clock::SystemClock,

@@ -6,7 +6,7 @@
 mod check;
 mod connect;
 mod error;
-pub mod faulty;
+pub(crate) mod faulty;
 pub mod memory;
 mod page;
 pub mod sqlite;

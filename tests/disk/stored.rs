@@ -14,13 +14,12 @@
 //! protocol's schema. So a new kind needs a new file.
 
 use reseed::{
-    cli::export::export,
     core::session::{IdSource, SessionState, fingerprint::fingerprint},
+    internals::{export, read_stored},
     pi::{
         Importer,
         read::{Item, Reader},
     },
-    runtime::stored,
     store::{EntryQuery, ListQuery, SessionStore, SubtreeQuery, sqlite::SqliteStore},
 };
 use reseed_protocol::{Entry, SessionId, Timestamp, event::Event, reply::Reply};
@@ -52,7 +51,7 @@ async fn print(store: &SqliteStore) -> String {
             writeln!(records, "  {} {name} {kind} {:016x}", record.seq, fingerprint(record.body.as_bytes())).unwrap();
         }
         // An older program's copy is ignored, and the log folded anew.
-        let (_, read) = stored::read(store, &listed.session).await.unwrap();
+        let (_, read) = read_stored(store, &listed.session).await.unwrap();
         assert_eq!(read, state, "{}, as the server reads it", listed.session);
         // The copy, if today's program still accepts it, is the fold of the log.
         if let Ok(copy) = serde_json::from_str::<SessionState>(&head.head.state)

@@ -7,16 +7,15 @@ use crate::support::{
     talk::{facts, summary, text_of, words},
 };
 use reseed::{
-    clock::SystemClock,
     core::{
         agent_loop::{Deployment, Origin},
         context::windows::Windows,
         model::{ModelRequest, Purpose},
     },
     hooks::Hooks,
+    internals::{Attach, Faulty, Outgoing, REPLIES_MAX, Registry, RegistryOptions, SystemClock},
     provider::scripted::{Gate, Reply, Scripted},
-    runtime::{Attach, Outgoing, Registry, RegistryOptions, handle::REPLIES_MAX},
-    store::{SessionStore, faulty::Faulty, memory::MemoryStore},
+    store::{SessionStore, memory::MemoryStore},
 };
 use reseed_protocol::{
     ErrorCode, Part,

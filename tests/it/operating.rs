@@ -15,7 +15,7 @@ use crate::support::{
     server::Server,
     talk::{talker, words},
 };
-use reseed::config;
+use reseed::internals;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tempfile::TempDir;
@@ -353,7 +353,7 @@ async fn help_names_every_command_and_setting() {
         assert_eq!(of_command.code, Some(0), "{command}");
         assert!(of_command.printed.contains(&format!("Usage: reseed {command}")), "{}", of_command.printed);
     }
-    for declared in config::declared() {
+    for declared in internals::declared() {
         assert!(ended.printed.contains(&format!("\n  {} [", declared.variable)), "{}", declared.variable);
     }
     let ended = binary::run(folder.path(), &["--version"], &[]).await;

@@ -1,7 +1,7 @@
 //! What is printed from the settings' declaration equals the committed files. `UPDATE=1 cargo test` prints them again.
 
 use crate::strategies;
-use reseed::config;
+use reseed::internals;
 use std::fs;
 
 /// Compares a file of the tree with the current print, or writes it if `UPDATE` is set. cargo runs tests in the folder
@@ -16,13 +16,13 @@ fn printed(file: &str, text: &str) {
 
 #[test]
 fn the_example_is_printed_from_the_declaration() {
-    printed(".env.example", &config::env_example());
+    printed(".env.example", &internals::env_example());
 }
 
 #[test]
 fn the_documents_hold_the_tables() {
     let tables = [
-        ("src/config/README.md", "settings", config::settings_table()),
+        ("src/config/README.md", "settings", internals::settings_table()),
         ("src/core/context/README.md", "strategies", strategies::strategies_table()),
         ("src/core/context/README.md", "strategy settings", strategies::settings_table()),
     ];
@@ -37,8 +37,8 @@ fn the_documents_hold_the_tables() {
 
 #[test]
 fn help_and_table_name_every_setting() {
-    let (help, table) = (config::help(), config::settings_table());
-    for declared in config::declared() {
+    let (help, table) = (internals::help(), internals::settings_table());
+    for declared in internals::declared() {
         assert!(help.contains(&format!("\n  {} [", declared.variable)), "{} is not in the help", declared.variable);
         assert!(
             table.contains(&format!("\n| `{}` | ", declared.variable)),

@@ -8,7 +8,7 @@ use crate::support::{
     talk::{facts, summaries, summary, talker, text_of, words},
 };
 use reseed::{
-    config::{self, Settings},
+    config::Settings,
     core::{
         context::{
             factory::{Offered, Strategies},
@@ -17,8 +17,8 @@ use reseed::{
         },
         model::Purpose,
     },
+    internals,
     provider::scripted::{Reply, Scripted},
-    service,
     store::memory::MemoryStore,
 };
 use reseed_protocol::{Part, Role, command::StrategySettings};
@@ -186,7 +186,7 @@ fn read_by(setting: &Value) -> String {
 pub(crate) fn settings_table() -> String {
     let mut table =
         "| setting | variable | default | what it is | read by |\n| --- | --- | --- | --- | --- |\n".to_owned();
-    let declared = config::declared();
+    let declared = internals::declared();
     for (wire, variable, _) in ROWS {
         let declared = declared.iter().find(|declared| declared.variable == variable).unwrap();
         let unit = if declared.unit.is_empty() { String::new() } else { format!(" {}", declared.unit) };
@@ -291,7 +291,7 @@ fn the_server_keeps_to_the_bounds_of_the_schema() {
 fn a_variable_and_its_name_on_the_wire_set_the_same() {
     let deployed = |variables: Vec<(&str, &str)>| {
         let settings = Settings::from_iter(variables).unwrap();
-        service::deployment(&settings, Windows::new(Some(2_000), Vec::new())).unwrap().options
+        internals::deployment(&settings, Windows::new(Some(2_000), Vec::new())).unwrap().options
     };
     let defaults = deployed(Vec::new());
     let mut all = serde_json::Map::new();

@@ -6,9 +6,9 @@ use crate::{
     deviations,
 };
 use reseed::{
-    core::model::ReportedUsage,
+    core::{context::window::told_by_usage, model::ReportedUsage},
+    internals::detect_overflow,
     pi::{Exporter, Json, json::Object},
-    provider::overflow,
 };
 use reseed_protocol::{StopReason, Timestamp};
 use serde_json::{Value, json as value};
@@ -69,7 +69,7 @@ pub(crate) fn overflow(_: &Data, case: &Value) -> Outcome {
         _ => None,
     };
     let found = match (reason, case["usage"].as_object()) {
-        (None, _) => overflow::detect(text).is_some(),
+        (None, _) => detect_overflow(text).is_some(),
         (Some(_), None) => false,
         (Some(reason), Some(usage)) => {
             let usage = ReportedUsage {
@@ -77,7 +77,7 @@ pub(crate) fn overflow(_: &Data, case: &Value) -> Outcome {
                 output_tokens: whole(&usage["output"]),
                 ..ReportedUsage::default()
             };
-            overflow::told_by_usage(reason, usage, whole(&case["contextWindow"]))
+            told_by_usage(reason, usage, whole(&case["contextWindow"]))
         }
     };
     if found && case["expected"] == false && SINCE_RECOGNISED.contains(&text) {

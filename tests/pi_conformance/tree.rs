@@ -7,17 +7,13 @@ use crate::{
     script::{Script, Setting, answer, summary},
 };
 use reseed::{
-    cli::import::{ImportOptions, import},
-    clock::SystemClock,
     core::{agent_loop::Deployment, model::ModelRequest, session::Node},
     hooks::Hooks,
+    internals::{
+        ForkOrder, ImportOptions, Outgoing, Registry, RegistryOptions, SystemClock, import, label_of, newest_labels,
+    },
     pi::{self, json::Object},
     provider::scripted::Scripted,
-    runtime::{
-        Outgoing, Registry, RegistryOptions,
-        fork::Order,
-        labels::{label_of, newest_labels},
-    },
     store::{SessionStore, SubtreeQuery, memory::MemoryStore},
 };
 use reseed_protocol::{
@@ -153,7 +149,7 @@ impl Imported {
                 detached_turn: Duration::ZERO,
             });
             let (outgoing, mut replies) = mpsc::channel(1);
-            registry.fork(Order {
+            registry.fork(ForkOrder {
                 source: self.session.clone(),
                 owner: String::new(),
                 id: format!("fork-at-{entry_id}").parse().unwrap(),

@@ -3,7 +3,7 @@
 
 use crate::disk::Road;
 use reseed::{
-    runtime::{Frame, LeftOff},
+    internals::{Frame, LeftOff},
     store::{Append, Error, Lease, SessionHead},
 };
 use std::{sync::Arc, time::Duration};

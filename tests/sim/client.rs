@@ -15,7 +15,7 @@ use reseed::{
         agent_loop::{Origin, Snapshot},
         session::fingerprint::fingerprint,
     },
-    runtime::{Attached, Cursor, Frame, Outgoing, Reader, Registry, SessionHandle, fork::Order, handle::REPLIES_MAX},
+    internals::{Attached, Cursor, ForkOrder, Frame, Outgoing, REPLIES_MAX, Reader, Registry, SessionHandle},
     store::SessionStore,
 };
 use reseed_protocol::{
@@ -296,7 +296,7 @@ impl Client {
         }
         if let Command::ForkSession(fork) = &command {
             connection.waiting.push(id.clone());
-            let order = Order {
+            let order = ForkOrder {
                 source: wire.session.clone(),
                 owner: String::new(),
                 fingerprint: fingerprint(&serde_json::to_vec(&command).unwrap_or_default()),

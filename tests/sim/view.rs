@@ -1,7 +1,7 @@
 //! A client's view as the protocol defines it: a fold. It takes the state received on joining, applies events in the
 //! order of `seq`, and inserts streamed text at its offset. Written against the protocol, not against the server.
 
-use reseed::runtime::{LeftOff, Seen};
+use reseed::internals::{LeftOff, Seen};
 use reseed_protocol::{
     Entry, EntryData, EntryId, Part, TurnId,
     content::utf16_len,

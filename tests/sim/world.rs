@@ -14,13 +14,12 @@ use crate::{
 };
 use fastrand::Rng;
 use reseed::{
-    clock::Clock,
     core::{
         agent_loop::{Deployment, Summaries},
         context::{strategy::Options, windows::Windows},
         session::IdSource,
     },
-    runtime::{Registry, RegistryOptions, fork},
+    internals::{Clock, Registry, RegistryOptions, settle_forks},
     store::{ListQuery, SessionStore},
 };
 use reseed_protocol::Timestamp;
@@ -325,7 +324,7 @@ impl World {
 
     /// Settles what a crash left unfinished, as a server does before it accepts commands.
     async fn settle_forks(&mut self) {
-        if let Err(error) = fork::settle(&self.server().registry).await {
+        if let Err(error) = settle_forks(&self.server().registry).await {
             self.wire.trace.line(format_args!("world: forks are not settled: {error}"));
         }
     }

@@ -96,7 +96,7 @@ impl<'de> Deserialize<'de> for Secrets {
 /// # Errors
 /// The file cannot be read, or the first position in it that is wrong, with what is allowed there. No secret is
 /// repeated.
-pub fn read(
+pub(crate) fn read(
     file: &Path,
     variable: &dyn Fn(&str) -> Option<SecretString>,
     clock: &Arc<dyn Clock>,

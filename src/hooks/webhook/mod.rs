@@ -12,8 +12,8 @@ mod answer;
 mod file;
 mod sign;
 
-pub use file::read;
-pub use sign::{InvalidSecret, Secret};
+pub(crate) use file::read;
+pub(crate) use sign::Secret;
 
 use super::{Hook, HookFuture};
 use crate::{
@@ -42,7 +42,7 @@ const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 /// A webhook: its address, what it is called for, and the secrets that sign its calls.
-pub struct Webhook {
+pub(crate) struct Webhook {
     specs: Vec<HookSpec>,
     url: Url,
     secrets: Vec<Secret>,
@@ -53,7 +53,7 @@ pub struct Webhook {
 
 /// The reason a webhook is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidWebhook {
+pub(crate) enum InvalidWebhook {
     /// Nothing may be sent to this address.
     #[error("{0}; allowed: {allowed}", allowed = address::ALLOWED)]
     Address(&'static str),
@@ -70,7 +70,7 @@ impl Webhook {
     ///
     /// # Errors
     /// An address that nothing may be sent to; too few or too many secrets.
-    pub fn new(
+    pub(crate) fn new(
         specs: Vec<HookSpec>,
         url: &str,
         secrets: Vec<Secret>,

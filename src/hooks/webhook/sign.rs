@@ -25,12 +25,12 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 
 /// A secret shared by the server and one webhook.
 #[derive(Clone)]
-pub struct Secret(hmac::Key);
+pub(crate) struct Secret(hmac::Key);
 
 /// The text is not a secret. Says nothing about the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a secret; allowed: `{SECRET_PREFIX}` and {} to {} bytes in base64", SECRET_BYTES.start(), SECRET_BYTES.end())]
-pub struct InvalidSecret;
+pub(crate) struct InvalidSecret;
 
 impl FromStr for Secret {
     type Err = InvalidSecret;

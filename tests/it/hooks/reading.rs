@@ -1,14 +1,13 @@
 //! A client that is connected and does not read for a moment.
 
 use reseed::{
-    clock::SystemClock,
     core::{
         agent_loop::{Deployment, Origin},
         context::windows::Windows,
     },
     hooks::Hooks,
+    internals::{Attach, Outgoing, REPLIES_MAX, Registry, RegistryOptions, SystemClock},
     provider::scripted::{Reply, Scripted},
-    runtime::{Attach, Outgoing, Registry, RegistryOptions, handle::REPLIES_MAX},
     store::memory::MemoryStore,
 };
 use reseed_protocol::{

@@ -8,13 +8,9 @@ use crate::support::{
     talk::{talker, words},
 };
 use reseed::{
+    internals::{Fault, Faulty},
     provider::scripted::{Gate, Reply, Scripted},
-    store::{
-        ListQuery, SessionStore,
-        faulty::{Fault, Faulty},
-        memory::MemoryStore,
-        sqlite::SqliteStore,
-    },
+    store::{ListQuery, SessionStore, memory::MemoryStore, sqlite::SqliteStore},
 };
 use serde_json::{Value, json};
 use std::sync::Arc;

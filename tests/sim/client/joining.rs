@@ -4,7 +4,7 @@ use super::{PAGE, Server, Wish};
 use crate::view::View;
 use reseed::{
     core::agent_loop::{Origin, Snapshot, check_offers},
-    runtime::{Attach, Attached, LeftOff, Outgoing, SessionHandle},
+    internals::{Attach, Attached, LeftOff, Outgoing, SessionHandle},
     store::{EntryQuery, SessionStore},
 };
 use reseed_protocol::{Entry, ErrorBody, ErrorCode, SessionId, event::Event};
@@ -77,7 +77,7 @@ async fn path(server: &Server, session: &SessionId, snapshot: &Snapshot) -> Resu
     while let Some(from) = next.take() {
         let query = EntryQuery::Path { from, limit: PAGE };
         let page = server.road.entries(session, query).await;
-        for record in page.map_err(|error| reseed::runtime::store_error(&error))? {
+        for record in page.map_err(|error| reseed::internals::store_error(&error))? {
             let event: Result<Event, _> = serde_json::from_str(&record.body);
             if let Ok(Event::EntryAppended(appended)) = event {
                 next = appended.entry.parent_id.clone();
