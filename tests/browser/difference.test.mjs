@@ -73,7 +73,8 @@ test("settings and their fields say the same", () => {
   }
   assert.equal(fieldOf("target", {}), "");
   assert.deepEqual([unitOf("minGain").min, unitOf("minGain").max], [0, 90]);
-  assert.match(unitOf("threshold").label, /, %$/);
+  for (const [name, { kind, label }] of Object.entries(SETTINGS)) assert.equal(/\bshare of\b/.test(label), kind === "share", name);
+  assert.equal(unitOf("threshold").label, "Compact above, % of the window");
   assert.equal(unitOf("keepTurns").min, 1);
   assert.deepEqual(withFields({ target: 0.5, keepTurns: 3 }, [["target", " "], ["steps", " a  b,"]]), { keepTurns: 3, steps: ["a", "b"] });
   for (const { name, settings } of STRATEGIES) for (const setting of settings) assert.ok(SETTINGS[setting], `${name}: ${setting}`);

@@ -94,7 +94,7 @@ payloads! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(
             feature = "codegen",
-            schemars(title = "Compact above this share of the window", range(min = 0.0, max = 1.0))
+            schemars(title = "Compact above, share of the window", range(min = 0.0, max = 1.0))
         )]
         threshold: Option<f64>,
         /// Compacts when fewer than this many tokens are free for an answer; capped at half of the window. Absent:
@@ -115,21 +115,21 @@ payloads! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(
             feature = "codegen",
-            schemars(title = "Reduce to this share of the window", extend("exclusiveMinimum" = 0), range(max = 1.0))
+            schemars(title = "Get down to, share of the window", extend("exclusiveMinimum" = 0), range(max = 1.0))
         )]
         target: Option<f64>,
         /// The fraction of the trigger at which a compaction is prepared in the background; 1 for never.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(
             feature = "codegen",
-            schemars(title = "Prepare from this share of the trigger", extend("exclusiveMinimum" = 0), range(max = 1.0))
+            schemars(title = "Prepare from, share of the way there", extend("exclusiveMinimum" = 0), range(max = 1.0))
         )]
         background: Option<f64>,
         /// The fraction of the request that a compaction must save; 0 to 0.9.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(
             feature = "codegen",
-            schemars(title = "Save at least this share of the request", range(min = 0.0, max = 0.9))
+            schemars(title = "Save at least, share of the request", range(min = 0.0, max = 0.9))
         )]
         min_gain: Option<f64>,
         /// The number of newest turns that `sliding_window` keeps; at least 1.
@@ -153,7 +153,7 @@ payloads! {
         steps: Option<Vec<String>>,
         /// The kind of conversation, which determines what a summary must keep.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "codegen", schemars(title = "Kind of chat, which decides what summaries keep"))]
+        #[cfg_attr(feature = "codegen", schemars(title = "What summaries keep first, by the kind of chat"))]
         summary_kind: Option<SummaryKind>,
     }
 }

@@ -32,7 +32,7 @@ const percent = (share) => Math.round(share * 1000) / 10;
 export function unitOf(name) {
   const { kind, label, min, max } = SETTINGS[name];
   if (kind !== "share") return { label, min, max, step: 1 };
-  return { label: `${label}, %`, min: percent(min ?? 0), max: percent(max ?? 1), step: "any" };
+  return { label: label.replace("share of", "% of"), min: percent(min ?? 0), max: percent(max ?? 1), step: "any" };
 }
 
 /**

@@ -9,7 +9,7 @@ export const SETTINGS = {
   "background": {
     "about": "The fraction of the trigger at which a compaction is prepared in the background; 1 for never.",
     "kind": "share",
-    "label": "Prepare from this share of the trigger",
+    "label": "Prepare from, share of the way there",
     "max": 1.0,
     "min": 0
   },
@@ -37,7 +37,7 @@ export const SETTINGS = {
   "minGain": {
     "about": "The fraction of the request that a compaction must save; 0 to 0.9.",
     "kind": "share",
-    "label": "Save at least this share of the request",
+    "label": "Save at least, share of the request",
     "max": 0.9,
     "min": 0.0
   },
@@ -61,7 +61,7 @@ export const SETTINGS = {
   "summaryKind": {
     "about": "The kind of conversation, which determines what a summary must keep.",
     "kind": "option",
-    "label": "Kind of chat, which decides what summaries keep",
+    "label": "What summaries keep first, by the kind of chat",
     "options": [
       "auto",
       "chat",
@@ -73,14 +73,14 @@ export const SETTINGS = {
   "target": {
     "about": "The fraction of the window that a compaction reduces the context to, or three quarters of the trigger if that is less; above 0, at most 1.",
     "kind": "share",
-    "label": "Reduce to this share of the window",
+    "label": "Get down to, share of the window",
     "max": 1.0,
     "min": 0
   },
   "threshold": {
     "about": "Compacts when more than this fraction of the window is used; 0 to 1. The reserve for an answer can be reached earlier.",
     "kind": "share",
-    "label": "Compact above this share of the window",
+    "label": "Compact above, share of the window",
     "max": 1.0,
     "min": 0.0
   }
