@@ -46,6 +46,8 @@ mod server;
 pub mod service;
 pub mod store;
 mod telemetry;
+#[cfg(test)]
+mod testing;
 
 #[doc(inline)]
 pub use reseed_core as core;

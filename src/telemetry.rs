@@ -58,26 +58,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::subscriber;
-    use crate::config::Settings;
-    use std::{
-        io,
-        sync::{Arc, Mutex},
-    };
-
-    /// A log buffer shared by its clones.
-    #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Written {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
+    use crate::{config::Settings, testing::Written};
 
     /// Logs one line of each kind with these settings and returns what was written.
     fn logged(level: &str, format: &str) -> String {
@@ -90,8 +71,7 @@ mod tests {
             tracing::debug!("detail");
             tracing::debug!(target: "hyper::proto", "body of a request");
         });
-        let bytes = written.0.lock().unwrap().clone();
-        String::from_utf8(bytes).unwrap()
+        written.text()
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::{
     clock::ManualClock,
     core::hook::{HookFault, HookSpec},
     hooks::{Hook as _, tests::call},
+    testing::Written,
 };
 use reqwest::dns::{Name, Resolve, Resolving};
 use reseed_protocol::{
@@ -328,21 +329,6 @@ async fn each_call_has_a_connection_of_its_own() {
     assert_eq!(server.requests().len(), 3);
 }
 
-/// A log buffer shared by its clones.
-#[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Written {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
 fn nothing_secret_is_logged_at_any_level() {
     let written = Written::default();
@@ -358,7 +344,7 @@ fn nothing_secret_is_logged_at_any_level() {
             tracing::trace!("written");
         });
     });
-    let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    let text = written.text();
     assert!(text.contains("written"));
     for secret in ["hunter2", "secret", "MfKQ", "delete", "v1,"] {
         assert!(!text.contains(secret), "{secret} is in {text}");

@@ -1,27 +1,8 @@
 //! The log lines of turns and compactions, and their fields.
 
 use super::*;
-use crate::core::model::FaultOrigin;
+use crate::{core::model::FaultOrigin, testing::Written};
 use serde_json::{Value, json};
-use std::{
-    io,
-    sync::{Arc, Mutex},
-};
-
-/// A log buffer shared by its clones.
-#[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Written {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// Returns the fields of the logged lines, without the time.
 fn logged(act: impl FnOnce(&mut Measure)) -> Vec<Value> {
@@ -30,7 +11,7 @@ fn logged(act: impl FnOnce(&mut Measure)) -> Vec<Value> {
     let subscriber = tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || writer.clone()).finish();
     let mut measure = Measure::new("session1".parse().unwrap());
     tracing::subscriber::with_default(subscriber, || act(&mut measure));
-    let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    let text = written.text();
     let line = |line: &str| {
         let mut line: Value = serde_json::from_str(line).unwrap();
         line.as_object_mut().unwrap().remove("timestamp");
