@@ -1,5 +1,6 @@
 //! Error codes and close codes, each declared once with cause and remedy.
 
+use crate::CommandId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -161,6 +162,19 @@ impl ErrorBody {
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), retriable: code.is_retriable(), retry_after_ms: None, details: None }
+    }
+
+    /// Returns the error for a command whose `id` was used with other content.
+    #[must_use]
+    pub fn id_reused(id: &CommandId) -> Self {
+        let message = format!("the id `{id}` was already used with other content; use a new one");
+        Self::new(ErrorCode::IdempotencyConflict, message).with_field("id")
+    }
+
+    /// Returns the error for the answer to an approval: approvals do not exist yet.
+    #[must_use]
+    pub fn no_pending_approval() -> Self {
+        Self::new(ErrorCode::NoPendingApproval, "no approval is pending")
     }
 
     /// Adds the offending field.

@@ -11,7 +11,7 @@ use self::{attach::Owner, hooks::Host};
 use super::{
     effects::{Asker, Effects},
     feed::Feed,
-    handle::{MAILBOX_MAX, Message, Outgoing, SessionHandle, conflict, stopping},
+    handle::{MAILBOX_MAX, Message, Outgoing, SessionHandle, stopping},
     load::path_to,
     shared::{Shared, store_error},
     watch::{Compactions, Row},
@@ -241,7 +241,7 @@ impl Actor {
     async fn remember(&mut self, mark: Mark) -> Result<Result<(), ErrorBody>, End> {
         match self.effects.earlier(&mark.id).await {
             Ok(None) => {}
-            Ok(Some(_)) => return Ok(Err(conflict(&mark.id))),
+            Ok(Some(_)) => return Ok(Err(ErrorBody::id_reused(&mark.id))),
             Err(error) => return Ok(Err(error)),
         }
         let append = Effect::Append(Append { events: Vec::new(), marks: vec![mark] });

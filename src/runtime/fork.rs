@@ -10,13 +10,7 @@ mod copy;
 mod source;
 
 use self::{copy::Copy, source::Source};
-use super::{
-    handle::{Outgoing, conflict},
-    load::state,
-    registry::Registry,
-    shared::store_error,
-    watch::list_item,
-};
+use super::{handle::Outgoing, load::state, registry::Registry, shared::store_error, watch::list_item};
 use crate::{
     core::{
         agent_loop::{Mark, Origin},
@@ -132,7 +126,7 @@ impl Registry {
         let mark = self.store().command(&order.source, order.id.as_str()).await;
         let Some(mark) = mark.map_err(|error| store_error(&error))? else { return Ok(None) };
         if mark.fingerprint != order.fingerprint {
-            return Err(conflict(&order.id));
+            return Err(ErrorBody::id_reused(&order.id));
         }
         let mut reply: Reply = serde_json::from_str(&mark.reply)
             .map_err(|error| ErrorBody::new(ErrorCode::Internal, format!("cannot read the stored reply: {error}")))?;

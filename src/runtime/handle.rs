@@ -208,11 +208,6 @@ pub(super) fn stopping() -> ErrorBody {
     ErrorBody::new(ErrorCode::ShuttingDown, "the server is stopping; reconnect and resume")
 }
 
-pub(super) fn conflict(id: &CommandId) -> ErrorBody {
-    let message = format!("the id `{id}` was already used with other content; use a new one");
-    ErrorBody::new(ErrorCode::IdempotencyConflict, message).with_field("id")
-}
-
 pub(super) fn owned_error() -> ErrorBody {
     ErrorBody::new(
         ErrorCode::SessionOwned,

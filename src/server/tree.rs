@@ -1,6 +1,6 @@
 //! `get_tree`, and the same for operators: the shape of a session with a preview of each entry, from the store.
 
-use super::{app::App, sessions};
+use super::{app::App, sessions, v2};
 use crate::{
     core::session::preview::{kind, preview},
     runtime::{labels, store_error},
@@ -27,9 +27,7 @@ pub(super) struct Part {
 }
 
 pub(super) async fn get(asker: &sessions::Asker<'_>, get: GetTree) -> Result<Reply, ErrorBody> {
-    let Some(session) = asker.session else {
-        return Err(ErrorBody::new(ErrorCode::NoSession, "no session is open on this connection; open one first"));
-    };
+    let Some(session) = asker.session else { return Err(v2::no_session()) };
     let head = asker.app.registry.head(session, asker.owner).await?;
     let part = Part { root: get.root_id, depth: get.depth };
     tree(asker.app, &head, part, "rootId").await.map(Reply::Tree)

@@ -86,7 +86,7 @@ pub(super) async fn received(connection: &mut Connection, text: &str) -> Flow {
             ("manual_compact", hand_over(connection, id, Command::ManualCompact(ManualCompact::default())).await)
         }
         v1::Command::ApprovalResponse(_) => {
-            let error = ErrorBody::new(ErrorCode::NoPendingApproval, "no approval is pending");
+            let error = ErrorBody::no_pending_approval();
             ("approval_response", Err(error))
         }
     };

@@ -160,7 +160,7 @@ fn done() -> Reply {
     Reply::Ok(Done::default())
 }
 
-fn no_session() -> ErrorBody {
+pub(super) fn no_session() -> ErrorBody {
     ErrorBody::new(ErrorCode::NoSession, "no session is open on this connection; send open_session first")
 }
 

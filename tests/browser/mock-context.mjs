@@ -67,7 +67,7 @@ export const contextCommands = {
       world.progress(done, 3, jobId);
       if (await this.step(jobId)) {
         world.previewing = null;
-        return refuse("compaction_cancelled", "the compaction was cancelled; the context is as it was");
+        return refuse("compaction_cancelled", "the compaction was cancelled; the context is unchanged");
       }
     }
     world.previewing = null;
@@ -142,7 +142,7 @@ export const contextCommands = {
       const cancelled = await this.step(job.jobId);
       // Made void meanwhile: whoever did that has said so.
       if (world.compaction !== job) return;
-      if (cancelled) return world.failCompaction("compaction_cancelled", "the compaction was cancelled; the context is as it was");
+      if (cancelled) return world.failCompaction("compaction_cancelled", "the compaction was cancelled; the context is unchanged");
       world.progress(done + 1, 3);
     }
     if (/\brefuse\b/.test(instructions ?? "")) return world.failCompaction("upstream_error", "the model's server did not answer", commandId);

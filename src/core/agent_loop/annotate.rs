@@ -135,7 +135,7 @@ const DETAILS_BYTES_MAX: usize = 64 * 1024;
 pub(super) fn check_details(details: Option<&serde_json::Value>) -> Result<(), ErrorBody> {
     let bytes = details.map_or(0, |details| details.to_string().len());
     if bytes > DETAILS_BYTES_MAX {
-        let message = format!("`details` has {bytes} bytes, it may have {DETAILS_BYTES_MAX}");
+        let message = format!("`details` has {bytes} bytes; at most {DETAILS_BYTES_MAX} are allowed");
         return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("details"));
     }
     Ok(())

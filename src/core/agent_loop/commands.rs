@@ -108,9 +108,7 @@ impl AgentLoop {
                 self.on_call_progress(&caller, progress);
                 Ok(())
             }
-            SessionCommand::ApprovalResponse(_) => {
-                Err(ErrorBody::new(ErrorCode::NoPendingApproval, "no approval is pending"))
-            }
+            SessionCommand::ApprovalResponse(_) => Err(ErrorBody::no_pending_approval()),
         };
         if let Err(error) = refused {
             self.ws.reply(&caller, Reply::Error(error));

@@ -9,7 +9,7 @@ use crate::{
     },
     runtime::{
         effects::Asker,
-        handle::{Outgoing, conflict, stopping},
+        handle::{Outgoing, stopping},
         late,
         lookups::Lookups,
     },
@@ -130,7 +130,7 @@ impl Actor {
         }
         match self.effects.late.join(id, content, outgoing) {
             late::Met::Itself => return Ok(Met::Waiting),
-            late::Met::Another if does.writes() => return Err(conflict(id)),
+            late::Met::Another if does.writes() => return Err(ErrorBody::id_reused(id)),
             late::Met::Another | late::Met::Nobody => {}
         }
         if does.writes() {
@@ -138,12 +138,12 @@ impl Actor {
                 Some((earlier, _))
                     if earlier == withheld(command.name()) && self.effects.late.was_another(id, content) =>
                 {
-                    return Err(conflict(id));
+                    return Err(ErrorBody::id_reused(id));
                 }
                 Some((earlier, reply)) if earlier == content || earlier == withheld(command.name()) => {
                     return Ok(Met::Answered(Box::new(reply)));
                 }
-                Some(_) => return Err(conflict(id)),
+                Some(_) => return Err(ErrorBody::id_reused(id)),
                 None => {}
             }
         }

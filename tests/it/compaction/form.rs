@@ -227,7 +227,7 @@ async fn long_instructions_reach_the_model_whole_or_are_refused() {
         let refused = client.ask(command, order).await;
         assert_eq!(refused["payload"]["code"], "invalid_field", "{command}: {refused}");
         let message = refused["payload"]["message"].as_str().unwrap();
-        assert!(message.contains("16385 bytes, it may have 16384"), "{command}: {message}");
+        assert!(message.contains("16385 bytes; at most 16384 are allowed"), "{command}: {message}");
     }
     let missing = client.ask("manual_compact", json!({ "replaceInstructions": true })).await;
     assert_eq!(missing["payload"]["code"], "missing_field", "{missing}");
@@ -237,5 +237,5 @@ async fn long_instructions_reach_the_model_whole_or_are_refused() {
     let (_server, mut client) = session(&Scripted::new(), &[]).await;
     let refused = client.ask("manual_compact", json!({ "instructions": long })).await;
     let message = refused["payload"]["message"].as_str().unwrap();
-    assert!(message.contains("it may have 500, a quarter of the window"), "{message}");
+    assert!(message.contains("at most 500 are allowed, a quarter of the window"), "{message}");
 }

@@ -243,12 +243,12 @@ impl Workspace {
 
 /// Returns the error for a held compaction that is dropped unused.
 pub(in crate::agent_loop) fn unused(why: &str) -> ErrorBody {
-    let message = format!("the compaction that was prepared is not used: {why}; the context is as it was");
+    let message = format!("the prepared compaction was discarded: {why}; the context is unchanged");
     ErrorBody::new(ErrorCode::CompactionVoid, message)
 }
 
 pub(in crate::agent_loop) fn cancelled() -> ErrorBody {
-    ErrorBody::new(ErrorCode::CompactionCancelled, "the compaction was cancelled; the context is as it was")
+    ErrorBody::new(ErrorCode::CompactionCancelled, "the compaction was cancelled; the context is unchanged")
 }
 
 /// Returns the error for a compaction that saves nothing, in plain words; the details list the failed steps.

@@ -83,7 +83,7 @@ pub(in crate::agent_loop) fn check_summary(
     ];
     match sizes.into_iter().find(|(_, bytes, max)| bytes > max) {
         Some((what, bytes, max)) => {
-            Err(HookFault::failed(format!("its `{what}` has {bytes} bytes, it may have {max}")))
+            Err(HookFault::failed(format!("its `{what}` has {bytes} bytes; at most {max} are allowed")))
         }
         None => Ok(()),
     }
@@ -96,7 +96,7 @@ impl AgentLoop {
         let advanced = if let Some(hook) = decision.cancelled_by {
             let tokens = self.ws.count(&self.ws.context()).tokens;
             self.compaction.carried.breaker.declined(tokens);
-            let message = format!("the hook `{hook}` is against the compaction; the context is as it was");
+            let message = format!("the hook `{hook}` cancelled the compaction; the context is unchanged");
             self.compaction.fail(&mut self.ws, running, ErrorBody::new(ErrorCode::CompactionCancelled, message))
         } else {
             self.ws.follow(&mut running, decision.given);

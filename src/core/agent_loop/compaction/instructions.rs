@@ -29,7 +29,7 @@ impl Workspace {
     pub(in crate::agent_loop) fn too_long(&self, instructions: &str) -> Option<String> {
         let bytes = instructions.len();
         if bytes > INSTRUCTIONS_BYTES_MAX {
-            return Some(format!("`instructions` has {bytes} bytes, it may have {INSTRUCTIONS_BYTES_MAX}; shorten it"));
+            return Some(format!("`instructions` has {bytes} bytes; at most {INSTRUCTIONS_BYTES_MAX} are allowed"));
         }
         let (model, window_tokens, counter) = self.summariser();
         let (tokens, tokens_max) = (counter.text(instructions), window_tokens / INSTRUCTIONS_WINDOW_PART);
@@ -37,7 +37,7 @@ impl Workspace {
             // In the same unit as every other count that clients see.
             let (tokens, tokens_max) = (self.in_tokens(tokens), self.in_tokens(tokens_max));
             format!(
-                "`instructions` has about {tokens} tokens, it may have {tokens_max}, a quarter of the window of `{model}`, \
+                "`instructions` has about {tokens} tokens; at most {tokens_max} are allowed, a quarter of the window of `{model}`, \
                  which summarises; shorten it"
             )
         })

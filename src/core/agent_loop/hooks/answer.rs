@@ -50,7 +50,7 @@ impl Whole {
             return Err(HookFault::failed("its message has other tool calls; `tool_call` hooks change those"));
         }
         if message.content.iter().any(|part| matches!(part, Part::Image { .. } | Part::ToolResult { .. })) {
-            return Err(HookFault::failed("its message has parts that a model does not say"));
+            return Err(HookFault::failed("its message has a part that an answer cannot have"));
         }
         let sealed = |part: &&Part| matches!(part, Part::Reasoning { payload: Some(_), .. });
         if message.content.iter().filter(sealed).any(|part| !self.message.content.contains(part)) {
@@ -58,7 +58,7 @@ impl Whole {
         }
         let bytes: usize = message.content.iter().map(part_bytes).sum();
         if bytes == 0 || bytes > MESSAGE_BYTES_MAX {
-            let message = format!("its message has {bytes} bytes of text, it may have 1 to {MESSAGE_BYTES_MAX}");
+            let message = format!("its message has {bytes} bytes of text; 1 to {MESSAGE_BYTES_MAX} are allowed");
             return Err(HookFault::failed(message));
         }
         let changed = message.content != self.message.content;
@@ -263,7 +263,8 @@ impl Workspace {
         }
         let Some(arguments) = answer.arguments else { return Ok(false) };
         if arguments.len() > ARGUMENTS_BYTES_MAX {
-            let message = format!("its arguments have {} bytes, they may have {ARGUMENTS_BYTES_MAX}", arguments.len());
+            let message =
+                format!("its arguments have {} bytes; at most {ARGUMENTS_BYTES_MAX} are allowed", arguments.len());
             return Err(HookFault::failed(message));
         }
         let Ok(timeout_ms) = self.prompt.carried.tools.check_call(&calls.tools, &called.name, &arguments) else {

@@ -79,7 +79,7 @@ impl AgentLoop {
         let name = transformer_name(answer.transformer_name, hook)?;
         let bytes = answer.display.as_ref().map_or(0, |shown| serde_json::to_vec(shown).map_or(0, |json| json.len()));
         if bytes > DISPLAY_BYTES_MAX {
-            let message = format!("its `display` has {bytes} bytes, it may have {DISPLAY_BYTES_MAX}");
+            let message = format!("its `display` has {bytes} bytes; at most {DISPLAY_BYTES_MAX} are allowed");
             return Err(HookFault::failed(message));
         }
         self.keep_transform(&name, ops, answer.display, is_sent_next)
@@ -277,7 +277,7 @@ impl Workspace {
             check_custom_type(&entry.custom_type).map_err(refused)?;
             let bytes = entry.data.to_string().len();
             if bytes > ENTRY_BYTES_MAX {
-                let message = format!("the data of an entry has {bytes} bytes, it may have {ENTRY_BYTES_MAX}");
+                let message = format!("the data of an entry has {bytes} bytes; at most {ENTRY_BYTES_MAX} are allowed");
                 return Err(HookFault::failed(message));
             }
             let data = Some(entry.data).filter(|data| !data.is_null());

@@ -65,7 +65,9 @@ impl Given {
         let output = output.unwrap_or_else(|| self.output.clone());
         if output.len() > MESSAGE_BYTES_MAX {
             let bytes = output.len();
-            return Err(HookFault::failed(format!("its output has {bytes} bytes, it may have {MESSAGE_BYTES_MAX}")));
+            return Err(HookFault::failed(format!(
+                "its output has {bytes} bytes; at most {MESSAGE_BYTES_MAX} are allowed"
+            )));
         }
         let is_error = is_error.unwrap_or(self.is_error);
         let changed = (&output, is_error) != (&self.output, self.is_error);

@@ -321,9 +321,7 @@ impl AgentLoop {
             waiting.origin = caller.origin;
             return true;
         }
-        let message = format!("the id `{}` was used before with other content; use a new one", caller.id);
-        let error = ErrorBody::new(ErrorCode::IdempotencyConflict, message).with_field("id");
-        self.ws.reply(caller, Reply::Error(error));
+        self.ws.reply(caller, Reply::Error(ErrorBody::id_reused(&caller.id)));
         true
     }
 }

@@ -90,7 +90,7 @@ fn a_compaction_that_a_hook_is_against_is_not_made_and_nobody_else_is_asked() {
     world.compact().took();
     world.answer(json!({ "cancel": true, "summary": "none" })).check(&["compaction failed compaction_cancelled"]);
     let Some(Event::CompactionFailed(failed)) = world.events.last() else { panic!("not told") };
-    assert!(failed.message.contains("the hook `one` is against the compaction"), "{}", failed.message);
+    assert!(failed.message.contains("the hook `one` cancelled the compaction"), "{}", failed.message);
     assert_eq!(world.agent.context_info().token_count, tokens);
     world.check_at_rest();
 }
@@ -192,9 +192,12 @@ fn several_hooks_see_what_the_earlier_ones_wish_and_each_field_is_the_last_ones(
 fn a_hook_that_is_not_required_and_fails_or_is_late_is_gone_on_without() {
     let refused = [
         (json!({ "summary": " \n" }), "its summary is blank"),
-        (json!({ "summary": "x".repeat(300_000) }), "its `summary` has 300000 bytes, it may have 262144"),
+        (json!({ "summary": "x".repeat(300_000) }), "its `summary` has 300000 bytes; at most 262144 are allowed"),
         (json!({ "details": "x".repeat(300_000) }), "its `details` has 300002 bytes"),
-        (json!({ "instructions": "x".repeat(20_000) }), "its `instructions` has 20000 bytes, it may have 16384"),
+        (
+            json!({ "instructions": "x".repeat(20_000) }),
+            "its `instructions` has 20000 bytes; at most 16384 are allowed",
+        ),
         (json!({ "label": "x" }), "`before_compact` does not take the field `label`"),
         (json!({ "error": "no" }), "it says: no"),
     ];
