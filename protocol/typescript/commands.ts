@@ -424,7 +424,10 @@ export interface SetContextStrategy {
   settings?: StrategySettings;
 }
 
-/** Settings of the strategies. Each strategy reads its own. Titles and bounds are what the page shows. */
+/**
+ * Settings of the strategies. Each strategy reads its own. The page shows its fields by
+ * title, with these bounds.
+ */
 export interface StrategySettings {
   /**
    * Compacts when more than this fraction of the window is used; 0 to 1. The reserve for an answer can be
