@@ -105,7 +105,7 @@ fn a_turn_goes_on_without_the_compaction_that_a_hook_is_against_while_it_fits() 
     world.model_fails(ErrorCode::ContextOverflow).check(&["ask one before_compact"]);
     world.answer(json!({ "cancel": true }));
     world.check(&["compaction failed compaction_cancelled", "end failed compaction_cancelled"]);
-    assert!(world.ended().error.as_ref().unwrap().message.contains("the hook `one` is against"));
+    assert!(world.ended().error.as_ref().unwrap().message.contains("the hook `one` cancelled"));
     world.check_at_rest();
 }
 
