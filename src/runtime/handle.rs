@@ -109,7 +109,7 @@ pub(super) enum Message {
     Input(crate::core::agent_loop::Input),
 }
 
-/// An open session. Cheap to clone; a session that has left memory answers every call with [`Gone`].
+/// An open session. Cheap to clone; a session that has left memory answers every call with `Gone`.
 #[derive(Debug, Clone)]
 pub struct SessionHandle {
     /// The session.

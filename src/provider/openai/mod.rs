@@ -1,7 +1,7 @@
 //! Any OpenAI-compatible server, through the Responses API or Chat Completions, always streaming.
 //!
 //! `chat_request` or `responses_request` writes the request, `connection` sends it, and `chat_stream` or
-//! `responses_stream` reads its events; the rest is shared with other APIs in [`super::upstream`]. Both dialects are
+//! `responses_stream` reads its events; the rest is shared with other APIs in `provider/upstream`. Both dialects are
 //! read leniently: no field is required that some server omits, and unknown events are skipped.
 
 mod chat_request;
