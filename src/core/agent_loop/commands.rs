@@ -115,6 +115,24 @@ impl AgentLoop {
         }
     }
 
+    /// Handles a command with the id of one in progress: a move, or an input or tool answer that hooks are inspecting.
+    /// The same command, sent again after a lost connection, is answered on its newest connection; a different one is
+    /// refused, since it would write under an id that is already taken.
+    pub(in crate::agent_loop) fn on_same_id(&mut self, caller: &Caller) -> bool {
+        let waiting = self.navigation.caller().filter(|waiting| waiting.id == caller.id);
+        let waiting = match waiting {
+            Some(waiting) => Some(waiting),
+            None => self.hooks.callers().find(|waiting| waiting.id == caller.id),
+        };
+        let Some(waiting) = waiting else { return false };
+        if waiting.fingerprint == caller.fingerprint {
+            waiting.origin = caller.origin;
+            return true;
+        }
+        self.ws.reply(caller, Reply::Error(ErrorBody::id_reused(&caller.id)));
+        true
+    }
+
     fn on_cancel_turn(&mut self, caller: &Caller, cancel: &CancelTurn) -> Result<(), ErrorBody> {
         let running = self.ws.session.state.turn.as_ref().map(|turn| &turn.turn_id);
         match (running, &cancel.turn_id) {

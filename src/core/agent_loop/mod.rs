@@ -21,6 +21,7 @@
 mod annotate;
 mod commands;
 mod compaction;
+mod deadline;
 mod deployment;
 mod hooks;
 pub mod io;
@@ -43,6 +44,7 @@ pub use prompt::{Snapshot, usage_percent};
 pub use turn::{TOOLS_MAX, Tools, check_offers};
 
 use compaction::Compactor;
+use deadline::Deadline;
 use hooks::{Hooks, Roster};
 use navigation::Navigation;
 use stage::Stage;
@@ -109,15 +111,6 @@ pub struct AgentLoop {
     navigation: Navigation,
 }
 
-/// The deadline of a tool or hook call.
-#[derive(Debug, Clone, Copy)]
-struct Deadline {
-    at: Timestamp,
-    /// Progress cannot extend the deadline beyond this.
-    at_most: Timestamp,
-    timeout_ms: u64,
-}
-
 impl AgentLoop {
     /// Builds the loop of this generation from the tree. Send it [`Input::Seeded`] or [`Input::Recovered`] next.
     #[must_use]
@@ -146,7 +139,7 @@ impl AgentLoop {
             ids,
             prompt,
             roster,
-            turn: self.turn.carried,
+            turn: self.turn.into_carried(),
             compaction: self.compaction.into_carried(),
             hooks: self.hooks.into_carried(),
         }
@@ -204,7 +197,7 @@ impl AgentLoop {
         self.run();
         self.check_held();
         self.run();
-        self.tell_meter();
+        self.turn.tell_meter(&mut self.ws, &self.compaction);
         self.ws.ending = None;
         self.ws.roster.forget_what_is_done(&self.ws.session.state);
         std::mem::take(&mut self.ws.out)
@@ -240,10 +233,7 @@ impl AgentLoop {
     /// Returns when [`Input::Tick`] is due, if ever.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        let tools = match self.stage() {
-            Stage::AwaitingTools => self.turn.deadlines.values().map(|deadline| deadline.at).min(),
-            _ => None,
-        };
+        let tools = self.turn.next_deadline();
         tools.into_iter().chain(self.compaction_deadline()).chain(self.hooks.next_hook_deadline()).min()
     }
 
@@ -251,7 +241,7 @@ impl AgentLoop {
     /// seeded with the path read from the store.
     #[must_use]
     pub fn has_stale_path(&self) -> bool {
-        self.navigation.pinned_before_move && self.ws.is_over()
+        self.navigation.was_pinned_before_move() && self.ws.is_over()
     }
 
     /// Returns the session as this loop knows it.
@@ -279,6 +269,13 @@ impl AgentLoop {
         self.stage() != Stage::Idle || self.ws.session.state.turn.is_some() || waits || self.hooks.looks_at_input()
     }
 
+    /// Handles a clock tick.
+    fn on_tick(&mut self) {
+        self.hooks.on_hook_tick(&mut self.ws);
+        self.ws.then(Step::CompactionTick);
+        self.ws.then(Step::ToolsTick);
+    }
+
     /// Proceeds unless something is under way: what is under way proceeds once it is over.
     fn proceed_if_idle(&mut self) {
         if self.stage() == Stage::Idle {
@@ -289,7 +286,7 @@ impl AgentLoop {
     /// Takes the next step that the tree calls for: an ordered compaction, the next request, or the next input.
     fn proceed(&mut self) {
         self.compaction.release();
-        self.turn.awaits_tools = false;
+        self.turn.tools_are_over();
         if let Some(ready) = self.compaction.take_ready()
             && self.compaction.commit(&mut self.ws, ready).is_ok()
         {

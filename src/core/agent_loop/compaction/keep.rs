@@ -64,7 +64,7 @@ impl AgentLoop {
             tree.recount(&self.ws.prompt.counter);
             self.ws.session.tree = tree;
         }
-        self.navigation.pinned_before_move |= self.leaving_by().is_some();
+        self.navigation.pinned(self.leaving_by().is_some());
         self.ws.update(caller, Vec::new(), |updated| updated.pins = Some(pins));
         Ok(())
     }

@@ -2,16 +2,15 @@
 
 use super::super::step::Step;
 use super::{
-    super::{AgentLoop, Deadline, turn::appended, turn::tools::SentTools},
+    super::{AgentLoop, turn::appended, turn::tools::SentTools},
     Subject,
     request::ANOTHER_ROLE,
 };
-use crate::agent_loop::turn::Turn;
 use crate::agent_loop::workspace::Workspace;
 use crate::{hook::HookFault, session::Node};
 use reseed_protocol::{
     CallId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason,
-    event::{Event, ToolCall, TurnStatus},
+    event::TurnStatus,
     hook::{HookAnswer, HookEvent, HookPoint},
 };
 use std::{collections::VecDeque, sync::Arc};
@@ -83,11 +82,11 @@ fn part_bytes(part: &Part) -> usize {
 /// A tool call in an answer, and whether it may be made.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct Called {
-    call_id: CallId,
-    name: String,
-    arguments: String,
+    pub(in crate::agent_loop) call_id: CallId,
+    pub(in crate::agent_loop) name: String,
+    pub(in crate::agent_loop) arguments: String,
     /// The tool's time limit in milliseconds, if any; or, for the model, why the call is not made.
-    verdict: Result<Option<u64>, String>,
+    pub(in crate::agent_loop) verdict: Result<Option<u64>, String>,
 }
 
 /// The calls of an answer. Hooks are asked about the first one in `to_do`.
@@ -138,10 +137,9 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn on_whole_answer(&mut self, whole: Whole) {
         let Some(turn) = self.ws.session.state.turn.clone() else { return };
         let Whole { item, mut message, stop_reason, tools } = whole;
-        let of_turn = self.turn.of(&self.ws.session.state);
-        of_turn.looked_at_usage = None;
+        let runs = self.turn.answer_is_stored(&self.ws.session.state);
         if let Some(receipt) = &mut message.receipt {
-            receipt.hooks = std::mem::take(&mut of_turn.runs);
+            receipt.hooks = runs;
         }
         let too_many = turn.answers + 1 > self.ws.deployment.tool_rounds_max;
         let mut called: VecDeque<Called> = message
@@ -222,33 +220,6 @@ impl AgentLoop {
     pub(super) fn next_call(&mut self, mut calls: Calls) {
         calls.done.extend(calls.to_do.pop_front());
         self.look_at_calls(calls);
-    }
-}
-
-impl Turn {
-    /// Sends the allowed calls to the client, and tells the model why the others are not made.
-    fn begin_calls(&mut self, ws: &mut Workspace, mut events: Vec<Event>, leaf: EntryId, called: Vec<Called>) {
-        let Some(turn_id) = ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()) else { return };
-        let mut leaf = leaf;
-        self.deadlines.clear();
-        for Called { call_id, name, arguments, verdict } in called {
-            match verdict {
-                Ok(timeout_ms) => {
-                    let timeout_ms = timeout_ms.unwrap_or(ws.deployment.tool_timeout_ms);
-                    let deadline = Deadline::after(ws.now, timeout_ms);
-                    self.deadlines.insert(call_id.clone(), deadline);
-                    let turn_id = turn_id.clone();
-                    events.push(Event::ToolCall(ToolCall { call_id, turn_id, name, arguments, deadline: deadline.at }));
-                }
-                Err(why) => {
-                    let result = ws.result_entry(Some(leaf), call_id, why, true);
-                    leaf = result.entry_id.clone();
-                    events.push(appended(result, Some(turn_id.clone()), None));
-                }
-            }
-        }
-        ws.append(events, Vec::new());
-        self.awaits_tools = true;
     }
 }
 

@@ -27,7 +27,7 @@ mod subject;
 use crate::agent_loop::turn::Turn;
 use crate::agent_loop::workspace::Workspace;
 pub(super) use added::Added;
-pub(super) use answer::Whole;
+pub(super) use answer::{Called, Whole};
 pub(super) use input::{InLine, What};
 pub(super) use request::refused;
 pub(super) use result::Given;
@@ -44,10 +44,6 @@ use reseed_protocol::{
     receipt::{HookOutcome, HookRun},
 };
 use std::collections::VecDeque;
-
-/// Maximum number of hooks named in a receipt: two rounds of the most that can be registered. A request that called
-/// more has a truncated receipt.
-const RUNS_MAX: usize = 2 * crate::hook::HOOKS_MAX;
 
 /// Maximum characters of a hook's own error message that are passed on.
 const ERROR_CHARS_MAX: usize = 500;
@@ -279,16 +275,16 @@ impl Turn {
         outcome: HookOutcome,
         code: Option<ErrorCode>,
     ) {
-        if !subject.is_of_request() || self.of(&ws.session.state).runs.len() >= RUNS_MAX {
-            return;
+        if subject.is_of_request() {
+            let run = HookRun {
+                hook: open.spec.name.clone(),
+                event: subject.event().to_owned(),
+                outcome,
+                duration_ms: ws.now.millis_since(open.asked_at),
+                code,
+            };
+            self.hook_ran(&ws.session.state, run);
         }
-        self.of(&ws.session.state).runs.push(HookRun {
-            hook: open.spec.name.clone(),
-            event: subject.event().to_owned(),
-            outcome,
-            duration_ms: ws.now.millis_since(open.asked_at),
-            code,
-        });
     }
 }
 

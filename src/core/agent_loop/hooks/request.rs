@@ -5,7 +5,6 @@ use super::{
     super::{AgentLoop, turn::appended},
     Added, Subject,
 };
-use crate::agent_loop::turn::Turn;
 use crate::agent_loop::workspace::Workspace;
 use crate::{
     agent_loop::{annotate::check_custom_type, prompt::TurnPrompt, turn::queue::custom_parts},
@@ -184,31 +183,6 @@ impl AgentLoop {
     pub(super) fn ended(&mut self, ended: Ended) {
         self.finish_turn(TurnStatus::Completed, Some(ended.finish_reason), None, Vec::new());
     }
-
-    /// Ends the running turn with this error.
-    pub(super) fn fail_turn(&mut self, error: ErrorBody) {
-        self.compaction.release();
-        self.turn.awaits_tools = false;
-        self.finish_turn(TurnStatus::Failed, None, Some(error), Vec::new());
-    }
-}
-
-impl Turn {
-    /// Asks the hooks that run before the next request is counted. Returns true if the request now waits for them.
-    pub(in crate::agent_loop) fn before_request(&mut self, ws: &mut Workspace) -> bool {
-        let starts = !std::mem::replace(&mut self.of(&ws.session.state).started, true);
-        if starts && ws.has_hooks(HookPoint::BeforeAgentStart, None) {
-            let start = ws.start_subject();
-            ws.then(Step::Ask(Subject::Start(Box::new(start))));
-            return true;
-        }
-        let is_next = !std::mem::replace(&mut self.of(&ws.session.state).before_request, true);
-        if is_next && ws.has_hooks(HookPoint::Context, Some(ContextReason::BeforeRequest)) {
-            ws.then(Step::Ask(Subject::BeforeRequest));
-            return true;
-        }
-        false
-    }
 }
 
 impl Workspace {
@@ -233,7 +207,7 @@ impl Workspace {
         asks
     }
 
-    fn start_subject(&self) -> Start {
+    pub(in crate::agent_loop) fn start_subject(&self) -> Start {
         let said = self.trailing_input().next_back();
         let input = said.and_then(|id| {
             let node = self.session.tree.path().iter().rev().find(|node| *node.id() == id)?;

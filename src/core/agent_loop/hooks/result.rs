@@ -97,7 +97,7 @@ impl Turn {
     /// Passes a tool's answer to its `tool_result` hooks, then to the `message` hooks.
     pub(in crate::agent_loop) fn look_at_result(&mut self, ws: &mut Workspace, mut given: Given) {
         // The tool has answered: the hooks' time does not count towards its limit.
-        self.deadlines.remove(&given.call.call_id);
+        self.has_answer(&given.call.call_id);
         if !ws.has_hooks(HookPoint::ToolResult, None) {
             given.as_message = Some(ws.ids.next_id());
         }
@@ -125,9 +125,9 @@ impl Turn {
             Event::RequestResolved(RequestResolved { call_id: call.call_id.clone(), outcome }),
         ];
         let mark = caller.mark(done(Some(ws.session.state.seq)));
-        self.deadlines.remove(&call.call_id);
+        self.has_answer(&call.call_id);
         ws.append(events, vec![mark]);
-        self.meter_due = true;
+        self.meter_is_due();
         self.after_results(ws);
     }
 
@@ -136,7 +136,7 @@ impl Turn {
         let entry = ws.result_entry(ws.session.state.leaf.clone(), call.call_id.clone(), why, true);
         let resolved = RequestResolved { call_id: call.call_id.clone(), outcome: CallOutcome::Dropped };
         let events = vec![appended(entry, Some(call.turn_id.clone()), None), Event::RequestResolved(resolved)];
-        self.deadlines.remove(&call.call_id);
+        self.has_answer(&call.call_id);
         ws.append(events, Vec::new());
     }
 }

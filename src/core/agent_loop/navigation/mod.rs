@@ -36,9 +36,9 @@ pub(in crate::agent_loop) const PHASE: &str = "summarising_branch";
 #[derive(Debug, Default)]
 pub(in crate::agent_loop) struct Navigation {
     /// The move that waits for a summary of the abandoned branch, and the request for it.
-    pub(in crate::agent_loop) leaving: Option<(RequestId, Box<Move>)>,
+    leaving: Option<(RequestId, Box<Move>)>,
     /// True if an entry was pinned after the move's destination was read: its path must be read again.
-    pub(in crate::agent_loop) pinned_before_move: bool,
+    pinned_before_move: bool,
 }
 
 /// A move that waits for the summary of the abandoned branch.
@@ -75,6 +75,21 @@ impl Navigation {
     /// Returns true while the abandoned branch is being summarised.
     pub(in crate::agent_loop) fn is_leaving(&self) -> bool {
         self.leaving.is_some()
+    }
+
+    /// Returns the sender of the move that waits for a summary. It is answered after later commands.
+    pub(in crate::agent_loop) fn caller(&mut self) -> Option<&mut Caller> {
+        self.leaving.as_mut().map(|(_, leaving)| &mut leaving.caller)
+    }
+
+    /// Notes that an entry was pinned while a move is under way.
+    pub(in crate::agent_loop) fn pinned(&mut self, is_moving: bool) {
+        self.pinned_before_move |= is_moving;
+    }
+
+    /// Returns true if an entry was pinned after the move's destination was read.
+    pub(in crate::agent_loop) fn was_pinned_before_move(&self) -> bool {
+        self.pinned_before_move
     }
 
     /// Returns the job that summarises the abandoned branch.
@@ -304,25 +319,6 @@ impl AgentLoop {
             Some((_, leaving)) => Some(leaving.caller.id.clone()),
             None => self.hooks.wished().map(|wish| wish.caller.id.clone()),
         }
-    }
-
-    /// Handles a command with the id of one in progress: a move, or an input or tool answer that hooks are inspecting.
-    /// The same command, sent again after a lost connection, is answered on its newest connection; a different one is
-    /// refused, since it would write under an id that is already taken.
-    pub(in crate::agent_loop) fn on_same_id(&mut self, caller: &Caller) -> bool {
-        let leaving = self.navigation.leaving.as_mut().map(|(_, leaving)| &mut leaving.caller);
-        let waiting = leaving.filter(|waiting| waiting.id == caller.id);
-        let waiting = match waiting {
-            Some(waiting) => Some(waiting),
-            None => self.hooks.callers().find(|waiting| waiting.id == caller.id),
-        };
-        let Some(waiting) = waiting else { return false };
-        if waiting.fingerprint == caller.fingerprint {
-            waiting.origin = caller.origin;
-            return true;
-        }
-        self.ws.reply(caller, Reply::Error(ErrorBody::id_reused(&caller.id)));
-        true
     }
 }
 

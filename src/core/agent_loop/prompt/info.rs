@@ -1,21 +1,18 @@
 //! The meter, the context report and the snapshot, all derived from one count.
 
-use super::super::{AgentLoop, Effect, stage::Stage};
+use super::super::{AgentLoop, stage::Stage};
 use crate::agent_loop::compaction::Compactor;
 use crate::agent_loop::workspace::Workspace;
 use crate::context::{RequestCount, strategies::manual::WARN_PERCENT};
 use reseed_protocol::{
-    EntryId, Timestamp, TurnId,
+    EntryId, TurnId,
     context::{BreakerReason, ContextInfo},
-    event::{CompactionPrepared, ContextUpdated, EphemeralEvent, Event, SessionUpdated},
+    event::{CompactionPrepared, Event, SessionUpdated},
     reply::{
         Done, EndedTurn, FailedCompaction, PendingCall, Pin, QueueItem, Reply, RunningCompaction, SessionSettings,
         SessionState, UnansweredTurn,
     },
 };
-
-/// Minimum interval between meter updates while tools answer: as often as a person can notice.
-const METER_PAUSE_MILLIS: u64 = 100;
 
 /// The state of a session, for a client that joins it.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,30 +62,6 @@ impl AgentLoop {
     #[must_use]
     pub fn context_info(&self) -> ContextInfo {
         self.compaction.context_info(&self.ws)
-    }
-
-    /// Reports how full the window is mid-turn, once per step. Reports between results that arrive together are
-    /// throttled; the last one is reported before the next request.
-    pub(in crate::agent_loop) fn tell_meter(&mut self) {
-        let Some(turn) = &self.ws.session.state.turn else {
-            (self.turn.meter_due, self.turn.metered) = (false, None);
-            return;
-        };
-        if !std::mem::take(&mut self.turn.meter_due) || self.ws.is_over() {
-            return;
-        }
-        let waits = self.stage() == Stage::AwaitingTools;
-        let too_soon = |(_, at): (u64, Timestamp)| waits && self.ws.now < at.plus_millis(METER_PAUSE_MILLIS);
-        if self.turn.metered.is_some_and(too_soon) {
-            return;
-        }
-        let (turn_id, context_info) = (turn.turn_id.clone(), self.compaction.context_info(&self.ws));
-        let tokens = context_info.token_count;
-        if self.turn.metered.is_none_or(|(told, _)| told != tokens) {
-            self.turn.metered = Some((tokens, self.ws.now));
-            let updated = ContextUpdated { turn_id, context_info };
-            self.ws.out.push(Effect::Emit(EphemeralEvent::ContextUpdated(Box::new(updated))));
-        }
     }
 
     /// Returns why automatic compaction is suspended, until a compaction saves enough again. This is for operators, who

@@ -3,16 +3,22 @@
 use crate::agent_loop::step::Step;
 use crate::agent_loop::turn::Turn;
 use crate::agent_loop::workspace::Workspace;
-use crate::agent_loop::{AgentLoop, commands::Caller, hooks::Given, prompt::done, turn::appended};
+use crate::agent_loop::{
+    AgentLoop, Deadline,
+    commands::Caller,
+    hooks::{Called, Given},
+    prompt::done,
+    turn::appended,
+};
 use crate::{
     context::{causes::Cause, counter::Mix, serialize::clip},
     schema::arguments_of,
 };
 use reseed_protocol::{
-    CallId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, TurnId,
+    CallId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
     command::{CallProgress, ToolOffer, ToolResult},
     context::ToolDefinition,
-    event::{CallOutcome, CallProgressed, EphemeralEvent, Event, RequestResolved, ToolCancelled},
+    event::{CallOutcome, CallProgressed, EphemeralEvent, Event, RequestResolved, ToolCall, ToolCancelled},
     hook::HookPoint,
     reply::{PendingCall, Reply},
 };
@@ -171,13 +177,6 @@ impl AgentLoop {
         self.ws.reply(caller, done(None));
         self.ws.out.push(crate::agent_loop::Effect::Emit(EphemeralEvent::CallProgressed(event)));
     }
-
-    /// Handles a clock tick.
-    pub(in crate::agent_loop) fn on_tick(&mut self) {
-        self.hooks.on_hook_tick(&mut self.ws);
-        self.ws.then(Step::CompactionTick);
-        self.ws.then(Step::ToolsTick);
-    }
 }
 
 impl Turn {
@@ -209,6 +208,52 @@ impl Turn {
         if self.awaits_tools && ws.session.state.pending.is_empty() {
             ws.then(Step::Proceed);
         }
+    }
+
+    /// Sends the allowed calls to the client, and tells the model why the others are not made.
+    pub(in crate::agent_loop) fn begin_calls(
+        &mut self,
+        ws: &mut Workspace,
+        mut events: Vec<Event>,
+        leaf: EntryId,
+        called: Vec<Called>,
+    ) {
+        let Some(turn_id) = ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()) else { return };
+        let mut leaf = leaf;
+        self.deadlines.clear();
+        for Called { call_id, name, arguments, verdict } in called {
+            match verdict {
+                Ok(timeout_ms) => {
+                    let timeout_ms = timeout_ms.unwrap_or(ws.deployment.tool_timeout_ms);
+                    let deadline = Deadline::after(ws.now, timeout_ms);
+                    self.deadlines.insert(call_id.clone(), deadline);
+                    let turn_id = turn_id.clone();
+                    events.push(Event::ToolCall(ToolCall { call_id, turn_id, name, arguments, deadline: deadline.at }));
+                }
+                Err(why) => {
+                    let result = ws.result_entry(Some(leaf), call_id, why, true);
+                    leaf = result.entry_id.clone();
+                    events.push(appended(result, Some(turn_id.clone()), None));
+                }
+            }
+        }
+        ws.append(events, Vec::new());
+        self.awaits_tools = true;
+    }
+
+    /// Returns when the next tool call times out.
+    pub(in crate::agent_loop) fn next_deadline(&self) -> Option<Timestamp> {
+        self.deadlines.values().map(|deadline| deadline.at).min().filter(|_| self.awaits_tools)
+    }
+
+    /// Notes that a call has its answer: its time limit ends.
+    pub(in crate::agent_loop) fn has_answer(&mut self, call_id: &CallId) {
+        self.deadlines.remove(call_id);
+    }
+
+    /// Notes that the turn no longer waits for tools.
+    pub(in crate::agent_loop) fn tools_are_over(&mut self) {
+        self.awaits_tools = false;
     }
 
     /// Returns results for the calls that are still open when their turn ends.

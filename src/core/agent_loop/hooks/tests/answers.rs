@@ -421,8 +421,7 @@ fn a_receipt_is_told_of_the_hooks_that_a_request_asked() {
     let runs: Vec<(&str, &str, HookOutcome, u64)> = world
         .agent
         .turn
-        .carried
-        .runs
+        .runs()
         .iter()
         .map(|run| (run.hook.as_str(), run.event.as_str(), run.outcome, run.duration_ms))
         .collect();

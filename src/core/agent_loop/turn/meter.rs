@@ -1,0 +1,37 @@
+//! The context meter: how full the window is, reported while a turn runs.
+
+use super::Turn;
+use crate::agent_loop::{Effect, compaction::Compactor, workspace::Workspace};
+use reseed_protocol::{
+    Timestamp,
+    event::{ContextUpdated, EphemeralEvent},
+};
+
+/// Minimum interval between meter updates while tools answer: as often as a person can notice.
+const METER_PAUSE_MILLIS: u64 = 100;
+
+impl Turn {
+    /// Reports how full the window is mid-turn, once per step. Reports between results that arrive together are
+    /// throttled; the last one is reported before the next request.
+    pub(in crate::agent_loop) fn tell_meter(&mut self, ws: &mut Workspace, compaction: &Compactor) {
+        let Some(turn) = &ws.session.state.turn else {
+            (self.meter_due, self.metered) = (false, None);
+            return;
+        };
+        if !std::mem::take(&mut self.meter_due) || ws.is_over() {
+            return;
+        }
+        let waits = self.awaits_tools;
+        let too_soon = |(_, at): (u64, Timestamp)| waits && ws.now < at.plus_millis(METER_PAUSE_MILLIS);
+        if self.metered.is_some_and(too_soon) {
+            return;
+        }
+        let (turn_id, context_info) = (turn.turn_id.clone(), compaction.context_info(ws));
+        let tokens = context_info.token_count;
+        if self.metered.is_none_or(|(told, _)| told != tokens) {
+            self.metered = Some((tokens, ws.now));
+            let updated = ContextUpdated { turn_id, context_info };
+            ws.out.push(Effect::Emit(EphemeralEvent::ContextUpdated(Box::new(updated))));
+        }
+    }
+}
