@@ -1,6 +1,7 @@
 //! What every provider that speaks HTTP shares, so that a further API adds only how it writes a request and how it
-//! reads an event: `transport` connects and sets the deadlines, `sse` splits a response into events, `decode` reads them
-//! with the API's own [`Decoder`], `lenient` reads JSON from servers that disagree, and `assembly` builds the answer.
+//! reads an event: `transport` connects and sets the deadlines, `sse` splits a response into events, `decode` reads
+//! them with the API's own [`Decoder`], `lenient` reads JSON from servers that disagree, and `assembly` builds the
+//! answer.
 //!
 //! Only the end is strict: a stream that stops without its terminal event is a fault, and so is an empty answer.
 
