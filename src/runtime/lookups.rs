@@ -36,7 +36,7 @@ pub(super) struct Lookups<'a> {
 
 /// The branch that a move leaves.
 #[derive(Debug, Default)]
-struct Left {
+struct LeftBranch {
     /// Newest first.
     entries: Vec<Entry>,
     /// There are more entries.
@@ -183,7 +183,7 @@ impl Lookups<'_> {
     ) -> Result<Destination, ErrorBody> {
         let left = match summarize || self.hook_is_asked {
             true => self.left(leaf.clone(), self.hook_is_asked).await?,
-            false => Left::default(),
+            false => LeftBranch::default(),
         };
         let tree = self.path(&leaf).await?;
         Ok(Destination { tree, leaf, input, left: left.entries, common: left.common })
@@ -216,10 +216,10 @@ impl Lookups<'_> {
     /// excluding that one, newest first. Both paths are walked back in log order, the newer end first: an entry is
     /// always newer than its parent, so the two meet at their common ancestor and nothing beyond it is read. If there
     /// is more than is kept at once, the rest is walked only if the caller needs the meeting point.
-    async fn left(&self, target: Option<EntryId>, to_their_meeting: bool) -> Result<Left, ErrorBody> {
+    async fn left(&self, target: Option<EntryId>, to_their_meeting: bool) -> Result<LeftBranch, ErrorBody> {
         let mut ours = Way::new(self.state.leaf.clone());
         let mut theirs = Way::new(target);
-        let mut left = Left::default();
+        let mut left = LeftBranch::default();
         let mut bytes = 0;
         loop {
             let Some(at) = ours.newest(self).await? else { break };

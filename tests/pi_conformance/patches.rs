@@ -10,7 +10,7 @@ use reseed::core::{
     context::{
         Context, build_context,
         counter::Counter,
-        patch::{Applied, Around, Boundary, Carried, PatchRefused, read},
+        patch::{Applied, Around, Boundary, CarriedOps, PatchRefused, read},
         summary::unseed,
     },
     session::Node,
@@ -105,7 +105,7 @@ fn apply(before: &Envelope, ops: Vec<Value>, pool: &[ToolDefinition]) -> Went {
     let counter = Counter::for_model("test");
     let mut context = before.context(&counter);
     // The envelope may have fewer tools than are offered, as if a patch had removed them.
-    context.carried = Carried::of(
+    context.carried = CarriedOps::of(
         &read(vec![json!({
             "op": "tools_replace", "tools": before.tools, "invalidateCacheReason": "x",
         })])

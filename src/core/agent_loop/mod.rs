@@ -73,18 +73,18 @@ pub struct Seed {
     /// True if no turn may start: the server is stopping, or nobody is connected.
     pub holding: bool,
     ids: IdSource,
-    prompt: prompt::Carried,
+    prompt: prompt::PromptMemory,
     roster: Roster,
-    turn: turn::Carried,
-    compaction: compaction::Carried,
-    hooks: hooks::Carried,
+    turn: turn::TurnProgress,
+    compaction: compaction::CompactionMemory,
+    hooks: hooks::InputChains,
 }
 
 impl Seed {
     /// Returns the first seed of a session.
     #[must_use]
     pub fn new(session: Session, deployment: Arc<Deployment>, calibration: Calibration, ids: IdSource) -> Self {
-        let prompt = prompt::Carried::read(session.tree.path());
+        let prompt = prompt::PromptMemory::read(session.tree.path());
         Self {
             session,
             deployment,
@@ -94,9 +94,9 @@ impl Seed {
             ids,
             prompt,
             roster: Roster::default(),
-            turn: turn::Carried::default(),
-            compaction: compaction::Carried::default(),
-            hooks: hooks::Carried::default(),
+            turn: turn::TurnProgress::default(),
+            compaction: compaction::CompactionMemory::default(),
+            hooks: hooks::InputChains::default(),
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::core::{
         count::Fixed,
         counter::Counter,
         messages::{Context, Counted},
-        patch::Carried,
+        patch::CarriedOps,
     },
     session::fingerprint::fingerprint,
 };
@@ -35,7 +35,7 @@ pub fn system_prompt(instructions: &str) -> SystemPrompt {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Compiled {
     /// The patches that were applied.
-    pub carried: Carried,
+    pub carried: CarriedOps,
     /// The system prompt.
     pub system: SystemPrompt,
     /// The tools.
@@ -51,7 +51,7 @@ pub struct Compiled {
 impl Compiled {
     /// Compiles system parts and tools with the carried patches.
     #[must_use]
-    pub fn of(parts: &[SystemPart], offered: &[ToolDefinition], carried: &Carried, counter: &Counter) -> Self {
+    pub fn of(parts: &[SystemPart], offered: &[ToolDefinition], carried: &CarriedOps, counter: &Counter) -> Self {
         let system = carried.system(parts);
         let (tools, notes) = carried.tools(offered);
         Self {

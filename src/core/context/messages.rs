@@ -1,6 +1,6 @@
 //! What the model sees of a session, as data: its messages, each with its token count and its origin.
 
-use crate::core::context::{counter::MessageTokens, patch::Carried};
+use crate::core::context::{counter::MessageTokens, patch::CarriedOps};
 use reseed_protocol::{
     EntryId, Message, Part,
     context::{ContextMessage, EnvelopeMessages},
@@ -15,7 +15,7 @@ pub struct Context {
     /// Messages for one request only; always sent last.
     pub uncached: Vec<Counted>,
     /// The changes that patches make to the system prompt, the tools and the options.
-    pub carried: Carried,
+    pub carried: CarriedOps,
     /// Number of stored patches in a form that this version does not know.
     pub unknown_patches: u64,
 }

@@ -12,7 +12,7 @@ use crate::core::{
         messages::{Context, Counted, Kind},
         pairing::{Pairing, mended},
         patch::{
-            Carried, StoredPatch,
+            CarriedOps, StoredPatch,
             counted::{MessageItem, MessageOp},
             list::{Fate, List, StandFor},
         },
@@ -98,7 +98,7 @@ impl Replay {
 #[derive(Debug, Default)]
 struct Walk {
     list: List,
-    carried: Carried,
+    carried: CarriedOps,
     unknown_patches: u64,
 }
 

@@ -15,7 +15,7 @@ pub use node::{CLEARED, Node, message_of};
 pub use path_reader::PathReader;
 
 use super::SessionState;
-use crate::core::context::{Context, counter::Counter, patch::Carried, replay::Replay};
+use crate::core::context::{Context, counter::Counter, patch::CarriedOps, replay::Replay};
 use reseed_protocol::{EntryData, EntryId};
 use std::{
     collections::HashSet,
@@ -54,7 +54,7 @@ impl SessionTree {
 
     /// Returns the system prompt, tools and options as the patches on the path leave them.
     #[must_use]
-    pub fn carried(&self) -> &Carried {
+    pub fn carried(&self) -> &CarriedOps {
         &self.raw_context().carried
     }
 

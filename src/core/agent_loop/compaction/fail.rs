@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     agent_loop::{AgentLoop, Effect, step::Step, workspace::Workspace},
-    context::compaction::{Basis, Held, Job, Order, Tried},
+    context::compaction::{Basis, Held, Job, Order, SummaryAttempt},
     model::ModelFault,
 };
 use reseed_protocol::{
@@ -143,8 +143,8 @@ impl Compactor {
     /// Reports a summary attempt's outcome to the circuit breaker.
     pub(super) fn note_tried(&mut self, ws: &mut Workspace, job: &mut Job) {
         match job.tried() {
-            Some(Tried::Failed) => self.carried.breaker.failed(ws.now),
-            Some(Tried::Summarised) => self.carried.breaker.summarised(),
+            Some(SummaryAttempt::Failed) => self.carried.breaker.failed(ws.now),
+            Some(SummaryAttempt::Summarised) => self.carried.breaker.summarised(),
             None => {}
         }
     }

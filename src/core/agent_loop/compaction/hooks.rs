@@ -14,7 +14,7 @@ use crate::agent_loop::{
 };
 use crate::{
     context::{
-        compaction::{Given, Wishes},
+        compaction::{HookRequests, HookSupply},
         cut::{Cut, cut_from},
         structure::Structure,
         summary::INSTRUCTIONS_BYTES_MAX,
@@ -34,7 +34,7 @@ const SUMMARY_BYTES_MAX: usize = 256 * 1024;
 pub(in crate::agent_loop) struct Decision {
     /// The hook that cancelled it.
     cancelled_by: Option<String>,
-    given: Given,
+    given: HookSupply,
 }
 
 impl Decision {
@@ -135,7 +135,7 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn before_compaction(&mut self, mut running: Running) -> Option<Running> {
         if running.source != Source::Seen {
             let wishes = self.ws.session.held.as_ref().map(|held| held.wishes.clone()).unwrap_or_default();
-            self.ws.follow(&mut running, Given { wishes, ..Given::default() });
+            self.ws.follow(&mut running, HookSupply { wishes, ..HookSupply::default() });
             return Some(running);
         }
         if !self.ws.has_hooks(HookPoint::BeforeCompact, None) {
@@ -255,8 +255,8 @@ impl Compactor {
 
 impl Workspace {
     /// Configures a compaction as its hooks decided.
-    fn follow(&self, running: &mut Running, given: Given) {
-        let Wishes { model, instructions, replaces, details: _ } = given.wishes.clone();
+    fn follow(&self, running: &mut Running, given: HookSupply) {
+        let HookRequests { model, instructions, replaces, details: _ } = given.wishes.clone();
         if let Some(instructions) = instructions {
             running.job.focus(instructions, replaces);
         }

@@ -40,7 +40,7 @@ use work::Work;
 /// The compaction in progress, and what was learnt from earlier ones.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct Compactor {
-    carried: Carried,
+    carried: CompactionMemory,
     work: Work,
     /// True if a compaction failed in this turn. It is not tried again before the turn is over, so that a summary that
     /// always fails is not requested before every round of tools.
@@ -51,7 +51,7 @@ pub(in crate::agent_loop) struct Compactor {
 
 /// The parts that are carried from one loop to the next.
 #[derive(Debug, Default)]
-pub(in crate::agent_loop) struct Carried {
+pub(in crate::agent_loop) struct CompactionMemory {
     /// An ordered compaction that has not started, while no loop holds it.
     ordered: Option<Order>,
     /// Evidence about the model's window.
@@ -74,12 +74,12 @@ pub(in crate::agent_loop) struct Seen {
 }
 
 impl Compactor {
-    pub(in crate::agent_loop) fn new(mut carried: Carried) -> Self {
+    pub(in crate::agent_loop) fn new(mut carried: CompactionMemory) -> Self {
         Self { work: Work::of(carried.ordered.take()), carried, gave_up: false, awaited: false }
     }
 
     /// Returns what the next loop inherits.
-    pub(in crate::agent_loop) fn into_carried(mut self) -> Carried {
+    pub(in crate::agent_loop) fn into_carried(mut self) -> CompactionMemory {
         self.carried.ordered = self.work.take_ordered();
         self.carried
     }

@@ -26,7 +26,7 @@ const REASON_CHARS_MAX: usize = 2_000;
 
 /// A complete answer of the model, as changed by hooks so far.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct Whole {
+pub(in crate::agent_loop) struct CompleteAnswer {
     pub(in crate::agent_loop) item: EntryId,
     pub(in crate::agent_loop) message: Message,
     pub(in crate::agent_loop) stop_reason: StopReason,
@@ -34,7 +34,7 @@ pub(in crate::agent_loop) struct Whole {
     pub(in crate::agent_loop) tools: SentTools,
 }
 
-impl Whole {
+impl CompleteAnswer {
     pub(super) fn event(&self) -> HookEvent {
         let message = Message::new(Role::Assistant, self.message.content.clone());
         HookEvent::Message { entry_id: self.item.clone(), message }
@@ -123,7 +123,7 @@ impl Calls {
 impl AgentLoop {
     /// Handles a complete answer: passes it to the hooks, if it was withheld until now. If it was streamed, they were
     /// registered too late: what was shown stays, and they are only notified.
-    pub(in crate::agent_loop) fn look_at_answer(&mut self, whole: Whole, withheld: bool) {
+    pub(in crate::agent_loop) fn look_at_answer(&mut self, whole: CompleteAnswer, withheld: bool) {
         let subject = Subject::Answer(Box::new(whole));
         if withheld {
             self.ws.then(Step::Ask(subject));
@@ -134,9 +134,9 @@ impl AgentLoop {
     }
 
     /// Appends the final answer as one entry, then makes its tool calls or ends the turn.
-    pub(in crate::agent_loop) fn on_whole_answer(&mut self, whole: Whole) {
+    pub(in crate::agent_loop) fn on_whole_answer(&mut self, whole: CompleteAnswer) {
         let Some(turn) = self.ws.session.state.turn.clone() else { return };
-        let Whole { item, mut message, stop_reason, tools } = whole;
+        let CompleteAnswer { item, mut message, stop_reason, tools } = whole;
         let runs = self.turn.answer_is_stored(&self.ws.session.state);
         if let Some(receipt) = &mut message.receipt {
             receipt.hooks = runs;

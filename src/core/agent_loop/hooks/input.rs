@@ -11,7 +11,7 @@ use super::{
         AgentLoop, Origin,
         commands::Caller,
         stage::Stage,
-        turn::queue::{How, Said},
+        turn::queue::{InputOptions, Said},
     },
     Chain, Subject,
     request::{ANOTHER_ROLE, refused},
@@ -43,21 +43,21 @@ pub(in crate::agent_loop) struct Offered {
     pub(in crate::agent_loop) caller: Caller,
     entry_id: EntryId,
     parts: Vec<Part>,
-    what: What,
+    what: InputKind,
     /// True if the session was idle when the input arrived: it does nothing else meanwhile.
     pub(super) holds: bool,
 }
 
 /// The use of the input once hooks have passed it.
 #[derive(Debug)]
-pub(in crate::agent_loop) enum What {
+pub(in crate::agent_loop) enum InputKind {
     /// It starts a turn, or is queued for one.
-    Said(Box<How>),
+    Said(Box<InputOptions>),
     /// A client's custom message: the model gets it, but no answer is requested.
     Custom(Box<QueuedCustom>),
 }
 
-impl What {
+impl InputKind {
     /// Returns the type of the command that sent it.
     fn command(&self) -> &'static str {
         match self {
@@ -111,8 +111,8 @@ impl AgentLoop {
         let Offered { caller, entry_id, parts, what, holds: _ } = offered;
         let taken = match (self.ws.holding, what) {
             (true, _) => Err(stopping()),
-            (false, What::Said(how)) => self.take_input(&caller, Said { entry_id, parts }, *how),
-            (false, What::Custom(custom)) => self.take_custom_message(&caller, parts, *custom),
+            (false, InputKind::Said(how)) => self.take_input(&caller, Said { entry_id, parts }, *how),
+            (false, InputKind::Custom(custom)) => self.take_custom_message(&caller, parts, *custom),
         };
         if let Err(error) = taken {
             self.ws.reply(&caller, Reply::Error(error));
@@ -175,10 +175,10 @@ impl Hooks {
 
 impl AgentLoop {
     /// Starts the hooks' inspection of an input.
-    pub(in crate::agent_loop) fn look_at_input(&mut self, caller: &Caller, parts: Vec<Part>, what: What) {
+    pub(in crate::agent_loop) fn look_at_input(&mut self, caller: &Caller, parts: Vec<Part>, what: InputKind) {
         let entry_id = match &what {
-            What::Said(_) => self.ws.ids.next_id(),
-            What::Custom(custom) => custom.entry_id.clone(),
+            InputKind::Said(_) => self.ws.ids.next_id(),
+            InputKind::Custom(custom) => custom.entry_id.clone(),
         };
         let holds = self.stage() == Stage::Idle;
         let offered = Offered { caller: caller.clone(), entry_id, parts, what, holds };

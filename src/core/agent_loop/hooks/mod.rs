@@ -27,14 +27,14 @@ mod subject;
 use crate::agent_loop::turn::Turn;
 use crate::agent_loop::workspace::Workspace;
 pub(super) use added::Added;
-pub(super) use answer::{Called, Whole};
-pub(super) use input::{InLine, What};
+pub(super) use answer::{Called, CompleteAnswer};
+pub(super) use input::{InLine, InputKind};
 pub(super) use request::refused;
-pub(super) use result::Given;
+pub(super) use result::ToolAnswer;
 pub(super) use roster::{Roster, begins_work};
 pub(super) use subject::Subject;
 
-use super::navigation::hooks::Wish;
+use super::navigation::hooks::ProposedMove;
 use super::{AgentLoop, CallHook, Deadline, Effect, commands::Caller, prompt::done, step::Step};
 use crate::hook::{HookFault, HookPlace, HookSpec, check_hooks};
 use reseed_protocol::{
@@ -60,7 +60,7 @@ pub(super) struct Hooks {
 
 /// The chains that are carried from one loop to the next: those about inputs.
 #[derive(Debug, Default)]
-pub(super) struct Carried {
+pub(super) struct InputChains {
     asked: Option<Chain>,
     line: VecDeque<InLine>,
 }
@@ -82,7 +82,7 @@ impl Hooks {
     }
 
     /// Returns the move that hooks are inspecting.
-    pub(super) fn wished(&self) -> Option<&Wish> {
+    pub(super) fn wished(&self) -> Option<&ProposedMove> {
         self.chains.iter().find_map(|chain| match &chain.subject {
             Subject::Navigation(wish) => Some(&**wish),
             _ => None,
@@ -100,12 +100,12 @@ impl Hooks {
         asked.chain(self.line.iter_mut().map(|waiting| &mut waiting.caller))
     }
 
-    pub(super) fn new(carried: Carried) -> Self {
+    pub(super) fn new(carried: InputChains) -> Self {
         Self { chains: carried.asked.into_iter().collect(), line: carried.line }
     }
 
-    pub(super) fn into_carried(self) -> Carried {
-        Carried { asked: self.chains.into_iter().find(Chain::is_of_input), line: self.line }
+    pub(super) fn into_carried(self) -> InputChains {
+        InputChains { asked: self.chains.into_iter().find(Chain::is_of_input), line: self.line }
     }
 }
 

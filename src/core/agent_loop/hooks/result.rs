@@ -20,7 +20,7 @@ use reseed_protocol::{
 
 /// A tool's answer, as changed by hooks so far.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct Given {
+pub(in crate::agent_loop) struct ToolAnswer {
     pub(in crate::agent_loop) caller: Caller,
     pub(in crate::agent_loop) call: PendingCall,
     pub(in crate::agent_loop) output: String,
@@ -29,7 +29,7 @@ pub(in crate::agent_loop) struct Given {
     pub(super) as_message: Option<EntryId>,
 }
 
-impl Given {
+impl ToolAnswer {
     pub(in crate::agent_loop) fn new(
         caller: Caller,
         call: PendingCall,
@@ -95,7 +95,7 @@ impl Given {
 
 impl Turn {
     /// Passes a tool's answer to its `tool_result` hooks, then to the `message` hooks.
-    pub(in crate::agent_loop) fn look_at_result(&mut self, ws: &mut Workspace, mut given: Given) {
+    pub(in crate::agent_loop) fn look_at_result(&mut self, ws: &mut Workspace, mut given: ToolAnswer) {
         // The tool has answered: the hooks' time does not count towards its limit.
         self.has_answer(&given.call.call_id);
         if !ws.has_hooks(HookPoint::ToolResult, None) {
@@ -104,7 +104,7 @@ impl Turn {
         ws.then(Step::Ask(Subject::Result(Box::new(given))));
     }
 
-    pub(super) fn result_seen(&mut self, ws: &mut Workspace, mut given: Given) {
+    pub(super) fn result_seen(&mut self, ws: &mut Workspace, mut given: ToolAnswer) {
         if given.as_message.is_none() && ws.has_hooks(HookPoint::Message, None) {
             given.as_message = Some(ws.ids.next_id());
             ws.then(Step::Ask(Subject::Result(Box::new(given))));
@@ -114,8 +114,8 @@ impl Turn {
     }
 
     /// Appends a tool's answer, and continues once all calls have theirs.
-    pub(in crate::agent_loop) fn write_result(&mut self, ws: &mut Workspace, given: Given) {
-        let Given { caller, call, output, is_error, as_message } = given;
+    pub(in crate::agent_loop) fn write_result(&mut self, ws: &mut Workspace, given: ToolAnswer) {
+        let ToolAnswer { caller, call, output, is_error, as_message } = given;
         let outcome = if is_error { CallOutcome::Failed } else { CallOutcome::Answered };
         let output = ws.fitting_output(output);
         let mut entry = ws.result_entry(ws.session.state.leaf.clone(), call.call_id.clone(), output, is_error);

@@ -16,11 +16,11 @@ pub(in crate::agent_loop) enum Subject {
     BeforeRequest,
     Ephemeral(Box<request::Overlay>),
     TurnEnd(request::Ended),
-    Answer(Box<answer::Whole>),
+    Answer(Box<answer::CompleteAnswer>),
     Calls(Box<answer::Calls>),
-    Result(Box<result::Given>),
+    Result(Box<result::ToolAnswer>),
     Compaction(compaction::Decision),
-    Navigation(Box<navigation::Wish>),
+    Navigation(Box<navigation::ProposedMove>),
 }
 
 impl Subject {

@@ -20,7 +20,7 @@ use reseed_protocol::{
 
 /// A move that a client requested, as changed by hooks so far.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct Wish {
+pub(in crate::agent_loop) struct ProposedMove {
     pub(in crate::agent_loop) caller: Caller,
     pub(in crate::agent_loop) navigate: Navigate,
     pub(in crate::agent_loop) to: Destination,
@@ -41,7 +41,7 @@ pub(in crate::agent_loop) struct BranchGiven {
     pub(in crate::agent_loop) details: Option<serde_json::Value>,
 }
 
-impl Wish {
+impl ProposedMove {
     pub(in crate::agent_loop) fn new(
         caller: Caller,
         navigate: Navigate,
@@ -108,7 +108,7 @@ impl AgentLoop {
         self.ws.has_hooks(HookPoint::BeforeNavigate, None)
     }
 
-    pub(in crate::agent_loop) fn navigate_as_wished(&mut self, wish: Wish) {
+    pub(in crate::agent_loop) fn navigate_as_wished(&mut self, wish: ProposedMove) {
         let caller = wish.caller.clone();
         let gone = match &wish.cancelled_by {
             Some(hook) => {
@@ -126,7 +126,7 @@ impl AgentLoop {
 
 impl Workspace {
     /// Cancels a move whose hooks have not answered, because it was cancelled or the server stops. Nothing has moved.
-    pub(in crate::agent_loop) fn stay_here(&mut self, wish: &Wish) {
+    pub(in crate::agent_loop) fn stay_here(&mut self, wish: &ProposedMove) {
         let message = "the move was cancelled before its hooks had answered; the session has not moved";
         self.reply(&wish.caller, self.ending_or(ErrorBody::new(ErrorCode::NavigationCancelled, message)));
     }

@@ -6,7 +6,7 @@
 
 pub(super) mod hooks;
 
-use self::hooks::{BranchGiven, Wish};
+use self::hooks::{BranchGiven, ProposedMove};
 use crate::agent_loop::step::Step;
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
@@ -114,7 +114,7 @@ impl AgentLoop {
             Some(NavigatePosition::Tip) => to.leaf.clone(),
             _ => navigate.entry_id.clone(),
         };
-        let wish = Wish::new(caller.clone(), navigate, to, target, label);
+        let wish = ProposedMove::new(caller.clone(), navigate, to, target, label);
         self.ws.wanted(wish.navigate.instructions.clone(), wish.navigate.replace_instructions)?;
         self.wish_to_move(wish)
     }
@@ -128,12 +128,12 @@ impl AgentLoop {
         ask: Ask,
     ) -> Result<(), ErrorBody> {
         let target = to.leaf.clone();
-        let wish = Wish { ask: Some(ask), ..Wish::new(caller.clone(), navigate, to, target, None) };
+        let wish = ProposedMove { ask: Some(ask), ..ProposedMove::new(caller.clone(), navigate, to, target, None) };
         self.wish_to_move(wish)
     }
 
     /// Asks the hooks before a move, or moves at once if there are none.
-    fn wish_to_move(&mut self, wish: Wish) -> Result<(), ErrorBody> {
+    fn wish_to_move(&mut self, wish: ProposedMove) -> Result<(), ErrorBody> {
         if self.asks_before_navigate() {
             self.ws.then(Step::Ask(Subject::Navigation(Box::new(wish))));
             return Ok(());
@@ -142,14 +142,14 @@ impl AgentLoop {
     }
 
     /// Moves, or has the abandoned branch summarised first.
-    pub(in crate::agent_loop) fn go(&mut self, wish: Wish) -> Result<(), ErrorBody> {
-        let Wish { caller, navigate, mut to, target, label, given, ask, .. } = wish;
+    pub(in crate::agent_loop) fn go(&mut self, wish: ProposedMove) -> Result<(), ErrorBody> {
+        let ProposedMove { caller, navigate, mut to, target, label, given, ask, .. } = wish;
         let caller = &caller;
         let (instructions, free_form) = self.ws.wanted(navigate.instructions, navigate.replace_instructions)?;
         if let Some(given) = given {
             let details = branch::files(&to.left, &self.ws.deployment.file_tools);
             let arrival = Arrival { to, target, label, ask };
-            return self.arrive(caller, arrival, Some(Left::given(given, details)));
+            return self.arrive(caller, arrival, Some(BranchText::given(given, details)));
         }
         if navigate.summarize != Some(true) {
             return self.arrive(caller, Arrival { to, target, label, ask }, None);
@@ -187,7 +187,7 @@ impl AgentLoop {
             Next::Offer(outcome) => {
                 let Move { caller, arrival, .. } = *leaving;
                 // Cannot fail: a label always has the summary to name.
-                let _ = self.arrive(&caller, arrival, Some(Left::summarised(*outcome)));
+                let _ = self.arrive(&caller, arrival, Some(BranchText::summarised(*outcome)));
             }
             // Unreachable in practice: a summary step always offers an outcome.
             Next::Exhausted => {
@@ -228,7 +228,7 @@ impl AgentLoop {
     }
 
     /// Appends the move in one step, with the turn that starts there, and ends this loop.
-    fn arrive(&mut self, caller: &Caller, arrival: Arrival, summary: Option<Left>) -> Result<(), ErrorBody> {
+    fn arrive(&mut self, caller: &Caller, arrival: Arrival, summary: Option<BranchText>) -> Result<(), ErrorBody> {
         let Arrival { to, target, label, ask } = arrival;
         if label.is_some() && target.is_none() && summary.is_none() {
             let message = "before the first entry there is nothing to name; leave the label out";
@@ -258,7 +258,7 @@ impl AgentLoop {
             id
         };
         let branch_summary_entry_id = summary.map(|left| {
-            let Left { summary, details, usage, hook, hook_details } = left;
+            let BranchText { summary, details, usage, hook, hook_details } = left;
             let data = EntryData::BranchSummary(BranchSummary {
                 from_id: leaf,
                 left_leaf_id,
@@ -352,7 +352,7 @@ impl Workspace {
 }
 
 /// The summary of an abandoned branch.
-struct Left {
+struct BranchText {
     summary: String,
     details: CompactionDetails,
     usage: Option<Usage>,
@@ -360,7 +360,7 @@ struct Left {
     hook_details: Option<serde_json::Value>,
 }
 
-impl Left {
+impl BranchText {
     fn summarised(outcome: Outcome) -> Self {
         let Outcome { summary, details, usage, .. } = outcome;
         Self { summary, details, usage, hook: None, hook_details: None }

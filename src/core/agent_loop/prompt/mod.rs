@@ -18,7 +18,7 @@ use crate::{
         count::{Freshness, count},
         counter::{Calibration, Counter},
         envelope::{Compiled, envelope, system_prompt, tokens_by_part},
-        patch::{Around, Carried as CarriedPatches},
+        patch::{Around, CarriedOps},
         prefix::Outgoing,
         strategies::threshold::Threshold,
         strategy::Options,
@@ -31,7 +31,7 @@ use std::{borrow::Cow, sync::Arc};
 /// The parts of the next request.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct Prompt {
-    pub(in crate::agent_loop) carried: Carried,
+    pub(in crate::agent_loop) carried: PromptMemory,
     pub(in crate::agent_loop) counter: Counter,
     pub(in crate::agent_loop) calibration: Calibration,
     /// The system prompt before any patch.
@@ -41,7 +41,7 @@ pub(in crate::agent_loop) struct Prompt {
 
 /// The parts that are carried from one loop to the next.
 #[derive(Debug, Default)]
-pub(in crate::agent_loop) struct Carried {
+pub(in crate::agent_loop) struct PromptMemory {
     /// The offered tools. They belong to the owner's client, which offers them again after a restart.
     pub(in crate::agent_loop) tools: Tools,
     /// The last request, and what happened since.
@@ -60,7 +60,7 @@ pub(in crate::agent_loop) struct TurnPrompt {
     pub(in crate::agent_loop) hook: String,
 }
 
-impl Carried {
+impl PromptMemory {
     /// Returns the parts of a session that was read from the store.
     pub(in crate::agent_loop) fn read(path: &[Arc<Node>]) -> Self {
         Self { receipts: Receipts::read(path), ..Self::default() }
@@ -69,7 +69,7 @@ impl Carried {
 
 impl Prompt {
     pub(in crate::agent_loop) fn new(
-        carried: Carried,
+        carried: PromptMemory,
         counter: Counter,
         calibration: Calibration,
         session: &mut Session,
@@ -82,7 +82,7 @@ impl Prompt {
     }
 
     /// Returns what the next loop inherits.
-    pub(in crate::agent_loop) fn into_carried(self) -> (Calibration, Carried) {
+    pub(in crate::agent_loop) fn into_carried(self) -> (Calibration, PromptMemory) {
         (self.calibration, self.carried)
     }
 }
@@ -111,7 +111,7 @@ impl Workspace {
         Options { max_output_tokens, ..self.deployment.options.clone() }
     }
 
-    pub(in crate::agent_loop) fn compile(&self, carried: &CarriedPatches) -> Compiled {
+    pub(in crate::agent_loop) fn compile(&self, carried: &CarriedOps) -> Compiled {
         Compiled::of(&self.prompt.parts, self.prompt.carried.tools.definitions(), carried, &self.prompt.counter)
     }
 

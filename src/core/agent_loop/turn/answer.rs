@@ -2,7 +2,7 @@
 
 use super::{Asked, Asking, appended};
 use crate::{
-    agent_loop::{AgentLoop, Effect, hooks::Whole, workspace::Workspace},
+    agent_loop::{AgentLoop, Effect, hooks::CompleteAnswer, workspace::Workspace},
     context::{count::answer_report, counter::Report},
     model::{Answer, ReportedUsage},
 };
@@ -39,7 +39,7 @@ impl AgentLoop {
             self.guard_left(hook);
             return;
         }
-        let whole = Whole { item, message, stop_reason: answer.stop_reason, tools: asked.tools.clone() };
+        let whole = CompleteAnswer { item, message, stop_reason: answer.stop_reason, tools: asked.tools.clone() };
         if self.ws.has_hooks(HookPoint::Message, None) {
             self.look_at_answer(whole, asked.withheld);
         } else {

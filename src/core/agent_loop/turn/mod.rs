@@ -37,7 +37,7 @@ const RUNS_MAX: usize = 2 * crate::hook::HOOKS_MAX;
 /// The running turn.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct Turn {
-    carried: Carried,
+    carried: TurnProgress,
     /// The request that the model is answering, or that is being stopped.
     asking: Option<Asking>,
     /// True while the turn waits for the results of its pending tool calls.
@@ -80,7 +80,7 @@ pub(in crate::agent_loop) struct Asked {
 /// The running turn's progress with its hooks. It is carried from loop to loop, so that a compaction in between does
 /// not call a hook twice.
 #[derive(Debug, Default)]
-pub(in crate::agent_loop) struct Carried {
+pub(in crate::agent_loop) struct TurnProgress {
     /// The turn that this describes.
     turn: Option<TurnId>,
     /// True once the turn's start hooks were called.
@@ -94,7 +94,7 @@ pub(in crate::agent_loop) struct Carried {
 }
 
 impl Turn {
-    pub(in crate::agent_loop) fn new(carried: Carried) -> Self {
+    pub(in crate::agent_loop) fn new(carried: TurnProgress) -> Self {
         Self {
             carried,
             asking: None,
@@ -121,7 +121,7 @@ impl Turn {
     }
 
     /// Returns what the next loop inherits.
-    pub(in crate::agent_loop) fn into_carried(self) -> Carried {
+    pub(in crate::agent_loop) fn into_carried(self) -> TurnProgress {
         self.carried
     }
 
@@ -168,10 +168,10 @@ impl Turn {
     }
 
     /// Returns the running turn's progress with its hooks; discards that of an earlier turn.
-    fn progress(&mut self, state: &SessionState) -> &mut Carried {
+    fn progress(&mut self, state: &SessionState) -> &mut TurnProgress {
         let running = state.turn.as_ref().map(|turn| &turn.turn_id);
         if self.carried.turn.as_ref() != running {
-            self.carried = Carried { turn: running.cloned(), ..Carried::default() };
+            self.carried = TurnProgress { turn: running.cloned(), ..TurnProgress::default() };
         }
         &mut self.carried
     }

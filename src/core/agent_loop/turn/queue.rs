@@ -8,7 +8,7 @@
 use crate::agent_loop::step::Step;
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
-    AgentLoop, Origin, commands::Caller, hooks::What, navigation::Ask, prompt::done, stage::Stage, turn::appended,
+    AgentLoop, Origin, commands::Caller, hooks::InputKind, navigation::Ask, prompt::done, stage::Stage, turn::appended,
 };
 use crate::session::{
     Destination, Lookup,
@@ -34,7 +34,7 @@ pub(in crate::agent_loop) struct Said {
 
 /// The options of an input.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct How {
+pub(in crate::agent_loop) struct InputOptions {
     pub(in crate::agent_loop) parent_id: Option<Option<EntryId>>,
     pub(in crate::agent_loop) when_busy: Option<WhenBusy>,
     pub(in crate::agent_loop) if_leaf: Option<Option<EntryId>>,
@@ -46,7 +46,7 @@ pub(in crate::agent_loop) struct How {
     replace_instructions: Option<bool>,
 }
 
-impl How {
+impl InputOptions {
     /// Returns the move that the input asks for.
     fn navigate(&self, entry_id: Option<EntryId>) -> Navigate {
         Navigate {
@@ -87,7 +87,7 @@ impl AgentLoop {
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("summarize"));
         }
         self.ws.wanted(command.instructions.clone(), command.replace_instructions)?;
-        let how = How {
+        let how = InputOptions {
             parent_id: command.parent_id,
             when_busy: command.when_busy,
             if_leaf: command.if_leaf,
@@ -102,12 +102,12 @@ impl AgentLoop {
         }
         // Input that will be refused anyway is not sent to hooks.
         self.check_input(&how)?;
-        self.look_at_input(caller, parts, What::Said(Box::new(how)));
+        self.look_at_input(caller, parts, InputKind::Said(Box::new(how)));
         Ok(())
     }
 
     /// Checks that an input may start a turn now or wait for one.
-    pub(in crate::agent_loop) fn check_input(&self, how: &How) -> Result<(), ErrorBody> {
+    pub(in crate::agent_loop) fn check_input(&self, how: &InputOptions) -> Result<(), ErrorBody> {
         if let Some(expected) = &how.if_leaf {
             self.ws.check_leaf(expected.as_ref())?;
         }
@@ -138,7 +138,7 @@ impl AgentLoop {
         &mut self,
         caller: &Caller,
         said: Said,
-        mut how: How,
+        mut how: InputOptions,
     ) -> Result<(), ErrorBody> {
         self.check_input(&how)?;
         if !self.keeps_waiting() {
@@ -261,7 +261,7 @@ impl AgentLoop {
         if caller.origin == Origin::HOOK || !self.ws.has_input_hooks(&caller.id) {
             return self.take_custom_message(caller, parts, custom);
         }
-        self.look_at_input(caller, parts, What::Custom(Box::new(custom)));
+        self.look_at_input(caller, parts, InputKind::Custom(Box::new(custom)));
         Ok(())
     }
 

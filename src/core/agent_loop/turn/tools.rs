@@ -6,7 +6,7 @@ use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
     AgentLoop, Deadline,
     commands::Caller,
-    hooks::{Called, Given},
+    hooks::{Called, ToolAnswer},
     prompt::done,
     turn::appended,
 };
@@ -152,7 +152,7 @@ impl AgentLoop {
             self.ws.reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId")));
             return;
         }
-        let given = Given::new(caller.clone(), call, result.output, result.is_error);
+        let given = ToolAnswer::new(caller.clone(), call, result.output, result.is_error);
         if self.ws.has_hooks(HookPoint::ToolResult, None) || self.ws.has_hooks(HookPoint::Message, None) {
             self.turn.look_at_result(&mut self.ws, given);
         } else {

@@ -6,20 +6,20 @@ use serde_json::Value;
 
 /// What hooks supply for a compaction, each with the hook's name.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Given {
+pub struct HookSupply {
     /// A summary that replaces a generated one.
     pub summary: Option<(String, String)>,
     /// A cut that replaces the planned one.
     pub cut: Option<Cut>,
     /// Requests that apply to any summary.
-    pub wishes: Wishes,
+    pub wishes: HookRequests,
 }
 
 /// Requests of hooks for a summary that they do not supply themselves, each with the hook's name. Stored with a held
 /// compaction, so that the hooks are not asked again if it is remade.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Wishes {
+pub struct HookRequests {
     /// Details to store with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<(String, Value)>,
@@ -34,7 +34,7 @@ pub struct Wishes {
     pub replaces: bool,
 }
 
-impl Wishes {
+impl HookRequests {
     /// Returns true if nothing was requested.
     #[must_use]
     pub fn is_empty(&self) -> bool {

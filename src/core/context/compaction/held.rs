@@ -1,6 +1,6 @@
 //! Compactions that are finished and not yet applied: what they were made from, and how the log stores a held one.
 
-use super::{Order, Outcome, Wishes};
+use super::{HookRequests, Order, Outcome};
 use crate::core::{
     context::Context,
     session::fingerprint::{chain, chained, fingerprint},
@@ -30,7 +30,7 @@ pub struct Basis {
     /// True if it rebuilds the summary: it need not save anything.
     pub is_rebuild: bool,
     /// What its hooks requested.
-    pub wishes: Wishes,
+    pub wishes: HookRequests,
 }
 
 impl Basis {
@@ -73,8 +73,8 @@ pub struct Held {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub remade: bool,
     /// What its hooks requested. They are asked once, so this also applies to a compaction made from this one.
-    #[serde(default, skip_serializing_if = "Wishes::is_empty")]
-    pub wishes: Wishes,
+    #[serde(default, skip_serializing_if = "HookRequests::is_empty")]
+    pub wishes: HookRequests,
     /// Its outcome.
     pub outcome: Outcome,
 }

@@ -8,7 +8,7 @@ mod stage;
 pub use stage::Surroundings;
 
 use super::{
-    Basis, Given, Held, Order, Outcome, Raw, Wishes,
+    Basis, Held, HookRequests, HookSupply, Order, Outcome, Raw,
     asking::{Asking, Task},
 };
 use crate::core::{
@@ -81,15 +81,15 @@ pub struct Job {
     /// True if the usage of any answer is unknown.
     unreported: bool,
     /// The result of asking the model, until it is read.
-    tried: Option<Tried>,
+    tried: Option<SummaryAttempt>,
     prices: Prices,
     /// What hooks supply.
-    given: Given,
+    given: HookSupply,
 }
 
 /// The result of asking the model for a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tried {
+pub enum SummaryAttempt {
     /// It wrote one.
     Summarised,
     /// It wrote no usable one: the job continues by rule.
@@ -202,13 +202,13 @@ impl Job {
         let State::Asking(asking, _) = &mut self.at else { return };
         match asking.take(answer) {
             Err(why) => self.fall_back(why),
-            Ok(()) if asking.is_done() => self.tried = Some(Tried::Summarised),
+            Ok(()) if asking.is_done() => self.tried = Some(SummaryAttempt::Summarised),
             Ok(()) => {}
         }
     }
 
     /// Returns the result of asking the model, once.
-    pub fn tried(&mut self) -> Option<Tried> {
+    pub fn tried(&mut self) -> Option<SummaryAttempt> {
         self.tried.take()
     }
 
@@ -217,7 +217,7 @@ impl Job {
         if let State::Asking(asking, _) = &mut self.at {
             let rung = asking.rung();
             if asking.settle() {
-                self.tried = asking.is_done().then_some(Tried::Summarised);
+                self.tried = asking.is_done().then_some(SummaryAttempt::Summarised);
                 return;
             }
             if asking.get_off() || asking.halve() {
@@ -235,7 +235,7 @@ impl Job {
             && (self.asks_model || asking.next_request().is_none())
         {
             // The model's first text is a summary even without the sections that it was asked to add.
-            self.tried = asking.is_done().then_some(Tried::Summarised);
+            self.tried = asking.is_done().then_some(SummaryAttempt::Summarised);
             return;
         }
         if let State::Asking(asking, _) = &mut self.at
@@ -248,7 +248,7 @@ impl Job {
         }
         if let State::Asking(asking, cut) = std::mem::replace(&mut self.at, State::Between) {
             self.note(asking.rung(), why);
-            self.tried = Some(Tried::Failed);
+            self.tried = Some(SummaryAttempt::Failed);
             let previous = self.previous(&cut);
             self.at = State::ByRule(cut, previous, Extent::Full);
         }

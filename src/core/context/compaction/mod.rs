@@ -15,9 +15,9 @@ mod raw;
 mod retention;
 
 pub use asking::{Asking, summary_tokens_max};
-pub use given::{Given, Wishes};
+pub use given::{HookRequests, HookSupply};
 pub use held::{Basis, Held, read_key};
-pub use job::{Job, Next, Surroundings, Tried};
+pub use job::{Job, Next, SummaryAttempt, Surroundings};
 pub use raw::Raw;
 
 use reseed_protocol::{

@@ -2,7 +2,7 @@
 
 use super::{
     Boundary, OPS_MAX, PATCH_BYTES_MAX, PatchRefused,
-    carried::Carried,
+    carried::CarriedOps,
     check,
     counted::{CountedMessage, MessageOp},
     list::{List, StandFor},
@@ -103,7 +103,7 @@ fn same_messages(a: &[Counted], b: &[Counted]) -> bool {
 
 /// A context being changed.
 struct Draft {
-    carried: Carried,
+    carried: CarriedOps,
     /// The cached messages; `None` until an op touches them.
     messages: Option<List>,
     /// Messages added for one request only.

@@ -11,11 +11,11 @@ use std::collections::BTreeSet;
 
 /// Ops on system prompt, tools and options, without those that later ones made redundant.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Carried {
+pub struct CarriedOps {
     ops: Vec<PatchOp>,
 }
 
-impl Carried {
+impl CarriedOps {
     /// Combines these ops; those on messages are ignored.
     #[must_use]
     pub fn of(ops: &[PatchOp]) -> Self {
@@ -278,12 +278,12 @@ mod tests {
             temperature in prop::option::of(0..3u8),
         ) {
             let options = RequestOptions { temperature: temperature.map(f64::from), ..RequestOptions::default() };
-            let carried = Carried::of(&ops);
+            let carried = CarriedOps::of(&ops);
             let made = (carried.system(&parts).parts, carried.tools(&offered).0, carried.options(&options));
             prop_assert_eq!(&made, &one_by_one(&ops, (parts.clone(), offered.clone(), options.clone())));
             // The list has the same effect as the ops, and is no longer than the names in them.
             prop_assert_eq!(&made, &one_by_one(carried.ops(), (parts, offered, options)));
-            prop_assert_eq!(&Carried::of(carried.ops()), &carried);
+            prop_assert_eq!(&CarriedOps::of(carried.ops()), &carried);
             prop_assert!(carried.ops().len() <= 1 + 2 * 4 + 2 + 1, "{} ops", carried.ops().len());
         }
     }

@@ -3,7 +3,7 @@
 use super::{
     Boundary, CARRIED_OPS_MAX, MESSAGES_MAX, PART_NAME_CHARS_MAX, PARTS_MAX, REASON_CHARS_MAX, SYSTEM_BYTES_MAX,
     SYSTEM_PARTS_MAX, TOOLS_MAX,
-    carried::Carried,
+    carried::CarriedOps,
     counted::{CountedMessage, MessageItem, MessageOp},
     list::List,
 };
@@ -105,7 +105,7 @@ pub(super) fn other(op: &PatchOp, offered: &[ToolDefinition]) -> Checked {
 }
 
 /// Checks the combined effect of all patches so far.
-pub(super) fn whole(carried: &Carried, op: &PatchOp, parts: &[SystemPart]) -> Checked {
+pub(super) fn whole(carried: &CarriedOps, op: &PatchOp, parts: &[SystemPart]) -> Checked {
     let names = |op: &PatchOp| if let PatchOp::ToolsRemove { tool_names, .. } = op { tool_names.len() } else { 1 };
     if carried.ops().iter().map(names).sum::<usize>() > CARRIED_OPS_MAX {
         return Err(format!(

@@ -11,7 +11,7 @@ pub(crate) mod list;
 mod read;
 
 pub use apply::{Applied, Around};
-pub use carried::Carried;
+pub use carried::CarriedOps;
 pub use counted::StoredPatch;
 pub use read::read;
 

@@ -265,7 +265,7 @@ fn the_system_prompt_the_tools_and_the_options_become_what_patches_say() {
     ];
     for (ops, compiled, names, set) in table {
         let ops: Vec<PatchOp> = serde_json::from_value(ops.clone()).unwrap();
-        let carried = Carried::of(&ops);
+        let carried = CarriedOps::of(&ops);
         assert_eq!(carried.system(&base).compiled, *compiled, "{ops:?}");
         let (tools, notes) = carried.tools(&offered);
         assert_eq!(tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), *names, "{ops:?}");
@@ -275,7 +275,7 @@ fn the_system_prompt_the_tools_and_the_options_become_what_patches_say() {
     // A tool that is no longer offered is left out, with a note.
     let ops = json!([{ "op": "tools_replace", "tools": [tool("read"), tool("write")] }]);
     let ops: Vec<PatchOp> = serde_json::from_value(ops).unwrap();
-    let (tools, notes) = Carried::of(&ops).tools(&offered[..1]);
+    let (tools, notes) = CarriedOps::of(&ops).tools(&offered[..1]);
     assert_eq!((tools.len(), notes.len()), (1, 1));
     assert!(notes[0].contains("`write`"));
 }

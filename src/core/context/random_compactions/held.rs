@@ -1,7 +1,7 @@
 //! Stores and reads back half of the outcomes before they are applied, as held compactions are.
 
 use super::{
-    super::compaction::{Held, Outcome, Wishes, read_key},
+    super::compaction::{Held, HookRequests, Outcome, read_key},
     World,
 };
 use reseed_protocol::{Role, Timestamp, event::CompactionTrigger};
@@ -24,7 +24,7 @@ impl World {
             read,
             settings: "settings".into(),
             remade: false,
-            wishes: Wishes { instructions: Some("mind the gulls".into()), ..Wishes::default() },
+            wishes: HookRequests { instructions: Some("mind the gulls".into()), ..HookRequests::default() },
             outcome,
         };
         let written = serde_json::to_string(&held.record()).unwrap();

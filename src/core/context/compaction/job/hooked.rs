@@ -1,6 +1,6 @@
 //! What hooks see of a job before it starts, and what they supply.
 
-use super::{Given, Job, Outcome, State, Step, Wishes};
+use super::{HookRequests, HookSupply, Job, Outcome, State, Step};
 use crate::core::context::{counter::Counter, cut::Cut, serialize, summary};
 use reseed_protocol::{context::ContextMessage, event::CompactionRung, hook::CompactionPreparation};
 use serde_json::Value;
@@ -63,7 +63,7 @@ impl Job {
 
     /// Takes what hooks supply. A summary is offered at the first step that summarises, or else at the first that
     /// removes anything; if it gains nothing, that step runs as planned.
-    pub fn give(&mut self, given: Given) {
+    pub fn give(&mut self, given: HookSupply) {
         if given.summary.is_some() && self.steps.iter().any(|step| matches!(step, Step::Summarise(_))) {
             self.steps.retain(|step| !matches!(step, Step::Clear { .. }));
         }
@@ -99,7 +99,7 @@ impl Job {
     /// Returns the hook to credit for a summary that a hook influenced but did not supply, and the details to store
     /// with it.
     pub(super) fn owed(&self) -> (Option<String>, Option<Value>) {
-        let Wishes { details, model, .. } = self.given.wishes.clone();
+        let HookRequests { details, model, .. } = self.given.wishes.clone();
         let by = model.map(|(by, _)| by).or(details.as_ref().map(|(by, _)| by.clone()));
         (by, details.map(|(_, details)| details))
     }

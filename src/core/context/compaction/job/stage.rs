@@ -1,6 +1,6 @@
 //! Preparing a compaction: what a job needs to know, and its first state.
 
-use super::{Given, Job, State};
+use super::{HookSupply, Job, State};
 use crate::core::{
     context::{
         compaction::{Order, Writing, asking::Task},
@@ -126,7 +126,7 @@ impl Job {
             unreported: false,
             tried: None,
             prices: around.prices,
-            given: Given::default(),
+            given: HookSupply::default(),
         }
     }
 }
