@@ -52,7 +52,7 @@ impl World {
         assert!(!is_input || call.turn_id.is_none(), "seed {}: an input is of no turn yet", self.seed);
         assert!(!is_turns || self.open_turn, "seed {}: `{}` was asked without a turn", self.seed, call.hook);
         if let HookEvent::Context { envelope, .. } = &call.event {
-            super::check_pairs(self.seed, envelope.messages.cached.iter().chain(&envelope.messages.uncached));
+            super::promises::check_pairs(self.seed, envelope.messages.cached.iter().chain(&envelope.messages.uncached));
         }
         if asked.awaited {
             self.hook_calls.retain(|other| other.call.call_id != asked.call.call_id);
