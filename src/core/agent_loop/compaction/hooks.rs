@@ -130,7 +130,7 @@ impl Hooks {
 }
 
 impl AgentLoop {
-    /// Asks the hooks before a staged compaction. Returns it if no answer is awaited. A compaction that replaces the
+    /// Asks the hooks before a prepared compaction. Returns it if no answer is awaited. A compaction that replaces the
     /// held one follows the hooks' decisions on that one: they are asked once.
     pub(in crate::agent_loop) fn before_compaction(&mut self, mut running: Running) -> Option<Running> {
         if running.source != Source::Seen {
@@ -141,12 +141,10 @@ impl AgentLoop {
         if !self.ws.has_hooks(HookPoint::BeforeCompact, None) {
             return Some(running);
         }
-        if !running.background && !self.ws.is_over() {
-            self.compaction.awaited = true;
-        }
+        let is_waited_for = !running.background && !self.ws.is_over();
         self.compaction.work.run(running);
-        let waits = self.ws.awaits_hooks(HookPoint::BeforeCompact);
-        if waits {
+        if self.ws.awaits_hooks(HookPoint::BeforeCompact) {
+            self.compaction.awaited |= is_waited_for;
             self.ws.then(Step::Ask(Subject::Compaction(Decision::default())));
             return None;
         }

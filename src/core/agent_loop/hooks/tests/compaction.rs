@@ -2,7 +2,7 @@
 
 use super::*;
 use reseed_protocol::{
-    command::{CancelCompaction, ManualCompact, PreviewCompact},
+    command::{CancelCompaction, ManualCompact, PinEntry, PreviewCompact, SetContextStrategy, StrategySettings},
     entry::Compaction,
     event::{CompactionRung, ContextCompacted},
     hook::ContextReason,
@@ -455,4 +455,25 @@ fn a_hooks_summary_that_gains_little_is_taken() {
     world.compact().took();
     world.answer(json!({ "summary": "They met." })).check(&["+ compaction", "compacted hook_summary", "reseed"]);
     assert_eq!(world.compacted().0.summary, "They met.");
+}
+
+#[test]
+fn a_compaction_that_only_observers_saw_and_that_gains_nothing_holds_nobody_up() {
+    let observers = before(&["one"]).into_iter().map(HookSpec::observing).collect();
+    let mut world = World::full(observers, "manual", 92);
+    let settings = StrategySettings { min_gain: Some(0.5), ..StrategySettings::default() };
+    let set = SetContextStrategy { strategy: "manual".into(), settings: Some(settings) };
+    world.command(Command::SetContextStrategy(set));
+    let ids: Vec<_> = world.entries.iter().map(|entry| entry.entry_id.clone()).collect();
+    // What is not pinned is too little to be worth a compaction.
+    for entry_id in ids.into_iter().skip(2) {
+        world.command(Command::PinEntry(PinEntry { entry_id }));
+    }
+    world.took();
+    let truncate = ManualCompact { strategy: Some("truncate".into()), ..ManualCompact::default() };
+    world
+        .command(Command::ManualCompact(truncate))
+        .check(&["tell one before_compact", "compaction failed nothing_to_compact"]);
+    world.check_at_rest();
+    world.say("hello").check(&["+ user", "turn", "model"]);
 }
