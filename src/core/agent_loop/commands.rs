@@ -1,4 +1,8 @@
 //! Session commands: dispatches each to its machine, one arm per command.
+//!
+//! A new command is a row in `protocol/src/command.rs` and an arm here; the compiler asks for both. It does not ask for
+//! what only some commands need: something read from the store first (`runtime/lookups.rs`), a thread of its own
+//! because it may take long (`compaction/weight.rs`), or waiting behind an input that hooks inspect (`waits_in_line`).
 
 use super::step::Step;
 use super::{AgentLoop, Mark, Origin, compaction::fail::cancelled, navigation::Ask, stage::Stage};
@@ -210,7 +214,7 @@ impl AgentLoop {
     }
 
     fn on_cancel_compaction(&mut self, caller: &Caller, cancel: &CancelCompaction) -> Result<(), ErrorBody> {
-        if cancel.job_id.is_none() && self.running_job().is_none() && self.hooks.wished().is_some() {
+        if cancel.job_id.is_none() && self.running_job().is_none() && self.hooks.proposed_move().is_some() {
             // A move that waits for hooks has no job yet.
             self.ws.remember(caller);
             self.hooks.cancel_awaited(&mut self.ws);

@@ -1,8 +1,14 @@
 //! What follows when a summary fails, and when a whole compaction does.
 //!
-//! A failed summary request makes the job fall back to its next step; if nobody waits for the job, it ends instead and
-//! can be tried again later. A compaction that failed, was stopped, or has read what the model no longer sees leaves
-//! the context unchanged; clients learn the reason and the cost. The circuit breaker counts the failures.
+//! A request for a summary that was too large, an answer that was empty or refused, and any fault of a job that has a
+//! draft make the job go on another way (`too_large` and `fall_back` of [`Job`]): the model is asked differently, or the
+//! next step of the fallback chain is taken. Any other fault ends the job if nobody waits for it, so that it can be
+//! tried again later; otherwise the job goes on another way too. Once all steps are used up, `advance` ends the job
+//! here.
+//!
+//! A compaction that failed, was stopped, or has read what the model no longer sees leaves the context unchanged;
+//! clients learn the reason and the cost. The circuit breaker counts the failures. What follows when the summary of an
+//! abandoned branch fails is in `navigation` (`on_branch_summary_fault`).
 
 use super::{
     Compactor,
@@ -10,7 +16,7 @@ use super::{
     running::{Advanced, JobPurpose, Running},
 };
 use crate::{
-    agent_loop::{AgentLoop, Effect, step::Step, workspace::Workspace},
+    agent_loop::{AgentLoop, Effect, stage::Stage, step::Step, workspace::Workspace},
     context::compaction::{Basis, Held, Job, Order, SummaryAttempt},
     model::ModelFault,
 };
@@ -31,9 +37,25 @@ pub(in crate::agent_loop) struct Spent {
     unused: Option<Usage>,
 }
 
+impl Running {
+    /// Returns true if nobody waits for the job and it can be repeated later: turns continue, and it is not a preview,
+    /// which must show what an order would do.
+    fn can_wait(&self) -> bool {
+        matches!(self.purpose, JobPurpose::Commit { background: true }) && self.waited_since.is_none()
+    }
+}
+
 impl AgentLoop {
-    /// Handles a failed summary request. If somebody waits, the job falls back to a step without the model; in the
-    /// background it can be tried again later.
+    /// Continues what was waiting for a job that is over.
+    pub(in crate::agent_loop) fn after(&mut self, advanced: Advanced) {
+        if let Advanced::Failed(trigger, error) = advanced
+            && self.stage() == Stage::Compacting
+        {
+            self.without_compaction(trigger, error);
+        }
+    }
+
+    /// Handles a failed summary request: the job goes on another way, or ends and can be tried again later.
     pub(in crate::agent_loop) fn on_summary_fault(&mut self, fault: &ModelFault) {
         let Some(mut running) = self.compaction.work.take_running() else { return };
         match fault.code {
@@ -165,6 +187,7 @@ impl Compactor {
         Advanced::Failed(job.order.trigger, error)
     }
 
+    /// Tells the circuit breaker that an automatic compaction gained too little.
     pub(super) fn note_futile(&mut self, ws: &mut Workspace, running: &Running, tokens: u64) {
         if matches!(running.purpose, JobPurpose::Commit { .. })
             && running.job.order.trigger != CompactionTrigger::Manual

@@ -3,7 +3,7 @@
 //! - `plan`: when and how to compact
 //! - `running`: a running compaction, in the background or waited for; `work`: the one in progress
 //! - `held`: holding a finished compaction until it is due; `commit`: appending it
-//! - `fail`: everything that happens when a summary or a whole compaction fails
+//! - `fail`: what follows when a summary, or a whole compaction, fails
 //! - `preview`: showing one before it is committed; `keep`: pins, and undoing a compaction
 //! - `instructions`: what summaries should focus on; `weight`: which inputs take long
 //! - `hooks`: hooks before a compaction
@@ -13,7 +13,6 @@ pub(super) mod fail;
 pub(super) mod held;
 pub(super) mod hooks;
 pub(super) mod instructions;
-
 mod keep;
 mod plan;
 mod preview;

@@ -23,6 +23,7 @@ use reseed_protocol::{
     event::{CompactionProgress, CompactionRung, CompactionStarted, CompactionTrigger, EphemeralEvent},
     reply::RunningCompaction,
 };
+
 /// The phase of a job that summarises for a compaction.
 pub(in crate::agent_loop) const PHASE: &str = "summarising";
 
@@ -71,12 +72,6 @@ pub(in crate::agent_loop) enum Advanced {
 }
 
 impl Running {
-    /// Returns true if nobody waits for the job and it can be repeated later: turns continue, and it is not a preview,
-    /// which must show what an order would do.
-    pub(super) fn can_wait(&self) -> bool {
-        matches!(self.purpose, JobPurpose::Commit { background: true }) && self.waited_since.is_none()
-    }
-
     /// Returns the command that requested this job as a preview.
     pub(in crate::agent_loop) fn preview_of(&self) -> Option<CommandId> {
         match &self.purpose {
@@ -121,7 +116,7 @@ impl AgentLoop {
         self.running_job().filter(|_| !aside)
     }
 
-    /// Starts a staged job.
+    /// Starts a prepared job.
     pub(in crate::agent_loop) fn begin(&mut self, job: Box<Job>, purpose: JobPurpose, source: Source) -> Advanced {
         let (background, shown) = match purpose {
             JobPurpose::Commit { background } => (background, true),
@@ -186,15 +181,6 @@ impl AgentLoop {
         self.compaction.note_tried(&mut self.ws, &mut running.job);
         let advanced = self.advance(running);
         self.after(advanced);
-    }
-
-    /// Continues what was waiting for a job that is over.
-    pub(in crate::agent_loop) fn after(&mut self, advanced: Advanced) {
-        if let Advanced::Failed(trigger, error) = advanced
-            && self.stage() == Stage::Compacting
-        {
-            self.without_compaction(trigger, error);
-        }
     }
 
     /// Uses a job's outcome: shows, holds or commits it.

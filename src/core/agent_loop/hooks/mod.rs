@@ -1,10 +1,10 @@
 //! Calling hooks: which hooks are asked at a point, in what order, for how long, and how their answers are applied.
 //!
 //! A [`Chain`] passes one subject through all hooks of a point, one after the other: each sees the subject as the
-//! earlier ones left it. The [`Subject`] says what is asked about and what follows once all were asked:
+//! earlier ones left it. The [`Subject`] is what is asked about:
 //!
-//! - `subject`: all subjects, how each is described to hooks and how an answer is applied
-//! - `outcome`: everything that can follow a hook's answer or failure
+//! - `subject`: all subjects, how each is described, and what it may be answered
+//! - `outcome`: how an answer is applied, and everything that can follow it, or a failure
 //! - `input`: a client's input, before it is accepted
 //! - `request`: the start of a turn, the envelope before and after a request
 //! - `added`: what was added for the last request alone, kept for inspection
@@ -82,9 +82,9 @@ impl Hooks {
     }
 
     /// Returns the move that hooks are inspecting.
-    pub(super) fn wished(&self) -> Option<&ProposedMove> {
+    pub(super) fn proposed_move(&self) -> Option<&ProposedMove> {
         self.chains.iter().find_map(|chain| match &chain.subject {
-            Subject::Navigation(wish) => Some(&**wish),
+            Subject::Navigation(proposed) => Some(&**proposed),
             _ => None,
         })
     }
@@ -92,8 +92,8 @@ impl Hooks {
     /// Returns the senders of commands that wait for hooks or in line. They are answered after later ones.
     pub(super) fn callers(&mut self) -> impl Iterator<Item = &mut Caller> {
         let asked = self.chains.iter_mut().filter_map(|chain| match &mut chain.subject {
-            Subject::Navigation(wish) => Some(&mut wish.caller),
-            Subject::Result(given) => Some(&mut given.caller),
+            Subject::Navigation(proposed) => Some(&mut proposed.caller),
+            Subject::Result(result) => Some(&mut result.caller),
             Subject::Input(offered) => Some(&mut offered.caller),
             _ => None,
         });
@@ -196,31 +196,6 @@ impl AgentLoop {
         for (place, spec) in observers {
             let _ = self.call_hook(subject, place, &spec, false);
         }
-    }
-
-    fn walk(&mut self, subject: Subject, mut rest: VecDeque<(HookPlace, HookSpec)>) {
-        while let Some((place, spec)) = rest.pop_front() {
-            // No client offers this hook now: a required hook is waited for, any other one is skipped.
-            let is_gone = self.ws.roster.is_gone(place, &spec);
-            if is_gone && spec.observe {
-                continue;
-            }
-            let (call, deadline) = self.call_hook(&subject, place, &spec, is_gone);
-            if spec.observe {
-                continue;
-            }
-            let away_since = is_gone.then_some(self.ws.now);
-            let away_left_ms = self.ws.deployment.hook_away_ms;
-            let (call, is_sent) = (Box::new(call), !is_gone);
-            let open = Open { call, place, spec, is_sent, asked_at: self.ws.now, deadline, away_since, away_left_ms };
-            if is_gone && !open.spec.required {
-                self.turn.note_run(&mut self.ws, &subject, &open, HookOutcome::Skipped, None);
-                continue;
-            }
-            self.hooks.chains.push(Chain { subject, rest, open });
-            return;
-        }
-        self.ws.then(Step::Hooked(subject));
     }
 
     fn call_hook(
@@ -371,7 +346,7 @@ impl Hooks {
         for subject in self.cancel_hooks(ws, Subject::is_awaited) {
             match subject {
                 Subject::Calls(calls) => ws.drop_uncalled(*calls),
-                Subject::Navigation(wish) => ws.stay_here(&wish),
+                Subject::Navigation(proposed) => ws.stay_here(&proposed),
                 Subject::Input(offered) => ws.refuse_unseen(&offered.caller),
                 _ => {}
             }

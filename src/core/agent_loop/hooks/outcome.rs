@@ -7,7 +7,7 @@
 use super::{Chain, Open, Subject, subject::check_answer};
 use crate::{
     agent_loop::{AgentLoop, Effect, step::Step},
-    hook::{HookFault, HookPlace},
+    hook::{HookFault, HookPlace, HookSpec},
 };
 use reseed_protocol::{
     CallId, ErrorBody, ErrorCode,
@@ -19,6 +19,32 @@ use reseed_protocol::{
 use std::collections::VecDeque;
 
 impl AgentLoop {
+    /// Asks the next hook; once none is left, the subject goes on.
+    pub(super) fn walk(&mut self, subject: Subject, mut rest: VecDeque<(HookPlace, HookSpec)>) {
+        while let Some((place, spec)) = rest.pop_front() {
+            // No client offers this hook now: a required hook is waited for, any other one is skipped.
+            let is_gone = self.ws.roster.is_gone(place, &spec);
+            if is_gone && spec.observe {
+                continue;
+            }
+            let (call, deadline) = self.call_hook(&subject, place, &spec, is_gone);
+            if spec.observe {
+                continue;
+            }
+            let away_since = is_gone.then_some(self.ws.now);
+            let away_left_ms = self.ws.deployment.hook_away_ms;
+            let (call, is_sent) = (Box::new(call), !is_gone);
+            let open = Open { call, place, spec, is_sent, asked_at: self.ws.now, deadline, away_since, away_left_ms };
+            if is_gone && !open.spec.required {
+                self.turn.note_run(&mut self.ws, &subject, &open, HookOutcome::Skipped, None);
+                continue;
+            }
+            self.hooks.chains.push(Chain { subject, rest, open });
+            return;
+        }
+        self.ws.then(Step::Hooked(subject));
+    }
+
     /// Handles a hook's answer or failure.
     pub(in crate::agent_loop) fn on_hook_answer(&mut self, call_id: &CallId, answer: Result<HookAnswer, HookFault>) {
         let Some(at) = self.hooks.chains.iter().position(|chain| chain.call_id() == *call_id) else { return };
@@ -91,9 +117,9 @@ impl AgentLoop {
             Subject::Ephemeral(overlay) => self.ws.take_overlay(overlay, &open.spec.name, answer),
             Subject::Answer(whole) => whole.take(answer),
             Subject::Calls(calls) => self.ws.take_call(calls, answer),
-            Subject::Result(given) => given.take(answer),
+            Subject::Result(result) => result.take(answer),
             Subject::Compaction(decision) => self.compaction.take_decision(&self.ws, decision, &open.spec.name, answer),
-            Subject::Navigation(wish) => wish.take(&open.spec.name, answer),
+            Subject::Navigation(proposed) => proposed.take(&open.spec.name, answer),
         }
     }
 
@@ -107,9 +133,9 @@ impl AgentLoop {
             Subject::TurnEnd(ended) => self.ended(ended),
             Subject::Answer(whole) => self.on_whole_answer(*whole),
             Subject::Calls(calls) => self.next_call(*calls),
-            Subject::Result(given) => self.turn.result_seen(&mut self.ws, *given),
+            Subject::Result(result) => self.turn.result_seen(&mut self.ws, *result),
             Subject::Compaction(decision) => self.compaction_decided(decision),
-            Subject::Navigation(wish) => self.navigate_as_wished(*wish),
+            Subject::Navigation(proposed) => self.move_as_proposed(*proposed),
         }
     }
 
@@ -133,18 +159,18 @@ impl AgentLoop {
                 calls.block(format!("Not called: the hook `{}` failed.", open.spec.name));
                 self.next_call(*calls);
             }
-            Subject::Result(given) => {
+            Subject::Result(result) => {
                 // The command was accepted, but its content is not kept. The tool has answered, so its call is not
                 // withdrawn.
-                self.ws.remember(&given.caller.without_content("tool_result"));
+                self.ws.remember(&result.caller.without_content("tool_result"));
                 let why =
                     format!("The tool answered, but the hook `{}` failed: its answer is not kept.", open.spec.name);
-                self.turn.drop_result(&mut self.ws, &given.call, why);
+                self.turn.drop_result(&mut self.ws, &result.call, why);
                 self.fail_turn(error);
             }
             Subject::Compaction(_) => self.uncompacted(error),
-            Subject::Navigation(wish) => {
-                self.ws.reply(&wish.caller, Reply::Error(error));
+            Subject::Navigation(proposed) => {
+                self.ws.reply(&proposed.caller, Reply::Error(error));
                 self.ws.then(Step::Proceed);
             }
         }

@@ -95,27 +95,27 @@ impl ToolAnswer {
 
 impl Turn {
     /// Passes a tool's answer to its `tool_result` hooks, then to the `message` hooks.
-    pub(in crate::agent_loop) fn look_at_result(&mut self, ws: &mut Workspace, mut given: ToolAnswer) {
+    pub(in crate::agent_loop) fn look_at_result(&mut self, ws: &mut Workspace, mut result: ToolAnswer) {
         // The tool has answered: the hooks' time does not count towards its limit.
-        self.has_answer(&given.call.call_id);
+        self.has_answer(&result.call.call_id);
         if !ws.has_hooks(HookPoint::ToolResult, None) {
-            given.as_message = Some(ws.ids.next_id());
+            result.as_message = Some(ws.ids.next_id());
         }
-        ws.then(Step::Ask(Subject::Result(Box::new(given))));
+        ws.then(Step::Ask(Subject::Result(Box::new(result))));
     }
 
-    pub(super) fn result_seen(&mut self, ws: &mut Workspace, mut given: ToolAnswer) {
-        if given.as_message.is_none() && ws.has_hooks(HookPoint::Message, None) {
-            given.as_message = Some(ws.ids.next_id());
-            ws.then(Step::Ask(Subject::Result(Box::new(given))));
+    pub(super) fn result_seen(&mut self, ws: &mut Workspace, mut result: ToolAnswer) {
+        if result.as_message.is_none() && ws.has_hooks(HookPoint::Message, None) {
+            result.as_message = Some(ws.ids.next_id());
+            ws.then(Step::Ask(Subject::Result(Box::new(result))));
         } else {
-            self.write_result(ws, given);
+            self.write_result(ws, result);
         }
     }
 
     /// Appends a tool's answer, and continues once all calls have theirs.
-    pub(in crate::agent_loop) fn write_result(&mut self, ws: &mut Workspace, given: ToolAnswer) {
-        let ToolAnswer { caller, call, output, is_error, as_message } = given;
+    pub(in crate::agent_loop) fn write_result(&mut self, ws: &mut Workspace, result: ToolAnswer) {
+        let ToolAnswer { caller, call, output, is_error, as_message } = result;
         let outcome = if is_error { CallOutcome::Failed } else { CallOutcome::Answered };
         let output = ws.fitting_output(output);
         let mut entry = ws.result_entry(ws.session.state.leaf.clone(), call.call_id.clone(), output, is_error);
@@ -144,13 +144,15 @@ impl Turn {
 impl Hooks {
     /// Returns true if hooks are inspecting this call's answer.
     pub(in crate::agent_loop) fn is_looked_at(&self, call: &CallId) -> bool {
-        self.chains.iter().any(|chain| matches!(&chain.subject, Subject::Result(given) if given.call.call_id == *call))
+        self.chains
+            .iter()
+            .any(|chain| matches!(&chain.subject, Subject::Result(result) if result.call.call_id == *call))
     }
 
     /// Returns the commands whose tool answers hooks are inspecting.
     pub(in crate::agent_loop) fn results_looked_at(&self) -> impl Iterator<Item = &CommandId> {
         self.chains.iter().filter_map(|chain| match &chain.subject {
-            Subject::Result(given) => Some(&given.caller.id),
+            Subject::Result(result) => Some(&result.caller.id),
             _ => None,
         })
     }
@@ -161,7 +163,7 @@ impl Hooks {
         let dropped = self.cancel_hooks(ws, |subject| matches!(subject, Subject::Result(_)));
         let caller = |subject| match subject {
             // The answer's content is not kept, and its mark must not reveal it.
-            Subject::Result(given) => Some(given.caller.without_content("tool_result")),
+            Subject::Result(result) => Some(result.caller.without_content("tool_result")),
             _ => None,
         };
         dropped.into_iter().filter_map(caller).collect()

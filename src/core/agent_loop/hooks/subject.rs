@@ -32,7 +32,7 @@ impl Subject {
             Self::Ephemeral(_) => (HookPoint::Context, Some(ContextReason::Ephemeral)),
             Self::TurnEnd(_) => (HookPoint::Context, Some(ContextReason::TurnEnd)),
             Self::Calls(_) => (HookPoint::ToolCall, None),
-            Self::Result(given) if given.as_message.is_some() => (HookPoint::Message, None),
+            Self::Result(result) if result.as_message.is_some() => (HookPoint::Message, None),
             Self::Result(_) => (HookPoint::ToolResult, None),
             Self::Compaction(_) => (HookPoint::BeforeCompact, None),
             Self::Navigation(_) => (HookPoint::BeforeNavigate, None),
@@ -48,7 +48,7 @@ impl Subject {
             Self::Ephemeral(_) => "context:ephemeral",
             Self::TurnEnd(_) => "context:turn_end",
             Self::Calls(_) => "tool_call",
-            Self::Result(given) if given.as_message.is_some() => "message",
+            Self::Result(result) if result.as_message.is_some() => "message",
             Self::Result(_) => "tool_result",
             Self::Compaction(_) => "before_compact",
             Self::Navigation(_) => "before_navigate",
@@ -79,7 +79,7 @@ impl Subject {
         match self {
             Self::Calls(calls) => calls.is_blocked(),
             Self::Compaction(decision) => decision.is_cancelled(),
-            Self::Navigation(wish) => wish.is_cancelled(),
+            Self::Navigation(proposed) => proposed.is_cancelled(),
             _ => false,
         }
     }
@@ -96,9 +96,9 @@ impl AgentLoop {
             Subject::TurnEnd(_) => self.ws.context_event(ContextReason::TurnEnd, &self.ws.context()),
             Subject::Answer(whole) => whole.event(),
             Subject::Calls(calls) => calls.event(),
-            Subject::Result(given) => given.event(),
+            Subject::Result(result) => result.event(),
             Subject::Compaction(decision) => self.compaction.compaction_event(&self.ws, decision),
-            Subject::Navigation(wish) => wish.event(self),
+            Subject::Navigation(proposed) => proposed.event(self),
         }
     }
 }

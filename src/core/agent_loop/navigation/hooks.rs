@@ -108,14 +108,14 @@ impl AgentLoop {
         self.ws.has_hooks(HookPoint::BeforeNavigate, None)
     }
 
-    pub(in crate::agent_loop) fn navigate_as_wished(&mut self, wish: ProposedMove) {
-        let caller = wish.caller.clone();
-        let gone = match &wish.cancelled_by {
+    pub(in crate::agent_loop) fn move_as_proposed(&mut self, proposed: ProposedMove) {
+        let caller = proposed.caller.clone();
+        let gone = match &proposed.cancelled_by {
             Some(hook) => {
                 let message = format!("the hook `{hook}` cancelled the move; the session has not moved");
                 Err(ErrorBody::new(ErrorCode::NavigationCancelled, message))
             }
-            None => self.go(wish),
+            None => self.go(proposed),
         };
         if let Err(error) = gone {
             self.ws.reply(&caller, Reply::Error(error));
@@ -126,8 +126,8 @@ impl AgentLoop {
 
 impl Workspace {
     /// Cancels a move whose hooks have not answered, because it was cancelled or the server stops. Nothing has moved.
-    pub(in crate::agent_loop) fn stay_here(&mut self, wish: &ProposedMove) {
+    pub(in crate::agent_loop) fn stay_here(&mut self, proposed: &ProposedMove) {
         let message = "the move was cancelled before its hooks had answered; the session has not moved";
-        self.reply(&wish.caller, self.ending_or(ErrorBody::new(ErrorCode::NavigationCancelled, message)));
+        self.reply(&proposed.caller, self.ending_or(ErrorBody::new(ErrorCode::NavigationCancelled, message)));
     }
 }

@@ -114,9 +114,9 @@ impl AgentLoop {
             Some(NavigatePosition::Tip) => to.leaf.clone(),
             _ => navigate.entry_id.clone(),
         };
-        let wish = ProposedMove::new(caller.clone(), navigate, to, target, label);
-        self.ws.wanted(wish.navigate.instructions.clone(), wish.navigate.replace_instructions)?;
-        self.wish_to_move(wish)
+        let proposed = ProposedMove::new(caller.clone(), navigate, to, target, label);
+        self.ws.wanted(proposed.navigate.instructions.clone(), proposed.navigate.replace_instructions)?;
+        self.propose_move(proposed)
     }
 
     /// Moves to a place and starts a turn there, in one step.
@@ -128,22 +128,22 @@ impl AgentLoop {
         ask: Ask,
     ) -> Result<(), ErrorBody> {
         let target = to.leaf.clone();
-        let wish = ProposedMove { ask: Some(ask), ..ProposedMove::new(caller.clone(), navigate, to, target, None) };
-        self.wish_to_move(wish)
+        let proposed = ProposedMove { ask: Some(ask), ..ProposedMove::new(caller.clone(), navigate, to, target, None) };
+        self.propose_move(proposed)
     }
 
     /// Asks the hooks before a move, or moves at once if there are none.
-    fn wish_to_move(&mut self, wish: ProposedMove) -> Result<(), ErrorBody> {
+    fn propose_move(&mut self, proposed: ProposedMove) -> Result<(), ErrorBody> {
         if self.asks_before_navigate() {
-            self.ws.then(Step::Ask(Subject::Navigation(Box::new(wish))));
+            self.ws.then(Step::Ask(Subject::Navigation(Box::new(proposed))));
             return Ok(());
         }
-        self.go(wish)
+        self.go(proposed)
     }
 
     /// Moves, or has the abandoned branch summarised first.
-    pub(in crate::agent_loop) fn go(&mut self, wish: ProposedMove) -> Result<(), ErrorBody> {
-        let ProposedMove { caller, navigate, mut to, target, label, given, ask, .. } = wish;
+    pub(in crate::agent_loop) fn go(&mut self, proposed: ProposedMove) -> Result<(), ErrorBody> {
+        let ProposedMove { caller, navigate, mut to, target, label, given, ask, .. } = proposed;
         let caller = &caller;
         let (instructions, free_form) = self.ws.wanted(navigate.instructions, navigate.replace_instructions)?;
         if let Some(given) = given {
@@ -307,7 +307,7 @@ impl AgentLoop {
         let is_retry = |ask: &Option<Ask>| ask.as_ref().is_some_and(|ask| ask.said.is_none());
         let retries = match &self.navigation.leaving {
             Some((_, leaving)) => is_retry(&leaving.arrival.ask),
-            None => self.hooks.wished().is_some_and(|wish| is_retry(&wish.ask)),
+            None => self.hooks.proposed_move().is_some_and(|proposed| is_retry(&proposed.ask)),
         };
         self.leaving_by().filter(|_| !retries)
     }
@@ -317,7 +317,7 @@ impl AgentLoop {
     pub fn leaving_by(&self) -> Option<CommandId> {
         match &self.navigation.leaving {
             Some((_, leaving)) => Some(leaving.caller.id.clone()),
-            None => self.hooks.wished().map(|wish| wish.caller.id.clone()),
+            None => self.hooks.proposed_move().map(|proposed| proposed.caller.id.clone()),
         }
     }
 }

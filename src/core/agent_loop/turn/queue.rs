@@ -179,7 +179,7 @@ impl AgentLoop {
             let message = format!("{what}; hooks look at an input: wait for its answer");
             return ErrorBody::new(ErrorCode::TurnRunning, message);
         }
-        if self.ws.session.state.turn.is_none() && self.hooks.wished().is_some() {
+        if self.ws.session.state.turn.is_none() && self.hooks.proposed_move().is_some() {
             let message = format!("{what}; hooks look at a move of the session: wait for its answer");
             return ErrorBody::new(ErrorCode::TurnRunning, message);
         }

@@ -152,11 +152,11 @@ impl AgentLoop {
             self.ws.reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId")));
             return;
         }
-        let given = ToolAnswer::new(caller.clone(), call, result.output, result.is_error);
+        let answer = ToolAnswer::new(caller.clone(), call, result.output, result.is_error);
         if self.ws.has_hooks(HookPoint::ToolResult, None) || self.ws.has_hooks(HookPoint::Message, None) {
-            self.turn.look_at_result(&mut self.ws, given);
+            self.turn.look_at_result(&mut self.ws, answer);
         } else {
-            self.turn.write_result(&mut self.ws, given);
+            self.turn.write_result(&mut self.ws, answer);
         }
     }
 
