@@ -34,7 +34,7 @@ pub enum InvalidDatabase {
         scheme: String,
     },
     /// A SQLite address that is not a path to a file.
-    #[error("the database URL `sqlite://{rest}` must be `sqlite://` and a path to a file, without `?`")]
+    #[error("the database URL `sqlite://{rest}` must be `sqlite://` and a path to a file: {reason}")]
     Path {
         /// The text after `sqlite://`.
         rest: String,

@@ -41,7 +41,7 @@ struct LeftBranch {
     entries: Vec<Entry>,
     /// There are more entries.
     is_cut: bool,
-    /// The deepest entry on both paths; `None` if there is none.
+    /// The deepest entry on both paths; `None` if there is none, or if it was not reached.
     common: Option<EntryId>,
 }
 

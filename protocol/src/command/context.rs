@@ -85,8 +85,8 @@ payloads! {
         settings: Option<StrategySettings>,
     }
 
-    /// Settings of the strategies. Each strategy reads its own. The page shows its fields by
-    /// title, with these bounds.
+    /// Settings of the strategies. Each strategy reads its own.
+    // The page shows its fields by title, with these bounds.
     #[derive(Default)]
     struct StrategySettings {
         /// Compacts when more than this fraction of the window is used; 0 to 1. The reserve for an answer can be

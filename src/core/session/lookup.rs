@@ -52,7 +52,8 @@ pub struct Destination {
     /// The branch that the move would leave, newest first, down to the deepest common entry, or as much of it as a
     /// summary could hold. Empty if no summary is wanted and no hook is asked.
     pub left: Vec<Entry>,
-    /// The deepest entry on both paths; `None` if they share none.
+    /// The deepest entry on both paths; `None` if they share none. Not looked up if only a summary is wanted and `left`
+    /// was cut.
     pub common: Option<EntryId>,
 }
 

@@ -1,5 +1,6 @@
 //! What every provider that speaks HTTP shares, so that a further API adds only how it writes a request and how it
-//! reads an event: `transport` connects and sets the deadlines, `sse` splits a response into events, `decode` reads
+//! reads an event: `transport` connects and accepts a response, `events` reads its events within the deadlines, `sse`
+//! splits it into events, `decode` reads
 //! them with the API's own [`Decoder`], `lenient` reads JSON from servers that disagree, and `assembly` builds the
 //! answer.
 //!

@@ -118,13 +118,13 @@ pub trait TokenEstimate: fmt::Debug + Send + Sync {
     }
 
     /// Returns true if the newest usage that a complete answer reported counts as it is, whatever was sent before that
-    /// answer; it then corrects no estimates. Otherwise a report counts only for exactly what it was made of and if it
-    /// is plausible, and corrects later estimates.
+    /// answer; it then corrects no estimates. Otherwise a report counts only if it is plausible and for
+    /// exactly what was sent; it also corrects later estimates.
     fn trusts_reports(&self) -> bool {
         false
     }
 
-    /// Returns the size of the context that a compaction's entry records as the one before it. `counted` is the count
+    /// Returns the `tokensBefore` that a compaction's entry records. `counted` is the count
     /// of the next request; `remaining` are the entries that the compaction before it left on the path.
     fn tokens_before(&self, counted: u64, _remaining: &mut dyn Iterator<Item = &Entry>) -> u64 {
         counted
