@@ -110,11 +110,11 @@ mod tests {
             ("postgres://reseed:hunter2@db/reseed", "begins with `postgres`; allowed are `sqlite://`"),
             ("sqlite:x.db", "begins with `sqlite`; allowed are `sqlite://`"),
             ("memory", "begins with `memory`; allowed are `sqlite://`"),
-            ("sqlite://", "a path to a file"),
-            ("sqlite://data/", "a path to a file"),
-            ("sqlite://data/..", "a path to a file"),
-            ("sqlite://:memory:", "a path to a file"),
-            ("sqlite://x.db?mode=ro", "without `?`"),
+            ("sqlite://", "it does not name a file"),
+            ("sqlite://data/", "it does not name a file"),
+            ("sqlite://data/..", "it does not name a file"),
+            ("sqlite://:memory:", "a memory database does not survive a restart"),
+            ("sqlite://x.db?mode=ro", "options after `?` are not supported"),
         ];
         for (text, expected) in cases {
             let error: InvalidDatabase = text.parse::<Database>().unwrap_err();
