@@ -1,9 +1,9 @@
 //! What follows when a summary fails, and when a whole compaction does.
 //!
 //! A request for a summary that was too large, an answer that was empty or refused, and any fault of a job that has a
-//! draft make the job go on another way (`too_large` and `fall_back` of [`Job`]): the model is asked differently, or the
-//! next step of the fallback chain is taken. Any other fault ends the job if nobody waits for it, so that it can be
-//! tried again later; otherwise the job goes on another way too. Once all steps are used up, `advance` ends the job
+//! draft make the job go on another way (`too_large` and `fall_back` of [`Job`]): the model is asked differently, or
+//! the next step of the fallback chain is taken. Any other fault ends the job if nobody waits for it, so that it can
+//! be tried again later; otherwise the job goes on another way too. Once all steps are used up, `advance` ends the job
 //! here.
 //!
 //! A compaction that failed, was stopped, or has read what the model no longer sees leaves the context unchanged;
