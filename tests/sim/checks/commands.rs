@@ -245,7 +245,9 @@ pub(crate) fn nothing_acknowledged_is_lost(history: &History) -> Result<(), Stri
         let acknowledged =
             answers.iter().any(|reply| matches!(reply, Reply::Accepted(_) | Reply::Ok(_) | Reply::Navigated(_)));
         let passing = |reply: &&Reply| matches!(reply, Reply::Error(error) if PASSING.contains(&error.code));
-        let refused = !answers.is_empty() && !answers.iter().any(passing) && commands.len() == 1;
+        // A command that was refused may be sent again, carried out, and its answer lost with the connection.
+        let sent = history.sent.iter().filter(|sent| sent.id == *id).count();
+        let refused = answers.len() >= sent && !answers.iter().any(passing) && commands.len() == 1;
         match (acknowledged, traces) {
             (true, 1) | (false, 0) => {}
             (false, 1) if !refused => {}

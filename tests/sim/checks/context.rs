@@ -335,7 +335,8 @@ fn paired(messages: &[&ContextMessage]) -> Result<(), String> {
 /// moment when a request is built and the moment when it is sent.
 fn is_beside(event: &Event) -> bool {
     match event {
-        Event::QueueChanged(_) => true,
+        // A compaction that is given up changes nothing: a change of model gives up the running one.
+        Event::QueueChanged(_) | Event::CompactionFailed(_) => true,
         Event::EntryAppended(appended) => !is_sent(&appended.entry),
         Event::SessionUpdated(updated) => updated.leaf_id.is_none() && updated.generation.is_none(),
         _ => false,
