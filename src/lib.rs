@@ -55,7 +55,7 @@ pub use reseed_core as core;
 #[doc(inline)]
 pub use reseed_pi as pi;
 
-/// What the binary and this repository's tests need beyond the façade; it may change at any time.
+/// The modules that the binary and this repository's tests need beyond the façade. They may change at any time.
 ///
 /// The simulated world runs sessions without sockets and without a clock, so it holds the runtime's registry. Other
 /// tests compare documents with what the settings print, and files with what `import` and `export` read and write.

@@ -6,7 +6,7 @@ use std::{
     str::FromStr,
 };
 
-/// What begins the address of a SQLite database.
+/// The prefix of a SQLite database's address.
 const SQLITE: &str = "sqlite://";
 
 /// The address of a store in memory.
@@ -38,7 +38,7 @@ pub enum InvalidDatabase {
     Path {
         /// The text after `sqlite://`.
         rest: String,
-        /// What is wrong with it.
+        /// The reason for the refusal.
         reason: &'static str,
     },
 }

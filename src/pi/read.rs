@@ -59,7 +59,7 @@ pub enum Fault {
     Broken {
         /// The line number.
         line: usize,
-        /// What is wrong with it.
+        /// The reason for the refusal.
         why: String,
     },
 }

@@ -107,7 +107,7 @@ const RULES_FOR_ALL: &[Rule] = &[head, length];
 /// Checks that imports point one way.
 fn imports(path: &str, text: &str) -> Vec<String> {
     let modules = modules(path);
-    // What a crate of its own may use is said in its Cargo.toml.
+    // The Cargo.toml of a crate says what the crate may use.
     let is_no_room = |room: &&String| !matches!(room.as_str(), "main" | "core" | "pi");
     let Some(room) = modules.first().filter(is_no_room) else { return Vec::new() };
     let Some((_, allowed)) = ROOMS.iter().find(|(name, _)| name == room) else {

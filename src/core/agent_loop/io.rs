@@ -52,7 +52,7 @@ pub enum Input {
         fingerprint: u64,
         /// The command itself.
         command: Box<Command>,
-        /// What was read from the store for it, if it needs anything.
+        /// The data that the runtime read from the store for it, if it needs any.
         lookup: Option<Box<Lookup>>,
     },
     /// A request was answered.

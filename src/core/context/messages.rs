@@ -1,4 +1,4 @@
-//! What the model sees of a session, as data: its messages, each with its token count and its origin.
+//! The context of a session as data: the messages that the model sees, each with its token count and its origin.
 
 use crate::core::context::{counter::MessageTokens, patch::CarriedOps};
 use reseed_protocol::{
@@ -7,7 +7,7 @@ use reseed_protocol::{
 };
 use std::sync::Arc;
 
-/// What the model sees of a session.
+/// The messages that the model sees of a session.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Context {
     /// The stable prefix, in order, which a provider can cache.
@@ -48,7 +48,7 @@ pub struct Counted {
     pub moved_from: Option<EntryId>,
 }
 
-/// What decides whether a message stays when others are removed.
+/// The kind of a message, which decides whether it stays when others are removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GoesWith {
     /// Itself: it has an entry, or is the summary.

@@ -1,15 +1,15 @@
-//! What a command needs from the store: the runtime reads it before the loop handles the command.
+//! The data that a command needs from the store. The runtime reads it before the loop handles the command.
 
 use super::SessionTree;
 use reseed_protocol::{Entry, EntryData, EntryId, Part, Role, command::NavigatePosition};
 
-/// What was read for a command.
+/// The data that was read for a command.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Lookup {
     /// The path to the current leaf as it is seen once the command is carried out: what `undo_compaction` restores, or
     /// the entry that `pin_entry` brings back.
     Path(SessionTree),
-    /// Where a `navigate`, or a `user_input` with a `parentId`, goes.
+    /// The destination of a `navigate`, or of a `user_input` with a `parentId`.
     Destination(Destination),
     /// The entries on the path, newest first, to make a summary again from all of them (`rebuild`).
     Entries {

@@ -10,7 +10,7 @@ const COLUMNS_MAX: usize = 120;
 /// Folders whose files are data: recorded, never edited.
 const DATA: &[&str] = &["tests/fixtures/", "protocol/examples/", "protocol/schema/"];
 
-/// What a line of a comment begins with, by the end of the file's name.
+/// The marks that begin a line of comment, by the end of the file's name.
 const MARKS: &[(&[&str], &[&str])] = &[
     (&[".rs"], &["//"]),
     (&[".js", ".mjs", ".ts", ".mts"], &["//", "/*", "*"]),

@@ -1,4 +1,4 @@
-//! What follows when a summary fails, and when a whole compaction does.
+//! Handles failures: of a summary, and of a whole compaction.
 //!
 //! A request for a summary that was too large, an answer that was empty or refused, and any fault of a job that has a
 //! draft make the job go on another way (`too_large` and `fall_back` of [`Job`]): the model is asked differently, or

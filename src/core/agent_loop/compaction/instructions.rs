@@ -37,8 +37,8 @@ impl Workspace {
             // In the same unit as every other count that clients see.
             let (tokens, tokens_max) = (self.in_tokens(tokens), self.in_tokens(tokens_max));
             format!(
-                "`instructions` has about {tokens} tokens; at most {tokens_max} are allowed, a quarter of the window of `{model}`, \
-                 which summarises; shorten it"
+                "`instructions` has about {tokens} tokens; at most {tokens_max} are allowed, a quarter of the \
+                 window of `{model}`, which summarises; shorten it"
             )
         })
     }

@@ -142,7 +142,8 @@ pub fn undo_target<'a>(path: &'a [Arc<Node>], named: Option<&EntryId>) -> Result
         (Some(found), Some(named)) if found.id() == named => Ok(found.id()),
         (Some(found), Some(named)) => {
             let message = format!(
-                "`{named}` is not the compaction in effect on this branch, `{}` is; compactions are undone newest first",
+                "`{named}` is not the compaction in effect on this branch, `{}` is; compactions are undone \
+                 newest first",
                 found.id()
             );
             Err(ErrorBody::new(ErrorCode::NothingToUndo, message).with_field("entryId"))

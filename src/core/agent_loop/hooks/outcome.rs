@@ -1,4 +1,4 @@
-//! What follows a hook's answer.
+//! Applies hooks' answers, and continues or ends what they were asked about.
 //!
 //! An answer is applied to the subject, and the next hook is asked; once all were asked, the subject goes on as they
 //! left it. A required hook that fails, times out or whose client is away ends what it could not inspect, and whoever

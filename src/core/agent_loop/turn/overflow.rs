@@ -145,8 +145,8 @@ impl Workspace {
             return;
         };
         let message = format!(
-            "the server of `{model}` read {} tokens, its window is configured as {window}: it may have left out the beginning \
-             of the conversation; if its window is larger, set MODEL_WINDOWS or CONTEXT_WINDOW",
+            "the server of `{model}` read {} tokens, its window is configured as {window}: it may have left out the \
+             beginning of the conversation; if its window is larger, set MODEL_WINDOWS or CONTEXT_WINDOW",
             usage.input_tokens
         );
         let usage_percent = usage_percent(usage.input_tokens, window);

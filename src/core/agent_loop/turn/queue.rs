@@ -38,7 +38,7 @@ pub(in crate::agent_loop) struct InputOptions {
     pub(in crate::agent_loop) parent_id: Option<Option<EntryId>>,
     pub(in crate::agent_loop) when_busy: Option<WhenBusy>,
     pub(in crate::agent_loop) if_leaf: Option<Option<EntryId>>,
-    /// Where to continue from, if not the current leaf.
+    /// The entry to continue from, if it is not the current leaf.
     pub(in crate::agent_loop) destination: Option<Destination>,
     /// True if the abandoned branch is summarised; the next two fields say how.
     summarize: bool,

@@ -1,10 +1,10 @@
-//! What hooks supply for a compaction.
+//! The parts of a compaction that hooks supply.
 
 use crate::core::context::cut::Cut;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What hooks supply for a compaction, each with the hook's name.
+/// The parts of a compaction that hooks supply, each with the hook's name.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HookSupply {
     /// A summary that replaces a generated one.

@@ -62,7 +62,7 @@ pub struct Job {
     begins: Option<EntryId>,
     /// Indexes of messages whose original content is longer than what the context counted: their results were cleared.
     cleared: HashSet<usize>,
-    /// How the context was counted.
+    /// The method by which the context was counted.
     context_method: Method,
     earlier: Option<Compaction>,
     noted: Option<CompactionDetails>,

@@ -35,7 +35,7 @@ const IMAGE_LOW_TOKENS: u64 = 85;
 /// a quarter of it, the largest possible 1,445.
 const IMAGE_TOKENS: u64 = 6 * 170 + IMAGE_LOW_TOKENS;
 
-/// How an estimate counts.
+/// The method of an estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Method {
     /// With the model's tokenizer: `o200k` or `cl100k`.

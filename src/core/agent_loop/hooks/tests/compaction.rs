@@ -465,7 +465,7 @@ fn a_compaction_that_only_observers_saw_and_that_gains_nothing_holds_nobody_up()
     let set = SetContextStrategy { strategy: "manual".into(), settings: Some(settings) };
     world.command(Command::SetContextStrategy(set));
     let ids: Vec<_> = world.entries.iter().map(|entry| entry.entry_id.clone()).collect();
-    // What is not pinned is too little to be worth a compaction.
+    // The two entries that are not pinned hold too few tokens to be worth a compaction.
     for entry_id in ids.into_iter().skip(2) {
         world.command(Command::PinEntry(PinEntry { entry_id }));
     }

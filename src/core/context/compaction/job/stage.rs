@@ -28,7 +28,7 @@ pub struct Surroundings<'a> {
     pub window_tokens: u64,
     /// The counter for that model.
     pub counter: Counter,
-    /// How the context was counted.
+    /// The method by which the context was counted.
     pub counted_by: Method,
     /// Maximum tokens of the summary, estimated.
     pub summary_tokens_max: u64,

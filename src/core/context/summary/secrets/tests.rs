@@ -144,7 +144,9 @@ proptest! {
 
     #[test]
     fn whatever_stands_around_a_secret(
-        before in "([a-z .,=:\"'\n-]{0,12})", (form, secret) in unquoted(), after in "([ .,\"'\n][a-z .,=:\"'\n-]{0,12})?",
+        before in "([a-z .,=:\"'\n-]{0,12})",
+        (form, secret) in unquoted(),
+        after in "([ .,\"'\n][a-z .,=:\"'\n-]{0,12})?",
     ) {
         let text = format!("{before} {}{after}", form.replace("{}", secret));
         let once = mask_secrets(&text).into_owned();
