@@ -84,7 +84,7 @@ impl Seed {
     /// Returns the first seed of a session.
     #[must_use]
     pub fn new(session: Session, deployment: Arc<Deployment>, calibration: Calibration, ids: IdSource) -> Self {
-        let prompt = prompt::PromptMemory::read(session.tree.path());
+        let prompt = prompt::PromptMemory::read(&session);
         Self {
             session,
             deployment,

@@ -3,7 +3,10 @@
 
 use crate::core::{
     context::{area::Area, envelope::BASE_PART, patch::StoredPatch, prefix::Place},
-    session::{Node, SessionState},
+    session::{
+        Node, SessionState,
+        state::{Unseen, UnseenChange},
+    },
 };
 use reseed_protocol::{EntryData, entry::Kept, event::Event, patch::PatchOp, receipt::BreakReason};
 use std::sync::Arc;
@@ -54,14 +57,17 @@ pub struct Causes {
 }
 
 impl Causes {
-    /// Reconstructs the causes of a session read from the store: those that its path shows after its newest answer.
+    /// Reconstructs the causes of a session read from the store: those that its path shows after its newest answer, and
+    /// the changes that no entry shows.
     #[must_use]
-    pub fn read(path: &[Arc<Node>]) -> Self {
+    pub fn read(path: &[Arc<Node>], unseen: &[UnseenChange]) -> Self {
         let mut this = Self::default();
         this.add(Cause::Restart);
-        if path.iter().any(|node| node.pinned) {
-            // Possibly since that answer. Unpinned entries leave no trace.
-            this.add(Cause::Pins);
+        for change in unseen {
+            this.add(match &change.what {
+                Unseen::Pins => Cause::Pins,
+                Unseen::Strategy(name) => Cause::Strategy(name.clone()),
+            });
         }
         let is_answer = |node: &Arc<Node>| node.entry.message().is_some_and(|said| said.receipt.is_some());
         let answered = path.iter().rposition(is_answer);

@@ -48,6 +48,27 @@ pub struct HeldAt {
     pub job_id: JobId,
 }
 
+/// A change that may show in the next request, and of which no entry tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnseenChange {
+    /// What changed.
+    pub what: Unseen,
+    /// True if an answer was recorded since. Its request may have been sent before the change, so the change is kept
+    /// until the answer after it.
+    pub answered: bool,
+}
+
+/// What a change without an entry has changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Unseen {
+    /// The pinned entries.
+    Pins,
+    /// The strategy, to the one of this name.
+    Strategy(String),
+}
+
 /// The state of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -85,6 +106,10 @@ pub struct SessionState {
     /// a restart neither continues unless these hooks are asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<HookOffer>,
+    /// Changes since the newest answers that no entry shows, so that after a restart a receipt can still explain why a
+    /// request does not start like the previous one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unseen: Vec<UnseenChange>,
     /// Cost of its requests.
     pub cost: Cost,
     /// Queued inputs.
@@ -157,6 +182,7 @@ impl Default for SessionState {
             rest_tokens: None,
             held: None,
             hooks: Vec::new(),
+            unseen: Vec::new(),
             cost: Cost::default(),
             queue: Vec::new(),
             turn: None,
@@ -193,6 +219,7 @@ impl SessionState {
                     self.name.clone_from(&info.name);
                 }
                 self.pay(appended);
+                self.age_unseen(&appended.entry.data);
                 let Some(turn) = &mut self.turn else { return };
                 if is_message(&appended.entry) {
                     // A new message in a running turn may make its request too large again.
@@ -249,12 +276,17 @@ impl SessionState {
                     self.model.clone_from(model);
                 }
                 if let Some(strategy) = &updated.strategy {
+                    // A session's first record names the one that it starts with.
+                    if self.strategy != *strategy && !self.strategy.is_empty() {
+                        self.unseen(Unseen::Strategy(strategy.clone()));
+                    }
                     self.strategy.clone_from(strategy);
                 }
                 if let Some(settings) = &updated.settings {
                     self.settings.clone_from(settings);
                 }
                 if let Some(pins) = &updated.pins {
+                    self.unseen(Unseen::Pins);
                     self.pins.clone_from(pins);
                 }
                 if let Some(hooks) = &updated.hooks {
@@ -297,6 +329,21 @@ impl SessionState {
                 self.rest_tokens = Some(rest_after_undo(&undone.context_info));
             }
         }
+    }
+
+    /// Remembers a change that no entry shows; of each kind only the newest, so there are two at most.
+    fn unseen(&mut self, what: Unseen) {
+        self.unseen.retain(|change| std::mem::discriminant(&change.what) != std::mem::discriminant(&what));
+        self.unseen.push(UnseenChange { what, answered: false });
+    }
+
+    /// Forgets the changes that the newest answers have shown.
+    fn age_unseen(&mut self, data: &EntryData) {
+        if !matches!(data, EntryData::Message(message) if message.receipt.is_some()) {
+            return;
+        }
+        self.unseen.retain(|change| !change.answered);
+        self.unseen.iter_mut().for_each(|change| change.answered = true);
     }
 
     /// Remembers a compaction that failed while someone waited for it. One without a trigger is a branch summary, whose
@@ -376,6 +423,8 @@ pub fn add_usage(sum: Option<Usage>, more: &Usage) -> Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::context::{counter::Counter, testing::path};
+    use reseed_protocol::event::SessionUpdated;
 
     fn usage(cost_nano_usd: Option<u64>, source: UsageSource) -> Usage {
         Usage {
@@ -404,6 +453,42 @@ mod tests {
             let sum = add_usage(Some(add_usage(None, &reported(sum))), &more);
             assert_eq!((sum.cost_nano_usd, sum.prefix_tokens, sum.input_tokens), (expected, Some(6), 20));
             assert_eq!(sum.source, more.source);
+        }
+    }
+
+    #[test]
+    fn a_change_without_an_entry_is_remembered_until_the_second_answer() {
+        let updated = |change: fn(&mut SessionUpdated)| {
+            let mut updated = SessionUpdated::default();
+            change(&mut updated);
+            Event::SessionUpdated(Box::new(updated))
+        };
+        let (pins, manual) = (
+            updated(|updated| updated.pins = Some(Vec::new())),
+            updated(|updated| updated.strategy = Some("manual".to_owned())),
+        );
+        let said = |receipt| {
+            let mut entry = path(&["a:assistant yes"], &Counter::for_model("test"))[0].entry.clone();
+            let EntryData::Message(message) = &mut entry.data else { panic!("another entry") };
+            message.receipt = receipt;
+            Event::EntryAppended(Box::new(EntryAppended { entry, turn_id: None, command_id: None }))
+        };
+        let (answer, copied) = (said(Some(Box::default())), said(None));
+        let strategy = || Unseen::Strategy("manual".to_owned());
+        let table: [(&[&Event], &[Unseen]); 7] = [
+            (&[&pins], &[Unseen::Pins]),
+            (&[&pins, &pins], &[Unseen::Pins]),
+            (&[&manual, &pins], &[strategy(), Unseen::Pins]),
+            (&[&manual, &manual, &copied, &copied], &[strategy()]),
+            (&[&pins, &answer], &[Unseen::Pins]),
+            (&[&pins, &answer, &manual, &answer], &[strategy()]),
+            (&[&pins, &answer, &answer], &[]),
+        ];
+        for (events, expected) in table {
+            let mut state = SessionState { strategy: "threshold".to_owned(), ..SessionState::default() };
+            events.iter().for_each(|event| state.apply(event));
+            let unseen: Vec<Unseen> = state.unseen.iter().map(|change| change.what.clone()).collect();
+            assert_eq!(unseen, expected, "{events:?}");
         }
     }
 

@@ -23,7 +23,7 @@ use crate::{
         strategies::threshold::Threshold,
         strategy::Options,
     },
-    session::{Node, Session},
+    session::Session,
 };
 use reseed_protocol::context::{ContextEnvelope, EnvelopeMeta, RequestOptions, SystemPart};
 use std::{borrow::Cow, sync::Arc};
@@ -62,8 +62,8 @@ pub(in crate::agent_loop) struct TurnPrompt {
 
 impl PromptMemory {
     /// Returns the parts of a session that was read from the store.
-    pub(in crate::agent_loop) fn read(path: &[Arc<Node>]) -> Self {
-        Self { receipts: Receipts::read(path), ..Self::default() }
+    pub(in crate::agent_loop) fn read(session: &Session) -> Self {
+        Self { receipts: Receipts::read(session), ..Self::default() }
     }
 }
 

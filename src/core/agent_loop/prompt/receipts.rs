@@ -5,13 +5,12 @@ use crate::{
         causes::{Cause, Causes},
         prefix::{Outgoing, Place, SentRequest},
     },
-    session::{Node, SessionState},
+    session::{Session, SessionState},
 };
 use reseed_protocol::{
     event::Event,
     receipt::{PrefixBreak, Receipt},
 };
-use std::sync::Arc;
 
 /// The session's last answered request, and what happened since. It is carried from loop to loop; after a restart it is
 /// rebuilt from the newest answer on the path, so a restart changes no receipt unless the session moved.
@@ -27,9 +26,10 @@ pub(crate) struct Receipts {
 impl Receipts {
     /// Returns the receipts of a session that was read from the store.
     #[must_use]
-    pub(crate) fn read(path: &[Arc<Node>]) -> Self {
+    pub(crate) fn read(session: &Session) -> Self {
+        let path = session.tree.path();
         let last = path.iter().rev().find_map(|node| SentRequest::of_answer(node.entry.message()?));
-        Self { last, causes: Causes::read(path), asked: None }
+        Self { last, causes: Causes::read(path, &session.state.unseen), asked: None }
     }
 
     /// Notes an event of the log, before the session applies it.

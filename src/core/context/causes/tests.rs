@@ -145,11 +145,28 @@ fn what_was_for_one_request_explains_the_next_also_after_a_restart() {
     };
     let entries = [change("older"), answer("a"), change("time"), answer("b"), change("newer")];
     let path: Vec<Arc<Node>> = entries.into_iter().map(|entry| Arc::new(Node::counted(entry, &counter))).collect();
-    let causes = Causes::read(&path);
+    let causes = Causes::read(&path, &[]);
     let by_patch = (BreakReason::Patch, Some("clock: new policy".to_owned()));
     let table = [("older", (BreakReason::Unknown, None)), ("time", (BreakReason::Uncached, None)), ("newer", by_patch)];
     for (part, expected) in table {
         assert_eq!(causes.of(&Place::System(part.to_owned()), "m"), expected, "{part}");
+    }
+}
+
+#[test]
+fn what_no_entry_shows_explains_the_next_request_also_after_a_restart() {
+    let counter = Counter::for_model("test");
+    let path = path(&["a:user one"], &counter);
+    let change = |what| UnseenChange { what, answered: false };
+    let manual = || (BreakReason::Strategy, Some("manual".to_owned()));
+    let table = [
+        (vec![], (BreakReason::Unknown, None)),
+        (vec![change(Unseen::Pins)], (BreakReason::Pins, None)),
+        (vec![change(Unseen::Strategy("manual".to_owned()))], manual()),
+    ];
+    for (unseen, expected) in table {
+        let causes = Causes::read(&path, &unseen);
+        assert_eq!(causes.of(&Place::Message(None), "m"), expected, "{unseen:?}");
     }
 }
 
