@@ -39,7 +39,8 @@ pub(in crate::agent_loop) enum Need {
 pub(in crate::agent_loop) enum Source {
     /// The context that the model sees.
     Seen,
-    /// The same, replacing a held compaction that was free to make: too much was appended since.
+    /// The same, replacing a held compaction: too much was appended since, and the held one was free to make or saves
+    /// too little.
     SeenAgain,
     /// The context with the held compaction applied: too much was appended since.
     Held,
@@ -115,7 +116,7 @@ impl AgentLoop {
             self.ws.session.state.rest_tokens,
             need != Need::Due,
         );
-        let will_do = self.ws.source_beside(&held, after, true).is_none()
+        let will_do = self.ws.source_beside(&held, before.tokens, after, true).is_none()
             || (need != Need::Due && makes_room)
             || self.compaction.gave_up
             || permit != Permit::Full;
@@ -140,7 +141,7 @@ impl AgentLoop {
         let Some(held) = self.ws.session.held.clone() else { return Some(Source::Seen) };
         let before = self.ws.count(&self.ws.context());
         let after = self.ws.after_held(&held, &before);
-        self.ws.source_beside(&held, after, is_due)
+        self.ws.source_beside(&held, before.tokens, after, is_due)
     }
 
     /// Returns the source of a compaction that somebody waits for. A held one, if any, was not good enough.
@@ -231,10 +232,13 @@ impl Workspace {
         }
     }
 
-    fn source_beside(&self, held: &Held, after: u64, is_due: bool) -> Option<Source> {
+    fn source_beside(&self, held: &Held, before: u64, after: u64, is_due: bool) -> Option<Source> {
         // A hook's summary is final.
-        let is_hooks = held.outcome.rung == CompactionRung::HookSummary;
-        if held.outcome.any_gain || is_hooks || self.reaches(&held.outcome, after, self.window_tokens()) {
+        if held.outcome.any_gain || held.outcome.rung == CompactionRung::HookSummary {
+            return None;
+        }
+        let saves_enough = self.saves_enough(&held.basis(), before, after);
+        if saves_enough && self.reaches(&held.outcome, after, self.window_tokens()) {
             return None;
         }
         // It is only made again if it is committed at once; otherwise still more may be appended first.
@@ -244,7 +248,12 @@ impl Workspace {
         if held.is_free() {
             return Some(Source::SeenAgain);
         }
-        self.can_merge(held).then_some(Source::Held)
+        if self.can_merge(held) {
+            return Some(Source::Held);
+        }
+        // What was appended since stays verbatim either way. A compaction that hardly saves anything would be followed
+        // by another at once, so a new one reads everything instead.
+        (!saves_enough).then_some(Source::SeenAgain)
     }
 
     /// Returns true if what was appended since deserves a summary of its own.

@@ -1,0 +1,165 @@
+//! Held compactions that are no longer good enough when they are due: made again once, merged or from everything.
+
+use super::*;
+
+/// Returns a session with a held compaction that will soon miss its target.
+///
+/// In shares of the window: it is prepared at 0.60 (the soft limit is 0.7 of the trigger, 0.56), is due above 0.80 and
+/// waited for above 0.99. It keeps `hello` and replaces the rest with a summary of about 0.02. It is good enough while
+/// what was appended since is no larger than its summary could have been: 1/8 for the summary, 1/12 for its files and a
+/// tenth of the target, 0.02, for restored facts: 0.23 in total.
+fn outgrown() -> World {
+    let mut world = outgrowing(Vec::new());
+    world.say("hello").model("hello").summary();
+    assert!(world.held().is_some_and(|held| !held.remade), "{:?}", world.took());
+    world
+}
+
+/// Returns the same session before the compaction is prepared.
+fn outgrowing(hooks: Vec<HookSpec>) -> World {
+    let mut world = World::full(hooks, "threshold", 60);
+    world.agent.ws.deployment = {
+        let mut deployment = Deployment::clone(&world.agent.ws.deployment);
+        deployment.options.reserve_tokens = Some(64);
+        deployment.options.target = 0.2;
+        deployment.options.keep_recent_tokens = 200;
+        deployment.options.background = 0.7;
+        Arc::new(deployment)
+    };
+    world.restart(|_| ());
+    world
+}
+
+/// Returns text for this many hundredths of the window of [`outgrown`]: 60 of them are eight times sixty sentences.
+fn hundredths(hundredths: usize) -> String {
+    "The harbour lies to the north. ".repeat(hundredths * 8)
+}
+
+#[test]
+fn one_that_would_not_reach_the_target_is_made_again_once_and_merged() {
+    let mut world = outgrown();
+    let first = world.held().unwrap().job_id.clone();
+    let prepared = |world: &World| {
+        world.emitted.iter().filter(|event| matches!(event, EphemeralEvent::CompactionPrepared(_))).count()
+    };
+    // At 0.75 it is not due, and more may still be appended first.
+    world.say(&hundredths(15)).model("so");
+    assert_eq!((world.summarising, &world.held().unwrap().job_id), (None, &first));
+    world.took();
+    // At 0.90 it is due. With the 0.30 appended since, it leaves 0.32, more than 0.23 and the target of 0.20.
+    world.say(&hundredths(15)).check(&["+ user", "turn", "summary", "model"]);
+    let asked = world.sent.iter().rfind(|sent| sent.purpose == Purpose::Summary).unwrap();
+    let asked: Vec<String> = asked.messages().map(|message| message.message.text()).collect();
+    assert!(asked.join("\n").contains("to the north"), "what was said since is summarised");
+    let before = prepared(&world);
+    world.model("so");
+    assert_eq!(world.agent.ws.session.state.compactions, 0, "the one that is made again is waited for");
+    world.took();
+    // It is held like any other, but not made a third time: it is committed as it is.
+    world.summary();
+    println!(
+        "EV {:?}",
+        world
+            .events
+            .iter()
+            .filter(|e| matches!(e, Event::CompactionFailed(_) | Event::SessionUpdated(_)))
+            .collect::<Vec<_>>()
+    );
+    world.check(&["prepared", "+ compaction", "compacted model_summary", "reseed"]);
+    assert_eq!((prepared(&world), world.agent.ws.session.state.compactions), (before + 1, 1));
+    assert_ne!(world.committed().job_id, first);
+    let told = |event: &Event| matches!(event, Event::CompactionFailed(_));
+    assert!(!world.events.iter().any(told), "the first one is part of it");
+}
+
+#[test]
+fn a_turn_that_waits_for_a_merged_one_goes_on_where_what_is_held_is_dropped() {
+    let mut world = outgrown();
+    world.say(&hundredths(15)).model("so").took();
+    // At 1.50 the next request waits: with the held compaction it would still have 0.92, above the trigger.
+    world.say(&hundredths(75)).check(&["+ user", "turn", "summary"]);
+    world.command(Command::SetModel(SetModel { model: "test-2".into(), reasoning_effort: None }));
+    assert_eq!(world.held(), None);
+    let failed = world.took().into_iter().filter(|line| line == "compaction failed compaction_void").count();
+    assert_eq!(failed, 2, "the one that was held, and the one that was made from it");
+    // The other model's loop makes room itself, and sends the request.
+    world.summary().model("so");
+    assert!(world.took().contains(&"end completed".to_owned()));
+    assert_eq!(world.agent.ws.session.state.compactions, 1);
+}
+
+#[test]
+fn hooks_are_asked_once_also_where_it_is_made_again_and_what_they_wished_holds() {
+    let mut world = outgrowing(vec![hook("one", HookPoint::BeforeCompact)]);
+    world.say("hello");
+    let wishes = json!({ "model": "cheaper", "instructions": "mind the gulls", "details": { "n": 1 } });
+    world.answer(wishes).model("hello").summary().took();
+    // The session read back from the log does the same.
+    world.restart(|_| ()).say(&hundredths(15)).model("so").took();
+    world.say(&hundredths(15)).check(&["+ user", "turn", "summary", "model"]);
+    let asked = world.sent.iter().rfind(|sent| sent.purpose == Purpose::Summary).unwrap();
+    let text: String = asked.messages().map(|message| message.message.text()).collect();
+    assert_eq!(asked.model, "cheaper");
+    assert!(text.contains("mind the gulls") && text.contains("to the north"), "{text}");
+    world.model("so").summary();
+    assert_eq!(world.committed().rung, CompactionRung::ModelSummary);
+    let EntryData::Compaction(entry) = &world.newest("compaction").data else { panic!("another entry") };
+    assert_eq!((entry.hook.as_deref(), &entry.hook_details), (Some("one"), &Some(json!({ "n": 1 }))));
+    // The next cycle prepares a new one.
+    world.took();
+    world.say(&hundredths(60)).model("so");
+    assert!(world.took().contains(&"ask one before_compact".to_owned()));
+}
+
+#[test]
+fn one_that_cost_nothing_is_made_again_once() {
+    let mut world = outgrowing(Vec::new());
+    world.say("hello").model("hello").summary_fails(ErrorCode::ContentFiltered);
+    assert!(world.held().is_some_and(|held| held.is_free() && !held.remade), "{:?}", world.took());
+    world.say(&hundredths(15)).model("so").took();
+    world.say(&hundredths(15)).check(&["+ user", "turn", "summary", "model"]);
+    world.summary_fails(ErrorCode::UpstreamError).check(&["compaction failed upstream_error"]);
+    assert!(world.held().unwrap().remade, "it was tried");
+    let told = world.model("so").took();
+    assert!(told.contains(&"compacted extract".to_owned()) && !told.contains(&"summary".to_owned()), "{told:?}");
+}
+
+#[test]
+fn one_that_saves_too_little_by_the_time_it_is_due_is_made_again_once() {
+    // It saves about two thirds of the request that comes. The long message stays verbatim: there is nothing to merge.
+    let committed = ["+ user", "turn", "+ compaction", "compacted model_summary", "reseed", "model"];
+    for (min_gain, expected) in [(0.6, &committed[..]), (0.7, &["+ user", "turn", "summary", "model"])] {
+        let mut world = outgrown();
+        world.restart(|deployment| deployment.options.min_gain = min_gain).took();
+        world.say(&hundredths(30)).check(expected);
+        if world.summarising.is_some() {
+            // A new one saves no more, so the next request gets what is there.
+            world.model("so").summary().check(&[
+                "+ assistant",
+                "end completed",
+                "compaction failed nothing_to_compact",
+            ]);
+            assert!(world.held().is_some_and(|held| held.remade));
+            world.say("and?").check(&committed);
+        }
+    }
+}
+
+#[test]
+fn what_is_held_is_cancelled_by_its_name_also_while_it_is_made_again() {
+    let mut world = outgrown();
+    world.say(&hundredths(15)).model("so");
+    world.say(&hundredths(15)).took();
+    assert!(world.summarising.is_some());
+    let job_id = Some(world.held().unwrap().job_id.clone());
+    world.command(Command::CancelCompaction(CancelCompaction { job_id }));
+    assert!(matches!(world.reply(), Reply::Ok(_)), "{:?}", world.reply());
+    world.check(&["compaction failed compaction_cancelled", "hang up", "compaction failed compaction_void"]);
+    assert_eq!((world.held(), world.agent.running_job()), (None, None));
+    // Cancelling the second attempt keeps the first, which is not tried again.
+    let mut world = outgrown();
+    world.say(&hundredths(15)).model("so");
+    world.say(&hundredths(15)).took();
+    world.command(Command::CancelCompaction(CancelCompaction { job_id: None }));
+    assert!(world.held().is_some_and(|held| held.remade));
+}
