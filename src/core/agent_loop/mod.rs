@@ -40,8 +40,7 @@ mod random_scripts;
 pub use compaction::{INSTRUCTIONS_WINDOW_PART, PINS_MAX, pins_without, undo_target};
 pub use deployment::{Deployment, Summaries};
 pub use io::{Append, CallHook, CallModel, Effect, Input, Mark, Origin, RequestId};
-pub use prompt::{Snapshot, usage_percent};
-pub use turn::{TOOLS_MAX, Tools, check_offers};
+pub use prompt::{Snapshot, TOOLS_MAX, Tools, check_offers, usage_percent};
 
 use compaction::Compactor;
 use deadline::Deadline;

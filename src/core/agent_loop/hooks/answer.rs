@@ -2,7 +2,7 @@
 
 use super::super::step::Step;
 use super::{
-    super::{AgentLoop, turn::appended, turn::tools::SentTools},
+    super::{AgentLoop, prompt::SentTools, turn::appended},
     Subject,
     request::ANOTHER_ROLE,
 };

@@ -7,7 +7,6 @@
 //! - `outcome`: how an answer is applied, and everything that can follow it, or a failure
 //! - `input`: a client's input, before it is accepted
 //! - `request`: the start of a turn, the envelope before and after a request
-//! - `added`: what was added for the last request alone, kept for inspection
 //! - `answer`: the model's answer and its tool calls; `result`: a tool's answer
 //! - `roster`: which hooks are asked, including those owed to work started under hooks whose client is gone
 //!
@@ -15,7 +14,6 @@
 //!
 //! Without registered hooks none of this runs, and no value is built for it.
 
-mod added;
 mod answer;
 mod input;
 mod outcome;
@@ -26,7 +24,6 @@ mod subject;
 
 use crate::agent_loop::turn::Turn;
 use crate::agent_loop::workspace::Workspace;
-pub(super) use added::Added;
 pub(super) use answer::{Called, CompleteAnswer};
 pub(super) use input::{InLine, InputKind};
 pub(super) use request::refused;

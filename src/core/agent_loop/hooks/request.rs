@@ -3,7 +3,7 @@
 use super::super::step::Step;
 use super::{
     super::{AgentLoop, turn::appended},
-    Added, Subject,
+    Subject,
 };
 use crate::agent_loop::workspace::Workspace;
 use crate::{
@@ -145,7 +145,7 @@ impl AgentLoop {
             return;
         }
         let Overlay { context, changes, base: _ } = overlay;
-        self.ws.prompt.carried.added = Added::of(&changes, &self.ws.context());
+        self.ws.prompt.carried.added = crate::agent_loop::prompt::Added::of(&changes, &self.ws.context());
         let turn_id = self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         let names: Vec<String> = changes.iter().map(|change| change.transformer_name.clone()).collect();
         let mut parent = self.ws.session.state.leaf.clone();
@@ -193,7 +193,7 @@ impl Workspace {
             let overlay = Overlay { context: context.clone(), changes: Vec::new(), base: self.context() };
             self.then(Step::Ask(Subject::Ephemeral(Box::new(overlay))));
         } else {
-            self.prompt.carried.added = Added::default();
+            self.prompt.carried.added = crate::agent_loop::prompt::Added::default();
         }
         asks
     }

@@ -3,15 +3,20 @@
 //! The prompt is compiled from the instructions, the tools and the path's patches, and counted with the session's own
 //! calibration. Only the workspace and the files in this folder change it; everything else reads it.
 
+mod added;
 mod info;
 mod receipts;
 mod shown;
+mod tools;
 
+pub(in crate::agent_loop) use added::Added;
 pub use info::{Snapshot, usage_percent};
 pub(in crate::agent_loop) use info::{done, session_updated};
 pub(in crate::agent_loop) use receipts::Receipts;
+pub(in crate::agent_loop) use tools::SentTools;
+pub use tools::{TOOLS_MAX, Tools, check_offers};
 
-use super::{hooks::Added, turn::tools::Tools, workspace::Workspace};
+use super::workspace::Workspace;
 use crate::{
     context::{
         Context, RequestCount,

@@ -7,14 +7,11 @@ mod overflow;
 pub(super) mod queue;
 pub(super) mod tools;
 
-use tools::SentTools;
-pub use tools::{TOOLS_MAX, Tools, check_offers};
-
 use crate::agent_loop::step::{Counted, Step};
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
     AgentLoop, CallModel, Deadline, Effect, RequestId, commands::Caller, compaction::held::Need, hooks::Subject,
-    prompt::session_updated, stage::Stage, turn::queue::Said,
+    prompt::SentTools, prompt::session_updated, stage::Stage, turn::queue::Said,
 };
 use crate::{
     context::{Context, Decision, RequestCount, count::sent_key},

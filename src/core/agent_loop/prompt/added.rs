@@ -14,7 +14,7 @@ const ADDED_BYTES_MAX: usize = 1024 * 1024;
 
 /// The additions by hooks for the last request alone.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Added {
+pub(in crate::agent_loop) struct Added {
     changes: Vec<Vec<PatchOp>>,
     /// The last entry that the request included.
     last: Option<EntryId>,
@@ -22,7 +22,7 @@ pub(crate) struct Added {
 
 impl Added {
     /// Records the changes made to a request with this context.
-    pub(super) fn of(changes: &[EphemeralChange], context: &Context) -> Self {
+    pub(in crate::agent_loop) fn of(changes: &[EphemeralChange], context: &Context) -> Self {
         let bytes: usize =
             changes.iter().map(|change| serde_json::to_vec(&change.patch).map_or(0, |json| json.len())).sum();
         if bytes > ADDED_BYTES_MAX {
@@ -33,7 +33,7 @@ impl Added {
     }
 
     /// Applies the same changes to another context, skipping those that name messages no longer in it.
-    pub(in crate::agent_loop) fn put_on(&self, context: &mut Context, around: &Around<'_>) {
+    pub(super) fn put_on(&self, context: &mut Context, around: &Around<'_>) {
         let since = self.said_since(context);
         for ops in &self.changes {
             let ops: Vec<PatchOp> = ops.iter().map(|op| with(op.clone(), &since)).collect();

@@ -1,0 +1,136 @@
+//! The tools that the owner's client offers, and how calls are checked against them.
+
+use crate::agent_loop::{commands::Caller, prompt::done, workspace::Workspace};
+use crate::{context::causes::Cause, schema::arguments_of};
+use reseed_protocol::{ErrorBody, ErrorCode, command::ToolOffer, context::ToolDefinition, reply::Reply};
+use std::sync::Arc;
+
+/// Maximum number of tools that one client may offer: each is sent with every request.
+pub const TOOLS_MAX: usize = 128;
+
+/// Longest time limit that a tool may ask for: one day, in milliseconds.
+const TIMEOUT_MS_MAX: u64 = 24 * 60 * 60 * 1000;
+
+/// The offered tools and the validators for their arguments. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Tools {
+    offers: Arc<Vec<Offer>>,
+    definitions: Arc<Vec<ToolDefinition>>,
+}
+
+#[derive(Debug)]
+struct Offer {
+    offer: ToolOffer,
+    arguments: jsonschema::Validator,
+}
+
+/// The tools as one request sent them, after patches. The calls of its answer are checked against these.
+#[derive(Debug, Clone, Default)]
+pub(in crate::agent_loop) struct SentTools(Arc<Vec<ToolDefinition>>);
+
+/// Validates a client's tool offers.
+///
+/// # Errors
+/// `invalid_tools`, naming the tool and what is wrong with it.
+pub fn check_offers(offers: Vec<ToolOffer>) -> Result<Tools, ErrorBody> {
+    let invalid = |at: usize, field: &str, message: String| {
+        Err(ErrorBody::new(ErrorCode::InvalidTools, message).with_field(format!("tools[{at}].{field}")))
+    };
+    if offers.len() > TOOLS_MAX {
+        let message = format!("a client may offer {TOOLS_MAX} tools, not {}", offers.len());
+        return Err(ErrorBody::new(ErrorCode::InvalidTools, message).with_field("tools"));
+    }
+    let mut checked: Vec<Offer> = Vec::with_capacity(offers.len());
+    for (at, offer) in offers.into_iter().enumerate() {
+        let name: String = offer.name.chars().take(64).collect();
+        let letters = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if offer.name.is_empty() || offer.name.len() > 64 || !offer.name.chars().all(letters) {
+            return invalid(at, "name", format!("a tool's name must be 1 to 64 of A-Za-z0-9_-, not `{name}`"));
+        }
+        if checked.iter().any(|other| other.offer.name == offer.name) {
+            return invalid(at, "name", format!("the tool `{name}` is offered twice"));
+        }
+        if offer.timeout_ms.is_some_and(|timeout| timeout == 0 || timeout > TIMEOUT_MS_MAX) {
+            return invalid(at, "timeoutMs", format!("the time limit of `{name}` must be 1 to {TIMEOUT_MS_MAX} ms"));
+        }
+        match arguments_of(&offer.parameters) {
+            Ok(arguments) => checked.push(Offer { offer, arguments }),
+            Err(why) => return invalid(at, "parameters", format!("the parameters of `{name}` {why}")),
+        }
+    }
+    let definitions = checked.iter().map(|offer| offer.offer.definition()).collect();
+    Ok(Tools { offers: Arc::new(checked), definitions: Arc::new(definitions) })
+}
+
+impl PartialEq for Tools {
+    /// Compares the offers only: the validators are derived from them.
+    fn eq(&self, other: &Self) -> bool {
+        self.offers.iter().map(|offer| &offer.offer).eq(other.offers.iter().map(|offer| &offer.offer))
+    }
+}
+
+impl Tools {
+    /// Returns the tool definitions that the model gets.
+    #[must_use]
+    pub fn definitions(&self) -> &[ToolDefinition] {
+        &self.definitions
+    }
+
+    /// Returns these definitions as the tools that a request sends.
+    pub(in crate::agent_loop) fn sent(&self, definitions: &[ToolDefinition]) -> SentTools {
+        let is_whole_offer = *self.definitions == definitions;
+        SentTools(if is_whole_offer { self.definitions.clone() } else { Arc::new(definitions.to_vec()) })
+    }
+
+    /// Checks a call against the tools that were sent. Returns the tool's own time limit in milliseconds, if it has
+    /// one. The error is for the model, so that it can correct the call.
+    pub(in crate::agent_loop) fn check_call(
+        &self,
+        sent: &SentTools,
+        name: &str,
+        arguments: &str,
+    ) -> Result<Option<u64>, String> {
+        let Some(definition) = sent.0.iter().find(|definition| definition.name == name) else {
+            let names: Vec<&str> = sent.0.iter().map(|definition| definition.name.as_str()).collect();
+            let known = if names.is_empty() { "no tools".to_owned() } else { names.join(", ") };
+            return Err(format!("There is no tool `{name}`; there are: {known}."));
+        };
+        let Some(Offer { offer, arguments: own }) = self.offers.iter().find(|offer| offer.offer.name == name) else {
+            return Err(format!("The tool `{name}` is no longer available."));
+        };
+        let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
+        let value: serde_json::Value = serde_json::from_str(arguments)
+            .map_err(|error| format!("The arguments of `{name}` are not JSON: {error}."))?;
+        let is_replaced = definition.parameters != offer.parameters;
+        // A patch that an earlier version stored may have an invalid schema. The tool's own schema is then the best
+        // available.
+        let replaced = is_replaced.then(|| arguments_of(&definition.parameters).ok()).flatten();
+        match replaced.as_ref().unwrap_or(own).validate(&value) {
+            Ok(()) => Ok(offer.timeout_ms),
+            Err(error) => {
+                Err(format!("The arguments of `{name}` do not fit its schema: {error} at `{}`.", error.instance_path()))
+            }
+        }
+    }
+}
+
+impl Workspace {
+    pub(in crate::agent_loop) fn on_register_tools(&mut self, caller: &Caller, offers: Vec<ToolOffer>) {
+        match check_offers(offers) {
+            Ok(tools) => {
+                self.offer_tools(tools);
+                self.reply(caller, done(None));
+            }
+            Err(error) => self.reply(caller, Reply::Error(error)),
+        }
+    }
+
+    /// Replaces the offered tools.
+    pub(in crate::agent_loop) fn offer_tools(&mut self, tools: Tools) {
+        if tools.definitions() != self.prompt.carried.tools.definitions() {
+            self.prompt.carried.receipts.because(Cause::Tools);
+        }
+        self.prompt.carried.tools = tools;
+        self.refresh_fixed();
+    }
+}
