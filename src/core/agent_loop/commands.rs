@@ -74,9 +74,7 @@ impl AgentLoop {
             SessionCommand::SetContextStrategy(set) => self.on_set_strategy(&caller, set),
             SessionCommand::SetModel(set) => self.on_set_model(&caller, set),
             SessionCommand::SetOptions(set) => self.ws.on_set_options(&caller, &set),
-            SessionCommand::SetInstructions(set)
-                if self.ws.prompt.counter.system(&set.instructions) > self.ws.window_tokens() / 2 =>
-            {
+            SessionCommand::SetInstructions(set) if !self.ws.fits_as_system_prompt(&set.instructions) => {
                 let message = "the instructions take more than half of the model's window; shorten them".to_owned();
                 Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("instructions"))
             }

@@ -81,7 +81,7 @@ impl Workspace {
     /// Counts the path again if the next loop's model uses a different counter.
     pub(super) fn recount_for_next(&mut self) {
         let next = self.deployment.counter(&self.session.state.model);
-        if next.method() != self.prompt.counter.method() {
+        if next.method() != self.prompt.counter().method() {
             self.session.tree.recount(&next);
         }
     }
@@ -93,13 +93,10 @@ impl Workspace {
             events.extend(self.roster.to_keep(&self.session.state));
         }
         for event in &events {
-            self.prompt.carried.receipts.note(event, &self.session.state);
-            self.session.apply(event, &self.prompt.counter);
+            self.prompt.note(event, &self.session.state);
+            self.session.apply(event, self.prompt.counter());
         }
-        if *self.session.tree.carried() != self.prompt.compiled.carried {
-            self.refresh_fixed();
-            self.refresh_manager();
-        }
+        self.follow_patches();
         self.out.push(Effect::Append(Append { events, marks }));
     }
 

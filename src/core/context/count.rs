@@ -46,6 +46,12 @@ impl Fixed {
         mix.add_tools(fixed.tools);
         Self { mix, ..fixed }
     }
+
+    /// Returns the estimated tokens of both.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.system.saturating_add(self.tools)
+    }
 }
 
 /// What a report must match to hold for the next request.
@@ -235,7 +241,7 @@ impl Anchor {
 
 fn newest_report(messages: &[Counted], fixed: Fixed, fresh: Freshness<'_>, counter: &Counter) -> Option<Anchor> {
     let trusts = counter.trusts_reports();
-    let (mut sent, mut prefix) = (SENT_NOTHING, fixed.system.saturating_add(fixed.tools));
+    let (mut sent, mut prefix) = (SENT_NOTHING, fixed.total());
     let mut newest = None;
     for (at, counted) in messages.iter().enumerate() {
         let report = report(counted, fresh, sent, trusts);

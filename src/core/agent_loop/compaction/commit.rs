@@ -178,14 +178,14 @@ impl Workspace {
     /// Returns the tree with this compaction applied.
     pub(in crate::agent_loop) fn with_compaction(&self, entry: Entry, cleared: &[EntryId]) -> SessionTree {
         let mut tree = self.session.tree.clone();
-        tree.append(Arc::new(Node::counted(entry, &self.prompt.counter)));
-        tree.clear(cleared, &self.prompt.counter);
+        tree.append(Arc::new(Node::counted(entry, self.prompt.counter())));
+        tree.clear(cleared, self.prompt.counter());
         tree
     }
 
     /// Returns the entry's `tokens_before`.
     fn tokens_before(&self, counted: u64) -> u64 {
         let remaining = remaining(self.session.tree.path());
-        self.prompt.counter.tokens_before(counted, &mut remaining.into_iter().map(|(_, node)| &node.entry))
+        self.prompt.counter().tokens_before(counted, &mut remaining.into_iter().map(|(_, node)| &node.entry))
     }
 }

@@ -262,9 +262,9 @@ impl Workspace {
         // After a restart the model's window may no longer be known.
         if let Some(model) = other.filter(|model| self.deployment.windows.knows(model)) {
             let own = model == self.session.state.model;
-            let counter = if own { self.prompt.counter } else { self.deployment.counter(&model) };
+            let counter = if own { *self.prompt.counter() } else { self.deployment.counter(&model) };
             let window_tokens = self.deployment.windows.tokens(&model);
-            let window_tokens = if own { self.in_estimates(self.window_tokens()) } else { window_tokens };
+            let window_tokens = if own { self.prompt.in_estimates(self.window_tokens()) } else { window_tokens };
             running.job.ask_instead(model, window_tokens, counter);
         }
         running.job.give(given);

@@ -35,7 +35,7 @@ impl Workspace {
         let (tokens, tokens_max) = (counter.text(instructions), window_tokens / INSTRUCTIONS_WINDOW_PART);
         (tokens > tokens_max).then(|| {
             // In the same unit as every other count that clients see.
-            let (tokens, tokens_max) = (self.in_tokens(tokens), self.in_tokens(tokens_max));
+            let (tokens, tokens_max) = (self.prompt.in_tokens(tokens), self.prompt.in_tokens(tokens_max));
             format!(
                 "`instructions` has about {tokens} tokens; at most {tokens_max} are allowed, a quarter of the \
                  window of `{model}`, which summarises; shorten it"

@@ -61,7 +61,7 @@ impl AgentLoop {
         }
         if let Some(mut tree) = tree {
             // The store's reader counted the path with the session's current model.
-            tree.recount(&self.ws.prompt.counter);
+            tree.recount(self.ws.prompt.counter());
             self.ws.session.tree = tree;
         }
         self.navigation.pinned(self.leaving_by().is_some());

@@ -149,7 +149,6 @@ impl Workspace {
         };
         let manager: &dyn ContextManager = other.as_deref().unwrap_or(&*self.manager);
         let tokens = self.count(context).tokens;
-        let fixed = self.prompt.compiled.fixed;
         Ok(self.deployment.cut_rules.steps(&Ordered {
             manager,
             names_strategy: order.strategy.is_some(),
@@ -160,9 +159,9 @@ impl Workspace {
             tokens,
             window_tokens: self.window_tokens(),
             planned_window_tokens: self.planning_window(order.trigger, || tokens),
-            fixed_tokens: fixed.system + fixed.tools,
+            fixed_tokens: self.prompt.fixed().total(),
             summary_tokens: self.summary_tokens_max() + self.restored_tokens_max(),
-            calibration: &self.prompt.calibration,
+            calibration: self.prompt.calibration(),
         }))
     }
 
@@ -224,7 +223,7 @@ impl Workspace {
             model,
             window_tokens: *window_tokens,
             counter: *counter,
-            counted_by: self.prompt.counter.method(),
+            counted_by: self.prompt.counter().method(),
             summary_tokens_max: self.summary_tokens_max(),
             answer_tokens_max: summaries.answer_tokens_max,
             earlier: None,
@@ -238,7 +237,7 @@ impl Workspace {
             conversation: None,
             prices: self.deployment.prices.clone(),
             writing: self.writing(),
-            rules: self.rules(),
+            rules: self.prompt.rules(),
         }
     }
 
@@ -250,19 +249,19 @@ impl Workspace {
                 let counter = self.deployment.counter(model);
                 (model.clone(), self.deployment.windows.tokens(model), counter)
             }
-            None => (own.clone(), self.in_estimates(self.window_tokens()), self.prompt.counter),
+            None => (own.clone(), self.prompt.in_estimates(self.window_tokens()), *self.prompt.counter()),
         }
     }
 
     /// Returns the maximum tokens of a summary, in estimated tokens.
     fn summary_tokens_max(&self) -> u64 {
         let (_, summariser_window, _) = self.summariser();
-        self.in_estimates(summary_tokens_max(self.window_tokens().min(summariser_window)))
+        self.prompt.in_estimates(summary_tokens_max(self.window_tokens().min(summariser_window)))
     }
 
     /// Returns the maximum tokens of the facts restored into a summary: a tenth of a compaction's target.
     fn restored_tokens_max(&self) -> u64 {
-        self.in_estimates(self.manager.target_tokens(self.window_tokens()) / 10)
+        self.prompt.in_estimates(self.manager.target_tokens(self.window_tokens()) / 10)
     }
 
     /// Returns the conversation's own request, if its model summarises as a continuation of it.
@@ -276,7 +275,7 @@ impl Workspace {
         };
         (own && rides).then(|| ModelRequest {
             model: self.session.state.model.clone(),
-            envelope: self.envelope(context, self.estimate(context)),
+            envelope: self.envelope(context, self.prompt.estimate(context)),
             purpose: Purpose::Turn,
         })
     }
@@ -298,35 +297,9 @@ impl Workspace {
         Writing { kind: self.manager.options().summary_kind, ..self.deployment.summaries.writing.clone() }
     }
 
-    /// Returns the texts of the system prompt and the tool descriptions, which may state constraints.
-    fn rules(&self) -> Vec<String> {
-        let system = self.prompt.compiled.system.compiled.clone();
-        let tools = self.prompt.compiled.tools.iter().map(|tool| tool.description.clone());
-        std::iter::once(system).chain(tools).filter(|text| !text.is_empty()).collect()
-    }
-}
-
-impl Workspace {
-    /// Returns the estimated tokens of a request with this context, without counting its texts again.
-    fn estimate(&self, context: &Context) -> u64 {
-        let messages = context.messages.iter().chain(&context.uncached);
-        let fixed = self.prompt.compiled.fixed;
-        fixed.system + fixed.tools + messages.map(|counted| counted.tokens.total()).sum::<u64>()
-    }
-
     /// Returns the compaction that decides what the model sees.
     pub(in crate::agent_loop) fn compaction_in_effect(&self) -> Option<(&EntryId, &Compaction)> {
         compaction_in(self.session.tree.path())
-    }
-
-    /// Converts the model's tokens to estimated tokens, the unit of message counts.
-    pub(in crate::agent_loop) fn in_estimates(&self, tokens: u64) -> u64 {
-        self.prompt.calibration.in_estimates(tokens)
-    }
-
-    /// Converts estimated tokens to the model's tokens.
-    pub(in crate::agent_loop) fn in_tokens(&self, estimated: u64) -> u64 {
-        self.prompt.calibration.in_tokens(estimated)
     }
 }
 

@@ -261,7 +261,7 @@ impl Workspace {
             let stays = in_tail || id.is_some_and(|id| one_by_one.contains(id));
             let stretch = if stays { &mut kept } else { &mut dropped };
             stretch.count += 1;
-            stretch.tokens += self.in_tokens(counted.tokens.total());
+            stretch.tokens += self.prompt.in_tokens(counted.tokens.total());
             if let Some(id) = id {
                 stretch.from.get_or_insert_with(|| id.clone());
                 stretch.to = Some(id.clone());

@@ -19,8 +19,7 @@ impl AgentLoop {
         let is_near = || {
             let window = self.ws.window_tokens();
             let due = self.ws.manager.prepare_at_tokens(window).or(self.ws.manager.compact_at_tokens(window));
-            let fixed = self.ws.prompt.compiled.fixed;
-            due.is_some_and(|due| self.ws.in_tokens(tokens + fixed.system + fixed.tools) >= due)
+            due.is_some_and(|due| self.ws.prompt.in_tokens(tokens + self.ws.prompt.fixed().total()) >= due)
         };
         match input {
             Input::Answered { request, .. } | Input::Failed { request, .. } => {

@@ -158,7 +158,7 @@ impl AgentLoop {
                     self.ws.deployment.tool_rounds_max
                 ))
             } else {
-                self.ws.prompt.carried.tools.check_call(&tools, &call.name, &call.arguments)
+                self.ws.prompt.tools().check_call(&tools, &call.name, &call.arguments)
             };
         }
         let entry = self.ws.entry(item, EntryData::Message(message));
@@ -238,7 +238,7 @@ impl Workspace {
                 format!("its arguments have {} bytes; at most {ARGUMENTS_BYTES_MAX} are allowed", arguments.len());
             return Err(HookFault::failed(message));
         }
-        let Ok(timeout_ms) = self.prompt.carried.tools.check_call(&calls.tools, &called.name, &arguments) else {
+        let Ok(timeout_ms) = self.prompt.tools().check_call(&calls.tools, &called.name, &arguments) else {
             return Err(HookFault::failed("its arguments do not fit the tool's schema"));
         };
         called.verdict = Ok(timeout_ms);

@@ -204,7 +204,7 @@ impl Workspace {
         if !message.content.iter().any(says_something) {
             return Err(HookFault::failed("its message has no text and no picture"));
         }
-        self.check_fits(&message.content).map_err(refused)?;
+        self.check_input_fits(&message.content).map_err(refused)?;
         let changed = message.content != offered.parts;
         if changed {
             // The stored command must not reveal the original text either.

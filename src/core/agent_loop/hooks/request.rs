@@ -7,10 +7,9 @@ use super::{
 };
 use crate::agent_loop::workspace::Workspace;
 use crate::{
-    agent_loop::{annotate::check_custom_type, prompt::TurnPrompt, turn::queue::custom_parts},
+    agent_loop::{annotate::check_custom_type, turn::queue::custom_parts},
     context::{
         Context,
-        causes::Cause,
         patch::{self, Boundary},
     },
     hook::HookFault,
@@ -96,7 +95,7 @@ impl AgentLoop {
             return Ok(false);
         }
         let mut context = Context::clone(&self.ws.context());
-        let around = self.ws.around();
+        let around = self.ws.prompt.around();
         let applied = context.apply(&ops, Boundary::Durable, &around).map_err(|refused| fault_of(&refused))?;
         if !applied.changed {
             // The patch is in effect already: storing it again would only lengthen the history.
@@ -105,7 +104,7 @@ impl AgentLoop {
         if is_sent_next {
             says_something(&context)?;
         }
-        self.ws.check_lasting(&context)?;
+        self.ws.check_patch_fits(&context).map_err(HookFault::failed)?;
         let transform = ContextTransform {
             schema_version: PATCH_VERSION,
             transformer_name: name.to_owned(),
@@ -145,7 +144,7 @@ impl AgentLoop {
             return;
         }
         let Overlay { context, changes, base: _ } = overlay;
-        self.ws.prompt.carried.added = crate::agent_loop::prompt::Added::of(&changes, &self.ws.context());
+        self.ws.prompt.keep_added(&changes, &self.ws.context());
         let turn_id = self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         let names: Vec<String> = changes.iter().map(|change| change.transformer_name.clone()).collect();
         let mut parent = self.ws.session.state.leaf.clone();
@@ -193,7 +192,7 @@ impl Workspace {
             let overlay = Overlay { context: context.clone(), changes: Vec::new(), base: self.context() };
             self.then(Step::Ask(Subject::Ephemeral(Box::new(overlay))));
         } else {
-            self.prompt.carried.added = crate::agent_loop::prompt::Added::default();
+            self.prompt.forget_added();
         }
         asks
     }
@@ -214,7 +213,7 @@ impl Workspace {
             node.message.as_ref().map(|message| message.content.clone())
         });
         Start {
-            system_prompt: self.prompt.parts.iter().map(|part| part.text.as_str()).collect(),
+            system_prompt: self.prompt.system_prompt(),
             input: input.unwrap_or_default(),
             prompt_by: None,
             adds: Vec::new(),
@@ -243,7 +242,7 @@ impl Workspace {
         if let Some(message) = answer.custom_message {
             check_custom_type(&message.custom_type).map_err(refused)?;
             let content = custom_parts(message.content).map_err(refused)?;
-            self.check_fits(&content).map_err(refused)?;
+            self.check_input_fits(&content).map_err(refused)?;
             let (custom_type, display) = (message.custom_type, message.display);
             start.adds.push(EntryData::CustomMessage(CustomMessage { custom_type, content, display, details: None }));
         }
@@ -263,7 +262,7 @@ impl Workspace {
             return Err(HookFault::failed(message));
         }
         if let Some(system_prompt) = answer.system_prompt {
-            if self.prompt.counter.system(&system_prompt) > self.window_tokens() / 2 {
+            if !self.fits_as_system_prompt(&system_prompt) {
                 return Err(HookFault::failed("the system prompt takes more than half of the model's window"));
             }
             if system_prompt != start.system_prompt {
@@ -289,35 +288,9 @@ impl Workspace {
             self.append(events, Vec::new());
         }
         if let Some(hook) = start.prompt_by {
-            self.prompt.carried.receipts.because(Cause::Instructions(Some(hook.clone())));
-            self.prompt.carried.of_turn = Some(TurnPrompt { text: start.system_prompt, hook });
-            self.refresh_fixed();
+            self.set_turn_prompt(start.system_prompt, hook);
         }
         self.then(Step::Proceed);
-    }
-
-    /// Checks that a patch leaves room for a conversation: it is in every later request, and no compaction removes a
-    /// system prompt or tools.
-    fn check_lasting(&self, patched: &Context) -> Result<(), HookFault> {
-        let (half, now) = (self.window_tokens() / 2, self.context());
-        let fixed = |context: &Context| {
-            let fixed = self.compiled(context).fixed;
-            self.in_tokens(fixed.system + fixed.tools)
-        };
-        let (before, after) = (fixed(&now), fixed(patched));
-        if after > half && after > before {
-            let message = format!(
-                "with its patch the system prompt and the tools have about {after} tokens, more than half of the \
-                 model's window"
-            );
-            return Err(HookFault::failed(message));
-        }
-        let added = self.count(patched).tokens.saturating_sub(self.count(&now).tokens);
-        if added > half {
-            let message = format!("its patch adds about {added} tokens, more than half of the model's window");
-            return Err(HookFault::failed(message));
-        }
-        Ok(())
     }
 
     pub(super) fn take_overlay(
@@ -331,7 +304,7 @@ impl Workspace {
         if ops.is_empty() {
             return Ok(false);
         }
-        let around = self.around();
+        let around = self.prompt.around();
         let mut context = overlay.context.clone();
         let applied = context.apply(&ops, Boundary::Ephemeral, &around).map_err(|refused| fault_of(&refused))?;
         says_something(&context)?;

@@ -164,9 +164,9 @@ impl AgentLoop {
             rebuild: None,
         };
         let window = self.ws.window_tokens();
-        let budget = self.ws.in_estimates(window.saturating_sub(self.ws.manager.reserved_tokens(window)));
+        let budget = self.ws.prompt.in_estimates(window.saturating_sub(self.ws.manager.reserved_tokens(window)));
         let left = std::mem::take(&mut to.left);
-        let Some((context, cut)) = branch::to_summarise(&left, budget, &self.ws.prompt.counter) else {
+        let Some((context, cut)) = branch::to_summarise(&left, budget, self.ws.prompt.counter()) else {
             return self.arrive(caller, Arrival { to, target, label, ask }, None);
         };
         let job = self.ws.branch_job(order, &context, cut, branch::files(&left, &self.ws.deployment.file_tools));

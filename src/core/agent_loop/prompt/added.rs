@@ -14,7 +14,7 @@ const ADDED_BYTES_MAX: usize = 1024 * 1024;
 
 /// The additions by hooks for the last request alone.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(in crate::agent_loop) struct Added {
+pub(super) struct Added {
     changes: Vec<Vec<PatchOp>>,
     /// The last entry that the request included.
     last: Option<EntryId>,
@@ -22,7 +22,7 @@ pub(in crate::agent_loop) struct Added {
 
 impl Added {
     /// Records the changes made to a request with this context.
-    pub(in crate::agent_loop) fn of(changes: &[EphemeralChange], context: &Context) -> Self {
+    pub(super) fn of(changes: &[EphemeralChange], context: &Context) -> Self {
         let bytes: usize =
             changes.iter().map(|change| serde_json::to_vec(&change.patch).map_or(0, |json| json.len())).sum();
         if bytes > ADDED_BYTES_MAX {

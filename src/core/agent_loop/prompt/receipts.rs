@@ -1,8 +1,12 @@
 //! Receipts: the prefix that each request shares with the one before it, and why it is not longer.
 
+use super::{Prompt, SentTools};
+use crate::agent_loop::workspace::Workspace;
 use crate::{
     context::{
+        Context,
         causes::{Cause, Causes},
+        count::sent_key,
         prefix::{Outgoing, Place, SentRequest},
     },
     session::{Session, SessionState},
@@ -15,7 +19,7 @@ use reseed_protocol::{
 /// The session's last answered request, and what happened since. It is carried from loop to loop; after a restart it is
 /// rebuilt from the newest answer on the path, so a restart changes no receipt unless the session moved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Receipts {
+pub(super) struct Receipts {
     last: Option<SentRequest>,
     /// Causes since that request was sent, or since the request in flight was.
     causes: Causes,
@@ -26,25 +30,25 @@ pub(crate) struct Receipts {
 impl Receipts {
     /// Returns the receipts of a session that was read from the store.
     #[must_use]
-    pub(crate) fn read(session: &Session) -> Self {
+    pub(super) fn read(session: &Session) -> Self {
         let path = session.tree.path();
         let last = path.iter().rev().find_map(|node| SentRequest::of_answer(node.entry.message()?));
         Self { last, causes: Causes::read(path, &session.state.unseen), asked: None }
     }
 
     /// Notes an event of the log, before the session applies it.
-    pub(in crate::agent_loop) fn note(&mut self, event: &Event, before: &SessionState) {
+    pub(super) fn note(&mut self, event: &Event, before: &SessionState) {
         self.causes.note(event, before);
     }
 
     /// Adds a cause that the log does not show.
-    pub(in crate::agent_loop) fn because(&mut self, cause: Cause) {
+    pub(super) fn because(&mut self, cause: Cause) {
         self.causes.add(cause);
     }
 
     /// Returns this request's receipt, as if it were sent once the request in flight is answered. `request` is its
     /// number in the turn; `notes` say what could not be applied to it.
-    pub(in crate::agent_loop) fn of(&self, outgoing: &Outgoing<'_>, request: u64, notes: Vec<String>) -> Receipt {
+    pub(super) fn of(&self, outgoing: &Outgoing<'_>, request: u64, notes: Vec<String>) -> Receipt {
         let shared = self.last().map(|last| (outgoing.shares(last), last.model()));
         let (prefix_tokens, broke) = match shared {
             None => (0, None),
@@ -61,7 +65,7 @@ impl Receipts {
     }
 
     /// Returns true if a receipt would blame missing tools that nobody could offer yet: the session was only looked up.
-    pub(in crate::agent_loop) fn lacks_tools(&self, outgoing: &Outgoing<'_>) -> bool {
+    pub(super) fn lacks_tools(&self, outgoing: &Outgoing<'_>) -> bool {
         let place = self.last().and_then(|last| outgoing.shares(last).broke).map(|(place, _)| place);
         place == Some(Place::Tools) && !outgoing.has_tools() && self.causes.is_restart()
     }
@@ -71,12 +75,12 @@ impl Receipts {
     }
 
     /// Records that this request was sent.
-    pub(in crate::agent_loop) fn sent(&mut self, sent: SentRequest) {
+    pub(super) fn sent(&mut self, sent: SentRequest) {
         self.asked = Some((sent, std::mem::take(&mut self.causes)));
     }
 
     /// Records that the request in flight was answered, with the input tokens that its provider counted, if reported.
-    pub(in crate::agent_loop) fn answered(&mut self, input_tokens: Option<u64>) {
+    pub(super) fn answered(&mut self, input_tokens: Option<u64>) {
         let Some((mut sent, before)) = self.asked.take() else { return };
         if let Some(tokens) = input_tokens {
             sent.answered(tokens);
@@ -86,9 +90,53 @@ impl Receipts {
     }
 
     /// Records that the request in flight failed. The causes before it still explain the next one.
-    pub(in crate::agent_loop) fn failed(&mut self) {
+    pub(super) fn failed(&mut self) {
         if let Some((_, before)) = self.asked.take() {
             self.causes.follow(before);
         }
+    }
+}
+
+/// The parts of a sent request that its answer is checked against and stored with.
+#[derive(Debug)]
+pub(in crate::agent_loop) struct Sent {
+    /// Key of everything sent before the answer.
+    pub(in crate::agent_loop) key: String,
+    pub(in crate::agent_loop) receipt: Receipt,
+    pub(in crate::agent_loop) tools: SentTools,
+}
+
+impl Workspace {
+    /// Records that a request with this context is sent, as this number of its turn, with `tokens` tokens.
+    pub(in crate::agent_loop) fn sent(&mut self, context: &Context, tokens: u64, number: u64) -> Sent {
+        self.prompt.request_failed();
+        let receipts = &self.prompt.carried.receipts;
+        let compiled = self.prompt.compiled(context);
+        let outgoing = self.outgoing(&compiled, context, tokens);
+        let sent = Sent {
+            key: sent_key(&compiled.key, context),
+            receipt: receipts.of(&outgoing, number, compiled.notes.clone()),
+            tools: self.prompt.carried.tools.sent(&compiled.tools),
+        };
+        let request = outgoing.sent();
+        self.prompt.carried.receipts.sent(request);
+        sent
+    }
+}
+
+impl Prompt {
+    /// Notes an event of the log, before the session applies it.
+    pub(in crate::agent_loop) fn note(&mut self, event: &Event, before: &SessionState) {
+        self.carried.receipts.note(event, before);
+    }
+
+    /// Records that the request in flight was answered, with the input tokens that its provider counted, if reported.
+    pub(in crate::agent_loop) fn request_answered(&mut self, input_tokens: Option<u64>) {
+        self.carried.receipts.answered(input_tokens);
+    }
+
+    /// Records that the request in flight, if there is one, failed or was stopped.
+    pub(in crate::agent_loop) fn request_failed(&mut self) {
+        self.carried.receipts.failed();
     }
 }

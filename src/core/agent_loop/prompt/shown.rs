@@ -23,7 +23,7 @@ impl AgentLoop {
     pub fn next_request(&self, get: &GetContext) -> Result<Context, ErrorBody> {
         let mut context = self.ws.context();
         if get.ephemeral == Some(true) {
-            self.ws.prompt.carried.added.put_on(Arc::make_mut(&mut context), &self.ws.around());
+            self.ws.prompt.carried.added.put_on(Arc::make_mut(&mut context), &self.ws.prompt.around());
         }
         let as_markdown = get.format == Some(ContextFormat::Markdown);
         let bytes = context.bytes(!as_markdown);
@@ -41,7 +41,7 @@ impl AgentLoop {
             envelope.meta.request += 1;
         }
         let tokens = envelope.meta.tokens;
-        let compiled = self.ws.compiled(&context);
+        let compiled = self.ws.prompt.compiled(&context);
         let outgoing = self.ws.outgoing(&compiled, &context, tokens);
         let receipt = || self.ws.prompt.carried.receipts.of(&outgoing, envelope.meta.request, compiled.notes.clone());
         let receipt = (!self.ws.prompt.carried.receipts.lacks_tools(&outgoing)).then(receipt);

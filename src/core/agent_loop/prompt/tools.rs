@@ -77,7 +77,7 @@ impl Tools {
     }
 
     /// Returns these definitions as the tools that a request sends.
-    pub(in crate::agent_loop) fn sent(&self, definitions: &[ToolDefinition]) -> SentTools {
+    pub(super) fn sent(&self, definitions: &[ToolDefinition]) -> SentTools {
         let is_whole_offer = *self.definitions == definitions;
         SentTools(if is_whole_offer { self.definitions.clone() } else { Arc::new(definitions.to_vec()) })
     }

@@ -3,7 +3,7 @@
 use super::{Asked, Asking, appended};
 use crate::{
     agent_loop::{AgentLoop, Effect, hooks::CompleteAnswer, workspace::Workspace},
-    context::{count::answer_report, counter::Report},
+    context::count::answer_report,
     model::{Answer, ReportedUsage},
 };
 use reseed_protocol::{
@@ -26,10 +26,10 @@ impl AgentLoop {
         }
         self.ws.warn_of_cut(&answer, &asked.model);
         let message = self.ws.answer_message(&answer, &asked);
-        self.ws.prompt.carried.receipts.answered(answer.usage.map(|reported| reported.input_tokens));
+        self.ws.prompt.request_answered(answer.usage.map(|reported| reported.input_tokens));
         if let Some(reported) = answer.usage {
             self.ws.calibrate(&asked.model, asked.count.basis.report(reported.input_tokens));
-            if let Some(report) = answer_report(&message, &self.ws.prompt.counter) {
+            if let Some(report) = answer_report(&message, self.ws.prompt.counter()) {
                 self.ws.calibrate(&asked.model, report);
             }
         }
@@ -39,7 +39,7 @@ impl AgentLoop {
             self.guard_left(hook);
             return;
         }
-        let whole = CompleteAnswer { item, message, stop_reason: answer.stop_reason, tools: asked.tools.clone() };
+        let whole = CompleteAnswer { item, message, stop_reason: answer.stop_reason, tools: asked.sent.tools.clone() };
         if self.ws.has_hooks(HookPoint::Message, None) {
             self.look_at_answer(whole, asked.withheld);
         } else {
@@ -50,7 +50,7 @@ impl AgentLoop {
     /// Handles a stopped answer: the text shown so far becomes an entry marked incomplete.
     pub(in crate::agent_loop) fn on_stopped(&mut self, shown: Vec<Part>) {
         let Some(Asking { item, asked, stopped_as: Some(status), .. }) = self.turn.asking.take() else { return };
-        self.ws.prompt.carried.receipts.failed();
+        self.ws.prompt.request_failed();
         // A withheld answer is not stored: hooks have not inspected it.
         let shown = if asked.withheld { Vec::new() } else { shown };
         let was_shown = !shown.is_empty();
@@ -87,31 +87,20 @@ impl Workspace {
         }
         let mut message = Message::new(Role::Assistant, content);
         message.model = Some(asked.model.clone());
-        message.envelope_key = Some(asked.envelope_key.clone());
+        message.envelope_key = Some(asked.sent.key.clone());
         message.stop_reason = Some(answer.stop_reason);
         let estimated = ReportedUsage {
             input_tokens: asked.count.tokens,
-            output_tokens: self.prompt.counter.message(&message).total(),
+            output_tokens: self.prompt.counter().message(&message).total(),
             ..ReportedUsage::default()
         };
         let usage = match answer.usage {
             Some(reported) => reported.usage(UsageSource::Reported),
             None => estimated.usage(UsageSource::Estimated),
         };
-        let prefix_tokens = Some(asked.receipt.prefix_tokens);
+        let prefix_tokens = Some(asked.sent.receipt.prefix_tokens);
         message.usage = Some(Usage { prefix_tokens, ..self.deployment.prices.priced(&asked.model, usage) });
-        message.receipt = Some(Box::new(asked.receipt.clone()));
+        message.receipt = Some(Box::new(asked.sent.receipt.clone()));
         message
-    }
-
-    /// Calibrates token estimates from a report, for this session and later ones.
-    pub(in crate::agent_loop) fn calibrate(&mut self, model: &str, report: Report) {
-        if self.prompt.counter.trusts_reports() {
-            return;
-        }
-        if model == self.session.state.model {
-            self.prompt.calibration.observe(&report);
-        }
-        self.out.push(Effect::Calibrate { model: model.to_owned(), report: Box::new(report) });
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::{
     agent_loop::{AgentLoop, Effect, Mark, stage::Stage, step::Step, workspace::Workspace},
-    context::causes::Cause,
     session::{OpenTurn, state::add_usage},
 };
 use reseed_protocol::{
@@ -48,12 +47,8 @@ impl AgentLoop {
             withheld_usage,
             context_info: self.compaction.context_info(&self.ws),
         }));
-        let own_prompt = self.ws.prompt.carried.of_turn.take();
         self.ws.append(vec![event], marks);
-        if let Some(prompt) = own_prompt {
-            self.ws.prompt.carried.receipts.because(Cause::Instructions(Some(prompt.hook)));
-            self.ws.refresh_fixed();
-        }
+        self.ws.drop_turn_prompt();
         self.ws.then(Step::Proceed);
         self.ws.then(Step::PrepareIdle);
     }

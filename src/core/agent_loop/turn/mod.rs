@@ -11,10 +11,10 @@ use crate::agent_loop::step::{Counted, Step};
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
     AgentLoop, CallModel, Deadline, Effect, RequestId, commands::Caller, compaction::held::Need, hooks::Subject,
-    prompt::SentTools, prompt::session_updated, stage::Stage, turn::queue::Said,
+    prompt::Sent, prompt::session_updated, stage::Stage, turn::queue::Said,
 };
 use crate::{
-    context::{Context, Decision, RequestCount, count::sent_key},
+    context::{Context, Decision, RequestCount},
     model::{ModelRequest, Purpose},
     session::{SessionState, input::name_from},
 };
@@ -22,7 +22,7 @@ use reseed_protocol::{
     CallId, CommandId, Entry, EntryData, EntryId, Message, Role, Timestamp, TurnId, Usage,
     event::{ContextWarning, EntryAppended, EphemeralEvent, Event, TurnStarted, TurnStatus},
     hook::{ContextReason, HookPoint},
-    receipt::{HookRun, Receipt},
+    receipt::HookRun,
     reply::{Accepted, Reply},
 };
 use std::collections::BTreeMap;
@@ -65,13 +65,11 @@ pub(in crate::agent_loop) struct Asking {
 pub(in crate::agent_loop) struct Asked {
     count: RequestCount,
     model: String,
-    envelope_key: String,
     /// True if nothing of the answer is shown until it is complete.
     withheld: bool,
     /// Names of the required client hooks that must inspect the answer. If one is missing, the answer is discarded.
     guards: Vec<String>,
-    receipt: Receipt,
-    tools: SentTools,
+    sent: Sent,
 }
 
 /// The running turn's progress with its hooks. It is carried from loop to loop, so that a compaction in between does
@@ -281,16 +279,9 @@ impl Turn {
         let shown_as = Some((item.clone(), shown_as));
         let withheld = ws.awaits_hooks(HookPoint::Message);
         ws.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as, withheld })));
-        ws.prompt.carried.receipts.failed();
-        let (envelope_key, receipt, sent, tools) = {
-            let compiled = ws.compiled(context);
-            let outgoing = ws.outgoing(&compiled, context, count.tokens);
-            let receipt = ws.prompt.carried.receipts.of(&outgoing, number, compiled.notes.clone());
-            (sent_key(&compiled.key, context), receipt, outgoing.sent(), ws.prompt.carried.tools.sent(&compiled.tools))
-        };
+        let sent = ws.sent(context, count.tokens, number);
         let (model, guards) = (ws.session.state.model.clone(), ws.roster.guards(&ws.session.state));
-        let asked = Asked { count, model, envelope_key, receipt, withheld, guards, tools };
-        ws.prompt.carried.receipts.sent(sent);
+        let asked = Asked { count, model, withheld, guards, sent };
         self.asking = Some(Asking { request, item, asked: Box::new(asked), stopped_as: None });
         self.progress(&ws.session.state).before_request = false;
     }

@@ -11,13 +11,13 @@ use crate::agent_loop::{
 };
 use crate::{
     context::{
-        RequestCount, breaker::Permit, compaction::Order, counter::Mix, cut::must_stay, structure::Structure,
-        window::told_by_usage, windows::WINDOW_TOKENS_MIN,
+        RequestCount, breaker::Permit, compaction::Order, cut::must_stay, structure::Structure, window::told_by_usage,
+        windows::WINDOW_TOKENS_MIN,
     },
     model::{Answer, ModelFault},
 };
 use reseed_protocol::{
-    ErrorBody, ErrorCode, Message, Part, Role,
+    ErrorBody, ErrorCode,
     event::{CompactionTrigger, ContextWarning, EphemeralEvent, ItemAborted, TurnStatus},
 };
 
@@ -30,7 +30,7 @@ impl AgentLoop {
     /// Handles a failed request: compacts once if it was too large, otherwise ends the turn.
     pub(in crate::agent_loop) fn on_fault(&mut self, fault: &ModelFault) {
         let Some(Asking { item, asked, .. }) = self.turn.asking.take() else { return };
-        self.ws.prompt.carried.receipts.failed();
+        self.ws.prompt.request_failed();
         let Some(turn) = self.ws.session.state.turn.clone() else { return };
         let count = &asked.count;
         if fault.shown && !asked.withheld {
@@ -87,12 +87,12 @@ impl Compactor {
         let last = structure.last_input(&context);
         let cost = |is_part: &dyn Fn(usize) -> bool| {
             let units = structure.units.iter().enumerate().filter(|(at, _)| is_part(*at));
-            ws.in_tokens(units.map(|(_, unit)| unit.tokens).sum())
+            ws.prompt.in_tokens(units.map(|(_, unit)| unit.tokens).sum())
         };
         let pinned = cost(&|at| stays[at] && Some(at) != last);
         let last_input = cost(&|at| Some(at) == last);
-        let fixed = ws.prompt.compiled.fixed;
-        let (system, tools) = (ws.in_tokens(fixed.system), ws.in_tokens(fixed.tools));
+        let fixed = ws.prompt.fixed();
+        let (system, tools) = (ws.prompt.in_tokens(fixed.system), ws.prompt.in_tokens(fixed.tools));
         let rest = count.tokens.saturating_sub(system + tools + pinned + last_input);
         let remedy = if system + tools + pinned + last_input > window {
             "no compaction can make that fit: shorten the largest of these, or choose a model with a larger window"
@@ -164,23 +164,5 @@ impl Workspace {
         let mut settings = self.session.state.settings.clone();
         settings.learned_window_tokens = Some(tokens);
         self.append(vec![session_updated(|updated| updated.settings = Some(settings))], Vec::new());
-    }
-
-    /// Refuses input that no compaction could make room for.
-    pub(in crate::agent_loop) fn check_fits(&self, parts: &[Part]) -> Result<(), ErrorBody> {
-        let message = Message::new(Role::User, parts.to_vec());
-        let mut mix = Mix::default();
-        mix.add_message(&self.prompt.counter.message(&message));
-        let estimated = self.prompt.calibration.tokens(&mix);
-        let least = estimated.saturating_sub(self.prompt.calibration.error_bound(&mix));
-        let window = self.window_tokens();
-        if least > window {
-            let text = format!(
-                "the input has about {estimated} tokens, the window of `{}` {window}; send less",
-                self.session.state.model
-            );
-            return Err(ErrorBody::new(ErrorCode::InputTooLarge, text).with_field("input"));
-        }
-        Ok(())
     }
 }

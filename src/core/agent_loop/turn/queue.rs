@@ -80,7 +80,7 @@ impl AgentLoop {
         lookup: Option<Lookup>,
     ) -> Result<(), ErrorBody> {
         let parts = input::parts(command.input)?;
-        self.ws.check_fits(&parts)?;
+        self.ws.check_input_fits(&parts)?;
         let summarize = command.summarize == Some(true);
         if summarize && command.parent_id.is_none() {
             let message = "`summarize` is for input that continues elsewhere; send `parentId` with it";
@@ -254,7 +254,7 @@ impl AgentLoop {
         crate::agent_loop::annotate::check_custom_type(&message.custom_type)?;
         crate::agent_loop::annotate::check_details(message.details.as_ref())?;
         let parts = custom_parts(message.content.clone())?;
-        self.ws.check_fits(&parts).map_err(|error| error.with_field("content"))?;
+        self.ws.check_input_fits(&parts).map_err(|error| error.with_field("content"))?;
         let AppendCustomMessage { custom_type, display, details, content: _ } = message;
         let custom = QueuedCustom { entry_id: self.ws.ids.next_id(), custom_type, display, details };
         // Hooks are not called for messages that hooks add: a hook would wait for itself.

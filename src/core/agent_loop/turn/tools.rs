@@ -10,7 +10,6 @@ use crate::agent_loop::{
     prompt::done,
     turn::appended,
 };
-use crate::context::{counter::Mix, serialize::clip};
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
     command::{CallProgress, ToolResult},
@@ -162,19 +161,6 @@ impl Turn {
 }
 
 impl Workspace {
-    /// Cuts a tool's output to a quarter of the window: no compaction could make room for output that fills it alone.
-    /// The beginning and the end are kept, with a note between them.
-    pub(in crate::agent_loop) fn fitting_output(&self, output: String) -> String {
-        let tokens_max = (self.window_tokens() / 4).max(1);
-        let tokens = self.prompt.calibration.tokens(&Mix::of_text(&self.prompt.counter.scripts(&output)));
-        if tokens <= tokens_max {
-            return output;
-        }
-        let chars = output.chars().count() as u64;
-        let chars_max = usize::try_from(chars.saturating_mul(tokens_max) / tokens).unwrap_or(usize::MAX);
-        clip(&output, chars_max).into_owned()
-    }
-
     fn was_answered(&self, call: &CallId) -> bool {
         self.session.tree.path().iter().rev().filter_map(|node| node.message.as_ref()).any(|message| {
             message.content.iter().any(|part| matches!(part, Part::ToolResult { call_id, .. } if call_id == call))

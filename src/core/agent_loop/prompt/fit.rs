@@ -1,0 +1,62 @@
+//! The limits that the window sets to what may be added: a system prompt, a patch, an input, a tool's output.
+
+use crate::agent_loop::workspace::Workspace;
+use crate::context::{Context, counter::Mix, serialize::clip};
+use reseed_protocol::{ErrorBody, ErrorCode, Message, Part, Role};
+
+impl Workspace {
+    /// Returns true if a system prompt leaves room for a conversation: no compaction removes it.
+    pub(in crate::agent_loop) fn fits_as_system_prompt(&self, text: &str) -> bool {
+        self.prompt.counter.system(text) <= self.window_tokens() / 2
+    }
+
+    /// Checks that a patch leaves room for a conversation: it is in every later request, and no compaction removes a
+    /// system prompt or tools. The error says by how much it is too large.
+    pub(in crate::agent_loop) fn check_patch_fits(&self, patched: &Context) -> Result<(), String> {
+        let (half, now) = (self.window_tokens() / 2, self.context());
+        let fixed = |context: &Context| self.prompt.in_tokens(self.prompt.compiled(context).fixed.total());
+        let (before, after) = (fixed(&now), fixed(patched));
+        if after > half && after > before {
+            return Err(format!(
+                "with its patch the system prompt and the tools have about {after} tokens, more than half of the \
+                 model's window"
+            ));
+        }
+        let added = self.count(patched).tokens.saturating_sub(self.count(&now).tokens);
+        if added > half {
+            return Err(format!("its patch adds about {added} tokens, more than half of the model's window"));
+        }
+        Ok(())
+    }
+
+    /// Refuses input that no compaction could make room for.
+    pub(in crate::agent_loop) fn check_input_fits(&self, parts: &[Part]) -> Result<(), ErrorBody> {
+        let message = Message::new(Role::User, parts.to_vec());
+        let mut mix = Mix::default();
+        mix.add_message(&self.prompt.counter.message(&message));
+        let estimated = self.prompt.calibration.tokens(&mix);
+        let least = estimated.saturating_sub(self.prompt.calibration.error_bound(&mix));
+        let window = self.window_tokens();
+        if least > window {
+            let text = format!(
+                "the input has about {estimated} tokens, the window of `{}` {window}; send less",
+                self.session.state.model
+            );
+            return Err(ErrorBody::new(ErrorCode::InputTooLarge, text).with_field("input"));
+        }
+        Ok(())
+    }
+
+    /// Cuts a tool's output to a quarter of the window: no compaction could make room for output that fills it alone.
+    /// The beginning and the end are kept, with a note between them.
+    pub(in crate::agent_loop) fn fitting_output(&self, output: String) -> String {
+        let tokens_max = (self.window_tokens() / 4).max(1);
+        let tokens = self.prompt.calibration.tokens(&Mix::of_text(&self.prompt.counter.scripts(&output)));
+        if tokens <= tokens_max {
+            return output;
+        }
+        let chars = output.chars().count() as u64;
+        let chars_max = usize::try_from(chars.saturating_mul(tokens_max) / tokens).unwrap_or(usize::MAX);
+        clip(&output, chars_max).into_owned()
+    }
+}
