@@ -2,7 +2,7 @@
 //!
 //! Each becomes the new leaf, like any other entry. None of them is sent to the model.
 
-use super::{AgentLoop, Effect, commands::Caller, prompt::usage_percent, turn::appended};
+use super::{AgentLoop, commands::Caller, prompt::usage_percent, turn::appended};
 use crate::agent_loop::workspace::Workspace;
 use reseed_protocol::{
     EntryData, ErrorBody, ErrorCode,
@@ -38,7 +38,7 @@ impl AgentLoop {
         {
             let tokens = self.ws.count(&self.ws.context()).tokens;
             let usage_percent = usage_percent(tokens, self.ws.deployment.windows.tokens(&set.model));
-            self.ws.out.push(Effect::Emit(EphemeralEvent::ContextWarning(ContextWarning { usage_percent, message })));
+            self.ws.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_percent, message }));
         }
         let mut settings = self.ws.session.state.settings.clone();
         let mut records = Vec::new();
@@ -85,7 +85,7 @@ impl Workspace {
     /// Appends one entry and replies with its id.
     fn annotate(&mut self, caller: &Caller, data: EntryData) {
         let as_of_seq = Some(self.session.state.seq);
-        let entry_id: reseed_protocol::EntryId = self.ids.next_id();
+        let entry_id: reseed_protocol::EntryId = self.new_id();
         let event = appended(self.entry(entry_id.clone(), data), None, Some(caller.id.clone()));
         let reply = Reply::Ok(Done { entry_id: Some(entry_id), as_of_seq, ..Done::default() });
         self.append(vec![event], vec![caller.mark(reply)]);
@@ -99,7 +99,7 @@ impl Workspace {
     }
 
     fn record(&mut self, caller: &Caller, data: EntryData) -> Event {
-        let id = self.ids.next_id();
+        let id = self.new_id();
         appended(self.entry(id, data), None, Some(caller.id.clone()))
     }
 }

@@ -176,9 +176,10 @@ impl AgentLoop {
             return Err(ErrorBody::new(ErrorCode::NothingToRetry, message));
         }
         let as_of_seq = self.ws.session.state.seq;
-        let turn_id: reseed_protocol::TurnId = self.ws.ids.next_id();
         // The text shown before a cancel stays in the tree, on a branch of its own.
         let incomplete = said.filter(|(_, message)| message.incomplete).map(|(node, _)| node.entry.parent_id.clone());
+        let answered = said.and_then(|(_, message)| whole_answer(message));
+        let turn_id: reseed_protocol::TurnId = self.ws.new_id();
         if let Some(Some(parent)) = incomplete {
             let left = self.ws.session.tree.path().iter().rev().take_while(|node| *node.id() != parent);
             let destination = Destination {
@@ -201,7 +202,6 @@ impl AgentLoop {
         let accepted =
             Accepted { entry_id: None, turn_id: Some(turn_id.clone()), queued: false, as_of_seq, duplicate: None };
         let mark = caller.mark(Reply::Accepted(accepted));
-        let answered = said.and_then(|(_, message)| whole_answer(message));
         let started = self.ws.turn_started(turn_id, vec![caller.id.clone()]);
         self.ws.append(vec![started], vec![mark]);
         match answered {
@@ -264,7 +264,7 @@ impl AgentLoop {
 
     /// Ends this loop now if it is idle, otherwise at the next request.
     pub(super) fn reseed_soon(&mut self) {
-        self.ws.reseed_due = true;
+        self.ws.require_reseed();
         self.proceed_if_idle();
     }
 

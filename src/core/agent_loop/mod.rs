@@ -125,23 +125,8 @@ impl AgentLoop {
 
     /// Returns the seed of the next loop. A change of model changes the counter, so the path is counted again.
     #[must_use]
-    pub fn into_seed(mut self) -> Seed {
-        self.ws.recount_for_next();
-        let Workspace { session, deployment, next_request, ids, prompt, roster, holding, .. } = self.ws;
-        let (calibration, prompt) = prompt.into_carried();
-        Seed {
-            session,
-            deployment,
-            calibration,
-            next_request,
-            holding,
-            ids,
-            prompt,
-            roster,
-            turn: self.turn.into_carried(),
-            compaction: self.compaction.into_carried(),
-            hooks: self.hooks.into_carried(),
-        }
+    pub fn into_seed(self) -> Seed {
+        self.ws.into_seed(self.turn.into_carried(), self.compaction.into_carried(), self.hooks.into_carried())
     }
 
     /// Takes one input to completion and returns the effects to execute, in order.
@@ -186,7 +171,7 @@ impl AgentLoop {
             (_, Input::Tick) => self.on_tick(),
             (_, Input::Hold(error)) => self.on_hold(&error),
             (_, Input::Go) => {
-                self.ws.holding = false;
+                self.ws.resume();
                 self.proceed_if_idle();
             }
             (_, Input::Stop(error)) => self.on_stop(error),
@@ -197,9 +182,8 @@ impl AgentLoop {
         self.check_held();
         self.run();
         self.turn.tell_meter(&mut self.ws, &self.compaction);
-        self.ws.ending = None;
         self.ws.roster.forget_what_is_done(&self.ws.session.state);
-        std::mem::take(&mut self.ws.out)
+        self.ws.take_effects()
     }
 
     /// Takes steps until none is left. The steps that follow from a step are taken at once, before earlier ones.
@@ -207,7 +191,7 @@ impl AgentLoop {
         let mut agenda = Vec::new();
         loop {
             self.hooks.note_waiting(&mut self.ws);
-            agenda.extend(self.ws.next.drain(..).rev());
+            agenda.extend(self.ws.take_steps().rev());
             let Some(step) = agenda.pop() else { return };
             match step {
                 Step::Proceed => self.proceed(),
@@ -264,7 +248,7 @@ impl AgentLoop {
     /// Returns true if new input cannot start a turn at once. A background compaction does not prevent it.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        let waits = self.ws.session.state.queue.iter().any(|item| item.after.is_none()) && !self.ws.holding;
+        let waits = self.ws.session.state.queue.iter().any(|item| item.after.is_none()) && !self.ws.is_holding();
         self.stage() != Stage::Idle || self.ws.session.state.turn.is_some() || waits || self.hooks.looks_at_input()
     }
 
@@ -296,7 +280,7 @@ impl AgentLoop {
         {
             return;
         }
-        if self.ws.reseed_due {
+        if self.ws.is_reseed_due() {
             self.reseed();
             return;
         }
@@ -305,7 +289,7 @@ impl AgentLoop {
             self.request();
             return;
         }
-        if self.ws.holding {
+        if self.ws.is_holding() {
             return;
         }
         self.ws.deliver_custom();

@@ -1,9 +1,9 @@
 //! Steps: what should happen next in a loop, once the current step is over.
 //!
-//! A step never calls another. It names the ones that follow ([`Workspace::then`]), and the kernel takes them in that
+//! A step never calls another. It names the ones that follow ([`Workspace::then`](super::workspace::Workspace::then)), and the kernel takes them in that
 //! order, each to completion with everything that follows from it.
 
-use super::{commands::Caller, hooks::Subject, workspace::Workspace};
+use super::{commands::Caller, hooks::Subject};
 use crate::{
     context::{Context, RequestCount},
     hook::HookFault,
@@ -52,11 +52,4 @@ pub(super) struct Counted {
     pub(super) count: RequestCount,
     /// True if it is above the trigger: the held compaction is then committed if nothing better could be made.
     pub(super) is_due: bool,
-}
-
-impl Workspace {
-    /// Queues a step behind those that the current step has queued.
-    pub(super) fn then(&mut self, step: Step) {
-        self.next.push(step);
-    }
 }

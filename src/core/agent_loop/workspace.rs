@@ -1,25 +1,29 @@
 //! The workspace: the state that all machines of the loop share.
 //!
-//! It holds the session, the parts of the next request, and the effects of the current input. Appending an event
-//! changes the session and emits the write in one call, so the two never differ.
+//! It holds the session, its strategy, the parts of the next request, and what the current input has produced: effects
+//! and steps. Appending an event changes the session and emits the write in one call, so the two never differ.
 
 use super::{
-    Append, Deployment, Effect, Mark, RequestId, Seed,
+    Append, CallModel, Deployment, Effect, Mark, RequestId, Seed,
     commands::Caller,
-    hooks::{Roster, begins_work},
+    compaction::CompactionMemory,
+    hooks::{InputChains, Roster, begins_work},
     prompt::{Prompt, done, session_updated},
     step::Step,
+    turn::TurnProgress,
 };
 use crate::{
     context::{ContextManager, strategies::threshold::Threshold, strategy::Options},
+    model::ModelRequest,
     session::{IdSource, Session},
 };
 use reseed_protocol::{
-    Entry, EntryData, EntryId, ErrorBody, Timestamp,
-    event::{Event, SessionUpdated},
+    Entry, EntryData, EntryId, ErrorBody, Timestamp, TurnId,
+    event::{EphemeralEvent, Event, SessionUpdated},
+    ids::InvalidId,
     reply::Reply,
 };
-use std::sync::Arc;
+use std::{str::FromStr, sync::Arc};
 
 /// The state that all machines share.
 #[derive(Debug)]
@@ -27,27 +31,26 @@ pub(super) struct Workspace {
     pub(super) generation: u64,
     pub(super) deployment: Arc<Deployment>,
     pub(super) session: Session,
-    /// The session's strategy, built from its settings.
-    pub(super) manager: Box<dyn ContextManager>,
     pub(super) prompt: Prompt,
     pub(super) roster: Roster,
-    /// The source of ids.
-    pub(super) ids: IdSource,
-    pub(super) next_request: u64,
     /// The time of the current input.
     pub(super) now: Timestamp,
+    /// The session's strategy, built from its settings.
+    manager: Box<dyn ContextManager>,
+    ids: IdSource,
+    next_request: u64,
     /// True once the next loop is being seeded: this one does nothing more.
     is_over: bool,
     /// True if no turn may start: the server is stopping, or nobody is connected.
-    pub(super) holding: bool,
+    holding: bool,
     /// True if the model or strategy has changed: this loop ends at the next request.
-    pub(super) reseed_due: bool,
+    reseed_due: bool,
     /// The error for every pending command if the loop is being stopped.
-    pub(super) ending: Option<Box<ErrorBody>>,
+    ending: Option<Box<ErrorBody>>,
     /// The steps to take once the current one is over, in order.
-    pub(super) next: Vec<Step>,
+    next: Vec<Step>,
     /// The effects of the current input.
-    pub(super) out: Vec<Effect>,
+    out: Vec<Effect>,
 }
 
 impl Workspace {
@@ -60,12 +63,12 @@ impl Workspace {
             prompt: Prompt::new(prompt, counter, calibration, &mut session),
             deployment,
             session,
+            roster,
+            now: Timestamp(0),
             // Replaced below, once the path's patches are known.
             manager: Box::new(Threshold::new(Options::default())),
-            roster,
             ids,
             next_request,
-            now: Timestamp(0),
             is_over: false,
             holding,
             reseed_due: false,
@@ -78,12 +81,120 @@ impl Workspace {
         this
     }
 
-    /// Counts the path again if the next loop's model uses a different counter.
-    pub(super) fn recount_for_next(&mut self) {
-        let next = self.deployment.counter(&self.session.state.model);
-        if next.method() != self.prompt.counter().method() {
-            self.session.tree.recount(&next);
+    /// Returns the seed of the next loop, with what the machines hand to it. The path is counted again if the next
+    /// loop's model uses a different counter.
+    pub(super) fn into_seed(self, turn: TurnProgress, compaction: CompactionMemory, hooks: InputChains) -> Seed {
+        let Self { mut session, deployment, next_request, ids, prompt, roster, holding, .. } = self;
+        let counter = deployment.counter(&session.state.model);
+        if counter.method() != prompt.counter().method() {
+            session.tree.recount(&counter);
         }
+        let (calibration, prompt) = prompt.into_carried();
+        Seed { session, deployment, calibration, next_request, holding, ids, prompt, roster, turn, compaction, hooks }
+    }
+
+    /// Returns the session's strategy.
+    pub(super) fn manager(&self) -> &dyn ContextManager {
+        &*self.manager
+    }
+
+    /// Rebuilds the strategy from the settings. Must be called when they change, or the maximum answer length does.
+    pub(super) fn refresh_manager(&mut self) {
+        let (state, options) = (&self.session.state, self.strategy_options());
+        let made =
+            self.deployment.strategies.make(&state.strategy, state.settings.strategy_settings.as_ref(), &options);
+        // A newer version's log may name a strategy unknown to this one; that must not close the session.
+        self.manager = made.unwrap_or_else(|_| Box::new(Threshold::new(options)));
+    }
+
+    /// Returns the default strategy settings, for a session that has none of its own.
+    pub(super) fn strategy_options(&self) -> Options {
+        let max_output_tokens = self.session.tree.carried().options(&self.options()).max_output_tokens;
+        Options { max_output_tokens, ..self.deployment.options.clone() }
+    }
+
+    /// Returns a new id.
+    pub(super) fn new_id<T: FromStr<Err = InvalidId>>(&mut self) -> T {
+        self.ids.next_id()
+    }
+
+    /// Returns a new id as text.
+    pub(super) fn new_text(&mut self) -> String {
+        self.ids.next_text()
+    }
+
+    /// Queues a step behind those that the current step has queued.
+    pub(super) fn then(&mut self, step: Step) {
+        self.next.push(step);
+    }
+
+    /// Takes the steps that the current step has queued, in order.
+    pub(super) fn take_steps(&mut self) -> impl DoubleEndedIterator<Item = Step> {
+        self.next.drain(..)
+    }
+
+    /// Adds an effect of the current input.
+    pub(super) fn push(&mut self, effect: Effect) {
+        self.out.push(effect);
+    }
+
+    /// Publishes a transient event.
+    pub(super) fn emit(&mut self, event: EphemeralEvent) {
+        self.push(Effect::Emit(event));
+    }
+
+    /// Sends a request to the model; its answer is streamed as `shown_as`, or only shown once complete if `withheld`.
+    pub(super) fn call_model(
+        &mut self,
+        body: ModelRequest,
+        shown_as: Option<(EntryId, TurnId)>,
+        withheld: bool,
+    ) -> RequestId {
+        let request = RequestId(self.next_request);
+        self.next_request += 1;
+        self.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as, withheld })));
+        request
+    }
+
+    /// Ends the current input. Returns its effects, in order.
+    pub(super) fn take_effects(&mut self) -> Vec<Effect> {
+        self.ending = None;
+        std::mem::take(&mut self.out)
+    }
+
+    /// Lets no turn start.
+    pub(super) fn hold(&mut self) {
+        self.holding = true;
+    }
+
+    /// Lets turns start again.
+    pub(super) fn resume(&mut self) {
+        self.holding = false;
+    }
+
+    /// Returns true if no turn may start.
+    pub(super) fn is_holding(&self) -> bool {
+        self.holding
+    }
+
+    /// Notes that the model or strategy has changed: this loop ends at the next request.
+    pub(super) fn require_reseed(&mut self) {
+        self.reseed_due = true;
+    }
+
+    /// Returns true if this loop ends at the next request.
+    pub(super) fn is_reseed_due(&self) -> bool {
+        self.reseed_due
+    }
+
+    /// Sets the error for every command that is no longer waited for, until the current input is over.
+    pub(super) fn refuse_pending_with(&mut self, error: Box<ErrorBody>) {
+        self.ending = Some(error);
+    }
+
+    /// Returns the reply to a command that is no longer waited for: why the session is stopping, or this error.
+    pub(super) fn ending_or(&self, error: ErrorBody) -> Reply {
+        Reply::Error(self.ending.as_deref().cloned().unwrap_or(error))
     }
 
     /// Applies events to the session and emits them as one durable step.
@@ -136,11 +247,5 @@ impl Workspace {
     /// Returns an entry whose parent is the leaf.
     pub(super) fn entry(&self, entry_id: EntryId, data: EntryData) -> Entry {
         Entry { entry_id, parent_id: self.session.state.leaf.clone(), timestamp: self.now, imported: None, data }
-    }
-
-    pub(super) fn next_request_id(&mut self) -> RequestId {
-        let id = RequestId(self.next_request);
-        self.next_request += 1;
-        id
     }
 }

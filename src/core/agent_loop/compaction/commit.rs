@@ -35,7 +35,7 @@ impl Compactor {
         ws.keep_what_came(&basis, &mut outcome);
         // Counted now: instructions, tools, settings and messages may have changed since the job started.
         let before = ws.count(&ws.context());
-        let entry_id: EntryId = ws.ids.next_id();
+        let entry_id: EntryId = ws.new_id();
         let (entry, after) = ws.would_be(&basis, &outcome, &entry_id, before.tokens);
         let is_enough = ws.saves_enough(&basis, before.tokens, after.tokens);
         if after.tokens >= before.tokens && !(basis.is_rebuild && is_enough) {
@@ -51,7 +51,7 @@ impl Compactor {
         if is_enough {
             // Below this count another compaction could not save enough, even with a threshold of 0, where every
             // request is above it.
-            let least_gain = crate::context::strategy::share(after.tokens, ws.manager.options().min_gain);
+            let least_gain = crate::context::strategy::share(after.tokens, ws.manager().options().min_gain);
             self.carried.breaker.settle(after.tokens.saturating_add(least_gain));
         }
         let turn_id = ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
@@ -62,7 +62,7 @@ impl Compactor {
             old_token_count: before.tokens,
             new_token_count: after.tokens,
             reduction_percent: (reduction_percent * 10.0).round() / 10.0,
-            strategy: basis.order.strategy.unwrap_or(ws.manager.name()).to_owned(),
+            strategy: basis.order.strategy.unwrap_or(ws.manager().name()).to_owned(),
             job_id: basis.order.job_id.clone(),
             command_id: basis.order.command_id.clone(),
             entry_id,
@@ -81,7 +81,7 @@ impl Compactor {
             summary_usage: usage,
             cached_tokens_lost: before.cached_tokens,
             retained,
-            compact_at_tokens: ws.manager.compact_at_tokens(ws.window_tokens()),
+            compact_at_tokens: ws.manager().compact_at_tokens(ws.window_tokens()),
             breakdown: BreakdownChange { before: before.breakdown, after: after.breakdown },
         };
         let command_id = basis.order.command_id.clone();

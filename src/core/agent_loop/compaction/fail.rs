@@ -89,7 +89,7 @@ impl AgentLoop {
             return;
         }
         let Some(mut running) = self.compaction.work.take_running() else { return };
-        self.ws.out.push(Effect::CancelModel(running.request));
+        self.ws.push(Effect::CancelModel(running.request));
         if running.can_wait() && !running.job.has_draft() {
             self.compaction.carried.breaker.failed(self.ws.now);
             let message = format!(
@@ -137,7 +137,7 @@ impl AgentLoop {
         if let Some(Running { request, job, purpose, background, waited_since, source, .. }) =
             self.compaction.work.take_running()
         {
-            self.ws.out.push(Effect::CancelModel(request));
+            self.ws.push(Effect::CancelModel(request));
             match purpose {
                 JobPurpose::Preview(caller) => self.ws.reply(&caller, self.ws.ending_or(error.clone())),
                 JobPurpose::Commit { .. } => {
@@ -233,7 +233,7 @@ impl Compactor {
 
     /// Reports that a held compaction with an unreadable record is dropped.
     pub(in crate::agent_loop) fn tell_unreadable(&mut self, ws: &mut Workspace, job_id: JobId, error: ErrorBody) {
-        let order = Order::automatic(job_id, ws.manager.trigger());
+        let order = Order::automatic(job_id, ws.manager().trigger());
         let spent = Spent { background: true, ..Spent::default() };
         self.compaction_failed(ws, &order, spent, error);
     }

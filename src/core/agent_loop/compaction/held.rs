@@ -6,7 +6,7 @@
 
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
-    AgentLoop, Effect, compaction::fail::unused, compaction::running::Ready, prompt::session_updated, stage::Stage,
+    AgentLoop, compaction::fail::unused, compaction::running::Ready, prompt::session_updated, stage::Stage,
 };
 use crate::{
     agent_loop::Summaries,
@@ -86,8 +86,8 @@ impl AgentLoop {
         self.ws.append(vec![session_updated(|updated| updated.held = Some(held.record()))], Vec::new());
         let count = self.ws.count(&self.ws.context());
         let prepared = Box::new(self.ws.prepared(&held, &count));
-        self.ws.out.push(Effect::Emit(EphemeralEvent::CompactionPrepared(prepared)));
-        let decision = self.ws.manager.before_request(&count, self.ws.window_tokens());
+        self.ws.emit(EphemeralEvent::CompactionPrepared(prepared));
+        let decision = self.ws.manager().before_request(&count, self.ws.window_tokens());
         if self.stage() == Stage::Idle && matches!(decision, Decision::Due | Decision::Compact) {
             self.commit_held(Need::Due);
         }
@@ -109,7 +109,7 @@ impl AgentLoop {
             Need::Refused => self.ws.window_tokens().min(before.tokens.max(1)),
             Need::Due | Need::Room => self.ws.window_tokens(),
         };
-        let makes_room = after <= self.ws.manager.compact_at_tokens(window).unwrap_or(window);
+        let makes_room = after <= self.ws.manager().compact_at_tokens(window).unwrap_or(window);
         let permit = self.compaction.carried.breaker.permit(
             self.ws.now,
             before.tokens,
@@ -226,7 +226,7 @@ impl Workspace {
             rung: held.outcome.rung,
             token_count: count.tokens,
             new_token_count: self.after_held(held, count),
-            compact_at_tokens: self.manager.compact_at_tokens(self.window_tokens()),
+            compact_at_tokens: self.manager().compact_at_tokens(self.window_tokens()),
             duration_ms: held.basis().duration_ms(self.now),
             summary_usage: held.outcome.usage.clone(),
         }
@@ -303,12 +303,12 @@ impl Workspace {
             max_output_tokens: _,
             background: _,
             min_gain: _,
-        } = self.manager.options();
+        } = self.manager().options();
         let writing = format!("{request:?} {:?}", self.writing());
         let summaries = (model, writing, answer_tokens_max);
         let options = (keep_recent_tokens, target, keep_turns, keep_tool_results, summarise, steps);
         let rule = format!("{} {:?}", self.deployment.cut_rules.name(), self.deployment.file_tools);
-        let key = fingerprint_of(&(&self.session.state.model, self.manager.name(), summaries, options, rule));
+        let key = fingerprint_of(&(&self.session.state.model, self.manager().name(), summaries, options, rule));
         format!("{key:016x}")
     }
 }

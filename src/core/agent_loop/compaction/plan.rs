@@ -34,7 +34,7 @@ impl AgentLoop {
         if self.compaction.work.running().is_some()
             || self.compaction.work.ready().is_some()
             || self.compaction.work.ordered().is_some()
-            || self.ws.holding
+            || self.ws.is_holding()
             || self.compaction.gave_up
         {
             return;
@@ -44,7 +44,7 @@ impl AgentLoop {
             return;
         }
         let Some(source) = self.source(is_due) else { return };
-        let order = Order::automatic(self.ws.ids.next_id(), self.ws.manager.trigger());
+        let order = Order::automatic(self.ws.new_id(), self.ws.manager().trigger());
         // If nothing can be cut yet, there is nothing to prepare.
         let _ = self.start_job(order, JobPurpose::Commit { background: true }, true, source);
     }
@@ -55,11 +55,11 @@ impl AgentLoop {
         if self.stage() != Stage::Idle || self.ws.session.state.turn.is_some() {
             return;
         }
-        if self.ws.manager.options().background >= 1.0 {
+        if self.ws.manager().options().background >= 1.0 {
             return;
         }
         let count = self.ws.count(&self.ws.context());
-        match self.ws.manager.before_request(&count, self.ws.window_tokens()) {
+        match self.ws.manager().before_request(&count, self.ws.window_tokens()) {
             Decision::Ready | Decision::Warn => {}
             Decision::Prepare => self.prepare(&count, false),
             Decision::Due | Decision::Compact => {
@@ -80,7 +80,7 @@ impl AgentLoop {
         {
             Permit::Denied => false,
             permit => {
-                let order = Order::automatic(self.ws.ids.next_id(), self.ws.manager.trigger());
+                let order = Order::automatic(self.ws.new_id(), self.ws.manager().trigger());
                 let source = self.source_now();
                 let purpose = JobPurpose::Commit { background: false };
                 let started = self.start_job(order, purpose, permit == Permit::Full, source);
@@ -147,7 +147,7 @@ impl Workspace {
             }
             None => None,
         };
-        let manager: &dyn ContextManager = other.as_deref().unwrap_or(&*self.manager);
+        let manager: &dyn ContextManager = other.as_deref().unwrap_or(self.manager());
         let tokens = self.count(context).tokens;
         Ok(self.deployment.cut_rules.steps(&Ordered {
             manager,
@@ -185,7 +185,7 @@ impl Workspace {
         files: CompactionDetails,
     ) -> Job {
         let summariser = self.summariser();
-        let delimiter = self.ids.next_text();
+        let delimiter = self.new_text();
         let around = Surroundings { details: Some(files), ..self.surroundings(&summariser, delimiter) };
         Job::stage(order, None, context, |_| None, vec![Step::Summarise(cut)], around)
     }
@@ -198,7 +198,7 @@ impl Workspace {
         steps: Vec<Step>,
         asks_model: bool,
     ) -> Job {
-        let delimiter = self.ids.next_text();
+        let delimiter = self.new_text();
         let summariser = self.summariser();
         let base = self.compaction_in_effect().map(|(id, _)| id.clone());
         let said = |node: &Arc<Node>| node.entry.message().map(|message| Arc::new(message.clone()));
@@ -261,7 +261,7 @@ impl Workspace {
 
     /// Returns the maximum tokens of the facts restored into a summary: a tenth of a compaction's target.
     fn restored_tokens_max(&self) -> u64 {
-        self.prompt.in_estimates(self.manager.target_tokens(self.window_tokens()) / 10)
+        self.prompt.in_estimates(self.manager().target_tokens(self.window_tokens()) / 10)
     }
 
     /// Returns the conversation's own request, if its model summarises as a continuation of it.
@@ -294,7 +294,7 @@ impl Workspace {
 
     /// Returns how this session's summaries are written.
     pub(in crate::agent_loop) fn writing(&self) -> Writing {
-        Writing { kind: self.manager.options().summary_kind, ..self.deployment.summaries.writing.clone() }
+        Writing { kind: self.manager().options().summary_kind, ..self.deployment.summaries.writing.clone() }
     }
 
     /// Returns the compaction that decides what the model sees.

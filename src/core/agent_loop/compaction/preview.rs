@@ -221,7 +221,7 @@ impl Workspace {
             None => None,
         };
         // Naming the session's own strategy is the same as naming none.
-        let strategy = strategy.filter(|name| *name != self.manager.name());
+        let strategy = strategy.filter(|name| *name != self.manager().name());
         let rebuild = raw.and_then(|raw| match raw {
             Lookup::Entries { entries, is_cut } => Some(Arc::new(Raw::of(entries, !is_cut))),
             Lookup::Path(_) | Lookup::Destination(_) => None,
@@ -232,13 +232,13 @@ impl Workspace {
             free_form,
             strategy,
             rebuild,
-            ..Order::automatic(self.ids.next_id(), CompactionTrigger::Manual)
+            ..Order::automatic(self.new_id(), CompactionTrigger::Manual)
         })
     }
 
     /// Returns true if an order has no special wishes, so that the held compaction fulfils it.
     pub(in crate::agent_loop) fn is_plain(&self, order: &Order) -> bool {
-        let own_strategy = order.strategy.is_none_or(|name| name == self.manager.name());
+        let own_strategy = order.strategy.is_none_or(|name| name == self.manager().name());
         own_strategy && order.instructions.is_none() && order.rebuild.is_none()
     }
 

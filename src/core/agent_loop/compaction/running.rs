@@ -5,7 +5,7 @@
 use crate::agent_loop::compaction::Compactor;
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
-    AgentLoop, CallModel, Effect, RequestId,
+    AgentLoop, RequestId,
     commands::Caller,
     compaction::fail::{Spent, gains_nothing},
     compaction::held::Source,
@@ -123,11 +123,11 @@ impl AgentLoop {
             JobPurpose::Preview(_) => (true, false),
         };
         if shown {
-            self.ws.out.push(Effect::Emit(EphemeralEvent::CompactionStarted(CompactionStarted {
+            self.ws.emit(EphemeralEvent::CompactionStarted(CompactionStarted {
                 job_id: job.order.job_id.clone(),
                 trigger: job.order.trigger,
                 background,
-            })));
+            }));
         }
         let is_waited_for =
             !background && (self.ws.session.state.turn.is_some() || !self.ws.session.state.queue.is_empty());
@@ -297,7 +297,7 @@ impl Workspace {
 
     /// Returns true if an outcome that leaves `after` tokens reaches the target, or the most that its cut allows.
     pub(in crate::agent_loop) fn reaches(&self, outcome: &Outcome, after: u64, window_tokens: u64) -> bool {
-        let target = self.manager.target_tokens(window_tokens);
+        let target = self.manager().target_tokens(window_tokens);
         let least = self.prompt.in_tokens(self.prompt.fixed().total() + outcome.allowed_tokens);
         outcome.allowed_tokens > 0 && after <= least || after <= target
     }
@@ -305,26 +305,24 @@ impl Workspace {
     /// Returns true if the saving reaches the minimum. A rebuilt summary may save nothing, but it may enlarge the
     /// context only up to the target.
     pub(in crate::agent_loop) fn saves_enough(&self, basis: &Basis, before: u64, after: u64) -> bool {
-        let fits = || after <= before.max(self.manager.target_tokens(self.window_tokens()));
+        let fits = || after <= before.max(self.manager().target_tokens(self.window_tokens()));
         self.is_gain(before, after) || basis.is_rebuild && fits()
     }
 
     fn is_gain(&self, before: u64, after: u64) -> bool {
-        let least = crate::context::strategy::share(before, self.manager.options().min_gain).max(1);
+        let least = crate::context::strategy::share(before, self.manager().options().min_gain).max(1);
         after.saturating_add(least) <= before
     }
 
     /// Requests a job's next summary and reports its progress.
     pub(in crate::agent_loop) fn ask_for_summary(&mut self, job: &Job, body: ModelRequest, phase: &str) -> RequestId {
         let (done, total) = job.progress();
-        self.out.push(Effect::Emit(EphemeralEvent::CompactionProgress(CompactionProgress {
+        self.emit(EphemeralEvent::CompactionProgress(CompactionProgress {
             job_id: job.order.job_id.clone(),
             phase: phase.to_owned(),
             done,
             total,
-        })));
-        let request = self.next_request_id();
-        self.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as: None, withheld: false })));
-        request
+        }));
+        self.call_model(body, None, false)
     }
 }

@@ -18,7 +18,7 @@ impl AgentLoop {
         }
         let is_near = || {
             let window = self.ws.window_tokens();
-            let due = self.ws.manager.prepare_at_tokens(window).or(self.ws.manager.compact_at_tokens(window));
+            let due = self.ws.manager().prepare_at_tokens(window).or(self.ws.manager().compact_at_tokens(window));
             due.is_some_and(|due| self.ws.prompt.in_tokens(tokens + self.ws.prompt.fixed().total()) >= due)
         };
         match input {

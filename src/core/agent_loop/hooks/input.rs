@@ -109,7 +109,7 @@ impl AgentLoop {
     /// Accepts an input as its hooks changed it.
     pub(super) fn input_seen(&mut self, offered: Offered) {
         let Offered { caller, entry_id, parts, what, holds: _ } = offered;
-        let taken = match (self.ws.holding, what) {
+        let taken = match (self.ws.is_holding(), what) {
             (true, _) => Err(stopping()),
             (false, InputKind::Said(how)) => self.take_input(&caller, Said { entry_id, parts }, *how),
             (false, InputKind::Custom(custom)) => self.take_custom_message(&caller, parts, *custom),
@@ -177,7 +177,7 @@ impl AgentLoop {
     /// Starts the hooks' inspection of an input.
     pub(in crate::agent_loop) fn look_at_input(&mut self, caller: &Caller, parts: Vec<Part>, what: InputKind) {
         let entry_id = match &what {
-            InputKind::Said(_) => self.ws.ids.next_id(),
+            InputKind::Said(_) => self.ws.new_id(),
             InputKind::Custom(custom) => custom.entry_id.clone(),
         };
         let holds = self.stage() == Stage::Idle;

@@ -205,7 +205,7 @@ impl AgentLoop {
         let timeout_ms = spec.timeout_ms.unwrap_or(self.ws.deployment.hook_timeout_ms);
         let deadline = Deadline::after(self.ws.now, timeout_ms);
         let call = HookCall {
-            call_id: self.ws.ids.next_id(),
+            call_id: self.ws.new_id(),
             hook: spec.name.clone(),
             session_id: self.ws.session.id.clone(),
             turn_id: self
@@ -220,11 +220,7 @@ impl AgentLoop {
             event: self.hook_event(subject),
         };
         if !is_gone {
-            self.ws.out.push(Effect::CallHook(Box::new(CallHook {
-                place,
-                call: call.clone(),
-                awaited: !spec.observe,
-            })));
+            self.ws.push(Effect::CallHook(Box::new(CallHook { place, call: call.clone(), awaited: !spec.observe })));
         }
         (call, deadline)
     }
@@ -232,7 +228,7 @@ impl AgentLoop {
     /// Cancels a hook call that is no longer waited for.
     pub(super) fn on_hook_late(&mut self, call_id: CallId, is_sent: bool, fault: HookFault) {
         if is_sent {
-            self.ws.out.push(Effect::CancelHook(call_id.clone()));
+            self.ws.push(Effect::CancelHook(call_id.clone()));
         }
         self.on_hook_answer(&call_id, Err(fault));
     }
@@ -293,7 +289,7 @@ impl Hooks {
             open.is_sent = true;
             let call = HookCall { deadline: Some(open.deadline.at), ..(*open.call).clone() };
             let place = HookPlace::Client;
-            ws.out.push(Effect::CallHook(Box::new(CallHook { place, call, awaited: true })));
+            ws.push(Effect::CallHook(Box::new(CallHook { place, call, awaited: true })));
         }
     }
 
@@ -331,7 +327,7 @@ impl Hooks {
         gone.into_iter()
             .map(|chain| {
                 if chain.open.is_sent {
-                    ws.out.push(Effect::CancelHook(chain.call_id()));
+                    ws.push(Effect::CancelHook(chain.call_id()));
                 }
                 chain.subject
             })
@@ -353,13 +349,13 @@ impl Hooks {
 
 impl Workspace {
     fn report_hook(&mut self, open: &Open, fault: &HookFault) {
-        self.out.push(Effect::Emit(EphemeralEvent::HookFailed(HookFailed {
+        self.emit(EphemeralEvent::HookFailed(HookFailed {
             hook: open.spec.name.clone(),
             event: open.spec.point,
             turn_id: open.call.turn_id.clone(),
             code: fault.code,
             message: fault.message.clone(),
-        })));
+        }));
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::{Chain, Open, Subject, subject::check_answer};
 use crate::{
-    agent_loop::{AgentLoop, Effect, step::Step},
+    agent_loop::{AgentLoop, step::Step},
     hook::{HookFault, HookPlace, HookSpec},
 };
 use reseed_protocol::{
@@ -181,13 +181,13 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn guard_left(&mut self, hook: &str) {
         let fault = HookFault::unavailable("its client no longer offers it");
         let event = HookPoint::Message;
-        self.ws.out.push(Effect::Emit(EphemeralEvent::HookFailed(HookFailed {
+        self.ws.emit(EphemeralEvent::HookFailed(HookFailed {
             hook: hook.to_owned(),
             event,
             turn_id: self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()),
             code: fault.code,
             message: fault.message.clone(),
-        })));
+        }));
         self.fail_turn(hook_error(hook, event.as_str(), &fault));
     }
 }

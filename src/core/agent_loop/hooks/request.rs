@@ -112,7 +112,7 @@ impl AgentLoop {
             display,
         };
         let turn_id = self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
-        let id = self.ws.ids.next_id();
+        let id = self.ws.new_id();
         let entry = self.ws.entry(id, EntryData::ContextTransform(Box::new(Kept::Known(transform))));
         self.void_what_read(&context);
         self.ws.append(vec![appended(entry, turn_id, None)], Vec::new());
@@ -137,7 +137,7 @@ impl AgentLoop {
     pub(super) fn overlaid(&mut self, overlay: Overlay) {
         let now_seen = self.ws.context();
         let is_same = Arc::ptr_eq(&overlay.base, &now_seen) || overlay.base == now_seen;
-        if self.ws.reseed_due || !is_same {
+        if self.ws.is_reseed_due() || !is_same {
             // The model, the strategy or the visible entries changed meanwhile: what hooks added was for a request that
             // is no longer made.
             self.ws.then(Step::Proceed);
@@ -151,7 +151,7 @@ impl AgentLoop {
         let events: Vec<Event> = changes
             .into_iter()
             .map(|change| {
-                let id: EntryId = self.ws.ids.next_id();
+                let id: EntryId = self.ws.new_id();
                 let data = EntryData::Ephemeral(Box::new(Kept::Known(change)));
                 let mut entry = self.ws.entry(id.clone(), data);
                 entry.parent_id = parent.replace(id);
@@ -279,7 +279,7 @@ impl Workspace {
         let mut parent = self.session.state.leaf.clone();
         let mut events = Vec::with_capacity(start.adds.len());
         for data in start.adds {
-            let id: EntryId = self.ids.next_id();
+            let id: EntryId = self.new_id();
             let mut entry = self.entry(id.clone(), data);
             entry.parent_id = parent.replace(id);
             events.push(appended(entry, turn_id.clone(), None));

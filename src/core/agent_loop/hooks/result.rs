@@ -99,14 +99,14 @@ impl Turn {
         // The tool has answered: the hooks' time does not count towards its limit.
         self.has_answer(&result.call.call_id);
         if !ws.has_hooks(HookPoint::ToolResult, None) {
-            result.as_message = Some(ws.ids.next_id());
+            result.as_message = Some(ws.new_id());
         }
         ws.then(Step::Ask(Subject::Result(Box::new(result))));
     }
 
     pub(super) fn result_seen(&mut self, ws: &mut Workspace, mut result: ToolAnswer) {
         if result.as_message.is_none() && ws.has_hooks(HookPoint::Message, None) {
-            result.as_message = Some(ws.ids.next_id());
+            result.as_message = Some(ws.new_id());
             ws.then(Step::Ask(Subject::Result(Box::new(result))));
         } else {
             self.write_result(ws, result);

@@ -155,7 +155,7 @@ impl AgentLoop {
             return self.arrive(caller, Arrival { to, target, label, ask }, None);
         }
         let order = Order {
-            job_id: self.ws.ids.next_id(),
+            job_id: self.ws.new_id(),
             trigger: CompactionTrigger::Manual,
             command_id: Some(caller.id.clone()),
             free_form,
@@ -164,7 +164,7 @@ impl AgentLoop {
             rebuild: None,
         };
         let window = self.ws.window_tokens();
-        let budget = self.ws.prompt.in_estimates(window.saturating_sub(self.ws.manager.reserved_tokens(window)));
+        let budget = self.ws.prompt.in_estimates(window.saturating_sub(self.ws.manager().reserved_tokens(window)));
         let left = std::mem::take(&mut to.left);
         let Some((context, cut)) = branch::to_summarise(&left, budget, self.ws.prompt.counter()) else {
             return self.arrive(caller, Arrival { to, target, label, ask }, None);
@@ -250,7 +250,7 @@ impl AgentLoop {
         let mut events = vec![moved];
         let mut parent = leaf.clone();
         let mut hang = |this: &mut Self, data: EntryData| {
-            let id = this.ws.ids.next_id();
+            let id = this.ws.new_id();
             let mut entry = this.ws.entry(id, data);
             entry.parent_id = parent.replace(entry.entry_id.clone());
             let id = entry.entry_id.clone();
@@ -326,7 +326,7 @@ impl Navigation {
     /// Cancels the branch summary; the session stays where it is.
     pub(in crate::agent_loop) fn cancel_move(&mut self, ws: &mut Workspace) {
         let Some((request, leaving)) = self.leaving.take() else { return };
-        ws.out.push(Effect::CancelModel(request));
+        ws.push(Effect::CancelModel(request));
         let message = "the branch summary was cancelled; the session has not moved";
         ws.stay(&leaving, ErrorBody::new(ErrorCode::NavigationCancelled, message));
     }

@@ -134,13 +134,13 @@ impl Compactor {
     ) -> ContextInfo {
         #[expect(clippy::cast_precision_loss, reason = "a ratio of token counts, shown to two decimals")]
         let ratio = count.tokens as f64 / window.max(1) as f64;
-        let compact_at_tokens = ws.manager.compact_at_tokens(window);
+        let compact_at_tokens = ws.manager().compact_at_tokens(window);
         ContextInfo {
             token_count: count.tokens,
             usage_percent: usage_percent(count.tokens, window),
             transcript_length: count.messages,
             max_tokens: window,
-            strategy: ws.manager.name().to_owned(),
+            strategy: ws.manager().name().to_owned(),
             warning: warning(count.tokens, window, compact_at_tokens),
             usage_ratio: (ratio * 10_000.0).round() / 10_000.0,
             source: count.source,
@@ -148,10 +148,10 @@ impl Compactor {
             trailing_tokens: count.trailing_tokens,
             last_usage_entry_id: count.last_usage_entry_id.clone(),
             error_bound_tokens: count.error_bound_tokens,
-            reserved_tokens: ws.manager.reserved_tokens(window),
+            reserved_tokens: ws.manager().reserved_tokens(window),
             compact_at_tokens,
-            compact_at_rule: ws.manager.compact_at_rule(window),
-            prepare_at_tokens: ws.manager.prepare_at_tokens(window),
+            compact_at_rule: ws.manager().compact_at_rule(window),
+            prepare_at_tokens: ws.manager().prepare_at_tokens(window),
             cached_tokens: count.cached_tokens,
             generation: ws.generation,
             compactions: ws.session.state.compactions,

@@ -33,8 +33,6 @@ use crate::{
         envelope::{Compiled, envelope, system_prompt, tokens_by_part},
         patch::{Around, CarriedOps},
         prefix::Outgoing,
-        strategies::threshold::Threshold,
-        strategy::Options,
     },
     session::Session,
 };
@@ -190,7 +188,7 @@ impl Workspace {
         self.prompt.compiled = self.prompt.compile(self.session.tree.carried());
     }
 
-    /// Recompiles everything sent before the messages, and the request options, if the path's patches have changed.
+    /// Recompiles everything sent before the messages, and rebuilds the strategy, if the path's patches have changed.
     pub(in crate::agent_loop) fn follow_patches(&mut self) {
         if *self.session.tree.carried() != self.prompt.compiled.carried {
             self.refresh_fixed();
@@ -213,21 +211,6 @@ impl Workspace {
         }
     }
 
-    /// Rebuilds the strategy from the settings. Must be called when they change, or the maximum answer length does.
-    pub(in crate::agent_loop) fn refresh_manager(&mut self) {
-        let (state, options) = (&self.session.state, self.strategy_options());
-        let made =
-            self.deployment.strategies.make(&state.strategy, state.settings.strategy_settings.as_ref(), &options);
-        // A newer version's log may name a strategy unknown to this one; that must not close the session.
-        self.manager = made.unwrap_or_else(|_| Box::new(Threshold::new(options)));
-    }
-
-    /// Returns the default strategy settings, for a session that has none of its own.
-    pub(in crate::agent_loop) fn strategy_options(&self) -> Options {
-        let max_output_tokens = self.session.tree.carried().options(&self.options()).max_output_tokens;
-        Options { max_output_tokens, ..self.deployment.options.clone() }
-    }
-
     /// Calibrates token estimates from a report, for this session and later ones.
     pub(in crate::agent_loop) fn calibrate(&mut self, model: &str, report: Report) {
         if self.prompt.counter.trusts_reports() {
@@ -236,7 +219,7 @@ impl Workspace {
         if model == self.session.state.model {
             self.prompt.calibration.observe(&report);
         }
-        self.out.push(Effect::Calibrate { model: model.to_owned(), report: Box::new(report) });
+        self.push(Effect::Calibrate { model: model.to_owned(), report: Box::new(report) });
     }
 
     /// Returns the context that the model would see if nothing more were said.
@@ -286,7 +269,7 @@ impl Workspace {
     }
 
     /// Returns the request options before any patch.
-    fn options(&self) -> RequestOptions {
+    pub(in crate::agent_loop) fn options(&self) -> RequestOptions {
         let settings = &self.session.state.settings;
         RequestOptions {
             temperature: settings.temperature,

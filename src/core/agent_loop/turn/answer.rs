@@ -2,7 +2,7 @@
 
 use super::{Asked, Asking, appended};
 use crate::{
-    agent_loop::{AgentLoop, Effect, hooks::CompleteAnswer, workspace::Workspace},
+    agent_loop::{AgentLoop, hooks::CompleteAnswer, workspace::Workspace},
     context::count::answer_report,
     model::{Answer, ReportedUsage},
 };
@@ -69,7 +69,7 @@ impl AgentLoop {
             self.ws.append(vec![appended(entry, turn_id, None)], Vec::new());
         } else if was_shown {
             let reason = ErrorCode::Interrupted.as_str().to_owned();
-            self.ws.out.push(Effect::Emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason })));
+            self.ws.emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason }));
         }
         self.end_turn(status);
     }
@@ -82,7 +82,7 @@ impl Workspace {
         for part in &mut content {
             // Upstreams reuse call ids across answers; ours are unique.
             if let Part::ToolCall { call_id, .. } = part {
-                *call_id = self.ids.next_id();
+                *call_id = self.new_id();
             }
         }
         let mut message = Message::new(Role::Assistant, content);

@@ -1,13 +1,13 @@
 //! The end of a turn: finished, failed, cancelled or interrupted.
 
 use crate::{
-    agent_loop::{AgentLoop, Effect, Mark, stage::Stage, step::Step, workspace::Workspace},
+    agent_loop::{AgentLoop, Effect, Mark, stage::Stage, step::Step},
     session::{OpenTurn, state::add_usage},
 };
 use reseed_protocol::{
     ErrorBody, ErrorCode, StopReason, Usage,
     event::{CallOutcome, Event, TurnFinished, TurnStatus},
-    reply::{PendingCall, Reply},
+    reply::PendingCall,
 };
 
 impl AgentLoop {
@@ -71,7 +71,7 @@ impl AgentLoop {
     /// Stops accepting work. Accepted work may finish; pending inputs are refused at once instead of waiting for their
     /// hooks.
     pub(in crate::agent_loop) fn on_hold(&mut self, error: &ErrorBody) {
-        self.ws.holding = true;
+        self.ws.hold();
         let held_by_input = self.stage() == Stage::Hooking;
         self.hooks.refuse_inputs(&mut self.ws, error);
         if held_by_input && self.stage() == Stage::Idle {
@@ -81,9 +81,9 @@ impl AgentLoop {
 
     /// Stops everything that the session is doing.
     pub(in crate::agent_loop) fn on_stop(&mut self, error: Box<ErrorBody>) {
-        self.ws.holding = true;
+        self.ws.hold();
         self.hooks.refuse_inputs(&mut self.ws, &error);
-        self.ws.ending = Some(error);
+        self.ws.refuse_pending_with(error);
         self.compaction.cancel_ordered(&mut self.ws);
         self.compaction.leave_held(&self.ws);
         if self.stage() != Stage::Compacting {
@@ -98,7 +98,7 @@ impl AgentLoop {
             Stage::Asking => {
                 let Some(asking) = &mut self.turn.asking else { return };
                 asking.stopped_as = Some(status);
-                self.ws.out.push(Effect::CancelModel(asking.request));
+                self.ws.push(Effect::CancelModel(asking.request));
             }
             Stage::Compacting => {
                 self.compaction.release();
@@ -128,13 +128,6 @@ impl AgentLoop {
             }
             Stage::Idle | Stage::Stopping | Stage::Done => {}
         }
-    }
-}
-
-impl Workspace {
-    /// Returns the reply to a command that is no longer waited for: why the session is stopping, or this error.
-    pub(in crate::agent_loop) fn ending_or(&self, error: ErrorBody) -> Reply {
-        Reply::Error(self.ending.as_deref().cloned().unwrap_or(error))
     }
 }
 

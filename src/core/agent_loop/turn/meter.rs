@@ -1,7 +1,7 @@
 //! The context meter: how full the window is, reported while a turn runs.
 
 use super::Turn;
-use crate::agent_loop::{Effect, compaction::Compactor, workspace::Workspace};
+use crate::agent_loop::{compaction::Compactor, workspace::Workspace};
 use reseed_protocol::{
     Timestamp,
     event::{ContextUpdated, EphemeralEvent},
@@ -31,7 +31,7 @@ impl Turn {
         if self.metered.is_none_or(|(told, _)| told != tokens) {
             self.metered = Some((tokens, ws.now));
             let updated = ContextUpdated { turn_id, context_info };
-            ws.out.push(Effect::Emit(EphemeralEvent::ContextUpdated(Box::new(updated))));
+            ws.emit(EphemeralEvent::ContextUpdated(Box::new(updated)));
         }
     }
 }

@@ -10,8 +10,13 @@ pub(super) mod tools;
 use crate::agent_loop::step::{Counted, Step};
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
-    AgentLoop, CallModel, Deadline, Effect, RequestId, commands::Caller, compaction::held::Need, hooks::Subject,
-    prompt::Sent, prompt::session_updated, stage::Stage, turn::queue::Said,
+    AgentLoop, Deadline, RequestId,
+    commands::Caller,
+    compaction::held::Need,
+    hooks::Subject,
+    prompt::{Sent, session_updated},
+    stage::Stage,
+    turn::queue::Said,
 };
 use crate::{
     context::{Context, Decision, RequestCount},
@@ -183,7 +188,7 @@ impl AgentLoop {
         let count = self.ws.count(&context);
         let window = self.ws.window_tokens();
         let mut is_due = false;
-        match self.ws.manager.before_request(&count, window) {
+        match self.ws.manager().before_request(&count, window) {
             Decision::Ready => {}
             Decision::Warn => self.warn(&count, window),
             Decision::Prepare => self.prepare(&count, false),
@@ -232,10 +237,7 @@ impl AgentLoop {
         self.turn.warned = true;
         let info = self.compaction.context_info_of(&self.ws, count, window);
         let message = info.warning.unwrap_or_default();
-        self.ws.out.push(Effect::Emit(EphemeralEvent::ContextWarning(ContextWarning {
-            usage_percent: info.usage_percent,
-            message,
-        })));
+        self.ws.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_percent: info.usage_percent, message }));
     }
 
     /// Handles a session that was created or read from the store: appends a new session's initial settings, and
@@ -269,8 +271,7 @@ impl Turn {
         self.meter_due |= turn.answers > 0;
         let (shown_as, number) = (turn.turn_id.clone(), turn.answers + 1);
         let count = ws.count(context);
-        let request = ws.next_request_id();
-        let item: EntryId = ws.ids.next_id();
+        let item: EntryId = ws.new_id();
         let body = ModelRequest {
             model: ws.session.state.model.clone(),
             envelope: ws.envelope(context, count.tokens),
@@ -278,7 +279,7 @@ impl Turn {
         };
         let shown_as = Some((item.clone(), shown_as));
         let withheld = ws.awaits_hooks(HookPoint::Message);
-        ws.out.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as, withheld })));
+        let request = ws.call_model(body, shown_as, withheld);
         let sent = ws.sent(context, count.tokens, number);
         let (model, guards) = (ws.session.state.model.clone(), ws.roster.guards(&ws.session.state));
         let asked = Asked { count, model, withheld, guards, sent };
@@ -290,7 +291,7 @@ impl Turn {
 impl Workspace {
     /// Appends the user's message and starts a turn on it.
     pub(in crate::agent_loop) fn start_turn(&mut self, caller: Caller, said: Said) {
-        let turn_id: TurnId = self.ids.next_id();
+        let turn_id: TurnId = self.new_id();
         let as_of_seq = self.session.state.seq;
         let Said { entry_id, parts } = said;
         let name = self.session.state.name.is_empty().then(|| name_from(&parts)).filter(|name| !name.is_empty());

@@ -3,7 +3,7 @@
 use crate::agent_loop::compaction::Compactor;
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
-    AgentLoop, Effect,
+    AgentLoop,
     compaction::held::Need,
     compaction::running::JobPurpose,
     prompt::{session_updated, usage_percent},
@@ -35,7 +35,7 @@ impl AgentLoop {
         let count = &asked.count;
         if fault.shown && !asked.withheld {
             let reason = fault.code.as_str().to_owned();
-            self.ws.out.push(Effect::Emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason })));
+            self.ws.emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason }));
         }
         let window = self.ws.window_tokens();
         let overflow = fault.code == ErrorCode::ContextOverflow;
@@ -44,7 +44,7 @@ impl AgentLoop {
         if overflow {
             self.ws.learn_window(fault, &asked, window);
         }
-        if (overflow || suspect) && self.ws.manager.is_automatic() && !turn.overflowed {
+        if (overflow || suspect) && self.ws.manager().is_automatic() && !turn.overflowed {
             // A compaction that was applied or ordered during this turn makes room at once.
             if let Some(ready) = self.compaction.take_ready()
                 && self.compaction.commit(&mut self.ws, ready).is_ok()
@@ -58,7 +58,7 @@ impl AgentLoop {
                 self.compaction.overflowed();
                 return;
             }
-            let order = Order::automatic(self.ws.ids.next_id(), CompactionTrigger::Overflow);
+            let order = Order::automatic(self.ws.new_id(), CompactionTrigger::Overflow);
             let permit = self.compaction.permit_after_refusal(self.ws.now, count.tokens);
             let (purpose, source) = (JobPurpose::Commit { background: false }, self.source_now());
             if permit != Permit::Denied
@@ -98,7 +98,7 @@ impl Compactor {
             "no compaction can make that fit: shorten the largest of these, or choose a model with a larger window"
         } else if self.gave_up() {
             "compaction has just failed; send retry_turn to try again, or manual_compact"
-        } else if ws.manager.is_automatic() {
+        } else if ws.manager().is_automatic() {
             "what could be compacted is too little; say less at once, or choose a model with a larger window"
         } else {
             "the strategy `manual` never compacts by itself; send manual_compact, then retry_turn"
@@ -150,7 +150,7 @@ impl Workspace {
             usage.input_tokens
         );
         let usage_percent = usage_percent(usage.input_tokens, window);
-        self.out.push(Effect::Emit(EphemeralEvent::ContextWarning(ContextWarning { usage_percent, message })));
+        self.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_percent, message }));
     }
 }
 

@@ -97,7 +97,7 @@ impl AgentLoop {
             replace_instructions: command.replace_instructions,
         };
         if !self.ws.has_input_hooks(&caller.id) {
-            let said = Said { entry_id: self.ws.ids.next_id(), parts };
+            let said = Said { entry_id: self.ws.new_id(), parts };
             return self.take_input(caller, said, how);
         }
         // Input that will be refused anyway is not sent to hooks.
@@ -130,7 +130,7 @@ impl AgentLoop {
         let is_at_rest = self.stage() == Stage::Idle && self.ws.session.state.turn.is_none();
         !is_at_rest
             || self.hooks.looks_at_input()
-            || (!self.ws.holding && self.ws.session.state.queue.iter().any(waits))
+            || (!self.ws.is_holding() && self.ws.session.state.queue.iter().any(waits))
     }
 
     /// Starts a turn on an input that its hooks have passed, or queues it.
@@ -147,7 +147,7 @@ impl AgentLoop {
                 return Ok(());
             };
             let navigate = how.navigate(destination.leaf.clone());
-            let turn_id = self.ws.ids.next_id();
+            let turn_id = self.ws.new_id();
             return self.move_and_ask(caller, navigate, destination, Ask { turn_id, said: Some(said) });
         }
         let steer = how.when_busy == Some(WhenBusy::Steer);
@@ -256,7 +256,7 @@ impl AgentLoop {
         let parts = custom_parts(message.content.clone())?;
         self.ws.check_input_fits(&parts).map_err(|error| error.with_field("content"))?;
         let AppendCustomMessage { custom_type, display, details, content: _ } = message;
-        let custom = QueuedCustom { entry_id: self.ws.ids.next_id(), custom_type, display, details };
+        let custom = QueuedCustom { entry_id: self.ws.new_id(), custom_type, display, details };
         // Hooks are not called for messages that hooks add: a hook would wait for itself.
         if caller.origin == Origin::HOOK || !self.ws.has_input_hooks(&caller.id) {
             return self.take_custom_message(caller, parts, custom);
@@ -313,7 +313,7 @@ impl Workspace {
     fn delivered(&mut self, item: QueueItem, turn_id: Option<TurnId>, parent_id: Option<EntryId>) -> Event {
         let (entry_id, data) = match item.custom {
             None => {
-                let entry_id = item.entry_id.unwrap_or_else(|| self.ids.next_id());
+                let entry_id = item.entry_id.unwrap_or_else(|| self.new_id());
                 (entry_id, EntryData::Message(Message::new(Role::User, item.content)))
             }
             Some(QueuedCustom { entry_id, custom_type, display, details }) => {
@@ -368,7 +368,7 @@ impl Workspace {
         let mut items = self.session.state.queue.clone();
         let Some(at) = items.iter().position(|item| item.after.is_none()) else { return };
         let first = items.remove(at);
-        let turn_id: TurnId = self.ids.next_id();
+        let turn_id: TurnId = self.new_id();
         let command_id = first.command_id.clone();
         let entry = self.delivered(first, Some(turn_id.clone()), self.session.state.leaf.clone());
         let started = self.turn_started(turn_id, vec![command_id]);

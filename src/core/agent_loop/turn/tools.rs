@@ -49,7 +49,7 @@ impl AgentLoop {
         if let Some(deadline) = self.hooks.on_hook_progress(&mut self.ws, &progress.call_id) {
             let event = CallProgressed { call_id: progress.call_id, message: progress.message, deadline };
             self.ws.reply(caller, done(None));
-            self.ws.out.push(crate::agent_loop::Effect::Emit(EphemeralEvent::CallProgressed(event)));
+            self.ws.emit(EphemeralEvent::CallProgressed(event));
             return;
         }
         let Some(deadline) = self.turn.deadlines.get_mut(&progress.call_id) else {
@@ -60,7 +60,7 @@ impl AgentLoop {
         *deadline = deadline.moved(self.ws.now);
         let event = CallProgressed { call_id: progress.call_id, message: progress.message, deadline: deadline.at };
         self.ws.reply(caller, done(None));
-        self.ws.out.push(crate::agent_loop::Effect::Emit(EphemeralEvent::CallProgressed(event)));
+        self.ws.emit(EphemeralEvent::CallProgressed(event));
     }
 }
 
@@ -171,7 +171,7 @@ impl Workspace {
     pub(in crate::agent_loop) fn withdraw(&mut self, call: PendingCall, outcome: CallOutcome) {
         let PendingCall { call_id, name, turn_id, .. } = call;
         let cancelled = ToolCancelled { call_id, name, turn_id, outcome };
-        self.out.push(crate::agent_loop::Effect::Emit(EphemeralEvent::ToolCancelled(cancelled)));
+        self.emit(EphemeralEvent::ToolCancelled(cancelled));
     }
 }
 
@@ -186,7 +186,7 @@ impl Workspace {
     ) -> Entry {
         let message = Message::new(Role::Tool, vec![Part::ToolResult { call_id, output, is_error }]);
         Entry {
-            entry_id: self.ids.next_id(),
+            entry_id: self.new_id(),
             parent_id,
             timestamp: self.now,
             imported: None,
