@@ -177,7 +177,12 @@ impl Outcome {
 
 /// Records that the server closes a connection.
 pub(crate) fn closed(code: CloseCode) {
-    let label = match code {
+    CLOSES_TOTAL.counter([close_label(code)]).increment(1);
+}
+
+/// Returns the label of a close code.
+fn close_label(code: CloseCode) -> &'static str {
+    match code {
         CloseCode::Normal => "1000",
         CloseCode::Protocol => "1002",
         CloseCode::InvalidUtf8 => "1007",
@@ -194,8 +199,7 @@ pub(crate) fn closed(code: CloseCode) {
         CloseCode::RateLimit => "4429",
         CloseCode::SlowReader => "4504",
         CloseCode::NoPong => "4508",
-    };
-    CLOSES_TOTAL.counter([label]).increment(1);
+    }
 }
 
 /// Records that a frame was answered with an error.
