@@ -3,13 +3,18 @@
 //! A copy is stored with every append so that opening a session does not read its whole log. The log is authoritative:
 //! a copy of another version is discarded and folded again.
 
+mod cost;
+mod unseen;
+
+pub use cost::{Cost, add_usage};
+pub use unseen::{Unseen, UnseenChange};
+
 use super::input::is_message;
 use reseed_protocol::{
-    CommandId, EntryData, EntryId, ErrorCode, JobId, Role, TurnId, Usage, UsageSource,
+    CommandId, EntryData, EntryId, ErrorCode, JobId, Role, TurnId, Usage,
     command::StrategySettings,
     context::ContextInfo,
-    entry::BranchSummary,
-    event::{CompactionFailed, CompactionTrigger, EntryAppended, Event, TurnFinished, TurnStatus},
+    event::{CompactionFailed, CompactionTrigger, Event, TurnFinished, TurnStatus},
     hook::HookOffer,
     reply::{EndedTurn, FailedCompaction, PendingCall, Pin, QueueItem, SessionSettings, UnansweredTurn},
 };
@@ -46,27 +51,6 @@ pub struct HeldAt {
     pub seq: u64,
     /// The job that prepared it.
     pub job_id: JobId,
-}
-
-/// A change that may show in the next request, and of which no entry tells.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct UnseenChange {
-    /// What changed.
-    pub what: Unseen,
-    /// True if an answer was recorded since. Its request may have been sent before the change, so the change is kept
-    /// until the answer after it.
-    pub answered: bool,
-}
-
-/// What a change without an entry has changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Unseen {
-    /// The pinned entries.
-    Pins,
-    /// The strategy, to the one of this name.
-    Strategy(String),
 }
 
 /// The state of a session.
@@ -124,26 +108,6 @@ pub struct SessionState {
     pub failed_compactions: Vec<FailedCompaction>,
     /// Tool calls without a result.
     pub pending: Vec<PendingCall>,
-}
-
-/// Cost of a session's requests as recorded in its log: the answers of its turns, and the summaries that were kept.
-/// Answers that came with copied or imported history were paid for elsewhere.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Cost {
-    /// Known cost in billionths of a US dollar; `None` if no request's cost is known.
-    pub nano_usd: Option<u64>,
-    /// Requests with unknown cost.
-    pub unpriced_requests: u64,
-}
-
-impl Cost {
-    fn add(&mut self, usage: Option<&Usage>) {
-        match usage.and_then(|usage| usage.cost_nano_usd) {
-            Some(cost) => self.nano_usd = Some(self.nano_usd.unwrap_or(0).saturating_add(cost)),
-            None => self.unpriced_requests += 1,
-        }
-    }
 }
 
 /// A turn that has started and not finished.
@@ -218,8 +182,8 @@ impl SessionState {
                 if let EntryData::SessionInfo(info) = &appended.entry.data {
                     self.name.clone_from(&info.name);
                 }
-                self.pay(appended);
-                self.age_unseen(&appended.entry.data);
+                self.cost.pay(appended);
+                unseen::answered(&mut self.unseen, &appended.entry.data);
                 let Some(turn) = &mut self.turn else { return };
                 if is_message(&appended.entry) {
                     // A new message in a running turn may make its request too large again.
@@ -278,7 +242,7 @@ impl SessionState {
                 if let Some(strategy) = &updated.strategy {
                     // A session's first record names the one that it starts with.
                     if self.strategy != *strategy && !self.strategy.is_empty() {
-                        self.unseen(Unseen::Strategy(strategy.clone()));
+                        unseen::changed(&mut self.unseen, Unseen::Strategy(strategy.clone()));
                     }
                     self.strategy.clone_from(strategy);
                 }
@@ -286,7 +250,7 @@ impl SessionState {
                     self.settings.clone_from(settings);
                 }
                 if let Some(pins) = &updated.pins {
-                    self.unseen(Unseen::Pins);
+                    unseen::changed(&mut self.unseen, Unseen::Pins);
                     self.pins.clone_from(pins);
                 }
                 if let Some(hooks) = &updated.hooks {
@@ -331,21 +295,6 @@ impl SessionState {
         }
     }
 
-    /// Remembers a change that no entry shows; of each kind only the newest, so there are two at most.
-    fn unseen(&mut self, what: Unseen) {
-        self.unseen.retain(|change| std::mem::discriminant(&change.what) != std::mem::discriminant(&what));
-        self.unseen.push(UnseenChange { what, answered: false });
-    }
-
-    /// Forgets the changes that the newest answers have shown.
-    fn age_unseen(&mut self, data: &EntryData) {
-        if !matches!(data, EntryData::Message(message) if message.receipt.is_some()) {
-            return;
-        }
-        self.unseen.retain(|change| !change.answered);
-        self.unseen.iter_mut().for_each(|change| change.answered = true);
-    }
-
     /// Remembers a compaction that failed while someone waited for it. One without a trigger is a branch summary, whose
     /// failure is reported in the reply to the move.
     fn remember_failed(&mut self, failed: &CompactionFailed) {
@@ -379,126 +328,10 @@ impl SessionState {
         let surplus = self.unanswered_turns.len().saturating_sub(UNANSWERED_TURNS_MAX);
         self.unanswered_turns.drain(..surplus);
     }
-
-    fn pay(&mut self, appended: &EntryAppended) {
-        match &appended.entry.data {
-            EntryData::Message(message) if message.role == Role::Assistant && appended.turn_id.is_some() => {
-                self.cost.add(message.usage.as_ref());
-            }
-            EntryData::BranchSummary(BranchSummary { usage: Some(usage), .. }) if appended.command_id.is_some() => {
-                self.cost.add(Some(usage));
-            }
-            _ => {}
-        }
-    }
 }
 
 /// Returns the token count up to which automatic compaction stays off after an undo.
 #[must_use]
 pub fn rest_after_undo(info: &ContextInfo) -> u64 {
     info.token_count.saturating_add(info.max_tokens / REST_WINDOW_PART)
-}
-
-/// Adds two usages. A sum that includes an estimate is an estimate. The cost is known only if both costs are: a partial
-/// cost would look like the whole.
-#[must_use]
-pub fn add_usage(sum: Option<Usage>, more: &Usage) -> Usage {
-    let Some(sum) = sum else { return more.clone() };
-    let both = |a: Option<u64>, b: Option<u64>| match (a, b) {
-        (None, None) => None,
-        (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
-    };
-    Usage {
-        input_tokens: sum.input_tokens + more.input_tokens,
-        cached_tokens: sum.cached_tokens + more.cached_tokens,
-        cache_write_tokens: both(sum.cache_write_tokens, more.cache_write_tokens),
-        output_tokens: sum.output_tokens + more.output_tokens,
-        reasoning_tokens: both(sum.reasoning_tokens, more.reasoning_tokens),
-        prefix_tokens: both(sum.prefix_tokens, more.prefix_tokens),
-        cost_nano_usd: sum.cost_nano_usd.zip(more.cost_nano_usd).map(|(a, b)| a.saturating_add(b)),
-        source: if sum.source == UsageSource::Reported { more.source } else { sum.source },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::core::context::{counter::Counter, testing::path};
-    use reseed_protocol::event::SessionUpdated;
-
-    fn usage(cost_nano_usd: Option<u64>, source: UsageSource) -> Usage {
-        Usage {
-            input_tokens: 10,
-            cached_tokens: 4,
-            cache_write_tokens: None,
-            output_tokens: 2,
-            reasoning_tokens: None,
-            prefix_tokens: Some(3),
-            cost_nano_usd,
-            source,
-        }
-    }
-
-    #[test]
-    fn a_sum_that_lacks_a_part_has_no_cost() {
-        let reported = |cost| usage(cost, UsageSource::Reported);
-        let table = [
-            (Some(5), reported(Some(7)), Some(12)),
-            (Some(5), reported(None), None),
-            (None, reported(Some(7)), None),
-            (Some(5), usage(None, UsageSource::Estimated), None),
-            (Some(u64::MAX), reported(Some(7)), Some(u64::MAX)),
-        ];
-        for (sum, more, expected) in table {
-            let sum = add_usage(Some(add_usage(None, &reported(sum))), &more);
-            assert_eq!((sum.cost_nano_usd, sum.prefix_tokens, sum.input_tokens), (expected, Some(6), 20));
-            assert_eq!(sum.source, more.source);
-        }
-    }
-
-    #[test]
-    fn a_change_without_an_entry_is_remembered_until_the_second_answer() {
-        let updated = |change: fn(&mut SessionUpdated)| {
-            let mut updated = SessionUpdated::default();
-            change(&mut updated);
-            Event::SessionUpdated(Box::new(updated))
-        };
-        let (pins, manual) = (
-            updated(|updated| updated.pins = Some(Vec::new())),
-            updated(|updated| updated.strategy = Some("manual".to_owned())),
-        );
-        let said = |receipt| {
-            let mut entry = path(&["a:assistant yes"], &Counter::for_model("test"))[0].entry.clone();
-            let EntryData::Message(message) = &mut entry.data else { panic!("another entry") };
-            message.receipt = receipt;
-            Event::EntryAppended(Box::new(EntryAppended { entry, turn_id: None, command_id: None }))
-        };
-        let (answer, copied) = (said(Some(Box::default())), said(None));
-        let strategy = || Unseen::Strategy("manual".to_owned());
-        let table: [(&[&Event], &[Unseen]); 7] = [
-            (&[&pins], &[Unseen::Pins]),
-            (&[&pins, &pins], &[Unseen::Pins]),
-            (&[&manual, &pins], &[strategy(), Unseen::Pins]),
-            (&[&manual, &manual, &copied, &copied], &[strategy()]),
-            (&[&pins, &answer], &[Unseen::Pins]),
-            (&[&pins, &answer, &manual, &answer], &[strategy()]),
-            (&[&pins, &answer, &answer], &[]),
-        ];
-        for (events, expected) in table {
-            let mut state = SessionState { strategy: "threshold".to_owned(), ..SessionState::default() };
-            events.iter().for_each(|event| state.apply(event));
-            let unseen: Vec<Unseen> = state.unseen.iter().map(|change| change.what.clone()).collect();
-            assert_eq!(unseen, expected, "{events:?}");
-        }
-    }
-
-    #[test]
-    fn what_a_session_has_cost_is_the_sum_of_what_is_known() {
-        let mut cost = Cost::default();
-        for usage in [None, Some(usage(Some(5), UsageSource::Reported)), Some(usage(None, UsageSource::Estimated))] {
-            cost.add(usage.as_ref());
-        }
-        cost.add(Some(&usage(Some(7), UsageSource::Reported)));
-        assert_eq!(cost, Cost { nano_usd: Some(12), unpriced_requests: 2 });
-    }
 }

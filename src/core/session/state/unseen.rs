@@ -1,0 +1,85 @@
+//! Changes that no entry shows, remembered until the answers after them, so that a receipt can explain them even after a
+//! restart.
+
+use reseed_protocol::EntryData;
+use serde::{Deserialize, Serialize};
+
+/// A change that may show in the next request, and of which no entry tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnseenChange {
+    /// What changed.
+    pub what: Unseen,
+    /// True if an answer was recorded since. Its request may have been sent before the change, so the change is kept
+    /// until the answer after it.
+    pub answered: bool,
+}
+
+/// What a change without an entry has changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Unseen {
+    /// The pinned entries.
+    Pins,
+    /// The strategy, to the one of this name.
+    Strategy(String),
+}
+
+/// Remembers a change; of each kind only the newest, so there are two at most.
+pub(super) fn changed(unseen: &mut Vec<UnseenChange>, what: Unseen) {
+    unseen.retain(|change| std::mem::discriminant(&change.what) != std::mem::discriminant(&what));
+    unseen.push(UnseenChange { what, answered: false });
+}
+
+/// Forgets the changes that the newest answers have shown, once an entry is appended.
+pub(super) fn answered(unseen: &mut Vec<UnseenChange>, appended: &EntryData) {
+    if !matches!(appended, EntryData::Message(message) if message.receipt.is_some()) {
+        return;
+    }
+    unseen.retain(|change| !change.answered);
+    unseen.iter_mut().for_each(|change| change.answered = true);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::SessionState;
+    use super::*;
+    use crate::core::context::{counter::Counter, testing::path};
+    use reseed_protocol::event::{EntryAppended, Event, SessionUpdated};
+
+    #[test]
+    fn a_change_without_an_entry_is_remembered_until_the_second_answer() {
+        let updated = |change: fn(&mut SessionUpdated)| {
+            let mut updated = SessionUpdated::default();
+            change(&mut updated);
+            Event::SessionUpdated(Box::new(updated))
+        };
+        let (pins, manual) = (
+            updated(|updated| updated.pins = Some(Vec::new())),
+            updated(|updated| updated.strategy = Some("manual".to_owned())),
+        );
+        let said = |receipt| {
+            let mut entry = path(&["a:assistant yes"], &Counter::for_model("test"))[0].entry.clone();
+            let EntryData::Message(message) = &mut entry.data else { panic!("another entry") };
+            message.receipt = receipt;
+            Event::EntryAppended(Box::new(EntryAppended { entry, turn_id: None, command_id: None }))
+        };
+        let (answer, copied) = (said(Some(Box::default())), said(None));
+        let strategy = || Unseen::Strategy("manual".to_owned());
+        let table: [(&[&Event], &[Unseen]); 7] = [
+            (&[&pins], &[Unseen::Pins]),
+            (&[&pins, &pins], &[Unseen::Pins]),
+            (&[&manual, &pins], &[strategy(), Unseen::Pins]),
+            (&[&manual, &manual, &copied, &copied], &[strategy()]),
+            (&[&pins, &answer], &[Unseen::Pins]),
+            (&[&pins, &answer, &manual, &answer], &[strategy()]),
+            (&[&pins, &answer, &answer], &[]),
+        ];
+        for (events, expected) in table {
+            let mut state = SessionState { strategy: "threshold".to_owned(), ..SessionState::default() };
+            events.iter().for_each(|event| state.apply(event));
+            let unseen: Vec<Unseen> = state.unseen.iter().map(|change| change.what.clone()).collect();
+            assert_eq!(unseen, expected, "{events:?}");
+        }
+    }
+}
