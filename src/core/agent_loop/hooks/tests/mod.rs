@@ -1,6 +1,7 @@
 //! Hooks at their points, in a small world: a session, a model and scripted hooks.
 //!
 //! The loop's effects are written down as short lines ([`World::took`]), so that a test reads as a sequence of events.
+//! `script` has what a test does, `seen` what it then sees.
 
 mod answers;
 mod compaction;
@@ -12,6 +13,8 @@ mod limits;
 mod navigation;
 mod order;
 mod owed;
+mod script;
+mod seen;
 mod sent_tools;
 mod stopping;
 
@@ -24,13 +27,13 @@ use crate::{
     },
     hook::{HookFault, HookPlace, HookSpec},
     model::{Answer, ModelFault, ModelRequest, Purpose},
-    session::{Destination, IdSource, Lookup, Session},
+    session::{Destination, IdSource, Session},
 };
 use reseed_protocol::{
     CallId, CommandId, Entry, EntryData, ErrorBody, ErrorCode, Message, Part, StopReason, Timestamp,
-    command::{CancelTurn, Command, Input as Said, RegisterHooks, RegisterTools, ToolOffer, ToolResult, UserInput},
+    command::{Command, Input as Said, RegisterTools, ToolOffer, UserInput},
     event::{EntryAppended, EphemeralEvent, Event, TurnFinished},
-    hook::{HookAnswer, HookCall, HookEvent, HookOffer, HookPoint},
+    hook::{HookAnswer, HookCall, HookEvent, HookPoint},
     reply::Reply,
 };
 use serde_json::{Value, json};
@@ -258,227 +261,6 @@ impl World {
         };
         self.took.extend(word);
         self.emitted.push(event);
-    }
-
-    fn command(&mut self, command: Command) -> &mut Self {
-        self.command_to(command, None)
-    }
-
-    fn command_to(&mut self, command: Command, destination: Option<Destination>) -> &mut Self {
-        self.commands += 1;
-        let (id, command) = (format!("command-{:012}", self.commands).parse().unwrap(), Box::new(command));
-        let lookup = destination.map(|destination| Box::new(Lookup::Destination(destination)));
-        self.tell(Input::Command { origin: Origin(1), id, fingerprint: 0, command, lookup })
-    }
-
-    fn say(&mut self, text: &str) -> &mut Self {
-        self.command(Command::UserInput(UserInput::plain(Said::Text(text.into()))))
-    }
-
-    fn cancel(&mut self) -> &mut Self {
-        self.command(Command::CancelTurn(CancelTurn { turn_id: None }))
-    }
-
-    /// Offers the model the tool `look`, which requires a `where`.
-    fn offer_tool(&mut self) -> &mut Self {
-        let parameters = json!({
-            "type": "object", "properties": { "where": { "type": "string" } }, "required": ["where"],
-        });
-        let offer = ToolOffer {
-            name: "look".into(),
-            description: "Looks.".into(),
-            parameters,
-            timeout_ms: None,
-            idempotent: None,
-        };
-        self.command(Command::RegisterTools(RegisterTools { tools: vec![offer] }))
-    }
-
-    /// Registers these hooks for the owner's client.
-    fn offer_hooks(&mut self, offers: Value) -> &mut Self {
-        let hooks: Vec<HookOffer> = serde_json::from_value(offers).unwrap();
-        self.command(Command::RegisterHooks(RegisterHooks { hooks }));
-        self.tell(Input::AskAgain { only_away: true })
-    }
-
-    /// Advances time, and sends a tick if a deadline has passed.
-    fn wait(&mut self, millis: u64) -> &mut Self {
-        self.now = self.now.plus_millis(millis);
-        if self.agent.next_deadline().is_some_and(|due| due <= self.now) {
-            self.tell(Input::Tick);
-        }
-        self
-    }
-
-    /// Returns the oldest pending call.
-    fn question(&self) -> &HookCall {
-        &self.open.front().expect("a hook is asked").1
-    }
-
-    /// Returns the oldest pending call as it is on the wire.
-    fn asked_for(&self) -> Value {
-        serde_json::to_value(self.question()).unwrap()
-    }
-
-    /// Answers the oldest pending call.
-    fn answer(&mut self, answer: Value) -> &mut Self {
-        let (place, call) = self.open.pop_front().expect("a hook is asked");
-        self.answer_to(place, call, answer)
-    }
-
-    fn answer_to(&mut self, place: HookPlace, call: HookCall, mut answer: Value) -> &mut Self {
-        match place {
-            HookPlace::Client => {
-                answer["callId"] = json!(call.call_id);
-                self.command(Command::HookResult(Box::new(serde_json::from_value(answer).unwrap())))
-            }
-            HookPlace::Server(_) => self.hear(call.call_id, Ok(serde_json::from_value(answer).unwrap())),
-        }
-    }
-
-    /// Fails the oldest pending call.
-    fn fails(&mut self, fault: HookFault) -> &mut Self {
-        let (_, call) = self.open.pop_front().expect("a hook is asked");
-        self.hear(call.call_id, Err(fault))
-    }
-
-    fn hear(&mut self, call_id: CallId, answer: Result<HookAnswer, HookFault>) -> &mut Self {
-        self.tell(Input::HookAnswered { call_id, answer: Box::new(answer) })
-    }
-
-    /// Answers every call with no change.
-    fn pass(&mut self) -> &mut Self {
-        while !self.open.is_empty() {
-            self.answer(json!({}));
-        }
-        self
-    }
-
-    /// Answers the request with this text.
-    fn model(&mut self, text: &str) -> &mut Self {
-        self.model_says(vec![Part::Text { text: text.into() }])
-    }
-
-    /// Answers the request with calls to `look`, one for each of these arguments.
-    fn model_calls(&mut self, arguments: &[&str]) -> &mut Self {
-        let call = |arguments: &&str| Part::ToolCall {
-            call_id: "call_0".parse().unwrap(),
-            name: "look".into(),
-            arguments: (*arguments).into(),
-        };
-        self.model_says(arguments.iter().map(call).collect())
-    }
-
-    fn model_says(&mut self, parts: Vec<Part>) -> &mut Self {
-        let request = self.asked.take().expect("the model is asked");
-        self.tell(Input::Answered { request, answer: Answer { parts, stop_reason: StopReason::Stop, usage: None } })
-    }
-
-    fn model_fails(&mut self, code: ErrorCode) -> &mut Self {
-        let request = self.asked.take().expect("the model is asked");
-        self.tell(Input::Failed { request, fault: ModelFault::new(code, "a fault") })
-    }
-
-    /// Answers the summary request with all sections, in as many parts as are requested.
-    fn summary(&mut self) -> &mut Self {
-        assert!(self.summarising.is_some(), "a summary is asked for");
-        while let Some(request) = self.summarising.take() {
-            self.summary_piece(request);
-            self.took.retain(|line| line != "summary");
-        }
-        self
-    }
-
-    /// Answers the summary request with this text.
-    fn summary_says(&mut self, text: &str) -> &mut Self {
-        let request = self.summarising.take().expect("the model is asked for a summary");
-        let parts = vec![Part::Text { text: text.into() }];
-        let answer = Answer { parts, stop_reason: StopReason::Stop, usage: None };
-        self.took.retain(|line| line != "summary");
-        self.tell(Input::Answered { request, answer })
-    }
-
-    /// Fails the summary request.
-    fn summary_fails(&mut self, code: ErrorCode) -> &mut Self {
-        let request = self.summarising.take().expect("the model is asked for a summary");
-        self.tell(Input::Failed { request, fault: ModelFault::new(code, "no") })
-    }
-
-    fn summary_piece(&mut self, request: RequestId) {
-        let sections = crate::context::summary::SECTIONS.iter();
-        let text = sections.map(|section| format!("## {section}\n- x\n")).collect();
-        let answer = Answer { parts: vec![Part::Text { text }], stop_reason: StopReason::Stop, usage: None };
-        self.tell(Input::Answered { request, answer });
-    }
-
-    /// Answers the oldest pending tool call.
-    fn tool(&mut self, output: &str) -> &mut Self {
-        let call_id = self.calls.pop_front().expect("a tool is called");
-        self.command(Command::ToolResult(ToolResult { call_id, output: output.into(), is_error: None }))
-    }
-
-    /// Returns what has happened since the last call.
-    fn took(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.took)
-    }
-
-    #[track_caller]
-    fn check(&mut self, expected: &[&str]) -> &mut Self {
-        assert_eq!(self.took(), expected);
-        self
-    }
-
-    /// Returns the newest entry of this kind.
-    fn newest(&self, kind: &str) -> &Entry {
-        self.entries.iter().rev().find(|entry| kind_of(entry) == kind).expect("there is such an entry")
-    }
-
-    /// Returns the text of the newest message of this kind.
-    fn said(&self, kind: &str) -> String {
-        let message = self.newest(kind).message().expect("a message");
-        let results = message.content.iter().filter_map(|part| match part {
-            Part::ToolResult { output, .. } => Some(output.clone()),
-            Part::Text { text } => Some(text.clone()),
-            _ => None,
-        });
-        results.collect::<Vec<_>>().join("\n")
-    }
-
-    /// Returns the end of the newest turn.
-    fn ended(&self) -> &TurnFinished {
-        let ended = self.events.iter().rev().find_map(|event| match event {
-            Event::TurnFinished(finished) => Some(&**finished),
-            _ => None,
-        });
-        ended.expect("a turn has ended")
-    }
-
-    /// Returns the newest reply.
-    fn reply(&self) -> &Reply {
-        &self.replies.last().expect("a command was answered").1
-    }
-
-    /// Returns what the newest request sent, one line per message.
-    fn last_sent(&self) -> Vec<String> {
-        let sent = self.sent.last().expect("something was sent");
-        sent.messages()
-            .map(|message| format!("{} {}", word(&json!(message.message.role)), all_of(&message.message)))
-            .collect()
-    }
-
-    /// Checks that every call, made or refused, has exactly one result, and that nothing is pending.
-    fn check_at_rest(&self) {
-        assert!(self.agent.is_idle() && self.open.is_empty() && self.asked.is_none(), "something still waits");
-        let messages: Vec<&Message> = self.entries.iter().filter_map(Entry::message).collect();
-        let calls = messages.iter().flat_map(|message| message.tool_calls().map(|(id, _, _)| id.clone()));
-        let results = messages.iter().flat_map(|message| &message.content).filter_map(|part| match part {
-            Part::ToolResult { call_id, .. } => Some(call_id.clone()),
-            _ => None,
-        });
-        let (mut calls, mut results): (Vec<CallId>, Vec<CallId>) = (calls.collect(), results.collect());
-        calls.sort();
-        results.sort();
-        assert_eq!(calls, results, "each call has one result");
     }
 }
 

@@ -1,0 +1,109 @@
+//! Compactions whose hooks answer later: meanwhile a turn goes on, the compaction is stopped, or a limit passes.
+
+use super::*;
+
+#[test]
+fn a_preview_asks_its_hooks_and_is_applied_without_asking_again() {
+    let mut world = long(before(&["one"]));
+    world.command(Command::PreviewCompact(PreviewCompact::default())).check(&["ask one before_compact"]);
+    assert_eq!((&world.asked_for()["preview"], &world.asked_for()["background"]), (&json!(true), &json!(true)));
+    world.answer(json!({ "summary": "They met." })).check(&["preview"]);
+    let preview = world.previewed().clone();
+    assert_eq!((preview.summary.as_str(), preview.rung), ("They met.", CompactionRung::HookSummary));
+    let preview_id = Some(preview.preview_id);
+    world.command(Command::ManualCompact(ManualCompact { preview_id, ..ManualCompact::default() }));
+    world.check(&["+ compaction", "compacted hook_summary", "reseed"]);
+    assert_eq!(world.compacted().1.hook.as_deref(), Some("one"));
+
+    let mut world = long(before(&["one"]));
+    world.command(Command::PreviewCompact(PreviewCompact::default())).took();
+    world.answer(json!({ "cancel": true })).check(&["error compaction_cancelled"]);
+    world.check_at_rest();
+    // A turn does not wait for a preview, and needs a compaction of its own.
+    let mut world = long(before(&["one"]));
+    world.command(Command::PreviewCompact(PreviewCompact::default())).took();
+    world.say("hello").check(&["+ user", "turn", "model"]);
+    world.model("hello").check(&["+ assistant", "end completed"]);
+    world.answer(json!({ "summary": "They met." })).check(&["preview"]);
+}
+
+#[test]
+fn a_compaction_in_the_background_asks_while_the_turn_goes_on() {
+    let mut world = filling(before(&["one"]));
+    world.say("hello");
+    let took = world.took();
+    assert_eq!(took, ["+ user", "turn", "ask one before_compact", "model"]);
+    assert_eq!(world.asked_for()["background"], json!(true));
+    world.model("hello").check(&["+ assistant", "end completed"]);
+    world.answer(json!({ "summary": "They met." })).check(&["prepared"]);
+    world.check_at_rest();
+    // If it is answered during a request, it is held.
+    let mut world = filling(before(&["one"]));
+    world.say("hello").took();
+    world.answer(json!({ "summary": "They met." })).check(&["prepared"]);
+    world.model("hello").check(&["+ assistant", "end completed"]);
+    world.check_at_rest();
+}
+
+#[test]
+fn a_compaction_that_is_stopped_asks_its_hooks_no_more() {
+    let stop = |world: &mut World| {
+        world.command(Command::CancelCompaction(CancelCompaction { job_id: None }));
+    };
+    let mut world = long(before(&["one"]));
+    world.compact().took();
+    stop(&mut world);
+    world.check(&["drop one", "compaction failed compaction_cancelled"]).check_at_rest();
+    let mut world = crowded(before(&["one"]));
+    world.say("hello").took();
+    stop(&mut world);
+    world.check(&["drop one", "compaction failed compaction_cancelled", "model"]);
+    // Cancelled with its turn.
+    let mut world = crowded(before(&["one"]));
+    world.say("hello").took();
+    world.cancel();
+    // The compaction that the turn waited for runs in the background, once the turn is over.
+    let ends = ["drop one", "compaction failed compaction_cancelled", "end cancelled", "ask one before_compact"];
+    world.check(&ends);
+    // Cancelled with the server.
+    let mut world = long(before(&["one"]));
+    world.compact().took();
+    world
+        .tell(Input::Stop(Box::new(stopping())))
+        .check(&["drop one", "compaction failed compaction_cancelled"])
+        .check_at_rest();
+}
+
+#[test]
+fn the_time_of_a_compaction_begins_when_its_hooks_have_answered() {
+    let slow = vec![hook("one", HookPoint::BeforeCompact).within(600_000)];
+    let mut world = crowded(slow.clone());
+    world.say("hello").took();
+    world.wait(599_000).check(&[]);
+    world.answer(json!({})).check(&["summary"]);
+    world.wait(179_000).check(&[]);
+    // A waiting turn falls back to a step without the model.
+    world.wait(1_000);
+    let took = world.took();
+    assert!(took.contains(&"compacted extract".to_owned()), "{took:?}");
+    let mut world = filling(slow);
+    world.say("hello").model("hello").took();
+    world.wait(180_000).check(&[]);
+    world.wait(420_000).check(&["drop one", "one failed hook_timeout", "compaction failed hook_timeout"]);
+    world.check_at_rest();
+}
+
+#[test]
+fn a_hook_that_is_against_every_compaction_does_not_trip_the_breaker_of_failures() {
+    let mut world = crowded(before(&["one"]));
+    for _ in 0..4 {
+        world.say("hello");
+        while !world.open.is_empty() {
+            world.answer(json!({ "cancel": true }));
+        }
+        world.model("hello");
+    }
+    let refused = |line: &&String| *line == "compaction failed compaction_cancelled";
+    assert!(world.took().iter().filter(refused).count() > 3);
+    assert_eq!(world.agent.context_info().breaker, None);
+}

@@ -1,0 +1,164 @@
+//! What a test does in the world: commands of the client, and answers of hooks, model and tools.
+
+use super::World;
+use crate::{
+    agent_loop::{Input, Origin, RequestId},
+    hook::{HookFault, HookPlace},
+    model::{Answer, ModelFault},
+    session::{Destination, Lookup},
+};
+use reseed_protocol::{
+    CallId, ErrorCode, Part, StopReason,
+    command::{CancelTurn, Command, Input as Said, RegisterHooks, RegisterTools, ToolOffer, ToolResult, UserInput},
+    hook::{HookAnswer, HookCall, HookOffer},
+};
+use serde_json::{Value, json};
+
+impl World {
+    pub(super) fn command(&mut self, command: Command) -> &mut Self {
+        self.command_to(command, None)
+    }
+
+    pub(super) fn command_to(&mut self, command: Command, destination: Option<Destination>) -> &mut Self {
+        self.commands += 1;
+        let (id, command) = (format!("command-{:012}", self.commands).parse().unwrap(), Box::new(command));
+        let lookup = destination.map(|destination| Box::new(Lookup::Destination(destination)));
+        self.tell(Input::Command { origin: Origin(1), id, fingerprint: 0, command, lookup })
+    }
+
+    pub(super) fn say(&mut self, text: &str) -> &mut Self {
+        self.command(Command::UserInput(UserInput::plain(Said::Text(text.into()))))
+    }
+
+    pub(super) fn cancel(&mut self) -> &mut Self {
+        self.command(Command::CancelTurn(CancelTurn { turn_id: None }))
+    }
+
+    /// Offers the model the tool `look`, which requires a `where`.
+    pub(super) fn offer_tool(&mut self) -> &mut Self {
+        let parameters = json!({
+            "type": "object", "properties": { "where": { "type": "string" } }, "required": ["where"],
+        });
+        let offer = ToolOffer {
+            name: "look".into(),
+            description: "Looks.".into(),
+            parameters,
+            timeout_ms: None,
+            idempotent: None,
+        };
+        self.command(Command::RegisterTools(RegisterTools { tools: vec![offer] }))
+    }
+
+    /// Registers these hooks for the owner's client.
+    pub(super) fn offer_hooks(&mut self, offers: Value) -> &mut Self {
+        let hooks: Vec<HookOffer> = serde_json::from_value(offers).unwrap();
+        self.command(Command::RegisterHooks(RegisterHooks { hooks }));
+        self.tell(Input::AskAgain { only_away: true })
+    }
+
+    /// Advances time, and sends a tick if a deadline has passed.
+    pub(super) fn wait(&mut self, millis: u64) -> &mut Self {
+        self.now = self.now.plus_millis(millis);
+        if self.agent.next_deadline().is_some_and(|due| due <= self.now) {
+            self.tell(Input::Tick);
+        }
+        self
+    }
+
+    /// Answers the oldest pending call.
+    pub(super) fn answer(&mut self, answer: Value) -> &mut Self {
+        let (place, call) = self.open.pop_front().expect("a hook is asked");
+        self.answer_to(place, call, answer)
+    }
+
+    pub(super) fn answer_to(&mut self, place: HookPlace, call: HookCall, mut answer: Value) -> &mut Self {
+        match place {
+            HookPlace::Client => {
+                answer["callId"] = json!(call.call_id);
+                self.command(Command::HookResult(Box::new(serde_json::from_value(answer).unwrap())))
+            }
+            HookPlace::Server(_) => self.hear(call.call_id, Ok(serde_json::from_value(answer).unwrap())),
+        }
+    }
+
+    /// Fails the oldest pending call.
+    pub(super) fn fails(&mut self, fault: HookFault) -> &mut Self {
+        let (_, call) = self.open.pop_front().expect("a hook is asked");
+        self.hear(call.call_id, Err(fault))
+    }
+
+    pub(super) fn hear(&mut self, call_id: CallId, answer: Result<HookAnswer, HookFault>) -> &mut Self {
+        self.tell(Input::HookAnswered { call_id, answer: Box::new(answer) })
+    }
+
+    /// Answers every call with no change.
+    pub(super) fn pass(&mut self) -> &mut Self {
+        while !self.open.is_empty() {
+            self.answer(json!({}));
+        }
+        self
+    }
+
+    /// Answers the request with this text.
+    pub(super) fn model(&mut self, text: &str) -> &mut Self {
+        self.model_says(vec![Part::Text { text: text.into() }])
+    }
+
+    /// Answers the request with calls to `look`, one for each of these arguments.
+    pub(super) fn model_calls(&mut self, arguments: &[&str]) -> &mut Self {
+        let call = |arguments: &&str| Part::ToolCall {
+            call_id: "call_0".parse().unwrap(),
+            name: "look".into(),
+            arguments: (*arguments).into(),
+        };
+        self.model_says(arguments.iter().map(call).collect())
+    }
+
+    pub(super) fn model_says(&mut self, parts: Vec<Part>) -> &mut Self {
+        let request = self.asked.take().expect("the model is asked");
+        self.tell(Input::Answered { request, answer: Answer { parts, stop_reason: StopReason::Stop, usage: None } })
+    }
+
+    pub(super) fn model_fails(&mut self, code: ErrorCode) -> &mut Self {
+        let request = self.asked.take().expect("the model is asked");
+        self.tell(Input::Failed { request, fault: ModelFault::new(code, "a fault") })
+    }
+
+    /// Answers the summary request with all sections, in as many parts as are requested.
+    pub(super) fn summary(&mut self) -> &mut Self {
+        assert!(self.summarising.is_some(), "a summary is asked for");
+        while let Some(request) = self.summarising.take() {
+            self.summary_piece(request);
+            self.took.retain(|line| line != "summary");
+        }
+        self
+    }
+
+    /// Answers the summary request with this text.
+    pub(super) fn summary_says(&mut self, text: &str) -> &mut Self {
+        let request = self.summarising.take().expect("the model is asked for a summary");
+        let parts = vec![Part::Text { text: text.into() }];
+        let answer = Answer { parts, stop_reason: StopReason::Stop, usage: None };
+        self.took.retain(|line| line != "summary");
+        self.tell(Input::Answered { request, answer })
+    }
+
+    /// Fails the summary request.
+    pub(super) fn summary_fails(&mut self, code: ErrorCode) -> &mut Self {
+        let request = self.summarising.take().expect("the model is asked for a summary");
+        self.tell(Input::Failed { request, fault: ModelFault::new(code, "no") })
+    }
+
+    pub(super) fn summary_piece(&mut self, request: RequestId) {
+        let sections = crate::context::summary::SECTIONS.iter();
+        let text = sections.map(|section| format!("## {section}\n- x\n")).collect();
+        let answer = Answer { parts: vec![Part::Text { text }], stop_reason: StopReason::Stop, usage: None };
+        self.tell(Input::Answered { request, answer });
+    }
+
+    /// Answers the oldest pending tool call.
+    pub(super) fn tool(&mut self, output: &str) -> &mut Self {
+        let call_id = self.calls.pop_front().expect("a tool is called");
+        self.command(Command::ToolResult(ToolResult { call_id, output: output.into(), is_error: None }))
+    }
+}
