@@ -135,7 +135,7 @@ impl Prompt {
     }
 
     /// Returns everything sent before this context's messages. The context may hold patches for one request.
-    pub(in crate::agent_loop) fn compiled(&self, context: &Context) -> Cow<'_, Compiled> {
+    fn compiled(&self, context: &Context) -> Cow<'_, Compiled> {
         if context.carried == self.compiled.carried {
             Cow::Borrowed(&self.compiled)
         } else {
