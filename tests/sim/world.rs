@@ -3,6 +3,8 @@
 //! The world is stepped: each step does one thing (a client acts, time passes, a fault) and then runs the server's
 //! tasks for a few turns of the scheduler. Time is tokio's, paused: it passes only when everyone waits.
 
+mod settling;
+
 use crate::{
     broken::Broken,
     client::{Client, Server, Wire},
@@ -41,9 +43,6 @@ const STEPS: std::ops::Range<usize> = 60..220;
 
 /// The start time of every run.
 const BEGINNING: Timestamp = Timestamp(1_795_000_000_000);
-
-/// The number of checks before a session must be idle.
-const REST_LOOKS_MAX: usize = 400;
 
 /// A run.
 pub(crate) struct World {
@@ -332,95 +331,6 @@ impl World {
     fn bury(&mut self) {
         for up in self.servers.drain(..) {
             up.alive.store(false, Ordering::SeqCst);
-        }
-    }
-
-    /// Stops all faults, makes the model answer, and reconnects every client, which reads to the end: the session must
-    /// become idle.
-    async fn settle(&mut self) {
-        self.wire.trace.line("-- the world settles");
-        self.wire.disk.heal();
-        self.script.calm_down();
-        self.habits.calm_down();
-        // Of several servers only the newest is reachable; others that did not know of it are gone.
-        let newest = self.servers.pop();
-        let newest_node = newest.as_ref().map(|up| up.server.node);
-        self.bury();
-        self.servers.extend(newest);
-        for client in &mut self.clients {
-            if newest_node.is_some_and(|node| !client.is_on(node)) {
-                client.cut(&mut self.wire);
-            }
-        }
-        // A client that does not know the outcome of a command sends it again.
-        for number in 1..self.clients.len() {
-            self.clear_up(number).await;
-        }
-        for look in 0..REST_LOOKS_MAX {
-            // Late waits are long: each of several queued turns may wait for hooks of an absent client.
-            let millis = match look {
-                ..20 => 10,
-                20..200 => 2_000,
-                _ => 20_000,
-            };
-            self.pass(Duration::from_millis(millis)).await;
-            script::answer_calls(self).await;
-            let snapshot = self.clients[1].snapshot().await;
-            let at_rest = snapshot.as_ref().is_some_and(|snapshot| {
-                let idle = snapshot.turn.is_none() && snapshot.compaction.is_none() && snapshot.queue.is_empty();
-                // A preview is only its client's business: nobody else is told that it is being made.
-                let is_answered = |client: &Client| client.connection.as_ref().is_some_and(|c| c.waiting.is_empty());
-                let read = |client: &Client| is_answered(client) && client.view.seq == snapshot.seq;
-                idle && self.clients.iter().all(read)
-            });
-            if at_rest {
-                return;
-            }
-        }
-        let places: Vec<u64> = self.clients.iter().map(|client| client.view.seq).collect();
-        self.wire.history.restless = Some(format!("after {REST_LOOKS_MAX} looks clients are at {places:?}"));
-    }
-
-    /// Makes a client the owner, which repeats its unanswered commands.
-    async fn clear_up(&mut self, number: usize) {
-        for _ in 0..20 {
-            if self.clients[number].owns() {
-                break;
-            }
-            self.clients[number].cut(&mut self.wire);
-            let server = self.server();
-            self.clients[number].join(&mut self.wire, &server, script::owner_takes_over());
-            self.pass(Duration::from_millis(50)).await;
-        }
-        for (id, command) in self.clients[number].unanswered.clone() {
-            let waits = self.clients[number].connection.as_ref().is_some_and(|c| c.waiting.contains(&id));
-            if !waits {
-                self.clients[number].send(&mut self.wire, id, command).await;
-                self.pass(Duration::from_millis(5)).await;
-            }
-        }
-        for _ in 0..20 {
-            if self.clients[number].unanswered.is_empty() {
-                return;
-            }
-            self.pass(Duration::from_millis(100)).await;
-        }
-        let left: Vec<&str> = self.clients[number].unanswered.iter().map(|(id, _)| id.as_str()).collect();
-        self.wire.trace.line(format_args!("client {number}: was never answered: {left:?}"));
-    }
-
-    /// Lets time pass, reconnects absent clients, and makes everyone read everything.
-    pub(crate) async fn pass(&mut self, time: Duration) {
-        sleep(time).await;
-        let server = self.server();
-        let owned = self.clients.iter().any(Client::owns);
-        for client in &mut self.clients {
-            client.look(&mut self.wire);
-            if client.is_away() {
-                let wish = if client.number == 1 && !owned { script::owner_takes_over() } else { script::observer() };
-                client.join(&mut self.wire, &server, wish);
-            }
-            client.read_all(&mut self.wire).await;
         }
     }
 
