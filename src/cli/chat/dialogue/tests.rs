@@ -1,5 +1,8 @@
 //! The dialogue as scripts: lines and frames in, what is shown and sent out.
 
+mod compaction;
+mod tree;
+
 use super::*;
 
 const PREFIX: &str = "0123456789abcdef";
@@ -177,33 +180,6 @@ fn a_snapshot_shows_what_was_missed_and_takes_up_the_running_answer() {
 }
 
 #[test]
-fn a_compaction_that_is_held_is_shown_once_as_it_arrives_or_where_a_session_is_opened() {
-    let held = |job: &str| {
-        format!(
-            r##"{{"jobId":"{job}","trigger":"threshold","rung":"extract","tokenCount":5460,"newTokenCount":2022,"compactAtTokens":6400,"durationMs":640}}"##
-        )
-    };
-    let opened = |id: u32, resumed: &str, job: &str| {
-        let held = held(job);
-        format!(
-            "\n< {{\"id\":\"#{id}\",\"type\":\"session_opened\",\"payload\":{{\"sessionId\":\"ses\",\"epoch\":\"ep\",\"asOfSeq\":0,\"model\":\"offline\",\"strategy\":\"threshold\"{resumed},\"entries\":[],\"queue\":[],\"held\":{held}}}}}\n"
-        )
-    };
-    let prepared = format!("\n< {{\"id\":\"s_e1\",\"type\":\"compaction_prepared\",\"payload\":{}}}\n", held("j1"));
-    let told = "a compaction is prepared; the context is compacted before the first request above 6,400 tokens\n";
-    // Live, and after a connection that was lost: the same one is told once, another one anew.
-    for (after, times) in [("j1", 1), ("j2", 2)] {
-        let again = ["\nlost\nconnected\n", &opened(4, r#","resumed":"snapshot""#, after)].concat();
-        let (out, _) = play(true, &[OPEN, &prepared, &again].concat());
-        assert_eq!(out.matches(told).count(), times, "{after}: {out}");
-    }
-    // Of a session that is opened.
-    let line = OPEN.lines().find(|line| line.contains("session_opened")).unwrap();
-    let (out, _) = play(true, &OPEN.replace(line, &opened(2, "", "j1")));
-    assert_eq!(out.matches(told).count(), 1, "{out}");
-}
-
-#[test]
 fn ctrl_c_cancels_what_runs_and_leaves_the_second_time() {
     let cancelled = "→ user_input {\"input\":\"hello\"}\nGood → cancel_turn {\"turnId\":\"t1\"}\n";
     check(&[TURN, "^C"], cancelled, false);
@@ -296,34 +272,6 @@ fn the_first_session_that_cannot_be_opened_ends_the_chat() {
 }
 
 #[test]
-fn a_compaction_is_one_line_and_awaited() {
-    let asked = r##"
-        > /compact
-        < {"id":"#3","type":"ok","payload":{"jobId":"j1","asOfSeq":0}}
-        < {"id":"s_e1","type":"compaction_started","payload":{"jobId":"j1","trigger":"manual","background":false}}
-    "##;
-    let failed = r##"< {"id":"s_1","seq":1,"type":"compaction_failed","payload":{"jobId":"j1","code":"compaction_cancelled","message":"as it was"}}"##;
-    check(&[asked], "→ manual_compact {}\ncompacting the context\n", false);
-    check(
-        &[asked, failed],
-        "→ manual_compact {}\ncompacting the context\nnot compacted: as it was (compaction_cancelled)\n",
-        true,
-    );
-}
-
-#[test]
-fn what_is_told_of_a_compaction_or_an_answer_after_its_end_changes_nothing() {
-    let late = r##"
-        < {"id":"s_5","seq":5,"type":"compaction_failed","payload":{"jobId":"j1","code":"compaction_cancelled","message":"as it was"}}
-        < {"id":"s_e2","type":"compaction_started","payload":{"jobId":"j1","trigger":"manual","background":false}}
-        < {"id":"s_d","type":"item_started","payload":{"itemId":"a1","turnId":"t1","kind":"message"}}
-        < {"id":"s_d","type":"item_delta","payload":{"itemId":"a1","part":0,"offset":0,"text":"Good morning."}}
-    "##;
-    let shown = "→ user_input {\"input\":\"hello\"}\nGood morning.\nnot compacted: as it was (compaction_cancelled)\n";
-    check(&[TURN, ANSWER, late], shown, true);
-}
-
-#[test]
 fn input_that_waits_is_awaited_too() {
     let queued = r##"
         > and?
@@ -388,81 +336,6 @@ fn a_pipe_is_shown_no_thoughts_and_no_progress() {
     }
 }
 
-/// A tree of a question, its answer, and another answer below the same question, on which the session stands.
-const TREE: &str = r##"
-    > /tree
-    < {"id":"#3","type":"tree","payload":{"nodes":[{"entryId":"u1","parentId":null,"type":"message:user","preview":"hello","timestamp":"2026-11-21T09:00:00.000Z","childCount":2},{"entryId":"a1","parentId":"u1","type":"message:assistant","preview":"Good morning.","label":"polite","timestamp":"2026-11-21T09:00:01.000Z","childCount":0},{"entryId":"a2","parentId":"u1","type":"message:assistant","preview":"Hi.","timestamp":"2026-11-21T09:00:02.000Z","childCount":0}],"leafId":"a2","asOfSeq":0,"more":false}}
-"##;
-
-const TREE_SHOWN: &str = "→ get_tree {}\n\
-    \x20  1  * > hello\n\
-    \x20  2  \\ * Good morning. [polite]\n\
-    \x20  3  * Hi.  <- here\n\
-    /go N goes on from a line, /fork N makes a session of it, /label N NAME names it\n";
-
-#[test]
-fn the_lines_of_the_tree_are_gone_to_forked_and_named_by_their_numbers() {
-    let moved = r##"
-        > /go 2
-        < {"id":"#4","type":"navigated","payload":{"leafId":"a1","asOfSeq":0}}
-        < {"id":"s_1","seq":1,"type":"session_updated","payload":{"leafId":"a1","generation":2,"commandId":"#4"}}
-        > /label 3 short
-        < {"id":"#5","type":"ok","payload":{"entryId":"l1","asOfSeq":1}}
-        > /go 4
-        > /fork 2
-        < {"id":"#6","type":"forked","payload":{"sessionId":"copy"}}
-    "##;
-    let after = "→ navigate {\"entryId\":\"a1\",\"position\":\"at\"}\n\
-        the session goes on from there\n\
-        → set_label {\"entryId\":\"a2\",\"label\":\"short\"}\n\
-        labelled\n\
-        that is no number of the last /tree, and no entry's id\n\
-        → fork_session {\"entryId\":\"a1\",\"position\":\"at\"}\n\
-        → close_session {}\n\
-        → open_session {\"entries\":20,\"sessionId\":\"copy\"}\n";
-    check(&[TREE, moved], &format!("{TREE_SHOWN}{after}"), false);
-}
-
-#[test]
-fn leaving_with_a_summary_shows_that_it_is_made_and_can_be_stopped() {
-    let leave = r##"
-        > /go 2 summary the names
-        < {"id":"s_e","type":"compaction_progress","payload":{"jobId":"j1","phase":"summarising_branch","done":0,"total":1}}
-        ^C
-        < {"id":"s_1","seq":1,"type":"compaction_failed","payload":{"jobId":"j1","commandId":"#4","code":"navigation_cancelled","message":"stopped"}}
-        < {"id":"#4","type":"error","payload":{"code":"navigation_cancelled","message":"stopped","retriable":false}}
-        < {"id":"#5","type":"ok","payload":{"asOfSeq":0}}
-        ^C
-    "##;
-    let after = "→ navigate {\"entryId\":\"a1\",\"instructions\":\"the names\",\"position\":\"at\",\"summarize\":true}\n\
-        summarising the branch that is left\n\
-        → cancel_compaction {\"jobId\":\"j1\"}\n\
-        error: stopped (navigation_cancelled)\n\
-        [Quit]\n";
-    check(&[TREE, leave], &format!("{TREE_SHOWN}{after}"), true);
-}
-
-#[test]
-fn a_question_is_taken_back_from_where_it_stands_on_the_path() {
-    let back = r##"
-        > /back 2
-        < {"id":"#3","type":"entries","payload":{"items":[{"entryId":"u1","parentId":null,"timestamp":"2026-11-21T09:00:00.000Z","type":"message","role":"user","content":[{"type":"text","text":"one"}]},{"entryId":"a1","parentId":"u1","timestamp":"2026-11-21T09:00:00.000Z","type":"message","role":"assistant","content":[{"type":"text","text":"1"}]},{"entryId":"u2","parentId":"a1","timestamp":"2026-11-21T09:00:00.000Z","type":"message","role":"user","content":[{"type":"text","text":"two"}]},{"entryId":"u3","parentId":"u2","timestamp":"2026-11-21T09:00:00.000Z","type":"message","role":"user","content":[{"type":"text","text":"three"}]}],"leafId":"u3","asOfSeq":0,"more":false}}
-        < {"id":"#4","type":"navigated","payload":{"leafId":"a1","input":[{"type":"text","text":"two"}],"asOfSeq":0}}
-        > /back 9
-        < {"id":"#5","type":"entries","payload":{"items":[],"leafId":null,"asOfSeq":0,"more":false}}
-    "##;
-    check(
-        &[back],
-        "→ get_entries {\"limit\":500,\"path\":true}\n\
-         → navigate {\"entryId\":\"u2\",\"position\":\"before\"}\n\
-         taken back; it stays on its branch, and what you say now begins another:\n\
-         two\n\
-         → get_entries {\"limit\":500,\"path\":true}\n\
-         there is no question to take back\n",
-        true,
-    );
-}
-
 #[test]
 fn what_waits_is_listed_and_changed_and_the_running_turn_is_steered() {
     let queue = r##"
@@ -487,38 +360,6 @@ fn what_waits_is_listed_and_changed_and_the_running_turn_is_steered() {
          nothing waits under that number; /queue lists what does\n",
         false,
     );
-}
-
-#[test]
-fn a_move_of_another_client_is_told() {
-    let moved = r##"< {"id":"s_1","seq":1,"type":"session_updated","payload":{"leafId":null,"generation":2}}"##;
-    check(&[moved], "the session goes on from elsewhere now; /tree shows where\n", true);
-}
-
-#[test]
-fn a_compaction_is_looked_at_applied_and_taken_back() {
-    let script = r##"
-        > /apply
-        > /preview the decks
-        < {"id":"#3","type":"compaction_preview","payload":{"previewId":"j1","expiresAt":"2026-11-21T09:10:00.000Z","summary":"Reach the ferry.","rung":"extract","failedRungs":[{"rung":"model_summary","reason":"empty"}],"keptEntryIds":[],"dropped":{"count":4,"tokens":1200},"kept":{"count":2,"tokens":300},"oldTokenCount":1600,"newTokenCount":500,"retained":{"checked":5,"restored":2}}}
-        > /apply
-        < {"id":"#4","type":"ok","payload":{"jobId":"j1","asOfSeq":0}}
-    "##;
-    let shown = "there is nothing to apply; /preview shows a compaction first\n\
-        making the summary; nothing changes yet\n\
-        → preview_compact {\"instructions\":\"the decks\"}\n\
-        Reach the ferry.\n\
-        drops 4 messages of 1,200 tokens, keeps 2 messages of 300 tokens; 1,600 tokens now, 500 then; extracted by rule; \
-        not summarised by the model (empty); 2 of 5 facts put back\n\
-        nothing is changed; /apply does it\n\
-        → manual_compact {\"previewId\":\"j1\"}\n";
-    check(&[script], shown, false);
-
-    let undo = r##"
-        > /undo
-        < {"id":"#3","type":"ok","payload":{"asOfSeq":0}}
-    "##;
-    check(&[undo], "→ undo_compaction {}\n", false);
 }
 
 #[test]
