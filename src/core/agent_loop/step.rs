@@ -1,6 +1,6 @@
 //! Steps: what should happen next in a loop, once the current step is over.
 //!
-//! A step never calls another. It names the ones that follow ([`Workspace::then`](super::workspace::Workspace::then)), and the kernel takes them in that
+//! A step never calls another. It names the ones that follow (`Workspace::then`), and the kernel takes them in that
 //! order, each to completion with everything that follows from it.
 
 use super::{commands::Caller, hooks::Subject};

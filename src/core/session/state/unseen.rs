@@ -1,5 +1,5 @@
-//! Changes that no entry shows, remembered until the answers after them, so that a receipt can explain them even after a
-//! restart.
+//! Changes that no entry shows: they are remembered until the answers after them, so that a receipt can explain them
+//! even after a restart.
 
 use reseed_protocol::EntryData;
 use serde::{Deserialize, Serialize};
