@@ -246,7 +246,7 @@ impl AgentLoop {
         match self.stage() {
             Stage::Compacting => {
                 if let Some(trigger) = self.cancel_running() {
-                    self.without_compaction(trigger, cancelled());
+                    self.continue_without(trigger, cancelled());
                 }
             }
             Stage::Leaving => {

@@ -1,14 +1,27 @@
-//! Handles failures: of a summary, and of a whole compaction.
+//! Decides what follows when a summary, or a whole compaction, fails.
 //!
-//! A request for a summary that was too large, an answer that was empty or refused, and any fault of a job that has a
-//! draft make the job go on another way (`too_large` and `fall_back` of [`Job`]): the model is asked differently, or
-//! the next step of the fallback chain is taken. Any other fault ends the job if nobody waits for it, so that it can
-//! be tried again later; otherwise the job goes on another way too. Once all steps are used up, `advance` ends the job
-//! here.
+//! | what failed | what follows |
+//! | --- | --- |
+//! | the answer: no usable summary, empty or refused (`on_summary`, `on_summary_fault`) | the next attempt |
+//! | the request was too large (`on_summary_fault`) | the next attempt, in smaller pieces if possible |
+//! | another fault, or the deadline (`on_summary_fault`, `on_compaction_tick`): | |
+//! | – a draft exists, somebody waits, or it is a preview | the next attempt |
+//! | – otherwise | the job ends and can be tried again later |
+//! | every step of the chain (`chain_is_used_up`) | the best rejected outcome is used, or the job ends |
+//! | a required hook (`compaction_not_inspected` in `hooks`) | the job ends |
 //!
-//! A compaction that failed, was stopped, or has read what the model no longer sees leaves the context unchanged;
-//! clients learn the reason and the cost. The circuit breaker counts the failures. What follows when the summary of an
-//! abandoned branch fails is in `navigation` (`on_branch_summary_fault`).
+//! [`Job`] chooses the next attempt (`take`, `too_large`, `fall_back`): the draft, which is an answer that lacks
+//! sections; then a request of its own if the failed one was part of the conversation; then an extract by rule. An
+//! outcome that saves too little is refused (`advance` in `running`), and the chain goes on: a shorter extract, then
+//! the strategy's next step.
+//!
+//! A job that ends (`Compactor::fail`), was stopped, or has read what the model no longer sees (`end_running`) leaves
+//! the context unchanged; clients learn the reason and the cost. The circuit breaker counts the failures. A turn that
+//! waits continues in `continue_without`: it sends its request if that still fits, and fails otherwise.
+//!
+//! The summary of an abandoned branch is `navigation`'s (`on_branch_summary_fault`). It has two endings: after an
+//! unusable answer, or once the model has answered at all, the move goes on with the draft or an extract; after any
+//! other fault the move is refused, and the session stays where it is.
 
 use super::{
     Compactor,
@@ -18,7 +31,7 @@ use super::{
 use crate::{
     agent_loop::{AgentLoop, Effect, stage::Stage, step::Step, workspace::Workspace},
     context::compaction::{Basis, Held, Job, Order, SummaryAttempt},
-    model::ModelFault,
+    model::{Answer, ModelFault},
 };
 use reseed_protocol::{
     ErrorBody, ErrorCode, JobId, Timestamp, Usage,
@@ -38,24 +51,22 @@ pub(in crate::agent_loop) struct Spent {
 }
 
 impl Running {
-    /// Returns true if nobody waits for the job and it can be repeated later: turns continue, and it is not a preview,
-    /// which must show what an order would do.
+    /// Returns true if the job can be repeated later: turns continue and nobody waits for it. A preview cannot: its
+    /// client waits, and it must show what an order would do.
     fn can_wait(&self) -> bool {
         matches!(self.purpose, JobPurpose::Commit { background: true }) && self.waited_since.is_none()
     }
 }
 
 impl AgentLoop {
-    /// Continues what was waiting for a job that is over.
-    pub(in crate::agent_loop) fn after(&mut self, advanced: Advanced) {
-        if let Advanced::Failed(trigger, error) = advanced
-            && self.stage() == Stage::Compacting
-        {
-            self.without_compaction(trigger, error);
-        }
+    /// Handles the model's answer to a summary request. If it is unusable, the job makes the next attempt.
+    pub(in crate::agent_loop) fn on_summary(&mut self, answer: &Answer) {
+        let Some(mut running) = self.compaction.work.take_running() else { return };
+        running.job.take(answer);
+        self.advance_or_continue(running);
     }
 
-    /// Handles a failed summary request: the job goes on another way, or ends and can be tried again later.
+    /// Handles a failed summary request: the job makes the next attempt, or ends and can be tried again later.
     pub(in crate::agent_loop) fn on_summary_fault(&mut self, fault: &ModelFault) {
         let Some(mut running) = self.compaction.work.take_running() else { return };
         match fault.code {
@@ -78,12 +89,11 @@ impl AgentLoop {
             }
             code => running.job.fall_back(code.as_str()),
         }
-        self.compaction.note_tried(&mut self.ws, &mut running.job);
-        let advanced = self.advance(running);
-        self.after(advanced);
+        self.advance_or_continue(running);
     }
 
-    /// Ends the running job if its deadline has passed.
+    /// Stops asking the model if the running job's deadline has passed: the job takes its draft, makes the next
+    /// attempt, or ends and can be tried again later.
     pub(in crate::agent_loop) fn on_compaction_tick(&mut self) {
         if self.compaction_deadline().is_none_or(|deadline| deadline > self.ws.now) {
             return;
@@ -100,14 +110,42 @@ impl AgentLoop {
             return;
         }
         running.job.out_of_time();
+        self.advance_or_continue(running);
+    }
+
+    /// Uses the best rejected outcome once no step of the chain is left: the largest saving is better than none. Fails
+    /// the job if it does not save enough. `before` is the context's current token count.
+    pub(super) fn chain_is_used_up(&mut self, mut running: Running, before: u64) -> Advanced {
+        let best = running.job.best();
+        match best.filter(|(tokens, _)| self.ws.saves_enough(&running.job.basis(), before, *tokens)) {
+            Some((_, outcome)) => self.made(running, outcome),
+            None => {
+                let error = gains_nothing(before, running.job.failed());
+                self.compaction.note_futile(&mut self.ws, &running, before);
+                self.compaction.fail(&mut self.ws, running, error)
+            }
+        }
+    }
+
+    /// Reports the attempt to the circuit breaker and advances the job; continues without it if it fails.
+    fn advance_or_continue(&mut self, mut running: Running) {
         self.compaction.note_tried(&mut self.ws, &mut running.job);
         let advanced = self.advance(running);
-        self.after(advanced);
+        self.continue_if_failed(advanced);
+    }
+
+    /// Continues without the compaction if the job has failed and the session waits for it.
+    pub(in crate::agent_loop) fn continue_if_failed(&mut self, advanced: Advanced) {
+        if let Advanced::Failed(trigger, error) = advanced
+            && self.stage() == Stage::Compacting
+        {
+            self.continue_without(trigger, error);
+        }
     }
 
     /// Continues without the compaction: a waiting turn continues if its request still fits. A request that the
-    /// provider refused is not sent again unchanged.
-    pub(in crate::agent_loop) fn without_compaction(&mut self, trigger: CompactionTrigger, error: ErrorBody) {
+    /// provider refused is not sent again unchanged: its turn fails.
+    pub(in crate::agent_loop) fn continue_without(&mut self, trigger: CompactionTrigger, error: ErrorBody) {
         if self.ws.session.state.turn.is_some() {
             if trigger == CompactionTrigger::Overflow {
                 self.compaction.release();
@@ -134,9 +172,9 @@ impl AgentLoop {
     fn end_running(&mut self, error: &ErrorBody) -> Option<CompactionTrigger> {
         self.compaction.release();
         self.hooks.cancel_compaction_hooks(&mut self.ws);
-        if let Some(Running { request, job, purpose, background, waited_since, source, .. }) =
-            self.compaction.work.take_running()
-        {
+        if let Some(running) = self.compaction.work.take_running() {
+            let background = running.is_in_background();
+            let Running { request, job, purpose, waited_since, source } = running;
             self.ws.push(Effect::CancelModel(request));
             match purpose {
                 JobPurpose::Preview(caller) => self.ws.reply(&caller, self.ws.ending_or(error.clone())),
@@ -171,12 +209,13 @@ impl Compactor {
         }
     }
 
-    /// Fails the job.
+    /// Ends the job without an outcome. A preview's client gets the error as its reply; nothing else waits for it.
     pub(in crate::agent_loop) fn fail(&mut self, ws: &mut Workspace, running: Running, error: ErrorBody) -> Advanced {
-        let Running { job, purpose, background, waited_since, source, .. } = running;
+        let background = running.is_in_background();
+        let Running { job, purpose, waited_since, source, .. } = running;
         if let JobPurpose::Preview(caller) = purpose {
             ws.reply(&caller, Reply::Error(error));
-            return Advanced::Made;
+            return Advanced::Over;
         }
         // Not tried again before the turn is over.
         self.gave_up |= ws.session.state.turn.is_some();

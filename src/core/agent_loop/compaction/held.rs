@@ -207,7 +207,7 @@ impl AgentLoop {
         self.void_running("the prepared compaction that it builds on was dropped");
         if is_waited_for {
             // Nothing is held any more, so this does not recurse.
-            self.without_compaction(trigger, error);
+            self.continue_without(trigger, error);
         }
     }
 }

@@ -105,7 +105,7 @@ impl AgentLoop {
             running.job.deadline = running.job.deadline.plus_millis(hooks_took_ms);
             self.advance(running)
         };
-        self.after(advanced);
+        self.continue_if_failed(advanced);
     }
 
     /// Returns the deadline of the running compaction; `None` while hooks inspect it.
@@ -115,10 +115,10 @@ impl AgentLoop {
     }
 
     /// Fails the compaction because a required hook could not inspect it.
-    pub(in crate::agent_loop) fn uncompacted(&mut self, error: ErrorBody) {
+    pub(in crate::agent_loop) fn compaction_not_inspected(&mut self, error: ErrorBody) {
         let Some(running) = self.compaction.work.take_running() else { return };
         let advanced = self.compaction.fail(&mut self.ws, running, error);
-        self.after(advanced);
+        self.continue_if_failed(advanced);
     }
 }
 
@@ -141,7 +141,7 @@ impl AgentLoop {
         if !self.ws.has_hooks(HookPoint::BeforeCompact, None) {
             return Some(running);
         }
-        let is_waited_for = !running.background && !self.ws.is_over();
+        let is_waited_for = !running.is_in_background() && !self.ws.is_over();
         self.compaction.work.run(running);
         if self.ws.awaits_hooks(HookPoint::BeforeCompact) {
             self.compaction.awaited |= is_waited_for;
@@ -187,7 +187,7 @@ impl Compactor {
             let order = &running.job.order;
             preparation.job_id = order.job_id.clone();
             preparation.trigger = order.trigger;
-            preparation.background = running.background;
+            preparation.background = running.is_in_background();
             preparation.preview = matches!(running.purpose, JobPurpose::Preview(_));
             preparation.custom_instructions = wishes.instructions.clone().or(order.instructions.clone());
             if let Some(strategy) = order.strategy {

@@ -33,7 +33,7 @@ use reseed_protocol::{
     EntryId, Timestamp,
     context::{Breaker, BreakerReason},
 };
-use running::Ready;
+use running::{Ready, Running};
 use work::Work;
 
 /// The compaction in progress, and what was learnt from earlier ones.
@@ -136,7 +136,7 @@ impl Compactor {
 
     /// Returns true if the running job was started in the background.
     pub(in crate::agent_loop) fn is_in_background(&self) -> bool {
-        self.work.running().is_some_and(|running| running.background)
+        self.work.running().is_some_and(Running::is_in_background)
     }
 
     /// Takes the compaction that waits for a point between two requests.

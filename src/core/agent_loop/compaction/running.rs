@@ -1,22 +1,19 @@
 //! A compaction job going down its fallback chain, in the background or waited for.
 //!
-//! One job runs at a time. A background job's outcome is committed at the next point between two requests.
+//! One job runs at a time. A background job's outcome is committed at the next point between two requests. What
+//! follows when a step of the chain fails, or the whole chain, is in `fail`.
 
 use crate::agent_loop::compaction::Compactor;
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
-    AgentLoop, RequestId,
-    commands::Caller,
-    compaction::fail::{Spent, gains_nothing},
-    compaction::held::Source,
-    stage::Stage,
+    AgentLoop, RequestId, commands::Caller, compaction::fail::Spent, compaction::held::Source, stage::Stage,
 };
 use crate::{
     context::{
         RequestCount,
         compaction::{Basis, Job, Next, Order, Outcome},
     },
-    model::{Answer, ModelRequest},
+    model::ModelRequest,
 };
 use reseed_protocol::{
     CommandId, EntryId, ErrorBody, JobId, Timestamp,
@@ -42,8 +39,6 @@ pub(in crate::agent_loop) struct Running {
     pub(in crate::agent_loop) request: RequestId,
     pub(in crate::agent_loop) job: Box<Job>,
     pub(in crate::agent_loop) purpose: JobPurpose,
-    /// True if it was started while turns continued.
-    pub(in crate::agent_loop) background: bool,
     /// Time since which somebody has been waiting for it.
     pub(in crate::agent_loop) waited_since: Option<Timestamp>,
     /// The source that it is made from.
@@ -61,17 +56,23 @@ pub(in crate::agent_loop) struct Ready {
     pub(in crate::agent_loop) merged: bool,
 }
 
-/// The progress of a job.
+/// What `advance` has done with a job.
 pub(in crate::agent_loop) enum Advanced {
     /// A model request was sent.
     Asked,
-    /// The outcome was committed, held or shown.
-    Made,
-    /// The job failed; everybody but a waiting turn was notified.
+    /// The job is over and nothing is left to do: its outcome was committed, held or shown, or waits for a point
+    /// between two requests. A preview is also over once its client has got its error.
+    Over,
+    /// The job failed. Clients were notified; a turn that waits for the job was not.
     Failed(CompactionTrigger, ErrorBody),
 }
 
 impl Running {
+    /// Returns true if turns continue while the job runs, unless somebody waits for it. True for every preview.
+    pub(in crate::agent_loop) fn is_in_background(&self) -> bool {
+        !matches!(self.purpose, JobPurpose::Commit { background: false })
+    }
+
     /// Returns the command that requested this job as a preview.
     pub(in crate::agent_loop) fn preview_of(&self) -> Option<CommandId> {
         match &self.purpose {
@@ -108,32 +109,32 @@ impl AgentLoop {
     /// Returns the job that a client's own compaction must not replace: one that was requested or that somebody waits
     /// for.
     pub(in crate::agent_loop) fn blocking_job(&self) -> Option<&JobId> {
-        let aside =
-            self.compaction.work.running().is_some_and(|running| running.background && running.waited_since.is_none())
-                || self.compaction.work.running().is_none()
-                    && self.compaction.work.ordered().is_none()
-                    && self.stage() != Stage::Leaving;
+        let aside = self
+            .compaction
+            .work
+            .running()
+            .is_some_and(|running| running.is_in_background() && running.waited_since.is_none())
+            || self.compaction.work.running().is_none()
+                && self.compaction.work.ordered().is_none()
+                && self.stage() != Stage::Leaving;
         self.running_job().filter(|_| !aside)
     }
 
     /// Starts a prepared job.
     pub(in crate::agent_loop) fn begin(&mut self, job: Box<Job>, purpose: JobPurpose, source: Source) -> Advanced {
-        let (background, shown) = match purpose {
-            JobPurpose::Commit { background } => (background, true),
-            JobPurpose::Preview(_) => (true, false),
-        };
-        if shown {
+        if let JobPurpose::Commit { background } = purpose {
             self.ws.emit(EphemeralEvent::CompactionStarted(CompactionStarted {
                 job_id: job.order.job_id.clone(),
                 trigger: job.order.trigger,
                 background,
             }));
         }
-        let is_waited_for =
-            !background && (self.ws.session.state.turn.is_some() || !self.ws.session.state.queue.is_empty());
-        let request = RequestId(0);
-        let waited_since = is_waited_for.then_some(self.ws.now);
-        let running = Running { request, job, purpose, background, waited_since, source };
+        let mut running = Running { request: RequestId(0), job, purpose, waited_since: None, source };
+        if !running.is_in_background()
+            && (self.ws.session.state.turn.is_some() || !self.ws.session.state.queue.is_empty())
+        {
+            running.waited_since = Some(self.ws.now);
+        }
         match self.before_compaction(running) {
             Some(running) => self.advance(running),
             None => Advanced::Asked,
@@ -147,7 +148,7 @@ impl AgentLoop {
             match running.job.advance() {
                 Next::Ask(body) => {
                     running.request = self.ws.ask_for_summary(&running.job, *body, PHASE);
-                    if !running.background && !self.ws.is_over() {
+                    if !running.is_in_background() && !self.ws.is_over() {
                         self.compaction.awaited = true;
                     }
                     self.compaction.work.run(running);
@@ -157,56 +158,36 @@ impl AgentLoop {
                     Ok(()) => return self.made(running, outcome),
                     Err((why, tokens)) => running.job.refuse(outcome, why, tokens),
                 },
-                Next::Exhausted => {
-                    // If no step reached the target, the largest saving is better than nothing.
-                    let best = running.job.best();
-                    let gains =
-                        best.filter(|(tokens, _)| self.ws.saves_enough(&running.job.basis(), before.tokens, *tokens));
-                    return match gains {
-                        Some((_, outcome)) => self.made(running, outcome),
-                        None => {
-                            let error = gains_nothing(before.tokens, running.job.failed());
-                            self.compaction.note_futile(&mut self.ws, &running, before.tokens);
-                            self.compaction.fail(&mut self.ws, running, error)
-                        }
-                    };
-                }
+                Next::Exhausted => return self.chain_is_used_up(running, before.tokens),
             }
         }
     }
 
-    pub(in crate::agent_loop) fn on_summary(&mut self, answer: &Answer) {
-        let Some(mut running) = self.compaction.work.take_running() else { return };
-        running.job.take(answer);
-        self.compaction.note_tried(&mut self.ws, &mut running.job);
-        let advanced = self.advance(running);
-        self.after(advanced);
-    }
-
     /// Uses a job's outcome: shows, holds or commits it.
-    fn made(&mut self, running: Running, outcome: Box<Outcome>) -> Advanced {
-        let Running { job, purpose, background, waited_since, source, .. } = running;
+    pub(super) fn made(&mut self, running: Running, outcome: Box<Outcome>) -> Advanced {
+        let background = running.is_in_background();
+        let Running { job, purpose, waited_since, source, .. } = running;
         let (basis, merges) = (job.basis(), source == Source::Held);
         if let JobPurpose::Preview(caller) = purpose {
             self.compaction.show_preview(&mut self.ws, &caller, basis, outcome, merges);
-            return Advanced::Made;
+            return Advanced::Over;
         }
         let trigger = basis.order.trigger;
         if background && self.stage() != Stage::Compacting {
             // Also true for a compaction made from scratch that replaces a held one.
             let remade = source != Source::Seen || self.ws.session.held.is_some();
             return match self.hold(basis, outcome, remade) {
-                Ok(()) => Advanced::Made,
+                Ok(()) => Advanced::Over,
                 Err(error) => Advanced::Failed(trigger, error),
             };
         }
         let ready = Ready { basis, outcome, background, waited_since, merged: merges };
         if !matches!(self.stage(), Stage::Idle | Stage::Compacting) {
             self.compaction.work.wait(ready);
-            return Advanced::Made;
+            return Advanced::Over;
         }
         match self.compaction.commit(&mut self.ws, ready) {
-            Ok(()) => Advanced::Made,
+            Ok(()) => Advanced::Over,
             Err(error) => Advanced::Failed(trigger, error),
         }
     }

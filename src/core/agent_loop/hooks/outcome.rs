@@ -168,7 +168,7 @@ impl AgentLoop {
                 self.turn.drop_result(&mut self.ws, &result.call, why);
                 self.fail_turn(error);
             }
-            Subject::Compaction(_) => self.uncompacted(error),
+            Subject::Compaction(_) => self.compaction_not_inspected(error),
             Subject::Navigation(proposed) => {
                 self.ws.reply(&proposed.caller, Reply::Error(error));
                 self.ws.then(Step::Proceed);

@@ -197,12 +197,15 @@ impl AgentLoop {
         }
     }
 
+    /// Handles the model's answer to a request for the branch summary.
     pub(in crate::agent_loop) fn on_branch_summary(&mut self, answer: &Answer) {
         let Some((_, mut leaving)) = self.navigation.leaving.take() else { return };
         leaving.job.take(answer);
         self.next_branch_summary(leaving);
     }
 
+    /// Handles a failed request for the branch summary: goes on with a smaller request, the answer so far or an
+    /// extract, or refuses the move.
     pub(in crate::agent_loop) fn on_branch_summary_fault(&mut self, fault: &ModelFault) {
         let Some((_, mut leaving)) = self.navigation.leaving.take() else { return };
         let own = *leaving.job.model() == *self.ws.session.state.model;
@@ -211,6 +214,8 @@ impl AgentLoop {
         }
         let is_answer =
             matches!(fault.code, ErrorCode::ContextOverflow | ErrorCode::UpstreamEmpty | ErrorCode::ContentFiltered);
+        // Once the model has answered, the request that failed only asked it for missing sections: the move goes on
+        // with that answer if it is a summary, and with an extract otherwise.
         if is_answer || leaving.job.is_completing() {
             if fault.code == ErrorCode::ContextOverflow {
                 leaving.job.too_large();
