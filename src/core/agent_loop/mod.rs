@@ -198,7 +198,7 @@ impl AgentLoop {
                 Step::Send(counted) => self.send_counted(*counted),
                 Step::PrepareIdle => self.prepare_idle(),
                 Step::Ask(subject) => self.ask_hooks(subject),
-                Step::Hooked(subject) => self.hooked(subject),
+                Step::AfterHooks(subject) => self.after_hooks(subject),
                 Step::HookLate { call_id, is_sent, fault } => self.on_hook_late(call_id, is_sent, fault),
                 Step::AfterInput => {
                     self.proceed_if_idle();

@@ -23,7 +23,7 @@ pub(super) enum Step {
     /// Ask the hooks of this subject's point.
     Ask(Subject),
     /// All hooks of a point were asked: continue with the result.
-    Hooked(Subject),
+    AfterHooks(Subject),
     /// A hook's deadline has passed or its client has gone.
     HookLate {
         /// The hook call.

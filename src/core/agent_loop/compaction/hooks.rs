@@ -90,8 +90,8 @@ pub(in crate::agent_loop) fn check_summary(
 }
 
 impl AgentLoop {
-    /// Starts the compaction as its hooks decided.
-    pub(in crate::agent_loop) fn compaction_decided(&mut self, decision: Decision) {
+    /// Starts the compaction as its hooks changed it, or ends it if a hook cancelled it.
+    pub(in crate::agent_loop) fn compact_as_decided(&mut self, decision: Decision) {
         let Some(mut running) = self.compaction.work.take_running() else { return };
         let advanced = if let Some(hook) = decision.cancelled_by {
             let tokens = self.ws.count(&self.ws.context()).tokens;

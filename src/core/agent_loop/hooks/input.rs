@@ -107,7 +107,7 @@ impl AgentLoop {
     }
 
     /// Accepts an input as its hooks changed it.
-    pub(super) fn input_seen(&mut self, offered: Offered) {
+    pub(super) fn accept_input(&mut self, offered: Offered) {
         let Offered { caller, entry_id, parts, what, holds: _ } = offered;
         let taken = match (self.ws.is_holding(), what) {
             (true, _) => Err(stopping()),

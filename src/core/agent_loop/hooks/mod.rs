@@ -4,18 +4,18 @@
 //! earlier ones left it. The [`Subject`] is what is asked about:
 //!
 //! - `subject`: all subjects, how each is described, and what it may be answered
-//! - `outcome`: how an answer is applied, and everything that can follow it, or a failure
+//! - `outcome`: what follows an answer or a failure
 //! - `input`: a client's input, before it is accepted
 //! - `request`: the start of a turn, the envelope before and after a request
-//! - `answer`: the model's answer and its tool calls; `result`: a tool's answer
+//! - `model_answer`: the model's answer and its tool calls; `result`: a tool's answer
 //! - `roster`: which hooks are asked, including those owed to work started under hooks whose client is gone
 //!
 //! Hooks before a compaction or a move are with those machines, in their own `hooks` modules.
 //!
 //! Without registered hooks none of this runs, and no value is built for it.
 
-mod answer;
 mod input;
+mod model_answer;
 mod outcome;
 mod request;
 mod result;
@@ -24,8 +24,9 @@ mod subject;
 
 use crate::agent_loop::turn::Turn;
 use crate::agent_loop::workspace::Workspace;
-pub(super) use answer::{Called, CompleteAnswer};
 pub(super) use input::{InLine, InputKind};
+pub(super) use model_answer::{Called, CompleteAnswer};
+pub(super) use outcome::hook_error;
 pub(super) use request::refused;
 pub(super) use result::ToolAnswer;
 pub(super) use roster::{Roster, begins_work};
@@ -182,7 +183,7 @@ impl AgentLoop {
             Subject::Input(offered) => self.ws.hooks_on_input(&offered.caller.id).filter(is_asked).map(owned).collect(),
             _ => self.ws.all_hooks().filter(is_asked).map(owned).collect(),
         };
-        self.walk(subject, rest);
+        self.ask_next(subject, rest);
     }
 
     /// Notifies the observing hooks.

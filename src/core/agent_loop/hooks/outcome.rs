@@ -1,26 +1,28 @@
-//! Applies hooks' answers, and continues or ends what they were asked about.
+//! Decides what follows a hook's answer.
 //!
-//! An answer is applied to the subject, and the next hook is asked; once all were asked, the subject goes on as they
-//! left it. A required hook that fails, times out or whose client is away ends what it could not inspect, and whoever
-//! waits for that gets an error. Other hooks that fail are skipped.
+//! | answer | what follows |
+//! | --- | --- |
+//! | valid | it is applied (`take_answer`), and the next hook is asked (`ask_next`) |
+//! | it settles the matter: the call is blocked, the compaction or the move cancelled | the other hooks are not asked |
+//! | none, and the hook's client is away | a required hook is waited for until its time is up; another is passed over |
+//! | invalid, an error, or none in time | a required hook ends what it could not inspect (`hook_failed`) |
+//! | the same, of another hook | it is reported, and the next hook is asked |
+//! | the last hook has answered | the subject continues as the hooks left it (`after_hooks`) |
+//!
+//! Most answers change only the subject, which takes effect in `after_hooks`. Patches of the context are the exception:
+//! each is appended at once, and voids a compaction that has read what it changes.
 
 use super::{Chain, Open, Subject, subject::check_answer};
 use crate::{
     agent_loop::{AgentLoop, step::Step},
     hook::{HookFault, HookPlace, HookSpec},
 };
-use reseed_protocol::{
-    CallId, ErrorBody, ErrorCode,
-    event::{EphemeralEvent, HookFailed},
-    hook::{HookAnswer, HookPoint},
-    receipt::HookOutcome,
-    reply::Reply,
-};
+use reseed_protocol::{CallId, ErrorBody, ErrorCode, hook::HookAnswer, receipt::HookOutcome, reply::Reply};
 use std::collections::VecDeque;
 
 impl AgentLoop {
-    /// Asks the next hook; once none is left, the subject goes on.
-    pub(super) fn walk(&mut self, subject: Subject, mut rest: VecDeque<(HookPlace, HookSpec)>) {
+    /// Asks the next hook; once none is left, the subject continues.
+    pub(super) fn ask_next(&mut self, subject: Subject, mut rest: VecDeque<(HookPlace, HookSpec)>) {
         while let Some((place, spec)) = rest.pop_front() {
             // No client offers this hook now: a required hook is waited for, any other one is skipped.
             let is_gone = self.ws.roster.is_gone(place, &spec);
@@ -42,7 +44,7 @@ impl AgentLoop {
             self.hooks.chains.push(Chain { subject, rest, open });
             return;
         }
-        self.ws.then(Step::Hooked(subject));
+        self.ws.then(Step::AfterHooks(subject));
     }
 
     /// Handles a hook's answer or failure.
@@ -73,7 +75,7 @@ impl AgentLoop {
             !open.spec.required && matches!(&answer, Err(fault) if fault.code == ErrorCode::HookUnavailable);
         if is_skipped {
             self.turn.note_run(&mut self.ws, &subject, &open, HookOutcome::Skipped, None);
-            self.walk(subject, rest);
+            self.ask_next(subject, rest);
             return;
         }
         let taken = answer.and_then(|answer| {
@@ -86,7 +88,7 @@ impl AgentLoop {
                 self.turn.note_run(&mut self.ws, &subject, &open, outcome, None);
                 // The decision is final, so the remaining hooks are not asked.
                 let rest = if subject.is_settled() { VecDeque::new() } else { rest };
-                self.walk(subject, rest);
+                self.ask_next(subject, rest);
             }
             Err(fault) => {
                 self.turn.note_run(&mut self.ws, &subject, &open, HookOutcome::Failed, Some(fault.code));
@@ -94,7 +96,7 @@ impl AgentLoop {
                 if open.spec.required {
                     self.hook_failed(subject, &open, &fault);
                 } else {
-                    self.walk(subject, rest);
+                    self.ask_next(subject, rest);
                 }
             }
         }
@@ -123,23 +125,39 @@ impl AgentLoop {
         }
     }
 
-    /// Continues after all hooks of a point were asked.
-    pub(in crate::agent_loop) fn hooked(&mut self, subject: Subject) {
+    /// Continues with a subject after all hooks of its point were asked.
+    pub(in crate::agent_loop) fn after_hooks(&mut self, subject: Subject) {
         match subject {
-            Subject::Start(start) => self.ws.started(*start),
-            Subject::Input(offered) => self.input_seen(*offered),
+            // Appends the entries that hooks added, sets the turn's system prompt, and prepares the request.
+            Subject::Start(start) => self.ws.start_as_changed(*start),
+            // Starts a turn on the input or queues it, appends or queues a custom message, or refuses either with an
+            // error. Then the next command in line is handled.
+            Subject::Input(offered) => self.accept_input(*offered),
+            // Prepares the request: hooks' patches were appended when they were answered.
             Subject::BeforeRequest => self.ws.then(Step::Proceed),
-            Subject::Ephemeral(overlay) => self.overlaid(*overlay),
+            // Appends what was added for this request alone and sends it, or fails the turn if it no longer fits. If
+            // the context has changed meanwhile, drops the additions and prepares the request again.
+            Subject::Ephemeral(overlay) => self.send_with_additions(*overlay),
+            // Ends the turn as completed.
             Subject::TurnEnd(ended) => self.ended(ended),
-            Subject::Answer(whole) => self.on_whole_answer(*whole),
-            Subject::Calls(calls) => self.next_call(*calls),
-            Subject::Result(result) => self.turn.result_seen(&mut self.ws, *result),
-            Subject::Compaction(decision) => self.compaction_decided(decision),
+            // Appends the answer. Then asks the `tool_call` hooks about its calls or makes them; without calls, asks
+            // the hooks of the turn's end or ends the turn. Too many rounds of calls fail the turn.
+            Subject::Answer(whole) => self.append_answer(*whole),
+            // Asks about the answer's next call. After the last one, sends the allowed calls to the client, and tells
+            // the model why the others are not made.
+            Subject::Calls(calls) => self.ask_about_next_call(*calls),
+            // After the `tool_result` hooks, asks the `message` hooks. Then appends the result, and prepares the next
+            // request once every call has its result.
+            Subject::Result(result) => self.turn.pass_result_on(&mut self.ws, *result),
+            // Makes the compaction as the hooks changed it, or ends it as cancelled.
+            Subject::Compaction(decision) => self.compact_as_decided(decision),
+            // Moves, requests the summary of the abandoned branch first, or refuses the move with an error.
             Subject::Navigation(proposed) => self.move_as_proposed(*proposed),
         }
     }
 
-    /// Ends what a required hook could not inspect.
+    /// Ends what a required hook could not inspect: an input, a compaction or a move is refused, a tool call is blocked,
+    /// a tool's result is replaced with an error; everything else fails its turn.
     pub(super) fn hook_failed(&mut self, subject: Subject, open: &Open, fault: &HookFault) {
         let error = hook_error(&open.spec.name, subject.event(), fault);
         match subject {
@@ -157,7 +175,7 @@ impl AgentLoop {
             Subject::Calls(mut calls) => {
                 // The model may continue without this one call.
                 calls.block(format!("Not called: the hook `{}` failed.", open.spec.name));
-                self.next_call(*calls);
+                self.ask_about_next_call(*calls);
             }
             Subject::Result(result) => {
                 // The command was accepted, but its content is not kept. The tool has answered, so its call is not
@@ -175,25 +193,10 @@ impl AgentLoop {
             }
         }
     }
-
-    /// Fails the turn because a required hook was unregistered before the model's answer arrived. Nobody has seen the
-    /// answer; it is discarded.
-    pub(in crate::agent_loop) fn guard_left(&mut self, hook: &str) {
-        let fault = HookFault::unavailable("its client no longer offers it");
-        let event = HookPoint::Message;
-        self.ws.emit(EphemeralEvent::HookFailed(HookFailed {
-            hook: hook.to_owned(),
-            event,
-            turn_id: self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()),
-            code: fault.code,
-            message: fault.message.clone(),
-        }));
-        self.fail_turn(hook_error(hook, event.as_str(), &fault));
-    }
 }
 
 /// Returns the error for what a failed hook has ended.
-fn hook_error(hook: &str, event: &str, fault: &HookFault) -> ErrorBody {
+pub(in crate::agent_loop) fn hook_error(hook: &str, event: &str, fault: &HookFault) -> ErrorBody {
     let message = format!("the hook `{hook}` at `{event}` failed: {}", fault.message);
     ErrorBody::new(fault.code, message).with_details(serde_json::json!({ "hook": hook, "event": event }))
 }

@@ -134,7 +134,7 @@ impl AgentLoop {
     }
 
     /// Logs the request's additions, counts it again and sends it.
-    pub(super) fn overlaid(&mut self, overlay: Overlay) {
+    pub(super) fn send_with_additions(&mut self, overlay: Overlay) {
         let now_seen = self.ws.context();
         let is_same = Arc::ptr_eq(&overlay.base, &now_seen) || overlay.base == now_seen;
         if self.ws.is_reseed_due() || !is_same {
@@ -274,7 +274,7 @@ impl Workspace {
     }
 
     /// Starts the turn as its hooks changed it.
-    pub(super) fn started(&mut self, start: Start) {
+    pub(super) fn start_as_changed(&mut self, start: Start) {
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         let mut parent = self.session.state.leaf.clone();
         let mut events = Vec::with_capacity(start.adds.len());

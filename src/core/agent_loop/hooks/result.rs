@@ -4,7 +4,7 @@ use super::super::step::Step;
 use super::{
     super::{commands::Caller, prompt::done, turn::appended},
     Subject,
-    answer::MESSAGE_BYTES_MAX,
+    model_answer::MESSAGE_BYTES_MAX,
     request::ANOTHER_ROLE,
 };
 use crate::agent_loop::hooks::Hooks;
@@ -104,7 +104,8 @@ impl Turn {
         ws.then(Step::Ask(Subject::Result(Box::new(result))));
     }
 
-    pub(super) fn result_seen(&mut self, ws: &mut Workspace, mut result: ToolAnswer) {
+    /// Asks the `message` hooks about a result after the `tool_result` hooks; otherwise appends it.
+    pub(super) fn pass_result_on(&mut self, ws: &mut Workspace, mut result: ToolAnswer) {
         if result.as_message.is_none() && ws.has_hooks(HookPoint::Message, None) {
             result.as_message = Some(ws.new_id());
             ws.then(Step::Ask(Subject::Result(Box::new(result))));

@@ -2,7 +2,7 @@
 
 use super::{
     super::{AgentLoop, compaction::hooks as compaction, navigation::hooks as navigation},
-    ERROR_CHARS_MAX, answer, input, request, result,
+    ERROR_CHARS_MAX, input, model_answer, request, result,
 };
 use crate::hook::HookFault;
 use reseed_protocol::hook::{ContextReason, HookAnswer, HookEvent, HookPoint};
@@ -16,8 +16,8 @@ pub(in crate::agent_loop) enum Subject {
     BeforeRequest,
     Ephemeral(Box<request::Overlay>),
     TurnEnd(request::Ended),
-    Answer(Box<answer::CompleteAnswer>),
-    Calls(Box<answer::Calls>),
+    Answer(Box<model_answer::CompleteAnswer>),
+    Calls(Box<model_answer::Calls>),
     Result(Box<result::ToolAnswer>),
     Compaction(compaction::Decision),
     Navigation(Box<navigation::ProposedMove>),

@@ -108,6 +108,7 @@ impl AgentLoop {
         self.ws.has_hooks(HookPoint::BeforeNavigate, None)
     }
 
+    /// Moves as the hooks changed the move, or refuses it if a hook cancelled it.
     pub(in crate::agent_loop) fn move_as_proposed(&mut self, proposed: ProposedMove) {
         let caller = proposed.caller.clone();
         let gone = match &proposed.cancelled_by {

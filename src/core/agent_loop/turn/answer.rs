@@ -2,13 +2,18 @@
 
 use super::{Asked, Asking, appended};
 use crate::{
-    agent_loop::{AgentLoop, hooks::CompleteAnswer, workspace::Workspace},
+    agent_loop::{
+        AgentLoop,
+        hooks::{CompleteAnswer, hook_error},
+        workspace::Workspace,
+    },
     context::count::answer_report,
+    hook::HookFault,
     model::{Answer, ReportedUsage},
 };
 use reseed_protocol::{
     EntryData, ErrorCode, Message, Part, Role, StopReason, Usage, UsageSource,
-    event::{EphemeralEvent, ItemAborted},
+    event::{EphemeralEvent, HookFailed, ItemAborted},
     hook::HookPoint,
 };
 
@@ -36,14 +41,14 @@ impl AgentLoop {
         // The answer is billed even if it is discarded.
         self.turn.progress(&self.ws.session.state).looked_at_usage.clone_from(&message.usage);
         if let Some(hook) = self.ws.roster.missing_guard(&self.ws.session.state, &asked.guards) {
-            self.guard_left(hook);
+            self.discard_uninspected(hook);
             return;
         }
         let whole = CompleteAnswer { item, message, stop_reason: answer.stop_reason, tools: asked.sent.tools.clone() };
         if self.ws.has_hooks(HookPoint::Message, None) {
             self.look_at_answer(whole, asked.withheld);
         } else {
-            self.on_whole_answer(whole);
+            self.append_answer(whole);
         }
     }
 
@@ -72,6 +77,21 @@ impl AgentLoop {
             self.ws.emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason }));
         }
         self.end_turn(status);
+    }
+
+    /// Fails the turn because a required hook was unregistered before the model's answer arrived. Nobody has seen the
+    /// answer; it is discarded.
+    fn discard_uninspected(&mut self, hook: &str) {
+        let fault = HookFault::unavailable("its client no longer offers it");
+        let event = HookPoint::Message;
+        self.ws.emit(EphemeralEvent::HookFailed(HookFailed {
+            hook: hook.to_owned(),
+            event,
+            turn_id: self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()),
+            code: fault.code,
+            message: fault.message.clone(),
+        }));
+        self.fail_turn(hook_error(hook, event.as_str(), &fault));
     }
 }
 

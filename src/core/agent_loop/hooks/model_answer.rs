@@ -129,12 +129,12 @@ impl AgentLoop {
             self.ws.then(Step::Ask(subject));
         } else {
             self.tell_hooks(&subject);
-            self.ws.then(Step::Hooked(subject));
+            self.ws.then(Step::AfterHooks(subject));
         }
     }
 
     /// Appends the final answer as one entry, then makes its tool calls or ends the turn.
-    pub(in crate::agent_loop) fn on_whole_answer(&mut self, whole: CompleteAnswer) {
+    pub(in crate::agent_loop) fn append_answer(&mut self, whole: CompleteAnswer) {
         let Some(turn) = self.ws.session.state.turn.clone() else { return };
         let CompleteAnswer { item, mut message, stop_reason, tools } = whole;
         let runs = self.turn.answer_is_stored(&self.ws.session.state);
@@ -217,7 +217,8 @@ impl AgentLoop {
         }
     }
 
-    pub(super) fn next_call(&mut self, mut calls: Calls) {
+    /// Continues with the answer's next call.
+    pub(super) fn ask_about_next_call(&mut self, mut calls: Calls) {
         calls.done.extend(calls.to_do.pop_front());
         self.look_at_calls(calls);
     }
