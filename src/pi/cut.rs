@@ -12,7 +12,7 @@ use reseed_core::{
     context::{
         cut::cut_entries,
         cut_rules::{CutRules, Ordered},
-        strategy::Step,
+        strategy::FallbackStep,
     },
     session::Node,
 };
@@ -32,7 +32,7 @@ impl CutRules for Pi {
         "Pi"
     }
 
-    fn steps(&self, ordered: &Ordered<'_>) -> Vec<Step> {
+    fn steps(&self, ordered: &Ordered<'_>) -> Vec<FallbackStep> {
         let keep_tokens = ordered.calibration.in_estimates(ordered.manager.keep_tokens(ordered.window_tokens));
         let line = |node: &Arc<Node>| {
             let line = export::object(&node.entry);
@@ -44,7 +44,7 @@ impl CutRules for Pi {
         let removed: HashSet<&EntryId> =
             prepared.summarised.iter().chain(&prepared.turn_prefix).map(|at| id(*at)).collect();
         let cut = cut_entries(ordered.context, &removed, id(prepared.cut.first_kept).clone());
-        cut.map(Step::Summarise).into_iter().collect()
+        cut.map(FallbackStep::Summarise).into_iter().collect()
     }
 }
 

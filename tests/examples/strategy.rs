@@ -13,7 +13,7 @@ use reseed::{
         ContextManager,
         cut::{cut_units, must_stay},
         factory::{NotAdded, Strategies},
-        strategy::{Options, Planning, Step},
+        strategy::{FallbackStep, Options, Planning},
     },
     provider::offline::{Offline, OfflineOptions},
     service,
@@ -40,7 +40,7 @@ impl ContextManager for Bookends {
         &self.options
     }
 
-    fn steps(&self, planning: &Planning<'_>) -> Vec<Step> {
+    fn steps(&self, planning: &Planning<'_>) -> Vec<FallbackStep> {
         let (context, units) = (planning.context, &planning.structure.units);
         // Pins and the last question are always kept.
         let mut kept = must_stay(context, planning.structure);
@@ -61,9 +61,9 @@ impl ContextManager for Bookends {
             newest -= unit.tokens;
             *kept = true;
         }
-        let summarise = cut_units(context, planning.structure, &kept).map(Step::Summarise);
+        let summarise = cut_units(context, planning.structure, &kept).map(FallbackStep::Summarise);
         // If that saves too little, the oldest turns are removed until the target is met.
-        let truncate = planning.oldest_out().map(Step::Truncate);
+        let truncate = planning.oldest_out().map(FallbackStep::Truncate);
         summarise.into_iter().chain(truncate).collect()
     }
 }

@@ -8,7 +8,7 @@ use reseed::core::{
         compaction::{Job, Next, Order, Surroundings, Writing, summary_tokens_max},
         counter::Counter,
         cut::{Keep, find_cut},
-        strategy::Step,
+        strategy::FallbackStep,
         structure::Structure,
         summary::FileTools,
     },
@@ -83,7 +83,7 @@ fn compacted(context: &Context, tokens: u64, model: &str, counter: Counter) -> a
     };
     let order = Order::automatic("job".parse()?, CompactionTrigger::Threshold);
     let begun = Instant::now();
-    let mut job = Job::stage(order, None, context, |_| None, vec![Step::Summarise(cut)], around);
+    let mut job = Job::stage(order, None, context, |_| None, vec![FallbackStep::Summarise(cut)], around);
     let Next::Ask(request) = job.advance() else { bail!("the model is not asked") };
     let stage = begun.elapsed();
     drop(request);

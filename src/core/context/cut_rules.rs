@@ -5,7 +5,7 @@ use crate::core::{
         Context,
         counter::Calibration,
         cut::{Keep, summary_cut},
-        strategy::{ContextManager, Planning, Step, share},
+        strategy::{ContextManager, FallbackStep, Planning, share},
         structure::Structure,
     },
     session::Node,
@@ -48,7 +48,7 @@ pub trait CutRules: std::fmt::Debug + Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Returns the fallback steps by which a compaction could make room now; none if there is nothing to gain.
-    fn steps(&self, ordered: &Ordered<'_>) -> Vec<Step>;
+    fn steps(&self, ordered: &Ordered<'_>) -> Vec<FallbackStep>;
 }
 
 /// Ours: the strategy's steps, as far as the order allows them.
@@ -60,7 +60,7 @@ impl CutRules for ByStrategy {
         "Own"
     }
 
-    fn steps(&self, ordered: &Ordered<'_>) -> Vec<Step> {
+    fn steps(&self, ordered: &Ordered<'_>) -> Vec<FallbackStep> {
         let Ordered { manager, context, calibration, summary_tokens, .. } = *ordered;
         let window = ordered.planned_window_tokens;
         let structure = Structure::of(context);
@@ -78,20 +78,20 @@ impl CutRules for ByStrategy {
             && ordered.tokens <= share(window, manager.options().target);
         if planning.meets_target() || has_room {
             // Nothing below the target is dropped without a summary, even if a custom strategy says so.
-            steps.retain(|step| !matches!(step, Step::Truncate(_)));
+            steps.retain(|step| !matches!(step, FallbackStep::Truncate(_)));
         }
         if ordered.trigger == CompactionTrigger::Manual && manager.summarises() {
             // A compaction ordered by a person is a summary, nothing less. If `tool_results` is named, that is done.
             steps.retain(|step| match step {
-                Step::Summarise(_) => true,
-                Step::Clear { any_gain, .. } => ordered.names_strategy && *any_gain,
-                Step::Truncate(_) => false,
+                FallbackStep::Summarise(_) => true,
+                FallbackStep::Clear { any_gain, .. } => ordered.names_strategy && *any_gain,
+                FallbackStep::Truncate(_) => false,
             });
         }
         if ordered.is_rebuild {
-            steps.retain(|step| matches!(step, Step::Summarise(_)));
+            steps.retain(|step| matches!(step, FallbackStep::Summarise(_)));
             if steps.is_empty() {
-                steps.extend(summary_cut(context, &structure).map(Step::Summarise));
+                steps.extend(summary_cut(context, &structure).map(FallbackStep::Summarise));
             }
         }
         steps

@@ -16,7 +16,7 @@ use super::{
     extract::extract,
     factory::Strategies,
     messages::{Context, Counted, Kind},
-    strategy::{ContextManager, Options, Planning, Step},
+    strategy::{ContextManager, FallbackStep, Options, Planning},
     structure::Structure,
     summary::FileTools,
 };
@@ -231,8 +231,8 @@ impl World {
         assert_eq!(steps, self.manager.steps(&planning), "seed {}: planned twice, two plans", self.seed);
         for step in &steps {
             match step {
-                Step::Summarise(cut) | Step::Truncate(cut) => self.check_cut(&context, &structure, cut),
-                Step::Clear { results, .. } => {
+                FallbackStep::Summarise(cut) | FallbackStep::Truncate(cut) => self.check_cut(&context, &structure, cut),
+                FallbackStep::Clear { results, .. } => {
                     let all = results.iter().map(|at| &context.messages[*at]);
                     assert!(all.clone().all(|counted| counted.message.role == Role::Tool && !counted.pinned));
                 }
@@ -273,7 +273,7 @@ impl World {
     }
 
     /// Walks the fallback chain; returns `None` if no offer was acceptable.
-    fn run(&mut self, context: &Context, steps: Vec<Step>, target_tokens: u64) -> Option<Outcome> {
+    fn run(&mut self, context: &Context, steps: Vec<FallbackStep>, target_tokens: u64) -> Option<Outcome> {
         let path = self.session.tree.path().to_vec();
         let earlier =
             path.iter().rev().find_map(|node| node.compaction().map(|compaction| (node.id().clone(), compaction)));
@@ -309,7 +309,7 @@ impl World {
         let order = Order::automatic("job".parse().unwrap(), CompactionTrigger::Threshold);
         let base = earlier.as_ref().map(|(id, _)| id.clone());
         let largest = steps.iter().filter_map(|step| match step {
-            Step::Truncate(cut) => Some(cut.dropped_tokens - Structure::of(context).summary_tokens),
+            FallbackStep::Truncate(cut) => Some(cut.dropped_tokens - Structure::of(context).summary_tokens),
             _ => None,
         });
         let largest = largest.max().unwrap_or(0);

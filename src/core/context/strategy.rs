@@ -42,7 +42,7 @@ pub enum Decision {
 /// use reseed_core::context::{
 ///     ContextManager,
 ///     factory::Strategies,
-///     strategy::{Options, Planning, Step},
+///     strategy::{FallbackStep, Options, Planning},
 /// };
 ///
 /// /// Drops the oldest turns and never summarises.
@@ -64,8 +64,8 @@ pub enum Decision {
 ///         &self.options
 ///     }
 ///
-///     fn steps(&self, planning: &Planning<'_>) -> Vec<Step> {
-///         planning.oldest_out().map(Step::Truncate).into_iter().collect()
+///     fn steps(&self, planning: &Planning<'_>) -> Vec<FallbackStep> {
+///         planning.oldest_out().map(FallbackStep::Truncate).into_iter().collect()
 ///     }
 ///
 ///     fn summarises(&self) -> bool {
@@ -99,7 +99,7 @@ pub trait ContextManager: Send + std::fmt::Debug {
     /// Returns the compaction steps possible here, gentle to drastic. The first that reaches the target is taken. A
     /// step that drops messages without a summary stops at the target ([`Planning::oldest_out`]), and is omitted if the
     /// target is met already.
-    fn steps(&self, planning: &Planning<'_>) -> Vec<Step>;
+    fn steps(&self, planning: &Planning<'_>) -> Vec<FallbackStep>;
 
     /// Decides about the next request. Called for every request, so it must not look at the messages.
     fn before_request(&self, count: &RequestCount, window_tokens: u64) -> Decision {
@@ -201,7 +201,7 @@ impl Planning<'_> {
 
 /// A compaction step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum FallbackStep {
     /// Replace these tool results, given by index, with a short note.
     Clear {
         /// The messages.

@@ -9,7 +9,7 @@ use reseed::core::{
         counter::Counter,
         cut::{Keep, find_cut},
         envelope::{Compiled, envelope},
-        strategy::Step,
+        strategy::FallbackStep,
         structure::Structure,
         summary::{self, FileTools},
     },
@@ -84,7 +84,7 @@ fn ridden(history: &Poisoned, answer: &str) -> (ModelRequest, ModelRequest, Opti
     };
     let order = Order::automatic("job".parse().unwrap(), CompactionTrigger::Threshold);
     let base = Some(path[0].id().clone());
-    let mut job = Job::stage(order, base, &context, |_| None, vec![Step::Summarise(cut)], around);
+    let mut job = Job::stage(order, base, &context, |_| None, vec![FallbackStep::Summarise(cut)], around);
     let Next::Ask(request) = job.advance() else { panic!("{}: the model is not asked", history.name) };
     let parts = vec![Part::Text { text: answer.to_owned() }];
     job.take(&Answer { parts, stop_reason: StopReason::Stop, usage: None });

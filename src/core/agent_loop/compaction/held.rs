@@ -14,7 +14,7 @@ use crate::{
         Decision, RequestCount,
         breaker::Permit,
         compaction::{Basis, Held, Order, Outcome, read_key},
-        strategy::{Options, Step},
+        strategy::{FallbackStep, Options},
     },
     session::{SessionTree, fingerprint::fingerprint_of},
 };
@@ -260,7 +260,7 @@ impl Workspace {
     fn can_merge(&self, held: &Held) -> bool {
         let Some(tree) = self.with_held() else { return false };
         let steps = self.steps(&tree, &tree.context(), &held.basis().order).unwrap_or_default();
-        steps.iter().any(|step| matches!(step, Step::Summarise(_)))
+        steps.iter().any(|step| matches!(step, FallbackStep::Summarise(_)))
     }
 
     /// Returns the tokens of the next request if the held compaction were committed now.

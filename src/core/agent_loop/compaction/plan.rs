@@ -15,7 +15,7 @@ use crate::{
         counter::Counter,
         cut::Cut,
         cut_rules::Ordered,
-        strategy::{ContextManager, Step},
+        strategy::{ContextManager, FallbackStep},
     },
     model::{ModelRequest, Purpose},
     session::{Node, SessionTree},
@@ -110,7 +110,7 @@ impl AgentLoop {
         let context = tree.context();
         let mut steps = self.ws.steps(tree, &context, &order)?;
         if merging {
-            steps.retain(|step| matches!(step, Step::Summarise(_)));
+            steps.retain(|step| matches!(step, FallbackStep::Summarise(_)));
         }
         if steps.is_empty() {
             if source != Source::Seen {
@@ -139,7 +139,7 @@ impl Workspace {
         tree: &SessionTree,
         context: &Context,
         order: &Order,
-    ) -> Result<Vec<Step>, ErrorBody> {
+    ) -> Result<Vec<FallbackStep>, ErrorBody> {
         let other = match order.strategy {
             Some(name) => {
                 let settings = self.session.state.settings.strategy_settings.as_ref();
@@ -187,7 +187,7 @@ impl Workspace {
         let summariser = self.summariser();
         let delimiter = self.new_text();
         let around = Surroundings { details: Some(files), ..self.surroundings(&summariser, delimiter) };
-        Job::stage(order, None, context, |_| None, vec![Step::Summarise(cut)], around)
+        Job::stage(order, None, context, |_| None, vec![FallbackStep::Summarise(cut)], around)
     }
 
     fn stage_job(
@@ -195,7 +195,7 @@ impl Workspace {
         order: Order,
         path: &[Arc<Node>],
         context: &Context,
-        steps: Vec<Step>,
+        steps: Vec<FallbackStep>,
         asks_model: bool,
     ) -> Job {
         let delimiter = self.new_text();

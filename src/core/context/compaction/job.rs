@@ -15,7 +15,7 @@ use crate::core::{
     context::{
         counter::Method,
         cut::Cut,
-        strategy::Step,
+        strategy::FallbackStep,
         summary::{self, FileTools},
     },
     model::{Answer, ModelRequest},
@@ -55,7 +55,7 @@ pub struct Job {
     pub deadline: Timestamp,
     /// The compaction in effect in the context that was read.
     pub base: Option<EntryId>,
-    steps: VecDeque<Step>,
+    steps: VecDeque<FallbackStep>,
     /// The messages of the context with their original content and their entries.
     messages: Vec<(Option<EntryId>, Arc<Message>)>,
     /// The first entry after the summary and the ones kept one by one: the start of a tail that keeps everything.
@@ -142,15 +142,15 @@ impl Job {
                 State::Between => match self.steps.pop_front().map(|step| (self.given_summary(&step), step)) {
                     None => return Next::Exhausted,
                     Some((Some(outcome), _)) => return Next::Offer(Box::new(outcome)),
-                    Some((None, Step::Clear { results, any_gain })) => {
+                    Some((None, FallbackStep::Clear { results, any_gain })) => {
                         self.at = State::Offered(CompactionRung::ClearToolResults, None);
                         return Next::Offer(Box::new(self.clearing(&results, any_gain)));
                     }
-                    Some((None, Step::Truncate(cut))) => {
+                    Some((None, FallbackStep::Truncate(cut))) => {
                         self.at = State::Offered(CompactionRung::Truncate, None);
                         return Next::Offer(Box::new(self.truncated(&cut)));
                     }
-                    Some((None, Step::Summarise(cut))) => {
+                    Some((None, FallbackStep::Summarise(cut))) => {
                         let previous = self.previous(&cut);
                         if !self.asks_model {
                             self.at = State::ByRule(cut, previous, Extent::Full);

@@ -5,7 +5,7 @@ mod score;
 use crate::core::context::{
     ContextManager,
     cut::{Cut, cut_units, find_cut, last_turn_cut, must_stay},
-    strategy::{Options, Planning, Setting, Step},
+    strategy::{FallbackStep, Options, Planning, Setting},
 };
 use score::scores;
 use std::cmp::Reverse;
@@ -58,7 +58,7 @@ impl ContextManager for Importance {
         self.options.summarise
     }
 
-    fn steps(&self, planning: &Planning<'_>) -> Vec<Step> {
+    fn steps(&self, planning: &Planning<'_>) -> Vec<FallbackStep> {
         let (context, structure) = (planning.context, planning.structure);
         let (first, last) = if self.options.summarise {
             // If everything fits, a requested summary covers what other strategies would summarise.
@@ -67,10 +67,10 @@ impl ContextManager for Importance {
             let cut = cut_units(context, structure, &kept)
                 .or_else(|| find_cut(context, structure, planning.keep))
                 .or_else(|| last_turn_cut(context, structure));
-            (cut.map(Step::Summarise), planning.oldest_out().map(Step::Truncate))
+            (cut.map(FallbackStep::Summarise), planning.oldest_out().map(FallbackStep::Truncate))
         } else {
             let cut = if planning.meets_target() { None } else { least_important(planning) };
-            (cut.map(Step::Truncate), None)
+            (cut.map(FallbackStep::Truncate), None)
         };
         first.into_iter().chain(last).collect()
     }

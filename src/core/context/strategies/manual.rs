@@ -3,7 +3,7 @@
 use crate::core::context::{
     ContextManager, Decision, RequestCount,
     cut::{find_cut, last_turn_cut},
-    strategy::{Options, Planning, Setting, Step},
+    strategy::{FallbackStep, Options, Planning, Setting},
 };
 
 /// Percentage of the window above which the user is warned.
@@ -56,9 +56,9 @@ impl ContextManager for Manual {
         false
     }
 
-    fn steps(&self, planning: &Planning<'_>) -> Vec<Step> {
+    fn steps(&self, planning: &Planning<'_>) -> Vec<FallbackStep> {
         let (context, structure) = (planning.context, planning.structure);
         let cut = find_cut(context, structure, planning.keep).or_else(|| last_turn_cut(context, structure));
-        cut.map(Step::Summarise).into_iter().collect()
+        cut.map(FallbackStep::Summarise).into_iter().collect()
     }
 }

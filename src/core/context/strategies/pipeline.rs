@@ -2,7 +2,7 @@
 
 use crate::core::context::{
     ContextManager, Decision, RequestCount,
-    strategy::{Options, Planning, Setting, Step},
+    strategy::{FallbackStep, Options, Planning, Setting},
 };
 use reseed_protocol::event::CompactionTrigger;
 
@@ -77,15 +77,15 @@ impl ContextManager for Pipeline {
         self.parts.iter().any(|part| part.summarises())
     }
 
-    fn steps(&self, planning: &Planning<'_>) -> Vec<Step> {
-        let mut steps: Vec<Step> = Vec::new();
+    fn steps(&self, planning: &Planning<'_>) -> Vec<FallbackStep> {
+        let mut steps: Vec<FallbackStep> = Vec::new();
         for step in self.parts.iter().flat_map(|part| part.steps(planning)) {
             match &step {
                 // A part's last resort waits until the others have had their turn.
-                Step::Truncate(_) => steps.retain(|earlier| *earlier != step),
-                Step::Summarise(_) if steps.contains(&step) => continue,
-                Step::Clear { results, any_gain } if is_cleared(&steps, results, *any_gain) => continue,
-                Step::Summarise(_) | Step::Clear { .. } => {}
+                FallbackStep::Truncate(_) => steps.retain(|earlier| *earlier != step),
+                FallbackStep::Summarise(_) if steps.contains(&step) => continue,
+                FallbackStep::Clear { results, any_gain } if is_cleared(&steps, results, *any_gain) => continue,
+                FallbackStep::Summarise(_) | FallbackStep::Clear { .. } => {}
             }
             steps.push(step);
         }
@@ -94,10 +94,10 @@ impl ContextManager for Pipeline {
 }
 
 /// Returns true if an earlier step that accepts as little gain clears all of these.
-fn is_cleared(steps: &[Step], results: &[usize], any_gain: bool) -> bool {
+fn is_cleared(steps: &[FallbackStep], results: &[usize], any_gain: bool) -> bool {
     steps.iter().any(|step| match step {
         // Indexes are sorted.
-        Step::Clear { results: more, any_gain: content } if *content || !any_gain => {
+        FallbackStep::Clear { results: more, any_gain: content } if *content || !any_gain => {
             results.iter().all(|at| more.binary_search(at).is_ok())
         }
         _ => false,

@@ -3,7 +3,7 @@
 use crate::core::context::{
     ContextManager, Decision, RequestCount,
     cut::{find_cut, last_turn_cut, turns_cut},
-    strategy::{Options, Planning, Setting, Step},
+    strategy::{FallbackStep, Options, Planning, Setting},
 };
 use reseed_protocol::event::CompactionTrigger;
 
@@ -78,7 +78,7 @@ impl ContextManager for SlidingWindow {
         CompactionTrigger::Strategy
     }
 
-    fn steps(&self, planning: &Planning<'_>) -> Vec<Step> {
+    fn steps(&self, planning: &Planning<'_>) -> Vec<FallbackStep> {
         let Planning { context, structure, keep, .. } = *planning;
         let keep_turns = usize::try_from(self.options.keep_turns).unwrap_or(usize::MAX);
         let turns = structure.units.iter().filter(|unit| unit.is_input && unit.may_begin_tail).count();
@@ -89,6 +89,6 @@ impl ContextManager for SlidingWindow {
             .or_else(|| find_cut(context, structure, keep).filter(|_| structure.tokens() > keep.tokens_max))
             .or_else(|| asked().filter(|_| turns <= keep_turns));
         let truncate = planning.oldest_out();
-        cut.map(Step::Summarise).into_iter().chain(truncate.map(Step::Truncate)).collect()
+        cut.map(FallbackStep::Summarise).into_iter().chain(truncate.map(FallbackStep::Truncate)).collect()
     }
 }

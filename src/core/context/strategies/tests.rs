@@ -7,7 +7,7 @@ use crate::core::context::{
     counter::{Calibration, Counter},
     cut::{Cut, Keep},
     factory::Strategies,
-    strategy::{Options, Planning, Setting, Step},
+    strategy::{FallbackStep, Options, Planning, Setting},
     structure::Structure,
     testing::path,
 };
@@ -43,11 +43,11 @@ fn steps(name: &str, settings: &StrategySettings, lines: &[&str], keep: Keep) ->
         places.iter().map(|at| context.messages[*at].entry_id.as_ref().unwrap().as_str()).collect()
     };
     let cut = |cut: &Cut| ids(&cut.summarised);
-    let printed = |step: &Step| match step {
-        Step::Clear { results, any_gain: false } => format!("clear {}", ids(results)),
-        Step::Clear { results, any_gain: true } => format!("clear! {}", ids(results)),
-        Step::Summarise(taken) => format!("summarise {}", cut(taken)),
-        Step::Truncate(taken) => format!("truncate {}", cut(taken)),
+    let printed = |step: &FallbackStep| match step {
+        FallbackStep::Clear { results, any_gain: false } => format!("clear {}", ids(results)),
+        FallbackStep::Clear { results, any_gain: true } => format!("clear! {}", ids(results)),
+        FallbackStep::Summarise(taken) => format!("summarise {}", cut(taken)),
+        FallbackStep::Truncate(taken) => format!("truncate {}", cut(taken)),
     };
     manager.steps(&planning).iter().map(printed).collect()
 }

@@ -4,7 +4,7 @@ use crate::core::context::{
     ContextManager,
     clearing::old_results,
     cut::{find_cut, last_turn_cut},
-    strategy::{Options, Planning, Setting, Step},
+    strategy::{FallbackStep, Options, Planning, Setting},
 };
 
 /// Compacts above a share of the window, or when too little is free for an answer, whichever comes first.
@@ -47,20 +47,20 @@ impl ContextManager for Threshold {
         &self.options
     }
 
-    fn steps(&self, planning: &Planning<'_>) -> Vec<Step> {
+    fn steps(&self, planning: &Planning<'_>) -> Vec<FallbackStep> {
         let results = old_results(planning, self.options.keep_tool_results);
-        let clear = (!results.is_empty()).then_some(Step::Clear { results, any_gain: false });
+        let clear = (!results.is_empty()).then_some(FallbackStep::Clear { results, any_gain: false });
         clear.into_iter().chain(summary_steps(planning)).collect()
     }
 }
 
 /// Summarises what is older than the budget, or all but the last turn if everything is within it. If that saves too
 /// little, drops the oldest turns until the target is met.
-pub(super) fn summary_steps(planning: &Planning<'_>) -> impl Iterator<Item = Step> {
+pub(super) fn summary_steps(planning: &Planning<'_>) -> impl Iterator<Item = FallbackStep> {
     let (context, structure) = (planning.context, planning.structure);
     let cut = find_cut(context, structure, planning.keep).or_else(|| last_turn_cut(context, structure));
-    let summarise = cut.map(Step::Summarise);
-    summarise.into_iter().chain(planning.oldest_out().map(Step::Truncate))
+    let summarise = cut.map(FallbackStep::Summarise);
+    summarise.into_iter().chain(planning.oldest_out().map(FallbackStep::Truncate))
 }
 
 #[cfg(test)]

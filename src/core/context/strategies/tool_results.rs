@@ -5,7 +5,7 @@ use crate::core::context::{
     ContextManager,
     clearing::old_results,
     cut::Keep,
-    strategy::{Options, Planning, Setting, Step},
+    strategy::{FallbackStep, Options, Planning, Setting},
 };
 
 /// Replaces all but the newest tool results with a short note, including those in the tail that other strategies keep
@@ -50,10 +50,10 @@ impl ContextManager for ToolResults {
         &self.options
     }
 
-    fn steps(&self, planning: &Planning<'_>) -> Vec<Step> {
+    fn steps(&self, planning: &Planning<'_>) -> Vec<FallbackStep> {
         let everywhere = Planning { keep: Keep { tokens: 0, ..planning.keep }, ..*planning };
         let results = old_results(&everywhere, self.options.keep_tool_results);
-        let clear = (!results.is_empty()).then_some(Step::Clear { results, any_gain: true });
+        let clear = (!results.is_empty()).then_some(FallbackStep::Clear { results, any_gain: true });
         clear.into_iter().chain(summary_steps(planning)).collect()
     }
 }

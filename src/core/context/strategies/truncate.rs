@@ -2,7 +2,7 @@
 
 use crate::core::context::{
     ContextManager,
-    strategy::{Options, Planning, Setting, Step},
+    strategy::{FallbackStep, Options, Planning, Setting},
 };
 
 /// Drops the oldest turns until the target is met, and no more. What must stay is kept beside the rest, as is a summary
@@ -41,7 +41,7 @@ impl ContextManager for Truncate {
         false
     }
 
-    fn steps(&self, planning: &Planning<'_>) -> Vec<Step> {
-        planning.oldest_out().map(Step::Truncate).into_iter().collect()
+    fn steps(&self, planning: &Planning<'_>) -> Vec<FallbackStep> {
+        planning.oldest_out().map(FallbackStep::Truncate).into_iter().collect()
     }
 }

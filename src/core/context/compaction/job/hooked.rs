@@ -1,6 +1,6 @@
 //! What hooks see of a job before it starts, and what they supply.
 
-use super::{HookRequests, HookSupply, Job, Outcome, State, Step};
+use super::{FallbackStep, HookRequests, HookSupply, Job, Outcome, State};
 use crate::core::context::{counter::Counter, cut::Cut, serialize, summary};
 use reseed_protocol::{context::ContextMessage, event::CompactionRung, hook::CompactionPreparation};
 use serde_json::Value;
@@ -9,10 +9,10 @@ impl Job {
     /// Fills in what would be summarised and kept, according to the first step that summarises, or else the first that
     /// removes anything.
     pub fn describe(&self, preparation: &mut CompactionPreparation) {
-        let cut = |step: &Step| match step {
-            Step::Summarise(cut) => Some((true, cut.clone())),
-            Step::Truncate(cut) => Some((false, cut.clone())),
-            Step::Clear { .. } => None,
+        let cut = |step: &FallbackStep| match step {
+            FallbackStep::Summarise(cut) => Some((true, cut.clone())),
+            FallbackStep::Truncate(cut) => Some((false, cut.clone())),
+            FallbackStep::Clear { .. } => None,
         };
         let cuts: Vec<(bool, Cut)> = self.steps.iter().filter_map(cut).collect();
         let Some((_, cut)) = cuts.iter().find(|(summarises, _)| *summarises).or(cuts.first()) else { return };
@@ -64,20 +64,22 @@ impl Job {
     /// Takes what hooks supply. A summary is offered at the first step that summarises, or else at the first that
     /// removes anything; if it gains nothing, that step runs as planned.
     pub fn give(&mut self, given: HookSupply) {
-        if given.summary.is_some() && self.steps.iter().any(|step| matches!(step, Step::Summarise(_))) {
-            self.steps.retain(|step| !matches!(step, Step::Clear { .. }));
+        if given.summary.is_some() && self.steps.iter().any(|step| matches!(step, FallbackStep::Summarise(_))) {
+            self.steps.retain(|step| !matches!(step, FallbackStep::Clear { .. }));
         }
         self.given = given;
     }
 
     /// Returns the hook's summary for this step's cut, unless it was offered already; the step is then repeated.
-    pub(super) fn given_summary(&mut self, step: &Step) -> Option<Outcome> {
+    pub(super) fn given_summary(&mut self, step: &FallbackStep) -> Option<Outcome> {
         let planned = match step {
-            Step::Summarise(cut) => cut,
+            FallbackStep::Summarise(cut) => cut,
             // A later step summarises.
-            Step::Truncate(_) if self.steps.iter().any(|step| matches!(step, Step::Summarise(_))) => return None,
-            Step::Truncate(cut) => cut,
-            Step::Clear { .. } => return None,
+            FallbackStep::Truncate(_) if self.steps.iter().any(|step| matches!(step, FallbackStep::Summarise(_))) => {
+                return None;
+            }
+            FallbackStep::Truncate(cut) => cut,
+            FallbackStep::Clear { .. } => return None,
         };
         let (hook, summary) = self.given.summary.take()?;
         let own = self.given.cut.take();

@@ -6,7 +6,7 @@ use crate::core::{
         compaction::{Order, Writing, asking::Task},
         counter::{Counter, Method},
         messages::{Context, Counted, Kind},
-        strategy::Step,
+        strategy::FallbackStep,
         summary::{self, FileTools},
     },
     model::ModelRequest,
@@ -69,7 +69,7 @@ impl Job {
         base: Option<EntryId>,
         context: &Context,
         originals: impl Fn(&EntryId) -> Option<Arc<Message>>,
-        steps: Vec<Step>,
+        steps: Vec<FallbackStep>,
         around: Surroundings<'_>,
     ) -> Self {
         let original = |counted: &Counted| {
