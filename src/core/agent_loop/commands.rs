@@ -246,7 +246,7 @@ impl AgentLoop {
         match self.stage() {
             Stage::Compacting => {
                 if let Some(trigger) = self.cancel_running() {
-                    self.continue_without(trigger, cancelled());
+                    self.ws.then(Step::WithoutCompaction(trigger, cancelled()));
                 }
             }
             Stage::Leaving => {

@@ -16,7 +16,8 @@
 //! - `navigation`: moves in the tree
 //! - `prompt`: the content of the next request and its token count; read by all
 //! - `workspace`: the state shared by the machines; `step`: what a machine wants to happen next
-//! - `commands`: dispatches commands to machines; `annotate`: labels, data and settings that clients write
+//! - `commands`: dispatches commands to machines; `stop`: stops them
+//! - `annotate`: labels, data and settings that clients write
 
 mod annotate;
 mod commands;
@@ -29,6 +30,7 @@ mod navigation;
 mod prompt;
 mod stage;
 mod step;
+mod stop;
 mod turn;
 mod workspace;
 
@@ -133,6 +135,44 @@ impl AgentLoop {
     #[must_use]
     pub fn handle(&mut self, now: Timestamp, input: Input) -> Vec<Effect> {
         self.ws.now = now;
+        // The last one is taken first. What follows from a step is taken before the steps that were queued earlier.
+        let mut agenda = vec![Step::CheckHeld, Step::Input(Box::new(input))];
+        while let Some(step) = agenda.pop() {
+            match step {
+                Step::Input(input) => self.on_input(*input),
+                Step::Command(caller, command) => self.on_command(caller, *command, None),
+                Step::NextInLine => self.hooks.next_in_line(&mut self.ws),
+                Step::AfterInput => self.after_input(),
+
+                Step::Proceed => self.proceed(),
+                Step::Request => self.request(),
+                Step::SendPrepared(prepared) => self.send_prepared(*prepared),
+                Step::Send(context) => self.turn.send(&mut self.ws, &context),
+                Step::EndTurn(end) => self.finish_turn(*end),
+                Step::Reseed => self.reseed(),
+
+                Step::Ask(subject) => self.ask_hooks(subject),
+                Step::AfterHooks(subject) => self.after_hooks(subject),
+                Step::HookFailed { subject, hook, fault } => self.hook_failed(subject, &hook, &fault),
+                Step::HookLate { call_id, is_sent, fault } => self.on_hook_late(call_id, is_sent, fault),
+
+                Step::PrepareIdle => self.prepare_idle(),
+                Step::WithoutCompaction(trigger, error) => self.continue_without(trigger, error),
+                Step::CheckHeld => self.check_held(),
+
+                Step::CompactionTick => self.on_compaction_tick(),
+                Step::ToolsTick => self.turn.on_tools_tick(&mut self.ws),
+            }
+            self.hooks.note_waiting(&mut self.ws);
+            agenda.extend(self.ws.take_steps().rev());
+        }
+        self.turn.tell_meter(&mut self.ws, &self.compaction);
+        self.ws.roster.forget_what_is_done(&self.ws.session.state);
+        self.ws.take_effects()
+    }
+
+    /// Passes an input to the machine that waits for it.
+    fn on_input(&mut self, input: Input) {
         match (self.stage(), input) {
             (Stage::Done, _) => {}
             (_, Input::Seeded) => {
@@ -177,39 +217,6 @@ impl AgentLoop {
             (_, Input::Stop(error)) => self.on_stop(error),
             // Stale responses to a cancelled request or to an older loop's request.
             (_, Input::Answered { .. } | Input::Failed { .. } | Input::Cancelled { .. }) => {}
-        }
-        self.run();
-        self.check_held();
-        self.run();
-        self.turn.tell_meter(&mut self.ws, &self.compaction);
-        self.ws.roster.forget_what_is_done(&self.ws.session.state);
-        self.ws.take_effects()
-    }
-
-    /// Takes steps until none is left. The steps that follow from a step are taken at once, before earlier ones.
-    fn run(&mut self) {
-        let mut agenda = Vec::new();
-        loop {
-            self.hooks.note_waiting(&mut self.ws);
-            agenda.extend(self.ws.take_steps().rev());
-            let Some(step) = agenda.pop() else { return };
-            match step {
-                Step::Proceed => self.proceed(),
-                Step::Send(counted) => self.send_counted(*counted),
-                Step::PrepareIdle => self.prepare_idle(),
-                Step::Ask(subject) => self.ask_hooks(subject),
-                Step::AfterHooks(subject) => self.after_hooks(subject),
-                Step::HookLate { call_id, is_sent, fault } => self.on_hook_late(call_id, is_sent, fault),
-                Step::AfterInput => {
-                    self.proceed_if_idle();
-                    self.ws.then(Step::NextInLine);
-                }
-                Step::NextInLine if self.ws.is_over() => {}
-                Step::NextInLine => self.hooks.next_in_line(&mut self.ws),
-                Step::Command(caller, command) => self.on_command(caller, *command, None),
-                Step::CompactionTick => self.on_compaction_tick(),
-                Step::ToolsTick => self.turn.on_tools_tick(&mut self.ws),
-            }
         }
     }
 
@@ -266,7 +273,13 @@ impl AgentLoop {
         }
     }
 
-    /// Takes the next step that the tree calls for: an ordered compaction, the next request, or the next input.
+    /// Continues after an input was accepted, refused or withdrawn.
+    fn after_input(&mut self) {
+        self.proceed_if_idle();
+        self.ws.then(Step::NextInLine);
+    }
+
+    /// Takes what the tree calls for: a ready or ordered compaction, the next request, or the next input.
     fn proceed(&mut self) {
         self.compaction.release();
         self.turn.tools_are_over();
@@ -281,12 +294,12 @@ impl AgentLoop {
             return;
         }
         if self.ws.is_reseed_due() {
-            self.reseed();
+            self.ws.then(Step::Reseed);
             return;
         }
         if self.ws.session.state.turn.is_some() {
             self.ws.deliver_steered();
-            self.request();
+            self.ws.then(Step::Request);
             return;
         }
         if self.ws.is_holding() {

@@ -1,29 +1,55 @@
 //! Steps: what should happen next in a loop, once the current step is over.
 //!
-//! A step never calls another. It names the ones that follow (`Workspace::then`), and the kernel takes them in that
-//! order, each to completion with everything that follows from it.
+//! A machine does not start another one's work by calling it. It queues the step that should follow
+//! (`Workspace::then`), and the kernel takes the queued steps in that order, each to completion with everything that
+//! follows from it.
 
-use super::{commands::Caller, hooks::Subject};
+use super::{Input, commands::Caller, hooks::Subject, turn::TurnEnd};
 use crate::{
     context::{Context, RequestCount},
     hook::HookFault,
 };
-use reseed_protocol::{CallId, command::Command};
+use reseed_protocol::{CallId, ErrorBody, StopReason, command::Command, event::CompactionTrigger, event::TurnStatus};
 use std::sync::Arc;
 
 /// Something that should happen next.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Take what the tree calls for: an ordered compaction, the next request, or the next input.
+    /// Handle an input from outside the loop.
+    Input(Box<Input>),
+    /// Handle a command: the input's, or one that waited in line.
+    Command(Caller, Box<Command>),
+    /// Take the next command in line behind an input.
+    NextInLine,
+    /// An input was accepted, refused or withdrawn: what waited for it may start.
+    AfterInput,
+
+    /// Take what the tree calls for: a ready or ordered compaction, the next request, or the next input.
     Proceed,
-    /// Send the next request, unless a compaction that was started for it must finish first.
-    Send(Box<Counted>),
-    /// Prepare a compaction while nothing is running, if one is due soon.
-    PrepareIdle,
+    /// Prepare the next request of the running turn, or make room for it first.
+    Request,
+    /// Send the prepared request, unless a compaction that was started for it must finish first.
+    SendPrepared(Box<PreparedRequest>),
+    /// Send this context to the model as the next request of the running turn.
+    Send(Arc<Context>),
+    /// End the running turn.
+    EndTurn(Box<TurnEnd>),
+    /// End this loop; the next one continues.
+    Reseed,
+
     /// Ask the hooks of this subject's point.
     Ask(Subject),
     /// All hooks of a point were asked: continue with the result.
     AfterHooks(Subject),
+    /// A required hook has failed: end what it could not inspect.
+    HookFailed {
+        /// What it could not inspect.
+        subject: Subject,
+        /// The hook's name.
+        hook: String,
+        /// The reason.
+        fault: HookFault,
+    },
     /// A hook's deadline has passed or its client has gone.
     HookLate {
         /// The hook call.
@@ -33,21 +59,40 @@ pub(super) enum Step {
         /// The reason for the failure.
         fault: HookFault,
     },
-    /// An input was accepted, refused or withdrawn: what waited for it may start.
-    AfterInput,
-    /// Take the next command in line behind an input.
-    NextInLine,
-    /// Handle a command that waited in line.
-    Command(Caller, Box<Command>),
+
+    /// Prepare a compaction while nothing is running, if one is due soon.
+    PrepareIdle,
+    /// The compaction that the session waited for has failed: continue without it.
+    WithoutCompaction(CompactionTrigger, ErrorBody),
+    /// Drop the held compaction if what it has read has changed.
+    CheckHeld,
+
     /// Check the running compaction's deadline.
     CompactionTick,
     /// Check the deadlines of tool calls.
     ToolsTick,
 }
 
+impl Step {
+    /// Returns the step that ends the running turn with this error.
+    pub(super) fn fail_turn(error: ErrorBody) -> Self {
+        Self::EndTurn(Box::new(TurnEnd { status: TurnStatus::Failed, finish_reason: None, error: Some(error) }))
+    }
+
+    /// Returns the step that ends the running turn after its answer.
+    pub(super) fn complete_turn(reason: StopReason) -> Self {
+        Self::EndTurn(Box::new(TurnEnd { status: TurnStatus::Completed, finish_reason: Some(reason), error: None }))
+    }
+
+    /// Returns the step that ends the running turn early, as `cancelled` or `interrupted`.
+    pub(super) fn stop_turn(status: TurnStatus) -> Self {
+        Self::EndTurn(Box::new(TurnEnd::stopped(status)))
+    }
+}
+
 /// The next request with its token count.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(super) struct PreparedRequest {
     pub(super) context: Arc<Context>,
     pub(super) count: RequestCount,
     /// True if it is above the trigger: the held compaction is then committed if nothing better could be made.

@@ -35,7 +35,7 @@ use crate::{
 };
 use reseed_protocol::{
     ErrorBody, ErrorCode, JobId, Timestamp, Usage,
-    event::{CompactionFailed, CompactionRung, CompactionTrigger, Event, FailedRung, TurnStatus},
+    event::{CompactionFailed, CompactionRung, CompactionTrigger, Event, FailedRung},
     reply::Reply,
 };
 
@@ -139,7 +139,7 @@ impl AgentLoop {
         if let Advanced::Failed(trigger, error) = advanced
             && self.stage() == Stage::Compacting
         {
-            self.continue_without(trigger, error);
+            self.ws.then(Step::WithoutCompaction(trigger, error));
         }
     }
 
@@ -148,8 +148,7 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn continue_without(&mut self, trigger: CompactionTrigger, error: ErrorBody) {
         if self.ws.session.state.turn.is_some() {
             if trigger == CompactionTrigger::Overflow {
-                self.compaction.release();
-                self.finish_turn(TurnStatus::Failed, None, Some(overflow_stays(error)), Vec::new());
+                self.ws.then(Step::fail_turn(overflow_stays(error)));
                 return;
             }
             self.compaction.gave_up = true;

@@ -6,7 +6,7 @@
 
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
-    AgentLoop, compaction::fail::unused, compaction::running::Ready, prompt::session_updated, stage::Stage,
+    AgentLoop, compaction::fail::unused, compaction::running::Ready, prompt::session_updated, stage::Stage, step::Step,
 };
 use crate::{
     agent_loop::Summaries,
@@ -206,8 +206,7 @@ impl AgentLoop {
         let (trigger, is_waited_for) = (running.job.order.trigger, self.stage() == Stage::Compacting);
         self.void_running("the prepared compaction that it builds on was dropped");
         if is_waited_for {
-            // Nothing is held any more, so this does not recurse.
-            self.continue_without(trigger, error);
+            self.ws.then(Step::WithoutCompaction(trigger, error));
         }
     }
 }

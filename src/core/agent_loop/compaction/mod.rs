@@ -24,13 +24,10 @@ pub use instructions::INSTRUCTIONS_WINDOW_PART;
 pub use keep::{PINS_MAX, pins_without, undo_target};
 
 use super::workspace::Workspace;
-use crate::context::{
-    breaker::{CircuitBreaker, Permit},
-    compaction::Order,
-};
+use crate::context::{breaker::CircuitBreaker, compaction::Order};
 use preview::Prepared;
 use reseed_protocol::{
-    EntryId, Timestamp,
+    EntryId,
     context::{Breaker, BreakerReason},
 };
 use running::{Ready, Running};
@@ -122,11 +119,6 @@ impl Compactor {
     /// Notes that a person or a hook declined a compaction at this token count.
     pub(in crate::agent_loop) fn declined(&mut self, tokens: u64) {
         self.carried.breaker.declined(tokens);
-    }
-
-    /// Returns the breaker's permit to compact for a request that the provider refused.
-    pub(in crate::agent_loop) fn permit_after_refusal(&self, now: Timestamp, tokens: u64) -> Permit {
-        self.carried.breaker.permit(now, tokens, None, true)
     }
 
     /// Drops a ready compaction if it is the held one: whoever ordered it in the running turn finds it still held.

@@ -93,6 +93,30 @@ impl AgentLoop {
         }
     }
 
+    /// Makes room for a request that the provider refused as too large: commits a compaction that is ready or held, or
+    /// waits for one that is running or starts now. Returns false if none of these is possible.
+    pub(in crate::agent_loop) fn make_room_for_refused(&mut self, count: &RequestCount) -> bool {
+        // A compaction that was applied or ordered during this turn makes room at once.
+        if let Some(ready) = self.compaction.take_ready()
+            && self.compaction.commit(&mut self.ws, ready).is_ok()
+        {
+            return true;
+        }
+        if self.commit_held(Need::Refused) {
+            return true;
+        }
+        if self.wait_for_running() {
+            self.compaction.overflowed();
+            return true;
+        }
+        let order = Order::automatic(self.ws.new_id(), CompactionTrigger::Overflow);
+        let permit = self.compaction.carried.breaker.permit(self.ws.now, count.tokens, None, true);
+        let (purpose, source) = (JobPurpose::Commit { background: false }, self.source_now());
+        permit != Permit::Denied
+            && self.start_job(order, purpose, permit == Permit::Full, source).is_ok()
+            && self.is_held_up()
+    }
+
     /// Stages a compaction and takes its first step.
     ///
     /// # Errors

@@ -141,7 +141,7 @@ impl Hooks {
 
     /// Continues with the commands in line, up to the next one that hooks inspect.
     pub(in crate::agent_loop) fn next_in_line(&mut self, ws: &mut Workspace) {
-        if self.looks_at_input() {
+        if ws.is_over() || self.looks_at_input() {
             return;
         }
         let Some(InLine { caller, command }) = self.line.pop_front() else { return };

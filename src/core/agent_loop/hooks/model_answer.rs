@@ -10,7 +10,6 @@ use crate::agent_loop::workspace::Workspace;
 use crate::{hook::HookFault, session::Node};
 use reseed_protocol::{
     CallId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason,
-    event::TurnStatus,
     hook::{HookAnswer, HookEvent, HookPoint},
 };
 use std::{collections::VecDeque, sync::Arc};
@@ -177,7 +176,7 @@ impl AgentLoop {
             if too_many {
                 let rounds = self.ws.deployment.tool_rounds_max;
                 let message = format!("the model called tools {rounds} times without an answer");
-                self.fail_turn(ErrorBody::new(ErrorCode::TooManyToolRounds, message));
+                self.ws.then(Step::fail_turn(ErrorBody::new(ErrorCode::TooManyToolRounds, message)));
             } else {
                 self.turn.after_results(&mut self.ws);
             }
@@ -187,7 +186,7 @@ impl AgentLoop {
     /// Ends the turn after its last hooks were asked.
     pub(in crate::agent_loop) fn answered(&mut self, stop_reason: StopReason) {
         if !self.ws.before_the_end(stop_reason) {
-            self.finish_turn(TurnStatus::Completed, Some(stop_reason), None, Vec::new());
+            self.ws.then(Step::complete_turn(stop_reason));
         }
     }
 

@@ -94,7 +94,8 @@ impl AgentLoop {
                 self.turn.note_run(&mut self.ws, &subject, &open, HookOutcome::Failed, Some(fault.code));
                 self.ws.report_hook(&open, &fault);
                 if open.spec.required {
-                    self.hook_failed(subject, &open, &fault);
+                    let hook = open.spec.name.clone();
+                    self.ws.then(Step::HookFailed { subject, hook, fault });
                 } else {
                     self.ask_next(subject, rest);
                 }
@@ -139,7 +140,7 @@ impl AgentLoop {
             // the context has changed meanwhile, drops the additions and prepares the request again.
             Subject::Ephemeral(overlay) => self.send_with_additions(*overlay),
             // Ends the turn as completed.
-            Subject::TurnEnd(ended) => self.ended(ended),
+            Subject::TurnEnd(ended) => self.ws.then(Step::complete_turn(ended.finish_reason)),
             // Appends the answer. Then asks the `tool_call` hooks about its calls or makes them; without calls, asks
             // the hooks of the turn's end or ends the turn. Too many rounds of calls fail the turn.
             Subject::Answer(whole) => self.append_answer(*whole),
@@ -158,8 +159,8 @@ impl AgentLoop {
 
     /// Ends what a required hook could not inspect: an input, a compaction or a move is refused, a tool call is blocked,
     /// a tool's result is replaced with an error; everything else fails its turn.
-    pub(super) fn hook_failed(&mut self, subject: Subject, open: &Open, fault: &HookFault) {
-        let error = hook_error(&open.spec.name, subject.event(), fault);
+    pub(in crate::agent_loop) fn hook_failed(&mut self, subject: Subject, hook: &str, fault: &HookFault) {
+        let error = hook_error(hook, subject.event(), fault);
         match subject {
             Subject::Input(offered) => self.ws.refuse_input(&offered, error),
             // An answer that nobody has seen is discarded with its turn.
@@ -167,24 +168,23 @@ impl AgentLoop {
             | Subject::BeforeRequest
             | Subject::Ephemeral(_)
             | Subject::TurnEnd(_)
-            | Subject::Answer(_) => self.fail_turn(error),
+            | Subject::Answer(_) => self.ws.then(Step::fail_turn(error)),
             Subject::Calls(calls) if fault.code == ErrorCode::HookUnavailable => {
                 self.ws.drop_uncalled(*calls);
-                self.fail_turn(error);
+                self.ws.then(Step::fail_turn(error));
             }
             Subject::Calls(mut calls) => {
                 // The model may continue without this one call.
-                calls.block(format!("Not called: the hook `{}` failed.", open.spec.name));
+                calls.block(format!("Not called: the hook `{hook}` failed."));
                 self.ask_about_next_call(*calls);
             }
             Subject::Result(result) => {
                 // The command was accepted, but its content is not kept. The tool has answered, so its call is not
                 // withdrawn.
                 self.ws.remember(&result.caller.without_content("tool_result"));
-                let why =
-                    format!("The tool answered, but the hook `{}` failed: its answer is not kept.", open.spec.name);
+                let why = format!("The tool answered, but the hook `{hook}` failed: its answer is not kept.");
                 self.turn.drop_result(&mut self.ws, &result.call, why);
-                self.fail_turn(error);
+                self.ws.then(Step::fail_turn(error));
             }
             Subject::Compaction(_) => self.compaction_not_inspected(error),
             Subject::Navigation(proposed) => {

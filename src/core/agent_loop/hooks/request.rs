@@ -17,7 +17,7 @@ use crate::{
 use reseed_protocol::{
     EntryData, EntryId, ErrorBody, ErrorCode, Part, Role, StopReason,
     entry::{Custom, CustomMessage, Kept},
-    event::{Event, TurnStatus},
+    event::Event,
     hook::{ContextReason, HookAnswer, HookEvent, HookPoint},
     patch::{ContextTransform, EphemeralChange, PATCH_VERSION, PatchOp},
 };
@@ -63,7 +63,7 @@ pub(in crate::agent_loop) struct Overlay {
 /// A turn whose answer is complete.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct Ended {
-    finish_reason: StopReason,
+    pub(super) finish_reason: StopReason,
 }
 
 impl AgentLoop {
@@ -159,7 +159,7 @@ impl AgentLoop {
             })
             .collect();
         if events.is_empty() {
-            self.turn.send(&mut self.ws, &context);
+            self.ws.then(Step::Send(Arc::new(context)));
             return;
         }
         self.ws.append(events, Vec::new());
@@ -172,15 +172,11 @@ impl AgentLoop {
                 count.tokens
             );
             let details = serde_json::json!({ "hooks": names, "tokens": count.tokens, "windowTokens": window });
-            self.fail_turn(ErrorBody::new(ErrorCode::ContextOverflow, message).with_details(details));
+            let error = ErrorBody::new(ErrorCode::ContextOverflow, message).with_details(details);
+            self.ws.then(Step::fail_turn(error));
             return;
         }
-        self.turn.send(&mut self.ws, &context);
-    }
-
-    /// Ends a turn whose hooks have seen its end.
-    pub(super) fn ended(&mut self, ended: Ended) {
-        self.finish_turn(TurnStatus::Completed, Some(ended.finish_reason), None, Vec::new());
+        self.ws.then(Step::Send(Arc::new(context)));
     }
 }
 

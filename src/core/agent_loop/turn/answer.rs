@@ -5,6 +5,7 @@ use crate::{
     agent_loop::{
         AgentLoop,
         hooks::{CompleteAnswer, hook_error},
+        step::Step,
         workspace::Workspace,
     },
     context::count::answer_report,
@@ -76,7 +77,7 @@ impl AgentLoop {
             let reason = ErrorCode::Interrupted.as_str().to_owned();
             self.ws.emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason }));
         }
-        self.end_turn(status);
+        self.ws.then(Step::stop_turn(status));
     }
 
     /// Fails the turn because a required hook was unregistered before the model's answer arrived. Nobody has seen the
@@ -91,7 +92,7 @@ impl AgentLoop {
             code: fault.code,
             message: fault.message.clone(),
         }));
-        self.fail_turn(hook_error(hook, event.as_str(), &fault));
+        self.ws.then(Step::fail_turn(hook_error(hook, event.as_str(), &fault)));
     }
 }
 

@@ -7,7 +7,9 @@ mod overflow;
 pub(super) mod queue;
 pub(super) mod tools;
 
-use crate::agent_loop::step::{Counted, Step};
+pub(in crate::agent_loop) use end::TurnEnd;
+
+use crate::agent_loop::step::{PreparedRequest, Step};
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
     AgentLoop, Deadline, RequestId,
@@ -178,7 +180,7 @@ impl Turn {
 }
 
 impl AgentLoop {
-    /// Sends the next request of the running turn, compacts first, or ends the turn if neither helps.
+    /// Prepares the next request of the running turn, or makes room for it first.
     pub(in crate::agent_loop) fn request(&mut self) {
         let Some(turn) = self.ws.session.state.turn.clone() else { return };
         if self.turn.before_request(&mut self.ws) {
@@ -209,12 +211,13 @@ impl AgentLoop {
                 }
             }
         }
-        self.ws.then(Step::Send(Box::new(Counted { context, count, is_due })));
+        self.ws.then(Step::SendPrepared(Box::new(PreparedRequest { context, count, is_due })));
     }
 
-    /// Sends the counted request of the running turn, unless a compaction was started for it.
-    pub(in crate::agent_loop) fn send_counted(&mut self, counted: Counted) {
-        let Counted { context, count, is_due } = counted;
+    /// Sends the prepared request of the running turn, unless a compaction was started for it. Ends the turn if the
+    /// request does not fit the window.
+    pub(in crate::agent_loop) fn send_prepared(&mut self, prepared: PreparedRequest) {
+        let PreparedRequest { context, count, is_due } = prepared;
         // A held compaction that cannot be prepared again is committed as it is.
         if self.is_held_up() || is_due && !self.compaction.is_at_work() && self.commit_held(Need::Due) {
             return;
@@ -222,11 +225,11 @@ impl AgentLoop {
         let window = self.ws.window_tokens();
         if count.tokens.saturating_sub(count.error_bound_tokens) > window {
             let error = self.compaction.does_not_fit(&self.ws, &count, window);
-            self.finish_turn(TurnStatus::Failed, None, Some(error), Vec::new());
+            self.ws.then(Step::fail_turn(error));
             return;
         }
         if !self.ws.before_sending(&context) {
-            self.turn.send(&mut self.ws, &context);
+            self.ws.then(Step::Send(context));
         }
     }
 
@@ -256,7 +259,7 @@ impl AgentLoop {
         self.ws.roster.owe_what_was_kept(&self.ws.session.state);
         if self.ws.session.state.turn.is_some() {
             self.ws.drop_unmade_calls();
-            self.end_turn(TurnStatus::Interrupted);
+            self.ws.then(Step::stop_turn(TurnStatus::Interrupted));
         } else {
             self.ws.then(Step::Proceed);
         }
@@ -264,7 +267,7 @@ impl AgentLoop {
 }
 
 impl Turn {
-    /// Sends the next request of the running turn.
+    /// Sends this context to the model as the next request of the running turn.
     pub(in crate::agent_loop) fn send(&mut self, ws: &mut Workspace, context: &Context) {
         let Some(turn) = &ws.session.state.turn else { return };
         // Reports the meter between rounds only: the end of the previous turn has reported it before the first one.

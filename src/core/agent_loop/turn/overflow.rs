@@ -4,21 +4,17 @@ use crate::agent_loop::compaction::Compactor;
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
     AgentLoop,
-    compaction::held::Need,
-    compaction::running::JobPurpose,
     prompt::{session_updated, usage_percent},
+    step::Step,
     turn::{Asked, Asking},
 };
 use crate::{
-    context::{
-        RequestCount, breaker::Permit, compaction::Order, cut::must_stay, structure::Structure, window::told_by_usage,
-        windows::WINDOW_TOKENS_MIN,
-    },
+    context::{RequestCount, cut::must_stay, structure::Structure, window::told_by_usage, windows::WINDOW_TOKENS_MIN},
     model::{Answer, ModelFault},
 };
 use reseed_protocol::{
     ErrorBody, ErrorCode,
-    event::{CompactionTrigger, ContextWarning, EphemeralEvent, ItemAborted, TurnStatus},
+    event::{ContextWarning, EphemeralEvent, ItemAborted},
 };
 
 /// Some servers refuse a request that is too large by ending the stream without output. An empty stream counts as such
@@ -44,29 +40,12 @@ impl AgentLoop {
         if overflow {
             self.ws.learn_window(fault, &asked, window);
         }
-        if (overflow || suspect) && self.ws.manager().is_automatic() && !turn.overflowed {
-            // A compaction that was applied or ordered during this turn makes room at once.
-            if let Some(ready) = self.compaction.take_ready()
-                && self.compaction.commit(&mut self.ws, ready).is_ok()
-            {
-                return;
-            }
-            if self.commit_held(Need::Refused) {
-                return;
-            }
-            if self.wait_for_running() {
-                self.compaction.overflowed();
-                return;
-            }
-            let order = Order::automatic(self.ws.new_id(), CompactionTrigger::Overflow);
-            let permit = self.compaction.permit_after_refusal(self.ws.now, count.tokens);
-            let (purpose, source) = (JobPurpose::Commit { background: false }, self.source_now());
-            if permit != Permit::Denied
-                && self.start_job(order, purpose, permit == Permit::Full, source).is_ok()
-                && self.is_held_up()
-            {
-                return;
-            }
+        if (overflow || suspect)
+            && self.ws.manager().is_automatic()
+            && !turn.overflowed
+            && self.make_room_for_refused(count)
+        {
+            return;
         }
         let mut error = if overflow {
             self.compaction.does_not_fit(&self.ws, count, self.ws.window_tokens())
@@ -74,7 +53,7 @@ impl AgentLoop {
             ErrorBody::new(fault.code, fault.message.clone())
         };
         error.retry_after_ms = fault.retry_after_ms;
-        self.finish_turn(TurnStatus::Failed, None, Some(error), Vec::new());
+        self.ws.then(Step::fail_turn(error));
     }
 }
 
