@@ -424,12 +424,6 @@ impl HookAnswer {
         Self { patch: Some(ops.collect()), ..Self::default() }
     }
 
-    /// Sets how the patch of a `context` answer is shown to people.
-    #[must_use]
-    pub fn with_display(self, display: TransformDisplay) -> Self {
-        Self { display: Some(display), ..self }
-    }
-
     /// Answers `message` with a replacement.
     #[must_use]
     pub fn message(message: Message) -> Self {
