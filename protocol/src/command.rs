@@ -15,10 +15,18 @@ mod table;
 
 pub use table::{Does, Scope, Sender, Spec};
 
-// The table of commands. After the payload and the name, a row states the reply, where the command is executed
-// (`Scope`), who may send it (`Sender`), and what it leaves behind (`Does`). Derived from it: the dispatch of commands
-// (`Command::route`), what observers are refused, which commands are idempotent and need a long `id`, the replies in
-// TypeScript, and the list of writing commands that TypeScript and the page have.
+// The table of commands. To add one, add a row; its payload is declared below or in a file of this folder.
+//
+// After the payload and the name, a row states:
+// - the reply. A reply of its own is a variant in `reply.rs`, and an arm in `reply/duplicate.rs`;
+// - `Scope`: where the command is executed, and so where the compiler asks for its arm. `Session`: in the agent loop,
+//   `src/core/agent_loop/commands.rs`. `Connection` and `Server`: in `src/server/v2.rs`;
+// - `Sender`: who may send it. `Owner` for what changes a session, `Anyone` for what only reads;
+// - `Does`: what it leaves behind. `Writes` if it must happen once for each `id`, `Transient` if a copy does no harm.
+//
+// Derived from it: the dispatch of commands (`Command::route`), what observers are refused, which commands are
+// idempotent and need a long `id`, the replies in TypeScript, and the list of writing commands that TypeScript and the
+// page have.
 commands! {
     /// Opts into v2. Answered by `welcome`.
     Hello(Hello) = "hello" => "welcome", Connection, Anyone, Transient;

@@ -1,8 +1,12 @@
 //! Session commands: dispatches each to its machine, one arm per command.
 //!
-//! A new command is a row in `protocol/src/command.rs` and an arm here; the compiler asks for both. It does not ask for
-//! what only some commands need: something read from the store first (`runtime/lookups.rs`), a thread of its own
-//! because it may take long (`compaction/weight.rs`), or waiting behind an input that hooks inspect (`waits_in_line`).
+//! A new command is a row in `protocol/src/command.rs`. The compiler then asks for its arm: here if the row's scope is
+//! `Session`, in `server/v2.rs` if it is `Connection` or `Server`. A reply of its own is a variant in
+//! `protocol/src/reply.rs`; for that, the compiler asks in `protocol/src/reply/duplicate.rs`.
+//!
+//! Nothing asks for what only some commands need: something read from the store first (`runtime/lookups.rs`), a thread
+//! of its own because it may take long (`compaction/weight.rs`), or waiting behind an input that hooks inspect
+//! (`waits_in_line`).
 
 use super::step::Step;
 use super::{AgentLoop, Mark, Origin, compaction::fail::cancelled, navigation::Ask, stage::Stage};
