@@ -1,4 +1,11 @@
-//! Calling hooks: which hooks are asked at a point, in what order, for how long, and how their answers are applied.
+//! The hooks machine: which hooks are asked at a point, in what order, for how long, and how their answers are applied.
+//!
+//! Inputs: a hook's answer or failure; a client that hosts hooks and comes or goes; the commands `register_hooks` and
+//! `hook_result`; the steps `Ask`, `AfterHooks`, `HookFailed`, `HookLate`, `AfterInput` and `NextInLine`.
+//!
+//! Outputs: the effects that call a hook and cancel the call; `hook_failed`, the entries and patches that hooks add,
+//! and the answer that they have passed; the steps `Ask`, `AfterHooks`, `HookFailed`, `HookLate`, and those by which
+//! the subject continues: `Proceed`, `Send`, `EndTurn`, `AfterInput`, `NextInLine` and `Command`.
 //!
 //! A [`Chain`] passes one subject through all hooks of a point, one after the other: each sees the subject as the
 //! earlier ones left it. The [`Subject`] is what is asked about:

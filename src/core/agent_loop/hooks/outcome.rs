@@ -157,8 +157,8 @@ impl AgentLoop {
         }
     }
 
-    /// Ends what a required hook could not inspect: an input, a compaction or a move is refused, a tool call is blocked,
-    /// a tool's result is replaced with an error; everything else fails its turn.
+    /// Ends what a required hook could not inspect. An input or a move is refused, a compaction fails, a tool call is
+    /// blocked. Everything else fails its turn; a tool's result is replaced with an error first.
     pub(in crate::agent_loop) fn hook_failed(&mut self, subject: Subject, hook: &str, fault: &HookFault) {
         let error = hook_error(hook, subject.event(), fault);
         match subject {

@@ -1,6 +1,12 @@
 //! The navigation machine: moves to another entry of the tree, with or without a summary of the abandoned branch,
 //! optionally starting a turn there.
 //!
+//! Inputs: the model's summary of the abandoned branch or its failure; the command `navigate`, and input or
+//! `retry_turn` that continues from another entry; the decision of `before_navigate` hooks; a cancel.
+//!
+//! Outputs: the effects that call the model and cancel the call, and `Reseed` after a move; the move with its summary,
+//! label and turn as one append, or an error as the reply; the steps `Ask` (the hooks) and `Proceed`.
+//!
 //! A move is one durable step and, like a compaction, ends this loop: the next one is seeded from the new leaf. Until
 //! that step is written nothing has moved, so a crash, a cancel or a failure leaves everything as it was.
 

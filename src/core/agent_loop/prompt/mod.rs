@@ -1,5 +1,12 @@
 //! The prompt builder: the content of the session's next request, and its token count.
 //!
+//! Inputs: each appended event; the tools that a client offers (`register_tools`, `ToolsOffered`); a turn's own system
+//! prompt; what hooks added to one request; requests that were sent, answered or failed, with the reported usage; the
+//! commands `get_context_info` and `get_context`.
+//!
+//! Outputs: the context, its envelope, count and receipt, for the machine that asks; the effect that stores a
+//! calibration. It queues no step.
+//!
 //! The prompt is compiled from the instructions, the tools and the path's patches, and counted with the session's own
 //! calibration. Its fields are private to this folder: other machines read it through methods and report what happened
 //! (tools were offered, a hook set the turn's system prompt, a request was sent, answered or failed).

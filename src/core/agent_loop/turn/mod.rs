@@ -1,4 +1,16 @@
 //! The turn machine: from a user message until the loop is idle again, one request after another.
+//!
+//! Inputs: the model's answer to a turn's request, its failure, or what was shown of it when it was stopped; the
+//! commands `user_input`, `edit_queue`, `append_custom_message`, `tool_result` and `call_progress`; the steps
+//! `Request`, `SendPrepared`, `Send`, `EndTurn` and `ToolsTick`.
+//!
+//! Outputs: the effects that call the model and cancel the call; the entries and events of the turn, of its tool calls
+//! and of the queue; the steps `Ask` (the hooks of the turn), `SendPrepared`, `Send`, `EndTurn`, `Proceed` and
+//! `PrepareIdle`. It asks the compaction machine to make room for a request.
+//!
+//! - `answer`: the model's answer; `overflow`: a failed request; `end`: the end of the turn
+//! - `tools`: the calls of client tools; `queue`: inputs that wait
+//! - `meter`: how full the window is
 
 mod answer;
 mod end;
