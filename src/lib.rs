@@ -76,7 +76,7 @@ pub mod internals {
         provider::overflow::detect as detect_overflow,
         runtime::{
             feed::{Cursor, Frame, Reader, Seen},
-            fork::{Order as ForkOrder, settle as settle_forks},
+            fork::{ForkOrder, settle as settle_forks},
             handle::{Attach, Attached, LeftOff, Outgoing, REPLIES_MAX, SessionHandle},
             labels::{label_of, newest_labels},
             registry::{Registry, RegistryOptions},

@@ -263,9 +263,9 @@ impl Actor {
     /// Reports changes to operators and to watchers of the session list.
     fn tell_list(&mut self) {
         let Some(agent) = &self.agent else { return };
-        let (doing, rests) = (agent.doing(), agent.tripped());
-        let last = self.effects.rests(rests);
-        self.row.compacts(Compactions { count: agent.session().state.compactions, last, rests });
+        let (doing, breaker_open) = (agent.doing(), agent.tripped());
+        let last = self.effects.note_breaker(breaker_open);
+        self.row.compacts(Compactions { count: agent.session().state.compactions, last, breaker_open });
         if self.effects.take_changed() || doing != self.row.doing() {
             self.row.changed(self.effects.head(), doing);
         }

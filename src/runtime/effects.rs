@@ -41,9 +41,9 @@ pub(super) struct Effects {
     /// Something was appended that watchers of the session list have not seen.
     changed: bool,
     /// The answer being streamed.
-    asking: Option<Asking>,
+    asking: Option<ProviderCall>,
     /// The summary being made in parallel.
-    summarising: Option<Asking>,
+    summarising: Option<ProviderCall>,
     hooks: HookCalls,
     measure: Measure,
     /// The command being executed, until it is answered: each gets one reply, also when something fails.
@@ -66,7 +66,7 @@ pub(super) struct Asker<'a> {
 const MARKED_MAX: usize = 512;
 
 /// A model request in progress.
-struct Asking {
+struct ProviderCall {
     request: RequestId,
     /// The item it is shown as; `None` if it is not shown.
     item: Option<EntryId>,
@@ -74,7 +74,7 @@ struct Asking {
     task: AbortHandle,
 }
 
-impl Drop for Asking {
+impl Drop for ProviderCall {
     /// Dropping a request disconnects it, also when the actor panicked.
     fn drop(&mut self) {
         self.task.abort();
@@ -117,8 +117,8 @@ impl Effects {
     }
 
     /// Records whether the circuit breaker is open, and returns how the newest compaction ended.
-    pub(super) fn rests(&mut self, reason: Option<BreakerReason>) -> Option<LastCompaction> {
-        self.measure.rests(reason);
+    pub(super) fn note_breaker(&mut self, reason: Option<BreakerReason>) -> Option<LastCompaction> {
+        self.measure.note_breaker(reason);
         self.measure.last_compaction()
     }
 
@@ -269,16 +269,16 @@ impl Effects {
         let (provider, mailbox) = (self.shared.provider.clone(), self.mailbox.clone());
         let mut shown = item.clone().map(|item| {
             let first = self.measure.first_delta();
-            Shown { feed: self.feed.clone(), item, first }
+            StreamedAnswer { feed: self.feed.clone(), item, first }
         });
         let (purpose, prices) = (body.purpose, self.shared.deployment.prices.clone());
         let model = body.model.clone();
         let task = tokio::spawn(async move {
             let shown_by = shown.as_ref().map(|shown| (shown.feed.clone(), shown.item.clone()));
-            let mut report = Report { request, purpose, mailbox, shown_by, done: false };
+            let mut report = OutcomeReport { request, purpose, mailbox, shown_by, done: false };
             let outcome = match &mut shown {
                 Some(shown) => provider.answer(&body, shown).await,
-                None => provider.answer(&body, &mut Unshown).await,
+                None => provider.answer(&body, &mut WithheldAnswer).await,
             };
             super::measure::model_answered(&body, &prices, &outcome);
             report.send(outcome).await;
@@ -287,7 +287,7 @@ impl Effects {
             Purpose::Turn => &mut self.asking,
             Purpose::Summary => &mut self.summarising,
         };
-        *slot = Some(Asking { request, item, model, task: task.abort_handle() });
+        *slot = Some(ProviderCall { request, item, model, task: task.abort_handle() });
     }
 
     /// Calls a hook of the server's.
@@ -339,13 +339,13 @@ pub(super) fn mark_duplicate(reply: &mut Reply) {
 }
 
 /// Shows an answer as it arrives.
-struct Shown {
+struct StreamedAnswer {
     feed: Arc<Feed>,
     item: EntryId,
     first: Option<std::time::Instant>,
 }
 
-impl DeltaSink for Shown {
+impl DeltaSink for StreamedAnswer {
     fn delta(&mut self, delta: Delta<'_>) {
         if let Some(began) = self.first.take() {
             crate::metrics::first_delta(began.elapsed());
@@ -355,14 +355,14 @@ impl DeltaSink for Shown {
 }
 
 /// For summaries, and for answers that a hook may change.
-struct Unshown;
+struct WithheldAnswer;
 
-impl DeltaSink for Unshown {
+impl DeltaSink for WithheldAnswer {
     fn delta(&mut self, _: Delta<'_>) {}
 }
 
 /// Reports the outcome of a request to its session, also when the provider panics: a turn must end.
-struct Report {
+struct OutcomeReport {
     request: RequestId,
     purpose: Purpose,
     mailbox: mpsc::WeakSender<Box<Message>>,
@@ -371,7 +371,7 @@ struct Report {
     done: bool,
 }
 
-impl Report {
+impl OutcomeReport {
     async fn send(&mut self, outcome: Result<crate::core::model::Answer, ModelFault>) {
         self.done = true;
         let request = self.request;
@@ -392,7 +392,7 @@ impl Report {
     }
 }
 
-impl Drop for Report {
+impl Drop for OutcomeReport {
     fn drop(&mut self) {
         if self.done {
             return;

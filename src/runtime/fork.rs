@@ -9,7 +9,7 @@
 mod copy;
 mod source;
 
-use self::{copy::Copy, source::Source};
+use self::{copy::Copy, source::ForkSource};
 use super::{handle::Outgoing, load::state, registry::Registry, shared::store_error, watch::list_item};
 use crate::{
     core::{
@@ -44,7 +44,7 @@ const NOBODY: Origin = Origin(0);
 const SETTLE_PAGE: u32 = 100;
 
 /// A client's fork command.
-pub struct Order {
+pub struct ForkOrder {
     /// The session to fork.
     pub source: SessionId,
     /// Its owner.
@@ -69,7 +69,7 @@ struct CopyOf {
 
 impl Registry {
     /// Starts a fork; the reply is sent through the order's channel. It runs to completion even if the client leaves.
-    pub fn fork(self: &Arc<Self>, order: Order) {
+    pub fn fork(self: &Arc<Self>, order: ForkOrder) {
         let registry = self.clone();
         self.track(async move {
             let reply = match Box::pin(registry.make_fork(&order)).await {
@@ -81,14 +81,14 @@ impl Registry {
         });
     }
 
-    async fn make_fork(&self, order: &Order) -> Result<Reply, ErrorBody> {
+    async fn make_fork(&self, order: &ForkOrder) -> Result<Reply, ErrorBody> {
         let _alone = self.fork_place(&order.source).lock().await;
         let head = self.head(&order.source, &order.owner).await?;
         if let Some(reply) = self.forked_before(order).await? {
             return Ok(reply);
         }
         self.check_running()?;
-        let source = Source { registry: self, id: &order.source, last_seq: head.last_seq };
+        let source = ForkSource { registry: self, id: &order.source, last_seq: head.last_seq };
         let found = source.entry(&order.fork.entry_id).await?;
         let position = match order.fork.position {
             ForkPosition::At => NavigatePosition::At,
@@ -122,7 +122,7 @@ impl Registry {
 
     /// Returns the first reply to this command if it was executed before. Its session exists, unless it was deleted
     /// since.
-    async fn forked_before(&self, order: &Order) -> Result<Option<Reply>, ErrorBody> {
+    async fn forked_before(&self, order: &ForkOrder) -> Result<Option<Reply>, ErrorBody> {
         let mark = self.store().command(&order.source, order.id.as_str()).await;
         let Some(mark) = mark.map_err(|error| store_error(&error))? else { return Ok(None) };
         if mark.fingerprint != order.fingerprint {
@@ -141,7 +141,12 @@ impl Registry {
     }
 
     /// Writes the command's mark to the source's log: from here on the fork is valid.
-    async fn mark_source(&self, order: &Order, id: &SessionId, input: Option<Vec<Part>>) -> Result<Reply, ErrorBody> {
+    async fn mark_source(
+        &self,
+        order: &ForkOrder,
+        id: &SessionId,
+        input: Option<Vec<Part>>,
+    ) -> Result<Reply, ErrorBody> {
         let reply = Reply::Forked(Forked { session_id: id.clone(), input, duplicate: None });
         // A session that leaves memory between lookup and request is opened once more.
         for _ in 0..2 {
@@ -163,7 +168,7 @@ impl Registry {
 
     /// Cleans up after a failed fork: deletes its copy, unless the mark was written. What cannot be decided now is
     /// decided at the next start.
-    async fn clear_away(&self, order: &Order, id: &SessionId) {
+    async fn clear_away(&self, order: &ForkOrder, id: &SessionId) {
         let settled = match self.store().command(&order.source, order.id.as_str()).await {
             Ok(Some(mark)) if names(&mark, id) => self.finish_unfinished(id).await,
             Ok(_) | Err(Error::NotFound(_)) => self.store().delete(id).await,

@@ -25,7 +25,7 @@ const SEEN_MAX: usize = 256;
 
 /// A pending command.
 #[derive(Debug)]
-struct Waiting {
+struct PendingCommand {
     /// The first sender: the reply names it.
     origin: Origin,
     id: CommandId,
@@ -50,7 +50,7 @@ pub(super) enum Met {
 /// The pending commands.
 #[derive(Debug, Default)]
 pub(super) struct Late {
-    waiting: Vec<Waiting>,
+    waiting: Vec<PendingCommand>,
     /// The last [`SEEN_MAX`] pending commands, with their fingerprints. In memory only: the store has no fingerprint of
     /// what hooks changed, because whoever reads it could test guesses of what was said.
     seen: VecDeque<(CommandId, u64)>,
@@ -59,7 +59,7 @@ pub(super) struct Late {
 impl Late {
     /// Returns why no more commands, or no more of this connection, may be pending.
     pub(super) fn is_full(&self, outgoing: &mpsc::Sender<Outgoing>) -> Option<ErrorBody> {
-        let of_one = |waiting: &Waiting| {
+        let of_one = |waiting: &PendingCommand| {
             let copies = std::iter::once(&waiting.first).chain(&waiting.again);
             copies.filter(|other| other.same_channel(outgoing)).count()
         };
@@ -108,7 +108,7 @@ impl Late {
             self.seen.pop_front();
         }
         self.seen.push_back((id.clone(), fingerprint));
-        self.waiting.push(Waiting { origin, id, fingerprint, first: outgoing, again: Vec::new() });
+        self.waiting.push(PendingCommand { origin, id, fingerprint, first: outgoing, again: Vec::new() });
     }
 
     /// Drops pending commands that are not in `ids`: nothing will answer them.
@@ -121,7 +121,7 @@ impl Late {
         let Some(at) = self.waiting.iter().position(|waiting| waiting.origin == origin && waiting.id == *id) else {
             return false;
         };
-        let Waiting { first, again, .. } = self.waiting.remove(at);
+        let PendingCommand { first, again, .. } = self.waiting.remove(at);
         // A connection reads no more commands than its channel has room for replies, so this fails only if it is gone.
         let _ = first.try_send(Outgoing::Reply(id.clone(), Box::new(reply.clone())));
         let mut reply = reply.clone();

@@ -44,11 +44,11 @@ struct LivePart {
 pub(super) struct Reading {
     /// The number of the answer; 0 for none.
     number: u64,
-    parts: Vec<Place>,
+    parts: Vec<PartPosition>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Place {
+struct PartPosition {
     bytes: usize,
     utf16: u64,
 }
@@ -103,7 +103,7 @@ impl Live {
 
     /// Returns the position of a reader that has all of it.
     pub(super) fn read(&self) -> Reading {
-        let place = |part: &LivePart| Place { bytes: part.text.len(), utf16: part.utf16 };
+        let place = |part: &LivePart| PartPosition { bytes: part.text.len(), utf16: part.utf16 };
         Reading { number: self.number, parts: self.parts.iter().map(place).collect() }
     }
 
@@ -114,9 +114,9 @@ impl Live {
             let at = usize::try_from(*part).ok()?;
             let bytes = byte_place(&self.parts.get(at)?.text, *offset)?;
             if reading.parts.len() <= at {
-                reading.parts.resize(at + 1, Place::default());
+                reading.parts.resize(at + 1, PartPosition::default());
             }
-            reading.parts[at] = Place { bytes, utf16: *offset };
+            reading.parts[at] = PartPosition { bytes, utf16: *offset };
         }
         Some(reading)
     }
@@ -124,7 +124,7 @@ impl Live {
     /// Returns true if there is text that a reader has not been given.
     pub(super) fn has_more(&self, reading: &Reading) -> bool {
         let seen = if reading.number == self.number { reading.parts.as_slice() } else { &[] };
-        let read = |(part, place): (&LivePart, &Place)| part.text.len() == place.bytes;
+        let read = |(part, place): (&LivePart, &PartPosition)| part.text.len() == place.bytes;
         self.parts.len() != seen.len() || !self.parts.iter().zip(seen).all(read)
     }
 
@@ -144,7 +144,7 @@ impl Live {
             });
             frames.push(Frame::Ephemeral(encode(DELTA_ID, &started).into()));
         }
-        reading.parts.resize(self.parts.len(), Place::default());
+        reading.parts.resize(self.parts.len(), PartPosition::default());
         for (index, (part, place)) in self.parts.iter().zip(&mut reading.parts).enumerate() {
             while place.bytes < part.text.len() && bytes_left > 0 {
                 let rest = &part.text[place.bytes..];

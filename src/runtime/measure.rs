@@ -179,7 +179,7 @@ impl Measure {
     }
 
     /// Records whether the circuit breaker for automatic compaction is open, according to the loop.
-    pub(super) fn rests(&mut self, reason: Option<BreakerReason>) {
+    pub(super) fn note_breaker(&mut self, reason: Option<BreakerReason>) {
         if self.breaker.as_ref().map(OpenBreaker::reason) == reason {
             return;
         }

@@ -61,7 +61,7 @@ pub(crate) type RandomBits = Box<dyn Fn() -> Result<u64, String> + Send + Sync>;
 /// The open sessions.
 pub struct Registry {
     shared: Arc<Shared>,
-    slots: Arc<DashMap<SessionId, Arc<Slot>>>,
+    slots: Arc<DashMap<SessionId, Arc<SessionSlot>>>,
     open: Arc<AtomicUsize>,
     sessions_open_max: usize,
     stopping: AtomicBool,
@@ -76,7 +76,7 @@ pub struct Registry {
 
 /// Locked while a session is being opened, so that concurrent requests open it once.
 #[derive(Default)]
-struct Slot {
+struct SessionSlot {
     handle: Mutex<Option<SessionHandle>>,
 }
 
@@ -163,7 +163,7 @@ impl Registry {
         let row = Row::new(self.watches.clone(), id.clone(), owner.to_owned());
         let head = Head { created_at: now, updated_at: now, ..Head::default() };
         let started = actor::Started { lease, seed: self.seed(session)?, head, row };
-        let slot = Arc::new(Slot::default());
+        let slot = Arc::new(SessionSlot::default());
         let mut place = slot.handle.lock().await;
         self.slots.insert(id, slot.clone());
         let handle = self.spawn(started);
@@ -394,7 +394,7 @@ impl Registry {
 
     fn spawn(&self, started: actor::Started) -> SessionHandle {
         self.open.fetch_add(1, Ordering::Relaxed);
-        let counted = Counted(self.open.clone());
+        let counted = OpenCount(self.open.clone());
         let row = started.row.clone();
         let (handle, run) = actor::actor(self.shared.clone(), started);
         self.rows.insert(handle.id.clone(), row.clone());
@@ -409,9 +409,9 @@ impl Registry {
 }
 
 /// Counts an open session until dropped, also when its actor panics.
-struct Counted(Arc<AtomicUsize>);
+struct OpenCount(Arc<AtomicUsize>);
 
-impl Drop for Counted {
+impl Drop for OpenCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -419,7 +419,7 @@ impl Drop for Counted {
 
 /// Removes a session's slot when its actor ends.
 struct Forgotten {
-    slots: Arc<DashMap<SessionId, Arc<Slot>>>,
+    slots: Arc<DashMap<SessionId, Arc<SessionSlot>>>,
     rows: Arc<DashMap<SessionId, Arc<Row>>>,
     row: Arc<Row>,
     id: SessionId,
@@ -435,7 +435,7 @@ impl Drop for Forgotten {
 
 /// Removes the slot of a session that has left memory, unless it is about to be opened again: there are as many slots
 /// as open sessions, not as many as ever existed.
-fn forget(slots: &DashMap<SessionId, Arc<Slot>>, id: &SessionId) {
+fn forget(slots: &DashMap<SessionId, Arc<SessionSlot>>, id: &SessionId) {
     slots.remove_if(id, |_, slot| match slot.handle.try_lock() {
         Ok(place) => Arc::strong_count(slot) == 1 && place.as_ref().is_none_or(SessionHandle::is_gone),
         Err(_) => false,

@@ -42,12 +42,12 @@ pub struct Watches {
 /// The changes waiting for one watcher.
 #[derive(Debug, Default)]
 struct Board {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<Changes>,
     wake: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct Changes {
     items: HashMap<SessionId, SessionItem>,
     /// The sessions in order of their first change.
     order: VecDeque<SessionId>,
@@ -111,7 +111,7 @@ impl Watches {
 }
 
 impl Board {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, Changes> {
         // Every change is complete before the lock is released.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -127,7 +127,7 @@ impl Board {
         }
         waiting.order.push_back(id);
         if waiting.order.len() > CHANGES_MAX {
-            *waiting = Waiting { missed: true, ..Waiting::default() };
+            *waiting = Changes { missed: true, ..Changes::default() };
         }
         // A watcher that has something to fetch, or waits for its pause to end, is not woken for more.
         let wakes = waiting.missed || matches!(waiting.order.len(), 1 | CHANGES_HURRY);
@@ -208,8 +208,8 @@ pub struct Compactions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<LastCompaction>,
     /// The reason the circuit breaker for automatic compaction is open, if it is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rests: Option<BreakerReason>,
+    #[serde(rename = "rests", skip_serializing_if = "Option::is_none")]
+    pub breaker_open: Option<BreakerReason>,
 }
 
 impl Row {

@@ -261,7 +261,7 @@ fn fork_session(connection: &mut Connection, id: &CommandId, fork: ForkSession) 
     let Some(joined) = &connection.joined else { return Err(no_session()) };
     let source = joined.handle.id.clone();
     let content = serde_json::to_vec(&Command::ForkSession(fork.clone())).unwrap_or_default();
-    let order = fork::Order {
+    let order = fork::ForkOrder {
         source,
         owner: owner(connection),
         id: id.clone(),

@@ -1,6 +1,6 @@
 //! The parts of a request that a patch can change.
 
-use crate::core::context::prefix::Place;
+use crate::core::context::prefix::Divergence;
 use reseed_protocol::patch::PatchOp;
 
 /// A part of a request.
@@ -54,10 +54,10 @@ impl Area {
 
     /// Returns true if a place of a request lies in it.
     #[must_use]
-    pub fn holds(&self, place: &Place) -> bool {
+    pub fn holds(&self, place: &Divergence) -> bool {
         match (self, place) {
-            (Self::Tools, Place::Tools) | (Self::Messages, Place::Message(_)) => true,
-            (Self::System(changed), Place::System(name)) => changed.as_ref().is_none_or(|changed| changed == name),
+            (Self::Tools, Divergence::Tools) | (Self::Messages, Divergence::Message(_)) => true,
+            (Self::System(changed), Divergence::System(name)) => changed.as_ref().is_none_or(|changed| changed == name),
             _ => false,
         }
     }

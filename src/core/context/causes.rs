@@ -2,7 +2,7 @@
 //! difference.
 
 use crate::core::{
-    context::{area::Area, envelope::BASE_PART, patch::StoredPatch, prefix::Place},
+    context::{area::Area, envelope::BASE_PART, patch::StoredPatch, prefix::Divergence},
     session::{
         Node, SessionState,
         state::{Unseen, UnseenChange},
@@ -193,11 +193,11 @@ impl Causes {
 
     /// Returns why two requests diverge at `place`, with details. `model` is the model of the earlier one.
     #[must_use]
-    pub fn of(&self, place: &Place, model: &str) -> (BreakReason, Option<String>) {
+    pub fn of(&self, place: &Divergence, model: &str) -> (BreakReason, Option<String>) {
         match place {
-            Place::Model => return (BreakReason::Model, Some(model.to_owned())),
-            Place::Uncached => return (BreakReason::Uncached, None),
-            Place::Tools | Place::System(_) | Place::Message(_) => {}
+            Divergence::Model => return (BreakReason::Model, Some(model.to_owned())),
+            Divergence::Uncached => return (BreakReason::Uncached, None),
+            Divergence::Tools | Divergence::System(_) | Divergence::Message(_) => {}
         }
         // The one that changes most comes first; among equals, the newest.
         let fitting = self.noted.iter().rev().filter_map(|cause| cause.fits(place));
@@ -214,9 +214,9 @@ struct Fit {
 }
 
 impl Cause {
-    fn fits(&self, place: &Place) -> Option<Fit> {
+    fn fits(&self, place: &Divergence) -> Option<Fit> {
         let fit = |rank, reason| Some(Fit { rank, reason, detail: None });
-        let on_messages = matches!(place, Place::Message(_));
+        let on_messages = matches!(place, Divergence::Message(_));
         match self {
             Self::Patch { area, transformer, reason, .. } if area.holds(place) => {
                 let detail = Some(format!("{transformer}: {reason}"));
@@ -226,7 +226,7 @@ impl Cause {
             Self::CompactionUndone if on_messages => fit(1, BreakReason::CompactionUndone),
             // Another branch has its own patches, including those of tools and instructions.
             Self::Navigation => fit(2, BreakReason::Navigation),
-            Self::Tools if *place == Place::Tools => fit(1, BreakReason::Tools),
+            Self::Tools if *place == Divergence::Tools => fit(1, BreakReason::Tools),
             Self::Instructions(hook) if place.is_base() => {
                 Some(Fit { rank: 1, reason: BreakReason::Instructions, detail: hook.clone() })
             }
@@ -235,7 +235,7 @@ impl Cause {
             Self::Strategy(name) if on_messages => {
                 Some(Fit { rank: 6, reason: BreakReason::Strategy, detail: Some(name.clone()) })
             }
-            Self::Restart if *place == Place::Tools => fit(7, BreakReason::Tools),
+            Self::Restart if *place == Divergence::Tools => fit(7, BreakReason::Tools),
             Self::Restart if place.is_base() => fit(7, BreakReason::Instructions),
             // A compaction carries the patches before it; so does undoing one.
             Self::Compaction => fit(8, BreakReason::Compaction),
@@ -245,7 +245,7 @@ impl Cause {
     }
 }
 
-impl Place {
+impl Divergence {
     /// Returns true if the session's or the deployment's instructions are here.
     fn is_base(&self) -> bool {
         matches!(self, Self::System(name) if name == BASE_PART)

@@ -87,13 +87,13 @@ pub struct RequestCount {
     /// Number of user messages, without those that a compaction kept one by one.
     pub turns: u64,
     /// What the report of this request will be compared with.
-    pub basis: Basis,
+    pub basis: CountBasis,
 }
 
 /// What is known and what is estimated of a request before it is sent; its report reveals the true size of the
 /// estimated part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Basis {
+pub struct CountBasis {
     /// Tokens known from an earlier report; 0 without one.
     pub known_tokens: u64,
     /// The estimated rest, before calibration.
@@ -102,7 +102,7 @@ pub struct Basis {
     pub method: Method,
 }
 
-impl Basis {
+impl CountBasis {
     /// Returns what the provider's count of the request teaches; nothing if it is below the known part.
     #[must_use]
     pub fn report(&self, input_tokens: u64) -> Report {
@@ -145,7 +145,7 @@ pub fn count(
     let usage = anchor.as_ref().and_then(|anchor| messages[anchor.at].message.usage.as_ref());
     let basis = match &anchor {
         Some(anchor) => anchor.basis(messages, rest, counter, calibration),
-        None => Basis { known_tokens: 0, rest, method: counter.method() },
+        None => CountBasis { known_tokens: 0, rest, method: counter.method() },
     };
     RequestCount {
         tokens,
@@ -174,11 +174,11 @@ pub fn sent_key(envelope_key: &str, context: &Context) -> String {
 /// A running fingerprint (FNV-1a, 64 bits) of the messages sent, by entry and size; for messages that a patch changed
 /// or added, also by content.
 #[derive(Clone, Copy)]
-struct Sent(u64);
+struct SentHash(u64);
 
-const SENT_NOTHING: Sent = Sent(0xcbf2_9ce4_8422_2325);
+const SENT_NOTHING: SentHash = SentHash(0xcbf2_9ce4_8422_2325);
 
-impl Sent {
+impl SentHash {
     fn and(self, counted: &Counted) -> Self {
         let id = counted.entry_id.as_ref().map_or("-", EntryId::as_str);
         let said = counted.patched.then_some(counted.hash);
@@ -223,9 +223,9 @@ struct Anchor {
 impl Anchor {
     /// Returns what the next report teaches: about what was added since the answer, or, if the reported size of the
     /// answer is implausible, about that plus the answer: some servers count reasoning that they do not show.
-    fn basis(&self, messages: &[Counted], rest: Mix, counter: &Counter, calibration: &Calibration) -> Basis {
+    fn basis(&self, messages: &[Counted], rest: Mix, counter: &Counter, calibration: &Calibration) -> CountBasis {
         let method = counter.method();
-        let basis = Basis { known_tokens: self.tokens, rest, method };
+        let basis = CountBasis { known_tokens: self.tokens, rest, method };
         let answer = &messages[self.at];
         let Some(usage) = answer.message.usage.as_ref().filter(|usage| usage.input_tokens > 0) else { return basis };
         let written = counter.written(&answer.tokens);
@@ -235,7 +235,7 @@ impl Anchor {
         }
         let mut with_answer = rest;
         with_answer.add_message(&answer.tokens);
-        Basis { known_tokens: usage.input_tokens, rest: with_answer, method }
+        CountBasis { known_tokens: usage.input_tokens, rest: with_answer, method }
     }
 }
 
@@ -259,7 +259,7 @@ fn newest_report(messages: &[Counted], fixed: Fixed, fresh: Freshness<'_>, count
 
 /// Returns what the provider reported for the prefix up to and including this answer, if that still holds or `trusts`
 /// says that every report does.
-fn report(counted: &Counted, fresh: Freshness<'_>, sent: Sent, trusts: bool) -> Option<u64> {
+fn report(counted: &Counted, fresh: Freshness<'_>, sent: SentHash, trusts: bool) -> Option<u64> {
     let message = &counted.message;
     let usage = message.usage.as_ref().filter(|usage| usage.source == UsageSource::Reported)?;
     if counted.kind != Kind::Recent || message.role != Role::Assistant || usage.total_tokens() == 0 {

@@ -27,7 +27,7 @@ const MESSAGE: &str = "message";
 
 /// A request that is about to be sent, or might be.
 #[derive(Debug, Clone)]
-pub struct Outgoing<'a> {
+pub struct PlannedRequest<'a> {
     model: &'a str,
     tools: Vec<Piece<'a>>,
     system: Vec<Piece<'a>>,
@@ -69,17 +69,17 @@ enum Run {
 
 /// What two requests have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shared {
+pub struct SharedPrefix {
     /// Tokens of the shared prefix.
     pub tokens: u64,
     /// Where they diverge, and the earlier one's tokens after that point; `None` if the later one continues the earlier
     /// one.
-    pub broke: Option<(Place, u64)>,
+    pub broke: Option<(Divergence, u64)>,
 }
 
 /// Where two requests diverge.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum Divergence {
     /// Another model is asked.
     Model,
     /// The tools.
@@ -92,7 +92,7 @@ pub enum Place {
     Uncached,
 }
 
-impl Place {
+impl Divergence {
     /// Returns the name used in a receipt.
     #[must_use]
     pub fn part(&self) -> String {
@@ -106,7 +106,7 @@ impl Place {
     }
 }
 
-impl<'a> Outgoing<'a> {
+impl<'a> PlannedRequest<'a> {
     /// Starts with what precedes the messages; its tokens are distributed by length.
     #[must_use]
     pub fn new(model: &'a str, system: &'a SystemPrompt, tools: &'a [ToolDefinition], fixed: Fixed) -> Self {
@@ -158,9 +158,9 @@ impl<'a> Outgoing<'a> {
 
     /// Compares with an earlier request.
     #[must_use]
-    pub fn shares(&self, earlier: &SentRequest) -> Shared {
+    pub fn shares(&self, earlier: &SentRequest) -> SharedPrefix {
         let (whole, place) = match self.parting(earlier) {
-            Ok(()) => return Shared { tokens: earlier.tokens.min(self.tokens), broke: None },
+            Ok(()) => return SharedPrefix { tokens: earlier.tokens.min(self.tokens), broke: None },
             Err(parting) => parting,
         };
         let same: u64 = self.pieces().take(whole).map(|piece| piece.tokens).sum();
@@ -171,18 +171,18 @@ impl<'a> Outgoing<'a> {
         };
         let part = u128::from(tokens) * u128::from(same) / u128::from(estimate.max(1));
         let tokens = u64::try_from(part).unwrap_or(u64::MAX).min(earlier.tokens).min(self.tokens);
-        Shared { tokens, broke: Some((place, earlier.tokens - tokens)) }
+        SharedPrefix { tokens, broke: Some((place, earlier.tokens - tokens)) }
     }
 
     /// Returns the number of equal parts before the first different one, and where that is.
-    fn parting(&self, earlier: &SentRequest) -> Result<(), (usize, Place)> {
+    fn parting(&self, earlier: &SentRequest) -> Result<(), (usize, Divergence)> {
         if earlier.model != self.model {
-            return Err((0, Place::Model));
+            return Err((0, Divergence::Model));
         }
         let tools: Vec<u64> = self.tools.iter().map(|piece| piece.hash).collect();
         let (same, whole) = earlier.tools.beginning(&tools);
         if !whole || same < tools.len() {
-            return Err((same, Place::Tools));
+            return Err((same, Divergence::Tools));
         }
         let before = self.tools.len();
         let differs =
@@ -192,17 +192,17 @@ impl<'a> Outgoing<'a> {
             let stays = |name: &&str| self.system.iter().any(|piece| piece.name == Some(*name));
             let here = self.system.get(at).and_then(|piece| piece.name);
             let name = gone().filter(|gone| !stays(gone)).or(here).or_else(gone).unwrap_or_default();
-            return Err((before + at, Place::System(name.to_owned())));
+            return Err((before + at, Divergence::System(name.to_owned())));
         }
         let before = before + self.system.len();
         let messages: Vec<u64> = self.messages.iter().map(|piece| piece.hash).collect();
         let (same, whole) = earlier.cached.beginning(&messages);
         if !whole {
             let entry = self.messages.get(same).and_then(|piece| piece.name).and_then(|name| name.parse().ok());
-            return Err((before + same, Place::Message(entry)));
+            return Err((before + same, Divergence::Message(entry)));
         }
         let (again, whole) = earlier.uncached.beginning(&messages[same..]);
-        if whole { Ok(()) } else { Err((before + same + again, Place::Uncached)) }
+        if whole { Ok(()) } else { Err((before + same + again, Divergence::Uncached)) }
     }
 
     fn estimate(&self) -> u64 {

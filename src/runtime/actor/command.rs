@@ -22,7 +22,7 @@ use reseed_protocol::{
 use tokio::sync::mpsc;
 
 /// A command in relation to earlier copies of itself.
-enum Met {
+enum EarlierCopy {
     /// It is new.
     Nothing,
     /// Its first copy is pending; both are answered then.
@@ -51,9 +51,9 @@ impl Actor {
         if command.spec().does != Does::Transient {
             content = fingerprint(&serde_json::to_vec(&command).unwrap_or_default());
             match self.met(&id, content, &command, outgoing).await {
-                Ok(Met::Nothing) => {}
-                Ok(Met::Waiting) => return Ok(()),
-                Ok(Met::Answered(reply)) => {
+                Ok(EarlierCopy::Nothing) => {}
+                Ok(EarlierCopy::Waiting) => return Ok(()),
+                Ok(EarlierCopy::Answered(reply)) => {
                     let _ = outgoing.try_send(Outgoing::Reply(id, reply));
                     return Ok(());
                 }
@@ -120,7 +120,7 @@ impl Actor {
         content: u64,
         command: &Command,
         outgoing: &mpsc::Sender<Outgoing>,
-    ) -> Result<Met, ErrorBody> {
+    ) -> Result<EarlierCopy, ErrorBody> {
         let does = command.spec().does;
         let full = self.effects.late.is_full(outgoing).filter(|_| does != Does::Cancels);
         if self.effects.late.waits(id, content)
@@ -129,7 +129,7 @@ impl Actor {
             return Err(full);
         }
         match self.effects.late.join(id, content, outgoing) {
-            late::Met::Itself => return Ok(Met::Waiting),
+            late::Met::Itself => return Ok(EarlierCopy::Waiting),
             late::Met::Another if does.writes() => return Err(ErrorBody::id_reused(id)),
             late::Met::Another | late::Met::Nobody => {}
         }
@@ -141,12 +141,12 @@ impl Actor {
                     return Err(ErrorBody::id_reused(id));
                 }
                 Some((earlier, reply)) if earlier == content || earlier == withheld(command.name()) => {
-                    return Ok(Met::Answered(Box::new(reply)));
+                    return Ok(EarlierCopy::Answered(Box::new(reply)));
                 }
                 Some(_) => return Err(ErrorBody::id_reused(id)),
                 None => {}
             }
         }
-        full.map_or(Ok(Met::Nothing), Err)
+        full.map_or(Ok(EarlierCopy::Nothing), Err)
     }
 }

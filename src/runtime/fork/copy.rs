@@ -2,7 +2,7 @@
 
 use super::{
     CopyOf, ORIGIN_MARK, PIECE_ENTRIES_MAX,
-    source::{Path, Source},
+    source::{ForkSource, Path},
 };
 use crate::{
     core::session::{
@@ -24,7 +24,7 @@ const COUNTED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The new session while it is being written.
 pub(super) struct Copy<'a> {
-    source: &'a Source<'a>,
+    source: &'a ForkSource<'a>,
     registry: &'a Registry,
     pub(super) lease: Lease,
     pub(super) next_seq: u64,
@@ -39,7 +39,7 @@ impl<'a> Copy<'a> {
     /// Writes what every session starts with, copied from the source.
     pub(super) async fn begin(
         registry: &'a Registry,
-        source: &'a Source<'a>,
+        source: &'a ForkSource<'a>,
         lease: Lease,
         copy_of: CopyOf,
         of: &SessionState,

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 const PIECE_BYTES: usize = 512 * 1024;
 
 /// The session being forked.
-pub(super) struct Source<'a> {
+pub(super) struct ForkSource<'a> {
     pub(super) registry: &'a Registry,
     pub(super) id: &'a SessionId,
     pub(super) last_seq: u64,
@@ -27,7 +27,7 @@ pub(super) struct Path {
     seqs: Vec<u64>,
 }
 
-impl Source<'_> {
+impl ForkSource<'_> {
     pub(super) async fn read(&self, query: EntryQuery) -> Result<Vec<(u64, Entry, usize)>, ErrorBody> {
         let records = self.registry.store().entries(self.id, query).await.map_err(|error| store_error(&error))?;
         let mut entries = Vec::with_capacity(records.len());

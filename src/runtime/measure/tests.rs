@@ -120,9 +120,9 @@ fn a_compaction_is_one_line_with_fields_that_keep_their_names() {
 fn a_rest_is_told_when_it_begins_and_ends_and_not_between() {
     let lines = logged(|measure| {
         for reason in [None, Some(BreakerReason::Failures), Some(BreakerReason::Failures), None, None] {
-            measure.rests(reason);
+            measure.note_breaker(reason);
         }
-        measure.rests(Some(BreakerReason::Undone));
+        measure.note_breaker(Some(BreakerReason::Undone));
     });
     let logged: Vec<(&str, &str)> = lines
         .iter()

@@ -31,13 +31,13 @@ const SUMMARY_BYTES_MAX: usize = 256 * 1024;
 
 /// The hooks' decision about a compaction so far.
 #[derive(Debug, Default)]
-pub(in crate::agent_loop) struct Decision {
+pub(in crate::agent_loop) struct ProposedCompaction {
     /// The hook that cancelled it.
     cancelled_by: Option<String>,
     given: HookSupply,
 }
 
-impl Decision {
+impl ProposedCompaction {
     fn take(&mut self, hook: &str, answer: HookAnswer, cut: Option<Cut>) -> Result<bool, HookFault> {
         if answer.cancel == Some(true) {
             self.cancelled_by = Some(hook.to_owned());
@@ -91,7 +91,7 @@ pub(in crate::agent_loop) fn check_summary(
 
 impl AgentLoop {
     /// Starts the compaction as its hooks changed it, or ends it if a hook cancelled it.
-    pub(in crate::agent_loop) fn compact_as_decided(&mut self, decision: Decision) {
+    pub(in crate::agent_loop) fn compact_as_decided(&mut self, decision: ProposedCompaction) {
         let Some(mut running) = self.compaction.work.take_running() else { return };
         let advanced = if let Some(hook) = decision.cancelled_by {
             let tokens = self.ws.count(&self.ws.context()).tokens;
@@ -145,16 +145,16 @@ impl AgentLoop {
         self.compaction.work.run(running);
         if self.ws.awaits_hooks(HookPoint::BeforeCompact) {
             self.compaction.awaited |= is_waited_for;
-            self.ws.then(Step::Ask(Subject::Compaction(Decision::default())));
+            self.ws.then(Step::Ask(Subject::Compaction(ProposedCompaction::default())));
             return None;
         }
-        self.tell_hooks(&Subject::Compaction(Decision::default()));
+        self.tell_hooks(&Subject::Compaction(ProposedCompaction::default()));
         self.compaction.work.take_running()
     }
 }
 
 impl Compactor {
-    pub(in crate::agent_loop) fn compaction_event(&self, ws: &Workspace, decision: &Decision) -> HookEvent {
+    pub(in crate::agent_loop) fn compaction_event(&self, ws: &Workspace, decision: &ProposedCompaction) -> HookEvent {
         let window_tokens = ws.window_tokens();
         let wishes = &decision.given.wishes;
         let mut preparation = CompactionPreparation {
@@ -201,7 +201,7 @@ impl Compactor {
     pub(in crate::agent_loop) fn take_decision(
         &self,
         ws: &Workspace,
-        decision: &mut Decision,
+        decision: &mut ProposedCompaction,
         hook: &str,
         answer: HookAnswer,
     ) -> Result<bool, HookFault> {

@@ -60,7 +60,7 @@ pub(in crate::agent_loop) struct CompactionMemory {
     /// An ordered compaction that has not started, while no loop holds it.
     ordered: Option<Order>,
     /// Evidence about the model's window.
-    seen: Seen,
+    seen: WindowEvidence,
     /// The circuit breaker of automatic compaction.
     breaker: CircuitBreaker,
     /// A previewed compaction that may be applied.
@@ -69,7 +69,7 @@ pub(in crate::agent_loop) struct CompactionMemory {
 
 /// Evidence from a session's requests about its model's window. Kept while the session is in memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::agent_loop) struct Seen {
+pub(in crate::agent_loop) struct WindowEvidence {
     /// The largest count that was answered.
     answered_tokens_max: u64,
     /// The count of a request that ended without output and is being compacted.
@@ -173,7 +173,7 @@ impl Compactor {
 
     /// Forgets what was learnt about the window after a change of model.
     pub(in crate::agent_loop) fn forget_window(&mut self) {
-        self.carried.seen = Seen::default();
+        self.carried.seen = WindowEvidence::default();
     }
 
     /// Returns why the circuit breaker is open, if it is.

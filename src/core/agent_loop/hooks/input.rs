@@ -39,7 +39,7 @@ pub(in crate::agent_loop) struct InLine {
 
 /// A user's input or a custom message, as changed by hooks so far.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct Offered {
+pub(in crate::agent_loop) struct ProposedInput {
     pub(in crate::agent_loop) caller: Caller,
     entry_id: EntryId,
     parts: Vec<Part>,
@@ -67,7 +67,7 @@ impl InputKind {
     }
 }
 
-impl Offered {
+impl ProposedInput {
     pub(super) fn event(&self) -> HookEvent {
         let message = Message::new(Role::User, self.parts.clone());
         HookEvent::Message { entry_id: self.entry_id.clone(), message }
@@ -107,8 +107,8 @@ impl AgentLoop {
     }
 
     /// Accepts an input as its hooks changed it.
-    pub(super) fn accept_input(&mut self, offered: Offered) {
-        let Offered { caller, entry_id, parts, what, holds: _ } = offered;
+    pub(super) fn accept_input(&mut self, offered: ProposedInput) {
+        let ProposedInput { caller, entry_id, parts, what, holds: _ } = offered;
         let taken = match (self.ws.is_holding(), what) {
             (true, _) => Err(stopping()),
             (false, InputKind::Said(how)) => self.take_input(&caller, Said { entry_id, parts }, *how),
@@ -181,13 +181,13 @@ impl AgentLoop {
             InputKind::Custom(custom) => custom.entry_id.clone(),
         };
         let holds = self.stage() == Stage::Idle;
-        let offered = Offered { caller: caller.clone(), entry_id, parts, what, holds };
+        let offered = ProposedInput { caller: caller.clone(), entry_id, parts, what, holds };
         self.ws.then(Step::Ask(Subject::Input(Box::new(offered))));
     }
 }
 
 impl Workspace {
-    pub(super) fn take_input_answer(&self, offered: &mut Offered, answer: HookAnswer) -> Result<bool, HookFault> {
+    pub(super) fn take_input_answer(&self, offered: &mut ProposedInput, answer: HookAnswer) -> Result<bool, HookFault> {
         let Some(message) = answer.message else { return Ok(false) };
         if message.role != Role::User {
             return Err(HookFault::failed(ANOTHER_ROLE));
@@ -215,7 +215,7 @@ impl Workspace {
     }
 
     /// Refuses an input that a required hook could not inspect. Nothing of it is kept.
-    pub(super) fn refuse_input(&mut self, offered: &Offered, error: ErrorBody) {
+    pub(super) fn refuse_input(&mut self, offered: &ProposedInput, error: ErrorBody) {
         self.reply(&offered.caller, Reply::Error(error));
         self.then(Step::AfterInput);
     }

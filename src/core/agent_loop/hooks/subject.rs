@@ -11,7 +11,7 @@ use reseed_protocol::hook::{ContextReason, HookAnswer, HookEvent, HookPoint};
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a session has one or two at a time, and the largest is the usual one")]
 pub(in crate::agent_loop) enum Subject {
-    Input(Box<input::Offered>),
+    Input(Box<input::ProposedInput>),
     Start(Box<request::Start>),
     BeforeRequest,
     Ephemeral(Box<request::Overlay>),
@@ -19,7 +19,7 @@ pub(in crate::agent_loop) enum Subject {
     Answer(Box<model_answer::CompleteAnswer>),
     Calls(Box<model_answer::Calls>),
     Result(Box<result::ToolAnswer>),
-    Compaction(compaction::Decision),
+    Compaction(compaction::ProposedCompaction),
     Navigation(Box<navigation::ProposedMove>),
 }
 

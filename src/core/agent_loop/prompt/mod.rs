@@ -39,7 +39,7 @@ use crate::{
         counter::{Calibration, Counter, Report},
         envelope::{Compiled, envelope, system_prompt, tokens_by_part},
         patch::{Around, CarriedOps},
-        prefix::Outgoing,
+        prefix::PlannedRequest,
     },
     session::Session,
 };
@@ -249,9 +249,9 @@ impl Workspace {
     }
 
     /// Returns what a provider's cache sees of a request with this context, which has `tokens` tokens.
-    fn outgoing<'a>(&'a self, compiled: &'a Compiled, context: &'a Context, tokens: u64) -> Outgoing<'a> {
+    fn outgoing<'a>(&'a self, compiled: &'a Compiled, context: &'a Context, tokens: u64) -> PlannedRequest<'a> {
         let Compiled { system, tools, fixed, .. } = compiled;
-        let outgoing = Outgoing::new(&self.session.state.model, system, tools, *fixed);
+        let outgoing = PlannedRequest::new(&self.session.state.model, system, tools, *fixed);
         outgoing.with_messages(&context.messages, &context.uncached).counted_at(tokens)
     }
 

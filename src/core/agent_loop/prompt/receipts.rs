@@ -7,7 +7,7 @@ use crate::{
         Context,
         causes::{Cause, Causes},
         count::sent_key,
-        prefix::{Outgoing, Place, SentRequest},
+        prefix::{Divergence, PlannedRequest, SentRequest},
     },
     session::{Session, SessionState},
 };
@@ -48,7 +48,7 @@ impl Receipts {
 
     /// Returns this request's receipt, as if it were sent once the request in flight is answered. `request` is its
     /// number in the turn; `notes` say what could not be applied to it.
-    pub(super) fn of(&self, outgoing: &Outgoing<'_>, request: u64, notes: Vec<String>) -> Receipt {
+    pub(super) fn of(&self, outgoing: &PlannedRequest<'_>, request: u64, notes: Vec<String>) -> Receipt {
         let shared = self.last().map(|last| (outgoing.shares(last), last.model()));
         let (prefix_tokens, broke) = match shared {
             None => (0, None),
@@ -65,9 +65,9 @@ impl Receipts {
     }
 
     /// Returns true if a receipt would blame missing tools that nobody could offer yet: the session was only looked up.
-    pub(super) fn lacks_tools(&self, outgoing: &Outgoing<'_>) -> bool {
+    pub(super) fn lacks_tools(&self, outgoing: &PlannedRequest<'_>) -> bool {
         let place = self.last().and_then(|last| outgoing.shares(last).broke).map(|(place, _)| place);
-        place == Some(Place::Tools) && !outgoing.has_tools() && self.causes.is_restart()
+        place == Some(Divergence::Tools) && !outgoing.has_tools() && self.causes.is_restart()
     }
 
     fn last(&self) -> Option<&SentRequest> {

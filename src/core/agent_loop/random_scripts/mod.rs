@@ -287,13 +287,17 @@ impl World {
     }
 
     /// Checks that a stale response changes nothing.
-    fn late_word(&mut self) {
+    fn stale_response(&mut self) {
         let Some(request) = self.rng.choice(&self.forgotten).copied() else { return };
         let events = self.log.len();
         let answer =
             Answer { parts: vec![Part::Text { text: "late".into() }], stop_reason: StopReason::Stop, usage: None };
         let effects = self.told(Input::Answered { request, answer });
-        assert!(effects.is_empty() && self.log.len() == events, "seed {}: {request} was late and was heard", self.seed);
+        assert!(
+            effects.is_empty() && self.log.len() == events,
+            "seed {}: the stale response to {request} had an effect",
+            self.seed
+        );
     }
 
     /// Kills the process: only the log is left.

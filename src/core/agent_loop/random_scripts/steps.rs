@@ -78,7 +78,7 @@ impl World {
             91 => self.register_hooks(),
             92..94 => self.annotate(),
             94..96 => self.tell(Input::Tick),
-            96 => self.late_word(),
+            96 => self.stale_response(),
             97 if self.rng.bool() => self.client_is_back(),
             97 => self.late_hook(),
             98 => match self.rng.u8(..4) {

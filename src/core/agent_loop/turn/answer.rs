@@ -1,6 +1,6 @@
 //! The model's answer: one entry, whole or stopped.
 
-use super::{Asked, Asking, appended};
+use super::{Asked, OpenRequest, appended};
 use crate::{
     agent_loop::{
         AgentLoop,
@@ -21,7 +21,7 @@ use reseed_protocol::{
 impl AgentLoop {
     /// Handles the model's answer: appends one entry, then makes its tool calls or ends the turn.
     pub(in crate::agent_loop) fn on_answer(&mut self, answer: Answer) {
-        let Some(Asking { item, asked, .. }) = self.turn.asking.take() else { return };
+        let Some(OpenRequest { item, asked, .. }) = self.turn.asking.take() else { return };
         if self.ws.session.state.turn.is_none() {
             return;
         }
@@ -55,7 +55,7 @@ impl AgentLoop {
 
     /// Handles a stopped answer: the text shown so far becomes an entry marked incomplete.
     pub(in crate::agent_loop) fn on_stopped(&mut self, shown: Vec<Part>) {
-        let Some(Asking { item, asked, stopped_as: Some(status), .. }) = self.turn.asking.take() else { return };
+        let Some(OpenRequest { item, asked, stopped_as: Some(status), .. }) = self.turn.asking.take() else { return };
         self.ws.prompt.request_failed();
         // A withheld answer is not stored: hooks have not inspected it.
         let shown = if asked.withheld { Vec::new() } else { shown };

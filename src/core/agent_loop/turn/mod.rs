@@ -55,7 +55,7 @@ const RUNS_MAX: usize = 2 * crate::hook::HOOKS_MAX;
 pub(in crate::agent_loop) struct Turn {
     carried: TurnProgress,
     /// The request that the model is answering, or that is being stopped.
-    asking: Option<Asking>,
+    asking: Option<OpenRequest>,
     /// True while the turn waits for the results of its pending tool calls.
     awaits_tools: bool,
     /// Deadlines of the pending tool calls.
@@ -70,7 +70,7 @@ pub(in crate::agent_loop) struct Turn {
 
 /// A request that the model is answering.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct Asking {
+pub(in crate::agent_loop) struct OpenRequest {
     request: RequestId,
     /// The entry that will hold the answer.
     item: EntryId,
@@ -123,7 +123,7 @@ impl Turn {
     /// Returns the stage that the turn holds, if any.
     pub(in crate::agent_loop) fn stage(&self) -> Option<Stage> {
         match &self.asking {
-            Some(Asking { stopped_as: Some(_), .. }) => Some(Stage::Stopping),
+            Some(OpenRequest { stopped_as: Some(_), .. }) => Some(Stage::Stopping),
             Some(_) => Some(Stage::Asking),
             None => self.awaits_tools.then_some(Stage::AwaitingTools),
         }
@@ -298,7 +298,7 @@ impl Turn {
         let sent = ws.sent(context, count.tokens, number);
         let (model, guards) = (ws.session.state.model.clone(), ws.roster.guards(&ws.session.state));
         let asked = Asked { count, model, withheld, guards, sent };
-        self.asking = Some(Asking { request, item, asked: Box::new(asked), stopped_as: None });
+        self.asking = Some(OpenRequest { request, item, asked: Box::new(asked), stopped_as: None });
         self.progress(&ws.session.state).before_request = false;
     }
 }

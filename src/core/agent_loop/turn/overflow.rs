@@ -6,7 +6,7 @@ use crate::agent_loop::{
     AgentLoop,
     prompt::{session_updated, usage_percent},
     step::Step,
-    turn::{Asked, Asking},
+    turn::{Asked, OpenRequest},
 };
 use crate::{
     context::{RequestCount, cut::must_stay, structure::Structure, window::told_by_usage, windows::WINDOW_TOKENS_MIN},
@@ -25,7 +25,7 @@ const SUSPECT_PERCENT: u64 = 20;
 impl AgentLoop {
     /// Handles a failed request: compacts once if it was too large, otherwise ends the turn.
     pub(in crate::agent_loop) fn on_fault(&mut self, fault: &ModelFault) {
-        let Some(Asking { item, asked, .. }) = self.turn.asking.take() else { return };
+        let Some(OpenRequest { item, asked, .. }) = self.turn.asking.take() else { return };
         self.ws.prompt.request_failed();
         let Some(turn) = self.ws.session.state.turn.clone() else { return };
         let count = &asked.count;

@@ -32,21 +32,21 @@ fn tools() -> PatchOp {
 
 #[test]
 fn the_cause_is_one_that_can_change_the_part() {
-    let message = || Place::Message(None);
-    let system = |name: &str| Place::System(name.to_owned());
+    let message = || Divergence::Message(None);
+    let system = |name: &str| Divergence::System(name.to_owned());
     let unknown = (BreakReason::Unknown, None);
     let reason = |reason| (reason, None);
     let detail = |reason, detail: &str| (reason, Some(detail.to_owned()));
     let by_patch = |detail: &str| (BreakReason::Patch, Some(format!("redactor: {detail}")));
-    type Case = (Vec<Cause>, Place, (BreakReason, Option<String>));
+    type Case = (Vec<Cause>, Divergence, (BreakReason, Option<String>));
     let table: Vec<Case> = vec![
         (vec![], message(), unknown.clone()),
-        (vec![], Place::Tools, unknown.clone()),
+        (vec![], Divergence::Tools, unknown.clone()),
         (vec![], system("base"), unknown.clone()),
-        (vec![], Place::Uncached, reason(BreakReason::Uncached)),
-        (vec![], Place::Model, detail(BreakReason::Model, "small")),
+        (vec![], Divergence::Uncached, reason(BreakReason::Uncached)),
+        (vec![], Divergence::Model, detail(BreakReason::Model, "small")),
         (vec![Cause::Compaction], message(), reason(BreakReason::Compaction)),
-        (vec![Cause::Tools, Cause::Compaction], Place::Tools, reason(BreakReason::Tools)),
+        (vec![Cause::Tools, Cause::Compaction], Divergence::Tools, reason(BreakReason::Tools)),
         (vec![Cause::Tools], message(), unknown.clone()),
         (vec![Cause::Instructions(None)], message(), unknown.clone()),
         (vec![Cause::Instructions(None)], system("base"), reason(BreakReason::Instructions)),
@@ -56,13 +56,13 @@ fn the_cause_is_one_that_can_change_the_part() {
         (vec![patch(&[set("policy")])], system("base"), unknown.clone()),
         (vec![patch(&[edit()])], message(), by_patch("a name")),
         (vec![patch(&[edit()]), Cause::Compaction], message(), reason(BreakReason::Compaction)),
-        (vec![patch(&[tools()]), Cause::Tools], Place::Tools, by_patch("less")),
+        (vec![patch(&[tools()]), Cause::Tools], Divergence::Tools, by_patch("less")),
         (vec![Cause::Navigation], system("policy"), reason(BreakReason::Navigation)),
         (vec![Cause::Strategy("truncate".into())], message(), detail(BreakReason::Strategy, "truncate")),
-        (vec![Cause::Strategy("truncate".into())], Place::Tools, unknown.clone()),
+        (vec![Cause::Strategy("truncate".into())], Divergence::Tools, unknown.clone()),
         (vec![Cause::Strategy("a".into()), Cause::Pins], message(), reason(BreakReason::Pins)),
         (vec![Cause::Restart], message(), unknown.clone()),
-        (vec![Cause::Restart], Place::Tools, reason(BreakReason::Tools)),
+        (vec![Cause::Restart], Divergence::Tools, reason(BreakReason::Tools)),
         (vec![Cause::Restart], system("base"), reason(BreakReason::Instructions)),
     ];
     for (noted, place, expected) in table {
@@ -118,7 +118,7 @@ fn what_was_for_one_request_explains_the_next() {
     let change = EphemeralChange { transformer_name: "clock".to_owned(), patch: vec![set("time")] };
     causes.entry(&EntryData::Ephemeral(Box::new(Kept::Known(change))));
     causes.add(Cause::Compaction);
-    let place = Place::System("time".to_owned());
+    let place = Divergence::System("time".to_owned());
     assert_eq!(causes.of(&place, "m"), (BreakReason::Patch, Some("clock: new policy".to_owned())));
     let mut causes = causes.past();
     assert_eq!(causes.noted, [Cause::Past(Area::System(Some("time".to_owned())))]);
@@ -149,7 +149,7 @@ fn what_was_for_one_request_explains_the_next_also_after_a_restart() {
     let by_patch = (BreakReason::Patch, Some("clock: new policy".to_owned()));
     let table = [("older", (BreakReason::Unknown, None)), ("time", (BreakReason::Uncached, None)), ("newer", by_patch)];
     for (part, expected) in table {
-        assert_eq!(causes.of(&Place::System(part.to_owned()), "m"), expected, "{part}");
+        assert_eq!(causes.of(&Divergence::System(part.to_owned()), "m"), expected, "{part}");
     }
 }
 
@@ -166,7 +166,7 @@ fn what_no_entry_shows_explains_the_next_request_also_after_a_restart() {
     ];
     for (unseen, expected) in table {
         let causes = Causes::read(&path, &unseen);
-        assert_eq!(causes.of(&Place::Message(None), "m"), expected, "{unseen:?}");
+        assert_eq!(causes.of(&Divergence::Message(None), "m"), expected, "{unseen:?}");
     }
 }
 

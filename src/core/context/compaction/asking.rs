@@ -278,7 +278,7 @@ impl Asking {
         ((self.total - self.chunks.len()) as u64, self.total as u64)
     }
 
-    pub(super) fn rung(&self) -> CompactionRung {
+    pub(super) fn step(&self) -> CompactionRung {
         if self.total > 1 && self.ride.is_none() {
             CompactionRung::ChunkedSummary
         } else {

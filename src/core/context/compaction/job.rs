@@ -169,10 +169,10 @@ impl Job {
                         self.at = State::Asking(asking, cut);
                         return Next::Ask(Box::new(request));
                     }
-                    let rung = asking.rung();
+                    let step = asking.step();
                     let text = asking.summary.clone().unwrap_or_default();
-                    let outcome = Outcome { form: Some(asking.form), ..self.summarised(&cut, &text, rung) };
-                    self.at = State::Offered(rung, Some((cut, asking.summary, Extent::Full)));
+                    let outcome = Outcome { form: Some(asking.form), ..self.summarised(&cut, &text, step) };
+                    self.at = State::Offered(step, Some((cut, asking.summary, Extent::Full)));
                     return Next::Offer(Box::new(outcome));
                 }
                 State::ByRule(cut, previous, extent) => {
@@ -215,13 +215,13 @@ impl Job {
     /// Handles a request that was refused as too large: asks in smaller pieces, or not again.
     pub fn too_large(&mut self) {
         if let State::Asking(asking, _) = &mut self.at {
-            let rung = asking.rung();
+            let step = asking.step();
             if asking.settle() {
                 self.tried = asking.is_done().then_some(SummaryAttempt::Summarised);
                 return;
             }
             if asking.get_off() || asking.halve() {
-                self.note(rung, "context_overflow");
+                self.note_failed(step, "context_overflow");
             } else {
                 self.fall_back("context_overflow");
             }
@@ -243,11 +243,11 @@ impl Job {
             && asking.get_off()
         {
             // What failed within the conversation may work in a request of its own.
-            self.note(CompactionRung::ModelSummary, why);
+            self.note_failed(CompactionRung::ModelSummary, why);
             return;
         }
         if let State::Asking(asking, cut) = std::mem::replace(&mut self.at, State::Between) {
-            self.note(asking.rung(), why);
+            self.note_failed(asking.step(), why);
             self.tried = Some(SummaryAttempt::Failed);
             let previous = self.previous(&cut);
             self.at = State::ByRule(cut, previous, Extent::Full);
@@ -274,8 +274,8 @@ impl Job {
 
     /// Rejects an offered outcome that would leave this many tokens.
     pub fn refuse(&mut self, outcome: Box<Outcome>, why: &str, tokens: u64) {
-        let State::Offered(rung, summary) = std::mem::replace(&mut self.at, State::Between) else { return };
-        self.note(rung, why);
+        let State::Offered(step, summary) = std::mem::replace(&mut self.at, State::Between) else { return };
+        self.note_failed(step, why);
         if self.best.as_ref().is_none_or(|(least, _)| tokens < *least) {
             self.best = Some((tokens, outcome));
         }
@@ -327,8 +327,8 @@ impl Job {
         &self.failed
     }
 
-    fn note(&mut self, rung: CompactionRung, why: &str) {
-        self.failed.push(FailedRung { rung, reason: why.to_owned() });
+    fn note_failed(&mut self, step: CompactionRung, why: &str) {
+        self.failed.push(FailedRung { rung: step, reason: why.to_owned() });
     }
 
     /// Returns true if it rebuilds the summary: it replaces the existing one and need not save anything.

@@ -44,10 +44,11 @@ fn written(lines: &[&str]) -> Written {
 }
 
 impl Written {
-    fn outgoing(&self) -> Outgoing<'_> {
+    fn outgoing(&self) -> PlannedRequest<'_> {
         let fixed = Fixed { system: 300, tools: 100 * self.tools.len() as u64, ..Fixed::default() };
         let (cached, uncached) = self.messages.split_at(self.cached);
-        let outgoing = Outgoing::new(&self.model, &self.system, &self.tools, fixed).with_messages(cached, uncached);
+        let outgoing =
+            PlannedRequest::new(&self.model, &self.system, &self.tools, fixed).with_messages(cached, uncached);
         let tokens = outgoing.estimate();
         outgoing.counted_at(tokens)
     }
@@ -148,7 +149,7 @@ fn what_is_sent_once_breaks_the_next_and_only_behind_what_is_sent_again() {
     let second = written(&["a:user one", "b:assistant two", "c:user three", "- x:user the time is one"]);
     for earlier in [sent.clone(), read_back(&sent)] {
         let shared = second.outgoing().shares(&earlier);
-        assert_eq!(shared.broke.as_ref().map(|(place, _)| place.clone()), Some(Place::Uncached));
+        assert_eq!(shared.broke.as_ref().map(|(place, _)| place.clone()), Some(Divergence::Uncached));
         assert!(shared.tokens >= first.messages[0].tokens.total());
         // Sending exactly the same again loses nothing.
         assert_eq!(first.outgoing().shares(&earlier).broke, None);
@@ -162,7 +163,7 @@ fn a_report_tells_how_much_there_was() {
     sent.answered(1_000);
     let after = written(&with(|lines| lines.extend(["d:assistant four", "e:user five"])));
     let outgoing = after.outgoing().counted_at(1_200);
-    assert_eq!(outgoing.shares(&sent), Shared { tokens: 1_000, broke: None });
+    assert_eq!(outgoing.shares(&sent), SharedPrefix { tokens: 1_000, broke: None });
     let answer = Message {
         model: Some("m".into()),
         usage: Some(Usage {
@@ -179,6 +180,6 @@ fn a_report_tells_how_much_there_was() {
         ..Message::user("")
     };
     let read = SentRequest::of_answer(&answer).unwrap();
-    assert_eq!(outgoing.shares(&read), Shared { tokens: 1_000, broke: None });
+    assert_eq!(outgoing.shares(&read), SharedPrefix { tokens: 1_000, broke: None });
     assert_eq!(SentRequest::of_answer(&Message::user("")), None);
 }

@@ -26,7 +26,7 @@ use crate::core::context::{
 };
 use detect::{SENTENCE_CHARS_MAX, opens_rules};
 use reseed_protocol::{Message, Part, Role};
-use search::{LineSource, Origin, Search, SectionLine};
+use search::{LineSource, Search, SectionLine, Speaker};
 use sentence::Sentence;
 use std::collections::BTreeSet;
 
@@ -90,35 +90,35 @@ pub fn settle(summary: &str, sources: ConstraintSources<'_>, bounds: RepairBound
     let mut found = Search::new(&lines);
     let mut kept = ConstraintList::of(sources.noted);
     for noted in sources.noted {
-        found.look_at(&Sentence::of(noted), Origin::User, true);
+        found.look_at(&Sentence::of(noted), Speaker::User, true);
     }
     for sentence in users_sentences(sources.messages) {
         let is_order = sentence.is_order();
         if is_order {
             kept.add(&sentence.text);
         }
-        found.look_at(&sentence, Origin::User, is_order);
+        found.look_at(&sentence, Speaker::User, is_order);
     }
     for sentence in users_sentences(sources.kept) {
-        found.look_at(&sentence, Origin::Other, false);
+        found.look_at(&sentence, Speaker::Other, false);
     }
     for text in sources.rules.iter().flat_map(|rules| whole_sentences(rules)) {
-        found.look_at(&Sentence::of(text), Origin::Other, false);
+        found.look_at(&Sentence::of(text), Speaker::Other, false);
     }
     let earlier = sources.previous.map(Sections::parse).unwrap_or_default();
     let records: Vec<Sections> = sources.messages.iter().filter_map(|message| record(message)).collect();
     for line in records.iter().chain([&earlier]).flat_map(|sections| sections.lines(Slot::Constraints)) {
         let line = item_text(line);
         if !line.starts_with(INFERRED) {
-            found.look_at(&Sentence::of(line), Origin::Other, false);
+            found.look_at(&Sentence::of(line), Speaker::Other, false);
         }
     }
     let mut others = ConstraintList::default();
     let mut inferred: Vec<&str> = Vec::new();
     for (line, source) in lines.iter().zip(found.best) {
         match source {
-            Some(LineSource { text, origin: Origin::User, .. }) => kept.add(&text),
-            Some(LineSource { text, origin: Origin::Other, .. }) => others.add(&text),
+            Some(LineSource { text, origin: Speaker::User, .. }) => kept.add(&text),
+            Some(LineSource { text, origin: Speaker::Other, .. }) => others.add(&text),
             None => inferred.push(&line.text),
         }
     }

@@ -22,7 +22,7 @@ static SPEAKERS: Listed = Listed::new("user users nutzer nutzerin benutzer utili
 
 /// The speaker of a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum Speaker {
     User,
     Other,
 }
@@ -82,7 +82,7 @@ fn stem(word: &str) -> Option<&str> {
 #[derive(Debug, Clone)]
 pub(super) struct LineSource {
     pub(super) text: String,
-    pub(super) origin: Origin,
+    pub(super) origin: Speaker,
     shared_percent: usize,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Search<'a> {
     }
 
     /// Considers a sentence as a source; `is_order` is true if a rule recognises it as a constraint.
-    pub(super) fn look_at(&mut self, sentence: &Sentence, origin: Origin, is_order: bool) {
+    pub(super) fn look_at(&mut self, sentence: &Sentence, origin: Speaker, is_order: bool) {
         if self.lines.is_empty() {
             return;
         }
@@ -124,7 +124,7 @@ impl<'a> Search<'a> {
             let least = if line.is_unspaced { SHARED_PERCENT_MIN + 10 } else { SHARED_PERCENT_MIN };
             let is_enough = shared_percent >= least && (count >= 2 || line.stems.len() == 1);
             let is_better = self.best[at].as_ref().is_none_or(|best| {
-                (shared_percent, origin == Origin::User) > (best.shared_percent, best.origin == Origin::User)
+                (shared_percent, origin == Speaker::User) > (best.shared_percent, best.origin == Speaker::User)
             });
             if is_enough
                 && is_better
@@ -150,7 +150,7 @@ impl<'a> Search<'a> {
             let has_numbers = line.numbers.iter().all(|number| has(words, number));
             if shares && has_numbers && self.best[at].is_none() {
                 let text = item_text(sentence).to_owned();
-                self.best[at] = Some(LineSource { text, origin: Origin::User, shared_percent: 0 });
+                self.best[at] = Some(LineSource { text, origin: Speaker::User, shared_percent: 0 });
             }
         }
     }
