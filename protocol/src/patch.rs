@@ -218,8 +218,8 @@ impl PatchOp {
     }
 }
 
-/// A missing reason is parsed as a blank one, which is refused with the op's index and name when the patch is applied.
-/// The schema requires it.
+/// Makes the schema require the reason. A missing one is parsed as a blank one, which is refused with the op's index
+/// and name when the patch is applied.
 #[cfg(feature = "codegen")]
 fn with_required_reasons(schema: &mut schemars::Schema) {
     const REASON: &str = "invalidateCacheReason";

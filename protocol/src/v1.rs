@@ -39,7 +39,7 @@ pub struct UserInput {
     pub previous_response_id: Option<String>,
 }
 
-/// v2's items refuse unknown fields; v1 clients that send some cannot be changed.
+/// Parses items with unknown fields, which v2's items refuse: v1 clients that send some cannot be changed.
 fn lenient_items<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<InputItem>, D::Error> {
     #[derive(Deserialize)]
     struct Item {

@@ -94,7 +94,7 @@ impl Settings {
         Self::with_strategies(Strategies::default(), variables)
     }
 
-    /// Like [`Self::from_iter`], for a program with strategies of its own.
+    /// Does what [`Self::from_iter`] does, for a program with strategies of its own.
     ///
     /// # Errors
     /// All errors at once.

@@ -87,7 +87,7 @@ fn shown(text: &str) -> String {
     shown
 }
 
-/// A whole number of `unit` within a range.
+/// Accepts a whole number of `unit` within a range.
 pub(super) fn whole<T>(unit: &'static str, range: RangeInclusive<T>) -> Rule<T>
 where
     T: FromStr + PartialOrd + Display + 'static,
@@ -98,19 +98,19 @@ where
     .unit(unit)
 }
 
-/// A ratio: above 0, at most 1.
+/// Accepts a ratio above 0 and at most 1.
 pub(super) fn share() -> Rule<f64> {
     Rule::new("a number above 0 and at most 1", |text| {
         text.parse().ok().filter(|share| *share > 0.0 && *share <= 1.0).ok_or("")
     })
 }
 
-/// `true` or `false`.
+/// Accepts `true` or `false`.
 pub(super) fn flag() -> Rule<bool> {
     Rule::new("true, false", |text| text.to_ascii_lowercase().parse().map_err(|_| ""))
 }
 
-/// One of several names, ignoring case.
+/// Accepts one of several names, ignoring case.
 pub(super) fn choice<T: Choice>() -> Rule<T> {
     let names: Vec<&str> = T::CHOICES.iter().map(|(name, _)| *name).collect();
     Rule::new(names.join(", "), |text| {
@@ -118,14 +118,14 @@ pub(super) fn choice<T: Choice>() -> Rule<T> {
     })
 }
 
-/// A ratio from 0 to `most`.
+/// Accepts a ratio from 0 to `most`.
 pub(super) fn share_upto(most: f64) -> Rule<f64> {
     Rule::new(format!("a number from 0 to {most}"), move |text| {
         text.parse().ok().filter(|share| (0.0..=most).contains(share)).ok_or("")
     })
 }
 
-/// A strategy, by any of its names; returns its short name.
+/// Accepts a strategy by any of its names, and reads its short name.
 pub(super) fn strategy(strategies: &Strategies) -> Rule<&'static str> {
     let strategies = strategies.clone();
     Rule::new(strategies.all_names().join(", "), move |text| {
@@ -133,7 +133,7 @@ pub(super) fn strategy(strategies: &Strategies) -> Rule<&'static str> {
     })
 }
 
-/// The strategies of a pipeline, separated by commas.
+/// Accepts the strategies of a pipeline, separated by commas.
 pub(super) fn pipeline(strategies: &Strategies) -> Rule<Vec<&'static str>> {
     let strategies = strategies.clone();
     Rule::new("a list of strategies, each once, without manual or pipeline, separated by commas", move |text| {
@@ -141,14 +141,14 @@ pub(super) fn pipeline(strategies: &Strategies) -> Rule<Vec<&'static str>> {
     })
 }
 
-/// Text of at most `chars_max` characters.
+/// Accepts text of at most `chars_max` characters.
 pub(super) fn text(chars_max: usize) -> Rule<String> {
     Rule::new(format!("text of at most {chars_max} characters"), move |text| {
         if text.chars().count() <= chars_max { Ok(text.to_owned()) } else { Err("too long") }
     })
 }
 
-/// A secret that is never shown. It is sent in an HTTP header, so it is printable ASCII.
+/// Accepts a secret, which is never shown. It is sent in an HTTP header, so it is printable ASCII.
 pub(super) fn secret() -> Rule<SecretString> {
     Rule::new("printable ASCII without spaces", |text| {
         if is_token(text) { Ok(SecretString::from(text)) } else { Err("it contains other characters") }
@@ -156,7 +156,7 @@ pub(super) fn secret() -> Rule<SecretString> {
     .secret()
 }
 
-/// The address of an API. A password in it would reach logs, so it is refused, and the value is not repeated.
+/// Accepts the address of an API. A password in it would reach logs, so it is refused, and the value is not repeated.
 pub(super) fn base_url() -> Rule<String> {
     Rule::new(
         "an http:// or https:// address without user name, password, query or fragment, such as https://api.openai.com/v1",
@@ -176,7 +176,7 @@ pub(super) fn base_url() -> Rule<String> {
     .secret()
 }
 
-/// An IP address to listen on.
+/// Accepts an IP address to listen on.
 pub(super) fn address() -> Rule<IpAddr> {
     Rule::new("an IP address such as 127.0.0.1, 0.0.0.0 or ::1, or localhost", |text| {
         if text.eq_ignore_ascii_case("localhost") {
@@ -186,12 +186,12 @@ pub(super) fn address() -> Rule<IpAddr> {
     })
 }
 
-/// The path of a directory or file.
+/// Accepts the path of a directory or file.
 pub(super) fn path() -> Rule<PathBuf> {
     Rule::new("a path", |text| Ok(PathBuf::from(text)))
 }
 
-/// The database, which survives a restart.
+/// Accepts the address of a database that survives a restart.
 pub(super) fn database() -> Rule<Database> {
     Rule::new(
         "sqlite:// and the path of a file, such as sqlite://./data/reseed.db or sqlite:///var/lib/reseed.db",
@@ -203,7 +203,7 @@ pub(super) fn database() -> Rule<Database> {
     )
 }
 
-/// A log filter: a level, or a list of `target=level`.
+/// Accepts a log filter: a level, or a list of `target=level`.
 pub(super) fn log_filter() -> Rule<String> {
     Rule::new("off, error, warn, info, debug, trace, or a list such as info,reseed::server=debug", |text| {
         let directive = |text: &str| match text.split_once('=') {
@@ -215,7 +215,7 @@ pub(super) fn log_filter() -> Rule<String> {
     })
 }
 
-/// A list of `name:token`, separated by commas.
+/// Accepts a list of `name:token`, separated by commas.
 pub(super) fn tokens() -> Rule<Vec<NamedToken>> {
     Rule::new("a list of name:token, separated by commas; names of 1 to 64 of A-Z a-z 0-9 . _ -", |text| {
         items(text).map(NamedToken::parse).collect()
@@ -223,21 +223,22 @@ pub(super) fn tokens() -> Rule<Vec<NamedToken>> {
     .secret()
 }
 
-/// A list of web origins, separated by commas.
+/// Accepts a list of web origins, separated by commas.
 pub(super) fn origins() -> Rule<Vec<Origin>> {
     Rule::new("a list of origins such as https://chat.example.org, separated by commas", |text| {
         items(text).map(Origin::parse).collect()
     })
 }
 
-/// A list of `tool:argument`, separated by commas, or `none`.
+/// Accepts a list of `tool:argument`, separated by commas, or `none`.
 pub(super) fn file_tools() -> Rule<Vec<(String, String)>> {
     Rule::new("a list of tool:argument, separated by commas; names of 1 to 128 of A-Z a-z 0-9 . _ -; or none", |text| {
         if text.eq_ignore_ascii_case("none") { Ok(Vec::new()) } else { items(text).map(file_tool).collect() }
     })
 }
 
-/// Model prices: a list of `model=input/cached/output` or `model=input/cached/output/written`, separated by commas.
+/// Accepts model prices: a list of `model=input/cached/output` or `model=input/cached/output/written`, separated by
+/// commas.
 pub(super) fn prices() -> Rule<Prices> {
     Rule::new(
         "a list of model=input/cached/output or model=input/cached/output/written, separated by commas; dollars per \
@@ -255,7 +256,7 @@ pub(super) fn prices() -> Rule<Prices> {
     )
 }
 
-/// Model windows: a list of `model=tokens`, separated by commas.
+/// Accepts model windows: a list of `model=tokens`, separated by commas.
 pub(super) fn windows(range: RangeInclusive<u64>) -> Rule<BTreeMap<String, u64>> {
     let (least, most) = (*range.start(), *range.end());
     let allowed = format!("a list of model=tokens, separated by commas; each a whole number from {least} to {most}");

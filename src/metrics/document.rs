@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, fmt::Write as _, fs};
 /// The page. cargo runs tests in the folder of their crate.
 const PAGE: &str = "docker/README.md";
 
-/// Every metric with its labels and its help, as Markdown.
+/// Returns every metric with its labels and its help, as Markdown.
 fn table() -> String {
     let text = rendered(record_all);
     let help: BTreeMap<&str, &str> =

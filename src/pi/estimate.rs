@@ -59,7 +59,7 @@ impl TokenEstimate for Estimate {
         true
     }
 
-    /// As in [`usage::context_tokens`]: by the newest report, even one from before the last compaction.
+    /// Returns what [`usage::context_tokens`] does: by the newest report, even one from before the last compaction.
     fn tokens_before(&self, _counted: u64, remaining: &mut dyn Iterator<Item = &Entry>) -> u64 {
         usage::context_tokens(&message::of_entries(remaining)).tokens
     }

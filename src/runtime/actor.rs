@@ -74,7 +74,8 @@ struct Actor {
 const VISIT_TIME: Duration = Duration::from_secs(10);
 
 impl Drop for Actor {
-    /// An actor that was dropped before its end has panicked: its subscribers reconnect and resume.
+    /// Closes the feed if the actor was dropped before its end: it has panicked, and its subscribers reconnect and
+    /// resume.
     fn drop(&mut self) {
         if !self.ended {
             self.feed.close(CloseCode::Internal);
@@ -124,7 +125,7 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
 }
 
 impl Actor {
-    /// Boxed: a future stores its arguments twice.
+    /// Runs the actor to its end. It is boxed, because a future stores its arguments twice.
     async fn run(mut self: Box<Self>, mut mailbox: mpsc::Receiver<Box<Message>>) {
         let counted = OpenSession::new();
         let end = match Box::pin(self.tell(Input::Recovered, None)).await {

@@ -75,7 +75,7 @@ struct ProviderCall {
 }
 
 impl Drop for ProviderCall {
-    /// Dropping a request disconnects it, also when the actor panicked.
+    /// Disconnects the request, also when the actor panicked.
     fn drop(&mut self) {
         self.task.abort();
     }

@@ -151,7 +151,8 @@ fn outcome_of(answer: &Result<HookAnswer, HookFault>) -> Outcome {
     }
 }
 
-/// A hook's own error text may repeat what it was sent, so it is not logged; a fault's message does not.
+/// Logs a hook's failure. The hook's own error text may repeat what it was sent, so it is not logged; a fault's message
+/// does not.
 fn log_fault(session: &SessionId, hook: &str, answer: &Result<HookAnswer, HookFault>) {
     match answer {
         Ok(answer) if answer.error.is_none() => {}

@@ -159,7 +159,7 @@ impl Live {
     }
 }
 
-/// Serialised by hand: there is one for each token of every answer, for every reader.
+/// Serialises a delta by hand: there is one for each token of every answer, for every reader.
 fn delta_frame(item: &EntryId, part: usize, reasoning: bool, offset: u64, text: &str) -> String {
     let mut frame = String::with_capacity(text.len() + 112);
     let _ = write!(

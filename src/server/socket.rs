@@ -143,7 +143,7 @@ impl Connection {
         }
     }
 
-    /// Boxed: a future stores its arguments twice.
+    /// Serves the connection to its end. It is boxed, because a future stores its arguments twice.
     pub(super) async fn run(mut self: Box<Self>) {
         let end = loop {
             if let Err(end) = self.round().await {

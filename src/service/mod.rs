@@ -79,7 +79,7 @@ pub async fn start(
     start_with_hooks(settings, provider, store, Vec::new()).await
 }
 
-/// Like [`start`], with the program's own hooks, which are called before those in the settings.
+/// Starts a service as [`start`] does, with the program's own hooks, which are called before those in the settings.
 ///
 /// # Errors
 /// As [`start`]; an invalid hook, or a file of webhooks that cannot be used.

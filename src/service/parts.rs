@@ -145,7 +145,7 @@ fn summary_prompt(settings: &Settings, deployment: &Deployment) -> anyhow::Resul
     Ok(Some(text.into()))
 }
 
-/// Like [`deployment`], for uses that do not need the model's window.
+/// Returns what [`deployment`] does, for uses that do not need the model's window.
 pub(crate) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment {
     let (context, summaries, turns) = (&settings.context, &settings.summaries, &settings.turns);
     Deployment {

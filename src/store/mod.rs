@@ -300,8 +300,8 @@ pub trait SessionStore: Send + Sync {
         limit: u32,
     ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>>;
 
-    /// Like [`SessionStore::read`], but stops once the records read hold `bytes_max` bytes. It returns at least one,
-    /// however large.
+    /// Reads as [`SessionStore::read`] does, but stops once the records read hold `bytes_max` bytes. Returns at least
+    /// one, however large.
     ///
     /// # Errors
     /// As [`SessionStore::read`].

@@ -254,7 +254,7 @@ export type HookAnswerAt<P extends HookPoint> = Pick<HookAnswer, HookAnswerField
     out
 }
 
-/// The writing commands, as a constant: a client that reconnects decides by it what to send again.
+/// Returns the writing commands as a constant: a client that reconnects decides by it what to send again.
 fn writing_commands() -> String {
     let mut out = format!("// {NOTICE}\n\nimport type {{ Command }} from \"./commands.js\";\n\n");
     out.push_str(

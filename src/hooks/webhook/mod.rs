@@ -79,7 +79,7 @@ impl Webhook {
         Self::resolved_by(Arc::new(address::ThisMachine), specs, url, secrets, clock)
     }
 
-    /// Like [`Self::new`], with another resolver for this machine.
+    /// Creates one as [`Self::new`] does, with another resolver for this machine.
     fn resolved_by(
         resolver: Arc<dyn Resolve>,
         specs: Vec<HookSpec>,

@@ -37,7 +37,7 @@ pub struct OfflineOptions {
 }
 
 impl Default for OfflineOptions {
-    /// A window that fills within a short conversation, and 40 words per second.
+    /// Returns a window that fills within a short conversation, and 40 words per second.
     fn default() -> Self {
         Self { window_tokens: 8_000, pace: Some(Duration::from_millis(25)) }
     }

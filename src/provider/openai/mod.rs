@@ -94,9 +94,9 @@ impl Provider for OpenAi {
         "openai"
     }
 
-    /// Two cases that callers may need to know: a server that refuses an oversized request by ending its stream without
-    /// any event (llama-cpp-python) causes [`ErrorCode::UpstreamEmpty`] with nothing shown, and so does one that sends
-    /// only a `finish_reason` (LiteLLM in front of it).
+    /// Sends the request, and retries it as long as nothing was shown. A server that refuses an oversized request by
+    /// ending its stream without any event (llama-cpp-python) causes [`ErrorCode::UpstreamEmpty`] with nothing shown,
+    /// and so does one that sends only a `finish_reason` (LiteLLM in front of it).
     fn answer<'a>(&'a self, request: &'a ModelRequest, sink: &'a mut dyn DeltaSink) -> AnswerFuture<'a> {
         Box::pin(async move {
             let mut attempts = Attempts::new(&self.retry);

@@ -122,7 +122,7 @@ impl Actor {
         sent.map_err(|why| HookFault::unavailable(format!("its client {why}")))
     }
 
-    /// Like [`Self::send_call`], for an awaited call: returns the input for the loop if no answer will come.
+    /// Sends an awaited call as [`Self::send_call`] does. Returns the input for the loop if no answer will come.
     fn ask_client(&mut self, call: HookCall) -> Option<Input> {
         let (call_id, point, deadline) = (call.call_id.clone(), call.event.point(), call.deadline);
         let sent = self.send_call(call);

@@ -144,7 +144,7 @@ impl<'a> Copy<'a> {
     }
 }
 
-/// The turn and the command that wrote an entry belong to the source's log.
+/// Returns the event that copies an entry. The turn and the command that wrote it belong to the source's log.
 fn appended(entry: Entry) -> Event {
     Event::EntryAppended(Box::new(EntryAppended { entry, turn_id: None, command_id: None }))
 }

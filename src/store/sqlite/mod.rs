@@ -120,8 +120,8 @@ impl SqliteStore {
         Self::open_with(path, Options::default())
     }
 
-    /// Like [`Self::open`], and calls `observer` after each commit, before its writes are answered. It runs on the
-    /// writer's thread, so it must be quick.
+    /// Opens the file as [`Self::open`] does, and calls `observer` after each commit, before its writes are answered.
+    /// The observer runs on the writer's thread, so it must be quick.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -129,7 +129,7 @@ impl SqliteStore {
         Self::open_with(path, Options { observer: Box::new(observer), ..Options::default() })
     }
 
-    /// Like [`Self::open`], with options.
+    /// Opens the file as [`Self::open`] does, with options.
     ///
     /// # Errors
     /// As [`Self::open`].

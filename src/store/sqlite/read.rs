@@ -127,7 +127,7 @@ pub(super) fn entries(db: &Connection, session: &SessionId, query: &EntryQuery) 
 /// The kind of most entries, which the index by kind leaves out.
 const MESSAGE: &str = "message";
 
-/// SQLite uses a partial index only if the query repeats its condition.
+/// Returns the query of one kind. SQLite uses a partial index only if the query repeats its condition.
 fn kind_sql(is_message: bool) -> String {
     let indexed = if is_message { "entry IS NOT NULL" } else { "kind <> 'message'" };
     format!(
@@ -283,8 +283,8 @@ pub(super) fn list(db: &Connection, query: &ListQuery) -> Result<ListPage, Fault
 /// The position before the sessions that are still being created, which are last in the order.
 const UNFINISHED_START: Cursor = Cursor { updated_at: UNFINISHED.0 + 1, number: 0 };
 
-/// `instr` finds the empty text everywhere, so an empty search matches everything. An index row ends with the number
-/// (SQLite's rowid), so the index has the order of the list without naming it.
+/// Returns the query of the list. `instr` finds the empty text everywhere, so an empty search matches everything. An
+/// index row ends with the number (SQLite's rowid), so the index has the order of the list without naming it.
 fn list_sql(of_owner: bool, unfinished: bool) -> String {
     let owner = if of_owner { "AND owner = ?5" } else { "" };
     let finished = if unfinished { String::new() } else { format!("AND updated_at >= {}", UNFINISHED.0 + 1) };

@@ -63,7 +63,7 @@ impl Readers {
         }
     }
 
-    /// Like [`Self::run`], for one session: damage found is reported as damage of that session.
+    /// Does what [`Self::run`] does for one session: damage found is reported as damage of that session.
     pub(super) async fn run_for<T: Send + 'static>(
         &self,
         session: &SessionId,

@@ -49,7 +49,7 @@ impl Added {
     }
 }
 
-/// An op that replaces all messages did not know the ones appended since, so they stay.
+/// Returns the op with the messages appended since: an op that replaces all messages did not know them, so they stay.
 fn with(mut op: PatchOp, since: &[EntryId]) -> PatchOp {
     if let PatchOp::MessagesCachedReplace { messages, .. } = &mut op {
         let message = |id: &EntryId| PatchMessage { entry_id: Some(id.clone()), message: None };

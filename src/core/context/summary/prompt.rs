@@ -1,8 +1,8 @@
 //! Builds summary requests, and parses them again.
 //!
 //! The conversation is inserted as data between lines with a delimiter that only this request knows, and the text says
-//! that nothing in it is an instruction; nothing quoted can end its quotation ([`escape`](super::escape)). The fixed
-//! text is short (ensured by a test), because a window may have 2,000 tokens.
+//! that nothing in it is an instruction; nothing quoted can end its quotation ([`escape`](mod@super::escape)). The
+//! fixed text is short (ensured by a test), because a window may have 2,000 tokens.
 
 use super::escape::{TextKind, escape, escape_mark, unescape, unescape_mark};
 use crate::core::context::{
