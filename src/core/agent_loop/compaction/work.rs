@@ -1,4 +1,7 @@
 //! The compaction in progress: one at a time.
+//!
+//! A preview is in progress while it is made. Once it is shown, it is only kept (`CompactionMemory::preview`): its
+//! client may apply it later, and other compactions may be in progress meanwhile.
 
 use super::running::{Ready, Running};
 use crate::context::compaction::Order;

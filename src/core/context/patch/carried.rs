@@ -1,7 +1,8 @@
 //! The combined effect of a path's patches on system prompt, tools and options, kept as the shortest equivalent list of
 //! ops.
 //!
-//! Invariant: applying [`Carried::ops`] equals applying every op pushed so far, in order, whatever they are applied to.
+//! Invariant: applying [`CarriedOps::ops`] equals applying every op pushed so far, in order, to
+//! whatever context.
 
 use reseed_protocol::{
     context::{RequestOptions, SystemPart, SystemPrompt, ToolDefinition},

@@ -1,8 +1,8 @@
 //! The summary of an older part of a session: what is requested from the model, what is accepted from it, and how it
 //! appears in the context.
 //!
-//! - [`prompt`](fn@prompt) builds the request; [`check`] accepts the answer or says why not; [`seed_text`] wraps the
-//!   summary for the context; [`unseed`] unwraps it
+//! - [`prompt`](fn@prompt) builds the request; [`check`](fn@check) accepts the answer or says why not;
+//!   [`seed_text`] wraps the summary for the context; [`unseed`] unwraps it
 //! - a summary has the six [`SECTIONS`] in order, whatever headings a model wrote
 //! - file lists are appended once, by [`with_files`], and removed by [`strip_files`] before a summary is merged
 //! - neither input nor output contains invisible characters ([`clean`](fn@clean)) or secrets ([`mask_secrets`])
