@@ -75,10 +75,10 @@ commands! {
     /// Returns exactly what the next request would send. Answered by `context`.
     GetContext(GetContext) = "get_context" => "context", Session, Anyone, Transient;
     /// Compacts now, even while the circuit breaker is open. Answered by `ok { jobId }`; the outcome is an event.
-    ManualCompact(ManualCompact) = "manual_compact" => "ok", Session, Owner, Writes;
-    /// Computes the compaction that `manual_compact` would make, and changes nothing. Answered by `compaction_preview`
+    StartCompaction(StartCompaction) = "start_compaction" => "ok", Session, Owner, Writes;
+    /// Computes the compaction that `start_compaction` would make, without changes. Answered by `compaction_preview`
     /// once its summary is ready.
-    PreviewCompact(PreviewCompact) = "preview_compact" => "compaction_preview", Session, Owner, Previews;
+    PreviewCompaction(PreviewCompaction) = "preview_compaction" => "compaction_preview", Session, Owner, Previews;
     /// Cancels a compaction; the context is unchanged. Answered by `ok`.
     CancelCompaction(CancelCompaction) = "cancel_compaction" => "ok", Session, Owner, Cancels;
     /// Restores what a compaction removed from the context, with everything said since. Answered by `ok`.
@@ -128,7 +128,7 @@ mod input;
 mod tree;
 
 pub use context::{
-    CancelCompaction, ContextFormat, GetContext, ManualCompact, PinEntry, PreviewCompact, SetContextStrategy,
+    CancelCompaction, ContextFormat, GetContext, PinEntry, PreviewCompaction, SetContextStrategy, StartCompaction,
     StrategySettings, SummaryKind, UndoCompaction,
 };
 pub use input::{Input, InputContent, InputItem, InputPart, UserInput, WhenBusy};
@@ -297,6 +297,7 @@ payloads! {
     /// Payload of `tool_result`.
     struct ToolResult {
         /// The call.
+        #[serde(rename = "toolCallId")]
         call_id: CallId,
         /// The tool's result, as text for the model.
         output: String,
@@ -307,8 +308,12 @@ payloads! {
 
     /// Payload of `call_progress`.
     struct CallProgress {
-        /// The call.
-        call_id: CallId,
+        /// The tool call; absent if a hook is at work.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tool_call_id: Option<CallId>,
+        /// The hook call; absent if a tool is at work.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hook_call_id: Option<CallId>,
         /// Its current activity, for the user.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,

@@ -47,6 +47,7 @@ pub enum Part {
     /// A tool call by the model.
     ToolCall {
         /// Identifies this call; its result carries the same id.
+        #[serde(rename = "toolCallId")]
         call_id: CallId,
         /// The tool's name.
         name: String,
@@ -56,6 +57,7 @@ pub enum Part {
     /// The result of a tool.
     ToolResult {
         /// The call that it answers.
+        #[serde(rename = "toolCallId")]
         call_id: CallId,
         /// The output, as text for the model.
         output: String,

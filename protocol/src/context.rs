@@ -58,7 +58,7 @@ impl Breakdown {
     }
 }
 
-/// The size of the context. The first five fields are v1's; every number is finite.
+/// The size of the context; every number is finite.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
@@ -66,8 +66,6 @@ impl Breakdown {
 pub struct ContextInfo {
     /// Tokens of the exact next request, without the reserve for the answer.
     pub token_count: u64,
-    /// `tokenCount / maxTokens` in percent, clamped to 0 to 100.
-    pub usage_percent: f64,
     /// Messages in the next request.
     pub transcript_length: u64,
     /// The model's window in tokens.
@@ -136,7 +134,7 @@ pub enum CompactAtRule {
     AnswerRoom,
 }
 
-/// The circuit breaker of automatic compaction: why it is open, and until when. `manual_compact` works meanwhile, and
+/// The circuit breaker of automatic compaction: why it is open, and until when. `start_compaction` works meanwhile, and
 /// closes the breaker if it saves enough.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]

@@ -245,8 +245,8 @@ pub struct BranchSummary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<CompactionDetails>,
     /// The usage of the summary requests; absent if no model was used.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
+    #[serde(default, alias = "usage", skip_serializing_if = "Option::is_none")]
+    pub summary_usage: Option<Usage>,
     /// The hook that provided the summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<String>,

@@ -84,21 +84,21 @@ codes! {
     TurnRunning "turn_running" retriable: true, "A turn is running.", "Wait for `turn_finished`, or cancel it.";
     NoTurn "no_turn" retriable: false, "No such turn is running.", "No action is needed.";
     NothingToRetry "nothing_to_retry" retriable: false, "The last turn ended with an answer, or there is no turn.", "Send new input.";
-    UnknownCall "unknown_call" retriable: false, "There is no such tool call in this session.", "Use the `callId` of a `tool_call` event.";
+    UnknownCall "unknown_call" retriable: false, "There is no such call in this session, or it is over.", "Use the `toolCallId` of a `tool_call` event or the `hookCallId` of a `hook_call`.";
     NoPendingApproval "no_pending_approval" retriable: false, "No approval is pending.", "No action is needed.";
     InvalidTools "invalid_tools" retriable: false, "A tool's name or schema, or the number of tools, is not allowed.", "Correct the tool named in `details`.";
     TooManyToolRounds "too_many_tool_rounds" retriable: true, "The model kept calling tools without answering.", "Retry, or rephrase the input.";
     Interrupted "interrupted" retriable: true, "The server stopped during the turn.", "Send `retry_turn`.";
     // Context
-    ContextOverflow "context_overflow" retriable: false, "The request exceeds the model's window.", "Send `manual_compact`, then `retry_turn`; or choose a model with a larger window.";
+    ContextOverflow "context_overflow" retriable: false, "The request exceeds the model's window.", "Send `start_compaction`, then `retry_turn`; or choose a model with a larger window.";
     NothingToCompact "nothing_to_compact" retriable: false, "Compaction would save too little.", "Continue; there is room.";
     CompactionRunning "compaction_running" retriable: true, "The session is being compacted.", "Wait for `context_compacted` or `compaction_failed`.";
     NoCompaction "no_compaction" retriable: false, "No such compaction is running.", "No action is needed.";
     CompactionFailed "compaction_failed" retriable: true, "The compaction failed; the context is unchanged.", "Try again; the message gives the reason.";
     CompactionCancelled "compaction_cancelled" retriable: true, "The compaction was cancelled; the context is unchanged.", "No action is needed.";
     CompactionVoid "compaction_void" retriable: true, "The context changed while the compaction was made: the branch was left, a compaction was undone, or another strategy or model was chosen.", "No action is needed; a new compaction is made when due.";
-    PreviewNotFound "preview_not_found" retriable: false, "There is no such preview: it expired, was replaced by another one, or the session was reopened.", "Send `preview_compact` again.";
-    HistoryMoved "history_moved" retriable: false, "The context has changed since the preview.", "Send `preview_compact` again.";
+    PreviewNotFound "preview_not_found" retriable: false, "There is no such preview: it expired, was replaced by another one, or the session was reopened.", "Send `preview_compaction` again.";
+    HistoryMoved "history_moved" retriable: false, "The context has changed since the preview.", "Send `preview_compaction` again.";
     NothingToUndo "nothing_to_undo" retriable: false, "No compaction is in effect on this branch, or the named one is already undone.", "Check the compactions in `get_entries`.";
     TooManyPins "too_many_pins" retriable: false, "The limit of pinned entries is reached.", "Send `unpin_entry` for a less important one.";
     UnknownStrategy "unknown_strategy" retriable: false, "There is no such strategy.", "Use one listed in the message.";

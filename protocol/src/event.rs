@@ -5,11 +5,12 @@ use crate::{
     CallId, CommandId, Entry, EntryId, ErrorBody, JobId, SessionId, StopReason, Timestamp, TurnId, Usage,
     command::SessionRole,
     context::{Breakdown, ContextInfo},
-    entry::SummaryForm,
     hook::{HookCall, HookOffer, HookPoint},
     reply::{Pin, QueueItem, SessionItem, SessionSettings},
 };
 use serde::{Deserialize, Serialize};
+
+pub(crate) mod compacted;
 
 /// A durable event: one stored record, with its `seq` in the envelope.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -25,7 +26,7 @@ pub enum Event {
     /// The model called one of the owner's tools.
     ToolCall(ToolCall),
     /// A tool call was answered, failed or was dropped.
-    RequestResolved(RequestResolved),
+    CallResolved(CallResolved),
     /// The queued inputs changed.
     QueueChanged(QueueChanged),
     /// The session's name, model or settings changed.
@@ -49,7 +50,7 @@ pub enum EphemeralEvent {
     ItemDelta(ItemDelta),
     /// The answer was aborted: what was shown of it is void.
     ItemAborted(ItemAborted),
-    /// A tool reported its progress.
+    /// A tool or a hook reported its progress.
     CallProgressed(CallProgressed),
     /// A call to one of this client's hooks; only sent to that client.
     HookCall(Box<HookCall>),
@@ -136,6 +137,7 @@ events! {
     /// Payload of `tool_call`.
     struct ToolCall {
         /// The call; delivered at least once.
+        #[serde(rename = "toolCallId")]
         call_id: CallId,
         /// Its turn.
         turn_id: TurnId,
@@ -147,9 +149,10 @@ events! {
         deadline: Timestamp,
     }
 
-    /// Payload of `request_resolved`.
-    struct RequestResolved {
+    /// Payload of `call_resolved`.
+    struct CallResolved {
         /// The call.
+        #[serde(rename = "toolCallId")]
         call_id: CallId,
         /// Its outcome.
         outcome: CallOutcome,
@@ -219,70 +222,6 @@ events! {
         context_info: ContextInfo,
     }
 
-    /// Payload of `context_compacted`. Before and after are counted for the same pending request.
-    struct ContextCompacted {
-        /// Tokens of the next request before.
-        old_token_count: u64,
-        /// Tokens of the next request after.
-        new_token_count: u64,
-        /// The reduction in percent, 0 to 100.
-        reduction_percent: f64,
-        /// The strategy: its short name on v2, its class-style name on v1.
-        strategy: String,
-        /// The job.
-        job_id: JobId,
-        /// The command that requested it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        command_id: Option<CommandId>,
-        /// The compaction's entry.
-        entry_id: EntryId,
-        /// The first entry kept verbatim.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        first_kept_entry_id: Option<EntryId>,
-        /// Older entries kept verbatim.
-        kept_entry_ids: Vec<EntryId>,
-        /// Entries whose tool results are shown as a short note from now on.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<EntryId>>"))]
-        cleared_entry_ids: Vec<EntryId>,
-        /// Its trigger.
-        trigger: CompactionTrigger,
-        /// True if it was made in the background.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
-        background: bool,
-        /// The fallback step that succeeded.
-        rung: CompactionRung,
-        /// The steps tried before, and why each failed or saved too little.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<FailedRung>>"))]
-        failed_rungs: Vec<FailedRung>,
-        /// The summary.
-        summary: String,
-        /// Its form; absent if none was made, if a hook made it, and in older logs.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        form: Option<SummaryForm>,
-        /// The generation of the newly seeded loop.
-        generation: u64,
-        /// Its duration in milliseconds.
-        duration_ms: u64,
-        /// The time that a user waited for it, in milliseconds.
-        paused_ms: u64,
-        /// The usage of the summary requests together; absent if the model was not used.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        summary_usage: Option<Usage>,
-        /// Tokens that the provider had cached and must process again.
-        cached_tokens_lost: u64,
-        /// The facts checked in the summary; absent if nothing was summarised, and in older logs.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        retained: Option<Retained>,
-        /// The count above which the strategy compacts automatically; absent if it never does by count.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        compact_at_tokens: Option<u64>,
-        /// Tokens by kind, before and after.
-        breakdown: BreakdownChange,
-    }
-
     /// The retention of exact facts by a summary: paths, addresses, numbers, names, open tasks.
     #[derive(Copy, Eq, Default)]
     struct Retained {
@@ -345,9 +284,13 @@ events! {
 
     /// Payload of `call_progressed`.
     struct CallProgressed {
-        /// The call.
-        call_id: CallId,
-        /// The tool's current activity.
+        /// The tool call, if a tool reported.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tool_call_id: Option<CallId>,
+        /// The hook call, if a hook reported.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hook_call_id: Option<CallId>,
+        /// The current activity.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
         /// The new time at which it fails if it is not answered.
@@ -357,6 +300,7 @@ events! {
     /// Payload of `hook_cancelled`: the answer is no longer awaited.
     struct HookCancelled {
         /// The call.
+        #[serde(rename = "hookCallId")]
         call_id: CallId,
         /// The session.
         session_id: SessionId,
@@ -364,9 +308,10 @@ events! {
         outcome: CallOutcome,
     }
 
-    /// Payload of `tool_cancelled`: the answer is no longer awaited. The durable event is `request_resolved`.
+    /// Payload of `tool_cancelled`: the answer is no longer awaited. The durable event is `call_resolved`.
     struct ToolCancelled {
         /// The call.
+        #[serde(rename = "toolCallId")]
         call_id: CallId,
         /// The tool.
         name: String,
@@ -381,14 +326,12 @@ events! {
         /// The hook.
         hook: String,
         /// Its extension point.
-        event: HookPoint,
+        point: HookPoint,
         /// The running turn.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         turn_id: Option<TurnId>,
-        /// An error code.
-        code: crate::ErrorCode,
-        /// The error, for people.
-        message: String,
+        /// How it failed.
+        error: ErrorBody,
     }
 
     /// Payload of `compaction_started`.
@@ -422,9 +365,9 @@ events! {
         /// The fallback step that succeeded.
         rung: CompactionRung,
         /// Tokens of the next request.
-        token_count: u64,
+        tokens_before: u64,
         /// Tokens of the next request if it were committed now.
-        new_token_count: u64,
+        tokens_after: u64,
         /// It is committed before the first request with more tokens than this; absent if the strategy never compacts
         /// by count.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -462,17 +405,15 @@ events! {
         paused_ms: u64,
         /// The usage of its summary requests together, if a held compaction is dropped.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        unused_usage: Option<Usage>,
-        /// An error code.
-        code: crate::ErrorCode,
-        /// The error, for people.
-        message: String,
+        summary_usage: Option<Usage>,
+        /// Why it failed.
+        error: ErrorBody,
     }
 
     /// Payload of `context_warning`.
     struct ContextWarning {
-        /// The share of the window in percent, clamped to 0 to 100.
-        usage_percent: f64,
+        /// The request's share of the window, not clamped.
+        usage_ratio: f64,
         /// A sentence for the user.
         message: String,
     }
@@ -490,6 +431,11 @@ events! {
         /// This connection's new role.
         role: SessionRole,
     }
+}
+
+compacted::context_compacted! {
+    /// Payload of `context_compacted`. Before and after are counted for the same pending request.
+    ContextCompacted, tokens_before, tokens_after
 }
 
 macro_rules! words {

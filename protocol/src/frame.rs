@@ -19,6 +19,9 @@ use std::{borrow::Cow, collections::HashSet, fmt};
 /// Maximum nesting of arrays and objects in a frame. A tool's schema needs about ten; serde's own limit is 128.
 pub const DEPTH_MAX: usize = 32;
 
+/// The id that an error shows as an example.
+const ID_EXAMPLE: &str = "6f1c0b1e-5a1c-4d7e-9b30-2f6c8e41d7aa";
+
 /// A parsed frame, or why it was refused, with the id to answer under.
 pub type Parsed<T> = Result<(CommandId, T), Refused>;
 
@@ -50,7 +53,8 @@ pub fn parse_v2(text: &str) -> Parsed<Command> {
             ErrorBody::new(
                 ErrorCode::InvalidId,
                 format!(
-                    "the id of `{name}` has {} characters, a writing command's has {COMMAND_ID_CHARS_MIN} to 64; use a UUID",
+                    "the id of `{name}` has {} characters, a writing command's has {COMMAND_ID_CHARS_MIN} to 64; use a UUID, for \
+                     instance `{ID_EXAMPLE}`",
                     id.as_str().len()
                 ),
             )
@@ -381,6 +385,13 @@ mod tests {
         let refused = parse_v2(text).unwrap_err();
         let field = refused.error.details.and_then(|d| d["field"].as_str().map(str::to_owned));
         (refused.error.code, field)
+    }
+
+    #[test]
+    fn a_short_id_is_refused_with_one_that_would_do() {
+        let refused = parse_v2(r#"{"id":"1","type":"cancel_turn"}"#).unwrap_err();
+        assert!(refused.error.message.contains(ID_EXAMPLE), "{}", refused.error.message);
+        assert!(parse_v2(&format!(r#"{{"id":"{ID_EXAMPLE}","type":"cancel_turn"}}"#)).is_ok());
     }
 
     #[test]

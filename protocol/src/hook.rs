@@ -30,7 +30,7 @@ pub enum HookPoint {
     /// A turn starts. Answers with a system prompt for this turn, a message, or data to store.
     BeforeAgentStart,
     /// A compaction is about to be made. Answers with a summary, another model, or a cancellation.
-    BeforeCompact,
+    BeforeCompaction,
     /// The session is about to move in its tree. Answers with a summary, instructions, a label, or a cancellation.
     BeforeNavigate,
     /// The model has called a tool. Answers with other arguments, or blocks the call.
@@ -45,7 +45,7 @@ impl HookPoint {
         Self::Context,
         Self::Message,
         Self::BeforeAgentStart,
-        Self::BeforeCompact,
+        Self::BeforeCompaction,
         Self::BeforeNavigate,
         Self::ToolCall,
         Self::ToolResult,
@@ -58,7 +58,7 @@ impl HookPoint {
             Self::Context => "context",
             Self::Message => "message",
             Self::BeforeAgentStart => "before_agent_start",
-            Self::BeforeCompact => "before_compact",
+            Self::BeforeCompaction => "before_compaction",
             Self::BeforeNavigate => "before_navigate",
             Self::ToolCall => "tool_call",
             Self::ToolResult => "tool_result",
@@ -72,7 +72,7 @@ impl HookPoint {
             Self::Context => &["patch", "transformerName", "display"],
             Self::Message => &["message"],
             Self::BeforeAgentStart => &["systemPrompt", "customMessage", "entries"],
-            Self::BeforeCompact => {
+            Self::BeforeCompaction => {
                 &["cancel", "summary", "firstKeptEntryId", "details", "model", "instructions", "replaceInstructions"]
             }
             Self::BeforeNavigate => &["cancel", "summary", "details", "instructions", "replaceInstructions", "label"],
@@ -105,7 +105,7 @@ pub struct HookOffer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Its extension point.
-    pub event: HookPoint,
+    pub point: HookPoint,
     /// The occasions on which it is called, for `context`; absent: always.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasons: Option<Vec<ContextReason>>,
@@ -127,6 +127,7 @@ pub struct HookOffer {
 #[serde(rename_all = "camelCase")]
 pub struct HookCall {
     /// Identifies it; the answer carries the same id.
+    #[serde(rename = "hookCallId")]
     pub call_id: CallId,
     /// The hook's name.
     pub hook: String,
@@ -138,7 +139,7 @@ pub struct HookCall {
     /// The deadline of its answer; absent if no answer is awaited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
-    /// The event that it is called for, distinguished by `event`.
+    /// What it is called for, distinguished by `point`.
     #[serde(flatten)]
     pub event: HookEvent,
 }
@@ -146,7 +147,7 @@ pub struct HookCall {
 /// The event that a hook is called for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(tag = "event", rename_all = "snake_case", rename_all_fields = "camelCase")]
+#[serde(tag = "point", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum HookEvent {
     /// A request.
     Context {
@@ -170,7 +171,7 @@ pub enum HookEvent {
         input: Vec<Part>,
     },
     /// A compaction is about to be made.
-    BeforeCompact(Box<CompactionPreparation>),
+    BeforeCompaction(Box<CompactionPreparation>),
     /// The session is about to move in its tree.
     BeforeNavigate(Box<NavigationPreparation>),
     /// The model has called a tool.
@@ -205,7 +206,7 @@ impl HookEvent {
             Self::Context { .. } => HookPoint::Context,
             Self::Message { .. } => HookPoint::Message,
             Self::BeforeAgentStart { .. } => HookPoint::BeforeAgentStart,
-            Self::BeforeCompact(_) => HookPoint::BeforeCompact,
+            Self::BeforeCompaction(_) => HookPoint::BeforeCompaction,
             Self::BeforeNavigate(_) => HookPoint::BeforeNavigate,
             Self::ToolCall { .. } => HookPoint::ToolCall,
             Self::ToolResult { .. } => HookPoint::ToolResult,
@@ -341,6 +342,7 @@ macro_rules! answers {
         #[serde(rename_all = "camelCase", deny_unknown_fields)]
         pub struct HookResult {
             /// The call.
+            #[serde(rename = "hookCallId")]
             pub call_id: CallId,
             $($(#[$attr])* #[serde(rename = $name, default, skip_serializing_if = "Option::is_none")] pub $field: Option<$ty>,)*
         }
@@ -386,21 +388,21 @@ answers! {
     custom_message = "customMessage": HookMessage,
     /// `before_agent_start`: data to store; the model never sees it.
     entries = "entries": Vec<HookEntry>,
-    /// `before_compact`, `before_navigate`: cancels it.
+    /// `before_compaction`, `before_navigate`: cancels it.
     cancel = "cancel": bool,
-    /// `before_compact`, `before_navigate`: the summary; the model is not used.
+    /// `before_compaction`, `before_navigate`: the summary; the model is not used.
     summary = "summary": String,
-    /// `before_compact`, with a `summary`: the first entry kept verbatim, if other than the one in the call. The model
-    /// must see it, and it must not be between a call and its result.
+    /// `before_compaction`, with a `summary`: the first entry kept verbatim, if other than the one in the call. The
+    /// model must see it, and it must not be between a call and its result.
     first_kept_entry_id = "firstKeptEntryId": EntryId,
-    /// `before_compact`, `before_navigate`: further data for programs, stored with the summary.
+    /// `before_compaction`, `before_navigate`: further data for programs, stored with the summary.
     #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
     details = "details": Value,
-    /// `before_compact`: the model that summarises.
+    /// `before_compaction`: the model that summarises.
     model = "model": String,
-    /// `before_compact`, `before_navigate`: instructions for the summary.
+    /// `before_compaction`, `before_navigate`: instructions for the summary.
     instructions = "instructions": String,
-    /// `before_compact`, `before_navigate`: true if these replace the usual instructions.
+    /// `before_compaction`, `before_navigate`: true if these replace the usual instructions.
     replace_instructions = "replaceInstructions": bool,
     /// `before_navigate`: a label for the target.
     label = "label": String,
@@ -430,13 +432,13 @@ impl HookAnswer {
         Self { message: Some(message), ..Self::default() }
     }
 
-    /// Answers `before_compact` or `before_navigate` with a summary; the model is not used.
+    /// Answers `before_compaction` or `before_navigate` with a summary; the model is not used.
     #[must_use]
     pub fn summary(summary: impl Into<String>) -> Self {
         Self { summary: Some(summary.into()), ..Self::default() }
     }
 
-    /// Answers `before_compact` or `before_navigate` with a cancellation.
+    /// Answers `before_compaction` or `before_navigate` with a cancellation.
     #[must_use]
     pub fn cancel() -> Self {
         Self { cancel: Some(true), ..Self::default() }

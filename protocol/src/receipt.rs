@@ -87,8 +87,9 @@ pub enum BreakReason {
 pub struct HookRun {
     /// The hook.
     pub hook: String,
-    /// The event that it was called for: `context:before_request`, `message` and the like.
-    pub event: String,
+    /// The point at which it was called: `context:before_request`, `message` and the like.
+    #[serde(alias = "event")]
+    pub point: String,
     /// The outcome.
     pub outcome: HookOutcome,
     /// Its duration in milliseconds.

@@ -33,7 +33,7 @@ pub enum Reply {
     ContextInfo(Box<ContextInfo>),
     /// To `get_context`.
     Context(Box<Context>),
-    /// To `preview_compact`, once its summary is made.
+    /// To `preview_compaction`, once its summary is made.
     CompactionPreview(Box<CompactionPreview>),
     /// To `navigate`.
     Navigated(Navigated),
@@ -251,10 +251,8 @@ replies! {
     struct FailedCompaction {
         /// The job.
         job_id: JobId,
-        /// An error code.
-        code: crate::ErrorCode,
-        /// The error, for people.
-        message: String,
+        /// Why it failed.
+        error: ErrorBody,
         /// The newest entry when it failed; `null` if there was none.
         #[cfg_attr(feature = "codegen", ts(optional = false))]
         leaf_id: Option<EntryId>,
@@ -319,6 +317,7 @@ replies! {
     /// An unanswered tool call.
     struct PendingCall {
         /// The call.
+        #[serde(rename = "toolCallId")]
         call_id: CallId,
         /// Its turn.
         turn_id: TurnId,
@@ -353,8 +352,8 @@ replies! {
         entries: u64,
         /// Tokens of its next request.
         token_count: u64,
-        /// The share of the window in percent, clamped to 0 to 100.
-        usage_percent: f64,
+        /// `tokenCount` as a share of the window, not clamped.
+        usage_ratio: f64,
         /// The known cost of its requests, in billionths of a US dollar; absent if no cost is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost_nano_usd: Option<u64>,
@@ -369,9 +368,9 @@ replies! {
         deleted: bool,
     }
 
-    /// Payload of `compaction_preview`: what `manual_compact { previewId }` would do.
+    /// Payload of `compaction_preview`: what `start_compaction { previewId }` would do.
     struct CompactionPreview {
-        /// Identifies it in `manual_compact`.
+        /// Identifies it in `start_compaction`.
         preview_id: JobId,
         /// The time of its expiry.
         expires_at: Timestamp,
@@ -388,7 +387,7 @@ replies! {
         failed_rungs: Vec<FailedRung>,
         /// The first entry to be kept; absent if none would be.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        cut_entry_id: Option<EntryId>,
+        first_kept_entry_id: Option<EntryId>,
         /// Older entries to be kept verbatim.
         kept_entry_ids: Vec<EntryId>,
         /// Entries whose tool results would be shown as a short note.
@@ -400,15 +399,15 @@ replies! {
         /// The messages that it would still see, without the summary.
         kept: Stretch,
         /// Tokens of the next request.
-        old_token_count: u64,
+        tokens_before: u64,
         /// Tokens of the same request after the compaction.
-        new_token_count: u64,
+        tokens_after: u64,
         /// The facts checked in the summary.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retained: Option<Retained>,
         /// The usage of the summary requests; absent if the model was not used.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        cost: Option<Usage>,
+        summary_usage: Option<Usage>,
     }
 
     /// Some messages of a context.

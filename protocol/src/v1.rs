@@ -123,8 +123,8 @@ pub enum Review {
     Explain,
 }
 
-/// Events sent to a v1 client; `context_info` and `context_compacted` carry v2's payloads with class-style strategy
-/// names.
+/// Events sent to a v1 client; `context_info` and `context_compacted` have v2's fields with class-style strategy names,
+/// and v1's own names for some.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(tag = "type", content = "payload", rename_all = "snake_case")]
@@ -134,13 +134,40 @@ pub enum Event {
     /// A complete item.
     ResponseItem(ResponseItem),
     /// The size of the context.
-    ContextInfo(Box<crate::context::ContextInfo>),
+    ContextInfo(Box<ContextInfo>),
     /// The context was compacted.
-    ContextCompacted(Box<crate::event::ContextCompacted>),
+    ContextCompacted(Box<ContextCompacted>),
     /// The turn has ended.
     AgentFinished(AgentFinished),
     /// Something went wrong.
     Error(Error),
+}
+
+/// Payload of `context_info`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub struct ContextInfo {
+    /// `tokenCount / maxTokens` in percent, clamped to 0 to 100.
+    pub usage_percent: f64,
+    /// What v2 says.
+    #[serde(flatten)]
+    pub info: crate::context::ContextInfo,
+}
+
+impl ContextInfo {
+    /// Returns v1's payload for the size of a context.
+    #[must_use]
+    pub fn of(info: crate::context::ContextInfo) -> Self {
+        // To two decimals, as a client shows it.
+        let usage_percent = (info.usage_ratio * 10_000.0).round().clamp(0.0, 10_000.0) / 100.0;
+        Self { usage_percent, info }
+    }
+}
+
+crate::event::compacted::context_compacted! {
+    /// Payload of `context_compacted`.
+    ContextCompacted, old_token_count, new_token_count, from crate::event::ContextCompacted
 }
 
 /// Payload of `loading_state`.

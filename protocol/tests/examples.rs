@@ -259,18 +259,23 @@ fn what_the_schema_takes_from_the_server_the_types_take_too() {
 #[test]
 fn the_numbers_in_the_examples_add_up() {
     fn walk(place: &str, value: &Value, seen: &mut u32) {
-        if value.get("usagePercent").is_some() && value.get("breakdown").is_some() {
+        if value.get("usageRatio").is_some() && value.get("breakdown").is_some() {
             let info: ContextInfo = serde_json::from_value(value.clone()).unwrap();
             assert_eq!(info.breakdown.total(), info.token_count, "{place}");
             assert_eq!(info.usage_tokens + info.trailing_tokens, info.token_count, "{place}");
-            let percent = info.token_count as f64 / info.max_tokens as f64 * 100.0;
-            assert!((info.usage_percent - percent).abs() < 0.1, "{place}: {percent} %");
+            let ratio = info.token_count as f64 / info.max_tokens as f64;
+            assert!((info.usage_ratio - ratio).abs() < 0.001, "{place}: {ratio}");
             *seen += 1;
         }
         if let Some(change) = value.get("breakdown").filter(|b| b.get("before").is_some()) {
             let total = |side: &str| serde_json::from_value::<Breakdown>(change[side].clone()).unwrap().total();
-            assert_eq!(Some(total("before")), value["oldTokenCount"].as_u64(), "{place}");
-            assert_eq!(Some(total("after")), value["newTokenCount"].as_u64(), "{place}");
+            let [before, after] = if place.starts_with("v1") {
+                ["oldTokenCount", "newTokenCount"]
+            } else {
+                ["tokensBefore", "tokensAfter"]
+            };
+            assert_eq!(Some(total("before")), value[before].as_u64(), "{place}");
+            assert_eq!(Some(total("after")), value[after].as_u64(), "{place}");
             *seen += 1;
         }
         if let Some(meta) = value.get("meta").filter(|meta| meta.get("parts").is_some()) {
@@ -342,12 +347,12 @@ fn every_hook_point_is_shown_with_its_answer() {
         let payload = example.frame["payload"].as_object().unwrap();
         match example.name.as_str() {
             "hook_call" => {
-                assert_eq!(payload["event"], point.as_str(), "{}", example.place);
+                assert_eq!(payload["point"], point.as_str(), "{}", example.place);
                 asked.insert(*point);
             }
             "hook_result" => {
                 let other =
-                    payload.keys().find(|key| *key != "callId" && !point.answer_fields().contains(&key.as_str()));
+                    payload.keys().find(|key| *key != "hookCallId" && !point.answer_fields().contains(&key.as_str()));
                 assert_eq!(other, None, "{}", example.place);
                 answered.insert(*point);
             }
@@ -368,10 +373,10 @@ fn what_a_snapshot_holds_is_shown_as_its_event() {
     let fields = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(fields(held), fields(prepared));
     // Its counts are current, and it is not due yet.
-    assert_eq!((&held["tokenCount"], &held["compactAtTokens"]), (&info["tokenCount"], &info["compactAtTokens"]));
-    let tokens = held["tokenCount"].as_u64().unwrap();
+    assert_eq!((&held["tokensBefore"], &held["compactAtTokens"]), (&info["tokenCount"], &info["compactAtTokens"]));
+    let tokens = held["tokensBefore"].as_u64().unwrap();
     assert!(info["prepareAtTokens"].as_u64().unwrap() < tokens && tokens < info["compactAtTokens"].as_u64().unwrap());
-    let saved = |frame: &Value| frame["tokenCount"].as_u64().unwrap() - frame["newTokenCount"].as_u64().unwrap();
+    let saved = |frame: &Value| frame["tokensBefore"].as_u64().unwrap() - frame["tokensAfter"].as_u64().unwrap();
     assert_eq!(saved(held), saved(prepared), "what was said since stays behind the summary");
 }
 

@@ -104,7 +104,7 @@ fn what_an_answer_may_not_hold_is_named_with_its_place() {
     ];
     for (fields, code, field) in table {
         let mut payload = fields.clone();
-        payload["callId"] = json!("f2x7k4wm9qtc");
+        payload["hookCallId"] = json!("f2x7k4wm9qtc");
         let text = json!({ "id": "61", "type": "hook_result", "payload": payload }).to_string();
         let refused = frame::parse_v2(&text).unwrap_err();
         assert_eq!(refused.id.unwrap().as_str(), "61");
@@ -125,8 +125,8 @@ fn a_message_is_read_strictly_in_an_answer_and_leniently_where_it_is_stored() {
             { "type": "reasoning", "text": "Hm.", "payload": { "id": 1 } },
             { "type": "text", "text": "Look." },
             { "type": "image", "url": "https://example.org/a.png", "detail": "low" },
-            { "type": "tool_call", "callId": "f2x7k4wm9qtc", "name": "look", "arguments": "{}" },
-            { "type": "tool_result", "callId": "f2x7k4wm9qtc", "output": "seen", "isError": true },
+            { "type": "tool_call", "toolCallId": "f2x7k4wm9qtc", "name": "look", "arguments": "{}" },
+            { "type": "tool_result", "toolCallId": "f2x7k4wm9qtc", "output": "seen", "isError": true },
         ],
         "model": "small-1",
         "usage": { "inputTokens": 2, "cachedTokens": 1, "outputTokens": 1, "source": "reported" },
@@ -163,7 +163,7 @@ fn an_answer_tells_its_fields_as_the_wire_calls_them() {
     assert!(HookAnswer::default().fields().is_empty());
 
     let mut payload = full();
-    payload["callId"] = json!("f2x7k4wm9qtc");
+    payload["hookCallId"] = json!("f2x7k4wm9qtc");
     let text = json!({ "id": "61", "type": "hook_result", "payload": payload }).to_string();
     let (_, command) = frame::parse_v2(&text).unwrap();
     let Command::HookResult(result) = command else { panic!("{command:?}") };

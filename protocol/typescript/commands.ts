@@ -18,7 +18,7 @@ export type Command =
   | { type: "retry_turn"; payload?: RetryTurn }
   | { type: "edit_queue"; payload?: EditQueue }
   | { type: "tool_result"; payload: ToolResult }
-  | { type: "call_progress"; payload: CallProgress }
+  | { type: "call_progress"; payload?: CallProgress }
   | { type: "approval_response"; payload: ApprovalResponse }
   | { type: "navigate"; payload: Navigate }
   | { type: "fork_session"; payload: ForkSession }
@@ -28,8 +28,8 @@ export type Command =
   | { type: "append_custom_message"; payload: AppendCustomMessage }
   | { type: "get_context_info"; payload?: Empty }
   | { type: "get_context"; payload?: GetContext }
-  | { type: "manual_compact"; payload?: ManualCompact }
-  | { type: "preview_compact"; payload?: PreviewCompact }
+  | { type: "start_compaction"; payload?: StartCompaction }
+  | { type: "preview_compaction"; payload?: PreviewCompaction }
   | { type: "cancel_compaction"; payload?: CancelCompaction }
   | { type: "undo_compaction"; payload?: UndoCompaction }
   | { type: "pin_entry"; payload: PinEntry }
@@ -255,7 +255,7 @@ export interface EditQueue {
 /** Payload of `tool_result`. */
 export interface ToolResult {
   /** The call. */
-  callId: CallId;
+  toolCallId: CallId;
   /** The tool's result, as text for the model. */
   output: string;
   /** True if the tool failed. */
@@ -264,8 +264,10 @@ export interface ToolResult {
 
 /** Payload of `call_progress`. */
 export interface CallProgress {
-  /** The call. */
-  callId: CallId;
+  /** The tool call; absent if a hook is at work. */
+  toolCallId?: CallId;
+  /** The hook call; absent if a tool is at work. */
+  hookCallId?: CallId;
   /** Its current activity, for the user. */
   message?: string;
 }
@@ -360,8 +362,8 @@ export interface GetContext {
 /** The format of `get_context`. */
 export type ContextFormat = "envelope" | "markdown";
 
-/** Payload of `manual_compact`. */
-export interface ManualCompact {
+/** Payload of `start_compaction`. */
+export interface StartCompaction {
   /**
    * The focus of the summary, or with `replaceInstructions` its whole prompt. At most 16 KiB, and at most a
    * quarter of the summary model's window; more is refused.
@@ -380,8 +382,8 @@ export interface ManualCompact {
   rebuild?: boolean;
 }
 
-/** Payload of `preview_compact`, with fields as in `manual_compact`. */
-export interface PreviewCompact {
+/** Payload of `preview_compaction`, with fields as in `start_compaction`. */
+export interface PreviewCompaction {
   /**
    * The focus of the summary, or with `replaceInstructions` its whole prompt. At most 16 KiB, and at most a
    * quarter of the summary model's window; more is refused.

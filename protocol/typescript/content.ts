@@ -53,7 +53,7 @@ export type Part =
   | {
       type: "tool_call";
       /** Identifies this call; its result carries the same id. */
-      callId: CallId;
+      toolCallId: CallId;
       /** The tool's name. */
       name: string;
       /** The arguments as the model wrote them: JSON text, possibly malformed. */
@@ -62,7 +62,7 @@ export type Part =
   | {
       type: "tool_result";
       /** The call that it answers. */
-      callId: CallId;
+      toolCallId: CallId;
       /** The output, as text for the model. */
       output: string;
       /** True if the tool failed. */

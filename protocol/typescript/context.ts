@@ -21,12 +21,10 @@ export interface ToolDefinition {
   parameters: Record<string, unknown>;
 }
 
-/** The size of the context. The first five fields are v1's; every number is finite. */
+/** The size of the context; every number is finite. */
 export interface ContextInfo {
   /** Tokens of the exact next request, without the reserve for the answer. */
   tokenCount: number;
-  /** `tokenCount / maxTokens` in percent, clamped to 0 to 100. */
-  usagePercent: number;
   /** Messages in the next request. */
   transcriptLength: number;
   /** The model's window in tokens. */
@@ -84,7 +82,7 @@ export type CountSource = "reported" | "estimated" | "mixed";
 export type CompactAtRule = "threshold" | "reserve_tokens" | "max_output_tokens" | "answer_room";
 
 /**
- * The circuit breaker of automatic compaction: why it is open, and until when. `manual_compact` works meanwhile, and
+ * The circuit breaker of automatic compaction: why it is open, and until when. `start_compaction` works meanwhile, and
  * closes the breaker if it saves enough.
  */
 export interface Breaker {

@@ -95,7 +95,7 @@ export interface BranchSummary {
   /** Files that the abandoned branch read and modified; absent in histories made elsewhere. */
   details?: CompactionDetails;
   /** The usage of the summary requests; absent if no model was used. */
-  usage?: Usage;
+  summaryUsage?: Usage;
   /** The hook that provided the summary. */
   hook?: string;
   /** Data that the hook stores with it. */

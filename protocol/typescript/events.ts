@@ -5,7 +5,7 @@ import type { SessionRole } from "./commands.js";
 import type { StopReason, Usage } from "./content.js";
 import type { Breakdown, ContextInfo } from "./context.js";
 import type { Entry, SummaryForm } from "./entries.js";
-import type { ErrorBody, ErrorCode } from "./errors.js";
+import type { ErrorBody } from "./errors.js";
 import type { HookCall, HookOffer, HookPoint } from "./hooks.js";
 import type { Pin, QueueItem, SessionItem, SessionSettings } from "./replies.js";
 
@@ -52,9 +52,9 @@ export interface CompactionPrepared {
   /** The fallback step that succeeded. */
   rung: CompactionRung;
   /** Tokens of the next request. */
-  tokenCount: number;
+  tokensBefore: number;
   /** Tokens of the next request if it were committed now. */
-  newTokenCount: number;
+  tokensAfter: number;
   /**
    * It is committed before the first request with more tokens than this; absent if the strategy never compacts
    * by count.
@@ -72,7 +72,7 @@ export type Event =
   | { type: "turn_started"; payload: TurnStarted }
   | { type: "turn_finished"; payload: TurnFinished }
   | { type: "tool_call"; payload: ToolCall }
-  | { type: "request_resolved"; payload: RequestResolved }
+  | { type: "call_resolved"; payload: CallResolved }
   | { type: "queue_changed"; payload: QueueChanged }
   | { type: "session_updated"; payload: SessionUpdated }
   | { type: "context_compacted"; payload: ContextCompacted }
@@ -120,7 +120,7 @@ export interface TurnFinished {
 /** Payload of `tool_call`. */
 export interface ToolCall {
   /** The call; delivered at least once. */
-  callId: CallId;
+  toolCallId: CallId;
   /** Its turn. */
   turnId: TurnId;
   /** The tool. */
@@ -131,10 +131,10 @@ export interface ToolCall {
   deadline: Timestamp;
 }
 
-/** Payload of `request_resolved`. */
-export interface RequestResolved {
+/** Payload of `call_resolved`. */
+export interface CallResolved {
   /** The call. */
-  callId: CallId;
+  toolCallId: CallId;
   /** Its outcome. */
   outcome: CallOutcome;
 }
@@ -186,9 +186,9 @@ export interface HeldCompaction {
 /** Payload of `context_compacted`. Before and after are counted for the same pending request. */
 export interface ContextCompacted {
   /** Tokens of the next request before. */
-  oldTokenCount: number;
+  tokensBefore: number;
   /** Tokens of the next request after. */
-  newTokenCount: number;
+  tokensAfter: number;
   /** The reduction in percent, 0 to 100. */
   reductionPercent: number;
   /** The strategy: its short name on v2, its class-style name on v1. */
@@ -272,11 +272,9 @@ export interface CompactionFailed {
   /** The time that a user waited for it, in milliseconds. */
   pausedMs: number;
   /** The usage of its summary requests together, if a held compaction is dropped. */
-  unusedUsage?: Usage;
-  /** An error code. */
-  code: ErrorCode;
-  /** The error, for people. */
-  message: string;
+  summaryUsage?: Usage;
+  /** Why it failed. */
+  error: ErrorBody;
 }
 
 /** An ephemeral event: it has no `seq`, is not stored, and may be missed. */
@@ -334,9 +332,11 @@ export interface ItemAborted {
 
 /** Payload of `call_progressed`. */
 export interface CallProgressed {
-  /** The call. */
-  callId: CallId;
-  /** The tool's current activity. */
+  /** The tool call, if a tool reported. */
+  toolCallId?: CallId;
+  /** The hook call, if a hook reported. */
+  hookCallId?: CallId;
+  /** The current activity. */
   message?: string;
   /** The new time at which it fails if it is not answered. */
   deadline: Timestamp;
@@ -345,7 +345,7 @@ export interface CallProgressed {
 /** Payload of `hook_cancelled`: the answer is no longer awaited. */
 export interface HookCancelled {
   /** The call. */
-  callId: CallId;
+  hookCallId: CallId;
   /** The session. */
   sessionId: SessionId;
   /** `timed_out`, or `dropped` if what the hook was called for is over. */
@@ -357,19 +357,17 @@ export interface HookFailed {
   /** The hook. */
   hook: string;
   /** Its extension point. */
-  event: HookPoint;
+  point: HookPoint;
   /** The running turn. */
   turnId?: TurnId;
-  /** An error code. */
-  code: ErrorCode;
-  /** The error, for people. */
-  message: string;
+  /** How it failed. */
+  error: ErrorBody;
 }
 
-/** Payload of `tool_cancelled`: the answer is no longer awaited. The durable event is `request_resolved`. */
+/** Payload of `tool_cancelled`: the answer is no longer awaited. The durable event is `call_resolved`. */
 export interface ToolCancelled {
   /** The call. */
-  callId: CallId;
+  toolCallId: CallId;
   /** The tool. */
   name: string;
   /** The turn that made it. */
@@ -402,8 +400,8 @@ export interface CompactionProgress {
 
 /** Payload of `context_warning`. */
 export interface ContextWarning {
-  /** The share of the window in percent, clamped to 0 to 100. */
-  usagePercent: number;
+  /** The request's share of the window, not clamped. */
+  usageRatio: number;
   /** A sentence for the user. */
   message: string;
 }

@@ -48,8 +48,8 @@ export interface ReplyTypes {
   append_custom_message: "ok";
   get_context_info: "context_info";
   get_context: "context";
-  manual_compact: "ok";
-  preview_compact: "compaction_preview";
+  start_compaction: "ok";
+  preview_compaction: "compaction_preview";
   cancel_compaction: "ok";
   undo_compaction: "ok";
   pin_entry: "ok";
@@ -74,11 +74,11 @@ export interface HookAnswerFields {
   context: "patch" | "transformerName" | "display";
   message: "message";
   before_agent_start: "systemPrompt" | "customMessage" | "entries";
-  before_compact: "cancel" | "summary" | "firstKeptEntryId" | "details" | "model" | "instructions" | "replaceInstructions";
+  before_compaction: "cancel" | "summary" | "firstKeptEntryId" | "details" | "model" | "instructions" | "replaceInstructions";
   before_navigate: "cancel" | "summary" | "details" | "instructions" | "replaceInstructions" | "label";
   tool_call: "block" | "reason" | "arguments";
   tool_result: "output" | "isError";
 }
 
-/** What a hook at point `P` may answer; with the call's `callId` it is the payload of `hook_result`. */
+/** What a hook at point `P` may answer; with the call's `hookCallId` it is the payload of `hook_result`. */
 export type HookAnswerAt<P extends HookPoint> = Pick<HookAnswer, HookAnswerFields[P] | "error">;

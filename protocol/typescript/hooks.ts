@@ -13,7 +13,7 @@ export interface HookOffer {
   /** Its name, in errors and on what it creates: 1 to 64 of `A-Za-z0-9._-`; absent: `client`. */
   name?: string;
   /** Its extension point. */
-  event: HookPoint;
+  point: HookPoint;
   /** The occasions on which it is called, for `context`; absent: always. */
   reasons?: Array<ContextReason>;
   /** The time limit of an answer in milliseconds; absent: the server's default. */
@@ -29,7 +29,7 @@ export type HookPoint =
   | "context"
   | "message"
   | "before_agent_start"
-  | "before_compact"
+  | "before_compaction"
   | "before_navigate"
   | "tool_call"
   | "tool_result";
@@ -43,7 +43,7 @@ export type ContextReason = "before_request" | "ephemeral" | "turn_end";
  */
 export interface HookResult {
   /** The call. */
-  callId: CallId;
+  hookCallId: CallId;
   /** The hook failed; a sentence saying why. */
   error?: string;
   /** `context`: changes to the envelope, in order. */
@@ -63,22 +63,22 @@ export interface HookResult {
   customMessage?: HookMessage;
   /** `before_agent_start`: data to store; the model never sees it. */
   entries?: Array<HookEntry>;
-  /** `before_compact`, `before_navigate`: cancels it. */
+  /** `before_compaction`, `before_navigate`: cancels it. */
   cancel?: boolean;
-  /** `before_compact`, `before_navigate`: the summary; the model is not used. */
+  /** `before_compaction`, `before_navigate`: the summary; the model is not used. */
   summary?: string;
   /**
-   * `before_compact`, with a `summary`: the first entry kept verbatim, if other than the one in the call. The model
-   * must see it, and it must not be between a call and its result.
+   * `before_compaction`, with a `summary`: the first entry kept verbatim, if other than the one in the call. The
+   * model must see it, and it must not be between a call and its result.
    */
   firstKeptEntryId?: EntryId;
-  /** `before_compact`, `before_navigate`: further data for programs, stored with the summary. */
+  /** `before_compaction`, `before_navigate`: further data for programs, stored with the summary. */
   details?: unknown;
-  /** `before_compact`: the model that summarises. */
+  /** `before_compaction`: the model that summarises. */
   model?: string;
-  /** `before_compact`, `before_navigate`: instructions for the summary. */
+  /** `before_compaction`, `before_navigate`: instructions for the summary. */
   instructions?: string;
-  /** `before_compact`, `before_navigate`: true if these replace the usual instructions. */
+  /** `before_compaction`, `before_navigate`: true if these replace the usual instructions. */
   replaceInstructions?: boolean;
   /** `before_navigate`: a label for the target. */
   label?: string;
@@ -115,7 +115,7 @@ export interface HookEntry {
 /** A call to a hook: the payload of `hook_call`, and the body sent to a webhook. */
 export type HookCall = {
   /** Identifies it; the answer carries the same id. */
-  callId: CallId;
+  hookCallId: CallId;
   /** The hook's name. */
   hook: string;
   /** The session. */
@@ -126,30 +126,30 @@ export type HookCall = {
   deadline?: Timestamp;
 } & (
   | {
-      event: "context";
+      point: "context";
       /** When. */
       reason: ContextReason;
       /** The envelope that would be sent. */
       envelope: ContextEnvelope;
     }
   | {
-      event: "message";
+      point: "message";
       /** The entry that holds it, or, for an answer, will hold it. */
       entryId: EntryId;
       /** The message: its role and content. */
       message: Message;
     }
   | {
-      event: "before_agent_start";
+      point: "before_agent_start";
       /** The system prompt. */
       systemPrompt: string;
       /** The user's input. */
       input: Array<Part>;
     }
-  | { event: "before_compact" } & CompactionPreparation
-  | { event: "before_navigate" } & NavigationPreparation
+  | { point: "before_compaction" } & CompactionPreparation
+  | { point: "before_navigate" } & NavigationPreparation
   | {
-      event: "tool_call";
+      point: "tool_call";
       /** Identifies the tool call. */
       toolCallId: CallId;
       /** The tool. */
@@ -158,7 +158,7 @@ export type HookCall = {
       arguments: string;
     }
   | {
-      event: "tool_result";
+      point: "tool_result";
       /** Identifies the tool call. */
       toolCallId: CallId;
       /** The tool. */
@@ -279,22 +279,22 @@ export interface HookAnswer {
   customMessage?: HookMessage;
   /** `before_agent_start`: data to store; the model never sees it. */
   entries?: Array<HookEntry>;
-  /** `before_compact`, `before_navigate`: cancels it. */
+  /** `before_compaction`, `before_navigate`: cancels it. */
   cancel?: boolean;
-  /** `before_compact`, `before_navigate`: the summary; the model is not used. */
+  /** `before_compaction`, `before_navigate`: the summary; the model is not used. */
   summary?: string;
   /**
-   * `before_compact`, with a `summary`: the first entry kept verbatim, if other than the one in the call. The model
-   * must see it, and it must not be between a call and its result.
+   * `before_compaction`, with a `summary`: the first entry kept verbatim, if other than the one in the call. The
+   * model must see it, and it must not be between a call and its result.
    */
   firstKeptEntryId?: EntryId;
-  /** `before_compact`, `before_navigate`: further data for programs, stored with the summary. */
+  /** `before_compaction`, `before_navigate`: further data for programs, stored with the summary. */
   details?: unknown;
-  /** `before_compact`: the model that summarises. */
+  /** `before_compaction`: the model that summarises. */
   model?: string;
-  /** `before_compact`, `before_navigate`: instructions for the summary. */
+  /** `before_compaction`, `before_navigate`: instructions for the summary. */
   instructions?: string;
-  /** `before_compact`, `before_navigate`: true if these replace the usual instructions. */
+  /** `before_compaction`, `before_navigate`: true if these replace the usual instructions. */
   replaceInstructions?: boolean;
   /** `before_navigate`: a label for the target. */
   label?: string;

@@ -53,8 +53,8 @@ export type BreakReason =
 export interface HookRun {
   /** The hook. */
   hook: string;
-  /** The event that it was called for: `context:before_request`, `message` and the like. */
-  event: string;
+  /** The point at which it was called: `context:before_request`, `message` and the like. */
+  point: string;
   /** The outcome. */
   outcome: HookOutcome;
   /** Its duration in milliseconds. */

@@ -5,7 +5,7 @@ import type { SessionRole, StrategySettings } from "./commands.js";
 import type { Part, Usage } from "./content.js";
 import type { ContextEnvelope, ContextInfo } from "./context.js";
 import type { Entry, SummaryForm } from "./entries.js";
-import type { ErrorBody, ErrorCode } from "./errors.js";
+import type { ErrorBody } from "./errors.js";
 import type { CompactionPrepared, CompactionRung, FailedRung, Retained, TurnStatus } from "./events.js";
 import type { Receipt } from "./receipt.js";
 
@@ -191,10 +191,8 @@ export interface UnansweredTurn {
 export interface FailedCompaction {
   /** The job. */
   jobId: JobId;
-  /** An error code. */
-  code: ErrorCode;
-  /** The error, for people. */
-  message: string;
+  /** Why it failed. */
+  error: ErrorBody;
   /** The newest entry when it failed; `null` if there was none. */
   leafId: EntryId | null;
 }
@@ -243,7 +241,7 @@ export interface QueuedCustom {
 /** An unanswered tool call. */
 export interface PendingCall {
   /** The call. */
-  callId: CallId;
+  toolCallId: CallId;
   /** Its turn. */
   turnId: TurnId;
   /** The tool. */
@@ -286,8 +284,8 @@ export interface SessionItem {
   entries: number;
   /** Tokens of its next request. */
   tokenCount: number;
-  /** The share of the window in percent, clamped to 0 to 100. */
-  usagePercent: number;
+  /** `tokenCount` as a share of the window, not clamped. */
+  usageRatio: number;
   /** The known cost of its requests, in billionths of a US dollar; absent if no cost is known. */
   costNanoUsd?: number;
   /** Its requests of unknown cost, which are not in `costNanoUsd`; only with that, and only if there are some. */
@@ -360,9 +358,9 @@ export interface Context {
   receipt?: Receipt;
 }
 
-/** Payload of `compaction_preview`: what `manual_compact { previewId }` would do. */
+/** Payload of `compaction_preview`: what `start_compaction { previewId }` would do. */
 export interface CompactionPreview {
-  /** Identifies it in `manual_compact`. */
+  /** Identifies it in `start_compaction`. */
   previewId: JobId;
   /** The time of its expiry. */
   expiresAt: Timestamp;
@@ -375,7 +373,7 @@ export interface CompactionPreview {
   /** The steps tried before, and why each failed or saved too little. */
   failedRungs?: Array<FailedRung>;
   /** The first entry to be kept; absent if none would be. */
-  cutEntryId?: EntryId;
+  firstKeptEntryId?: EntryId;
   /** Older entries to be kept verbatim. */
   keptEntryIds: Array<EntryId>;
   /** Entries whose tool results would be shown as a short note. */
@@ -385,13 +383,13 @@ export interface CompactionPreview {
   /** The messages that it would still see, without the summary. */
   kept: Stretch;
   /** Tokens of the next request. */
-  oldTokenCount: number;
+  tokensBefore: number;
   /** Tokens of the same request after the compaction. */
-  newTokenCount: number;
+  tokensAfter: number;
   /** The facts checked in the summary. */
   retained?: Retained;
   /** The usage of the summary requests; absent if the model was not used. */
-  cost?: Usage;
+  summaryUsage?: Usage;
 }
 
 /** Some messages of a context. */

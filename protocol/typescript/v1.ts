@@ -1,9 +1,12 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
+import type { CommandId, EntryId, JobId, SessionId } from "./basics.js";
 import type { InputItem } from "./commands.js";
-import type { ContextInfo } from "./context.js";
+import type { Usage } from "./content.js";
+import type { Breakdown, Breaker, CompactAtRule, CountSource } from "./context.js";
+import type { SummaryForm } from "./entries.js";
 import type { ErrorDetails } from "./errors.js";
-import type { ContextCompacted } from "./events.js";
+import type { BreakdownChange, CompactionRung, CompactionTrigger, FailedRung, Retained } from "./events.js";
 
 /** A v1 command. */
 export type Command =
@@ -36,8 +39,8 @@ export interface ApprovalResponse {
 export type Review = "yes" | "no-exit" | "no-continue" | "always" | "explain";
 
 /**
- * Events sent to a v1 client; `context_info` and `context_compacted` carry v2's payloads with class-style strategy
- * names.
+ * Events sent to a v1 client; `context_info` and `context_compacted` have v2's fields with class-style strategy names,
+ * and v1's own names for some.
  */
 export type Event =
   | { type: "loading_state"; payload: LoadingState }
@@ -106,6 +109,114 @@ export type ItemContent =
       /** The text. */
       text: string;
     };
+
+/** Payload of `context_info`. */
+export interface ContextInfo {
+  /** `tokenCount / maxTokens` in percent, clamped to 0 to 100. */
+  usagePercent: number;
+  /** Tokens of the exact next request, without the reserve for the answer. */
+  tokenCount: number;
+  /** Messages in the next request. */
+  transcriptLength: number;
+  /** The model's window in tokens. */
+  maxTokens: number;
+  /** The strategy: its short name on v2, its class-style name on v1. */
+  strategy: string;
+  /** A sentence for the user, from 90 % on. */
+  warning?: string;
+  /** `tokenCount / maxTokens`, not clamped. */
+  usageRatio: number;
+  /** The source of `tokenCount`. */
+  source: CountSource;
+  /** The part of `tokenCount` that the provider reported. */
+  usageTokens: number;
+  /** The part of `tokenCount` that is estimated for what came after the report. */
+  trailingTokens: number;
+  /** The entry whose report was used. */
+  lastUsageEntryId?: EntryId;
+  /** The possible error of `tokenCount`, in tokens in either direction. */
+  errorBoundTokens: number;
+  /** Tokens left free for an answer. */
+  reservedTokens: number;
+  /**
+   * The strategy compacts automatically before it sends a request with more tokens than this; absent if it never
+   * does.
+   */
+  compactAtTokens?: number;
+  /**
+   * The rule that decides `compactAtTokens`; absent if that is absent, or if the strategy has its own rule. Not in
+   * v1.
+   */
+  compactAtRule?: CompactAtRule;
+  /** Above this count a compaction is prepared in the background; absent if none is. */
+  prepareAtTokens?: number;
+  /** The tokens of the last request that were read from the provider's cache. */
+  cachedTokens: number;
+  /** The number of times that the loop was seeded. */
+  generation: number;
+  /** The number of compactions of this session. */
+  compactions: number;
+  /** The session. */
+  sessionId: SessionId;
+  /** The session's leaf, from which it continues; `null` before the first entry. */
+  leafId: EntryId | null;
+  /** The open circuit breaker of automatic compaction, if it is open. */
+  breaker?: Breaker;
+  /** Tokens by kind; they add up to `tokenCount`. */
+  breakdown: Breakdown;
+}
+
+/** Payload of `context_compacted`. */
+export interface ContextCompacted {
+  /** Tokens of the next request before. */
+  oldTokenCount: number;
+  /** Tokens of the next request after. */
+  newTokenCount: number;
+  /** The reduction in percent, 0 to 100. */
+  reductionPercent: number;
+  /** The strategy: its short name on v2, its class-style name on v1. */
+  strategy: string;
+  /** The job. */
+  jobId: JobId;
+  /** The command that requested it. */
+  commandId?: CommandId;
+  /** The compaction's entry. */
+  entryId: EntryId;
+  /** The first entry kept verbatim. */
+  firstKeptEntryId?: EntryId;
+  /** Older entries kept verbatim. */
+  keptEntryIds: Array<EntryId>;
+  /** Entries whose tool results are shown as a short note from now on. */
+  clearedEntryIds?: Array<EntryId>;
+  /** Its trigger. */
+  trigger: CompactionTrigger;
+  /** True if it was made in the background. */
+  background?: boolean;
+  /** The fallback step that succeeded. */
+  rung: CompactionRung;
+  /** The steps tried before, and why each failed or saved too little. */
+  failedRungs?: Array<FailedRung>;
+  /** The summary. */
+  summary: string;
+  /** Its form; absent if none was made, if a hook made it, and in older logs. */
+  form?: SummaryForm;
+  /** The generation of the newly seeded loop. */
+  generation: number;
+  /** Its duration in milliseconds. */
+  durationMs: number;
+  /** The time that a user waited for it, in milliseconds. */
+  pausedMs: number;
+  /** The usage of the summary requests together; absent if the model was not used. */
+  summaryUsage?: Usage;
+  /** Tokens that the provider had cached and must process again. */
+  cachedTokensLost: number;
+  /** The facts checked in the summary; absent if nothing was summarised, and in older logs. */
+  retained?: Retained;
+  /** The count above which the strategy compacts automatically; absent if it never does by count. */
+  compactAtTokens?: number;
+  /** Tokens by kind, before and after. */
+  breakdown: BreakdownChange;
+}
 
 /** Payload of `agent_finished`: exactly this field, because the original client prints any other. */
 export interface AgentFinished {

@@ -16,7 +16,7 @@ export const WRITING_COMMANDS = [
   "set_label",
   "append_custom",
   "append_custom_message",
-  "manual_compact",
+  "start_compaction",
   "cancel_compaction",
   "undo_compaction",
   "pin_entry",

@@ -371,7 +371,6 @@ impl<'a> Writer<'a> {
 fn undone_before(session: &SessionId, entry_id: EntryId) -> Event {
     let context_info = ContextInfo {
         token_count: 0,
-        usage_percent: 0.0,
         transcript_length: 0,
         max_tokens: 0,
         strategy: String::new(),

@@ -3,7 +3,10 @@
 use super::{dollars, say};
 use crate::{
     config::Settings,
-    core::{agent_loop::usage_percent, session::preview::one_line},
+    core::{
+        agent_loop::{usage_percent, usage_ratio},
+        session::preview::one_line,
+    },
     store::{self, Head, ListQuery, SessionHead, SessionStore},
 };
 use anyhow::Context as _;
@@ -109,7 +112,7 @@ fn item(session: &SessionHead) -> Value {
         "entries": head.entries,
         "tokenCount": head.token_count,
         "windowTokens": head.window_tokens,
-        "usagePercent": usage_percent(head.token_count, head.window_tokens),
+        "usageRatio": usage_ratio(head.token_count, head.window_tokens),
     });
     if let Some(cost) = head.cost_nano_usd {
         item["costNanoUsd"] = cost.into();

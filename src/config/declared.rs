@@ -159,7 +159,7 @@ settings! {
 
     /// Hooks: external code called at fixed extension points.
     hooks: HookSettings {
-        /// A JSON file that lists webhooks, each with its address, events and secret. Unset for none.
+        /// A JSON file that lists webhooks, each with its address, points and secret. Unset for none.
         hooks_file: Option<PathBuf> = "", rules::path().optional();
         /// Time limit of a hook's answer; a hook can set its own.
         hook_timeout_secs: u64 = "30", rules::whole("seconds", 1..=HOOK_TIMEOUT_MS_MAX / 1000);

@@ -131,7 +131,7 @@ fn checked(at: usize, offer: HookOffer) -> Result<HookSpec, ErrorBody> {
     let observe = offer.observe.unwrap_or(false);
     let spec = HookSpec {
         name: offer.name.unwrap_or_else(|| CLIENT_HOOK.to_owned()),
-        point: offer.event,
+        point: offer.point,
         reasons: offer.reasons.unwrap_or_default(),
         timeout_ms: offer.timeout_ms,
         required: offer.required.unwrap_or(!observe),
@@ -187,6 +187,12 @@ impl HookFault {
     #[must_use]
     pub fn failed(message: impl Into<String>) -> Self {
         Self { code: ErrorCode::HookFailed, message: message.into() }
+    }
+
+    /// Returns the fault as clients are told of it.
+    #[must_use]
+    pub fn error(&self) -> ErrorBody {
+        ErrorBody::new(self.code, self.message.clone())
     }
 
     /// Creates the fault of a hook that cannot be reached.

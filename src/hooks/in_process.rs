@@ -40,7 +40,7 @@ where
 /// use reseed_protocol::{command::AppendCustom, hook::{HookAnswer, HookPoint}};
 ///
 /// // Notes in the history that a compaction is due.
-/// let note = hooks::on_session([HookSpec::new("note", HookPoint::BeforeCompact)], |_, session| async move {
+/// let note = hooks::on_session([HookSpec::new("note", HookPoint::BeforeCompaction)], |_, session| async move {
 ///     let data = serde_json::json!({ "reason": "a compaction" });
 ///     let custom = AppendCustom { custom_type: "note".into(), data };
 ///     session.append_custom(custom).await.map_err(|error| reseed::core::hook::HookFault::failed(error.message))?;

@@ -7,7 +7,7 @@
 use crate::core::agent_loop::Snapshot;
 use reseed_protocol::{
     Entry, EntryId, ErrorBody, ErrorCode, JobId,
-    command::{AppendCustom, AppendCustomMessage, Command, GetContext, ManualCompact},
+    command::{AppendCustom, AppendCustomMessage, Command, GetContext, StartCompaction},
     reply::{Context, Done, Reply},
 };
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
@@ -89,8 +89,8 @@ impl Session {
     ///
     /// # Errors
     /// `nothing_to_compact`, `compaction_running`, or what is invalid about the request.
-    pub async fn compact(&self, order: ManualCompact) -> Result<Option<JobId>, ErrorBody> {
-        self.done(Command::ManualCompact(order)).await.map(|done| done.job_id)
+    pub async fn compact(&self, order: StartCompaction) -> Result<Option<JobId>, ErrorBody> {
+        self.done(Command::StartCompaction(order)).await.map(|done| done.job_id)
     }
 
     async fn written(&self, command: Command) -> Result<EntryId, ErrorBody> {

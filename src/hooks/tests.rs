@@ -46,7 +46,7 @@ fn nowhere() -> Session {
 /// Returns a call for a tool call.
 pub(super) fn call() -> HookCall {
     let call = json!({
-        "callId": "call1", "hook": "test", "sessionId": "session1", "event": "tool_call", "toolCallId": "t1",
+        "hookCallId": "call1", "hook": "test", "sessionId": "session1", "point": "tool_call", "toolCallId": "t1",
         "name": "delete", "arguments": "{}",
     });
     serde_json::from_value(call).unwrap()

@@ -122,13 +122,13 @@ pub(super) const REASONS: &[&str] = &[
 pub(crate) fn compaction_committed(event: &ContextCompacted) {
     ended(event.trigger, rung(event.rung), CompactionOutcome::Committed, event.background);
     took(event.background, event.duration_ms, event.paused_ms, &event.failed_rungs);
-    let saved = event.old_token_count.saturating_sub(event.new_token_count);
+    let saved = event.tokens_before.saturating_sub(event.tokens_after);
     #[expect(clippy::cast_precision_loss, reason = "a share, for buckets of a twentieth")]
-    let share = saved as f64 / event.old_token_count.max(1) as f64;
+    let share = saved as f64 / event.tokens_before.max(1) as f64;
     COMPACTION_REDUCTION.histogram([]).record(share);
     if let Some(due) = event.compact_at_tokens.filter(|due| *due > 0 && event.trigger != CompactionTrigger::Manual) {
         #[expect(clippy::cast_precision_loss, reason = "a share, for buckets of a twentieth")]
-        let share = event.old_token_count as f64 / due as f64;
+        let share = event.tokens_before as f64 / due as f64;
         COMPACTION_TRIGGER_RATIO.histogram([]).record(share);
     }
     COMPACTION_TOKENS_SAVED_TOTAL.counter([]).increment(saved);
@@ -143,9 +143,9 @@ pub(crate) fn compaction_committed(event: &ContextCompacted) {
 /// trigger and is not counted.
 pub(crate) fn compaction_failed(event: &CompactionFailed) {
     let Some(trigger) = event.trigger else { return };
-    ended(trigger, "none", CompactionOutcome::of(event.code), event.background);
+    ended(trigger, "none", CompactionOutcome::of(event.error.code), event.background);
     took(event.background, event.duration_ms, event.paused_ms, &event.failed_rungs);
-    if let Some(usage) = &event.unused_usage {
+    if let Some(usage) = &event.summary_usage {
         for (kind, tokens) in [("input", usage.input_tokens), ("output", usage.output_tokens)] {
             HELD_TOKENS_UNUSED_TOTAL.counter([kind]).increment(tokens);
         }
@@ -216,14 +216,14 @@ impl Drop for OpenBreaker {
 #[cfg(test)]
 pub(super) mod tests {
     use super::{super::tests::rendered, *};
-    use reseed_protocol::{Usage, UsageSource, event::Retained};
+    use reseed_protocol::{ErrorBody, Usage, UsageSource, event::Retained};
     use serde_json::{Value, json};
 
     /// Returns a compaction from 1,000 tokens to 400, with `change` applied.
     pub(crate) fn committed(change: impl FnOnce(&mut ContextCompacted)) -> ContextCompacted {
         let breakdown: Value = serde_json::to_value(reseed_protocol::context::Breakdown::default()).unwrap();
         let mut event: ContextCompacted = serde_json::from_value(json!({
-            "oldTokenCount": 1_000, "newTokenCount": 400, "reductionPercent": 60.0, "strategy": "threshold",
+            "tokensBefore": 1_000, "tokensAfter": 400, "reductionPercent": 60.0, "strategy": "threshold",
             "jobId": "job1", "entryId": "entry1", "keptEntryIds": [], "trigger": "threshold", "rung": "model_summary",
             "summary": "secret words", "generation": 2, "durationMs": 700, "pausedMs": 0, "cachedTokensLost": 0,
             "breakdown": { "before": breakdown, "after": breakdown },
@@ -242,9 +242,8 @@ pub(super) mod tests {
             failed_rungs: Vec::new(),
             duration_ms: 20,
             paused_ms: 0,
-            unused_usage: None,
-            code,
-            message: "secret words".to_owned(),
+            summary_usage: None,
+            error: ErrorBody::new(code, "secret words"),
         };
         change(&mut event);
         event
@@ -269,7 +268,7 @@ pub(super) mod tests {
         check(
             || {
                 compaction_prepared();
-                compaction_failed(&failed(ErrorCode::CompactionVoid, |event| event.unused_usage = Some(usage())));
+                compaction_failed(&failed(ErrorCode::CompactionVoid, |event| event.summary_usage = Some(usage())));
             },
             &[
                 r#"compaction_duration_seconds_count{mode="foreground"} 1"#,

@@ -185,10 +185,10 @@ metrics! {
         "Sessions in memory whose circuit breaker for automatic compaction is open, by reason.";
     BREAKERS_OPENED_TOTAL = Kind::Counter, "reseed_breakers_opened_total" ["reason"], Count,
         "Circuit breakers for automatic compaction opened after failures or too little gain.";
-    HOOK_CALLS_TOTAL = Kind::Counter, "reseed_hook_calls_total" ["kind", "event", "outcome"], Count,
-        "Hook calls, by kind (`rust`, `webhook`, `client`) and event; outcome is `ok`, `cancelled`, \
+    HOOK_CALLS_TOTAL = Kind::Counter, "reseed_hook_calls_total" ["kind", "point", "outcome"], Count,
+        "Hook calls, by kind (`rust`, `webhook`, `client`) and point; outcome is `ok`, `cancelled`, \
         `passed_over` (too many observer calls were in progress) or the error code.";
-    HOOK_SECONDS = Kind::Histogram(PAUSE_SECONDS), "reseed_hook_duration_seconds" ["kind", "event"], Seconds,
+    HOOK_SECONDS = Kind::Histogram(PAUSE_SECONDS), "reseed_hook_duration_seconds" ["kind", "point"], Seconds,
         "Time until a hook answered or was given up.";
     STORE_COMMITS_TOTAL = Kind::Counter, "reseed_store_commits_total" ["outcome"], Count,
         "Store commits, each with one or more appends, by outcome `ok` or `failed`.";

@@ -84,10 +84,10 @@ mod tests {
         let counted: Vec<&str> = text.lines().filter(|line| line.starts_with("reseed_hook_calls_total")).collect();
         assert_eq!(counted.len(), 3, "{text}");
         for line in [
-            r#"reseed_hook_calls_total{kind="webhook",event="message",outcome="hook_timeout"} 1"#,
-            r#"reseed_hook_calls_total{kind="client",event="context",outcome="cancelled"} 1"#,
-            r#"reseed_hook_calls_total{kind="rust",event="tool_result",outcome="passed_over"} 1"#,
-            r#"reseed_hook_duration_seconds_count{kind="webhook",event="message"} 1"#,
+            r#"reseed_hook_calls_total{kind="webhook",point="message",outcome="hook_timeout"} 1"#,
+            r#"reseed_hook_calls_total{kind="client",point="context",outcome="cancelled"} 1"#,
+            r#"reseed_hook_calls_total{kind="rust",point="tool_result",outcome="passed_over"} 1"#,
+            r#"reseed_hook_duration_seconds_count{kind="webhook",point="message"} 1"#,
         ] {
             assert!(text.lines().any(|rendered| rendered == line), "{line} is not in\n{text}");
         }

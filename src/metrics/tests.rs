@@ -47,7 +47,7 @@ pub(super) fn record_all() {
     }));
     compaction::compaction_prepared();
     compaction::compaction_failed(&compaction::tests::failed(ErrorCode::CompactionVoid, |event| {
-        event.unused_usage = Some(compaction::tests::usage());
+        event.summary_usage = Some(compaction::tests::usage());
     }));
     compaction::preview_shown();
     compaction::compaction_undone();

@@ -45,7 +45,7 @@ fn values(metric: &str, label: &str) -> Vec<&'static str> {
         (_, "mode") => vec!["background", "foreground"],
         ("reseed_breakers_open" | "reseed_breakers_opened_total", "reason") => vec!["failures", "no_gain", "undone"],
         ("reseed_hook_calls_total" | "reseed_hook_duration_seconds", "kind") => vec!["rust", "webhook", "client"],
-        ("reseed_hook_calls_total" | "reseed_hook_duration_seconds", "event") => {
+        ("reseed_hook_calls_total" | "reseed_hook_duration_seconds", "point") => {
             HookPoint::ALL.iter().map(|point| point.as_str()).collect()
         }
         ("reseed_store_commits_total", "outcome") => vec!["ok", "failed"],
@@ -130,8 +130,8 @@ fn refused_with(code: ErrorCode) -> Refused {
         Code::UnsupportedVersion | Code::Unauthenticated | Code::AlreadyGreeted => Refused::Only(&["hello"]),
         Code::SessionOwned | Code::SessionAlreadyOpen => Refused::Only(&["open_session"]),
         Code::SessionNotFound => Refused::Only(&["open_session", "delete_session", "fork_session"]),
-        Code::NothingToCompact | Code::CompactionRunning => Refused::Only(&["manual_compact", "preview_compact"]),
-        Code::PreviewNotFound | Code::HistoryMoved => Refused::Only(&["manual_compact"]),
+        Code::NothingToCompact | Code::CompactionRunning => Refused::Only(&["start_compaction", "preview_compaction"]),
+        Code::PreviewNotFound | Code::HistoryMoved => Refused::Only(&["start_compaction"]),
         Code::NoCompaction => Refused::Only(&["cancel_compaction"]),
         Code::NothingToUndo => Refused::Only(&["undo_compaction"]),
         Code::TooManyPins => Refused::Only(&["pin_entry"]),
@@ -140,7 +140,7 @@ fn refused_with(code: ErrorCode) -> Refused {
         Code::UnknownCall => Refused::Only(&["tool_result", "hook_result", "call_progress"]),
         Code::InvalidTools => Refused::Only(&["register_tools"]),
         Code::InvalidHooks => Refused::Only(&["register_hooks"]),
-        Code::UnknownStrategy => Refused::Only(&["set_context_strategy", "manual_compact", "preview_compact"]),
+        Code::UnknownStrategy => Refused::Only(&["set_context_strategy", "start_compaction", "preview_compaction"]),
         Code::UnknownModel => Refused::Only(&["set_model"]),
         Code::NavigationCancelled => Refused::Only(&["navigate"]),
         Code::EntryNotFound => Refused::Only(&["navigate", "pin_entry", "unpin_entry", "set_label"]),
@@ -221,9 +221,9 @@ mod tests {
         for line in [
             r#"reseed_commands_total{type="user_input",outcome="store_failed"} 0"#,
             r#"reseed_commands_total{type="get_entries",outcome="store_failed"} 0"#,
-            r#"reseed_commands_total{type="manual_compact",outcome="nothing_to_compact"} 0"#,
-            r#"reseed_hook_calls_total{kind="webhook",event="context",outcome="hook_timeout"} 0"#,
-            r#"reseed_hook_calls_total{kind="client",event="message",outcome="passed_over"} 0"#,
+            r#"reseed_commands_total{type="start_compaction",outcome="nothing_to_compact"} 0"#,
+            r#"reseed_hook_calls_total{kind="webhook",point="context",outcome="hook_timeout"} 0"#,
+            r#"reseed_hook_calls_total{kind="client",point="message",outcome="passed_over"} 0"#,
         ] {
             assert!(text.lines().any(|rendered| rendered == line), "{line} is not there");
         }

@@ -261,9 +261,9 @@ mod tests {
                 json!({ "op": "messages_cached_replace", "scope": "cached", "messages": [said, answer, result], why: "r" }),
                 json!({ "op": "messages_cached_replace", "messages": [{ "message": ours },
                     { "message": { "role": "assistant", "content": [{ "type": "reasoning", "text": "hm" },
-                        { "type": "tool_call", "callId": "c1", "name": "look", "arguments": "{\"at\":\"sea\"}" }] } },
+                        { "type": "tool_call", "toolCallId": "c1", "name": "look", "arguments": "{\"at\":\"sea\"}" }] } },
                     { "message": { "role": "tool", "content": [
-                        { "type": "tool_result", "callId": "c1", "output": "blue" }] } }], why: "r" }),
+                        { "type": "tool_result", "toolCallId": "c1", "output": "blue" }] } }], why: "r" }),
             ),
             (
                 json!({ "op": "options_set", "scope": "cached", "reasoning": "low", "maxTokens": 7, why: "r" }),

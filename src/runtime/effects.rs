@@ -251,7 +251,7 @@ impl Effects {
                     tracing::warn!(session = %self.lease.session, "{warning}");
                 }
             }
-            Event::ContextCompacted(compacted) => self.head.token_count = compacted.new_token_count,
+            Event::ContextCompacted(compacted) => self.head.token_count = compacted.tokens_after,
             _ => {}
         }
         self.measure.appended(now, event);

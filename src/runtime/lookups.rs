@@ -56,10 +56,10 @@ impl Lookups<'_> {
         match command {
             Command::SetLabel(set) => self.seq(&set.entry_id).await.map(|_| None),
             Command::PinEntry(pin) => self.pinned(&pin.entry_id).await,
-            Command::ManualCompact(compact) if compact.rebuild == Some(true) && compact.preview_id.is_none() => {
+            Command::StartCompaction(compact) if compact.rebuild == Some(true) && compact.preview_id.is_none() => {
                 self.raw().await
             }
-            Command::PreviewCompact(preview) if preview.rebuild == Some(true) => self.raw().await,
+            Command::PreviewCompaction(preview) if preview.rebuild == Some(true) => self.raw().await,
             _ if is_busy => Ok(None),
             Command::UndoCompaction(undo) => {
                 let undone = undo_target(self.tree.path(), undo.entry_id.as_ref())?.clone();

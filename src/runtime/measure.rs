@@ -220,8 +220,8 @@ impl Measure {
             mode = compaction::mode(event.background),
             outcome = CompactionOutcome::Committed.word(),
             rung = compaction::rung(event.rung),
-            before = event.old_token_count,
-            after = event.new_token_count,
+            before = event.tokens_before,
+            after = event.tokens_after,
             millis = event.duration_ms,
             paused_millis = event.paused_ms,
             failed = steps(&event.failed_rungs),
@@ -254,8 +254,8 @@ impl Measure {
             job = %event.job_id,
             trigger = compaction::trigger(event.trigger),
             rung = compaction::rung(event.rung),
-            before = event.token_count,
-            after = event.new_token_count,
+            before = event.tokens_before,
+            after = event.tokens_after,
             millis = event.duration_ms,
             "compaction prepared"
         );
@@ -265,10 +265,10 @@ impl Measure {
         compaction::compaction_failed(event);
         let session = &self.session;
         let Some(trigger) = event.trigger else {
-            tracing::info!(target: COMPACTION, %session, job = %event.job_id, code = %event.code, "branch not summarised");
+            tracing::info!(target: COMPACTION, %session, job = %event.job_id, code = %event.error.code, "branch not summarised");
             return;
         };
-        let outcome = CompactionOutcome::of(event.code);
+        let outcome = CompactionOutcome::of(event.error.code);
         macro_rules! log {
             ($level:ident) => {
                 tracing::$level!(
@@ -278,7 +278,7 @@ impl Measure {
                     trigger = compaction::trigger(trigger),
                     mode = compaction::mode(event.background),
                     outcome = outcome.word(),
-                    code = %event.code,
+                    code = %event.error.code,
                     millis = event.duration_ms,
                     paused_millis = event.paused_ms,
                     failed = steps(&event.failed_rungs),
@@ -297,7 +297,7 @@ impl Measure {
             outcome: outcome.word(),
             rung: None,
             reduction_percent: None,
-            code: Some(event.code),
+            code: Some(event.error.code),
             duration_ms: event.duration_ms,
             paused_ms: event.paused_ms,
         }));

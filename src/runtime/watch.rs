@@ -5,7 +5,7 @@
 //! nobody watches, a change costs one atomic read.
 
 use super::measure::LastCompaction;
-use crate::{core::agent_loop::usage_percent, store::Head};
+use crate::{core::agent_loop::usage_ratio, store::Head};
 use dashmap::DashMap;
 use reseed_protocol::{
     SessionId,
@@ -79,7 +79,7 @@ pub(crate) fn list_item(session: &SessionId, head: &Head, state: SessionState) -
         updated_at: head.updated_at,
         entries: head.entries,
         token_count: head.token_count,
-        usage_percent: usage_percent(head.token_count, head.window_tokens),
+        usage_ratio: usage_ratio(head.token_count, head.window_tokens),
         cost_nano_usd: head.cost_nano_usd,
         unpriced_requests: head.cost_nano_usd.map(|_| head.unpriced_requests).filter(|requests| *requests > 0),
         state,

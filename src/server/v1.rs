@@ -14,7 +14,7 @@ use crate::{
 };
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp,
-    command::{Command, Empty, Input, ManualCompact, SessionRole, UserInput},
+    command::{Command, Empty, Input, SessionRole, StartCompaction, UserInput},
     context::ContextInfo,
     event::{Event, TurnStatus},
     frame::{self, encode},
@@ -72,18 +72,20 @@ pub(super) async fn received(connection: &mut Connection, text: &str) -> Flow {
         v1::Command::GetContextInfo if connection.joined.is_none() => {
             let info = translated(connection.app.empty_context_info());
             metrics::command_answered("get_context_info", Outcome::Ok);
-            return connection.send(encode(id.as_str(), &v1::Event::ContextInfo(Box::new(info)))).await;
+            return connection
+                .send(encode(id.as_str(), &v1::Event::ContextInfo(Box::new(v1::ContextInfo::of(info)))))
+                .await;
         }
         v1::Command::GetContextInfo => {
             ("get_context_info", hand_over(connection, id, Command::GetContextInfo(Empty {})).await)
         }
         v1::Command::ManualCompact if connection.joined.is_none() => {
             let error = ErrorBody::new(ErrorCode::NothingToCompact, "this connection has not sent any input yet");
-            ("manual_compact", Err(error))
+            ("start_compaction", Err(error))
         }
         v1::Command::ManualCompact => {
             let id = fresh_id(connection);
-            ("manual_compact", hand_over(connection, id, Command::ManualCompact(ManualCompact::default())).await)
+            ("start_compaction", hand_over(connection, id, Command::StartCompaction(StartCompaction::default())).await)
         }
         v1::Command::ApprovalResponse(_) => {
             let error = ErrorBody::no_pending_approval();
@@ -157,9 +159,10 @@ impl Translator {
     /// Translates a reply to v1: only requested context info, and errors.
     pub(super) fn reply(&mut self, id: &CommandId, reply: &Reply) -> Option<String> {
         match reply {
-            Reply::ContextInfo(info) => {
-                Some(encode(id.as_str(), &v1::Event::ContextInfo(Box::new(translated((**info).clone())))))
-            }
+            Reply::ContextInfo(info) => Some(encode(
+                id.as_str(),
+                &v1::Event::ContextInfo(Box::new(v1::ContextInfo::of(translated((**info).clone())))),
+            )),
             Reply::Error(error) => Some(error_frame(error.clone())),
             _ => None,
         }
@@ -185,23 +188,24 @@ impl Translator {
                     frames.push(error_frame(error));
                 }
                 frames.push(self.frame(&v1::Event::LoadingState(LoadingState { loading: false })));
-                frames.push(self.frame(&v1::Event::ContextInfo(Box::new(translated(finished.context_info)))));
+                let info = v1::ContextInfo::of(translated(finished.context_info));
+                frames.push(self.frame(&v1::Event::ContextInfo(Box::new(info))));
                 let response_id = finished.turn_id.to_string();
                 frames.push(self.frame(&v1::Event::AgentFinished(AgentFinished { response_id })));
                 frames
             }
             // Only if a client requested it.
             Event::CompactionFailed(failed) if failed.command_id.is_some() => {
-                vec![error_frame(ErrorBody::new(failed.code, failed.message))]
+                vec![error_frame(failed.error)]
             }
             Event::ContextCompacted(mut compacted) => {
                 // v1 does not have this field.
                 compacted.compact_at_tokens = None;
                 compacted.strategy = strategy_name(&compacted.strategy);
-                vec![self.frame(&v1::Event::ContextCompacted(compacted))]
+                vec![self.frame(&v1::Event::ContextCompacted(Box::new((*compacted).into())))]
             }
             Event::ToolCall(_)
-            | Event::RequestResolved(_)
+            | Event::CallResolved(_)
             | Event::QueueChanged(_)
             | Event::SessionUpdated(_)
             | Event::CompactionUndone(_)

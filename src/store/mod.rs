@@ -1,7 +1,7 @@
 //! Session storage: an append-only log per session, with `seq` 1, 2, 3 …; one stored record is one durable event.
-//! The store does not interpret records: it keeps their bodies, the columns by which entries are found, the idempotency
-//! marks and one head per session. The interface suits a single node and a cluster alike: `open` returns a lease whose
-//! `term` fences stale writers.
+//! The store does not interpret records, except that `upgrade` translates those of older versions: it keeps their
+//! bodies, the columns by which entries are found, the idempotency marks and one head per session. The interface suits
+//! a single node and a cluster alike: `open` returns a lease whose `term` fences stale writers.
 
 mod check;
 mod connect;
@@ -10,6 +10,7 @@ pub(crate) mod faulty;
 pub mod memory;
 mod page;
 pub mod sqlite;
+mod upgrade;
 mod walk;
 
 #[cfg(test)]

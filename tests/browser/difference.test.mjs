@@ -21,15 +21,15 @@ const NONE = { isSummary: () => false, isPinned: () => false, cleared: [] };
 
 test("what goes, what stays and what is shortened", () => {
   const table = [
-    ["the tail stays", ["a:user", "b:assistant", "c:user"], { cutEntryId: "c" }, "a goes, b goes, c stays"],
-    ["what is kept one by one", ["a:user", "b:assistant", "c:user"], { cutEntryId: "c", keptEntryIds: ["a"] }, "a stays, b goes, c stays"],
+    ["the tail stays", ["a:user", "b:assistant", "c:user"], { firstKeptEntryId: "c" }, "a goes, b goes, c stays"],
+    ["what is kept one by one", ["a:user", "b:assistant", "c:user"], { firstKeptEntryId: "c", keptEntryIds: ["a"] }, "a stays, b goes, c stays"],
     ["no tail", ["a:user", "b:assistant"], { keptEntryIds: ["b"] }, "a goes, b stays"],
-    ["a summary gives way to the new one", ["s:user", "a:user", "b:user"], { cutEntryId: "b" }, "s goes, a goes, b stays"],
-    ["a summary stays where nothing is summarised", ["s:user", "a:user", "t:tool"], { cutEntryId: "a", rung: "clear_tool_results", clearedEntryIds: ["t"] }, "s stays, a stays, t shortened"],
-    ["cleared before", ["a:user", "old:tool", "t:tool"], { cutEntryId: "a", rung: "clear_tool_results", clearedEntryIds: ["old", "t"] }, "a stays, old stays, t shortened"],
-    ["a missing answer goes with its call", ["a:assistant", "-:tool", "b:user", "-:tool"], { cutEntryId: "b" }, "a goes, - goes, b stays, - stays"],
-    ["cleared, and gone", ["t:tool", "b:user"], { cutEntryId: "b", clearedEntryIds: ["t"] }, "t goes, b stays"],
-    ["nothing", [], { cutEntryId: "b" }, ""],
+    ["a summary gives way to the new one", ["s:user", "a:user", "b:user"], { firstKeptEntryId: "b" }, "s goes, a goes, b stays"],
+    ["a summary stays where nothing is summarised", ["s:user", "a:user", "t:tool"], { firstKeptEntryId: "a", rung: "clear_tool_results", clearedEntryIds: ["t"] }, "s stays, a stays, t shortened"],
+    ["cleared before", ["a:user", "old:tool", "t:tool"], { firstKeptEntryId: "a", rung: "clear_tool_results", clearedEntryIds: ["old", "t"] }, "a stays, old stays, t shortened"],
+    ["a missing answer goes with its call", ["a:assistant", "-:tool", "b:user", "-:tool"], { firstKeptEntryId: "b" }, "a goes, - goes, b stays, - stays"],
+    ["cleared, and gone", ["t:tool", "b:user"], { firstKeptEntryId: "b", clearedEntryIds: ["t"] }, "t goes, b stays"],
+    ["nothing", [], { firstKeptEntryId: "b" }, ""],
   ];
   for (const [name, lines, preview, expected] of table) {
     const known = { ...NONE, isSummary: (id) => id === "s", cleared: ["old"] };
@@ -40,7 +40,7 @@ test("what goes, what stays and what is shortened", () => {
 });
 
 test("a long message is one line, a long column its two ends", () => {
-  const content = [{ type: "reasoning", text: "hidden" }, { type: "text", text: `a\n\n  b ${"x".repeat(9000)}` }, { type: "tool_call", callId: "k", name: "look", arguments: "{}" }];
+  const content = [{ type: "reasoning", text: "hidden" }, { type: "text", text: `a\n\n  b ${"x".repeat(9000)}` }, { type: "tool_call", toolCallId: "k", name: "look", arguments: "{}" }];
   const [row] = difference([{ entryId: "a", message: { role: "assistant", content } }], { rung: "extract", keptEntryIds: [] }, { ...NONE, isPinned: () => true }).now;
   assert.match(row.text, /^a b x{150,160}…$/);
   assert.equal(row.pinned, true);

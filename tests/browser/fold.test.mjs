@@ -66,7 +66,7 @@ function step(world, random) {
     () => world.update({ name: text().trim() || "name" }),
     () => world.update({ model: pick(["mock-1", "mock-2"]) }),
     () => world.ephemeral("no_such_event", { leafId: null }),
-    () => world.ephemeral("context_warning", { usagePercent: 91, message: "nearly full" }),
+    () => world.ephemeral("context_warning", { usageRatio: 0.91, message: "nearly full" }),
   ];
   if (world.tree.size > 0) {
     const entryId = pick([...world.tree.keys()]);
@@ -109,14 +109,14 @@ function step(world, random) {
       moves.push(() => world.finishItem(item), () => world.finishItem(item, { stopReason: "cancelled", incomplete: true }));
       moves.push(() => { world.abortItem(item, "upstream_truncated"); world.finishTurn("failed", { code: "upstream_truncated", message: "cut", retriable: true }); });
       moves.push(() => {
-        const part = { type: "tool_call", callId: world.id("k"), name: "look", arguments: "{}" };
+        const part = { type: "tool_call", toolCallId: world.id("k"), name: "look", arguments: "{}" };
         world.finishItem(item, { stopReason: "tool_calls", calls: [part] });
         world.call(part);
       });
     }
     if (call) {
-      moves.push(() => world.ephemeral("call_progressed", { callId: call.callId, message: "still", deadline: call.deadline }));
-      moves.push(() => world.resolve(call.callId, text()), () => world.resolve(call.callId, text(), true));
+      moves.push(() => world.ephemeral("call_progressed", { toolCallId: call.toolCallId, message: "still", deadline: call.deadline }));
+      moves.push(() => world.resolve(call.toolCallId, text()), () => world.resolve(call.toolCallId, text(), true));
     }
   }
   pick(moves)();
@@ -247,9 +247,9 @@ test("a summary that is held is known as it arrives, after a reload and after a 
   const world = new World({ emit: () => {} });
   world.say("one", world.id("c"));
   const snapshot = world.snapshot();
-  const held = (jobId) => ({ jobId, trigger: "threshold", rung: "model_summary", tokenCount: 900, newTokenCount: 300, compactAtTokens: 1000, durationMs: 5 });
+  const held = (jobId) => ({ jobId, trigger: "threshold", rung: "model_summary", tokensBefore: 900, tokensAfter: 300, compactAtTokens: 1000, durationMs: 5 });
   const event = (type, payload) => ({ id: "s_e1", type, payload });
-  const ends = (seq, type, jobId) => ({ id: `s_${seq}`, seq, type, payload: { jobId, trigger: "threshold", background: true, durationMs: 5, pausedMs: 0, code: "compaction_void", message: "void", entryId: "e", newTokenCount: 300, generation: 2, breakdown: { after: {} } } });
+  const ends = (seq, type, jobId) => ({ id: `s_${seq}`, seq, type, payload: { jobId, trigger: "threshold", background: true, durationMs: 5, pausedMs: 0, error: { code: "compaction_void", message: "void", retriable: false }, entryId: "e", tokensAfter: 300, generation: 2, breakdown: { after: {} } } });
   const live = reduce(fromSnapshot(snapshot), event("compaction_prepared", held("j1")));
   const reloaded = fromSnapshot({ ...snapshot, held: held("j1") });
   const resumed = fromOpened(fromSnapshot(snapshot), { ...snapshot, resumed: "replay", held: held("j1") });

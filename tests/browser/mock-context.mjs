@@ -41,7 +41,7 @@ export const contextCommands = {
     reply("context", { envelope, tokens });
   },
 
-  on_manual_compact({ client, id, payload, world, reply, refuse }) {
+  on_start_compaction({ client, id, payload, world, reply, refuse }) {
     if (client.role !== "owner") return refuse("read_only", "observers may only read");
     if (world.heldUp) return refuse("compaction_running", "the session is being compacted", true);
     const { previewId, instructions } = payload;
@@ -53,7 +53,7 @@ export const contextCommands = {
     void this.compact(world, id, instructions);
   },
 
-  on_preview_compact({ payload, world, reply, refuse }) {
+  on_preview_compaction({ payload, world, reply, refuse }) {
     if (world.heldUp) return refuse("compaction_running", "the session is being compacted", true);
     if (world.entries.length < 4) return refuse("nothing_to_compact", "what could be compacted is too little to gain anything");
     world.voidRunning();
@@ -79,7 +79,7 @@ export const contextCommands = {
     world.preview = { jobId, outcome, expiresAt, base: world.inEffect()?.entryId, last: world.leafId };
     reply("compaction_preview", {
       previewId: jobId, expiresAt: expiresAt.toISOString(), ...world.shown(outcome),
-      ...(failedRungs ? { failedRungs } : {}), ...(retained ? { retained } : {}), ...(summaryUsage ? { cost: summaryUsage } : {}),
+      ...(failedRungs ? { failedRungs } : {}), ...(retained ? { retained } : {}), ...(summaryUsage ? { summaryUsage } : {}),
     });
   },
 

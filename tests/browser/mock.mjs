@@ -49,7 +49,7 @@ function hooks(world) {
   world.append({ type: "context_transform", schemaVersion: 9, ops: [] });
   const said = { role: "user", content: [{ type: "text", text: "It is noon." }] };
   world.append({ type: "ephemeral", transformerName: "clock", patch: [{ op: "messages_uncached_append", messages: [said] }] });
-  world.ephemeral("hook_failed", { hook: "redact", event: "message", code: "hook_timeout", message: "it took longer than 5 s" });
+  world.ephemeral("hook_failed", { hook: "redact", point: "message", error: { code: "hook_timeout", message: "it took longer than 5 s", retriable: true } });
 }
 
 const REFUSED = Symbol("refused");
@@ -348,12 +348,12 @@ export class MockServer {
   async tool(world) {
     const item = world.startItem();
     world.delta(item, 0, "Let me look that up.");
-    const callId = world.id("k");
-    const part = { type: "tool_call", callId, name: "look_up", arguments: "{\"query\":\"reseed\",\"limit\":3}" };
+    const toolCallId = world.id("k");
+    const part = { type: "tool_call", toolCallId, name: "look_up", arguments: "{\"query\":\"reseed\",\"limit\":3}" };
     world.finishItem(item, { stopReason: "tool_calls", calls: [part] });
     world.call(part);
     await (/\bheld\b/.test(this.saidLast(world)) ? this.hold(world) : this.step(world));
-    world.resolve(callId, "no such tool: `look_up`", true);
+    world.resolve(toolCallId, "no such tool: `look_up`", true);
   }
 
   next(world) {

@@ -57,8 +57,8 @@ test("parts stand in their order, and their tokens add up", () => {
   world.tools = [TOOL];
   world.say("hello");
   world.append({ type: "message", role: "assistant", content: [
-    { type: "reasoning", text: "Let me\n\nsee." }, { type: "tool_call", callId: "c", name: "look_up", arguments: "{\"q\":1}" }] });
-  world.append({ type: "message", role: "tool", content: [{ type: "tool_result", callId: "c", output: "nothing", isError: true }] });
+    { type: "reasoning", text: "Let me\n\nsee." }, { type: "tool_call", toolCallId: "c", name: "look_up", arguments: "{\"q\":1}" }] });
+  world.append({ type: "message", role: "tool", content: [{ type: "tool_result", toolCallId: "c", output: "nothing", isError: true }] });
   world.append({ type: "ephemeral", transformerName: "clock", patch: [{ op: "messages_uncached_append", messages: [{ role: "user", content: [{ type: "text", text: "It is noon." }] }] }] });
   const envelope = world.envelope({ ephemeral: true });
   const sections = sectionsOf(envelope, () => false);

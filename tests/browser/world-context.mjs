@@ -13,8 +13,8 @@ export const tokens = (text) => Math.ceil(text.length / 4);
 
 const tokensOf = (content) => content.reduce((sum, part) => sum + tokens(part.text ?? part.output ?? part.arguments), 0);
 
-const calls = (entry) => (entry.content ?? []).flatMap((part) => (part.type === "tool_call" ? [part.callId] : []));
-const results = (entry) => (entry.content ?? []).flatMap((part) => (part.type === "tool_result" ? [part.callId] : []));
+const calls = (entry) => (entry.content ?? []).flatMap((part) => (part.type === "tool_call" ? [part.toolCallId] : []));
+const results = (entry) => (entry.content ?? []).flatMap((part) => (part.type === "tool_result" ? [part.toolCallId] : []));
 
 export const contextRules = {
   /** The newest compaction of the path that was not undone. */
@@ -92,7 +92,7 @@ export const contextRules = {
     const compactAtTokens = Math.floor(this.windowTokens * (this.settings.strategySettings?.threshold ?? 0.8));
     const prepareAtTokens = Math.floor(compactAtTokens * this.background);
     return {
-      tokenCount, usagePercent: Math.min(100, usageRatio * 100), transcriptLength: messages.length,
+      tokenCount, transcriptLength: messages.length,
       maxTokens: this.windowTokens, strategy: this.strategy,
       ...(never && usageRatio >= 0.9 ? { warning: "The window is nearly full, and this strategy never compacts by itself." } : {}),
       usageRatio, source: "mixed", usageTokens: tokenCount, trailingTokens: 0, errorBoundTokens: Math.ceil(tokenCount / 20),
@@ -120,9 +120,10 @@ export const contextRules = {
     const { jobId, trigger, background } = this.compaction;
     this.compaction = null;
     const about = { ...(commandId ? { commandId } : {}), ...(trigger ? { trigger } : {}), ...(background ? { background } : {}) };
+    const error = { code, message, retriable: false };
     const ended = ["compaction_cancelled", "compaction_void", "nothing_to_compact"].includes(code);
-    if (trigger && !background && !ended) this.failed = [...this.failed, { jobId, code, message, leafId: this.leafId }].slice(-16);
-    this.durable("compaction_failed", { jobId, ...about, durationMs: 40, pausedMs: 0, code, message });
+    if (trigger && !background && !ended) this.failed = [...this.failed, { jobId, error, leafId: this.leafId }].slice(-16);
+    this.durable("compaction_failed", { jobId, ...about, durationMs: 40, pausedMs: 0, error });
   },
 
   /** What a compaction in the background has read is no longer what the model sees. */
@@ -174,7 +175,7 @@ export const contextRules = {
       appended.tokensAfter = after.tokenCount;
     });
     this.durable("context_compacted", {
-      oldTokenCount: before.tokenCount, newTokenCount: after.tokenCount,
+      tokensBefore: before.tokenCount, tokensAfter: after.tokenCount,
       reductionPercent: Math.max(0, (1 - after.tokenCount / before.tokenCount) * 100), strategy: this.strategy, jobId,
       ...(commandId ? { commandId } : {}), entryId: entry.entryId, ...lists, keptEntryIds, trigger, ...(background ? { background } : {}), summary,
       generation: this.generation, durationMs: 420, pausedMs: background ? 0 : 420, cachedTokensLost: 0,
@@ -196,11 +197,11 @@ export const contextRules = {
       stretch.count += 1;
       stretch.tokens += tokensOf(message.content);
     }
-    const oldTokenCount = this.contextInfo().tokenCount;
+    const tokensBefore = this.contextInfo().tokenCount;
     const { summary, rung, firstKeptEntryId, keptEntryIds, clearedEntryIds } = outcome;
     const gone = rung === "clear_tool_results" ? parted.kept.tokens / 2 : parted.dropped.tokens;
-    const newTokenCount = Math.max(60, Math.round(oldTokenCount - gone + tokens(summary)));
-    return { summary, rung, ...(firstKeptEntryId ? { cutEntryId: firstKeptEntryId } : {}), keptEntryIds, ...(clearedEntryIds.length > 0 ? { clearedEntryIds } : {}), ...parted, oldTokenCount, newTokenCount };
+    const tokensAfter = Math.max(60, Math.round(tokensBefore - gone + tokens(summary)));
+    return { summary, rung, ...(firstKeptEntryId ? { firstKeptEntryId: firstKeptEntryId } : {}), keptEntryIds, ...(clearedEntryIds.length > 0 ? { clearedEntryIds } : {}), ...parted, tokensBefore, tokensAfter };
   },
 
   /** Takes the compaction in effect back. */
@@ -228,9 +229,9 @@ export const contextRules = {
     const entry = this.tree.get(entryId);
     const asked = new Set(calls(entry).length > 0 ? calls(entry) : results(entry));
     if (asked.size === 0) return [entryId];
-    const call = path.find((other) => calls(other).some((callId) => asked.has(callId)));
+    const call = path.find((other) => calls(other).some((toolCallId) => asked.has(toolCallId)));
     const all = new Set(call ? calls(call) : asked);
-    return path.filter((other) => other === call || results(other).some((callId) => all.has(callId))).map((other) => other.entryId);
+    return path.filter((other) => other === call || results(other).some((toolCallId) => all.has(toolCallId))).map((other) => other.entryId);
   },
 
   pin(entryId) {

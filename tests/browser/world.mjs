@@ -162,15 +162,15 @@ export class World {
 
   call(part) {
     const deadline = new Date(Date.UTC(2026, 10, 21, 7)).toISOString();
-    const call = { callId: part.callId, turnId: this.turn.turnId, name: part.name, arguments: part.arguments, deadline };
+    const call = { toolCallId: part.toolCallId, turnId: this.turn.turnId, name: part.name, arguments: part.arguments, deadline };
     this.pending = [...this.pending, call];
     this.durable("tool_call", call);
   }
 
-  resolve(callId, output, isError = false) {
-    this.pending = this.pending.filter((call) => call.callId !== callId);
-    this.durable("request_resolved", { callId, outcome: isError ? "failed" : "answered" });
-    const part = { type: "tool_result", callId, output, ...(isError ? { isError } : {}) };
+  resolve(toolCallId, output, isError = false) {
+    this.pending = this.pending.filter((call) => call.toolCallId !== toolCallId);
+    this.durable("call_resolved", { toolCallId, outcome: isError ? "failed" : "answered" });
+    const part = { type: "tool_result", toolCallId, output, ...(isError ? { isError } : {}) };
     this.append({ type: "message", role: "tool", content: [part] }, { turnId: this.turn.turnId });
   }
 
@@ -288,8 +288,8 @@ export class World {
 
   item() {
     const { sessionId, name, createdAt, updatedAt, state } = this;
-    const { tokenCount, usagePercent } = this.contextInfo();
-    return { sessionId, name, createdAt, updatedAt, entries: this.tree.size, tokenCount, usagePercent, state };
+    const { tokenCount, usageRatio } = this.contextInfo();
+    return { sessionId, name, createdAt, updatedAt, entries: this.tree.size, tokenCount, usageRatio, state };
   }
 }
 

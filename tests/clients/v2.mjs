@@ -178,15 +178,15 @@ await run({
       await until("turn_finished");
     }
     const id = randomUUID();
-    const { jobId } = await expectReply("ok", "manual_compact", { instructions: "Keep the harbour code." }, id);
+    const { jobId } = await expectReply("ok", "start_compaction", { instructions: "Keep the harbour code." }, id);
     const compacted = (await until("context_compacted")).payload;
     wire.same([compacted.jobId, compacted.commandId], [jobId, id], "whose compaction it was");
     checkCompacted(wire, compacted, "manual", STRATEGY);
     const info = await expectReply("context_info", "get_context_info", {});
     checkInfo(wire, info, STRATEGY);
     // What another session learns of the model's tokenizer moves the estimate, within the bound that it is told with.
-    const moved = Math.abs(info.tokenCount - compacted.newTokenCount);
-    wire.expect(moved <= info.errorBoundTokens, `${compacted.newTokenCount} tokens became ${info.tokenCount}`);
+    const moved = Math.abs(info.tokenCount - compacted.tokensAfter);
+    wire.expect(moved <= info.errorBoundTokens, `${compacted.tokensAfter} tokens became ${info.tokenCount}`);
     await expectReply("accepted", "user_input", { input: "What is the harbour code?" });
     await until("turn_finished");
     const { text } = entries.at(-1).content[0];

@@ -156,12 +156,12 @@ struct FirstLines {
 
 impl Hook for FirstLines {
     fn specs(&self) -> Vec<HookSpec> {
-        vec![HookSpec::new("first_lines", HookPoint::BeforeCompact)]
+        vec![HookSpec::new("first_lines", HookPoint::BeforeCompaction)]
     }
 
     fn call(&self, call: HookCall) -> HookFuture<'_> {
         Box::pin(async move {
-            let HookEvent::BeforeCompact(preparation) = call.event else { return Err(another_event()) };
+            let HookEvent::BeforeCompaction(preparation) = call.event else { return Err(another_event()) };
             let summary = self.summary(&preparation);
             // There is no user message: a model can do better.
             Ok(if summary.is_empty() { HookAnswer::default() } else { HookAnswer::summary(summary) })

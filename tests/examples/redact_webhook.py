@@ -6,7 +6,7 @@ It is required, as hooks are that do not say otherwise: what it could not look a
     export REDACT_SECRET="whsec_$(head -c 32 /dev/urandom | base64)"
     python3 tests/examples/redact_webhook.py 8001
 
-    echo '{"hooks":[{"name":"redact","url":"http://127.0.0.1:8001/","events":[{"event":"message"}],
+    echo '{"hooks":[{"name":"redact","url":"http://127.0.0.1:8001/","points":[{"point":"message"}],
            "secretEnv":"REDACT_SECRET"}]}' >hooks.json
     HOOKS_FILE=hooks.json cargo run --release
 
@@ -53,7 +53,7 @@ def is_ours(secret, headers, body, now):
 
 def answer(call):
     """What is answered to a call: another message, or nothing, which changes nothing."""
-    if call["event"] != "message":
+    if call["point"] != "message":
         return {}
     message = call["message"]
     changed = False

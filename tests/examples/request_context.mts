@@ -20,7 +20,7 @@ const [url = "ws://127.0.0.1:8080/ws", question = "What is my position?", now = 
 /** What the hook answers. A program would look it up now; `call.envelope` is what would be sent without it. */
 function withPlace(call: HookCall): HookResult {
   return {
-    callId: call.callId,
+    hookCallId: call.hookCallId,
     transformerName: "place",
     patch: [{ op: "messages_uncached_append", messages: [{ role: "user", content: [{ type: "text", text: now }] }] }],
   };
@@ -47,7 +47,7 @@ function received(frame: ServerFrame): void {
       return send({
         type: "open_session",
         payload: {
-          hooks: [{ name: "place", event: "context", reasons: ["ephemeral"], timeoutMs: 5_000 }],
+          hooks: [{ name: "place", point: "context", reasons: ["ephemeral"], timeoutMs: 5_000 }],
         },
       });
     case "session_opened":
@@ -56,7 +56,7 @@ function received(frame: ServerFrame): void {
     case "hook_call":
       return send({ type: "hook_result", payload: withPlace(frame.payload) });
     case "hook_failed":
-      return console.error(`${frame.payload.hook}: ${frame.payload.message}`);
+      return console.error(`${frame.payload.hook}: ${frame.payload.error.message}`);
     case "entry_appended": {
       const { entry } = frame.payload;
       if (entry.type !== "message" || entry.role !== "assistant") return;

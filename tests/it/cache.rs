@@ -90,7 +90,7 @@ async fn turn(client: &mut Client, text: &str) -> Value {
             assert_eq!(frame["payload"]["status"], "completed", "{frame}");
             return frame["payload"].clone();
         }
-        let answer = json!({ "callId": frame["payload"]["callId"], "output": format!("🌊 {}", words(7, 20)) });
+        let answer = json!({ "toolCallId": frame["payload"]["toolCallId"], "output": format!("🌊 {}", words(7, 20)) });
         client.send("tool_result", answer).await;
     }
 }

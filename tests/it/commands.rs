@@ -239,20 +239,20 @@ impl Scene {
             }
             "tool_result" => {
                 self.client.ask("user_input", json!({ "input": "use the tool" })).await;
-                let call = self.client.event("tool_call").await["payload"]["callId"].clone();
-                json!({ "callId": call, "output": "done" })
+                let call = self.client.event("tool_call").await["payload"]["toolCallId"].clone();
+                json!({ "toolCallId": call, "output": "done" })
             }
             "cancel_compaction" => {
-                self.ok("manual_compact", json!({})).await;
+                self.ok("start_compaction", json!({})).await;
                 json!({})
             }
             "undo_compaction" => {
                 self.gate.open();
-                self.ok("manual_compact", json!({})).await;
+                self.ok("start_compaction", json!({})).await;
                 self.client.event("context_compacted").await;
                 json!({})
             }
-            "preview_compact" => {
+            "preview_compaction" => {
                 self.gate.open();
                 json!({})
             }

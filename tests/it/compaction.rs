@@ -68,7 +68,7 @@ async fn fill(client: &mut Client, until_tokens: u64) {
 
 /// Requests a compaction and waits for its outcome.
 async fn compact(client: &mut Client, payload: Value) -> Value {
-    let ok = client.ask("manual_compact", payload).await;
+    let ok = client.ask("start_compaction", payload).await;
     assert_eq!(ok["type"], "ok", "{ok}");
     let compacted = client.event("context_compacted").await["payload"].clone();
     assert_eq!(*present(&compacted["jobId"]), ok["payload"]["jobId"]);
@@ -128,8 +128,8 @@ async fn the_threshold_counts_the_pending_input_and_compacts_before_the_request(
     let compacted = client.event("context_compacted").await["payload"].clone();
     assert_eq!(compacted["trigger"], "threshold");
     assert!(compacted["rung"].as_str().unwrap().ends_with("_summary"), "{compacted}");
-    assert!(whole(&compacted["oldTokenCount"]) > TRIGGER_TOKENS, "{compacted}");
-    assert!(whole(&compacted["newTokenCount"]) < TRIGGER_TOKENS, "{compacted}");
+    assert!(whole(&compacted["tokensBefore"]) > TRIGGER_TOKENS, "{compacted}");
+    assert!(whole(&compacted["tokensAfter"]) < TRIGGER_TOKENS, "{compacted}");
     let sent = texts(requests.last().unwrap());
     assert!(sent[0].contains("<summary>") && sent.last() == Some(&question), "{sent:?}");
     let compactions = client.seen.iter().filter(|frame| frame["type"] == "context_compacted").count();
@@ -153,9 +153,9 @@ async fn the_threshold_holds_between_tool_rounds() {
     client.ask("register_tools", json!({ "tools": [tool] })).await;
     client.ask("user_input", json!({ "input": "Look seven times." })).await;
     for round in 0..7 {
-        let call = client.event("tool_call").await["payload"]["callId"].clone();
+        let call = client.event("tool_call").await["payload"]["toolCallId"].clone();
         let output = format!("FACT {round}: the lamp is lit\n{}", words(round, 220));
-        assert_eq!(client.ask("tool_result", json!({ "callId": call, "output": output })).await["type"], "ok");
+        assert_eq!(client.ask("tool_result", json!({ "toolCallId": call, "output": output })).await["type"], "ok");
     }
     let finished = client.event("turn_finished").await["payload"].clone();
     assert_eq!(finished["status"], "completed", "{finished}");
@@ -183,13 +183,13 @@ async fn manual_warns_once_and_never_compacts_by_itself() {
     let failed = failed.expect("forty turns pass a window of 2,000 tokens");
     let error = &failed["error"];
     assert_eq!(error["code"], "context_overflow", "{error}");
-    for word in ["manual_compact", "retry_turn"] {
+    for word in ["start_compaction", "retry_turn"] {
         assert!(error["message"].as_str().unwrap().contains(word), "{error}");
     }
     let warnings = client.seen.iter().filter(|frame| frame["type"] == "context_warning").count();
     assert_eq!(warnings, 1);
     let warning = client.event("context_warning").await["payload"].clone();
-    assert!(warning["usagePercent"].as_f64().is_some_and(|percent| (90.0..=100.0).contains(&percent)), "{warning}");
+    assert!(warning["usageRatio"].as_f64().is_some_and(|ratio| (0.9..=1.0).contains(&ratio)), "{warning}");
     let asked = model.requests();
     assert_eq!(summaries(&asked), 0);
 
@@ -242,7 +242,7 @@ async fn what_is_told_of_a_compaction_is_true() {
     let (before, asked) = (info(&mut client).await, model.requests().len());
     let compacted = compact(&mut client, json!({})).await;
     let after = info(&mut client).await;
-    let (old, new) = (compacted["oldTokenCount"].as_u64().unwrap(), compacted["newTokenCount"].as_u64().unwrap());
+    let (old, new) = (compacted["tokensBefore"].as_u64().unwrap(), compacted["tokensAfter"].as_u64().unwrap());
     assert_eq!((json!(old), json!(new)), (before["tokenCount"].clone(), after["tokenCount"].clone()));
     let percent = (old - new) as f64 * 100.0 / old as f64;
     assert!((compacted["reductionPercent"].as_f64().unwrap() - percent).abs() < 0.06 && percent < 100.0);
@@ -280,12 +280,8 @@ async fn before_and_after_count_the_same_pending_request() {
     client.ask("user_input", json!({ "input": words(99, 450) + " And now?" })).await;
     let compacted = client.event("context_compacted").await["payload"].clone();
     let pending = info(&mut client).await;
-    assert_eq!(
-        *present(&compacted["newTokenCount"]),
-        pending["tokenCount"],
-        "with the input that waits for its answer"
-    );
-    assert!(whole(&compacted["oldTokenCount"]) > before + 400, "{before} and {compacted}");
+    assert_eq!(*present(&compacted["tokensAfter"]), pending["tokenCount"], "with the input that waits for its answer");
+    assert!(whole(&compacted["tokensBefore"]) > before + 400, "{before} and {compacted}");
     assert!(whole(&compacted["pausedMs"]) <= whole(&compacted["durationMs"]));
     gate.open();
     assert_eq!(client.event("turn_finished").await["payload"]["status"], "completed");

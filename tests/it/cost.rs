@@ -85,8 +85,8 @@ async fn every_answer_and_summary_is_paid_for_and_a_session_is_the_sum() {
     // The cost of a turn is the sum of its requests.
     let mut spent = 0;
     client.ask("user_input", json!({ "input": "look" })).await;
-    let call = client.event("tool_call").await["payload"]["callId"].clone();
-    client.ask("tool_result", json!({ "callId": call, "output": words(1, 40) })).await;
+    let call = client.event("tool_call").await["payload"]["toolCallId"].clone();
+    client.ask("tool_result", json!({ "toolCallId": call, "output": words(1, 40) })).await;
     spent += paid(&client.event("turn_finished").await["payload"]["usage"], TEST);
     let first = client.turn(&words(2, 100)).await;
     spent += paid(&first["usage"], TEST);
@@ -99,10 +99,10 @@ async fn every_answer_and_summary_is_paid_for_and_a_session_is_the_sum() {
     assert_eq!(answers.map(|entry| paid(&entry["usage"], TEST)).sum::<u64>(), spent);
 
     // A preview costs what its summary does, and counts for the session only once it is applied.
-    let preview = client.ask("preview_compact", json!({})).await["payload"].clone();
-    let summary = paid(&preview["cost"], CLERK);
+    let preview = client.ask("preview_compaction", json!({})).await["payload"].clone();
+    let summary = paid(&preview["summaryUsage"], CLERK);
     assert_eq!(listed(&mut client, &session).await["costNanoUsd"], spent);
-    client.ask("manual_compact", json!({ "previewId": preview["previewId"] })).await;
+    client.ask("start_compaction", json!({ "previewId": preview["previewId"] })).await;
     let compacted = client.event("context_compacted").await["payload"].clone();
     assert_eq!(paid(&compacted["summaryUsage"], CLERK), summary);
     spent += summary;
@@ -114,7 +114,7 @@ async fn every_answer_and_summary_is_paid_for_and_a_session_is_the_sum() {
     let moved = client.ask("navigate", json!({ "entryId": target, "summarize": true })).await;
     let entry = moved["payload"]["branchSummaryEntryId"].clone();
     let appended = client.until(|frame| frame["payload"]["entry"]["entryId"] == *present(&entry)).await;
-    spent += paid(&appended["payload"]["entry"]["usage"], CLERK);
+    spent += paid(&appended["payload"]["entry"]["summaryUsage"], CLERK);
     assert_eq!(listed(&mut client, &session).await["costNanoUsd"], spent);
 
     // Usage without a known price is reported as such, and no sum hides it.

@@ -73,7 +73,7 @@ impl Talk {
 
     /// Orders a compaction, and returns `context_compacted`.
     async fn compact(&mut self, payload: Value) -> Value {
-        let ok = self.ok("manual_compact", payload).await;
+        let ok = self.ok("start_compaction", payload).await;
         let job = ok["jobId"].clone();
         let told = self.client.until(|frame| {
             frame["payload"]["jobId"] == *present(&job)
@@ -90,7 +90,7 @@ impl Talk {
     }
 
     async fn preview(&mut self, payload: Value) -> Value {
-        let reply = self.client.ask("preview_compact", payload).await;
+        let reply = self.client.ask("preview_compaction", payload).await;
         assert_eq!(reply["type"], "compaction_preview", "{reply}");
         reply["payload"].clone()
     }

@@ -52,7 +52,7 @@ async fn a_watcher_is_told_of_every_change_that_a_list_shows() {
     gate.open();
     client.event("turn_finished").await;
     let idle = told(&mut watcher, id, |item| item["state"] == "idle" && item["entries"] == 2).await;
-    assert!(whole(&idle["tokenCount"]) > 0 && number(&idle["usagePercent"]) > 0.0, "{idle}");
+    assert!(whole(&idle["tokenCount"]) > 0 && number(&idle["usageRatio"]) > 0.0, "{idle}");
     assert_eq!(list(&mut other, json!({})).await, [idle], "what is told is what a list shows");
 
     client.ask("rename_session", json!({ "name": "Ferries" })).await;
@@ -92,7 +92,7 @@ async fn a_compaction_is_told_of_while_it_runs() {
     }
     let mut watcher = Client::v2(&server.ws()).await;
     assert_eq!(list(&mut watcher, json!({ "watch": true })).await.len(), 1);
-    let ordered = client.ask("manual_compact", json!({})).await;
+    let ordered = client.ask("start_compaction", json!({})).await;
     assert_eq!(ordered["type"], "ok", "{ordered}");
     let before = told(&mut watcher, &opened["sessionId"], |item| item["state"] == "compacting").await;
     gate.open();

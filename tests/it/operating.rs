@@ -80,7 +80,7 @@ async fn metrics_count_what_happened() {
 
     client.turn("Write a text of 400 words.").await;
     client.turn("Write a text of 20 words.").await;
-    client.ask("manual_compact", json!({})).await;
+    client.ask("start_compaction", json!({})).await;
     client.event("context_compacted").await;
     client.ask("user_input", json!({ "input": "" })).await;
     client.send_raw("no JSON").await;
@@ -120,7 +120,7 @@ async fn metrics_count_what_happened() {
         ("reseed_sessions_open", Some(0.0)),
         (r#"reseed_commands_total{type="user_input",outcome="ok"}"#, Some(2.0)),
         (r#"reseed_commands_total{type="user_input",outcome="empty_input"}"#, Some(1.0)),
-        (r#"reseed_commands_total{type="manual_compact",outcome="ok"}"#, Some(1.0)),
+        (r#"reseed_commands_total{type="start_compaction",outcome="ok"}"#, Some(1.0)),
         (r#"reseed_commands_total{type="get_context_info",outcome="ok"}"#, Some(1.0)),
         (r#"reseed_frames_refused_total{code="invalid_json"}"#, Some(1.0)),
     ];
@@ -136,7 +136,7 @@ async fn metrics_count_what_happened() {
     let saved = value(&after, "reseed_compaction_tokens_saved_total");
     let compacted = client.seen.iter().find(|frame| frame["type"] == "context_compacted").unwrap();
     let of = |name: &str| compacted["payload"][name].as_f64().unwrap();
-    assert_eq!(saved, of("oldTokenCount") - of("newTokenCount"));
+    assert_eq!(saved, of("tokensBefore") - of("tokensAfter"));
 }
 
 #[tokio::test]
@@ -190,7 +190,7 @@ async fn an_operator_is_told_of_a_session_what_its_own_client_is_told() {
                 client.turn(&words(2, 30)).await;
             }
             "compacted" => {
-                client.ask("manual_compact", json!({})).await;
+                client.ask("start_compaction", json!({})).await;
                 client.event("context_compacted").await;
                 client.turn("And what is my ferry called?").await;
             }

@@ -4,7 +4,6 @@
 mod serving;
 
 use crate::support::{
-    client::Client,
     conversation::{Conversation, Dialect},
     json::whole,
     server::Server,
@@ -54,8 +53,9 @@ async fn fill(conversation: &mut Conversation, until_tokens: u64) {
 }
 
 /// Orders a compaction and waits for the frame of its outcome.
-async fn compact(client: &mut Client) -> Value {
-    client.send("manual_compact", json!({})).await;
+async fn compact(conversation: &mut Conversation) -> Value {
+    let (command, client) = (conversation.dialect.compact_command(), &mut conversation.client);
+    client.send(command, json!({})).await;
     let outcomes = ["context_compacted", "compaction_failed", "error"];
     client.until(|frame| outcomes.iter().any(|kind| frame["type"] == *kind)).await
 }
@@ -68,9 +68,9 @@ async fn the_count_after_a_compaction_is_that_of_the_next_request() {
         let mut conversation = Conversation::begin(&server.ws(), dialect).await;
         fill(&mut conversation, 900).await;
         let before = u64_of(&conversation.info().await, "tokenCount");
-        let compacted = compact(&mut conversation.client).await["payload"].clone();
-        let (old, new) = (u64_of(&compacted, "oldTokenCount"), u64_of(&compacted, "newTokenCount"));
-        assert_eq!((old, new), (before, u64_of(&conversation.info().await, "tokenCount")), "{dialect:?}");
+        let compacted = compact(&mut conversation).await["payload"].clone();
+        let [old, new] = dialect.compacted_counts().map(|name| u64_of(&compacted, name));
+        assert_eq!([old, new], [before, u64_of(&conversation.info().await, "tokenCount")], "{dialect:?}");
         let percent = 100.0 * (old - new) as f64 / old as f64;
         assert!((compacted["reductionPercent"].as_f64().unwrap() - percent).abs() <= 0.05, "{compacted}");
 
@@ -89,7 +89,7 @@ async fn seeding_asks_the_model_nothing() {
         let mut conversation = Conversation::begin(&server.ws(), dialect).await;
         fill(&mut conversation, 900).await;
         let (asked, seen) = (upstream.requests().len(), conversation.client.seen.len());
-        assert_eq!(compact(&mut conversation.client).await["type"], "context_compacted");
+        assert_eq!(compact(&mut conversation).await["type"], "context_compacted");
         conversation.info().await;
         for frame in &conversation.client.seen[seen..] {
             let kind = frame["type"].as_str().unwrap();
@@ -194,7 +194,7 @@ async fn the_summary_is_told_of_tool_results() {
         for turn in 0..4 {
             conversation.talk(&words(turn, 10)).await;
         }
-        let compacted = compact(&mut conversation.client).await;
+        let compacted = compact(&mut conversation).await;
         assert_eq!(compacted["payload"]["rung"], "model_summary", "{compacted}");
         let requests = upstream.requests();
         let summary = requests.iter().find(|asked| is_summary(asked)).unwrap();
@@ -235,7 +235,7 @@ async fn a_failed_summary_is_no_history() {
             let mut conversation = Conversation::begin(&server.ws(), dialect).await;
             fill(&mut conversation, 900).await;
             let before = conversation.info().await;
-            let outcome = compact(&mut conversation.client).await;
+            let outcome = compact(&mut conversation).await;
             let after = conversation.info().await;
             conversation.talk("Go on.").await;
             let next = upstream.requests().pop().unwrap();

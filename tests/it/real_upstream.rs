@@ -46,7 +46,7 @@ async fn check(base_url: &str, model: &str, window: &str, api: &str, dialect: Di
     let mut by: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for compacted in &compactions {
         *by.entry((text(&compacted["trigger"]), text(&compacted["rung"]))).or_default() += 1;
-        assert!(whole(&compacted["newTokenCount"]) < whole(&compacted["oldTokenCount"]), "{compacted}");
+        assert!(whole(&compacted["tokensAfter"]) < whole(&compacted["tokensBefore"]), "{compacted}");
     }
     let took = began.elapsed();
     println!("{dialect:?} {api} window {window:?}: {TURNS} turns in {took:.1?}, failed {failed:?}, compactions {by:?}");

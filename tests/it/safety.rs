@@ -329,7 +329,7 @@ async fn neither_what_was_said_nor_a_secret_is_in_the_log_or_the_metrics() {
     v2.ask("rename_session", json!({ "name": "zebra-said in a name" })).await;
     v2.ask("user_input", json!({ "input": "zebra-said", "nonsense": "zebra-said" })).await;
     v2.send_raw("zebra-said, and no JSON").await;
-    v2.ask("manual_compact", json!({ "instructions": "zebra-said to the summary" })).await;
+    v2.ask("start_compaction", json!({ "instructions": "zebra-said to the summary" })).await;
     v2.event("context_compacted").await;
 
     let bearer = format!("Bearer {BOB}");

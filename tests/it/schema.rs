@@ -36,7 +36,7 @@ async fn every_command_of_v2_gets_its_reply_and_every_frame_fits_the_schema() {
     client.turn("My ferry leaves at 17:40.").await;
     let entry = client.ask("get_entries", json!({})).await["payload"]["items"][0]["entryId"].clone();
     client.ask("user_input", json!({ "input": "use weather" })).await;
-    let call = client.event("tool_call").await["payload"]["callId"].clone();
+    let call = client.event("tool_call").await["payload"]["toolCallId"].clone();
 
     // Refusals that are due in the state of this test; every other command gets its own reply.
     let refused = [
@@ -57,7 +57,7 @@ async fn every_command_of_v2_gets_its_reply_and_every_frame_fits_the_schema() {
     let first = Command::NAMES.iter().copied().filter(|name| !last.contains(name));
     for name in first.chain(last) {
         let mut payload = read(&format!("examples/v2/commands/{name}.json"))["payload"].take();
-        for (field, real) in [("sessionId", &session), ("callId", &call), ("entryId", &entry), ("rootId", &entry)] {
+        for (field, real) in [("sessionId", &session), ("toolCallId", &call), ("entryId", &entry), ("rootId", &entry)] {
             if payload.get(field).is_some() {
                 payload[field] = real.clone();
             }
@@ -74,12 +74,12 @@ async fn every_command_of_v2_gets_its_reply_and_every_frame_fits_the_schema() {
             }
             None => assert_eq!(reply["type"], promised, "{name}: {reply}"),
         }
-        if name == "manual_compact" && reply["type"] == "ok" {
+        if name == "start_compaction" && reply["type"] == "ok" {
             // The next order would be answered with the compaction that is running.
             client.until(|frame| frame["type"] == "context_compacted" || frame["type"] == "compaction_failed").await;
         }
         if name == "tool_result" {
-            client.event("request_resolved").await;
+            client.event("call_resolved").await;
         }
         if name == "register_hooks" {
             // They would be called for everything that follows.
@@ -95,8 +95,7 @@ async fn every_command_of_v2_gets_its_reply_and_every_frame_fits_the_schema() {
     client.send_raw("no frame").await;
     client.event("error").await;
     let seen = check("v2", &client);
-    for kind in ["entry_appended", "turn_started", "turn_finished", "tool_call", "request_resolved", "session_updated"]
-    {
+    for kind in ["entry_appended", "turn_started", "turn_finished", "tool_call", "call_resolved", "session_updated"] {
         assert!(seen.contains(kind), "{kind} was not among {seen:?}");
     }
 }

@@ -54,9 +54,9 @@ async fn answered(client: &mut Client) -> Value {
         if frame["type"] == "turn_finished" {
             return frame["payload"].clone();
         }
-        let call_id = &frame["payload"]["callId"];
+        let call_id = &frame["payload"]["toolCallId"];
         let output = format!("RESULT {call_id}: {}", words(whole(&frame["seq"]), 240));
-        client.ask("tool_result", json!({ "callId": call_id, "output": output })).await;
+        client.ask("tool_result", json!({ "toolCallId": call_id, "output": output })).await;
     }
 }
 

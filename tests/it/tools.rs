@@ -50,7 +50,7 @@ async fn finished(client: &mut Client) -> Value {
 }
 
 async fn answer(client: &mut Client, call: &Value, output: &str) -> Value {
-    client.ask("tool_result", json!({ "callId": call["payload"]["callId"], "output": output })).await
+    client.ask("tool_result", json!({ "toolCallId": call["payload"]["toolCallId"], "output": output })).await
 }
 
 /// Returns the tool results in a request, in order: their texts, and true for errors.
@@ -82,9 +82,9 @@ async fn a_call_goes_to_the_owner_and_its_result_to_the_model() {
         assert!(payload["deadline"].is_string() && payload["turnId"].is_string(), "{payload}");
         let refused = answer(&mut observer, &called, "red").await;
         assert_eq!(refused["payload"]["code"], "read_only");
-        let result = json!({ "callId": payload["callId"], "output": "blue", "isError": is_error });
+        let result = json!({ "toolCallId": payload["toolCallId"], "output": "blue", "isError": is_error });
         assert_eq!(client.ask("tool_result", result).await["type"], "ok");
-        assert_eq!(client.event("request_resolved").await["payload"]["outcome"], outcome);
+        assert_eq!(client.event("call_resolved").await["payload"]["outcome"], outcome);
         assert_eq!(finished(&mut client).await["status"], "completed");
         let request = model.requests().pop().unwrap();
         assert_eq!(results(&request).pop(), Some(("blue".to_owned(), is_error)));
@@ -125,7 +125,7 @@ async fn a_tool_that_does_not_answer_in_time_has_failed() {
     model.push(Reply::text("I cannot see it."));
     ask(&mut client, "How is the sea?").await;
     let called = client.event("tool_call").await;
-    assert_eq!(client.event("request_resolved").await["payload"]["outcome"], "timed_out");
+    assert_eq!(client.event("call_resolved").await["payload"]["outcome"], "timed_out");
     assert_eq!(finished(&mut client).await["status"], "completed");
     let told = results(&model.requests()[1]);
     assert!(matches!(&told[..], [(text, true)] if text.contains("did not answer within 30 ms")), "{told:?}");
@@ -147,7 +147,7 @@ async fn progress_moves_the_time_limit() {
     let (began, mut deadline) = (Instant::now(), called["payload"]["deadline"].as_str().unwrap().to_owned());
     let first = deadline.clone();
     while began.elapsed() < LIMIT + LIMIT / 4 {
-        let progress = json!({ "callId": called["payload"]["callId"], "message": "still looking" });
+        let progress = json!({ "toolCallId": called["payload"]["toolCallId"], "message": "still looking" });
         assert_eq!(client.ask("call_progress", progress).await["type"], "ok");
         let progressed = client.event("call_progressed").await["payload"].clone();
         assert_eq!(progressed["message"], "still looking");
@@ -159,7 +159,7 @@ async fn progress_moves_the_time_limit() {
     assert_eq!(answer(&mut client, &called, "blue").await["type"], "ok");
     assert_eq!(finished(&mut client).await["status"], "completed");
     assert_eq!(results(&model.requests()[1]), [("blue".to_owned(), false)]);
-    let late = client.ask("call_progress", json!({ "callId": called["payload"]["callId"] })).await;
+    let late = client.ask("call_progress", json!({ "toolCallId": called["payload"]["toolCallId"] })).await;
     assert_eq!(late["payload"]["code"], "unknown_call");
 }
 
@@ -171,7 +171,7 @@ async fn a_result_may_be_repeated_but_not_invented() {
     model.push(Reply::text("It is blue."));
     ask(&mut client, "How is the sea?").await;
     let called = client.event("tool_call").await;
-    let payload = json!({ "callId": called["payload"]["callId"], "output": "blue" });
+    let payload = json!({ "toolCallId": called["payload"]["toolCallId"], "output": "blue" });
     let first = client.ask("tool_result", payload.clone()).await;
     finished(&mut client).await;
     let id = first["id"].as_str().unwrap().to_owned();
@@ -179,10 +179,10 @@ async fn a_result_may_be_repeated_but_not_invented() {
     let again = client.until(|frame| frame["id"] == id.as_str()).await;
     assert_eq!((&again["type"], &again["payload"]["duplicate"]), (&json!("ok"), &json!(true)));
     assert_eq!(client.ask("tool_result", payload).await["type"], "ok", "under another id as well");
-    let invented = client.ask("tool_result", json!({ "callId": "nobody", "output": "x" })).await;
+    let invented = client.ask("tool_result", json!({ "toolCallId": "nobody", "output": "x" })).await;
     assert_eq!(
         (&invented["payload"]["code"], &invented["payload"]["details"]["field"]),
-        (&json!("unknown_call"), &json!("callId"))
+        (&json!("unknown_call"), &json!("toolCallId"))
     );
     assert_eq!(model.requests().len(), 2);
     assert_eq!(results(&model.requests()[1]).len(), 1);
@@ -201,7 +201,7 @@ async fn cancelling_gives_the_open_calls_results() {
     assert_eq!(client.ask("cancel_turn", json!({})).await["type"], "ok");
     assert_eq!(finished(&mut client).await["status"], "cancelled");
     let outcomes: Vec<Value> =
-        client.forget("request_resolved").iter().map(|frame| frame["payload"]["outcome"].clone()).collect();
+        client.forget("call_resolved").iter().map(|frame| frame["payload"]["outcome"].clone()).collect();
     assert_eq!(outcomes, ["answered", "dropped"]);
     assert_eq!(client.turn("Go on.").await["status"], "completed");
     let told = results(&model.requests()[1]);
@@ -223,7 +223,7 @@ async fn calls_of_one_answer_run_side_by_side() {
         open.push(client.event("tool_call").await);
     }
     let ids: std::collections::HashSet<&str> =
-        open.iter().map(|call| call["payload"]["callId"].as_str().unwrap()).collect();
+        open.iter().map(|call| call["payload"]["toolCallId"].as_str().unwrap()).collect();
     assert_eq!(ids.len(), 3, "the upstream gave all of them one id");
     for call in open.iter().rev() {
         assert_eq!(model.requests().len(), 1, "the model waits for all of them");
@@ -282,7 +282,7 @@ async fn a_call_outlives_its_connection() {
     let mut client = Client::v2(&server.ws()).await;
     let open = json!({ "sessionId": opened["sessionId"], "takeover": true });
     let joined = client.ask("open_session", open).await["payload"].clone();
-    assert_eq!(*present(&joined["pending"][0]["callId"]), called["payload"]["callId"], "{joined}");
+    assert_eq!(*present(&joined["pending"][0]["toolCallId"]), called["payload"]["toolCallId"], "{joined}");
     assert_eq!(joined["pending"][0]["arguments"], r#"{"at":"sea"}"#);
     assert_eq!(answer(&mut client, &called, "blue").await["type"], "ok");
     assert_eq!(finished(&mut client).await["status"], "completed");

@@ -95,7 +95,7 @@ impl Past {
         }
         let breakdown = json!({ "system": 0, "tools": 0, "summary": 0, "user": 500, "assistant": 500, "reasoning": 0,
             "toolResults": 0, "images": 0, "uncached": 0 });
-        let context_info = json!({ "tokenCount": 1000, "usagePercent": 0.1, "transcriptLength": 40, "maxTokens": 1_000_000,
+        let context_info = json!({ "tokenCount": 1000, "transcriptLength": 40, "maxTokens": 1_000_000,
             "strategy": "threshold", "usageRatio": 0.001, "source": "estimated", "usageTokens": 0,
             "trailingTokens": 1000, "errorBoundTokens": 10, "reservedTokens": 16_384, "compactAtTokens": 800_000,
             "cachedTokens": 0, "generation": self.state.generation, "compactions": self.state.compactions,

@@ -19,7 +19,7 @@ use reseed::{
 };
 use reseed_protocol::{
     Entry, EntryData, ErrorCode, Role,
-    command::{CancelCompaction, Command, Input as Said, ManualCompact, UserInput},
+    command::{CancelCompaction, Command, Input as Said, StartCompaction, UserInput},
     entry::Compaction,
     hook::HookAnswer,
     reply::Reply,
@@ -54,9 +54,9 @@ pub(crate) fn result(data: &Data, case: &Value) -> Outcome {
     let mut script = Script::new(&setting, Some(session), leaf, model);
     let before = script.entries.len();
     let instructions = case["customInstructions"].as_str().map(str::to_owned);
-    let reply = script.command(Command::ManualCompact(ManualCompact {
+    let reply = script.command(Command::StartCompaction(StartCompaction {
         instructions: instructions.clone(),
-        ..ManualCompact::default()
+        ..StartCompaction::default()
     }));
     let prepared = pi::prepare::prepare(&lines(&path), keep_tokens).unwrap();
     let on_path = lines(&path);
@@ -136,7 +136,7 @@ pub(super) fn files_deviate(path: &[Object], found: &Value, expected: &Value) ->
 
 /// Returns true if a compaction was started and failed because its summary would not be smaller.
 fn gave_up(script: &Script) -> bool {
-    script.failed.iter().any(|failed| failed.code == ErrorCode::NothingToCompact)
+    script.failed.iter().any(|failed| failed.error.code == ErrorCode::NothingToCompact)
 }
 
 /// Returns the answers of a life-cycle case's extensions before a compaction, one after the other.
@@ -191,8 +191,8 @@ pub(crate) fn life_cycle(_: &Data, case: &Value) -> Outcome {
                 matches!(reply, Reply::Accepted(_))
             } else {
                 let instructions = told.contains("focus").then(|| "focus".to_owned());
-                let reply =
-                    script.command(Command::ManualCompact(ManualCompact { instructions, ..ManualCompact::default() }));
+                let reply = script
+                    .command(Command::StartCompaction(StartCompaction { instructions, ..StartCompaction::default() }));
                 if told.contains("abort") {
                     script.command(Command::CancelCompaction(CancelCompaction { job_id: None }));
                 }

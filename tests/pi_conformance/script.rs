@@ -96,7 +96,7 @@ impl Script {
             queue_items_max: 10,
             hooks: (0..hooks.len())
                 // pi continues without an extension that fails.
-                .map(|at| HookSpec::new(format!("extension-{at}"), HookPoint::BeforeCompact).optional())
+                .map(|at| HookSpec::new(format!("extension-{at}"), HookPoint::BeforeCompaction).optional())
                 .collect(),
             ..Deployment::default()
         };

@@ -134,7 +134,7 @@ impl Habits {
         let specs: Vec<HookSpec> = specs.into_iter().take(2).collect();
         let offer = |spec: HookSpec, rng: &mut Rng| HookOffer {
             name: Some(format!("of-client-{}", spec.name)),
-            event: spec.point,
+            point: spec.point,
             reasons: Some(spec.reasons).filter(|reasons| !reasons.is_empty()),
             timeout_ms: spec.timeout_ms,
             required: Some(spec.required && rng.u8(..4) > 0),
@@ -169,7 +169,7 @@ fn some_specs(rng: &mut Rng) -> Vec<HookSpec> {
         HookSpec::new("start", HookPoint::BeforeAgentStart),
         HookSpec::new("call", HookPoint::ToolCall),
         HookSpec::new("result", HookPoint::ToolResult),
-        HookSpec::new("compact", HookPoint::BeforeCompact),
+        HookSpec::new("compact", HookPoint::BeforeCompaction),
         HookSpec::new("move", HookPoint::BeforeNavigate),
     ];
     specs.retain(|_| rng.u8(..5) < 2);
@@ -295,7 +295,7 @@ impl Inner {
                 false => json!({ "arguments": r#"{"at":"elsewhere"}"# }),
             },
             HookEvent::ToolResult { .. } => json!({ "output": words, "isError": self.rng.bool() }),
-            HookEvent::BeforeCompact(_) => match self.rng.u8(..4) {
+            HookEvent::BeforeCompaction(_) => match self.rng.u8(..4) {
                 0 => json!({ "cancel": true }),
                 1 => json!({ "model": "test-2", "instructions": words }),
                 _ => json!({ "summary": words, "details": { "number": self.said } }),

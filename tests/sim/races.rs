@@ -171,7 +171,7 @@ fn manual_during_a_background_compaction() {
             let job = fill(world).await;
             let asked = world.script.summaries();
             let instructions = if world.wire.rng.bool() { json!({ "instructions": "Mind it." }) } else { json!({}) };
-            tell(world, "manual_compact", instructions).await;
+            tell(world, "start_compaction", instructions).await;
             if world.wire.rng.bool() {
                 until(world, "its summary is asked for", async |world| world.script.summaries() > asked).await;
                 input(world, 3).await;
@@ -281,7 +281,7 @@ fn a_preview_that_is_asked_for_again_on_another_connection_is_answered_there() {
                 quiet(world).await;
             }
             world.script.hold_summaries(true);
-            tell(world, "preview_compact", json!({})).await;
+            tell(world, "preview_compaction", json!({})).await;
             until(world, "its summary is asked for", async |world| world.script.summaries() > 0).await;
             let (id, command) = world.clients[OWNER].unanswered[0].clone();
             world.clients[OWNER].cut(&mut world.wire);
@@ -314,19 +314,19 @@ fn a_preview_of_open_calls_is_not_applied_over_their_results() {
             input(world, 2).await;
             until(world, "the calls are made", async |world| world.clients[OWNER].view.pending.len() == 2).await;
             let strategy = ["threshold", "sliding_window", "truncate", "importance"][world.wire.rng.usize(..4)];
-            tell(world, "preview_compact", json!({ "strategy": strategy })).await;
+            tell(world, "preview_compaction", json!({ "strategy": strategy })).await;
             until(world, "it is answered", async |world| world.clients[OWNER].unanswered.is_empty()).await;
             let Some(preview) = world.clients[OWNER].preview.clone() else { return };
             let early = world.wire.rng.bool();
             if early {
-                tell(world, "manual_compact", json!({ "previewId": preview })).await;
+                tell(world, "start_compaction", json!({ "previewId": preview })).await;
             }
             for call in world.clients[OWNER].view.pending.clone() {
                 send(world, OWNER, tool_result(&call, "found it", false)).await;
             }
             quiet(world).await;
             if !early {
-                tell(world, "manual_compact", json!({ "previewId": preview })).await;
+                tell(world, "start_compaction", json!({ "previewId": preview })).await;
                 quiet(world).await;
             }
         },

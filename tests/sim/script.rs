@@ -141,14 +141,14 @@ fn command(world: &mut World, number: usize) -> Option<Command> {
         40..60 => {
             let call = rng.choice(&view.pending)?.clone();
             if rng.u8(..6) == 0 {
-                make("call_progress", json!({ "callId": call.call_id, "message": "at work" }))
+                make("call_progress", json!({ "toolCallId": call.call_id, "message": "at work" }))
             } else {
                 tool_result(&call, &"result ".repeat(words), rng.u8(..5) == 0)
             }
         }
         60..65 => make("cancel_turn", json!({})),
         65..71 => make("retry_turn", json!({})),
-        71..78 => make("manual_compact", json!({})),
+        71..78 => make("start_compaction", json!({})),
         78..81 => make("cancel_compaction", json!({})),
         81..84 => make("set_context_strategy", json!({ "strategy": some_strategy(rng) })),
         84..87 => make("set_model", json!({ "model": format!("test-{}", rng.u8(..3)) })),
@@ -198,15 +198,15 @@ fn command(world: &mut World, number: usize) -> Option<Command> {
             make("undo_compaction", named.map_or(json!({}), |entry| json!({ "entryId": entry })))
         }
         156..160 => match rng.bool() {
-            true => make("preview_compact", json!({})),
-            false => make("preview_compact", json!({ "strategy": some_strategy(rng) })),
+            true => make("preview_compaction", json!({})),
+            false => make("preview_compaction", json!({ "strategy": some_strategy(rng) })),
         },
         160..164 => {
             let preview = world.clients[number].preview.clone()?;
-            make("manual_compact", json!({ "previewId": preview }))
+            make("start_compaction", json!({ "previewId": preview }))
         }
-        164..166 => make("manual_compact", json!({ "strategy": some_strategy(rng) })),
-        166.. => make("manual_compact", json!({ "rebuild": true, "instructions": format!("Mind {told}.") })),
+        164..166 => make("start_compaction", json!({ "strategy": some_strategy(rng) })),
+        166.. => make("start_compaction", json!({ "rebuild": true, "instructions": format!("Mind {told}.") })),
         140..144 => {
             let position = if rng.bool() { "before" } else { "at" };
             make("fork_session", json!({ "entryId": entry?, "position": position }))
@@ -247,7 +247,7 @@ pub(crate) fn say(text: &str, when_busy: Option<&str>) -> Command {
 }
 
 pub(crate) fn tool_result(call: &PendingCall, output: &str, is_error: bool) -> Command {
-    make("tool_result", json!({ "callId": call.call_id, "output": output, "isError": is_error }))
+    make("tool_result", json!({ "toolCallId": call.call_id, "output": output, "isError": is_error }))
 }
 
 pub(crate) fn make(name: &str, payload: Value) -> Command {
@@ -259,7 +259,7 @@ async fn answer_hook(world: &mut World, number: usize) -> bool {
     let calls = world.clients[number].connection.as_mut().map(|connection| &mut connection.calls);
     let Some(call) = calls.and_then(VecDeque::pop_front) else { return false };
     if let Some(mut answer) = world.habits.client_says(&call) {
-        answer["callId"] = json!(call.call_id);
+        answer["hookCallId"] = json!(call.call_id);
         send(world, number, make("hook_result", answer)).await;
     }
     true

@@ -98,7 +98,7 @@ impl View {
                 arguments: call.arguments.clone(),
                 deadline: call.deadline,
             }),
-            Event::RequestResolved(resolved) => self.pending.retain(|call| call.call_id != resolved.call_id),
+            Event::CallResolved(resolved) => self.pending.retain(|call| call.call_id != resolved.call_id),
             Event::QueueChanged(changed) => self.queue.clone_from(&changed.items),
             Event::SessionUpdated(updated) => {
                 let updated = (**updated).clone();
@@ -118,13 +118,12 @@ impl View {
             Event::ContextCompacted(compacted) => self.generation = compacted.generation,
             Event::CompactionFailed(failed) => {
                 let ended = ["compaction_cancelled", "compaction_void", "nothing_to_compact"];
-                if failed.background || failed.trigger.is_none() || ended.contains(&failed.code.as_str()) {
+                if failed.background || failed.trigger.is_none() || ended.contains(&failed.error.code.as_str()) {
                     return;
                 }
                 self.failed.push(FailedCompaction {
                     job_id: failed.job_id.clone(),
-                    code: failed.code,
-                    message: failed.message.clone(),
+                    error: failed.error.clone(),
                     leaf_id: self.leaf.clone(),
                 });
                 let surplus = self.failed.len().saturating_sub(FAILURES_MAX);

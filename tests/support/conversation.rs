@@ -11,6 +11,24 @@ pub(crate) enum Dialect {
     V2,
 }
 
+impl Dialect {
+    /// Returns the name of the command that compacts.
+    pub(crate) fn compact_command(self) -> &'static str {
+        match self {
+            Self::V1 => "manual_compact",
+            Self::V2 => "start_compaction",
+        }
+    }
+
+    /// Returns the names of the two counts in `context_compacted`: before and after.
+    pub(crate) fn compacted_counts(self) -> [&'static str; 2] {
+        match self {
+            Self::V1 => ["oldTokenCount", "newTokenCount"],
+            Self::V2 => ["tokensBefore", "tokensAfter"],
+        }
+    }
+}
+
 /// Answers a tool's calls; receives the number of the call, from 0.
 type Tool = Box<dyn FnMut(u64) -> String + Send>;
 
@@ -79,7 +97,7 @@ impl Conversation {
             let frame = self.client.next_frame().await.expect("the server does not hang up");
             let payload = &frame["payload"];
             match frame["type"].as_str().unwrap() {
-                "tool_call" => self.answer(&payload["callId"]).await,
+                "tool_call" => self.answer(&payload["toolCallId"]).await,
                 "context_info" => info = payload.clone(),
                 // On v1 a turn's error precedes its end; a refused frame starts no turn.
                 "error" if self.dialect == Dialect::V1 => error = Some(told(&payload["details"]["code"], payload)),
@@ -99,7 +117,7 @@ impl Conversation {
     async fn answer(&mut self, call_id: &Value) {
         let output = self.tool.as_mut().expect("only tools on offer are called")(self.calls);
         self.calls += 1;
-        self.client.send("tool_result", json!({ "callId": call_id, "output": output })).await;
+        self.client.send("tool_result", json!({ "toolCallId": call_id, "output": output })).await;
     }
 
     /// Returns the context info.

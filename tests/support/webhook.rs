@@ -49,7 +49,7 @@ async fn asked(State((script, calls)): State<Asked>, Json(call): Json<Value>) ->
 
 /// Returns a hook for the file: called at this address for these events.
 pub(crate) fn hook(name: &str, url: &str, events: Value) -> Value {
-    json!({ "name": name, "url": url, "events": events, "secret": SECRET })
+    json!({ "name": name, "url": url, "points": events, "secret": SECRET })
 }
 
 /// Writes a file with these hooks; returns the value for `HOOKS_FILE`.

@@ -247,7 +247,7 @@ export interface HookAnswerFields {
     out.push_str(
         r#"}
 
-/** What a hook at point `P` may answer; with the call's `callId` it is the payload of `hook_result`. */
+/** What a hook at point `P` may answer; with the call's `hookCallId` it is the payload of `hook_result`. */
 export type HookAnswerAt<P extends HookPoint> = Pick<HookAnswer, HookAnswerFields[P] | "error">;
 "#,
     );

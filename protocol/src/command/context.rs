@@ -14,9 +14,9 @@ payloads! {
         ephemeral: Option<bool>,
     }
 
-    /// Payload of `manual_compact`.
+    /// Payload of `start_compaction`.
     #[derive(Default)]
-    struct ManualCompact {
+    struct StartCompaction {
         /// The focus of the summary, or with `replaceInstructions` its whole prompt. At most 16 KiB, and at most a
         /// quarter of the summary model's window; more is refused.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,9 +36,9 @@ payloads! {
         rebuild: Option<bool>,
     }
 
-    /// Payload of `preview_compact`, with fields as in `manual_compact`.
+    /// Payload of `preview_compaction`, with fields as in `start_compaction`.
     #[derive(Default)]
-    struct PreviewCompact {
+    struct PreviewCompaction {
         /// The focus of the summary, or with `replaceInstructions` its whole prompt. At most 16 KiB, and at most a
         /// quarter of the summary model's window; more is refused.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -70,6 +70,7 @@ enum AnsweredPart {
     /// A tool call by the model.
     ToolCall {
         /// Identifies this call, as in the hook call.
+        #[serde(rename = "toolCallId")]
         call_id: CallId,
         /// The tool's name.
         name: String,
@@ -79,6 +80,7 @@ enum AnsweredPart {
     /// The result of a tool.
     ToolResult {
         /// The call that it answers.
+        #[serde(rename = "toolCallId")]
         call_id: CallId,
         /// The output, as text for the model.
         output: String,

@@ -14,8 +14,8 @@ use super::{
 use reseed_protocol::{
     CommandId, EntryId, JobId, PROTOCOL_VERSION, SessionId, TurnId,
     command::{
-        CancelCompaction, CancelTurn, Command, Empty, Hello, Input, ListSessions, ManualCompact, OpenSession,
-        RenameSession, RetryTurn, Software, UserInput,
+        CancelCompaction, CancelTurn, Command, Empty, Hello, Input, ListSessions, OpenSession, RenameSession,
+        RetryTurn, Software, StartCompaction, UserInput,
     },
     frame,
     reply::{QueueItem, Reply},
@@ -365,8 +365,10 @@ impl Dialogue {
             Line::Fork(which) => self.fork(which.as_deref()),
             Line::Label { which, label } => self.label(&which, label),
             Line::Context => self.ask(Asked::Other, Command::GetContextInfo(Empty {})),
-            Line::Compact(instructions) => self
-                .ask(Asked::Other, Command::ManualCompact(ManualCompact { instructions, ..ManualCompact::default() })),
+            Line::Compact(instructions) => self.ask(
+                Asked::Other,
+                Command::StartCompaction(StartCompaction { instructions, ..StartCompaction::default() }),
+            ),
             Line::Preview(instructions) => self.preview(instructions),
             Line::Apply => self.apply(),
             Line::Undo => self.undo(),

@@ -124,7 +124,7 @@ impl Dialogue {
                     self.line(&self.screen.note(&format!("the strategy is {strategy}")));
                 }
             }
-            Event::TurnFinished(_) | Event::RequestResolved(_) => {}
+            Event::TurnFinished(_) | Event::CallResolved(_) => {}
         }
     }
 
@@ -185,7 +185,9 @@ impl Dialogue {
             EphemeralEvent::ToolCancelled(_) => {}
             EphemeralEvent::HookFailed(failed) => {
                 self.end_line();
-                self.line(&self.screen.warning(&format!("the hook `{}` failed: {}", failed.hook, failed.message)));
+                self.line(
+                    &self.screen.warning(&format!("the hook `{}` failed: {}", failed.hook, failed.error.message)),
+                );
             }
             EphemeralEvent::CallProgressed(progressed) => {
                 if let Some(message) = &progressed.message {

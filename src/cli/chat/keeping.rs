@@ -5,7 +5,7 @@ use super::{
     screen::{Screen, clean, number, rung},
 };
 use reseed_protocol::{
-    command::{Command, ManualCompact, PinEntry, PreviewCompact, SetContextStrategy, UndoCompaction},
+    command::{Command, PinEntry, PreviewCompaction, SetContextStrategy, StartCompaction, UndoCompaction},
     event::{FailedRung, Retained},
     reply::{CompactionPreview, Pin, Stretch},
 };
@@ -13,8 +13,8 @@ use reseed_protocol::{
 impl Dialogue {
     pub(super) fn preview(&mut self, instructions: Option<String>) {
         self.progress("making the summary; nothing changes yet");
-        let preview = PreviewCompact { instructions, ..PreviewCompact::default() };
-        self.ask(Asked::Other, Command::PreviewCompact(preview));
+        let preview = PreviewCompaction { instructions, ..PreviewCompaction::default() };
+        self.ask(Asked::Other, Command::PreviewCompaction(preview));
     }
 
     /// A preview is made: it is what `/apply` applies.
@@ -26,8 +26,8 @@ impl Dialogue {
     pub(super) fn apply(&mut self) {
         match self.previewed.take() {
             Some(preview_id) => {
-                let compact = ManualCompact { preview_id: Some(preview_id), ..ManualCompact::default() };
-                self.ask(Asked::Other, Command::ManualCompact(compact));
+                let compact = StartCompaction { preview_id: Some(preview_id), ..StartCompaction::default() };
+                self.ask(Asked::Other, Command::StartCompaction(compact));
             }
             None => self.line(&self.screen.warning("there is nothing to apply; /preview shows a compaction first")),
         }
@@ -58,7 +58,7 @@ impl Screen {
         let stretch = |stretch: &Stretch| format!("{} messages of {} tokens", stretch.count, number(stretch.tokens));
         let mut told = vec![
             format!("drops {}, keeps {}", stretch(&preview.dropped), stretch(&preview.kept)),
-            format!("{} tokens now, {} then", number(preview.old_token_count), number(preview.new_token_count)),
+            format!("{} tokens now, {} then", number(preview.tokens_before), number(preview.tokens_after)),
             rung(preview.rung).to_owned(),
         ];
         if !preview.cleared_entry_ids.is_empty() {

@@ -125,7 +125,12 @@ impl Screen {
             tokens if tokens.saturating_mul(4) >= limit.saturating_mul(3) => Ink::Yellow,
             _ => Ink::Green,
         };
-        let counts = format!("{:.1} % {} / {} tokens", info.usage_percent, number(info.token_count), number(max));
+        let counts = format!(
+            "{:.1} % {} / {} tokens",
+            (info.usage_ratio * 100.0).min(100.0),
+            number(info.token_count),
+            number(max)
+        );
         format!("[{}] {}", self.ink(ink, &bar), self.note(&counts))
     }
 
@@ -190,7 +195,7 @@ impl Screen {
             CompactionTrigger::Strategy => "strategy",
         };
         let seconds = event.duration_ms as f64 / 1000.0;
-        let gained = self.shrunk(event.old_token_count, event.new_token_count);
+        let gained = self.shrunk(event.tokens_before, event.tokens_after);
         let mut told = vec![trigger.to_owned(), rung(event.rung).to_owned()];
         told.extend(event.background.then(|| "in the background".to_owned()));
         told.push(format!("{seconds:.1} s"));
@@ -214,7 +219,7 @@ impl Screen {
 
     /// Why a compaction did nothing.
     pub(super) fn compaction_failed(self, event: &CompactionFailed) -> String {
-        self.warning(&format!("not compacted: {} ({})", event.message, event.code))
+        self.warning(&format!("not compacted: {} ({})", event.error.message, event.error.code))
     }
 
     /// How a turn ended, where that is worth a line, and the bar.
@@ -249,8 +254,12 @@ impl Screen {
                 SessionState::Running => ", answering",
                 SessionState::Compacting => ", compacting",
             };
-            let facts =
-                format!("{}, {} entries, {:.1} %{state}", item.session_id, number(item.entries), item.usage_percent);
+            let facts = format!(
+                "{}, {} entries, {:.1} %{state}",
+                item.session_id,
+                number(item.entries),
+                (item.usage_ratio * 100.0).min(100.0)
+            );
             let _ = writeln!(out, "{mark}{:>3}  {name}  {}", at + 1, self.note(&format!("({facts})")));
         }
         out.push_str(&self.note(if more {

@@ -2,7 +2,7 @@
 //!
 //! Each becomes the new leaf, like any other entry. None of them is sent to the model.
 
-use super::{AgentLoop, commands::Caller, prompt::usage_percent, turn::appended};
+use super::{AgentLoop, commands::Caller, prompt::usage_ratio, turn::appended};
 use crate::agent_loop::workspace::Workspace;
 use reseed_protocol::{
     EntryData, ErrorBody, ErrorCode,
@@ -37,8 +37,8 @@ impl AgentLoop {
             self.ws.deployment.windows.warning(&set.model).filter(|_| set.model != self.ws.session.state.model)
         {
             let tokens = self.ws.count(&self.ws.context()).tokens;
-            let usage_percent = usage_percent(tokens, self.ws.deployment.windows.tokens(&set.model));
-            self.ws.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_percent, message }));
+            let usage_ratio = usage_ratio(tokens, self.ws.deployment.windows.tokens(&set.model));
+            self.ws.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_ratio, message }));
         }
         let mut settings = self.ws.session.state.settings.clone();
         let mut records = Vec::new();

@@ -42,7 +42,7 @@ mod random_scripts;
 pub use compaction::{INSTRUCTIONS_WINDOW_PART, PINS_MAX, pins_without, undo_target};
 pub use deployment::{Deployment, Summaries};
 pub use io::{Append, CallHook, CallModel, Effect, Input, Mark, Origin, RequestId};
-pub use prompt::{Snapshot, TOOLS_MAX, Tools, check_offers, usage_percent};
+pub use prompt::{Snapshot, TOOLS_MAX, Tools, check_offers, usage_percent, usage_ratio};
 
 use compaction::Compactor;
 use deadline::Deadline;

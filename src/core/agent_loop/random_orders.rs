@@ -22,7 +22,7 @@ use crate::{
 use fastrand::Rng;
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason, Timestamp,
-    command::{Command, ManualCompact, PreviewCompact},
+    command::{Command, PreviewCompaction, StartCompaction},
     entry::Compaction,
     event::{CompactionRung, ContextCompacted, EntryAppended, Event},
     reply::{CompactionPreview, Reply},
@@ -189,7 +189,7 @@ impl World {
                                     }
                                 }
                                 Event::CompactionFailed(failed) => {
-                                    return Came::Nothing(ErrorBody::new(failed.code, failed.message));
+                                    return Came::Nothing(failed.error);
                                 }
                                 Event::ContextCompacted(compacted) => {
                                     return Came::Compacted(Box::new((entry.unwrap(), *compacted)));
@@ -208,12 +208,12 @@ impl World {
 
     fn compact(&mut self, strategy: Option<&str>) -> Came {
         let strategy = strategy.map(str::to_owned);
-        self.order(Command::ManualCompact(ManualCompact { strategy, ..ManualCompact::default() }))
+        self.order(Command::StartCompaction(StartCompaction { strategy, ..StartCompaction::default() }))
     }
 
     fn preview(&mut self, strategy: Option<&str>) -> Came {
         let strategy = strategy.map(str::to_owned);
-        self.order(Command::PreviewCompact(PreviewCompact { strategy, ..PreviewCompact::default() }))
+        self.order(Command::PreviewCompaction(PreviewCompaction { strategy, ..PreviewCompaction::default() }))
     }
 
     fn context(&self) -> Context {
@@ -296,7 +296,7 @@ fn check(seed: u64) -> String {
         (Came::Compacted(done), Came::Shown(shown)) => {
             let (compaction, compacted) = &**done;
             assert_eq!(
-                (&shown.summary, shown.rung, &shown.failed_rungs, &shown.cut_entry_id, &shown.kept_entry_ids),
+                (&shown.summary, shown.rung, &shown.failed_rungs, &shown.first_kept_entry_id, &shown.kept_entry_ids),
                 (
                     &compaction.summary,
                     compacted.rung,
@@ -306,7 +306,7 @@ fn check(seed: u64) -> String {
                 ),
                 "{name}"
             );
-            assert_eq!(shown.new_token_count, compacted.new_token_count, "{name}");
+            assert_eq!(shown.tokens_after, compacted.tokens_after, "{name}");
         }
         (Came::Nothing(done), Came::Nothing(shown)) => {
             assert_eq!((done.code, &done.message), (shown.code, &shown.message), "{name}");
@@ -339,7 +339,7 @@ fn check(seed: u64) -> String {
         Came::Shown(_) => panic!("{name}: a preview was not asked for"),
     };
     let (compaction, compacted) = done;
-    assert!(compacted.new_token_count < compacted.old_token_count, "{name}: {compacted:?}");
+    assert!(compacted.tokens_after < compacted.tokens_before, "{name}: {compacted:?}");
     let parted = parted(&context, &compaction);
     let without_summary = match compacted.rung {
         CompactionRung::Truncate => Some(parted.newest_turn_gone.max(parted.newest_gone)),
@@ -351,9 +351,9 @@ fn check(seed: u64) -> String {
         assert!(before > target, "{name}: {before} tokens are within the target of {target}, and something is dropped");
         let least = target.saturating_sub(last_dropped + SLACK);
         assert!(
-            compacted.new_token_count >= least,
+            compacted.tokens_after >= least,
             "{name}: {} tokens are left where {target} have room, the last that went has {last_dropped}",
-            compacted.new_token_count
+            compacted.tokens_after
         );
     }
     if compacted.rung == CompactionRung::Truncate && strategy == "truncate" {

@@ -10,7 +10,7 @@
 //! - After an undone compaction none starts until the context grows by as much.
 //! - After a compaction none starts until the context grows at all, even if it is still near the limit.
 //!
-//! A person's `manual_compact` is never held back, and asks the model even while the breaker is open.
+//! A person's `start_compaction` is never held back, and asks the model even while the breaker is open.
 
 use reseed_protocol::{
     Timestamp,
@@ -140,22 +140,21 @@ impl CircuitBreaker {
             self.paused_below_tokens.filter(|below| tokens <= *below)
         {
             let message = format!(
-                "the last {} compactions saved too little; the next one starts above {below} tokens, or when you send \
-         manual_compact",
+                "the last {} compactions saved too little; the next one starts above {below} tokens, or when you \
+                 ask for one",
                 self.futile
             );
             (BreakerReason::NoGain, self.futile, None, Some(below), message)
         } else if let Some(until) = self.open_until.filter(|until| now < *until) {
             let message = format!(
-                "the last {} summaries failed; the model will not be asked for one until {until}, unless you send \
-         manual_compact",
+                "the last {} summaries failed; the model will not be asked for one until {until}, unless \
+                 you ask for a compaction",
                 self.failures
             );
             (BreakerReason::Failures, self.failures, Some(until), None, message)
         } else if let Some(below) = undone_rest.filter(|below| tokens <= *below) {
-            let message = format!(
-                "a compaction was undone; the next one starts above {below} tokens, or when you send manual_compact"
-            );
+            let message =
+                format!("a compaction was undone; the next one starts above {below} tokens, or when you ask for one");
             (BreakerReason::Undone, 0, None, Some(below), message)
         } else {
             return None;

@@ -1,7 +1,7 @@
 //! A hash that is stable across versions and machines; it is stored with commands and messages.
 
-use reseed_protocol::Message;
-use serde::Serialize;
+use reseed_protocol::{CallId, Message, Part};
+use serde::{Serialize, Serializer};
 use std::io;
 
 /// Returns the 64-bit FNV-1a hash. Not for secrets: it only detects changed content from an honest client.
@@ -28,7 +28,48 @@ pub fn withheld(command: &str) -> u64 {
 /// Returns the fingerprint of a message's role and content, ignoring metadata such as usage and receipt.
 #[must_use]
 pub fn message_fingerprint(message: &Message) -> u64 {
-    fingerprint_of(&(message.role, &message.content))
+    fingerprint_of(&(message.role, HashedParts(&message.content)))
+}
+
+/// A message's parts as they are hashed. The names of fields in it never change, whatever the wire calls them: the
+/// hash is stored, and compared after an upgrade.
+struct HashedParts<'a>(&'a [Part]);
+
+impl Serialize for HashedParts<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|part| match part {
+            Part::ToolCall { call_id, name, arguments } => {
+                HashedPart::Of(HashedCall::ToolCall { call_id, name, arguments })
+            }
+            Part::ToolResult { call_id, output, is_error } => {
+                HashedPart::Of(HashedCall::ToolResult { call_id, output, is_error: *is_error })
+            }
+            other => HashedPart::Other(other),
+        }))
+    }
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum HashedPart<'a> {
+    Of(HashedCall<'a>),
+    Other(&'a Part),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+enum HashedCall<'a> {
+    ToolCall {
+        call_id: &'a CallId,
+        name: &'a str,
+        arguments: &'a str,
+    },
+    ToolResult {
+        call_id: &'a CallId,
+        output: &'a str,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+    },
 }
 
 /// Combines the fingerprints of a list's items into that of the list.
@@ -79,6 +120,26 @@ mod tests {
         assert_eq!(fingerprint(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fingerprint(b"foobar"), 0x8594_4171_f739_67e8);
         assert_eq!(fingerprint_of(&["a", "b"]), fingerprint(br#"["a","b"]"#));
+    }
+
+    #[test]
+    fn the_hash_of_calls_and_results_is_that_of_every_version() {
+        let message = |role: &str, parts: &str| -> Message {
+            let parts = parts.replace("callId", "toolCallId");
+            serde_json::from_str(&format!(r#"{{"role":{role},"content":{parts}}}"#)).unwrap()
+        };
+        let table = [
+            (
+                r#""assistant""#,
+                r#"[{"type":"text","text":"So."},{"type":"tool_call","callId":"c1","name":"look","arguments":"{}"}]"#,
+            ),
+            (r#""tool""#, r#"[{"type":"tool_result","callId":"c1","output":"It is blue."}]"#),
+            (r#""tool""#, r#"[{"type":"tool_result","callId":"c1","output":"no","isError":true}]"#),
+        ];
+        for (role, parts) in table {
+            let first = fingerprint(format!("[{role},{parts}]").as_bytes());
+            assert_eq!(message_fingerprint(&message(role, parts)), first, "{parts}");
+        }
     }
 
     #[test]

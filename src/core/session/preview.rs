@@ -147,12 +147,12 @@ mod tests {
                 "look [picture]",
             ),
             (
-                r#"{"type":"message","role":"assistant","content":[{"type":"reasoning","text":"Hm."},{"type":"tool_call","callId":"c","name":"weather","arguments":"{\"at\": 1}"}]}"#,
+                r#"{"type":"message","role":"assistant","content":[{"type":"reasoning","text":"Hm."},{"type":"tool_call","toolCallId":"c","name":"weather","arguments":"{\"at\": 1}"}]}"#,
                 r#"weather({"at": 1})"#,
             ),
             (r#"{"type":"message","role":"assistant","content":[{"type":"reasoning","text":"Hm."}]}"#, "Hm."),
             (
-                r#"{"type":"message","role":"tool","content":[{"type":"tool_result","callId":"c","output":"18 °C"}]}"#,
+                r#"{"type":"message","role":"tool","content":[{"type":"tool_result","toolCallId":"c","output":"18 °C"}]}"#,
                 "18 °C",
             ),
             (r#"{"type":"message","role":"user","content":[{"type":"text","text":"a\u001b[31mb\u0000"}]}"#, "a[31mb"),

@@ -21,7 +21,7 @@ use reseed_protocol::{
 use serde::{Deserialize, Serialize};
 
 /// Version of the stored copy. A copy of another version is folded again from the log.
-pub const STATE_VERSION: u32 = 4;
+pub const STATE_VERSION: u32 = 5;
 
 /// Maximum unanswered turns remembered. This state is stored with every append, so the list is short; a chat has no use
 /// for older failures.
@@ -230,7 +230,7 @@ impl SessionState {
                 arguments: call.arguments.clone(),
                 deadline: call.deadline,
             }),
-            Event::RequestResolved(resolved) => self.pending.retain(|call| call.call_id != resolved.call_id),
+            Event::CallResolved(resolved) => self.pending.retain(|call| call.call_id != resolved.call_id),
             Event::QueueChanged(changed) => self.queue.clone_from(&changed.items),
             Event::SessionUpdated(updated) => {
                 if let Some(name) = &updated.name {
@@ -242,7 +242,7 @@ impl SessionState {
                 if let Some(strategy) = &updated.strategy {
                     // A session's first record names the one that it starts with.
                     if self.strategy != *strategy && !self.strategy.is_empty() {
-                        unseen::changed(&mut self.unseen, Unseen::Strategy(strategy.clone()));
+                        unseen::changed(&mut self.unseen, Unseen::Strategy(strategy.clone()), self.turn.is_some());
                     }
                     self.strategy.clone_from(strategy);
                 }
@@ -250,7 +250,7 @@ impl SessionState {
                     self.settings.clone_from(settings);
                 }
                 if let Some(pins) = &updated.pins {
-                    unseen::changed(&mut self.unseen, Unseen::Pins);
+                    unseen::changed(&mut self.unseen, Unseen::Pins, self.turn.is_some());
                     self.pins.clone_from(pins);
                 }
                 if let Some(hooks) = &updated.hooks {
@@ -299,7 +299,7 @@ impl SessionState {
     /// failure is reported in the reply to the move.
     fn remember_failed(&mut self, failed: &CompactionFailed) {
         let ended = matches!(
-            failed.code,
+            failed.error.code,
             ErrorCode::CompactionCancelled | ErrorCode::CompactionVoid | ErrorCode::NothingToCompact
         );
         if failed.background || failed.trigger.is_none() || ended {
@@ -307,8 +307,7 @@ impl SessionState {
         }
         self.failed_compactions.push(FailedCompaction {
             job_id: failed.job_id.clone(),
-            code: failed.code,
-            message: failed.message.clone(),
+            error: failed.error.clone(),
             leaf_id: self.leaf.clone(),
         });
         let surplus = self.failed_compactions.len().saturating_sub(FAILED_COMPACTIONS_MAX);

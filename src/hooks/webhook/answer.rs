@@ -185,7 +185,7 @@ mod tests {
                 "`message.content[0]` is not a string",
             ),
             (
-                r#"{"message":{"role":"user","content":[{"type":"tool_call","callId":"secret, expected !","name":"a","arguments":"a"}]}}"#,
+                r#"{"message":{"role":"user","content":[{"type":"tool_call","toolCallId":"secret, expected !","name":"a","arguments":"a"}]}}"#,
                 "`message.content[0]` is invalid",
             ),
         ] {

@@ -4,7 +4,7 @@
 //! { "hooks": [{
 //!     "name": "redact",
 //!     "url": "https://hooks.example.org/redact",
-//!     "events": [{ "event": "message", "timeoutMs": 2000 }, { "event": "tool_call", "observe": true }],
+//!     "points": [{ "point": "message", "timeoutMs": 2000 }, { "point": "tool_call", "observe": true }],
 //!     "secretEnv": "REDACT_SECRET"
 //! }] }
 //! ```
@@ -39,7 +39,7 @@ struct Listed {
 struct ListedHook {
     name: String,
     url: String,
-    events: Vec<ListedEvent>,
+    points: Vec<ListedPoint>,
     #[serde(default)]
     secret: Option<Secrets>,
     #[serde(default)]
@@ -48,8 +48,8 @@ struct ListedHook {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct ListedEvent {
-    event: HookPoint,
+struct ListedPoint {
+    point: HookPoint,
     #[serde(default)]
     reasons: Option<Vec<ContextReason>>,
     #[serde(default)]
@@ -131,13 +131,13 @@ fn webhook(
     variable: &dyn Fn(&str) -> Option<SecretString>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Webhook, String> {
-    let ListedHook { name, url, events, secret, secret_env } = hook;
-    if events.is_empty() {
-        return Err(format!("`hooks[{at}].events` is empty: the hook would never be called"));
+    let ListedHook { name, url, points, secret, secret_env } = hook;
+    if points.is_empty() {
+        return Err(format!("`hooks[{at}].points` is empty: the hook would never be called"));
     }
-    let specs = events.into_iter().enumerate().map(|(event_at, event)| {
-        let ListedEvent { event: point, reasons, timeout_ms, required, observe } = event;
-        let place = format!("hooks[{at}].events[{event_at}]");
+    let specs = points.into_iter().enumerate().map(|(point_at, listed)| {
+        let ListedPoint { point, reasons, timeout_ms, required, observe } = listed;
+        let place = format!("hooks[{at}].points[{point_at}]");
         if let Some(reasons) = &reasons {
             if point != HookPoint::Context {
                 return Err(format!("`{place}.reasons` is only allowed with `context`, not with `{}`", point.as_str()));
@@ -207,7 +207,7 @@ mod tests {
     fn hook(change: Value) -> Value {
         let mut hook = json!({
             "name": "redact", "url": "http://127.0.0.1:9/?key=hunter2", "secret": SECRET,
-            "events": [{ "event": "message" }],
+            "points": [{ "point": "message" }],
         });
         for (field, value) in change.as_object().unwrap() {
             match value {
@@ -225,10 +225,10 @@ mod tests {
     #[test]
     fn what_a_file_lists_is_asked() {
         let file = json!({ "hooks": [
-            hook(json!({ "events": [
-                { "event": "message", "timeoutMs": 500 },
-                { "event": "context", "reasons": ["ephemeral", "turn_end"] },
-                { "event": "tool_call", "observe": true },
+            hook(json!({ "points": [
+                { "point": "message", "timeoutMs": 500 },
+                { "point": "context", "reasons": ["ephemeral", "turn_end"] },
+                { "point": "tool_call", "observe": true },
             ] })),
             hook(json!({ "name": "rotating", "secret": [SECRET, SECRET] })),
             hook(json!({ "name": "named", "secret": null, "secretEnv": "TWO" })),
@@ -267,33 +267,33 @@ mod tests {
                 json!({ "url": "https://u:hunter2@h/" }),
                 "`hooks[0].url`: it contains a user name or password; allowed: ",
             ),
-            (json!({ "events": null }), "`hooks[0]` is missing `events`"),
-            (json!({ "events": [] }), "`hooks[0].events` is empty"),
-            (json!({ "events": SECRET }), "`hooks[0].events` is not a sequence"),
+            (json!({ "points": null }), "`hooks[0]` is missing `points`"),
+            (json!({ "points": [] }), "`hooks[0].points` is empty"),
+            (json!({ "points": SECRET }), "`hooks[0].points` is not a sequence"),
             (
-                json!({ "events": [{ "event": "message" }, { "event": "contxt" }] }),
-                "`hooks[0].events[1].event` is not one of `context`, `message`, ",
+                json!({ "points": [{ "point": "message" }, { "point": "contxt" }] }),
+                "`hooks[0].points[1].point` is not one of `context`, `message`, ",
             ),
             (
-                json!({ "events": [{ "event": "message", "required": true, "observe": true }] }),
-                "`hooks[0].events[0].required`: `",
+                json!({ "points": [{ "point": "message", "required": true, "observe": true }] }),
+                "`hooks[0].points[0].required`: `",
             ),
             (
-                json!({ "events": [{ "event": "message", "reasons": [] }] }),
-                "`hooks[0].events[0].reasons` is only allowed with `context`, not with `message`",
+                json!({ "points": [{ "point": "message", "reasons": [] }] }),
+                "`hooks[0].points[0].reasons` is only allowed with `context`, not with `message`",
             ),
-            (json!({ "events": [{ "event": "context", "reasons": [] }] }), "`hooks[0].events[0].reasons` is empty"),
+            (json!({ "points": [{ "point": "context", "reasons": [] }] }), "`hooks[0].points[0].reasons` is empty"),
             (
-                json!({ "events": [{ "event": "context", "reasons": ["now"] }] }),
-                "`hooks[0].events[0].reasons[0]` is not one of `before_request`",
-            ),
-            (
-                json!({ "events": [{ "event": "message", "timeoutMs": 0 }] }),
-                "`hooks[0].events[0].timeoutMs`: the time limit of `redact` must be 1 to 600000 ms",
+                json!({ "points": [{ "point": "context", "reasons": ["now"] }] }),
+                "`hooks[0].points[0].reasons[0]` is not one of `before_request`",
             ),
             (
-                json!({ "events": [{ "event": "message", "timeoutMs": -1 }] }),
-                "`hooks[0].events[0].timeoutMs` is not u64",
+                json!({ "points": [{ "point": "message", "timeoutMs": 0 }] }),
+                "`hooks[0].points[0].timeoutMs`: the time limit of `redact` must be 1 to 600000 ms",
+            ),
+            (
+                json!({ "points": [{ "point": "message", "timeoutMs": -1 }] }),
+                "`hooks[0].points[0].timeoutMs` is not u64",
             ),
             (json!({ "secret": null }), "`hooks[0]` needs either `secret` or `secretEnv`"),
             (json!({ "secretEnv": "TWO" }), "`hooks[0]` needs either `secret` or `secretEnv`"),

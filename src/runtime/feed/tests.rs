@@ -138,7 +138,7 @@ fn the_end_of_an_answer_without_an_entry_is_not_lost_among_decoration() {
     feed.delta(&item, Delta::Text { part: 0, text: "one" });
     assert_eq!(read(&feed, &mut cursor), ["item_started", "0@0 one"]);
     feed.emit(&EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason: "interrupted".to_owned() }));
-    let warning = ContextWarning { usage_percent: 75.0, message: "nearly full".to_owned() };
+    let warning = ContextWarning { usage_ratio: 0.75, message: "nearly full".to_owned() };
     for _ in 0..3 * EPHEMERAL_EVENTS_MAX {
         feed.emit(&EphemeralEvent::ContextWarning(warning.clone()));
     }

@@ -36,7 +36,7 @@ fn calls(hooks: Vec<Arc<dyn Hook>>) -> (HookCalls, mpsc::Sender<Box<Message>>, m
 
 fn call(id: usize) -> HookCall {
     let call = json!({
-        "callId": format!("call{id}"), "hook": "test", "sessionId": "session1", "event": "tool_call",
+        "hookCallId": format!("call{id}"), "hook": "test", "sessionId": "session1", "point": "tool_call",
         "deadline": "1970-01-01T00:00:05.000Z", "toolCallId": "t1", "name": "look", "arguments": "{}",
     });
     serde_json::from_value(call).unwrap()

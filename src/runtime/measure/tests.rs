@@ -79,7 +79,8 @@ fn a_turn_that_fails_with_its_compaction_names_the_refusal_that_it_was_made_for(
 fn a_compaction_is_one_line_with_fields_that_keep_their_names() {
     let committed = event("context_compacted", json!({ "background": true, "pausedMs": 7 }));
     let committed: Event = serde_json::from_value(committed).unwrap();
-    let failed = json!({ "code": "upstream_timeout", "message": "secret words", "trigger": "threshold" });
+    let failed = json!({ "trigger": "threshold",
+        "error": { "code": "upstream_timeout", "message": "secret words", "retriable": true } });
     let failed: Event = serde_json::from_value(event("compaction_failed", failed)).unwrap();
     let lines = logged(|measure| {
         measure.appended(Timestamp(5), &committed);

@@ -66,7 +66,7 @@ export class ChatView {
     this.known = [];
     /** @type {unknown[]} what the traces of failures were drawn of */
     this.traced = [];
-    /** @type {Map<string, string>} names of tools by `callId` */
+    /** @type {Map<string, string>} names of tools by `toolCallId` */
     this.tools = new Map();
     /** @type {Map<string, ItemView>} */
     this.items = new Map();
@@ -171,7 +171,7 @@ export class ChatView {
     this.entries = entries.filter(hasRow);
     for (const entry of entries) {
       if (entry.type !== "message") continue;
-      for (const part of entry.content) if (part.type === "tool_call") this.tools.set(part.callId, part.name);
+      for (const part of entry.content) if (part.type === "tool_call") this.tools.set(part.toolCallId, part.name);
     }
     this.renderRows();
     if (prepended) this.loadMore();

@@ -81,8 +81,8 @@ function facts(entry, report) {
   const list = [];
   if (trigger) list.push(`Why: ${TRIGGERS[trigger] ?? trigger}`);
   // The entry keeps what the report says, so that it is still known after a reload.
-  if (report) list.push(...toldFacts({ ...report, cost: report.summaryUsage }));
-  else if (rung) list.push(...toldFacts({ ...entry, rung, cost: entry.summaryUsage }));
+  if (report) list.push(...toldFacts(report));
+  else if (rung) list.push(...toldFacts({ ...entry, rung }));
   if (durationMs !== undefined) list.push(`Took ${span(durationMs)}`);
   if (report) list.push(report.pausedMs > 0 ? `You waited ${span(report.pausedMs)}` : "Nobody waited");
   if (report?.background) list.push("Made while you talked");

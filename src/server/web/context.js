@@ -5,7 +5,7 @@
  * What always holds: a method whose refusal belongs to a form throws it; every other one shows it as a notice.
  *
  * @typedef {import("reseed-protocol").CompactionPreview} CompactionPreview
- * @typedef {import("reseed-protocol").PreviewCompact} Wishes How to compact, this once.
+ * @typedef {import("reseed-protocol").PreviewCompaction} Wishes How to compact, this once.
  */
 
 import { CommandError } from "./connection.js";
@@ -40,10 +40,10 @@ export class Context {
 
   /**
    * Orders a compaction; what it comes to is an event.
-   * @param {import("reseed-protocol").ManualCompact} wishes
+   * @param {import("reseed-protocol").StartCompaction} wishes
    */
   order(wishes) {
-    return this.connection.request("manual_compact", wishes);
+    return this.connection.request("start_compaction", wishes);
   }
 
   /**
@@ -51,7 +51,7 @@ export class Context {
    * @param {Wishes} wishes
    */
   async preview(wishes) {
-    const preview = await this.connection.request("preview_compact", wishes);
+    const preview = await this.connection.request("preview_compaction", wishes);
     // Without it the rest can still be shown.
     const now = await this.connection.request("get_context", { format: "envelope" }).catch(() => null);
     return { preview, messages: now?.envelope?.messages.cached ?? null };
@@ -117,8 +117,8 @@ export class Context {
     switch (event.type) {
       case "hook_failed": {
         // What it means for the turn, if anything, stands in the chat.
-        const { hook, code, message } = event.payload;
-        listeners.onNotice({ kind: "info", details: `${hook}, ${code}: ${message}`, message: `The extension “${hook}” failed.` });
+        const { hook, error } = event.payload;
+        listeners.onNotice({ kind: "info", details: `${hook}, ${error.code}: ${error.message}`, message: `The extension “${hook}” failed.` });
         break;
       }
       case "compaction_started":
@@ -140,14 +140,15 @@ export class Context {
         if (event.payload.phase !== SUMMARISING_BRANCH && state?.compaction?.jobId !== event.payload.jobId) this.onPreviewProgress?.(event.payload);
         break;
       case "compaction_failed": {
-        const { commandId, code, background, trigger, failedRungs = [] } = event.payload;
+        const { commandId, error, background, trigger, failedRungs = [] } = event.payload;
+        const { code } = error;
         // Whoever asked is told by the reply; what was only prepared is made again when it is due.
         if (code === "compaction_void" || (commandId && moves.asked.has(commandId))) break;
         // That there was nothing to gain is told to whoever asked for it.
         const isNothing = code === "nothing_to_compact";
         if (isNothing && trigger !== "manual") break;
         const tried = failedRungs.length > 0 ? ` Tried: ${failedRungs.map(failedText).join("; ")}.` : "";
-        const { text, details = "" } = explain(event.payload);
+        const { text, details = "" } = explain(error);
         // What failed while somebody waited stands in the chat.
         if (isNothing || background || code === "compaction_cancelled") listeners.onNotice({ kind: "info", message: text, details: details + tried });
         else listeners.onAnnounce(text);

@@ -26,7 +26,7 @@ const FATES = { goes: "goes", stays: "stays", shortened: "shortened" };
  */
 export function previewView(preview, messages, app) {
   const { state } = app;
-  const { oldTokenCount: before, newTokenCount: after, dropped, kept } = preview;
+  const { tokensBefore: before, tokensAfter: after, dropped, kept } = preview;
   const isSummary = (/** @type {string} */ id) => state?.known.get(id)?.type === "compaction" || app.tree.nodes.get(id)?.type === "compaction";
   const compared = messages && state && difference(messages, preview, {
     isSummary,

@@ -43,7 +43,7 @@ export function difference(messages, preview, { isSummary, isPinned, cleared }) 
     const summary = entryId !== undefined && isSummary(entryId);
     // A message without an entry stands for the missing answer to a call, and goes the way of the call.
     if (entryId !== undefined) {
-      inTail ||= entryId === preview.cutEntryId;
+      inTail ||= entryId === preview.firstKeptEntryId;
       const stays = summary ? preview.rung === "clear_tool_results" : inTail || oneByOne.has(entryId);
       fate = !stays ? "goes" : shortened.has(entryId) ? "shortened" : "stays";
     }

@@ -103,6 +103,14 @@ export function number(count) {
 }
 
 /**
+ * Returns how full the window is, in percent from 0 to 100.
+ * @param {{ usageRatio: number }} info
+ */
+export function percentOf({ usageRatio }) {
+  return Math.min(100, usageRatio * 100);
+}
+
+/**
  * How long ago, in words.
  * @param {string} time RFC 3339
  * @param {number} now milliseconds since 1970

@@ -54,6 +54,6 @@ export function tracesOf(state) {
     // The last one is shown below the chat, where it can be tried again.
     if (turnId !== state?.lastTurn?.turnId || state?.turnId) add(leafId, explainEnd(status, error));
   }
-  for (const failure of state?.failures ?? []) add(failure.leafId, explain(failure));
+  for (const failure of state?.failures ?? []) add(failure.leafId, explain(failure.error));
   return traces;
 }

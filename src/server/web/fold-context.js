@@ -119,13 +119,12 @@ export function heldWithout({ held }, jobId) {
  * @returns {State}
  */
 export function compacted(state, report) {
-  const { jobId, entryId, newTokenCount, generation, breakdown } = report;
-  const usageRatio = newTokenCount / Math.max(1, state.contextInfo.maxTokens);
+  const { jobId, entryId, tokensAfter, generation, breakdown } = report;
+  const usageRatio = tokensAfter / Math.max(1, state.contextInfo.maxTokens);
   const contextInfo = {
     ...state.contextInfo,
-    tokenCount: newTokenCount,
+    tokenCount: tokensAfter,
     usageRatio,
-    usagePercent: Math.min(100, usageRatio * 100),
     breakdown: breakdown.after,
     leafId: entryId,
     generation,

@@ -26,7 +26,7 @@
  * @property {string} [aborted] why what was shown is void
  *
  * @typedef {object} Call A tool call without an answer.
- * @property {string} callId
+ * @property {string} toolCallId
  * @property {string} turnId
  * @property {string} name
  * @property {string} arguments
@@ -246,9 +246,9 @@ function apply(state, event) {
       return { ...state, turnId: event.payload.turnId, lastTurn: null, items: state.items.filter((item) => !item.aborted) };
     case "turn_finished": return finishTurn(state, event.payload);
     case "tool_call": return addCall(state, event.payload);
-    case "request_resolved": {
-      const { callId } = event.payload;
-      return { ...state, pending: state.pending.filter((call) => call.callId !== callId) };
+    case "call_resolved": {
+      const { toolCallId } = event.payload;
+      return { ...state, pending: state.pending.filter((call) => call.toolCallId !== toolCallId) };
     }
     case "queue_changed": return { ...state, queue: event.payload.items };
     case "session_updated": return updateSession(state, event.payload);
@@ -263,8 +263,8 @@ function apply(state, event) {
       return mapItem(state, itemId, (item) => ({ ...item, aborted: reason }));
     }
     case "call_progressed": {
-      const { callId, message, deadline } = event.payload;
-      const pending = state.pending.map((call) => (call.callId === callId ? { ...call, message, deadline } : call));
+      const { toolCallId, message, deadline } = event.payload;
+      const pending = state.pending.map((call) => (call.toolCallId === toolCallId ? { ...call, message, deadline } : call));
       return { ...state, pending };
     }
     case "compaction_undone": return compactionUndone(state, event.payload);
@@ -345,11 +345,11 @@ function finishTurn(state, { turnId, status, error, contextInfo }) {
  * @param {import("reseed-protocol").CompactionFailed} failed
  * @returns {State}
  */
-function compactionFailed(state, { jobId, trigger, code, message, background }) {
+function compactionFailed(state, { jobId, trigger, error, background }) {
   const [compaction, held] = [withoutJob(state, jobId), heldWithout(state, jobId)];
   // One without a trigger is the summary of a branch: whoever waits for it is told by the reply.
-  if (background || !trigger || NOT_FAILED.has(code)) return { ...state, compaction, held };
-  const failure = { jobId, code, message, leafId: state.leafId };
+  if (background || !trigger || NOT_FAILED.has(error.code)) return { ...state, compaction, held };
+  const failure = { jobId, error, leafId: state.leafId };
   return { ...state, compaction, held, failures: [...state.failures, failure].slice(-FAILURES_MAX) };
 }
 
@@ -359,7 +359,7 @@ function compactionFailed(state, { jobId, trigger, code, message, background }) 
  * @returns {State}
  */
 function addCall(state, call) {
-  const others = state.pending.filter((known) => known.callId !== call.callId);
+  const others = state.pending.filter((known) => known.toolCallId !== call.toolCallId);
   return { ...state, pending: [...others, call] };
 }
 

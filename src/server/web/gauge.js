@@ -1,7 +1,7 @@
 /** How full the window is, and behind it what fills it: tokens by kind, which add up to the next request. */
 
 import { breakText, dollars, lastAsked, paidText, sharedText, sharesOf } from "./cache.js";
-import { byId, clock, el, number, styled } from "./dom.js";
+import { byId, clock, el, number, percentOf, styled } from "./dom.js";
 import { PinsView } from "./pins-view.js";
 import { breakerText } from "./report.js";
 import { StrategyView } from "./strategy-view.js";
@@ -85,13 +85,13 @@ export class GaugeView {
     const of = [info, state.model, app.context.mayCompact, asked?.entryId, paid];
     if (of.every((part, index) => part === this.shown[index])) return;
     this.shown = of;
-    const percent = Math.round(info.usagePercent);
+    const percent = Math.round(percentOf(info));
     const tokens = `${number(info.tokenCount)} of ${number(info.maxTokens)} tokens`;
     this.root.dataset.level = levelOf(info);
     this.meter.setAttribute("aria-valuenow", String(percent));
     this.meter.setAttribute("aria-valuetext", `${percent} percent, ${tokens}`);
     const limits = limitsOf(info);
-    styled(this.meter, { "--used": `${Math.min(100, info.usagePercent)}%` });
+    styled(this.meter, { "--used": `${percentOf(info)}%` });
     this.meter.replaceChildren(el("span", {}), ...limits.map(mark));
     this.meter.title = [tokens, ...limits.map(({ name, count }) => `${name} ${number(count)}`)].join("; ");
     this.button.replaceChildren(
@@ -144,7 +144,7 @@ export class GaugeView {
       ...facts.flatMap(([name, value]) => (value === null ? [] : [el("dt", {}, name), el("dd", {}, value)])));
     return [
       el("h2", {}, "Context window"),
-      el("p", { class: "sum" }, `${number(info.tokenCount)} of ${number(info.maxTokens)} tokens, ${Math.round(info.usagePercent)} %`),
+      el("p", { class: "sum" }, `${number(info.tokenCount)} of ${number(info.maxTokens)} tokens, ${Math.round(percentOf(info))} %`),
       ...(info.breaker ? [el("p", { class: "breaker" }, breakerText(info.breaker, clock))] : []),
       stack, table, list, ...(asked ? sentBefore(asked) : []),
     ];

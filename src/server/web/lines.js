@@ -1,6 +1,6 @@
 /** The lines below the bar: the connection, whose session this is, what the server has to say, a window nearly full. */
 
-import { byId, clock, el } from "./dom.js";
+import { byId, clock, el, percentOf } from "./dom.js";
 import { breakerText } from "./report.js";
 
 /** Percent from which the gauge alone is not enough. */
@@ -45,8 +45,8 @@ export class LinesView {
       this.noticeClosed = true;
       this.render();
     }]]);
-    const full = state && state.contextInfo.usagePercent >= WARN_PERCENT && state.contextInfo.compactAtTokens === undefined;
-    const percent = Math.round(state?.contextInfo.usagePercent ?? 0);
+    const full = state && percentOf(state.contextInfo) >= WARN_PERCENT && state.contextInfo.compactAtTokens === undefined;
+    const percent = state ? Math.round(percentOf(state.contextInfo)) : 0;
     // That an undone compaction is left alone is what was asked for: the breakdown says so.
     const breaker = state?.contextInfo.breaker?.reason === "undone" ? undefined : state?.contextInfo.breaker;
     const fullness = `The context window is ${percent} % full.`;

@@ -45,7 +45,7 @@ export function hasRow(entry) {
 /**
  * An entry's row, or null where it has none.
  * @param {Entry} entry
- * @param {Map<string, string>} tools names of the called tools by `callId`
+ * @param {Map<string, string>} tools names of the called tools by `toolCallId`
  * @param {(entryId: string) => string} preview the beginning of what another entry says
  * @returns {HTMLElement | null}
  */
@@ -186,7 +186,7 @@ function answerPart(part) {
 function toolResults(entry, tools) {
   const folds = entry.content.map((part) => {
     if (part.type !== "tool_result") return null;
-    const name = el("code", {}, tools.get(part.callId) ?? "tool");
+    const name = el("code", {}, tools.get(part.toolCallId) ?? "tool");
     const label = part.isError ? ["Failed: ", name] : ["Result of ", name];
     return fold(part.isError ? "failed" : "", label, el("pre", { class: "plain" }, part.output));
   });

@@ -8,7 +8,7 @@
  * @property {Rung} rung
  * @property {FailedRung[]} [failedRungs]
  * @property {import("reseed-protocol").Retained} [retained]
- * @property {import("reseed-protocol").Usage} [cost]
+ * @property {import("reseed-protocol").Usage} [summaryUsage]
  */
 
 import { dollars } from "./cache.js";
@@ -57,16 +57,17 @@ export function failedText({ rung, reason }) {
  * @param {Told} told
  * @returns {string[]}
  */
-export function toldFacts({ rung, failedRungs = [], retained, cost }) {
+export function toldFacts({ rung, failedRungs = [], retained, summaryUsage }) {
   const facts = [`How: ${rungText(rung)}`];
   if (failedRungs.length > 0) facts.push(`Tried before: ${failedRungs.map(failedText).join("; ")}`);
   if (retained && retained.checked > 0) {
     const back = retained.restored === 0 ? "none was lost" : `${number(retained.restored)} put back word for word`;
     facts.push(`Exact facts looked after: ${number(retained.checked)}, ${back}`);
   }
-  if (cost) {
-    const paid = cost.costNanoUsd === undefined ? "" : `, ${dollars(cost.costNanoUsd)}`;
-    facts.push(`Cost: ${number(cost.inputTokens)} tokens in, ${number(cost.outputTokens)} out${paid}`);
+  if (summaryUsage) {
+    const { inputTokens, outputTokens, costNanoUsd } = summaryUsage;
+    const paid = costNanoUsd === undefined ? "" : `, ${dollars(costNanoUsd)}`;
+    facts.push(`Cost: ${number(inputTokens)} tokens in, ${number(outputTokens)} out${paid}`);
   }
   return facts;
 }

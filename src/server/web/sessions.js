@@ -1,7 +1,7 @@
 /** The sessions on the side: each is a link, so it can be opened in another tab and gone back to. */
 
 import { dollars } from "./cache.js";
-import { ago, byId, el, iconButton } from "./dom.js";
+import { ago, byId, el, iconButton, percentOf } from "./dom.js";
 
 /** @typedef {import("reseed-protocol").SessionItem} SessionItem */
 
@@ -71,7 +71,7 @@ export class SessionsView {
     const { state } = this.app;
     if (state?.sessionId !== item.sessionId) return item;
     const doing = state.turnId ? "running" : state.compaction ? "compacting" : "idle";
-    return { ...item, name: state.name, state: doing, usagePercent: state.contextInfo.usagePercent };
+    return { ...item, name: state.name, state: doing, usageRatio: state.contextInfo.usageRatio };
   }
 
   /**
@@ -92,7 +92,7 @@ export class SessionsView {
       el("span", { class: "meta" },
         busy && el("span", { class: "dot busy", "aria-hidden": "true" }),
         busy ? (item.state === "running" ? "answering" : "summarising") : ago(item.updatedAt, now),
-        ` · ${Math.round(item.usagePercent)} %`,
+        ` · ${Math.round(percentOf(item))} %`,
         item.costNanoUsd !== undefined && ` · ${dollars(item.costNanoUsd)}${item.unpricedRequests ? "+" : ""}`));
     return el("li", { class: `session${current ? " current" : ""}`, "data-session": item.sessionId },
       focusable(link, "open"),

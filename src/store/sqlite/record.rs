@@ -4,12 +4,12 @@
 //! detects a flipped bit in a body, and also one in a parent, which would lead a path astray.
 
 use super::Fault;
-use crate::store::{EntryColumns, Error, Part, StoredRecord};
+use crate::store::{EntryColumns, Error, Part, StoredRecord, upgrade};
 use reseed_protocol::SessionId;
 use rusqlite::{Row, types::ValueRef};
 
 /// The format version of records written now.
-pub(super) const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = upgrade::RECORD_VERSION;
 
 /// The columns that [`decode`] expects, in this order.
 pub(super) const COLUMNS: &str = "seq, version, checksum, entry, parent, kind, body";
@@ -20,9 +20,9 @@ pub(super) const ENTRY: usize = 3;
 /// Index of the parent in [`COLUMNS`].
 pub(super) const PARENT: usize = 4;
 
-/// Returns the checksum of a record of version 1: CRC-32 (IEEE) over the session's id and a zero byte; `seq` as 8
-/// little-endian bytes; entry, parent and kind, each followed by a zero byte, or by a one byte if it is missing; and
-/// the body.
+/// Returns the checksum of a record, the same in versions 1 and 2: CRC-32 (IEEE) over the session's id and a zero byte;
+/// `seq` as 8 little-endian bytes; entry, parent and kind, each followed by a zero byte, or by a one byte if it is
+/// missing; and the body.
 pub(super) fn checksum(session: &SessionId, seq: u64, entry: Option<&EntryColumns>, body: &str) -> u32 {
     let columns = [
         entry.map(|entry| entry.entry_id.as_str().as_bytes()),
@@ -59,14 +59,16 @@ pub(super) fn decode(session: &SessionId, row: &Row<'_>) -> Result<StoredRecord,
         ValueRef::Null => Ok(None),
         _ => Err(damaged("a column is not text")),
     };
-    if row.get_ref(1)? != ValueRef::Integer(VERSION) {
-        return Err(damaged("unknown format version"));
-    }
+    let ValueRef::Integer(version) = row.get_ref(1)? else { return Err(damaged("unknown format version")) };
     let body = text(6)?.ok_or_else(|| damaged("it has no body"))?;
     let want = checksum_of(session, seq, [text(ENTRY)?, text(PARENT)?, text(5)?], body);
     if row.get_ref(2)? != ValueRef::Integer(want.into()) {
         return Err(damaged("checksum mismatch"));
     }
     let body = str::from_utf8(body).map_err(|_| damaged("its body is not UTF-8"))?;
-    Ok(StoredRecord { seq, body: body.into() })
+    let body = match version {
+        VERSION => body.into(),
+        _ => upgrade::upgraded(version, body).ok_or_else(|| damaged("unknown format version"))?.into(),
+    };
+    Ok(StoredRecord { seq, body })
 }

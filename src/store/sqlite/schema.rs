@@ -23,6 +23,8 @@ pub(super) const VERSION: i64 = STEPS.len() as i64;
 /// nothing queries all of them. Heads, states and marks get checksums; older rows have none (see `checksum.rs`).
 ///
 /// Step 2: the cost of a session's requests, unknown for sessions written before.
+///
+/// Step 3: the tables stay; records of version 2 follow, which an older program takes for damaged.
 const STEPS: &[&str] = &[
     "
 CREATE TABLE session (
@@ -85,6 +87,7 @@ ALTER TABLE mark ADD COLUMN checksum INTEGER;
 ALTER TABLE session ADD COLUMN cost_nano_usd INTEGER;
 ALTER TABLE session ADD COLUMN unpriced_requests INTEGER NOT NULL DEFAULT 0;
 ",
+    "",
 ];
 
 /// Returns the number of migrations applied to the file; 0 for a new one.

@@ -94,9 +94,9 @@ const ours = ({ envelope }) =>
     .filter(({ entryId }) => entryId)
     .map(({ message: { role, content } }) => {
       if (role === "user") return [role, unframed(text(content).join(""))];
-      if (role === "tool") return [role, content[0].callId, content[0].output];
+      if (role === "tool") return [role, content[0].toolCallId, content[0].output];
       const calls = content.filter((part) => part.type === "tool_call");
-      return [role, text(content), calls.map((call) => [call.callId, call.name, JSON.parse(call.arguments)])];
+      return [role, text(content), calls.map((call) => [call.toolCallId, call.name, JSON.parse(call.arguments)])];
     });
 
 /** What pi would send, in the same form: failed answers are left out, as pi does when it asks a provider. */
@@ -196,7 +196,7 @@ await run({
         const { status } = await until("turn_finished");
         fail(status === "completed", `${name}: the turn ended ${status}`);
       }
-      await ask("manual_compact", { instructions: "Keep the names of files." });
+      await ask("start_compaction", { instructions: "Keep the names of files." });
       const { summary } = await until("context_compacted");
       await ask("user_input", { input: "Repeat after me: land ahoy" });
       await until("turn_finished");

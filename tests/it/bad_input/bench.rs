@@ -175,7 +175,7 @@ impl Bench {
         }
         if at == At::Compacting {
             client.turn("and again").await;
-            let reply = client.ask("manual_compact", json!({})).await;
+            let reply = client.ask("start_compaction", json!({})).await;
             assert_eq!(reply["type"], "ok", "{reply}");
             client.event("compaction_started").await;
         }

@@ -124,9 +124,9 @@ const COMMANDS: &[(At, &str, &str, &str, &str)] = &[
     (Said, "set_model", r#"{"model":"test","reasoningEffort":" "}"#, "invalid_field", "reasoningEffort"),
     (Said, "set_instructions", r#"{"instructions":null}"#, "invalid_field", "instructions"),
     (Said, "get_context", r#"{"format":"pdf"}"#, "invalid_field", "format"),
-    (Said, "manual_compact", r#"{"previewed":"p"}"#, "unknown_field", "previewed"),
-    (Said, "manual_compact", r#"{"previewId":"p"}"#, "preview_not_found", "previewId"),
-    (Said, "manual_compact", r#"{"instructions":7}"#, "invalid_field", "instructions"),
+    (Said, "start_compaction", r#"{"previewed":"p"}"#, "unknown_field", "previewed"),
+    (Said, "start_compaction", r#"{"previewId":"p"}"#, "preview_not_found", "previewId"),
+    (Said, "start_compaction", r#"{"instructions":7}"#, "invalid_field", "instructions"),
     // Tools
     (Said, "register_tools", "{}", "missing_field", "tools"),
     (Said, "register_tools", r#"{"tools":[{"name":"a"}]}"#, "missing_field", "tools[0].description"),
@@ -172,8 +172,8 @@ const COMMANDS: &[(At, &str, &str, &str, &str)] = &[
         "unknown_field",
         "tools[0].approval",
     ),
-    (Said, "tool_result", r#"{"callId":"c"}"#, "missing_field", "output"),
-    (Said, "tool_result", r#"{"callId":"c","output":{}}"#, "invalid_field", "output"),
+    (Said, "tool_result", r#"{"toolCallId":"c"}"#, "missing_field", "output"),
+    (Said, "tool_result", r#"{"toolCallId":"c","output":{}}"#, "invalid_field", "output"),
 ];
 
 #[tokio::test]

@@ -115,7 +115,7 @@ async fn nothing_sent_while_a_branch_is_summarised_is_lost() {
     assert_eq!(queued["payload"]["queued"], true, "{queued}");
     let note = json!({ "customType": "note", "content": "it rains", "display": true });
     assert_eq!(client.ask("append_custom_message", note).await["type"], "ok");
-    for (kind, payload) in [("navigate", json!({ "entryId": ids[0] })), ("manual_compact", json!({}))] {
+    for (kind, payload) in [("navigate", json!({ "entryId": ids[0] })), ("start_compaction", json!({}))] {
         refused_as(&client.ask(kind, payload).await, "compaction_running");
     }
     refused_as(&client.ask("user_input", json!({ "input": "x", "parentId": ids[0] })).await, "compaction_running");
@@ -158,7 +158,7 @@ async fn a_move_that_is_cancelled_or_fails_leaves_everything_as_it_was() {
         refused_as(&client.until(|frame| frame["id"] == move_id.as_str()).await, code);
         let failed = client.event("compaction_failed").await;
         assert_eq!(
-            (present(&failed["payload"]["jobId"]), failed["payload"]["code"].as_str()),
+            (present(&failed["payload"]["jobId"]), failed["payload"]["error"]["code"].as_str()),
             (&job, Some(code)),
             "{failed}"
         );

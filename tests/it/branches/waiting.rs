@@ -16,7 +16,7 @@ async fn at_a_tool(model: &Scripted) -> (Server, Client, Value) {
     client.ask("register_tools", json!({ "tools": [look] })).await;
     client.ask("user_input", json!({ "input": "one" })).await;
     let call = client.event("tool_call").await;
-    (server, client, call["payload"]["callId"].clone())
+    (server, client, call["payload"]["toolCallId"].clone())
 }
 
 async fn say(client: &mut Client, text: &str, when_busy: &str) -> Value {
@@ -40,7 +40,7 @@ async fn steered_input_goes_with_the_next_request_of_the_running_turn() {
     assert_eq!(queue, ["the left one", "quickly", "the user walks", "later"], "as it is shown");
     model.push(Reply::text("done"));
     model.push(Reply::text("and later"));
-    client.ask("tool_result", json!({ "callId": call, "output": "seen" })).await;
+    client.ask("tool_result", json!({ "toolCallId": call, "output": "seen" })).await;
     let first = client.event("turn_finished").await;
     let second = client.event("turn_finished").await;
     assert_ne!(*present(&first["payload"]["turnId"]), *present(&second["payload"]["turnId"]));

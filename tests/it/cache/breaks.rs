@@ -156,7 +156,7 @@ async fn each_change_of_what_is_sent_is_named() {
     assert_eq!(broke(&asked(&client)), ("model", "model", "test"));
     assert_eq!(asked(&client)["prefixTokens"], 0);
 
-    client.ask("manual_compact", json!({})).await;
+    client.ask("start_compaction", json!({})).await;
     let compacted = client.event("context_compacted").await["payload"].clone();
     turn(&mut client, "And now?").await;
     let part = format!("message:{}", id(&compacted["entryId"]));
@@ -212,7 +212,7 @@ async fn after_a_restart_the_part_is_named_all_the_same() {
             turn(&mut client, &words(number, 200)).await;
         }
         if compacts {
-            client.ask("manual_compact", json!({})).await;
+            client.ask("start_compaction", json!({})).await;
             client.event("context_compacted").await;
         }
         server.kill().await;

@@ -64,7 +64,7 @@ async fn turns_go_on_while_it_is_made_and_what_they_say_stays() {
     let compacted = client.event("context_compacted").await["payload"].clone();
     assert_eq!((&compacted["jobId"], &compacted["background"]), (&job, &json!(true)));
     assert_eq!(compacted["pausedMs"], 0, "{compacted}");
-    assert!(whole(&compacted["oldTokenCount"]) > whole(&prepared["compactAtTokens"]), "{compacted}");
+    assert!(whole(&compacted["tokensBefore"]) > whole(&prepared["compactAtTokens"]), "{compacted}");
     assert_eq!(compacted["rung"], "model_summary", "{compacted}");
     client.turn("And now?").await;
     let sent = texts(model.requests().last().unwrap());
@@ -91,14 +91,14 @@ async fn it_is_committed_in_the_middle_of_a_turn_with_tools() {
     client.ask("user_input", json!({ "input": "Look twelve times." })).await;
     let mut prepared = 0;
     for round in 0..12 {
-        let call = client.event("tool_call").await["payload"]["callId"].clone();
+        let call = client.event("tool_call").await["payload"]["toolCallId"].clone();
         // Wait for what has started, so that it is ready when needed and nothing waits for it.
         client.ask("get_context_info", json!({})).await;
         while prepared < client.seen.iter().filter(|frame| frame["type"] == "compaction_started").count() {
             client.event("compaction_prepared").await;
             prepared += 1;
         }
-        let answer = json!({ "callId": call, "output": words(round, 110) });
+        let answer = json!({ "toolCallId": call, "output": words(round, 110) });
         assert_eq!(client.ask("tool_result", answer).await["type"], "ok");
     }
     let finished = client.event("turn_finished").await["payload"].clone();
@@ -140,7 +140,7 @@ async fn what_changes_its_ground_makes_it_void() {
         ("set_model", json!({ "model": "another" })),
         ("user_input", json!({ "input": "From the beginning.", "parentId": null })),
         ("navigate", json!({ "entryId": null })),
-        ("preview_compact", json!({})),
+        ("preview_compaction", json!({})),
     ];
     for (command, payload) in table {
         let gate = Gate::new();
@@ -149,7 +149,7 @@ async fn what_changes_its_ground_makes_it_void() {
         let job = until_prepared(&mut client).await;
         client.send(command, payload).await;
         let failed = client.event("compaction_failed").await["payload"].clone();
-        assert_eq!((&failed["jobId"], &failed["code"]), (&job, &json!("compaction_void")), "{command}");
+        assert_eq!((&failed["jobId"], &failed["error"]["code"]), (&job, &json!("compaction_void")), "{command}");
         model.wait_for_dropped(1).await;
         gate.open();
         client.ask("get_context_info", json!({})).await;

@@ -69,7 +69,7 @@ async fn failures_count_wherever_they_happened() {
     let (model, _) = failing();
     let (_server, mut client) = session(&model, &[WAITED_FOR]).await;
     fill(&mut client, 1_000).await;
-    let shown = client.ask("preview_compact", json!({})).await;
+    let shown = client.ask("preview_compaction", json!({})).await;
     assert_eq!(shown["type"], "compaction_preview", "{shown}");
     super::compact(&mut client, json!({})).await;
     assert!(info(&mut client).await["breaker"].is_null());
@@ -78,5 +78,5 @@ async fn failures_count_wherever_they_happened() {
     let open = info(&mut client).await["breaker"].clone();
     assert_eq!((&open["reason"], &open["failures"]), (&json!("failures"), &json!(3)), "{open}");
     let message = open["message"].as_str().unwrap();
-    assert!(message.contains("3 summaries failed") && message.contains("manual_compact"), "{message}");
+    assert!(message.contains("3 summaries failed") && message.contains("start_compaction"), "{message}");
 }

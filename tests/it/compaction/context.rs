@@ -53,7 +53,7 @@ async fn the_context_told_is_the_request_that_is_sent() {
         ("set_options", json!({ "temperature": 0.5, "maxOutputTokens": 99 })),
         ("set_model", json!({ "model": "another", "reasoningEffort": "low" })),
         ("set_context_strategy", json!({ "strategy": "manual" })),
-        ("manual_compact", json!({ "instructions": "ships" })),
+        ("start_compaction", json!({ "instructions": "ships" })),
         ("set_instructions", json!({ "instructions": "" })),
         ("register_tools", json!({ "tools": [] })),
     ];
@@ -61,7 +61,7 @@ async fn the_context_told_is_the_request_that_is_sent() {
         fail_a_turn(&model, &mut client).await;
         let reply = client.ask(change, payload).await;
         assert_ne!(*present(&reply["type"]), "error", "{change}: {reply}");
-        if change == "manual_compact" {
+        if change == "start_compaction" {
             client.event("context_compacted").await;
         }
         let told = context(&mut client).await;

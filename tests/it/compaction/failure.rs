@@ -39,7 +39,7 @@ async fn a_cancelled_compaction_leaves_the_context_as_it_was() {
     fill(&mut client, 1_000).await;
     let (before, asked) = (context(&mut client).await, model.requests().len());
     model.push(held_summary(&gate));
-    let ordered = client.ask("manual_compact", json!({})).await;
+    let ordered = client.ask("start_compaction", json!({})).await;
     let job = ordered["payload"]["jobId"].clone();
     model.wait_for_requests(asked + 1).await;
     let wrong = client.ask("cancel_compaction", json!({ "jobId": "another" })).await;
@@ -47,7 +47,7 @@ async fn a_cancelled_compaction_leaves_the_context_as_it_was() {
     assert_eq!(client.ask("cancel_compaction", json!({ "jobId": job })).await["type"], "ok");
     let failed = client.event("compaction_failed").await["payload"].clone();
     assert_eq!((present(&failed["jobId"]), present(&failed["commandId"])), (&job, &ordered["id"]));
-    assert_eq!(failed["code"], "compaction_cancelled");
+    assert_eq!(failed["error"]["code"], "compaction_cancelled");
     model.wait_for_dropped(1).await;
     assert_eq!(context(&mut client).await, before);
     assert_eq!(client.ask("cancel_compaction", json!({})).await["payload"]["code"], "no_compaction");
@@ -71,7 +71,7 @@ async fn a_turn_goes_on_when_its_compaction_is_cancelled_or_fails() {
             model.wait_for_requests(asked + 1).await;
             assert_eq!(client.ask("cancel_compaction", json!({})).await["type"], "ok");
             let failed = client.event("compaction_failed").await["payload"].clone();
-            assert_eq!(failed["code"], "compaction_cancelled");
+            assert_eq!(failed["error"]["code"], "compaction_cancelled");
         } else {
             let compacted = client.event("context_compacted").await["payload"].clone();
             assert_eq!(compacted["rung"], "extract", "{compacted}");
@@ -103,11 +103,11 @@ async fn what_waits_for_a_compaction_goes_on_when_another_strategy_is_chosen() {
         if in_turn {
             client.ask("user_input", json!({ "input": words(99, 200) })).await;
         } else {
-            client.ask("manual_compact", json!({})).await;
+            client.ask("start_compaction", json!({})).await;
         }
         model.wait_for_requests(asked + 1).await;
         client.ask("set_context_strategy", json!({ "strategy": "manual" })).await;
-        assert_eq!(client.event("compaction_failed").await["payload"]["code"], "compaction_void");
+        assert_eq!(client.event("compaction_failed").await["payload"]["error"]["code"], "compaction_void");
         if !in_turn {
             client.ask("user_input", json!({ "input": "Go on." })).await;
         }
@@ -178,7 +178,7 @@ async fn what_is_no_summary_is_never_stored() {
         assert!(stored.contains("## Critical Context") && stored.contains("Aurora"), "{name}: {stored}");
         assert!(!stored.contains("sorry") && !stored.contains("the cut one"), "{name}: {stored}");
         assert_eq!(model.requests().len(), asked + 1, "{name}: asked once");
-        assert!(whole(&compacted["newTokenCount"]) < whole(&compacted["oldTokenCount"]), "{name}");
+        assert!(whole(&compacted["tokensAfter"]) < whole(&compacted["tokensBefore"]), "{name}");
     }
 }
 
@@ -189,13 +189,13 @@ async fn input_meanwhile_waits_in_order_and_a_second_compaction_is_refused() {
     fill(&mut client, 1_000).await;
     let asked = model.requests().len();
     model.push(held_summary(&gate));
-    let job = client.ask("manual_compact", json!({})).await["payload"]["jobId"].clone();
+    let job = client.ask("start_compaction", json!({})).await["payload"]["jobId"].clone();
     model.wait_for_requests(asked + 1).await;
     for text in ["one", "two", "three"] {
         let accepted = client.ask("user_input", json!({ "input": text })).await;
         assert_eq!((&accepted["type"], &accepted["payload"]["queued"]), (&json!("accepted"), &json!(true)));
     }
-    let second = client.ask("manual_compact", json!({})).await;
+    let second = client.ask("start_compaction", json!({})).await;
     assert_eq!(second["payload"]["code"], "compaction_running", "{second}");
     assert_eq!(*present(&second["payload"]["details"]["jobId"]), job);
     gate.open();
@@ -253,7 +253,7 @@ async fn a_crash_in_the_middle_of_a_compaction_leaves_the_old_context() {
         if in_turn {
             client.ask("user_input", json!({ "input": words(99, 200) })).await;
         } else {
-            client.ask("manual_compact", json!({})).await;
+            client.ask("start_compaction", json!({})).await;
             client.ask("user_input", json!({ "input": "I wait." })).await;
         }
         model.wait_for_requests(asked + 1).await;

@@ -76,7 +76,7 @@ async fn check(plan: &[Said], settings: &[(&str, &str)], order: Value, expected:
     assert_eq!((&compacted["rung"], &compacted["form"]), (&json!(rung), &json!(form)), "{name}: {compacted}");
     assert_eq!(failed, reasons, "{name}");
     assert_eq!(summaries(&model).len(), plan.len(), "{name}");
-    assert!(compacted["newTokenCount"].as_u64().unwrap() < compacted["oldTokenCount"].as_u64().unwrap(), "{name}");
+    assert!(compacted["tokensAfter"].as_u64().unwrap() < compacted["tokensBefore"].as_u64().unwrap(), "{name}");
     let entry = client.ask("get_entries", json!({ "path": true, "limit": 500 })).await;
     let entries = entry["payload"]["items"].as_array().unwrap();
     let entry = entries.iter().find(|entry| entry["type"] == "compaction").unwrap();
@@ -200,7 +200,7 @@ async fn a_deployment_and_a_client_choose_the_form() {
     let (_server, mut client) = session(&model, &[]).await;
     client.turn(FACT).await;
     fill(&mut client, 800).await;
-    let shown = client.ask("preview_compact", replaced).await;
+    let shown = client.ask("preview_compaction", replaced).await;
     assert_eq!((&shown["type"], &shown["payload"]["form"]), (&json!("compaction_preview"), &json!("free")), "{shown}");
     let request = &summaries(&model)[0];
     let asked = text_of(request);
@@ -218,7 +218,7 @@ async fn long_instructions_reach_the_model_whole_or_are_refused() {
         client.turn(&words(number, 4_000)).await;
     }
     let too_long = "x".repeat(16 * 1024 + 1);
-    for command in ["manual_compact", "preview_compact", "navigate"] {
+    for command in ["start_compaction", "preview_compaction", "navigate"] {
         let mut order = json!({ "instructions": too_long });
         if command == "navigate" {
             order["entryId"] = Value::Null;
@@ -229,13 +229,13 @@ async fn long_instructions_reach_the_model_whole_or_are_refused() {
         let message = refused["payload"]["message"].as_str().unwrap();
         assert!(message.contains("16385 bytes; at most 16384 are allowed"), "{command}: {message}");
     }
-    let missing = client.ask("manual_compact", json!({ "replaceInstructions": true })).await;
+    let missing = client.ask("start_compaction", json!({ "replaceInstructions": true })).await;
     assert_eq!(missing["payload"]["code"], "missing_field", "{missing}");
     compact(&mut client, json!({ "instructions": long })).await;
     assert!(text_of(&summaries(&model)[0]).contains(long.trim()), "nothing is cut out of them");
     // In a small window there is room for a quarter of it.
     let (_server, mut client) = session(&Scripted::new(), &[]).await;
-    let refused = client.ask("manual_compact", json!({ "instructions": long })).await;
+    let refused = client.ask("start_compaction", json!({ "instructions": long })).await;
     let message = refused["payload"]["message"].as_str().unwrap();
     assert!(message.contains("at most 500 are allowed, a quarter of the window"), "{message}");
 }

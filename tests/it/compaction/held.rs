@@ -49,10 +49,11 @@ async fn first_compaction(window: u64, dialect: Dialect) {
         let trigger = whole(&info["compactAtTokens"]);
         let compactions = talk.came("context_compacted");
         if let [compacted] = compactions.as_slice() {
-            let at = whole(&compacted["oldTokenCount"]);
+            let [before, after] = dialect.compacted_counts();
+            let at = whole(&compacted[before]);
             assert!(at > trigger && at <= trigger + turn_max, "{case}: at {at}, not {trigger} to {turn_max} more");
             assert_eq!(compacted["pausedMs"], 0, "{case}: somebody waited");
-            assert!(whole(&compacted["newTokenCount"]) < trigger, "{case}: {compacted}");
+            assert!(whole(&compacted[after]) < trigger, "{case}: {compacted}");
             let prepared: Value = prepared.unwrap_or_else(|| panic!("{case}: nothing was prepared"));
             assert_eq!(*present(&prepared["jobId"]), compacted["jobId"], "{case}: the one that was prepared");
             assert_eq!(whole(&prepared["compactAtTokens"]), trigger, "{case}: what was promised");
@@ -150,7 +151,7 @@ async fn what_is_left_out_for_nothing_is_chosen_anew_at_the_trigger() {
         let compacted: Vec<&Value> = client.seen.iter().filter(|frame| frame["type"] == "context_compacted").collect();
         if compacted.len() > seen {
             seen = compacted.len();
-            let left = whole(&compacted[seen - 1]["payload"]["newTokenCount"]);
+            let left = whole(&compacted[seen - 1]["payload"]["tokensAfter"]);
             assert!(left <= TARGET, "compaction {seen} left {left} of {TARGET} tokens");
         }
     }

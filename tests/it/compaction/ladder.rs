@@ -67,7 +67,7 @@ impl Trigger {
         fill(client, until_tokens).await;
         let before = context(client).await;
         match self {
-            Self::Manual => assert_eq!(client.ask("manual_compact", json!({})).await["type"], "ok"),
+            Self::Manual => assert_eq!(client.ask("start_compaction", json!({})).await["type"], "ok"),
             Self::Threshold => drop(client.ask("user_input", json!({ "input": words(99, 450) })).await),
             Self::Overflow => {
                 planned.model.push(Reply::fault(ModelFault::new(ErrorCode::ContextOverflow, "too large")));
@@ -153,7 +153,7 @@ async fn check(
     let (rung, failures) = expected;
     assert_eq!((&compacted["rung"], &compacted["trigger"]), (&json!(rung), &json!(trigger.name())), "{name}");
     assert_eq!(failed(compacted), failures, "{name}");
-    assert!(whole(&compacted["newTokenCount"]) < whole(&compacted["oldTokenCount"]), "{name}: {compacted}");
+    assert!(whole(&compacted["tokensAfter"]) < whole(&compacted["tokensBefore"]), "{name}: {compacted}");
     assert!(compacted["summary"].as_str().unwrap().contains("Aurora"), "{name}: {compacted}");
     if trigger.is_in_turn() {
         let finished = client.event("turn_finished").await["payload"].clone();
@@ -253,7 +253,7 @@ async fn in_the_background_what_is_of_no_use_is_made_by_rule_and_an_outage_chang
             let old = Trigger::Background.provoke(&planned, &mut client).await;
             let came = outcome(&mut client).await;
             assert_eq!(
-                (&came["type"], &came["payload"]["code"]),
+                (&came["type"], &came["payload"]["error"]["code"]),
                 (&json!("compaction_failed"), &json!(code)),
                 "{name}"
             );
@@ -292,7 +292,7 @@ async fn a_compaction_is_cancelled_at_every_point_and_the_context_is_as_it_was()
         assert_eq!(client.ask("cancel_compaction", json!({})).await["type"], "ok", "{name}");
         let came = outcome(&mut client).await;
         assert_eq!(came["type"], "compaction_failed", "{name}: {came}");
-        assert_eq!(came["payload"]["code"], "compaction_cancelled", "{name}");
+        assert_eq!(came["payload"]["error"]["code"], "compaction_cancelled", "{name}");
         planned.model.wait_for_dropped(1).await;
         let added = match trigger {
             Trigger::Manual | Trigger::Background => 0,

@@ -54,7 +54,7 @@ async fn ordered(
     if pin {
         assert_eq!(client.ask("pin_entry", json!({ "entryId": users[0] })).await["type"], "ok");
     }
-    let reply = client.ask("manual_compact", order.clone()).await;
+    let reply = client.ask("start_compaction", order.clone()).await;
     if reply["type"] == "error" {
         assert_eq!(reply["payload"]["code"], "nothing_to_compact", "{reply}");
         return (Outcome::Refused, Value::Null, users);
@@ -64,7 +64,7 @@ async fn ordered(
     let payload = ended["payload"].clone();
     let outcome = match ended["type"].as_str().unwrap() {
         "compaction_failed" => {
-            assert_eq!(payload["code"], "nothing_to_compact", "{payload}");
+            assert_eq!(payload["error"]["code"], "nothing_to_compact", "{payload}");
             Outcome::GainsNothing
         }
         _ if payload["firstKeptEntryId"] == *users.last().unwrap() => Outcome::KeepsLastTurn,

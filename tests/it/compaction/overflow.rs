@@ -50,7 +50,7 @@ async fn a_refusal_without_numbers_is_itself_the_proof() {
     assert_eq!(client.turn("And now?").await["status"], "completed");
     let compacted = client.event("context_compacted").await["payload"].clone();
     let window = info(&mut client).await["maxTokens"].as_u64().unwrap();
-    assert_eq!(Some(window + 1), compacted["oldTokenCount"].as_u64(), "smaller than what was refused");
+    assert_eq!(Some(window + 1), compacted["tokensBefore"].as_u64(), "smaller than what was refused");
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn manual_does_not_compact_on_a_refusal_either() {
     model.push(Reply::fault(overflow(Some(1_100), Some(1_050))));
     let finished = client.turn("And now?").await;
     assert_eq!(finished["error"]["code"], "context_overflow", "{finished}");
-    assert!(finished["error"]["message"].as_str().unwrap().contains("manual_compact"), "{finished}");
+    assert!(finished["error"]["message"].as_str().unwrap().contains("start_compaction"), "{finished}");
     assert_eq!(model.requests().len(), asked + 1);
 }
 

@@ -38,7 +38,7 @@ async fn compacted(upstream: &Upstream, api: &str, more: &[(&str, &str)]) -> Val
             break;
         }
     }
-    assert_eq!(client.ask("manual_compact", json!({})).await["type"], "ok");
+    assert_eq!(client.ask("start_compaction", json!({})).await["type"], "ok");
     let came = client.until(|frame| ["context_compacted", "compaction_failed"].contains(&kind(frame))).await;
     assert_eq!(kind(&came), "context_compacted", "{came}");
     assert_eq!(client.turn("Go on.").await["status"], "completed");

@@ -48,7 +48,7 @@ async fn a_threshold_of_0_compacts_only_where_it_gains_and_forgets_nothing() {
     assert!(!compacted.is_empty(), "it is above 0 all the time");
     for frame in &compacted {
         let count = |name: &str| frame["payload"][name].as_u64().unwrap();
-        let (before, after) = (count("oldTokenCount"), count("newTokenCount"));
+        let (before, after) = (count("tokensBefore"), count("tokensAfter"));
         assert!(after + before / 20 <= before, "it saves less than the least gain: {frame}");
     }
     // A model that is asked at every turn, needed or not, is a loop.

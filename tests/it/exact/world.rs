@@ -222,7 +222,7 @@ impl World {
 
     async fn answer_call(&mut self) {
         let called = self.client.event("tool_call").await;
-        let result = json!({ "callId": called["payload"]["callId"], "output": "It is blue." });
+        let result = json!({ "toolCallId": called["payload"]["toolCallId"], "output": "It is blue." });
         self.ask("tool_result", result).await;
     }
 
@@ -239,7 +239,7 @@ impl World {
     }
 
     pub(super) async fn compact(&mut self) {
-        self.ask("manual_compact", json!({})).await;
+        self.ask("start_compaction", json!({})).await;
         self.client.event("context_compacted").await;
     }
 
@@ -301,7 +301,7 @@ impl World {
         self.compare(&mut held).await;
         let called = self.client.event("tool_call").await;
         self.ask("user_input", json!({ "input": "Be quick.", "whenBusy": "steer" })).await;
-        let result = json!({ "callId": called["payload"]["callId"], "output": "It is blue." });
+        let result = json!({ "toolCallId": called["payload"]["toolCallId"], "output": "It is blue." });
         self.ask("tool_result", result).await;
         self.compare(&mut held).await;
         self.let_go();

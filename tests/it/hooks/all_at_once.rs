@@ -38,7 +38,7 @@ fn in_rust() -> Arc<dyn Hook> {
         context(ContextReason::BeforeRequest),
         HookSpec::new("request-only", HookPoint::Context).for_reasons(&[ContextReason::Ephemeral]),
         HookSpec::new("options", HookPoint::Context).for_reasons(&[ContextReason::TurnEnd]),
-        HookSpec::new("summary", HookPoint::BeforeCompact),
+        HookSpec::new("summary", HookPoint::BeforeCompaction),
         HookSpec::new("start", HookPoint::BeforeAgentStart),
         HookSpec::new("moves", HookPoint::BeforeNavigate),
     ];
@@ -59,7 +59,7 @@ fn in_rust() -> Arc<dyn Hook> {
                 patch(json!([{ "op": "options_set", "maxOutputTokens": 500 + said / 5,
                                "invalidateCacheReason": "the end of a turn" }]))
             }
-            HookEvent::BeforeCompact(told) => HookAnswer::summary(format!("{} were said.", told.messages.len())),
+            HookEvent::BeforeCompaction(told) => HookAnswer::summary(format!("{} were said.", told.messages.len())),
             HookEvent::BeforeAgentStart { input, .. } => {
                 let Some(Part::Text { text }) = input.first() else { return Ok(HookAnswer::default()) };
                 let note = json!({ "customType": "note", "content": format!("about {text}"), "display": false });
@@ -74,7 +74,7 @@ fn in_rust() -> Arc<dyn Hook> {
 /// The webhook: removes a number from what users say, and turns tool results into capitals.
 async fn redacting() -> Webhook {
     Webhook::answering(|call| {
-        if call["event"] == "tool_result" {
+        if call["point"] == "tool_result" {
             return (200, json!({ "output": call["output"].as_str().unwrap().to_uppercase() }));
         }
         let mut message = call["message"].clone();
@@ -105,7 +105,7 @@ fn model() -> Scripted {
 }
 
 async fn serving(folder: &Path, webhook: &Webhook, model: &Scripted) -> Server {
-    let events = json!([{ "event": "message" }, { "event": "tool_result" }]);
+    let events = json!([{ "point": "message" }, { "point": "tool_result" }]);
     let file = webhook::file(folder, &[webhook::hook("redact", &webhook.url, events)]);
     let store = Arc::new(SqliteStore::open(&folder.join("reseed.db")).unwrap());
     let settings = [("HOOKS_FILE", file.as_str()), ("CONTEXT_WINDOW", "8000")];
@@ -117,7 +117,7 @@ fn opening(session: Option<&Value>) -> Value {
     let schema = json!({ "type": "object", "properties": { "at": { "type": "string" } } });
     let mut open = json!({
         "tools": [{ "name": "look", "description": "Looks.", "parameters": schema }],
-        "hooks": [{ "name": "aim", "event": "tool_call" }],
+        "hooks": [{ "name": "aim", "point": "tool_call" }],
     });
     if let Some(session) = session {
         open["sessionId"] = session.clone();
@@ -132,12 +132,12 @@ async fn turn(client: &mut Client, text: &str) -> Value {
         let payload = &frame["payload"];
         match frame["type"].as_str().unwrap() {
             "hook_call" => {
-                let result = json!({ "callId": payload["callId"], "arguments": r#"{"at":"the sea"}"# });
+                let result = json!({ "hookCallId": payload["hookCallId"], "arguments": r#"{"at":"the sea"}"# });
                 client.send("hook_result", result).await;
             }
             "tool_call" => {
                 assert_eq!(payload["arguments"], r#"{"at":"the sea"}"#);
-                client.send("tool_result", json!({ "callId": payload["callId"], "output": "a boat" })).await;
+                client.send("tool_result", json!({ "toolCallId": payload["toolCallId"], "output": "a boat" })).await;
             }
             "turn_finished" => return payload.clone(),
             _ => {}
@@ -162,7 +162,7 @@ async fn conversation(stopped_after: Option<usize>) -> (String, Vec<String>) {
         let finished = turn(&mut client, said).await;
         assert_eq!(finished["status"], "completed", "{said}: {finished}");
         if at == COMPACTED_AFTER {
-            assert_eq!(client.ask("manual_compact", json!({})).await["type"], "ok");
+            assert_eq!(client.ask("start_compaction", json!({})).await["type"], "ok");
             let compacted = client.event("context_compacted").await;
             assert_eq!(compacted["payload"]["rung"], "hook_summary", "{compacted}");
             first_answer = compacted["payload"]["entryId"].clone();
@@ -197,7 +197,7 @@ fn rename(value: &mut Value, names: &mut BTreeMap<String, String>) {
             }
             for (key, value) in fields.iter_mut() {
                 match value.as_str() {
-                    Some(id) if key == "entryId" || key == "callId" => {
+                    Some(id) if key == "entryId" || key == "toolCallId" || key == "hookCallId" => {
                         let next = format!("id-{}", names.len());
                         *value = json!(names.entry(id.to_owned()).or_insert(next).clone());
                     }

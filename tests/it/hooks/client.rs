@@ -14,7 +14,7 @@ pub(super) const FAR_MS: u64 = 600_000;
 
 /// A hook for this event, as it is registered.
 pub(super) fn hook(name: &str, event: &str) -> Value {
-    json!({ "name": name, "event": event, "timeoutMs": FAR_MS })
+    json!({ "name": name, "point": event, "timeoutMs": FAR_MS })
 }
 
 /// Connects as this client and opens a session; returns also the reply's payload.
@@ -41,7 +41,7 @@ pub(super) async fn offered(client: &mut Client, text: &str) -> Value {
 
 /// Answers a call.
 pub(super) async fn answer(client: &mut Client, call: &Value, mut result: Value) -> Value {
-    result["callId"] = call["callId"].clone();
+    result["hookCallId"] = call["hookCallId"].clone();
     client.ask("hook_result", result).await
 }
 
@@ -66,13 +66,13 @@ async fn what_a_clients_hook_answers_is_sent_and_nobody_else_is_asked() {
     let frame = client.event("hook_call").await;
     let call = &frame["payload"];
     assert!(frame["id"].as_str().unwrap().starts_with("s_h") && frame.get("seq").is_none(), "{frame}");
-    assert_eq!((&call["hook"], &call["event"]), (&json!("policy"), &json!("before_agent_start")));
+    assert_eq!((&call["hook"], &call["point"]), (&json!("policy"), &json!("before_agent_start")));
     assert_eq!(*present(&call["sessionId"]), opened["sessionId"]);
     assert_eq!(call["input"][0]["text"], "Is the sea warm?");
     assert!(call["turnId"].is_string() && call["deadline"].is_string(), "{call}");
     assert!(model.requests().is_empty(), "the model is asked once the hook has answered");
     for (kind, payload) in
-        [("hook_result", json!({ "callId": call["callId"] })), ("register_hooks", json!({ "hooks": [] }))]
+        [("hook_result", json!({ "hookCallId": call["hookCallId"] })), ("register_hooks", json!({ "hooks": [] }))]
     {
         assert_eq!(observer.ask(kind, payload).await["payload"]["code"], "read_only", "{kind}");
     }
@@ -86,7 +86,7 @@ async fn what_a_clients_hook_answers_is_sent_and_nobody_else_is_asked() {
     assert_eq!(ok["type"], "ok", "{ok}");
     client.forget("accepted");
     let said = offered(&mut client, "And now?").await;
-    assert_eq!((&said["hook"], &said["event"], said.get("turnId")), (&json!("censor"), &json!("message"), None));
+    assert_eq!((&said["hook"], &said["point"], said.get("turnId")), (&json!("censor"), &json!("message"), None));
     assert_eq!(client.seen.iter().filter(|frame| frame["type"] == "accepted").count(), 1, "it is not accepted yet");
     answer(&mut client, &said, json!({})).await;
     assert_eq!(client.event("accepted").await["payload"]["entryId"], *present(&said["entryId"]));
@@ -109,7 +109,7 @@ async fn what_a_clients_hook_answers_is_sent_and_nobody_else_is_asked() {
 async fn a_hook_that_observes_is_told_and_not_waited_for() {
     let model = Scripted::answering(|_| Reply::text("It is."));
     let server = Server::start(model, &[]).await;
-    let observing = json!({ "event": "before_agent_start", "observe": true });
+    let observing = json!({ "point": "before_agent_start", "observe": true });
     let (mut client, _) = joined(&server, "tab-one", json!({ "hooks": [observing] })).await;
     let told = asked(&mut client, "Is the sea warm?").await;
     assert_eq!((&told["hook"], told.get("deadline")), (&json!("client"), None), "{told}");
@@ -123,8 +123,8 @@ async fn a_call_is_answered_once_and_in_time() {
     let model = Scripted::answering(|_| Reply::text("It is."));
     let server = Server::start(model.clone(), &[]).await;
     let (mut client, _) = joined(&server, "tab-one", json!({})).await;
-    let unknown = client.ask("hook_result", json!({ "callId": "nobody" })).await;
-    let expected = (&json!("unknown_call"), &json!("callId"));
+    let unknown = client.ask("hook_result", json!({ "hookCallId": "nobody" })).await;
+    let expected = (&json!("unknown_call"), &json!("hookCallId"));
     assert_eq!((&unknown["payload"]["code"], &unknown["payload"]["details"]["field"]), expected);
 
     client.ask("register_hooks", json!({ "hooks": [hook("policy", "before_agent_start")] })).await;
@@ -133,7 +133,7 @@ async fn a_call_is_answered_once_and_in_time() {
     assert_eq!(answer(&mut client, &call, json!({})).await["payload"]["code"], "unknown_call");
     assert_eq!(finished(&mut client).await["status"], "completed");
 
-    let quick = json!({ "name": "quick", "event": "before_agent_start", "timeoutMs": 30 });
+    let quick = json!({ "name": "quick", "point": "before_agent_start", "timeoutMs": 30 });
     client.ask("register_hooks", json!({ "hooks": [quick] })).await;
     let call = asked(&mut client, "And now?").await;
     let ended = finished(&mut client).await;
@@ -161,13 +161,13 @@ async fn progress_moves_a_hooks_time_limit() {
     const LIMIT: Duration = Duration::from_secs(5);
     let model = Scripted::answering(|_| Reply::text("It is."));
     let server = Server::start(model, &[]).await;
-    let slow = json!({ "name": "slow", "event": "before_agent_start", "timeoutMs": LIMIT.as_millis() as u64 });
+    let slow = json!({ "name": "slow", "point": "before_agent_start", "timeoutMs": LIMIT.as_millis() as u64 });
     let (mut client, _) = joined(&server, "tab-one", json!({ "hooks": [slow] })).await;
     let call = asked(&mut client, "Is the sea warm?").await;
     let (began, mut deadline) = (Instant::now(), call["deadline"].as_str().unwrap().to_owned());
     let first = deadline.clone();
     while began.elapsed() < LIMIT + LIMIT / 4 {
-        let progress = json!({ "callId": call["callId"], "message": "still reading" });
+        let progress = json!({ "hookCallId": call["hookCallId"], "message": "still reading" });
         assert_eq!(client.ask("call_progress", progress).await["type"], "ok");
         let progressed = client.event("call_progressed").await["payload"].clone();
         assert_eq!(progressed["message"], "still reading");
@@ -178,7 +178,7 @@ async fn progress_moves_a_hooks_time_limit() {
     assert!(deadline > first);
     assert_eq!(answer(&mut client, &call, json!({})).await["type"], "ok");
     assert_eq!(finished(&mut client).await["status"], "completed");
-    let late = client.ask("call_progress", json!({ "callId": call["callId"] })).await;
+    let late = client.ask("call_progress", json!({ "hookCallId": call["hookCallId"] })).await;
     assert_eq!(late["payload"]["code"], "unknown_call");
 }
 
@@ -188,13 +188,13 @@ async fn what_may_not_be_offered_is_refused_by_name_and_nothing_changes() {
     let mut client = Client::v2(&server.ws()).await;
     let many: Vec<Value> = (0..33).map(|_| hook("policy", "message")).collect();
     let table = [
-        (json!([{ "name": "no space", "event": "message" }]), "invalid_hooks", "hooks[0].name"),
-        (json!([hook("fine", "message"), { "name": "", "event": "message" }]), "invalid_hooks", "hooks[1].name"),
-        (json!([{ "event": "message", "timeoutMs": 0 }]), "invalid_hooks", "hooks[0].timeoutMs"),
-        (json!([{ "event": "message", "timeoutMs": FAR_MS + 1 }]), "invalid_hooks", "hooks[0].timeoutMs"),
-        (json!([{ "event": "message", "reasons": ["turn_end"] }]), "invalid_hooks", "hooks[0].reasons"),
-        (json!([{ "event": "message", "required": true, "observe": true }]), "invalid_hooks", "hooks[0].required"),
-        (json!([{ "event": "after_dinner" }]), "invalid_field", "hooks[0].event"),
+        (json!([{ "name": "no space", "point": "message" }]), "invalid_hooks", "hooks[0].name"),
+        (json!([hook("fine", "message"), { "name": "", "point": "message" }]), "invalid_hooks", "hooks[1].name"),
+        (json!([{ "point": "message", "timeoutMs": 0 }]), "invalid_hooks", "hooks[0].timeoutMs"),
+        (json!([{ "point": "message", "timeoutMs": FAR_MS + 1 }]), "invalid_hooks", "hooks[0].timeoutMs"),
+        (json!([{ "point": "message", "reasons": ["turn_end"] }]), "invalid_hooks", "hooks[0].reasons"),
+        (json!([{ "point": "message", "required": true, "observe": true }]), "invalid_hooks", "hooks[0].required"),
+        (json!([{ "point": "after_dinner" }]), "invalid_field", "hooks[0].point"),
         (json!(many), "invalid_hooks", "hooks"),
     ];
     for (hooks, code, field) in &table {
@@ -240,8 +240,8 @@ async fn a_client_may_offer_others_while_one_is_asked() {
     assert_eq!(client.ask("register_hooks", both).await["type"], "ok");
     let again = client.event("hook_call").await["payload"].clone();
     assert_eq!(
-        (present(&again["callId"]), present(&again["input"])),
-        (&call["callId"], &call["input"]),
+        (present(&again["hookCallId"]), present(&again["input"])),
+        (&call["hookCallId"], &call["input"]),
         "the same call"
     );
     assert_eq!(answer(&mut client, &call, json!({})).await["type"], "ok");
@@ -282,12 +282,12 @@ async fn tools_answers_wait_for_their_hooks_side_by_side() {
     let mut asked = Vec::new();
     for _ in 0..3 {
         let called = client.event("tool_call").await["payload"].clone();
-        let result = json!({ "callId": called["callId"], "output": called["arguments"] });
+        let result = json!({ "toolCallId": called["toolCallId"], "output": called["arguments"] });
         let id = client.send("tool_result", result.clone()).await;
         let question = client.event("hook_call").await["payload"].clone();
         assert_eq!(
             (present(&question["toolCallId"]), present(&question["output"])),
-            (&called["callId"], &called["arguments"])
+            (&called["toolCallId"], &called["arguments"])
         );
         commands.push((id, result));
         asked.push(question);
@@ -314,9 +314,9 @@ async fn tools_answers_wait_for_their_hooks_side_by_side() {
     }
     let again: Vec<Value> =
         [next.event("hook_call").await, next.event("hook_call").await, next.event("hook_call").await]
-            .map(|frame| frame["payload"]["callId"].clone())
+            .map(|frame| frame["payload"]["hookCallId"].clone())
             .into();
-    assert!(asked.iter().all(|call| again.contains(&call["callId"])), "{again:?}");
+    assert!(asked.iter().all(|call| again.contains(&call["hookCallId"])), "{again:?}");
     for ((id, _), call) in commands.iter().zip(&asked).rev() {
         let output = format!("seen {}", call["arguments"].as_str().unwrap());
         assert_eq!(answer(&mut next, call, json!({ "output": output })).await["type"], "ok");

@@ -7,7 +7,7 @@ use reseed_protocol::Part;
 use serde_json::{Value, json};
 
 fn optional(name: &str, event: &str) -> Value {
-    json!({ "name": name, "event": event, "timeoutMs": FAR_MS, "required": false })
+    json!({ "name": name, "point": event, "timeoutMs": FAR_MS, "required": false })
 }
 
 /// Returns true if this is the call that was sent before; its deadline is later by the time that nobody was connected.
@@ -125,7 +125,7 @@ async fn a_turn_waits_for_a_client_that_is_away_and_passes_over_a_hook_that_is_n
         let (model, gate) = (Scripted::new(), Gate::new());
         model.push(Reply::text("It is.").held_by(&gate));
         let server = Server::start(model.clone(), &[("HOOK_AWAY_SECS", "1")]).await;
-        let mut archive = json!({ "name": "archive", "event": "context", "reasons": ["turn_end"], "timeoutMs": 50 });
+        let mut archive = json!({ "name": "archive", "point": "context", "reasons": ["turn_end"], "timeoutMs": 50 });
         if !required.is_null() {
             archive["required"] = required;
         }
@@ -169,7 +169,7 @@ async fn an_answer_that_a_client_which_is_away_should_redact_is_shown_to_nobody(
     client.event("hook_call").await;
     client.hang_up();
     let failed = observer.event("hook_failed").await;
-    assert_eq!(failed["payload"]["code"], "hook_unavailable", "{failed}");
+    assert_eq!(failed["payload"]["error"]["code"], "hook_unavailable", "{failed}");
     let entries = observer.ask("get_entries", json!({})).await;
     assert!(!entries.to_string().contains("0815") && entries.to_string().contains("Which number?"), "{entries}");
 }
@@ -188,17 +188,18 @@ async fn a_client_is_told_of_calls_that_nobody_waits_for_any_more() {
     let asked_for = asked(&mut client, "Is the sea warm?").await;
     assert_eq!(client.ask("cancel_turn", json!({})).await["type"], "ok");
     let told = client.event("hook_cancelled").await;
-    let expected = json!({ "callId": asked_for["callId"], "sessionId": opened["sessionId"], "outcome": "dropped" });
+    let expected =
+        json!({ "hookCallId": asked_for["hookCallId"], "sessionId": opened["sessionId"], "outcome": "dropped" });
     assert_eq!(told["payload"], expected, "{told}");
     finished(&mut client).await;
     // A hook that was too slow.
-    let slow = json!({ "name": "slow", "event": "before_agent_start", "timeoutMs": 50 });
+    let slow = json!({ "name": "slow", "point": "before_agent_start", "timeoutMs": 50 });
     client.ask("register_hooks", json!({ "hooks": [slow] })).await;
     let asked_for = asked(&mut client, "And now?").await;
     let told = client.event("hook_cancelled").await;
     assert_eq!(
-        (present(&told["payload"]["callId"]), &told["payload"]["outcome"]),
-        (&asked_for["callId"], &json!("timed_out"))
+        (present(&told["payload"]["hookCallId"]), &told["payload"]["outcome"]),
+        (&asked_for["hookCallId"], &json!("timed_out"))
     );
     finished(&mut client).await;
     // A tool's call.
@@ -209,7 +210,7 @@ async fn a_client_is_told_of_calls_that_nobody_waits_for_any_more() {
     for client in [&mut client, &mut observer] {
         let told = client.event("tool_cancelled").await["payload"].clone();
         let expected = json!({
-            "callId": called["callId"], "name": "look", "turnId": called["turnId"], "outcome": "dropped",
+            "toolCallId": called["toolCallId"], "name": "look", "turnId": called["turnId"], "outcome": "dropped",
         });
         assert_eq!(told, expected);
     }

@@ -85,7 +85,7 @@ async fn the_examples_in_rust() {
     for number in 0..4 {
         assert_eq!(client.turn(&words(number, 300)).await["status"], "completed");
     }
-    let reply = client.ask("manual_compact", json!({})).await;
+    let reply = client.ask("start_compaction", json!({})).await;
     assert_eq!(reply["type"], "ok", "{reply}");
     let compacted = client.event("context_compacted").await["payload"].clone();
     assert_eq!(summaries(&model.requests()), 0);
@@ -116,7 +116,7 @@ async fn redact_in_python() -> Running {
 async fn the_webhook_in_python_redacts_what_users_and_the_model_say() {
     let python = redact_in_python().await;
     let folder = tempfile::tempdir().unwrap();
-    let events = json!([{ "event": "message" }, { "event": "tool_call", "observe": true }]);
+    let events = json!([{ "point": "message" }, { "point": "tool_call", "observe": true }]);
     let file = webhook::file(folder.path(), &[webhook::hook("redact", &python.url, events)]);
     let model = Scripted::answering(|_| Reply::text("Write to master@harbour.example."));
     let server = Server::start(model.clone(), &[("HOOKS_FILE", &file)]).await;
@@ -135,7 +135,7 @@ async fn the_webhook_in_python_answers_nobody_but_the_server() {
     let python = redact_in_python().await;
     let folder = tempfile::tempdir().unwrap();
     let other = json!({
-        "name": "redact", "url": python.url, "events": [{ "event": "message" }],
+        "name": "redact", "url": python.url, "points": [{ "point": "message" }],
         "secret": "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD",
     });
     let file = webhook::file(folder.path(), &[other]);
@@ -144,5 +144,5 @@ async fn the_webhook_in_python_answers_nobody_but_the_server() {
     let refused = client.ask("user_input", json!({ "input": "Hello" })).await["payload"].clone();
     assert_eq!(refused["code"], "hook_failed", "{refused}");
     let failed = client.event("hook_failed").await;
-    assert_eq!(failed["payload"]["message"], "it answered with HTTP 401", "{failed}");
+    assert_eq!(failed["payload"]["error"]["message"], "it answered with HTTP 401", "{failed}");
 }

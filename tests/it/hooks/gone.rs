@@ -78,7 +78,7 @@ async fn an_input_that_waited_over_a_restart_fails_where_nobody_offers_its_hooks
 
 #[tokio::test]
 async fn a_turn_that_was_taken_over_does_not_go_on_without_its_required_hooks() {
-    for offers in [json!(null), json!([]), json!([hook("own", "before_compact")])] {
+    for offers in [json!(null), json!([]), json!([hook("own", "before_compaction")])] {
         let (model, gate) = (Scripted::new(), Gate::new());
         model.push(Reply::text("The number is 4711.").held_by(&gate));
         model.push(Reply::text("Gladly."));
@@ -111,7 +111,7 @@ async fn an_input_that_waits_for_a_hook_can_be_withdrawn() {
     assert_eq!(client.ask("cancel_turn", json!({})).await["type"], "ok");
     let refused = client.until(|frame| frame["type"] == "error").await["payload"].clone();
     assert_eq!((&refused["code"], &refused["retriable"]), (&json!("input_cancelled"), &json!(true)), "{refused}");
-    assert_eq!(client.event("hook_cancelled").await["payload"]["callId"], *present(&call["callId"]));
+    assert_eq!(client.event("hook_cancelled").await["payload"]["hookCallId"], *present(&call["hookCallId"]));
     assert_eq!(client.ask("cancel_turn", json!({})).await["payload"]["code"], "no_turn");
     let entries = client.ask("get_entries", json!({})).await;
     assert!(!entries.to_string().contains("Is the sea warm?"), "{entries}");
@@ -158,13 +158,13 @@ async fn an_input_before_its_hook_does_not_hold_a_server_that_stops() {
     for text in ["Is the sea warm?", "And the air?"] {
         ids.push(client.send("user_input", json!({ "input": text })).await);
     }
-    let call = client.event("hook_call").await["payload"]["callId"].clone();
+    let call = client.event("hook_call").await["payload"]["hookCallId"].clone();
     server.terminate().await;
     for id in ids {
         let refused = client.until(|frame| frame["id"] == id.as_str()).await;
         assert_eq!(refused["payload"]["code"], "shutting_down", "{refused}");
     }
-    assert_eq!(client.event("hook_cancelled").await["payload"]["callId"], *present(&call));
+    assert_eq!(client.event("hook_cancelled").await["payload"]["hookCallId"], *present(&call));
     assert_eq!(server.ended().await, Some(0));
     let server = Binary::start(folder.path(), &[]).await;
     let mut again = Client::v2(&server.ws()).await;
@@ -193,8 +193,8 @@ async fn many_tool_results_at_once_do_not_keep_the_answers_of_their_hook_out() {
     client.ask("user_input", json!({ "input": "Look." })).await;
     let mut sent = std::collections::BTreeMap::new();
     for _ in 0..CALLS {
-        let called = client.event("tool_call").await["payload"]["callId"].clone();
-        let (id, result) = (client.id(), json!({ "callId": called, "output": "a cat" }));
+        let called = client.event("tool_call").await["payload"]["toolCallId"].clone();
+        let (id, result) = (client.id(), json!({ "toolCallId": called, "output": "a cat" }));
         sent.insert(id, result);
     }
     for (id, result) in sent.clone() {
@@ -209,7 +209,9 @@ async fn many_tool_results_at_once_do_not_keep_the_answers_of_their_hook_out() {
                 break;
             }
             "hook_call" => {
-                client.send("hook_result", json!({ "callId": frame["payload"]["callId"], "output": "a dog" })).await;
+                client
+                    .send("hook_result", json!({ "hookCallId": frame["payload"]["hookCallId"], "output": "a dog" }))
+                    .await;
             }
             "error" => {
                 let error = &frame["payload"];

@@ -8,7 +8,7 @@ use reseed::{
 };
 use reseed_protocol::{
     ErrorBody,
-    command::{AppendCustom, AppendCustomMessage, GetContext, InputContent, ManualCompact},
+    command::{AppendCustom, AppendCustomMessage, GetContext, InputContent, StartCompaction},
     hook::{HookAnswer, HookCall, HookEvent, HookPoint},
 };
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ async fn busybody(call: HookCall, session: Session, told: Arc<Mutex<Vec<String>>
     let data = json!({ "at": point });
     session.append_custom(AppendCustom { custom_type: "mark".into(), data }).await.map_err(fault)?;
     session.append_message(note(&format!("noted at {point}"))).await.map_err(fault)?;
-    let ordered = session.compact(ManualCompact::default()).await;
+    let ordered = session.compact(StartCompaction::default()).await;
     let ordered = ordered.map_or_else(|error| error.code.to_string(), |_| "ordered".to_owned());
     let leaf = session.now().await.map_err(fault)?.leaf.expect("something was written");
     let path = session.path(leaf, 500).await.map_err(fault)?;

@@ -29,11 +29,11 @@ struct Fault {
 const SLOW_MS: u64 = 3_000;
 
 fn context(reason: &str) -> Value {
-    json!({ "event": "context", "reasons": [reason], "timeoutMs": 60_000 })
+    json!({ "point": "context", "reasons": [reason], "timeoutMs": 60_000 })
 }
 
 fn at(event: &str) -> Value {
-    json!({ "event": event, "timeoutMs": 60_000 })
+    json!({ "point": event, "timeoutMs": 60_000 })
 }
 
 fn says(what: &'static str, event: Value, answer: Value, code: &'static str, says: &'static str) -> Fault {
@@ -57,8 +57,8 @@ fn faults() -> Vec<Fault> {
     let patch = |op: Value| json!({ "patch": [op] });
     let message = |role: &str, content: Value| json!({ "role": role, "content": content });
     let text = |text: &str| json!([{ "type": "text", "text": text }]);
-    let call = json!([{ "type": "tool_call", "callId": "c1", "name": "look", "arguments": "{}" }]);
-    let result = json!([{ "type": "tool_result", "callId": "c1", "output": "x" }]);
+    let call = json!([{ "type": "tool_call", "toolCallId": "c1", "name": "look", "arguments": "{}" }]);
+    let result = json!([{ "type": "tool_result", "toolCallId": "c1", "output": "x" }]);
     let part = |text: &str, reason: &str| json!({ "op": "system_part_set", "partName": "a", "text": text, "invalidateCacheReason": reason });
     let append = |message: Value| json!({ "op": "messages_uncached_append", "messages": [message] });
     let (before, once, end) = (|| context("before_request"), || context("ephemeral"), || context("turn_end"));
@@ -264,11 +264,12 @@ async fn check(host: Host, fault: Fault) {
     // The hook did nothing forbidden: only the sum is too large.
     if code != "context_overflow" {
         let failed = scene.watcher.event("hook_failed").await["payload"].clone();
-        let expected = json!({ "hook": NAME, "event": event["event"], "code": code });
-        for field in ["hook", "event", "code"] {
+        let expected = json!({ "hook": NAME, "point": event["point"] });
+        for field in ["hook", "point"] {
             assert_eq!(*present(&failed[field]), expected[field], "{what}: {failed}");
         }
-        assert!(failed["message"].as_str().unwrap().contains(says), "{what}: {failed}");
+        assert_eq!(failed["error"]["code"], code, "{what}: {failed}");
+        assert!(failed["error"]["message"].as_str().unwrap().contains(says), "{what}: {failed}");
     }
     assert!(scene.asked() > 0, "{what}");
 

@@ -49,7 +49,7 @@ async fn turn(client: &mut Client, text: &str) {
 async fn handlers_of_the_proposal_run_as_they_are() {
     let model = Scripted::answering(|_| Reply::text("It is."));
     let server = Server::start(model.clone(), &[]).await;
-    let open = json!({ "hooks": [{ "name": "handlers", "event": "context" }] });
+    let open = json!({ "hooks": [{ "name": "handlers", "point": "context" }] });
     let (mut client, _) = joined(&server, "tab-one", open).await;
     turn(&mut client, "Is the sea warm?").await;
     turn(&mut client, "And now?").await;

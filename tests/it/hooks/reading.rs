@@ -44,7 +44,7 @@ async fn a_client_that_did_not_read_for_a_moment_is_asked_once_it_reads() {
     });
     let handle = registry.create("").await.unwrap();
     let (outgoing, mut incoming) = mpsc::channel(REPLIES_MAX);
-    let offer: HookOffer = serde_json::from_value(json!({ "name": "policy", "event": "before_agent_start" })).unwrap();
+    let offer: HookOffer = serde_json::from_value(json!({ "name": "policy", "point": "before_agent_start" })).unwrap();
     let attach = Attach {
         origin: Origin(1),
         role: SessionRole::Owner,

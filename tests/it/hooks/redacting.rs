@@ -163,7 +163,7 @@ async fn an_answer_whose_hook_fails_is_shown_to_nobody_unless_the_hook_is_not_re
 
 /// A server in a process of its own that logs everything, with a webhook that redacts, and its settings.
 async fn redacting_binary(folder: &Path, webhook: &Webhook, upstream: &Upstream) -> Binary {
-    let file = webhook::file(folder, &[webhook::hook("redact", &webhook.url, json!([{ "event": "message" }]))]);
+    let file = webhook::file(folder, &[webhook::hook("redact", &webhook.url, json!([{ "point": "message" }]))]);
     let base_url = upstream.base_url();
     let settings = [
         ("LOG_LEVEL", "trace"),
@@ -231,8 +231,8 @@ async fn what_a_hook_takes_out_of_an_input_or_a_result_is_stored_logged_and_show
     assert_eq!(client.ask("user_input", branch).await["type"], "accepted");
     finished(&mut client).await;
     assert_eq!(client.ask("user_input", json!({ "input": "look" })).await["type"], "accepted");
-    let called = client.event("tool_call").await["payload"]["callId"].clone();
-    let result = json!({ "callId": called, "output": format!("It says {SECRET}.") });
+    let called = client.event("tool_call").await["payload"]["toolCallId"].clone();
+    let result = json!({ "toolCallId": called, "output": format!("It says {SECRET}.") });
     let result_id = client.id();
     client.send_as(&result_id, "tool_result", result.clone()).await;
     finished(&mut client).await;
@@ -318,11 +318,11 @@ async fn what_a_hook_repeats_in_a_wrong_answer_is_stored_logged_and_shown_nowher
     for answer in &wrong {
         let id = client.id();
         client.send_as(&id, "user_input", json!({ "input": format!("99 {SECRET}") })).await;
-        let call = client.event("hook_call").await["payload"]["callId"].clone();
+        let call = client.event("hook_call").await["payload"]["hookCallId"].clone();
         let mut result = answer.clone();
-        result["callId"] = call.clone();
+        result["hookCallId"] = call.clone();
         if client.ask("hook_result", result).await["type"] == "error" {
-            assert_eq!(client.ask("hook_result", json!({ "callId": call, "error": "no" })).await["type"], "ok");
+            assert_eq!(client.ask("hook_result", json!({ "hookCallId": call, "error": "no" })).await["type"], "ok");
         }
         let refused = client.until(|frame| frame["id"] == id.as_str()).await;
         assert_eq!(refused["payload"]["code"], "hook_failed", "{answer}: {refused}");
@@ -358,12 +358,12 @@ async fn a_client_may_do_anything_in_the_middle_of_its_call() {
     assert_eq!(client.ask("set_instructions", json!({ "instructions": "Be brief." })).await["type"], "ok");
     assert_eq!(client.ask("get_context", json!({})).await["type"], "context");
     assert_eq!(client.ask("get_context_info", json!({})).await["type"], "context_info");
-    assert_eq!(client.ask("manual_compact", json!({})).await["payload"]["code"], "nothing_to_compact");
+    assert_eq!(client.ask("start_compaction", json!({})).await["payload"]["code"], "nothing_to_compact");
     assert_eq!(client.ask("navigate", json!({ "entryId": null })).await["payload"]["code"], "turn_running");
     assert_eq!(client.ask("retry_turn", json!({})).await["payload"]["code"], "turn_running");
     let calls = client.seen.iter().filter(|frame| frame["type"] == "hook_call");
     assert!(
-        calls.clone().all(|frame| frame["payload"]["callId"] == *present(&call["callId"])),
+        calls.clone().all(|frame| frame["payload"]["hookCallId"] == *present(&call["hookCallId"])),
         "{:?}",
         calls.collect::<Vec<_>>()
     );
@@ -374,7 +374,7 @@ async fn a_client_may_do_anything_in_the_middle_of_its_call() {
         let frame = client.next_frame().await.unwrap();
         match frame["type"].as_str().unwrap() {
             "hook_call" => {
-                let result = json!({ "callId": frame["payload"]["callId"] });
+                let result = json!({ "hookCallId": frame["payload"]["hookCallId"] });
                 client.send("hook_result", result).await;
             }
             "turn_finished" => {

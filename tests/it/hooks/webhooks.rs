@@ -41,7 +41,7 @@ async fn a_webhook_is_asked_about_what_the_model_says_and_changes_it_before_anyb
     .await;
     let model = answering();
     let (_server, mut client) =
-        talking(&model, &[webhook::hook("weather", &webhook.url, json!([{ "event": "message" }]))]).await;
+        talking(&model, &[webhook::hook("weather", &webhook.url, json!([{ "point": "message" }]))]).await;
     assert_eq!(client.turn("How is the sea?").await["status"], "completed");
     let entries: Vec<Value> = client.seen.iter().filter(|frame| frame["type"] == "entry_appended").cloned().collect();
     let said: Vec<&str> =
@@ -53,7 +53,7 @@ async fn a_webhook_is_asked_about_what_the_model_says_and_changes_it_before_anyb
     let roles: Vec<&str> = calls.iter().filter_map(|call| call["message"]["role"].as_str()).collect();
     assert_eq!(roles, ["user", "assistant"]);
     for call in &calls {
-        assert_eq!((&call["event"], &call["hook"]), (&json!("message"), &json!("weather")));
+        assert_eq!((&call["point"], &call["hook"]), (&json!("message"), &json!("weather")));
         assert!(call["deadline"].is_string() && call["sessionId"].is_string(), "{call}");
     }
 }
@@ -64,7 +64,7 @@ async fn a_context_webhook_that_fails_ends_the_request_and_not_the_session() {
     let garbage = Webhook::answering(|_| (200, json!({ "patsh": "secret words" }))).await;
     for (webhook, told) in [(failing, "it answered with HTTP 500"), (garbage, "it has an unknown field")] {
         let model = answering();
-        let events = json!([{ "event": "context", "reasons": ["before_request"] }]);
+        let events = json!([{ "point": "context", "reasons": ["before_request"] }]);
         let (_server, mut client) = talking(&model, &[webhook::hook("notes", &webhook.url, events)]).await;
         for _ in 0..2 {
             let finished = client.turn("How is the sea?").await;
@@ -81,7 +81,7 @@ async fn a_context_webhook_that_fails_ends_the_request_and_not_the_session() {
 async fn a_webhook_is_given_the_conversation_before_a_compaction_and_can_read_the_whole_branch() {
     let webhook = Webhook::answering(|_| (200, json!({ "summary": "The ferry is called Aurora." }))).await;
     let folder = tempfile::tempdir().unwrap();
-    let hooks = [webhook::hook("summariser", &webhook.url, json!([{ "event": "before_compact" }]))];
+    let hooks = [webhook::hook("summariser", &webhook.url, json!([{ "point": "before_compaction" }]))];
     let file = webhook::file(folder.path(), &hooks);
     let server = Server::start(answering(), &[("HOOKS_FILE", &file), ("CONTEXT_WINDOW", "8000")]).await;
     let (mut client, opened) = Client::v2_session(&server.ws()).await;
@@ -92,7 +92,7 @@ async fn a_webhook_is_given_the_conversation_before_a_compaction_and_can_read_th
         client.turn(&format!("Question {round}, about the ferry.")).await;
         client.turn(&words(1, 300)).await;
         client.turn("Thank you.").await;
-        assert_eq!(client.ask("manual_compact", json!({})).await["type"], "ok", "{round}");
+        assert_eq!(client.ask("start_compaction", json!({})).await["type"], "ok", "{round}");
         let compacted = client.event("context_compacted").await["payload"].clone();
         assert_eq!(compacted["rung"], "hook_summary", "{compacted}");
         calls.push(webhook.calls().pop().unwrap());
@@ -116,22 +116,22 @@ async fn a_message_webhook_that_fails_refuses_the_input_unless_it_is_not_require
     let failed = (json!("weather"), json!("hook_failed"));
     let model = answering();
     let (_server, mut client) =
-        talking(&model, &[webhook::hook("weather", &webhook.url, json!([{ "event": "message" }]))]).await;
+        talking(&model, &[webhook::hook("weather", &webhook.url, json!([{ "point": "message" }]))]).await;
     let refused = client.ask("user_input", json!({ "input": "How is the sea?" })).await;
     assert_eq!(refused["type"], "error", "{refused}");
     let details = &refused["payload"]["details"];
     assert_eq!((details["hook"].clone(), refused["payload"]["code"].clone()), failed, "{refused}");
     assert_eq!(refused["payload"]["retriable"], true);
     let told = client.event("hook_failed").await["payload"].clone();
-    assert_eq!((told["hook"].clone(), told["code"].clone()), failed);
+    assert_eq!((told["hook"].clone(), told["error"]["code"].clone()), failed);
     assert_eq!(client.ask("get_entries", json!({})).await["payload"]["items"], json!([]), "nothing of it is kept");
     assert_eq!(model.requests().len(), 0);
 
-    let optional = json!([{ "event": "message", "required": false }]);
+    let optional = json!([{ "point": "message", "required": false }]);
     let (_server, mut client) = talking(&model, &[webhook::hook("weather", &webhook.url, optional)]).await;
     assert_eq!(client.turn("How is the sea?").await["status"], "completed");
     let told = client.event("hook_failed").await["payload"].clone();
-    assert_eq!((told["hook"].clone(), told["code"].clone()), failed);
+    assert_eq!((told["hook"].clone(), told["error"]["code"].clone()), failed);
     assert_eq!(text_of(&model.requests()[0]), "How is the sea?");
 }
 
@@ -140,7 +140,7 @@ async fn a_webhook_that_does_not_answer_in_time_ends_the_request() {
     // Takes connections and never reads from them.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", silent.local_addr().unwrap());
-    let events = json!([{ "event": "context", "reasons": ["ephemeral"], "timeoutMs": 50 }]);
+    let events = json!([{ "point": "context", "reasons": ["ephemeral"], "timeoutMs": 50 }]);
     let (_server, mut client) = talking(&answering(), &[webhook::hook("slow", &url, events)]).await;
     let finished = client.turn("How is the sea?").await;
     assert_eq!(finished["error"]["code"], "hook_timeout", "{finished}");
@@ -150,7 +150,7 @@ async fn a_webhook_that_does_not_answer_in_time_ends_the_request() {
 async fn a_turn_that_is_cancelled_hangs_up_on_its_webhook() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    let events = json!([{ "event": "context", "reasons": ["before_request"] }]);
+    let events = json!([{ "point": "context", "reasons": ["before_request"] }]);
     let model = answering();
     let (_server, mut client) = talking(&model, &[webhook::hook("slow", &url, events)]).await;
     let accepted = client.ask("user_input", json!({ "input": "How is the sea?" })).await;
@@ -172,7 +172,7 @@ async fn an_observing_webhook_is_told_and_waited_for_by_nobody() {
         (200, json!({ "message": { "role": "assistant", "content": [] } }))
     })
     .await;
-    let events = json!([{ "event": "message", "observe": true }]);
+    let events = json!([{ "point": "message", "observe": true }]);
     let (_server, mut client) = talking(&answering(), &[webhook::hook("ear", &webhook.url, events)]).await;
     assert_eq!(client.turn("How is the sea?").await["status"], "completed");
     let mut heard = Vec::new();
@@ -196,7 +196,7 @@ async fn hooks_of_the_program_are_asked_before_those_of_the_file() {
     })
     .await;
     let folder = tempfile::tempdir().unwrap();
-    let events = json!([{ "event": "before_agent_start" }]);
+    let events = json!([{ "point": "before_agent_start" }]);
     let file = webhook::file(folder.path(), &[webhook::hook("third", &webhook.url, events)]);
     let point = HookPoint::BeforeAgentStart;
     let second = hooks::on([reseed::core::hook::HookSpec::new("second", point)], |call| async move {
@@ -216,8 +216,8 @@ async fn hooks_of_the_program_are_asked_before_those_of_the_file() {
 #[tokio::test]
 async fn the_start_tells_of_hooks_and_refuses_a_file_that_is_wrong() {
     let folder = tempfile::tempdir().unwrap();
-    let events = json!([{ "event": "message" }]);
-    let named = json!({ "name": "b", "url": "https://h.example.org/", "events": events, "secretEnv": "HOOK_SECRET" });
+    let events = json!([{ "point": "message" }]);
+    let named = json!({ "name": "b", "url": "https://h.example.org/", "points": events, "secretEnv": "HOOK_SECRET" });
     webhook::file(folder.path(), &[webhook::hook("a", "http://127.0.0.1:9/?key=hunter2", events), named]);
     let settings = [("HOOKS_FILE", "hooks.json"), ("HOOK_SECRET", webhook::SECRET)];
     let checked = binary::run(folder.path(), &["check"], &settings).await;

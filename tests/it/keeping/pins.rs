@@ -125,9 +125,12 @@ async fn a_result_is_pinned_with_its_call_and_what_else_that_answer_called() {
     talk.ok("register_tools", json!({ "tools": [tool] })).await;
     talk.client.ask("user_input", json!({ "input": "Look twice." })).await;
     for number in 0..2 {
-        let call = talk.client.event("tool_call").await["payload"]["callId"].clone();
-        talk.ok("tool_result", json!({ "callId": call, "output": format!("Sight {number}: {}", words(number, 100)) }))
-            .await;
+        let call = talk.client.event("tool_call").await["payload"]["toolCallId"].clone();
+        talk.ok(
+            "tool_result",
+            json!({ "toolCallId": call, "output": format!("Sight {number}: {}", words(number, 100)) }),
+        )
+        .await;
     }
     talk.client.event("turn_finished").await;
     for number in 0..4 {

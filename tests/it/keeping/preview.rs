@@ -1,4 +1,4 @@
-//! `preview_compact`, then `manual_compact { previewId }`.
+//! `preview_compaction`, then `start_compaction { previewId }`.
 
 use super::{Talk, saying};
 use crate::support::{
@@ -27,8 +27,8 @@ async fn a_preview_changes_nothing_and_is_applied_as_it_was_shown() {
     let preview = talk.preview(json!({ "instructions": "the decks" })).await;
     assert_eq!((talk.context().await, talk.info().await, talk.path().await), before, "a preview changes nothing");
     assert_eq!(talk.summaries(), 1);
-    assert_eq!(*present(&preview["oldTokenCount"]), before.1["tokenCount"]);
-    assert!(whole(&preview["newTokenCount"]) < whole(&preview["oldTokenCount"]), "{preview}");
+    assert_eq!(*present(&preview["tokensBefore"]), before.1["tokenCount"]);
+    assert!(whole(&preview["tokensAfter"]) < whole(&preview["tokensBefore"]), "{preview}");
     let count = |name: &str| preview[name]["count"].as_u64().unwrap();
     assert_eq!(json!(count("dropped") + count("kept")), before.1["transcriptLength"]);
     assert_eq!(*present(&preview["dropped"]["from"]), before.2[0]["entryId"]);
@@ -40,13 +40,13 @@ async fn a_preview_changes_nothing_and_is_applied_as_it_was_shown() {
     for (shown, done) in [
         ("previewId", "jobId"),
         ("summary", "summary"),
-        ("cutEntryId", "firstKeptEntryId"),
+        ("firstKeptEntryId", "firstKeptEntryId"),
         ("keptEntryIds", "keptEntryIds"),
-        ("oldTokenCount", "oldTokenCount"),
-        ("newTokenCount", "newTokenCount"),
+        ("tokensBefore", "tokensBefore"),
+        ("tokensAfter", "tokensAfter"),
         ("rung", "rung"),
         ("retained", "retained"),
-        ("cost", "summaryUsage"),
+        ("summaryUsage", "summaryUsage"),
     ] {
         let there = preview.get(shown).unwrap_or_else(|| panic!("`{shown}` is absent from {preview}"));
         assert_eq!(*there, applied[done], "{shown}");
@@ -54,8 +54,8 @@ async fn a_preview_changes_nothing_and_is_applied_as_it_was_shown() {
     let failed = [&preview, &applied].map(|told| told.get("failedRungs"));
     assert_eq!(failed, [None, None], "the first step was the last");
     assert_eq!(applied["pausedMs"], 0);
-    assert_eq!(talk.info().await["tokenCount"], *present(&preview["newTokenCount"]));
-    let (code, _) = talk.refused("manual_compact", json!({ "previewId": preview["previewId"] })).await;
+    assert_eq!(talk.info().await["tokenCount"], *present(&preview["tokensAfter"]));
+    let (code, _) = talk.refused("start_compaction", json!({ "previewId": preview["previewId"] })).await;
     assert_eq!(code, "preview_not_found", "it is applied once");
 }
 
@@ -68,7 +68,7 @@ async fn where_the_model_fails_a_preview_takes_the_next_step_as_the_compaction_d
         talk.model.push(Reply::fault(ModelFault::new(code, "it broke")));
         let made = talk.compact(json!({})).await;
         assert_eq!(preview["rung"], "extract", "{code}: {preview}");
-        for field in ["rung", "failedRungs", "summary", "oldTokenCount", "newTokenCount", "keptEntryIds"] {
+        for field in ["rung", "failedRungs", "summary", "tokensBefore", "tokensAfter", "keptEntryIds"] {
             assert_eq!(*present(&preview[field]), made[field], "{code}: {field}");
         }
     }
@@ -91,16 +91,16 @@ async fn what_was_said_since_a_preview_is_kept() {
 #[tokio::test]
 async fn a_preview_that_does_not_hold_any_more_is_refused() {
     let mut talk = filled().await;
-    let (code, message) = talk.refused("manual_compact", json!({ "previewId": "nosuchpreview" })).await;
+    let (code, message) = talk.refused("start_compaction", json!({ "previewId": "nosuchpreview" })).await;
     assert!(code == "preview_not_found" && message.contains("nosuchpreview"), "{message}");
 
     // A new one replaces it.
     let first = talk.preview(json!({})).await["previewId"].clone();
     let second = talk.preview(json!({})).await["previewId"].clone();
-    assert_eq!(talk.refused("manual_compact", json!({ "previewId": first })).await.0, "preview_not_found");
+    assert_eq!(talk.refused("start_compaction", json!({ "previewId": first })).await.0, "preview_not_found");
 
     // It is applied as it was shown, or not at all.
-    let (code, message) = talk.refused("manual_compact", json!({ "previewId": second, "rebuild": true })).await;
+    let (code, message) = talk.refused("start_compaction", json!({ "previewId": second, "rebuild": true })).await;
     assert!(code == "invalid_field" && message.contains("rebuild"), "{message}");
 
     // Another branch: not all that the summary covers is on it.
@@ -108,31 +108,31 @@ async fn a_preview_that_does_not_hold_any_more_is_refused() {
     let moved = talk.client.ask("navigate", json!({ "entryId": old })).await;
     assert_eq!(moved["type"], "navigated", "{moved}");
     let before = talk.context().await;
-    assert_eq!(talk.refused("manual_compact", json!({ "previewId": second })).await.0, "history_moved");
+    assert_eq!(talk.refused("start_compaction", json!({ "previewId": second })).await.0, "history_moved");
     assert_eq!(talk.context().await, before);
 
     // Another compaction, and an undo.
     let mut talk = filled().await;
     let preview = talk.preview(json!({})).await["previewId"].clone();
     talk.compact(json!({})).await;
-    assert_eq!(talk.refused("manual_compact", json!({ "previewId": preview })).await.0, "history_moved");
+    assert_eq!(talk.refused("start_compaction", json!({ "previewId": preview })).await.0, "history_moved");
     talk.say("And on.").await;
     let preview = talk.preview(json!({})).await["previewId"].clone();
     talk.undo(json!({})).await;
-    assert_eq!(talk.refused("manual_compact", json!({ "previewId": preview })).await.0, "history_moved");
+    assert_eq!(talk.refused("start_compaction", json!({ "previewId": preview })).await.0, "history_moved");
 
     // It does not survive a restart of the server.
     let preview = talk.preview(json!({})).await["previewId"].clone();
     talk.restart().await;
-    assert_eq!(talk.refused("manual_compact", json!({ "previewId": preview })).await.0, "preview_not_found");
+    assert_eq!(talk.refused("start_compaction", json!({ "previewId": preview })).await.0, "preview_not_found");
 }
 
 #[tokio::test]
 async fn where_there_is_nothing_to_gain_a_preview_says_so() {
     let mut talk = Talk::with(talker(5)).await;
     talk.client.turn("Hello").await;
-    assert_eq!(talk.refused("preview_compact", json!({})).await.0, "nothing_to_compact");
-    let (code, message) = talk.refused("preview_compact", json!({ "strategy": "magic" })).await;
+    assert_eq!(talk.refused("preview_compaction", json!({})).await.0, "nothing_to_compact");
+    let (code, message) = talk.refused("preview_compaction", json!({ "strategy": "magic" })).await;
     assert!(code == "unknown_strategy" && message.contains("magic"), "{message}");
     assert_eq!(talk.model.requests().len(), 1, "the model was asked for the turn alone");
 }
@@ -145,7 +145,7 @@ async fn observers_may_not_decide_and_v1_knows_nothing_of_it() {
     let join = json!({ "sessionId": talk.session, "role": "observer" });
     assert_eq!(observer.ask("open_session", join).await["type"], "session_opened");
     for (command, payload) in [
-        ("preview_compact", json!({})),
+        ("preview_compaction", json!({})),
         ("undo_compaction", json!({})),
         ("pin_entry", json!({ "entryId": entry })),
         ("unpin_entry", json!({ "entryId": entry })),
@@ -156,7 +156,7 @@ async fn observers_may_not_decide_and_v1_knows_nothing_of_it() {
     assert_eq!(talk.summaries(), 0);
 
     let mut old = Client::connect(&talk.server.ws()).await;
-    for command in ["preview_compact", "undo_compaction", "pin_entry", "unpin_entry"] {
+    for command in ["preview_compaction", "undo_compaction", "pin_entry", "unpin_entry"] {
         old.send(command, json!({})).await;
         let told = old.event("error").await;
         assert_eq!(told["payload"]["details"]["code"], "unknown_command", "{command}: {told}");

@@ -73,7 +73,7 @@ async fn the_summary_is_made_anew_from_what_was_said() {
 async fn without_a_compaction_there_is_nothing_to_make_anew() {
     let mut talk = Talk::with(careless()).await;
     talk.client.turn("Hello").await;
-    assert_eq!(talk.refused("manual_compact", json!({ "rebuild": true })).await.0, "nothing_to_compact");
+    assert_eq!(talk.refused("start_compaction", json!({ "rebuild": true })).await.0, "nothing_to_compact");
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn a_summary_is_made_anew_after_the_answer_that_is_on_its_way() {
     }
     talk.compact(json!({})).await;
     talk.client.ask("user_input", json!({ "input": "Wait here" })).await;
-    talk.ok("manual_compact", json!({ "rebuild": true, "instructions": "the decks" })).await;
+    talk.ok("start_compaction", json!({ "rebuild": true, "instructions": "the decks" })).await;
     gate.open();
     let compacted =
         talk.client.until(|frame| frame["type"] == "context_compacted" && frame["payload"]["generation"] != 2);

@@ -128,7 +128,7 @@ async fn five_compactions(client: &mut Client, said: impl Fn(u64) -> String) {
             let text = said(round * 3 + turn);
             assert_eq!(client.turn(&text).await["status"], "completed");
         }
-        let ordered = client.ask("manual_compact", json!({})).await;
+        let ordered = client.ask("start_compaction", json!({})).await;
         assert_eq!(ordered["type"], "ok", "{ordered}");
         client.event("context_compacted").await;
     }
@@ -227,7 +227,7 @@ async fn users_who_wait_for_compactions() {
         for turn in 0..4 {
             client.turn(&words(10 * session + turn, 200)).await;
         }
-        assert_eq!(client.ask("manual_compact", json!({})).await["type"], "ok");
+        assert_eq!(client.ask("start_compaction", json!({})).await["type"], "ok");
         assert_eq!(client.ask("user_input", json!({ "input": "And now?" })).await["type"], "accepted");
         clients.push(client);
     }

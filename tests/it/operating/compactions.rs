@@ -34,7 +34,7 @@ async fn fill(client: &mut Client) {
 
 /// Orders a compaction and returns how it ended.
 async fn compact(client: &mut Client, payload: Value) -> Value {
-    let ordered = client.ask("manual_compact", payload).await;
+    let ordered = client.ask("start_compaction", payload).await;
     assert_eq!(ordered["type"], "ok", "{ordered}");
     client.event("context_compacted").await["payload"].clone()
 }
@@ -75,13 +75,13 @@ async fn compactions_of_every_outcome_are_counted_listed_and_logged() {
         fill(&mut client).await;
         let asked = model.requests().len();
         unusual.lock().unwrap().push_back(Reply::text("late").held_by(&Gate::new()));
-        client.ask("manual_compact", json!({})).await;
+        client.ask("start_compaction", json!({})).await;
         model.wait_for_requests(asked + 1).await;
         assert_eq!(client.ask(stop, payload).await["type"], "ok", "{stop}");
         client.event("compaction_failed").await;
     }
 
-    let preview = client.ask("preview_compact", json!({})).await["payload"].clone();
+    let preview = client.ask("preview_compaction", json!({})).await["payload"].clone();
     assert_eq!(preview["rung"], "chunked_summary", "{preview}");
     let applied = compact(&mut client, json!({ "previewId": preview["previewId"] })).await;
     client.ask("undo_compaction", json!({})).await;
@@ -184,7 +184,7 @@ async fn how_far_from_the_trigger_compactions_happen_is_told_of_automatic_ones()
         for compacted in client.seen[seen..].iter().filter(|frame| frame["type"] == "context_compacted") {
             let told = &compacted["payload"];
             #[expect(clippy::cast_precision_loss, reason = "tokens of a small window")]
-            ratios.push(whole(&told["oldTokenCount"]) as f64 / whole(&told["compactAtTokens"]) as f64);
+            ratios.push(whole(&told["tokensBefore"]) as f64 / whole(&told["compactAtTokens"]) as f64);
         }
         seen = client.seen.len();
         if ratios.len() == 2 {
@@ -233,7 +233,7 @@ async fn a_file_of_instructions_takes_the_place_of_the_prompt() {
     // A client's own prompt replaces it.
     fill(&mut client).await;
     let replaced = json!({ "instructions": "One word.", "replaceInstructions": true });
-    client.ask("preview_compact", replaced).await;
+    client.ask("preview_compaction", replaced).await;
     let last = model.requests().last().unwrap().last_user_text();
     assert!(last.contains("One word.") && !last.contains(PROMPT), "{last}");
     server.stop().await;

@@ -43,7 +43,7 @@ async fn a_session_is_listed_drawn_and_its_context_shown_while_its_server_runs_a
     client.ask("user_input", json!({ "input": words(1, 300), "parentId": answer })).await;
     client.event("turn_finished").await;
     client.turn(&words(2, 200)).await;
-    client.ask("manual_compact", json!({})).await;
+    client.ask("start_compaction", json!({})).await;
     let compacted = client.event("context_compacted").await["payload"].clone();
     client.turn("What is my ferry called?").await;
     let (mut other, _) = Client::v2_session(&server.ws()).await;
@@ -64,7 +64,7 @@ async fn a_session_is_listed_drawn_and_its_context_shown_while_its_server_runs_a
         assert_eq!(printed(folder, &["sessions", "--search", "nothing"]).await, "no session matches\n");
         let items = printed_json(folder, &["sessions", "--json"]).await["items"].clone();
         for (item, listed) in items.as_array().unwrap().iter().zip(listed.as_array().unwrap()) {
-            for field in ["sessionId", "name", "createdAt", "updatedAt", "entries", "tokenCount", "usagePercent"] {
+            for field in ["sessionId", "name", "createdAt", "updatedAt", "entries", "tokenCount", "usageRatio"] {
                 assert_eq!(*present(&item[field]), listed[field], "{field}");
             }
         }
@@ -77,7 +77,7 @@ async fn a_session_is_listed_drawn_and_its_context_shown_while_its_server_runs_a
         assert!(graph[1].starts_with(&format!("* {answer}  assistant ")), "{drawn}");
         assert!(graph[2].starts_with("|-* ") && graph[2].ends_with("This branch is left."), "{drawn}");
         assert!(graph[3].starts_with("| * ") && graph[5].starts_with("* "), "{drawn}");
-        let change = format!("({} -> {} tokens)", compacted["oldTokenCount"], compacted["newTokenCount"]);
+        let change = format!("({} -> {} tokens)", compacted["tokensBefore"], compacted["tokensAfter"]);
         let entry = compacted["entryId"].as_str().unwrap();
         assert!(graph.iter().any(|line| line.contains(entry) && line.contains(&change)), "{drawn}");
         assert!(graph.last().unwrap().ends_with("<- leaf"), "{drawn}");

@@ -40,7 +40,7 @@ async fn a_session_stands_where_it_stood() {
     client.turn("My ferry is called Aurora.").await;
     client.turn(&words(1, 300)).await;
     client.turn("Thank you.").await;
-    client.ask("manual_compact", json!({})).await;
+    client.ask("start_compaction", json!({})).await;
     client.event("context_compacted").await;
     client.turn("Good night.").await;
     client.ask("close_session", json!({})).await;

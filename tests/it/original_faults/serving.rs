@@ -141,7 +141,7 @@ async fn hung_up_on(api: &str, unwanted: Unwanted) {
     fill(&mut conversation, 900).await;
     let asked = upstream.requests().len();
     match unwanted {
-        Unwanted::CompactionCancelled => drop(conversation.client.send("manual_compact", json!({})).await),
+        Unwanted::CompactionCancelled => drop(conversation.client.send("start_compaction", json!({})).await),
         Unwanted::SummaryOfTurnCancelled => conversation.send(&words(91, 500)).await,
         _ => conversation.send("Go on for ever.").await,
     }
@@ -155,7 +155,7 @@ async fn hung_up_on(api: &str, unwanted: Unwanted) {
         }
         Unwanted::CompactionCancelled => {
             client.send("cancel_compaction", json!({})).await;
-            assert_eq!(client.event("compaction_failed").await["payload"]["code"], "compaction_cancelled");
+            assert_eq!(client.event("compaction_failed").await["payload"]["error"]["code"], "compaction_cancelled");
             true
         }
         Unwanted::SessionDeleted => {

@@ -121,7 +121,7 @@ impl Script {
         }
         if let Some(call) = fold.pending.iter().find(|call| !self.answered.contains(call)).cloned() {
             self.answered.push(call.clone());
-            client.command("tool_result", json!({ "callId": call, "output": "It is blue." })).await;
+            client.command("tool_result", json!({ "toolCallId": call, "output": "It is blue." })).await;
             return false;
         }
         let ended = fold.count("turn_finished");
@@ -141,7 +141,7 @@ impl Script {
         } else if self.said == 4 && ended == 4 && !self.compacted {
             self.compacted = true;
             client.command("rename_session", json!({ "name": "The sea" })).await;
-            client.command("manual_compact", json!({})).await;
+            client.command("start_compaction", json!({})).await;
         }
         self.said == 5 && client.fold.count("turn_finished") == 5 && client.unanswered.is_empty()
     }

@@ -128,7 +128,7 @@ async fn damage_that_is_found_while_the_session_is_open_stops_its_writes() {
             .await["type"],
         "ok"
     );
-    client.ask("manual_compact", json!({})).await;
+    client.ask("start_compaction", json!({})).await;
     client.event("context_compacted").await;
     client.ask("close_session", json!({})).await;
     server.stop().await;
@@ -146,7 +146,7 @@ async fn damage_that_is_found_while_the_session_is_open_stops_its_writes() {
     for (kind, payload) in [
         ("user_input", json!({ "input": "And now?" })),
         ("rename_session", json!({ "name": "new" })),
-        ("manual_compact", json!({})),
+        ("start_compaction", json!({})),
     ] {
         let refused = client.ask(kind, payload).await;
         assert_eq!(refused["payload"]["code"], "session_damaged", "{kind}: {refused}");
@@ -173,7 +173,7 @@ async fn damage_that_a_resume_comes_upon_is_told_and_not_jumped_over() {
     let open = json!({ "sessionId": session, "takeover": true });
     let opened = client.ask("open_session", open.clone()).await["payload"].clone();
     client.ask("set_context_strategy", json!({ "strategy": "manual", "settings": { "keepRecentTokens": 20 } })).await;
-    client.ask("manual_compact", json!({})).await;
+    client.ask("start_compaction", json!({})).await;
     client.event("context_compacted").await;
     client.ask("close_session", json!({})).await;
     server.stop().await;

@@ -122,7 +122,7 @@ impl Fold {
         }
         self.turn = opened["turn"]["turnId"].as_str().map(str::to_owned);
         self.queued = opened["queue"].as_array().unwrap().len();
-        self.pending = opened["pending"].as_array().unwrap().iter().map(|call| text(&call["callId"])).collect();
+        self.pending = opened["pending"].as_array().unwrap().iter().map(|call| text(&call["toolCallId"])).collect();
         self.compaction = opened["compaction"]["jobId"].as_str().map(str::to_owned);
     }
 
@@ -145,11 +145,11 @@ impl Fold {
                 self.pending.clear();
             }
             "tool_call" => {
-                let id = text(&payload["callId"]);
+                let id = text(&payload["toolCallId"]);
                 self.pending.retain(|known| *known != id);
                 self.pending.push(id);
             }
-            "request_resolved" => self.pending.retain(|id| *id != payload["callId"]),
+            "call_resolved" => self.pending.retain(|id| *id != payload["toolCallId"]),
             "queue_changed" => self.queued = payload["items"].as_array().unwrap().len(),
             "item_started" => {
                 let item = self.items.entry(text(&payload["itemId"])).or_default();

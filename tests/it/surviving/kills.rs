@@ -138,7 +138,7 @@ async fn talk(world: Arc<World>, seed: u64, number: u64) -> Story {
                 let id = client.command("user_input", json!({ "input": text })).await;
                 said.push((id, text));
             }
-            50..52 => drop(client.command("manual_compact", json!({})).await),
+            50..52 => drop(client.command("start_compaction", json!({})).await),
             52 => drop(client.command("cancel_turn", json!({})).await),
             53 => drop(client.command("retry_turn", json!({})).await),
             54 => drop(client.command("rename_session", json!({ "name": format!("session {number}") })).await),

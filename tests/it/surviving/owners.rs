@@ -83,9 +83,9 @@ async fn observers_see_what_the_owner_sees_and_write_nothing() {
         ("user_input", json!({ "input": "Me too." })),
         ("cancel_turn", json!({})),
         ("retry_turn", json!({})),
-        ("tool_result", json!({ "callId": "c", "output": "" })),
-        ("call_progress", json!({ "callId": "c" })),
-        ("manual_compact", json!({})),
+        ("tool_result", json!({ "toolCallId": "c", "output": "" })),
+        ("call_progress", json!({ "toolCallId": "c" })),
+        ("start_compaction", json!({})),
         ("cancel_compaction", json!({})),
         ("set_context_strategy", json!({ "strategy": "manual" })),
         ("set_model", json!({ "model": "test" })),
@@ -140,14 +140,14 @@ async fn what_runs_waits_and_is_called_lives_on_without_its_owner() {
         let back = &back["payload"];
         assert_eq!((&back["state"], back["queue"].as_array().map(Vec::len)), (&json!("running"), Some(1)), "{back}");
         let pending = &back["pending"][0];
-        for field in ["callId", "turnId", "name", "arguments", "deadline"] {
+        for field in ["toolCallId", "turnId", "name", "arguments", "deadline"] {
             assert_eq!(*present(&pending[field]), called[field], "{back}");
         }
         client.hang_up();
     }
     let open = json!({ "sessionId": session, "resume": { "epoch": epoch, "seq": seq }, "tools": [look()] });
     let (mut last, _) = joined(&server, "tab-one", open).await;
-    let result = json!({ "callId": called["callId"], "output": "blue" });
+    let result = json!({ "toolCallId": called["toolCallId"], "output": "blue" });
     assert_eq!(last.ask("tool_result", result).await["type"], "ok");
     last.hang_up();
     gate.open();

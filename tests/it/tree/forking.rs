@@ -89,7 +89,7 @@ async fn a_fork_is_a_session_like_any_other_and_leaves_the_first_as_it_was() {
     let items = listed(&mut client).await;
     let item = items.iter().find(|item| item["sessionId"] == *present(&at["sessionId"])).unwrap();
     assert_eq!((&item["name"], &item["entries"]), (&json!("Ferries (fork)"), &json!(place + 3)), "{item}");
-    assert!(whole(&item["tokenCount"]) > 0 && number(&item["usagePercent"]) > 0.0, "{item}");
+    assert!(whole(&item["tokenCount"]) > 0 && number(&item["usageRatio"]) > 0.0, "{item}");
     assert_eq!(items.len(), 5);
     assert_eq!(entries(&mut client, id).await, before);
     ask(&mut client, "fourth question", None).await;

@@ -34,7 +34,7 @@ pub(crate) fn made_once(history: &History) -> Result<(), String> {
                 }
                 let by_itself = matches!(compacted.trigger, CompactionTrigger::Threshold | CompactionTrigger::Strategy);
                 if made_by_itself && by_itself {
-                    let (rung, was, is) = (compacted.rung, compacted.old_token_count, compacted.new_token_count);
+                    let (rung, was, is) = (compacted.rung, compacted.tokens_before, compacted.tokens_after);
                     return Err(format!(
                         "the compaction at {seq} ({rung:?}, {was} to {is} tokens) follows another one, and nothing was \
                          said between"
@@ -102,7 +102,7 @@ pub(crate) fn nothing_is_left_of_what_failed(history: &History) -> Result<(), St
         if let Event::CompactionFailed(failed) = event
             && made.contains(&failed.job_id)
         {
-            let (job, code) = (&failed.job_id, failed.code);
+            let (job, code) = (&failed.job_id, failed.error.code);
             return Err(format!("job `{job}` came to nothing ({code}), and it is written"));
         }
     }

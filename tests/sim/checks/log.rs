@@ -93,7 +93,7 @@ pub(crate) fn turns_end_once(history: &History) -> Result<(), String> {
             Event::TurnFinished(finished) if !calls.is_empty() => {
                 return Err(format!("turn `{}` ends at {seq} with open calls: {calls:?}", finished.turn_id));
             }
-            Event::RequestResolved(resolved) if !calls.remove(&resolved.call_id) => {
+            Event::CallResolved(resolved) if !calls.remove(&resolved.call_id) => {
                 return Err(format!("call `{}` is resolved at {seq} and is not open", resolved.call_id));
             }
             Event::ToolCall(call) if open != Some(&call.turn_id) => {
@@ -272,7 +272,7 @@ pub(crate) fn opened_as_it_was_left(history: &History) -> Result<(), String> {
     let mut opened = opened.clone();
     opened.context_info = left.context_info.clone();
     if let (Some(opened), Some(left)) = (&mut opened.held, &left.held) {
-        (opened.token_count, opened.new_token_count) = (left.token_count, left.new_token_count);
+        (opened.tokens_before, opened.tokens_after) = (left.tokens_before, left.tokens_after);
     }
     if *left == opened { Ok(()) } else { Err(format!("left {left:?}, opened {opened:?}")) }
 }

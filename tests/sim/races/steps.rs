@@ -140,7 +140,7 @@ pub(super) fn made(history: &History) -> Vec<&ContextCompacted> {
 /// Returns the error code of a job that was not committed, from the log.
 pub(super) fn failed(history: &History, job: &JobId) -> Option<ErrorCode> {
     history.events.iter().find_map(|event| match event {
-        Event::CompactionFailed(failed) if failed.job_id == *job => Some(failed.code),
+        Event::CompactionFailed(failed) if failed.job_id == *job => Some(failed.error.code),
         _ => None,
     })
 }

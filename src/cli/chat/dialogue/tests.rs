@@ -113,13 +113,13 @@ fn after_a_lost_connection_it_resumes_and_asks_again_what_had_no_reply() {
     "##;
     check(
         &[TURN, resumed, ANSWER],
-        "→ user_input {\"input\":\"hello\"}\nGood → manual_compact {}\n\
+        "→ user_input {\"input\":\"hello\"}\nGood → start_compaction {}\n\
          \n\
          gone; reconnecting (Ctrl-C leaves)\n\
          → hello {\"client\":{\"name\":\"reseed-chat\",\"version\":\"VERSION\"},\"clientId\":\"0123456789abcdef\",\"protocolVersion\":2}\n\
          → open_session {\"entries\":20,\"resume\":{\"epoch\":\"ep\",\"items\":[{\"itemId\":\"a1\",\"offset\":5,\"part\":0}],\"seq\":2},\"sessionId\":\"ses\"}\n\
          connected again\n\
-         → manual_compact {}\n\
+         → start_compaction {}\n\
          morning.\n"
             .replace("VERSION", env!("CARGO_PKG_VERSION"))
             .as_str(),
@@ -194,7 +194,7 @@ fn ctrl_c_cancels_what_runs_and_leaves_the_second_time() {
 fn commands_are_sent_as_they_are_typed() {
     let table = [
         ("> /context", "→ get_context_info {}\n"),
-        ("> /compact the times", "→ manual_compact {\"instructions\":\"the times\"}\n"),
+        ("> /compact the times", "→ start_compaction {\"instructions\":\"the times\"}\n"),
         ("> /retry", "→ retry_turn {}\n"),
         ("> /rename Walk", "→ rename_session {\"name\":\"Walk\"}\n"),
         ("> /sessions", "→ list_sessions {}\n"),
@@ -224,7 +224,7 @@ fn commands_are_sent_as_they_are_typed() {
 fn a_session_can_be_opened_by_its_number_in_the_list() {
     let listed = r##"
         > /sessions
-        < {"id":"#3","type":"sessions","payload":{"items":[{"sessionId":"first","name":"A","createdAt":"2026-11-21T09:00:00.000Z","updatedAt":"2026-11-21T09:00:00.000Z","entries":2,"tokenCount":81,"usagePercent":1.0,"state":"idle"}]}}
+        < {"id":"#3","type":"sessions","payload":{"items":[{"sessionId":"first","name":"A","createdAt":"2026-11-21T09:00:00.000Z","updatedAt":"2026-11-21T09:00:00.000Z","entries":2,"tokenCount":81,"usageRatio":0.01,"state":"idle"}]}}
         > /open 1
     "##;
     check(
@@ -241,7 +241,7 @@ fn a_refusal_is_shown_and_a_session_that_cannot_be_opened_leaves_none_open() {
         > /compact
         < {"id":"#3","type":"error","payload":{"code":"nothing_to_compact","message":"there is room","retriable":false}}
     "##;
-    check(&[refused], "→ manual_compact {}\nerror: there is room (nothing_to_compact)\n", true);
+    check(&[refused], "→ start_compaction {}\nerror: there is room (nothing_to_compact)\n", true);
     let lost = r##"
         > /open abc
         < {"id":"#3","type":"ok","payload":{}}

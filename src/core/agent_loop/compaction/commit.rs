@@ -59,8 +59,8 @@ impl Compactor {
         let reduction_percent = before.tokens.saturating_sub(after.tokens) as f64 * 100.0 / before.tokens as f64;
         let Outcome { summary, form, rung, failed, first_kept, kept, cleared, usage, retained, .. } = *outcome;
         let compacted = ContextCompacted {
-            old_token_count: before.tokens,
-            new_token_count: after.tokens,
+            tokens_before: before.tokens,
+            tokens_after: after.tokens,
             reduction_percent: (reduction_percent * 10.0).round() / 10.0,
             strategy: basis.order.strategy.unwrap_or(ws.manager().name()).to_owned(),
             job_id: basis.order.job_id.clone(),

@@ -255,9 +255,8 @@ impl Compactor {
             failed_rungs: spent.failed,
             duration_ms: spent.duration_ms,
             paused_ms: spent.paused_ms,
-            unused_usage: spent.unused,
-            code: error.code,
-            message: error.message,
+            summary_usage: spent.unused,
+            error,
         };
         ws.append(vec![Event::CompactionFailed(Box::new(failed))], Vec::new());
     }

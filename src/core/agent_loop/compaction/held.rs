@@ -16,7 +16,7 @@ use crate::{
         compaction::{Basis, Held, Order, Outcome, read_key},
         strategy::{FallbackStep, Options},
     },
-    session::{SessionTree, fingerprint::fingerprint_of},
+    session::{SessionTree, fingerprint::fingerprint_of, state::add_usage},
 };
 use reseed_protocol::{
     EntryId, ErrorBody, ErrorCode, JobId,
@@ -223,8 +223,8 @@ impl Workspace {
             job_id: held.job_id.clone(),
             trigger: held.trigger,
             rung: held.outcome.rung,
-            token_count: count.tokens,
-            new_token_count: self.after_held(held, count),
+            tokens_before: count.tokens,
+            tokens_after: self.after_held(held, count),
             compact_at_tokens: self.manager().compact_at_tokens(self.window_tokens()),
             duration_ms: held.basis().duration_ms(self.now),
             summary_usage: held.outcome.usage.clone(),
@@ -276,6 +276,15 @@ impl Workspace {
         self.keep_what_came(&basis, &mut outcome);
         let (entry, _) = self.would_be(&basis, &outcome, &some_id(), 0);
         Some(self.with_compaction(entry, &outcome.cleared))
+    }
+
+    /// Adds what the held compaction has cost to the outcome that takes its place without being merged with it.
+    pub(in crate::agent_loop) fn paid_for_both(&self, mut outcome: Box<Outcome>) -> Box<Outcome> {
+        let replaced = self.session.held.as_ref().and_then(|held| held.outcome.usage.as_ref());
+        if let Some(usage) = replaced {
+            outcome.usage = Some(add_usage(outcome.usage.take(), usage));
+        }
+        outcome
     }
 
     /// Marks the held compaction as already remade: making it again failed and is not tried once more.

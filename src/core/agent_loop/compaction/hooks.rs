@@ -138,12 +138,12 @@ impl AgentLoop {
             self.ws.follow(&mut running, HookSupply { wishes, ..HookSupply::default() });
             return Some(running);
         }
-        if !self.ws.has_hooks(HookPoint::BeforeCompact, None) {
+        if !self.ws.has_hooks(HookPoint::BeforeCompaction, None) {
             return Some(running);
         }
         let is_waited_for = !running.is_in_background() && !self.ws.is_over();
         self.compaction.work.run(running);
-        if self.ws.awaits_hooks(HookPoint::BeforeCompact) {
+        if self.ws.awaits_hooks(HookPoint::BeforeCompaction) {
             self.compaction.awaited |= is_waited_for;
             self.ws.then(Step::Ask(Subject::Compaction(ProposedCompaction::default())));
             return None;
@@ -195,7 +195,7 @@ impl Compactor {
             }
             running.job.describe(&mut preparation);
         }
-        HookEvent::BeforeCompact(Box::new(preparation))
+        HookEvent::BeforeCompaction(Box::new(preparation))
     }
 
     pub(in crate::agent_loop) fn take_decision(

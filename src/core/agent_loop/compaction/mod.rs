@@ -1,9 +1,9 @@
 //! The compaction machine: decides when to compact, runs the job, holds the outcome until it is due, and commits it.
 //!
-//! Inputs: the model's summary or its failure; the commands `manual_compact`, `preview_compact`, `cancel_compaction`,
-//! `undo_compaction`, `pin_entry` and `unpin_entry`; a turn that needs room; an event that voids what a job has read;
-//! the decision of `before_compact` hooks; the steps `PrepareIdle`, `WithoutCompaction`, `CheckHeld` and
-//! `CompactionTick`.
+//! Inputs: the model's summary or its failure; the commands `start_compaction`, `preview_compaction`,
+//! `cancel_compaction`, `undo_compaction`, `pin_entry` and `unpin_entry`; a turn that needs room; an event that voids
+//! what a job has read; the decision of `before_compaction` hooks; the steps `PrepareIdle`, `WithoutCompaction`,
+//! `CheckHeld` and `CompactionTick`.
 //!
 //! Outputs: the effects that call the model and cancel the call, and `Reseed` after a commit; the compaction as an
 //! entry, the held compaction in the session's state, `compaction_failed`, progress and previews; the steps `Ask` (the

@@ -1,4 +1,5 @@
-//! Previews: showing a compaction before it is committed, with `preview_compact`, then `manual_compact { previewId }`.
+//! Previews: showing a compaction before it is committed, with `preview_compaction`, then
+//! `start_compaction { previewId }`.
 
 use crate::agent_loop::compaction::Compactor;
 use crate::agent_loop::workspace::Workspace;
@@ -18,7 +19,7 @@ use crate::{
 };
 use reseed_protocol::{
     CommandId, EntryId, ErrorBody, ErrorCode, JobId, Timestamp,
-    command::{ManualCompact, PreviewCompact},
+    command::{PreviewCompaction, StartCompaction},
     event::CompactionTrigger,
     reply::{CompactionPreview, Reply, Stretch},
 };
@@ -53,10 +54,10 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn on_manual_compact(
         &mut self,
         caller: &Caller,
-        compact: ManualCompact,
+        compact: StartCompaction,
         lookup: Option<Lookup>,
     ) -> Result<(), ErrorBody> {
-        let ManualCompact { instructions, replace_instructions, preview_id, strategy, rebuild } = compact;
+        let StartCompaction { instructions, replace_instructions, preview_id, strategy, rebuild } = compact;
         if let Some(job) = self.blocking_job() {
             let error = ErrorBody::new(ErrorCode::CompactionRunning, format!("compaction `{job}` is already running"));
             return Err(error.with_details(serde_json::json!({ "jobId": job })));
@@ -94,10 +95,10 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn on_preview_compact(
         &mut self,
         caller: &Caller,
-        preview: PreviewCompact,
+        preview: PreviewCompaction,
         lookup: Option<Lookup>,
     ) -> Result<(), ErrorBody> {
-        let PreviewCompact { instructions, replace_instructions, strategy, rebuild } = preview;
+        let PreviewCompaction { instructions, replace_instructions, strategy, rebuild } = preview;
         if let Some(job) = self.blocking_job() {
             let error = ErrorBody::new(ErrorCode::CompactionRunning, format!("compaction `{job}` is already running"));
             return Err(error.with_details(serde_json::json!({ "jobId": job })));
@@ -191,15 +192,15 @@ impl Compactor {
             form: as_of_now.form,
             rung: as_of_now.rung,
             failed_rungs: as_of_now.failed,
-            cut_entry_id: as_of_now.first_kept,
+            first_kept_entry_id: as_of_now.first_kept,
             kept_entry_ids: as_of_now.kept,
             cleared_entry_ids: as_of_now.cleared,
             dropped,
             kept,
-            old_token_count: before.tokens,
-            new_token_count: after.tokens,
+            tokens_before: before.tokens,
+            tokens_after: after.tokens,
             retained: as_of_now.retained,
-            cost: as_of_now.usage,
+            summary_usage: as_of_now.usage,
         };
         let held = ws.session.state.held.as_ref().filter(|_| merges);
         let merges = held.map(|held| held.job_id.clone());
@@ -328,12 +329,12 @@ mod tests {
 
         fn apply(&mut self, now: Timestamp, preview_id: JobId) -> Vec<Effect> {
             let preview_id = Some(preview_id);
-            self.ask(now, Command::ManualCompact(ManualCompact { preview_id, ..ManualCompact::default() }))
+            self.ask(now, Command::StartCompaction(StartCompaction { preview_id, ..StartCompaction::default() }))
         }
 
         /// Requests a preview; the model refuses, so it is made without the model.
         fn preview(&mut self) -> CompactionPreview {
-            let asked = self.ask(NOW, Command::PreviewCompact(PreviewCompact::default()));
+            let asked = self.ask(NOW, Command::PreviewCompaction(PreviewCompaction::default()));
             let request = asked.iter().find_map(|effect| match effect {
                 Effect::CallModel(call) => Some(call.request),
                 _ => None,

@@ -176,6 +176,7 @@ impl AgentLoop {
         if background && self.stage() != Stage::Compacting {
             // Also true for a compaction made from scratch that replaces a held one.
             let remade = source != Source::Seen || self.ws.session.held.is_some();
+            let outcome = if merges { outcome } else { self.ws.paid_for_both(outcome) };
             return match self.hold(basis, outcome, remade) {
                 Ok(()) => Advanced::Over,
                 Err(error) => Advanced::Failed(trigger, error),

@@ -27,8 +27,10 @@ impl AgentLoop {
             }
             Input::Tick | Input::HookAnswered { .. } => self.compaction.work.running().is_some() || is_near(),
             Input::Command { command, .. } => {
-                let orders =
-                    matches!(**command, Command::ManualCompact(_) | Command::PreviewCompact(_) | Command::Navigate(_));
+                let orders = matches!(
+                    **command,
+                    Command::StartCompaction(_) | Command::PreviewCompaction(_) | Command::Navigate(_)
+                );
                 orders || is_near()
             }
             Input::Seeded | Input::Recovered | Input::Go => self.compaction.is_ordered() || is_near(),
@@ -53,14 +55,14 @@ mod tests {
     };
     use reseed_protocol::{
         Timestamp,
-        command::{ManualCompact, PinEntry},
+        command::{PinEntry, StartCompaction},
         event::{EntryAppended, Event},
     };
     use std::sync::Arc;
 
     #[test]
     fn only_what_may_compact_a_long_context_takes_long() {
-        let order = || Command::ManualCompact(ManualCompact::default());
+        let order = || Command::StartCompaction(StartCompaction::default());
         let pin = || Command::PinEntry(PinEntry { entry_id: "e0".parse().unwrap() });
         // Words in the message, the window, the command, and the expected answer.
         for (words, window, command, expected) in [

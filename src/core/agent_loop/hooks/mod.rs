@@ -146,7 +146,7 @@ impl AgentLoop {
         });
         if !is_open {
             let message = format!("no hook call `{call_id}` is pending");
-            return Err(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId"));
+            return Err(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("hookCallId"));
         }
         self.ws.reply(caller, done(None));
         self.on_hook_answer(&call_id, Ok(answer));
@@ -254,7 +254,7 @@ impl Turn {
         if subject.is_of_request() {
             let run = HookRun {
                 hook: open.spec.name.clone(),
-                event: subject.event().to_owned(),
+                point: subject.event().to_owned(),
                 outcome,
                 duration_ms: ws.now.millis_since(open.asked_at),
                 code,
@@ -359,10 +359,9 @@ impl Workspace {
     fn report_hook(&mut self, open: &Open, fault: &HookFault) {
         self.emit(EphemeralEvent::HookFailed(HookFailed {
             hook: open.spec.name.clone(),
-            event: open.spec.point,
+            point: open.spec.point,
             turn_id: open.call.turn_id.clone(),
-            code: fault.code,
-            message: fault.message.clone(),
+            error: fault.error(),
         }));
     }
 }

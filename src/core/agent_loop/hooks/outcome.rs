@@ -196,7 +196,7 @@ impl AgentLoop {
 }
 
 /// Returns the error for what a failed hook has ended.
-pub(in crate::agent_loop) fn hook_error(hook: &str, event: &str, fault: &HookFault) -> ErrorBody {
-    let message = format!("the hook `{hook}` at `{event}` failed: {}", fault.message);
-    ErrorBody::new(fault.code, message).with_details(serde_json::json!({ "hook": hook, "event": event }))
+pub(in crate::agent_loop) fn hook_error(hook: &str, point: &str, fault: &HookFault) -> ErrorBody {
+    let message = format!("the hook `{hook}` at `{point}` failed: {}", fault.message);
+    ErrorBody::new(fault.code, message).with_details(serde_json::json!({ "hook": hook, "point": point }))
 }

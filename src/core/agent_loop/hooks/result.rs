@@ -13,7 +13,7 @@ use crate::agent_loop::workspace::Workspace;
 use crate::hook::HookFault;
 use reseed_protocol::{
     CallId, CommandId, EntryId, Message, Part, Role,
-    event::{CallOutcome, Event, RequestResolved},
+    event::{CallOutcome, CallResolved, Event},
     hook::{HookAnswer, HookEvent, HookPoint},
     reply::PendingCall,
 };
@@ -123,7 +123,7 @@ impl Turn {
         entry.entry_id = as_message.unwrap_or(entry.entry_id);
         let events = vec![
             appended(entry, Some(call.turn_id), Some(caller.id.clone())),
-            Event::RequestResolved(RequestResolved { call_id: call.call_id.clone(), outcome }),
+            Event::CallResolved(CallResolved { call_id: call.call_id.clone(), outcome }),
         ];
         let mark = caller.mark(done(Some(ws.session.state.seq)));
         self.has_answer(&call.call_id);
@@ -135,8 +135,8 @@ impl Turn {
     /// Appends this result instead of the answer that the tool gave.
     pub(super) fn drop_result(&mut self, ws: &mut Workspace, call: &PendingCall, why: String) {
         let entry = ws.result_entry(ws.session.state.leaf.clone(), call.call_id.clone(), why, true);
-        let resolved = RequestResolved { call_id: call.call_id.clone(), outcome: CallOutcome::Dropped };
-        let events = vec![appended(entry, Some(call.turn_id.clone()), None), Event::RequestResolved(resolved)];
+        let resolved = CallResolved { call_id: call.call_id.clone(), outcome: CallOutcome::Dropped };
+        let events = vec![appended(entry, Some(call.turn_id.clone()), None), Event::CallResolved(resolved)];
         self.has_answer(&call.call_id);
         ws.append(events, Vec::new());
     }

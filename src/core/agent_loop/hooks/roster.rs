@@ -243,7 +243,7 @@ pub(in crate::agent_loop) fn begins_work(events: &[Event]) -> bool {
 fn spec_of(offer: &HookOffer) -> HookSpec {
     HookSpec {
         name: offer.name.clone().unwrap_or_default(),
-        point: offer.event,
+        point: offer.point,
         reasons: offer.reasons.clone().unwrap_or_default(),
         timeout_ms: offer.timeout_ms,
         required: true,
@@ -254,7 +254,7 @@ fn spec_of(offer: &HookOffer) -> HookSpec {
 fn offer_of(spec: &HookSpec) -> HookOffer {
     HookOffer {
         name: Some(spec.name.clone()),
-        event: spec.point,
+        point: spec.point,
         reasons: Some(spec.reasons.clone()).filter(|reasons| !reasons.is_empty()),
         timeout_ms: spec.timeout_ms,
         required: None,

@@ -34,7 +34,7 @@ impl Subject {
             Self::Calls(_) => (HookPoint::ToolCall, None),
             Self::Result(result) if result.as_message.is_some() => (HookPoint::Message, None),
             Self::Result(_) => (HookPoint::ToolResult, None),
-            Self::Compaction(_) => (HookPoint::BeforeCompact, None),
+            Self::Compaction(_) => (HookPoint::BeforeCompaction, None),
             Self::Navigation(_) => (HookPoint::BeforeNavigate, None),
         }
     }
@@ -50,7 +50,7 @@ impl Subject {
             Self::Calls(_) => "tool_call",
             Self::Result(result) if result.as_message.is_some() => "message",
             Self::Result(_) => "tool_result",
-            Self::Compaction(_) => "before_compact",
+            Self::Compaction(_) => "before_compaction",
             Self::Navigation(_) => "before_navigate",
         }
     }

@@ -275,7 +275,7 @@ impl AgentLoop {
                 left_leaf_id,
                 summary,
                 details: Some(details),
-                usage,
+                summary_usage: usage,
                 hook,
                 hook_details,
             });
@@ -353,9 +353,8 @@ impl Workspace {
             failed_rungs: leaving.job.failed().to_vec(),
             duration_ms: self.now.millis_since(leaving.job.started_at),
             paused_ms: 0,
-            unused_usage: None,
-            code: error.code,
-            message: error.message.clone(),
+            summary_usage: None,
+            error: error.clone(),
         };
         self.append(vec![Event::CompactionFailed(Box::new(failed))], Vec::new());
         self.reply(&leaving.caller, self.ending_or(error));

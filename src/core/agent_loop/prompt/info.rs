@@ -132,17 +132,14 @@ impl Compactor {
         count: &RequestCount,
         window: u64,
     ) -> ContextInfo {
-        #[expect(clippy::cast_precision_loss, reason = "a ratio of token counts, shown to two decimals")]
-        let ratio = count.tokens as f64 / window.max(1) as f64;
         let compact_at_tokens = ws.manager().compact_at_tokens(window);
         ContextInfo {
             token_count: count.tokens,
-            usage_percent: usage_percent(count.tokens, window),
             transcript_length: count.messages,
             max_tokens: window,
             strategy: ws.manager().name().to_owned(),
             warning: warning(count.tokens, window, compact_at_tokens),
-            usage_ratio: (ratio * 10_000.0).round() / 10_000.0,
+            usage_ratio: usage_ratio(count.tokens, window),
             source: count.source,
             usage_tokens: count.usage_tokens,
             trailing_tokens: count.trailing_tokens,
@@ -163,13 +160,18 @@ impl Compactor {
     }
 }
 
-/// Returns `tokens / window` in percent, rounded to two decimals and clamped to 0 to 100: the original client crashes
-/// on more.
+/// Returns `tokens / window`, rounded to four decimals and not clamped.
+#[must_use]
+pub fn usage_ratio(tokens: u64, window: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a ratio of token counts, shown to four decimals")]
+    let ratio = tokens as f64 / window.max(1) as f64;
+    (ratio * 10_000.0).round() / 10_000.0
+}
+
+/// Returns the same in percent, clamped to 0 to 100, for people.
 #[must_use]
 pub fn usage_percent(tokens: u64, window: u64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "a ratio of token counts, shown to two decimals")]
-    let percent = tokens as f64 * 100.0 / window.max(1) as f64;
-    ((percent * 100.0).round() / 100.0).clamp(0.0, 100.0)
+    ((usage_ratio(tokens, window) * 10_000.0).round() / 100.0).clamp(0.0, 100.0)
 }
 
 fn warning(tokens: u64, window: u64, compact_at: Option<u64>) -> Option<String> {
@@ -180,7 +182,7 @@ fn warning(tokens: u64, window: u64, compact_at: Option<u64>) -> Option<String> 
     let next = match compact_at {
         Some(limit) if tokens > limit => "it is compacted before the next request".to_owned(),
         Some(limit) => format!("it is compacted before the first request above {limit} tokens"),
-        None => "send manual_compact to make room".to_owned(),
+        None => "compact it to make room".to_owned(),
     };
     Some(format!("{percent} % of the model's window is used; {next}"))
 }

@@ -24,7 +24,7 @@ mod receipts;
 mod shown;
 mod tools;
 
-pub use info::{Snapshot, usage_percent};
+pub use info::{Snapshot, usage_percent, usage_ratio};
 pub(in crate::agent_loop) use info::{done, session_updated};
 pub(in crate::agent_loop) use receipts::Sent;
 pub(in crate::agent_loop) use tools::SentTools;

@@ -48,7 +48,8 @@ impl World {
         assert!(was_away || !known, "seed {}: a call of a hook twice", self.seed);
         assert!(!self.hushed.contains(&call.call_id), "seed {}: a call of a hook that is over", self.seed);
         let is_input = matches!(&call.event, HookEvent::Message { message, .. } if message.role == Role::User);
-        let is_turns = !matches!(call.event.point(), HookPoint::BeforeCompact | HookPoint::BeforeNavigate) && !is_input;
+        let is_turns =
+            !matches!(call.event.point(), HookPoint::BeforeCompaction | HookPoint::BeforeNavigate) && !is_input;
         assert!(!is_input || call.turn_id.is_none(), "seed {}: an input is of no turn yet", self.seed);
         assert!(!is_turns || self.open_turn, "seed {}: `{}` was asked without a turn", self.seed, call.hook);
         if let HookEvent::Context { envelope, .. } = &call.event {
@@ -92,7 +93,11 @@ impl World {
                 let fault = fault[self.rng.usize(..2)].clone();
                 self.hear(call.call_id, Err(fault));
             }
-            90..95 => self.command(Command::CallProgress(CallProgress { call_id: call.call_id, message: None })),
+            90..95 => self.command(Command::CallProgress(CallProgress {
+                tool_call_id: None,
+                hook_call_id: Some(call.call_id),
+                message: None,
+            })),
             // No answer: the deadline will pass.
             _ => {}
         }
@@ -118,7 +123,7 @@ impl World {
         let call_id = asked.call.call_id;
         match asked.place {
             HookPlace::Client => {
-                answer["callId"] = json!(call_id);
+                answer["hookCallId"] = json!(call_id);
                 self.hush(call_id);
                 self.command(Command::HookResult(Box::new(serde_json::from_value(answer).unwrap())));
             }
@@ -159,7 +164,7 @@ impl World {
             let spec = some_hook(rng, at);
             HookOffer {
                 name: Some(format!("client{at}")),
-                event: spec.point,
+                point: spec.point,
                 reasons: Some(spec.reasons).filter(|reasons| !reasons.is_empty()),
                 timeout_ms: spec.timeout_ms,
                 required: Some(spec.required),
@@ -215,7 +220,7 @@ impl World {
                 _ => json!({ "arguments": "{}" }),
             },
             HookEvent::ToolResult { .. } => json!({ "output": words, "isError": self.rng.bool() }),
-            HookEvent::BeforeCompact(told) => match self.rng.u8(..6) {
+            HookEvent::BeforeCompaction(told) => match self.rng.u8(..6) {
                 0 => json!({ "cancel": true }),
                 5 => {
                     let said = told.messages.iter().filter_map(|message| message.entry_id.clone());
@@ -321,7 +326,7 @@ impl World {
         matches!(
             command,
             Command::Navigate(_)
-                | Command::PreviewCompact(_)
+                | Command::PreviewCompaction(_)
                 | Command::ToolResult(_)
                 | Command::UserInput(_)
                 | Command::AppendCustomMessage(_)

@@ -71,7 +71,7 @@ impl World {
                     self.open_turn = false;
                     let info = &finished.context_info;
                     assert_eq!(info.breakdown.total(), info.token_count, "seed {}", self.seed);
-                    assert!((0.0..=100.0).contains(&info.usage_percent), "seed {}", self.seed);
+                    assert!(info.usage_ratio.is_finite() && info.usage_ratio >= 0.0, "seed {}", self.seed);
                 }
                 Event::QueueChanged(changed) => {
                     let ids = changed.items.iter().map(|item| &item.command_id);
@@ -81,8 +81,8 @@ impl World {
                 }
                 Event::ToolCall(call) => self.calls.push(call.call_id.clone()),
                 Event::ContextCompacted(compacted) => {
-                    assert!(compacted.new_token_count > 0 && compacted.new_token_count < compacted.old_token_count);
-                    assert_eq!(compacted.breakdown.after.total(), compacted.new_token_count, "seed {}", self.seed);
+                    assert!(compacted.tokens_after > 0 && compacted.tokens_after < compacted.tokens_before);
+                    assert_eq!(compacted.breakdown.after.total(), compacted.tokens_after, "seed {}", self.seed);
                     compacted_now = Some(compacted.entry_id.clone());
                     if self.held.take().is_some_and(|held| held == compacted.job_id) {
                         self.of_held += 1;

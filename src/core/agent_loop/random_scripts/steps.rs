@@ -12,8 +12,8 @@ use reseed_protocol::{
     CommandId, EntryId, ErrorBody, ErrorCode, JobId, Part, StopReason,
     command::{
         AppendCustom, AppendCustomMessage, CancelCompaction, CancelTurn, Command, EditQueue, Empty, Input as Said,
-        InputContent, ManualCompact, Navigate, NavigatePosition, PinEntry, PreviewCompact, RegisterTools,
-        RenameSession, RetryTurn, SetContextStrategy, SetInstructions, SetLabel, SetModel, ToolOffer, ToolResult,
+        InputContent, Navigate, NavigatePosition, PinEntry, PreviewCompaction, RegisterTools, RenameSession, RetryTurn,
+        SetContextStrategy, SetInstructions, SetLabel, SetModel, StartCompaction, ToolOffer, ToolResult,
         UndoCompaction, UserInput, WhenBusy,
     },
     reply::Pin,
@@ -222,11 +222,11 @@ impl World {
     fn compact(&mut self) {
         let preview_id: Option<JobId> = self.agent.compaction.preview_id().cloned();
         match self.rng.u8(..4) {
-            0 => self.command(Command::PreviewCompact(PreviewCompact::default())),
+            0 => self.command(Command::PreviewCompaction(PreviewCompaction::default())),
             1 if preview_id.is_some() => {
-                self.command(Command::ManualCompact(ManualCompact { preview_id, ..ManualCompact::default() }));
+                self.command(Command::StartCompaction(StartCompaction { preview_id, ..StartCompaction::default() }));
             }
-            _ => self.command(Command::ManualCompact(ManualCompact::default())),
+            _ => self.command(Command::StartCompaction(StartCompaction::default())),
         }
     }
 

@@ -84,15 +84,14 @@ impl AgentLoop {
     /// answer; it is discarded.
     fn discard_uninspected(&mut self, hook: &str) {
         let fault = HookFault::unavailable("its client no longer offers it");
-        let event = HookPoint::Message;
+        let point = HookPoint::Message;
         self.ws.emit(EphemeralEvent::HookFailed(HookFailed {
             hook: hook.to_owned(),
-            event,
+            point,
             turn_id: self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()),
-            code: fault.code,
-            message: fault.message.clone(),
+            error: fault.error(),
         }));
-        self.ws.then(Step::fail_turn(hook_error(hook, event.as_str(), &fault)));
+        self.ws.then(Step::fail_turn(hook_error(hook, point.as_str(), &fault)));
     }
 }
 

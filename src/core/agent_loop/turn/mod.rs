@@ -252,7 +252,7 @@ impl AgentLoop {
         self.turn.warned = true;
         let info = self.compaction.context_info_of(&self.ws, count, window);
         let message = info.warning.unwrap_or_default();
-        self.ws.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_percent: info.usage_percent, message }));
+        self.ws.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_ratio: info.usage_ratio, message }));
     }
 
     /// Handles a session that was created or read from the store: appends a new session's initial settings, and

@@ -4,7 +4,7 @@ use crate::agent_loop::compaction::Compactor;
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
     AgentLoop,
-    prompt::{session_updated, usage_percent},
+    prompt::{session_updated, usage_ratio},
     step::Step,
     turn::{Asked, OpenRequest},
 };
@@ -76,11 +76,11 @@ impl Compactor {
         let remedy = if system + tools + pinned + last_input > window {
             "no compaction can make that fit: shorten the largest of these, or choose a model with a larger window"
         } else if self.gave_up() {
-            "compaction has just failed; send retry_turn to try again, or manual_compact"
+            "compaction has just failed; send retry_turn to try again, or compact the context first"
         } else if ws.manager().is_automatic() {
             "what could be compacted is too little; say less at once, or choose a model with a larger window"
         } else {
-            "the strategy `manual` never compacts by itself; send manual_compact, then retry_turn"
+            "the strategy `manual` never compacts by itself; compact the context, then send retry_turn"
         };
         let message = format!(
             "the next request has about {} tokens, the window {window}: system prompt {system}, tools {tools}, pinned \
@@ -128,8 +128,8 @@ impl Workspace {
              beginning of the conversation; if its window is larger, set MODEL_WINDOWS or CONTEXT_WINDOW",
             usage.input_tokens
         );
-        let usage_percent = usage_percent(usage.input_tokens, window);
-        self.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_percent, message }));
+        let usage_ratio = usage_ratio(usage.input_tokens, window);
+        self.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_ratio, message }));
     }
 }
 

@@ -13,7 +13,7 @@ use crate::agent_loop::{
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
     command::{CallProgress, ToolResult},
-    event::{CallOutcome, CallProgressed, EphemeralEvent, Event, RequestResolved, ToolCall, ToolCancelled},
+    event::{CallOutcome, CallProgressed, CallResolved, EphemeralEvent, Event, ToolCall, ToolCancelled},
     hook::HookPoint,
     reply::{PendingCall, Reply},
 };
@@ -27,14 +27,17 @@ impl AgentLoop {
                 self.ws.remember(caller);
             } else {
                 let message = format!("no tool call `{}` is pending", result.call_id);
-                self.ws
-                    .reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId")));
+                self.ws.reply(
+                    caller,
+                    Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("toolCallId")),
+                );
             }
             return;
         };
         if self.hooks.is_looked_at(&call.call_id) {
             let message = format!("hooks are already inspecting an answer to `{}`", call.call_id);
-            self.ws.reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId")));
+            self.ws
+                .reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("toolCallId")));
             return;
         }
         let answer = ToolAnswer::new(caller.clone(), call, result.output, result.is_error);
@@ -46,25 +49,44 @@ impl AgentLoop {
     }
 
     pub(in crate::agent_loop) fn on_call_progress(&mut self, caller: &Caller, progress: CallProgress) {
-        if let Some(deadline) = self.hooks.on_hook_progress(&mut self.ws, &progress.call_id) {
-            let event = CallProgressed { call_id: progress.call_id, message: progress.message, deadline };
-            self.ws.reply(caller, done(None));
-            self.ws.emit(EphemeralEvent::CallProgressed(event));
-            return;
-        }
-        let Some(deadline) = self.turn.deadlines.get_mut(&progress.call_id) else {
-            let message = format!("no tool call `{}` is pending", progress.call_id);
-            self.ws.reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("callId")));
-            return;
+        let CallProgress { tool_call_id, hook_call_id, message } = progress;
+        let extended = match (&tool_call_id, &hook_call_id) {
+            (None, Some(call)) => self.hooks.on_hook_progress(&mut self.ws, call).ok_or_else(|| {
+                let message = format!("no hook call `{call}` is pending");
+                ErrorBody::new(ErrorCode::UnknownCall, message).with_field("hookCallId")
+            }),
+            (Some(call), None) => self.turn.on_tool_progress(&self.ws, call).ok_or_else(|| {
+                let message = format!("no tool call `{call}` is pending");
+                ErrorBody::new(ErrorCode::UnknownCall, message).with_field("toolCallId")
+            }),
+            (None, None) => {
+                let message = "`call_progress` names the call that is at work: give `toolCallId` or `hookCallId`";
+                Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("toolCallId"))
+            }
+            (Some(_), Some(_)) => {
+                let message = "`call_progress` names one call: give `toolCallId` or `hookCallId`, not both";
+                Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("hookCallId"))
+            }
         };
-        *deadline = deadline.moved(self.ws.now);
-        let event = CallProgressed { call_id: progress.call_id, message: progress.message, deadline: deadline.at };
-        self.ws.reply(caller, done(None));
-        self.ws.emit(EphemeralEvent::CallProgressed(event));
+        match extended {
+            Ok(deadline) => {
+                self.ws.reply(caller, done(None));
+                let event = CallProgressed { tool_call_id, hook_call_id, message, deadline };
+                self.ws.emit(EphemeralEvent::CallProgressed(event));
+            }
+            Err(error) => self.ws.reply(caller, Reply::Error(error)),
+        }
     }
 }
 
 impl Turn {
+    /// Moves the deadline of a pending tool call. Returns the new one.
+    fn on_tool_progress(&mut self, ws: &Workspace, call: &CallId) -> Option<Timestamp> {
+        let deadline = self.deadlines.get_mut(call)?;
+        *deadline = deadline.moved(ws.now);
+        Some(deadline.at)
+    }
+
     /// Appends a timeout result for each call whose deadline has passed.
     pub(in crate::agent_loop) fn on_tools_tick(&mut self, ws: &mut Workspace) {
         if !self.awaits_tools {
@@ -81,8 +103,8 @@ impl Turn {
             let output = format!("The tool did not answer within {limit_ms} ms.");
             let entry = ws.result_entry(ws.session.state.leaf.clone(), call_id.clone(), output, true);
             let call = ws.session.state.pending.iter().find(|call| call.call_id == call_id).cloned();
-            let resolved = RequestResolved { call_id, outcome: CallOutcome::TimedOut };
-            ws.append(vec![appended(entry, turn_id.clone(), None), Event::RequestResolved(resolved)], Vec::new());
+            let resolved = CallResolved { call_id, outcome: CallOutcome::TimedOut };
+            ws.append(vec![appended(entry, turn_id.clone(), None), Event::CallResolved(resolved)], Vec::new());
             call.into_iter().for_each(|call| ws.withdraw(call, CallOutcome::TimedOut));
         }
         self.meter_due = true;
@@ -153,8 +175,7 @@ impl Turn {
             let entry = ws.result_entry(leaf, call.call_id.clone(), output, true);
             leaf = Some(entry.entry_id.clone());
             events.push(appended(entry, Some(turn_id.clone()), None));
-            events
-                .push(Event::RequestResolved(RequestResolved { call_id: call.call_id, outcome: CallOutcome::Dropped }));
+            events.push(Event::CallResolved(CallResolved { call_id: call.call_id, outcome: CallOutcome::Dropped }));
         }
         events
     }

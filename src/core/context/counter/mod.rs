@@ -154,13 +154,13 @@ mod tests {
             (json!([{ "type": "reasoning", "text": "", "payload": sealed(10_000) }]), (4, 1_712, 0)),
             (json!([{ "type": "reasoning", "text": "", "payload": sealed(400) }]), (4, 0, 0)),
             (
-                json!([{ "type": "tool_call", "callId": "c1", "name": "read", "arguments": "{\"path\":\"a.txt\"}" }]),
+                json!([{ "type": "tool_call", "toolCallId": "c1", "name": "read", "arguments": "{\"path\":\"a.txt\"}" }]),
                 (4 + text("read") + text("{\"path\":\"a.txt\"}") + 10, 0, 0),
             ),
             (
                 json!([
-                    { "type": "tool_result", "callId": "c1", "output": "one" },
-                    { "type": "tool_result", "callId": "c2", "output": "", "isError": true },
+                    { "type": "tool_result", "toolCallId": "c1", "output": "one" },
+                    { "type": "tool_result", "toolCallId": "c2", "output": "", "isError": true },
                 ]),
                 (2 * (4 + 4) + text("one"), 0, 0),
             ),

@@ -39,8 +39,8 @@ pub(super) fn reason(op: &PatchOp, boundary: Boundary) -> Result<Option<&str>, S
             );
         }
         (PatchOp::CompactionApply { .. }, Boundary::Durable) => {
-            return Err("a durable compaction is an entry of its own: answer `before_compact`, or send \
-                manual_compact"
+            return Err("a durable compaction is an entry of its own: answer `before_compaction`, or send \
+                start_compaction"
                 .into());
         }
         _ => {}

@@ -9,7 +9,7 @@ use crate::core::context::{
 /// Percentage of the window above which the user is warned.
 pub const WARN_PERCENT: u64 = 90;
 
-/// Compacts only on a client's `manual_compact`.
+/// Compacts only on a client's `start_compaction`.
 #[derive(Debug, Clone)]
 pub struct Manual {
     options: Options,

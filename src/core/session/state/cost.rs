@@ -28,7 +28,9 @@ impl Cost {
             EntryData::Message(message) if message.role == Role::Assistant && appended.turn_id.is_some() => {
                 self.add(message.usage.as_ref());
             }
-            EntryData::BranchSummary(BranchSummary { usage: Some(usage), .. }) if appended.command_id.is_some() => {
+            EntryData::BranchSummary(BranchSummary { summary_usage: Some(usage), .. })
+                if appended.command_id.is_some() =>
+            {
                 self.add(Some(usage));
             }
             _ => {}

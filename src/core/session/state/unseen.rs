@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct UnseenChange {
     /// What changed.
     pub what: Unseen,
-    /// True if an answer was recorded since. Its request may have been sent before the change, so the change is kept
-    /// until the answer after it.
+    /// True if the next answer shows it. The request of an answer that comes after a change in a running turn may have
+    /// been sent before the change, so that one is kept until the answer after it.
     pub answered: bool,
 }
 
@@ -25,10 +25,10 @@ pub enum Unseen {
     Strategy(String),
 }
 
-/// Remembers a change; of each kind only the newest, so there are two at most.
-pub(super) fn changed(unseen: &mut Vec<UnseenChange>, what: Unseen) {
+/// Remembers a change, made in a running turn or between two; of each kind only the newest, so there are two at most.
+pub(super) fn changed(unseen: &mut Vec<UnseenChange>, what: Unseen, in_turn: bool) {
     unseen.retain(|change| std::mem::discriminant(&change.what) != std::mem::discriminant(&what));
-    unseen.push(UnseenChange { what, answered: false });
+    unseen.push(UnseenChange { what, answered: !in_turn });
 }
 
 /// Forgets the changes that the newest answers have shown, once an entry is appended.
@@ -45,10 +45,10 @@ mod tests {
     use super::super::SessionState;
     use super::*;
     use crate::core::context::{counter::Counter, testing::path};
-    use reseed_protocol::event::{EntryAppended, Event, SessionUpdated};
+    use reseed_protocol::event::{EntryAppended, Event, SessionUpdated, TurnStarted};
 
     #[test]
-    fn a_change_without_an_entry_is_remembered_until_the_second_answer() {
+    fn a_change_without_an_entry_is_remembered_until_an_answer_shows_it() {
         let updated = |change: fn(&mut SessionUpdated)| {
             let mut updated = SessionUpdated::default();
             change(&mut updated);
@@ -66,14 +66,17 @@ mod tests {
         };
         let (answer, copied) = (said(Some(Box::default())), said(None));
         let strategy = || Unseen::Strategy("manual".to_owned());
-        let table: [(&[&Event], &[Unseen]); 7] = [
+        let turn =
+            &Event::TurnStarted(TurnStarted { turn_id: "t".parse().unwrap(), command_ids: Vec::new(), generation: 1 });
+        let table: [(&[&Event], &[Unseen]); 8] = [
             (&[&pins], &[Unseen::Pins]),
             (&[&pins, &pins], &[Unseen::Pins]),
             (&[&manual, &pins], &[strategy(), Unseen::Pins]),
             (&[&manual, &manual, &copied, &copied], &[strategy()]),
-            (&[&pins, &answer], &[Unseen::Pins]),
-            (&[&pins, &answer, &manual, &answer], &[strategy()]),
-            (&[&pins, &answer, &answer], &[]),
+            (&[&pins, &answer], &[]),
+            (&[turn, &pins, &answer], &[Unseen::Pins]),
+            (&[turn, &pins, &answer, &manual, &answer], &[strategy()]),
+            (&[turn, &pins, &answer, &answer], &[]),
         ];
         for (events, expected) in table {
             let mut state = SessionState { strategy: "threshold".to_owned(), ..SessionState::default() };

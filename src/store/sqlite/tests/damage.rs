@@ -23,7 +23,7 @@ async fn damage_is_found_named_and_confined() {
         ("kind = 'custom'", "checksum mismatch"),
         ("checksum = checksum + 1", "checksum mismatch"),
         ("checksum = 'x'", "checksum mismatch"),
-        ("version = 2", "unknown format version"),
+        ("version = 3", "unknown format version"),
     ];
     for (change, reason) in cases {
         let (_dir, path) = written().await;

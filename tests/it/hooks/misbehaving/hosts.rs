@@ -141,12 +141,12 @@ impl Scene {
             match frame["type"].as_str().unwrap() {
                 "turn_finished" => break,
                 "tool_call" => {
-                    let result = json!({ "callId": frame["payload"]["callId"], "output": "a cat" });
+                    let result = json!({ "toolCallId": frame["payload"]["toolCallId"], "output": "a cat" });
                     self.client.send("tool_result", result).await;
                 }
                 "hook_call" => match self.role.at(self.session.as_str().unwrap()) {
                     Act::Says(mut answer) => {
-                        answer["callId"] = frame["payload"]["callId"].clone();
+                        answer["hookCallId"] = frame["payload"]["hookCallId"].clone();
                         self.client.send("hook_result", answer).await;
                     }
                     Act::Sends(_) | Act::Hangs => {}
@@ -185,7 +185,7 @@ fn in_rust(events: &[Value], role: Arc<Role>) -> Arc<dyn Hook> {
             timeout_ms: offer.timeout_ms,
             observe: offer.observe.unwrap_or(false),
             required: offer.required.unwrap_or(true),
-            ..HookSpec::new(NAME, offer.event)
+            ..HookSpec::new(NAME, offer.point)
         }
     };
     let specs: Vec<HookSpec> = events.iter().map(spec).collect();

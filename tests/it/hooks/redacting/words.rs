@@ -17,7 +17,7 @@ fn full_of_words(call: &Value) -> Value {
         "op": "system_part_set", "partName": "policy", "text": "gannet-part", "invalidateCacheReason": "gannet-reason",
     });
     let said = json!({ "role": "user", "content": [{ "type": "text", "text": "gannet-added" }] });
-    match call["event"].as_str().unwrap() {
+    match call["point"].as_str().unwrap() {
         "before_agent_start" => json!({
             "systemPrompt": "gannet-prompt",
             "customMessage": { "customType": "gannet-kind", "content": "gannet-message", "display": true },
@@ -32,7 +32,7 @@ fn full_of_words(call: &Value) -> Value {
             json!({ "patch": [{ "op": "messages_uncached_append", "messages": [said] }] })
         }
         "context" => json!({ "patch": [part], "display": { "title": "gannet-title" } }),
-        "before_compact" => json!({ "summary": "gannet-summary", "details": { "note": "gannet-details" } }),
+        "before_compaction" => json!({ "summary": "gannet-summary", "details": { "note": "gannet-details" } }),
         "before_navigate" => json!({ "label": "gannet-label" }),
         other => panic!("{other} is not asked for"),
     }
@@ -58,15 +58,15 @@ async fn what_hooks_say_is_not_in_the_log_or_the_metrics() {
     let webhook = Webhook::answering(|call| (200, full_of_words(call))).await;
     let broken = Webhook::answering(|_| (400, json!({ "error": "gannet-refused" }))).await;
     let events = [
-        json!({ "event": "before_agent_start" }),
-        json!({ "event": "message" }),
-        json!({ "event": "context" }),
-        json!({ "event": "before_compact" }),
-        json!({ "event": "before_navigate" }),
+        json!({ "point": "before_agent_start" }),
+        json!({ "point": "message" }),
+        json!({ "point": "context" }),
+        json!({ "point": "before_compaction" }),
+        json!({ "point": "before_navigate" }),
     ];
     let hooks = [
         webhook::hook("words", &webhook.url, json!(events)),
-        webhook::hook("broken", &broken.url, json!([{ "event": "message", "required": false }])),
+        webhook::hook("broken", &broken.url, json!([{ "point": "message", "required": false }])),
     ];
     let file = webhook::file(folder.path(), &hooks);
     let upstream = Upstream::start(|asked| match crate::support::talk::is_summary(asked) {
@@ -90,7 +90,7 @@ async fn what_hooks_say_is_not_in_the_log_or_the_metrics() {
         assert_eq!(finished["status"], "completed", "{finished}");
     }
     let first = client.event("entry_appended").await["payload"]["entry"]["entryId"].clone();
-    assert_eq!(client.ask("manual_compact", json!({})).await["type"], "ok");
+    assert_eq!(client.ask("start_compaction", json!({})).await["type"], "ok");
     client.until(|frame| frame["type"] == "context_compacted" || frame["type"] == "compaction_failed").await;
     assert_eq!(client.ask("navigate", json!({ "entryId": first })).await["type"], "navigated");
     client.ask("register_hooks", json!({ "hooks": [hook("own", "context")] })).await;
@@ -103,9 +103,9 @@ async fn what_hooks_say_is_not_in_the_log_or_the_metrics() {
         assert_eq!(ended["status"], "failed", "{shown}: {ended}");
     }
     // An answer that is not even accepted.
-    client.ask("hook_result", json!({ "callId": "gannet-call", "gannet-field": "gannet" })).await;
-    client.ask("register_hooks", json!({ "hooks": [{ "name": "gannet name", "event": "gannet" }] })).await;
-    client.ask("register_hooks", json!({ "hooks": [{ "name": "gannet name", "event": "message" }] })).await;
+    client.ask("hook_result", json!({ "hookCallId": "gannet-call", "gannet-field": "gannet" })).await;
+    client.ask("register_hooks", json!({ "hooks": [{ "name": "gannet name", "point": "gannet" }] })).await;
+    client.ask("register_hooks", json!({ "hooks": [{ "name": "gannet name", "point": "message" }] })).await;
     let metrics = http::get(&server.address, "/metrics").await.body;
     server.stop().await;
     let log = binary::logged(folder.path());

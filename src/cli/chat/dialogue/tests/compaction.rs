@@ -9,11 +9,11 @@ fn a_compaction_is_one_line_and_awaited() {
         < {"id":"#3","type":"ok","payload":{"jobId":"j1","asOfSeq":0}}
         < {"id":"s_e1","type":"compaction_started","payload":{"jobId":"j1","trigger":"manual","background":false}}
     "##;
-    let failed = r##"< {"id":"s_1","seq":1,"type":"compaction_failed","payload":{"jobId":"j1","code":"compaction_cancelled","message":"as it was"}}"##;
-    check(&[asked], "→ manual_compact {}\ncompacting the context\n", false);
+    let failed = r##"< {"id":"s_1","seq":1,"type":"compaction_failed","payload":{"jobId":"j1","error":{"code":"compaction_cancelled","message":"as it was","retriable":true}}}"##;
+    check(&[asked], "→ start_compaction {}\ncompacting the context\n", false);
     check(
         &[asked, failed],
-        "→ manual_compact {}\ncompacting the context\nnot compacted: as it was (compaction_cancelled)\n",
+        "→ start_compaction {}\ncompacting the context\nnot compacted: as it was (compaction_cancelled)\n",
         true,
     );
 }
@@ -21,7 +21,7 @@ fn a_compaction_is_one_line_and_awaited() {
 #[test]
 fn what_is_told_of_a_compaction_or_an_answer_after_its_end_changes_nothing() {
     let late = r##"
-        < {"id":"s_5","seq":5,"type":"compaction_failed","payload":{"jobId":"j1","code":"compaction_cancelled","message":"as it was"}}
+        < {"id":"s_5","seq":5,"type":"compaction_failed","payload":{"jobId":"j1","error":{"code":"compaction_cancelled","message":"as it was","retriable":true}}}
         < {"id":"s_e2","type":"compaction_started","payload":{"jobId":"j1","trigger":"manual","background":false}}
         < {"id":"s_d","type":"item_started","payload":{"itemId":"a1","turnId":"t1","kind":"message"}}
         < {"id":"s_d","type":"item_delta","payload":{"itemId":"a1","part":0,"offset":0,"text":"Good morning."}}
@@ -34,7 +34,7 @@ fn what_is_told_of_a_compaction_or_an_answer_after_its_end_changes_nothing() {
 fn a_compaction_that_is_held_is_shown_once_as_it_arrives_or_where_a_session_is_opened() {
     let held = |job: &str| {
         format!(
-            r##"{{"jobId":"{job}","trigger":"threshold","rung":"extract","tokenCount":5460,"newTokenCount":2022,"compactAtTokens":6400,"durationMs":640}}"##
+            r##"{{"jobId":"{job}","trigger":"threshold","rung":"extract","tokensBefore":5460,"tokensAfter":2022,"compactAtTokens":6400,"durationMs":640}}"##
         )
     };
     let opened = |id: u32, resumed: &str, job: &str| {
@@ -62,18 +62,18 @@ fn a_compaction_is_looked_at_applied_and_taken_back() {
     let script = r##"
         > /apply
         > /preview the decks
-        < {"id":"#3","type":"compaction_preview","payload":{"previewId":"j1","expiresAt":"2026-11-21T09:10:00.000Z","summary":"Reach the ferry.","rung":"extract","failedRungs":[{"rung":"model_summary","reason":"empty"}],"keptEntryIds":[],"dropped":{"count":4,"tokens":1200},"kept":{"count":2,"tokens":300},"oldTokenCount":1600,"newTokenCount":500,"retained":{"checked":5,"restored":2}}}
+        < {"id":"#3","type":"compaction_preview","payload":{"previewId":"j1","expiresAt":"2026-11-21T09:10:00.000Z","summary":"Reach the ferry.","rung":"extract","failedRungs":[{"rung":"model_summary","reason":"empty"}],"keptEntryIds":[],"dropped":{"count":4,"tokens":1200},"kept":{"count":2,"tokens":300},"tokensBefore":1600,"tokensAfter":500,"retained":{"checked":5,"restored":2}}}
         > /apply
         < {"id":"#4","type":"ok","payload":{"jobId":"j1","asOfSeq":0}}
     "##;
     let shown = "there is nothing to apply; /preview shows a compaction first\n\
         making the summary; nothing changes yet\n\
-        → preview_compact {\"instructions\":\"the decks\"}\n\
+        → preview_compaction {\"instructions\":\"the decks\"}\n\
         Reach the ferry.\n\
         drops 4 messages of 1,200 tokens, keeps 2 messages of 300 tokens; 1,600 tokens now, 500 then; extracted by rule; \
         not summarised by the model (empty); 2 of 5 facts put back\n\
         nothing is changed; /apply does it\n\
-        → manual_compact {\"previewId\":\"j1\"}\n";
+        → start_compaction {\"previewId\":\"j1\"}\n";
     check(&[script], shown, false);
 
     let undo = r##"

@@ -43,7 +43,7 @@ fn leaving_with_a_summary_shows_that_it_is_made_and_can_be_stopped() {
         > /go 2 summary the names
         < {"id":"s_e","type":"compaction_progress","payload":{"jobId":"j1","phase":"summarising_branch","done":0,"total":1}}
         ^C
-        < {"id":"s_1","seq":1,"type":"compaction_failed","payload":{"jobId":"j1","commandId":"#4","code":"navigation_cancelled","message":"stopped"}}
+        < {"id":"s_1","seq":1,"type":"compaction_failed","payload":{"jobId":"j1","commandId":"#4","error":{"code":"navigation_cancelled","message":"stopped","retriable":true}}}
         < {"id":"#4","type":"error","payload":{"code":"navigation_cancelled","message":"stopped","retriable":false}}
         < {"id":"#5","type":"ok","payload":{"asOfSeq":0}}
         ^C

@@ -100,7 +100,7 @@ fn what_a_point_does_not_take_is_refused_and_named() {
         let entry = json!({ "customType": "note", "data": text });
         json!({ "entries": vec![entry; count] })
     };
-    let call = json!({ "type": "tool_call", "callId": "mine", "name": "look", "arguments": "{}" });
+    let call = json!({ "type": "tool_call", "toolCallId": "mine", "name": "look", "arguments": "{}" });
     let image = json!({ "type": "image", "url": "https://example.org/a.png" });
     let sealed = json!({ "type": "reasoning", "text": "hm", "payload": { "id": 1 } });
     let parts = |parts: Value| json!({ "message": { "role": "assistant", "content": parts } });
@@ -159,9 +159,13 @@ fn what_a_point_does_not_take_is_refused_and_named() {
             _ => None,
         });
         let failed = failed.unwrap_or_else(|| panic!("{point:?} takes {shown}"));
-        assert_eq!((failed.hook.as_str(), failed.event, failed.code), ("one", point, ErrorCode::HookFailed), "{shown}");
-        assert!(failed.message.contains(why), "{shown}: {}", failed.message);
-        assert!(failed.message.len() < 600, "{shown}");
+        assert_eq!(
+            (failed.hook.as_str(), failed.point, failed.error.code),
+            ("one", point, ErrorCode::HookFailed),
+            "{shown}"
+        );
+        assert!(failed.error.message.contains(why), "{shown}: {}", failed.error.message);
+        assert!(failed.error.message.len() < 600, "{shown}");
     }
 }
 
@@ -205,7 +209,7 @@ fn what_a_failure_does_is_a_matter_of_the_point() {
                 let error = world.ended().error.clone().unwrap();
                 let event = if *point == HookPoint::Context { "context:before_request" } else { point.as_str() };
                 assert_eq!(error.message, format!("the hook `one` at `{event}` failed: it broke"));
-                assert_eq!(error.details, Some(json!({ "hook": "one", "event": event })));
+                assert_eq!(error.details, Some(json!({ "hook": "one", "point": event })));
             }
             HookPoint::ToolCall => assert_eq!(world.said("tool"), "Not called: the hook `one` failed."),
             _ => {}
@@ -252,15 +256,15 @@ fn an_answer_whose_message_hook_fails_is_gone_with_its_turn_unless_the_hook_is_o
 /// A withheld answer is discarded if its required hook is gone when it arrives.
 #[test]
 fn an_answer_that_was_withheld_is_not_shown_because_its_hook_has_left() {
-    let redact = || json!({ "name": "redact", "event": "message" });
+    let redact = || json!({ "name": "redact", "point": "message" });
     let lost: &[&str] = &["redact failed hook_unavailable", "end failed hook_unavailable"];
     let kept: &[&str] = &["+ assistant", "end completed"];
     let asked: &[&str] = &["ask redact message:assistant"];
     let server = || vec![hook("redact", HookPoint::Message)];
-    let optional = json!([{ "name": "redact", "event": "message", "required": false }]);
-    let observing = json!([{ "name": "redact", "event": "message", "observe": true }]);
-    let other = json!([{ "name": "other", "event": "message" }]);
-    let elsewhere = json!([{ "name": "redact", "event": "tool_result" }]);
+    let optional = json!([{ "name": "redact", "point": "message", "required": false }]);
+    let observing = json!([{ "name": "redact", "point": "message", "observe": true }]);
+    let other = json!([{ "name": "other", "point": "message" }]);
+    let elsewhere = json!([{ "name": "redact", "point": "tool_result" }]);
     let table: Vec<(Vec<HookSpec>, Value, Value, &[&str])> = vec![
         (vec![], json!([redact()]), json!([]), lost),
         (vec![], json!([redact()]), optional.clone(), lost),
@@ -289,7 +293,7 @@ fn an_answer_that_was_withheld_is_not_shown_because_its_hook_has_left() {
         if expected == lost {
             let error = world.ended().error.clone().unwrap();
             assert!(error.retriable && error.message.contains("`redact`"), "{error:?}");
-            assert_eq!(error.details, Some(json!({ "hook": "redact", "event": "message" })));
+            assert_eq!(error.details, Some(json!({ "hook": "redact", "point": "message" })));
             world.check_at_rest();
             world.command(Command::RetryTurn(reseed_protocol::command::RetryTurn { turn_id: None })).pass();
             world.model("another").pass();
@@ -423,7 +427,7 @@ fn a_receipt_is_told_of_the_hooks_that_a_request_asked() {
         .turn
         .runs()
         .iter()
-        .map(|run| (run.hook.as_str(), run.event.as_str(), run.outcome, run.duration_ms))
+        .map(|run| (run.hook.as_str(), run.point.as_str(), run.outcome, run.duration_ms))
         .collect();
     assert_eq!(
         runs,

@@ -2,7 +2,7 @@
 
 use super::*;
 use reseed_protocol::{
-    command::{CancelCompaction, ManualCompact, PinEntry, PreviewCompact, SetContextStrategy, StrategySettings},
+    command::{CancelCompaction, PinEntry, PreviewCompaction, SetContextStrategy, StartCompaction, StrategySettings},
     entry::Compaction,
     event::{CompactionRung, ContextCompacted},
     hook::ContextReason,
@@ -32,7 +32,7 @@ fn optional(names: &[&str]) -> Vec<HookSpec> {
 }
 
 fn before(names: &[&str]) -> Vec<HookSpec> {
-    names.iter().map(|name| hook(name, HookPoint::BeforeCompact)).collect()
+    names.iter().map(|name| hook(name, HookPoint::BeforeCompaction)).collect()
 }
 
 impl World {
@@ -42,7 +42,7 @@ impl World {
 
     fn compact_with(&mut self, instructions: Option<&str>) -> &mut Self {
         let instructions = instructions.map(str::to_owned);
-        self.command(Command::ManualCompact(ManualCompact { instructions, ..ManualCompact::default() }))
+        self.command(Command::StartCompaction(StartCompaction { instructions, ..StartCompaction::default() }))
     }
 
     fn compacted(&self) -> (&ContextCompacted, &Compaction) {
@@ -63,8 +63,8 @@ impl World {
 #[test]
 fn a_hook_is_told_what_a_compaction_would_be_made_of() {
     let mut world = long(before(&["one"]));
-    world.compact_with(Some("mind the boats")).check(&["ask one before_compact"]);
-    let HookEvent::BeforeCompact(told) = &world.question().event else { panic!("another question") };
+    world.compact_with(Some("mind the boats")).check(&["ask one before_compaction"]);
+    let HookEvent::BeforeCompaction(told) = &world.question().event else { panic!("another question") };
     let ids = |messages: &[reseed_protocol::context::ContextMessage]| -> Vec<String> {
         messages.iter().map(|message| message.entry_id.as_ref().unwrap().to_string()).collect()
     };
@@ -81,7 +81,7 @@ fn a_hook_is_told_what_a_compaction_would_be_made_of() {
     // The next compaction gets this summary.
     world.answer(json!({ "summary": "They met at the harbour." })).took();
     world.say("and then?").model("on we went ".repeat(300).as_str()).compact();
-    let HookEvent::BeforeCompact(told) = &world.question().event else { panic!("another question") };
+    let HookEvent::BeforeCompaction(told) = &world.question().event else { panic!("another question") };
     assert_eq!(told.previous_summary.as_deref(), Some("They met at the harbour."));
 }
 
@@ -92,7 +92,7 @@ fn a_compaction_that_a_hook_is_against_is_not_made_and_nobody_else_is_asked() {
     world.compact().took();
     world.answer(json!({ "cancel": true, "summary": "none" })).check(&["compaction failed compaction_cancelled"]);
     let Some(Event::CompactionFailed(failed)) = world.events.last() else { panic!("not told") };
-    assert!(failed.message.contains("the hook `one` cancelled the compaction"), "{}", failed.message);
+    assert!(failed.error.message.contains("the hook `one` cancelled the compaction"), "{}", failed.error.message);
     assert_eq!(world.agent.context_info().token_count, tokens);
     world.check_at_rest();
 }
@@ -100,11 +100,11 @@ fn a_compaction_that_a_hook_is_against_is_not_made_and_nobody_else_is_asked() {
 #[test]
 fn a_turn_goes_on_without_the_compaction_that_a_hook_is_against_while_it_fits() {
     let mut world = crowded(before(&["one"]));
-    world.say("hello").check(&["+ user", "turn", "ask one before_compact"]);
+    world.say("hello").check(&["+ user", "turn", "ask one before_compaction"]);
     world.answer(json!({ "cancel": true })).check(&["compaction failed compaction_cancelled", "model"]);
     world.took();
     // The provider's refusal is final: without a compaction this request cannot be sent.
-    world.model_fails(ErrorCode::ContextOverflow).check(&["ask one before_compact"]);
+    world.model_fails(ErrorCode::ContextOverflow).check(&["ask one before_compaction"]);
     world.answer(json!({ "cancel": true }));
     world.check(&["compaction failed compaction_cancelled", "end failed compaction_cancelled"]);
     assert!(world.ended().error.as_ref().unwrap().message.contains("the hook `one` cancelled"));
@@ -200,19 +200,19 @@ fn a_hook_that_is_not_required_and_fails_or_is_late_is_gone_on_without() {
             json!({ "instructions": "x".repeat(20_000) }),
             "its `instructions` has 20000 bytes; at most 16384 are allowed",
         ),
-        (json!({ "label": "x" }), "`before_compact` does not take the field `label`"),
+        (json!({ "label": "x" }), "`before_compaction` does not take the field `label`"),
         (json!({ "error": "no" }), "it says: no"),
     ];
     for (answer, why) in refused {
         let mut world = long(optional(&["one", "two"]));
         world.compact().took();
-        world.answer(answer).check(&["one failed hook_failed", "ask two before_compact"]);
+        world.answer(answer).check(&["one failed hook_failed", "ask two before_compaction"]);
         let Some(EphemeralEvent::HookFailed(failed)) =
             world.emitted.iter().rev().find(|event| matches!(event, EphemeralEvent::HookFailed(_)))
         else {
             panic!("not told")
         };
-        assert!(failed.message.contains(why), "{}", failed.message);
+        assert!(failed.error.message.contains(why), "{}", failed.error.message);
         world.answer(json!({})).check(&["summary"]);
         world.summary().check_at_rest();
     }
@@ -243,13 +243,13 @@ fn a_compaction_that_a_required_hook_did_not_look_at_is_not_made() {
     world.say("hello").took();
     world.answer(json!({ "error": "no" }));
     world.check(&["one failed hook_failed", "compaction failed hook_failed", "model"]);
-    world.model_fails(ErrorCode::ContextOverflow).check(&["ask one before_compact"]);
+    world.model_fails(ErrorCode::ContextOverflow).check(&["ask one before_compaction"]);
     world.answer(json!({ "error": "no" }));
     // Once the turn is over, it is tried again.
-    let ends = ["compaction failed hook_failed", "end failed hook_failed", "ask one before_compact"];
+    let ends = ["compaction failed hook_failed", "end failed hook_failed", "ask one before_compaction"];
     assert_eq!(world.took()[1..], ends);
     let mut world = long(before(&["one"]));
-    world.command(Command::PreviewCompact(PreviewCompact::default())).took();
+    world.command(Command::PreviewCompaction(PreviewCompaction::default())).took();
     world.answer(json!({ "error": "no" })).check(&["one failed hook_failed", "error hook_failed"]);
     world.check_at_rest();
 }
@@ -259,7 +259,7 @@ fn what_a_hook_takes_out_does_not_come_back_by_a_summary_that_was_made_before() 
     for (at, is_void) in [(0, true), (usize::MAX, false)] {
         let redactor = hook("redactor", HookPoint::Context).for_reasons(&[ContextReason::BeforeRequest]);
         let mut world = long(vec![redactor]);
-        world.command(Command::PreviewCompact(PreviewCompact::default())).summary();
+        world.command(Command::PreviewCompaction(PreviewCompaction::default())).summary();
         let preview_id = Some(world.previewed().preview_id.clone());
         world.say("and then?");
         // Messages since the preview are not part of it.
@@ -269,7 +269,7 @@ fn what_a_hook_takes_out_does_not_come_back_by_a_summary_that_was_made_before() 
         let edits = json!([{ "entryId": entry.entry_id, "message": message }]);
         let patch = json!([{ "op": "messages_cached_edit", "edits": edits, "invalidateCacheReason": "redacted" }]);
         world.answer(json!({ "patch": patch })).model("on we went");
-        world.command(Command::ManualCompact(ManualCompact { preview_id, ..ManualCompact::default() }));
+        world.command(Command::StartCompaction(StartCompaction { preview_id, ..StartCompaction::default() }));
         let refused = matches!(world.reply(), Reply::Error(error) if error.code == ErrorCode::PreviewNotFound);
         assert_eq!(refused, is_void, "{:?}", world.reply());
     }
@@ -279,7 +279,7 @@ fn what_a_hook_takes_out_does_not_come_back_by_a_summary_that_was_made_before() 
 fn a_hook_is_told_the_conversation_as_text() {
     let mut world = long(before(&["one"]));
     world.compact();
-    let HookEvent::BeforeCompact(told) = &world.question().event else { panic!("another question") };
+    let HookEvent::BeforeCompaction(told) = &world.question().event else { panic!("another question") };
     let said = told.messages.iter().chain(&told.turn_prefix);
     let blocks: Vec<String> = said.flat_map(|said| crate::context::serialize::blocks(&said.message)).collect();
     assert!(blocks.len() > 2);
@@ -327,7 +327,7 @@ fn a_cut_that_a_hook_may_not_make_is_refused_and_named() {
         world.compact().took();
         world.answer(answer).check(&["one failed hook_failed", "compaction failed hook_failed"]);
         let failed = world.emitted.iter().find_map(|event| match event {
-            EphemeralEvent::HookFailed(failed) => Some(failed.message.clone()),
+            EphemeralEvent::HookFailed(failed) => Some(failed.error.message.clone()),
             _ => None,
         });
         assert!(failed.as_ref().is_some_and(|message| message.contains(why)), "{failed:?}");
@@ -340,7 +340,7 @@ fn a_hooks_summary_that_gains_little_is_taken() {
     // Nearly as long as what it replaces.
     let mut world = long(before(&["one"]));
     world.compact();
-    let HookEvent::BeforeCompact(told) = &world.question().event else { panic!("another question") };
+    let HookEvent::BeforeCompaction(told) = &world.question().event else { panic!("another question") };
     let said: String = told.messages.iter().map(|said| said.message.text()).collect();
     let little: String = said.chars().take(said.chars().count() * 97 / 100).collect();
     world.took();
@@ -366,10 +366,10 @@ fn a_compaction_that_only_observers_saw_and_that_gains_nothing_holds_nobody_up()
         world.command(Command::PinEntry(PinEntry { entry_id }));
     }
     world.took();
-    let truncate = ManualCompact { strategy: Some("truncate".into()), ..ManualCompact::default() };
+    let truncate = StartCompaction { strategy: Some("truncate".into()), ..StartCompaction::default() };
     world
-        .command(Command::ManualCompact(truncate))
-        .check(&["tell one before_compact", "compaction failed nothing_to_compact"]);
+        .command(Command::StartCompaction(truncate))
+        .check(&["tell one before_compaction", "compaction failed nothing_to_compact"]);
     world.check_at_rest();
     world.say("hello").check(&["+ user", "turn", "model"]);
 }

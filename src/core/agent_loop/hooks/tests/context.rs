@@ -128,7 +128,7 @@ fn what_a_user_said_is_kept_and_sent_as_hooks_made_it() {
         instead("user", &"word ".repeat(30_000)),
         empty,
         said(json!({ "type": "image", "url": "file:///etc/passwd" })),
-        said(json!({ "type": "tool_call", "callId": "mine", "name": "look", "arguments": "{}" })),
+        said(json!({ "type": "tool_call", "toolCallId": "mine", "name": "look", "arguments": "{}" })),
     ];
     for wrong in table {
         let mut world = World::new(vec![hook("one", HookPoint::Message)]);
@@ -142,8 +142,8 @@ fn what_a_user_said_is_kept_and_sent_as_hooks_made_it() {
 #[test]
 fn a_patch_that_cannot_be_applied_ends_the_request_and_nothing_of_it_stays() {
     let message = |role: &str, content: Value| json!({ "role": role, "content": content });
-    let call = json!([{ "type": "tool_call", "callId": "c1", "name": "look", "arguments": "{}" }]);
-    let result = json!([{ "type": "tool_result", "callId": "c1", "output": "x" }]);
+    let call = json!([{ "type": "tool_call", "toolCallId": "c1", "name": "look", "arguments": "{}" }]);
+    let result = json!([{ "type": "tool_result", "toolCallId": "c1", "output": "x" }]);
     let both = [ContextReason::BeforeRequest, ContextReason::Ephemeral];
     let [durable, once] = [&both[..1], &both[1..]];
     let good = part("policy", "Mind the gulls.");
@@ -281,5 +281,5 @@ fn a_patch_that_would_fill_the_window_is_not_kept() {
         }
     }
     assert!((2..=4).contains(&kept), "{kept} kept");
-    assert!(world.agent.context_info().usage_percent < 75.0);
+    assert!(world.agent.context_info().usage_ratio < 0.75);
 }

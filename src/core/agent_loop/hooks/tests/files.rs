@@ -4,7 +4,7 @@ use super::*;
 use crate::context::summary::FileTools;
 use reseed_protocol::{
     EntryId,
-    command::{ManualCompact, Navigate, NavigatePosition},
+    command::{Navigate, NavigatePosition, StartCompaction},
     entry::CompactionDetails,
 };
 
@@ -35,7 +35,7 @@ impl World {
     }
 
     fn compacts(&mut self) {
-        self.command(Command::ManualCompact(ManualCompact::default())).summary();
+        self.command(Command::StartCompaction(StartCompaction::default())).summary();
     }
 
     /// Returns the files noted by the newest entry of this kind, and its summary.

@@ -8,8 +8,8 @@ use crate::{
 use reseed_protocol::{
     EntryId,
     command::{
-        CancelCompaction, ManualCompact, Navigate, NavigatePosition, PinEntry, PreviewCompact, RenameSession,
-        SetContextStrategy, SetInstructions, SetModel, SetOptions, StrategySettings, UndoCompaction,
+        CancelCompaction, Navigate, NavigatePosition, PinEntry, PreviewCompaction, RenameSession, SetContextStrategy,
+        SetInstructions, SetModel, SetOptions, StartCompaction, StrategySettings, UndoCompaction,
     },
     event::{CompactionRung, CompactionTrigger, ContextCompacted},
     hook::ContextReason,
@@ -81,8 +81,8 @@ impl World {
         self.command(Command::SetContextStrategy(set))
     }
 
-    fn manual(&mut self, manual: ManualCompact) -> &mut Self {
-        self.command(Command::ManualCompact(manual))
+    fn manual(&mut self, manual: StartCompaction) -> &mut Self {
+        self.command(Command::StartCompaction(manual))
     }
 }
 
@@ -91,22 +91,13 @@ fn it_is_prepared_below_the_trigger_and_committed_above_it_in_one_step() {
     let mut world = World::full(Vec::new(), "threshold", 75);
     world.say("hello").check(&["+ user", "turn", "summary", "model"]);
     world.model("hello").check(&["+ assistant", "end completed"]);
-    world.summary();
-    println!(
-        "EV {:?}",
-        world
-            .events
-            .iter()
-            .filter(|e| matches!(e, Event::CompactionFailed(_) | Event::SessionUpdated(_)))
-            .collect::<Vec<_>>()
-    );
-    world.check(&["prepared"]);
+    world.summary().check(&["prepared"]);
     let info = world.agent.context_info();
     assert!(info.token_count < info.compact_at_tokens.unwrap(), "{info:?}");
     assert_eq!(info.compactions, 0, "nothing has changed yet");
     let Some(EphemeralEvent::CompactionPrepared(prepared)) = world.emitted.last() else { panic!("not told") };
-    assert_eq!((prepared.token_count, prepared.compact_at_tokens), (info.token_count, info.compact_at_tokens));
-    let (job, promised) = (prepared.job_id.clone(), prepared.new_token_count);
+    assert_eq!((prepared.tokens_before, prepared.compact_at_tokens), (info.token_count, info.compact_at_tokens));
+    let (job, promised) = (prepared.job_id.clone(), prepared.tokens_after);
     // A turn that stays below the trigger changes nothing.
     world.say("and?").check(&["+ user", "turn", "model"]);
     world.model("so").check(&["+ assistant", "end completed"]);
@@ -117,8 +108,8 @@ fn it_is_prepared_below_the_trigger_and_committed_above_it_in_one_step() {
         (&job, CompactionTrigger::Threshold, true)
     );
     assert_eq!(compacted.paused_ms, 0);
-    assert!(compacted.old_token_count > info.compact_at_tokens.unwrap(), "{compacted:?}");
-    assert!(compacted.new_token_count > promised, "what was said since stays behind it");
+    assert!(compacted.tokens_before > info.compact_at_tokens.unwrap(), "{compacted:?}");
+    assert!(compacted.tokens_after > promised, "what was said since stays behind it");
     let sent = world.last_sent();
     assert_eq!(
         &sent[sent.len() - 5..],
@@ -152,10 +143,10 @@ fn a_refusal_as_too_large_is_answered_with_what_is_held() {
 
 #[test]
 fn a_person_gets_what_is_held_unless_something_else_is_asked_for() {
-    let instructions = ManualCompact { instructions: Some("mind the boats".into()), ..ManualCompact::default() };
-    let own = ManualCompact { strategy: Some("threshold".into()), ..ManualCompact::default() };
-    let other = ManualCompact { strategy: Some("sliding_window".into()), ..ManualCompact::default() };
-    for (order, is_held) in [(ManualCompact::default(), true), (own, true), (instructions, false), (other, false)] {
+    let instructions = StartCompaction { instructions: Some("mind the boats".into()), ..StartCompaction::default() };
+    let own = StartCompaction { strategy: Some("threshold".into()), ..StartCompaction::default() };
+    let other = StartCompaction { strategy: Some("sliding_window".into()), ..StartCompaction::default() };
+    for (order, is_held) in [(StartCompaction::default(), true), (own, true), (instructions, false), (other, false)] {
         let mut world = holding(Vec::new());
         let job = world.held().unwrap().job_id.clone();
         world.manual(order.clone());
@@ -176,18 +167,18 @@ fn a_person_gets_what_is_held_unless_something_else_is_asked_for() {
     // A preview shows it, and is applied without another model request.
     let mut world = holding(Vec::new());
     let summary = world.held().unwrap().outcome.summary.clone();
-    world.command(Command::PreviewCompact(PreviewCompact::default())).check(&["preview"]);
+    world.command(Command::PreviewCompaction(PreviewCompaction::default())).check(&["preview"]);
     let Reply::CompactionPreview(preview) = world.reply() else { panic!("{:?}", world.reply()) };
     assert_eq!(preview.summary, summary);
     let preview_id = Some(preview.preview_id.clone());
-    world.manual(ManualCompact { preview_id, ..ManualCompact::default() });
+    world.manual(StartCompaction { preview_id, ..StartCompaction::default() });
     world.check(&["+ compaction", "compacted model_summary", "reseed"]);
 }
 
 #[test]
 fn its_hooks_are_asked_once_when_it_is_prepared() {
-    let mut world = World::full(vec![hook("one", HookPoint::BeforeCompact)], "threshold", 75);
-    world.say("hello").check(&["+ user", "turn", "ask one before_compact", "model"]);
+    let mut world = World::full(vec![hook("one", HookPoint::BeforeCompaction)], "threshold", 75);
+    world.say("hello").check(&["+ user", "turn", "ask one before_compaction", "model"]);
     world.answer(json!({ "summary": "They met." })).check(&["prepared"]);
     world.model("hello").check(&["+ assistant", "end completed"]);
     world.restart(|_| ()).say(&much());
@@ -233,7 +224,7 @@ fn only_what_it_rests_on_drops_it() {
             world.offer_tool();
         }),
         ("hooks", true, Vec::new(), &|world| {
-            world.offer_hooks(json!([{ "name": "late", "event": "before_compact" }]));
+            world.offer_hooks(json!([{ "name": "late", "point": "before_compaction" }]));
         }),
         ("a restart", true, Vec::new(), &|world| {
             world.restart(|_| ());
@@ -282,7 +273,7 @@ fn only_what_it_rests_on_drops_it() {
             world.command(Command::CancelCompaction(CancelCompaction { job_id: None }));
         }),
         ("another compaction", false, Vec::new(), &|world| {
-            let order = ManualCompact { instructions: Some("mind the boats".into()), ..ManualCompact::default() };
+            let order = StartCompaction { instructions: Some("mind the boats".into()), ..StartCompaction::default() };
             world.manual(order).summary();
         }),
     ];
@@ -306,7 +297,7 @@ fn only_what_it_rests_on_drops_it() {
 #[test]
 fn a_compaction_that_is_taken_back_takes_what_is_held_with_it() {
     let mut world = holding(Vec::new());
-    world.manual(ManualCompact::default()).took();
+    world.manual(StartCompaction::default()).took();
     while world.summarising.is_none() {
         world.say(&much()).model("so");
     }
@@ -318,7 +309,7 @@ fn a_compaction_that_is_taken_back_takes_what_is_held_with_it() {
     let mut world = holding(Vec::new());
     let entry_id = world.entries[0].entry_id.clone();
     world.command(Command::PinEntry(PinEntry { entry_id: entry_id.clone() }));
-    world.manual(ManualCompact::default());
+    world.manual(StartCompaction::default());
     assert_eq!(world.committed().kept_entry_ids, [entry_id]);
 }
 

@@ -5,8 +5,8 @@ use reseed_protocol::command::CallProgress;
 
 impl World {
     fn progress(&mut self) -> &mut Self {
-        let call_id = self.question().call_id.clone();
-        self.command(Command::CallProgress(CallProgress { call_id, message: None }))
+        let hook_call_id = Some(self.question().call_id.clone());
+        self.command(Command::CallProgress(CallProgress { tool_call_id: None, hook_call_id, message: None }))
     }
 
     /// Disconnects the client of the oldest pending call.
@@ -87,10 +87,10 @@ fn a_late_answer_changes_nothing() {
     world.hear(call_id, Ok(answer)).check(&[]);
     assert!(!world.entries.iter().any(|entry| kind_of(entry) == "assistant"), "nor is the original shown");
 
-    let mut world = client(json!({ "event": "message", "timeoutMs": 50 }));
+    let mut world = client(json!({ "point": "message", "timeoutMs": 50 }));
     let call_id = world.question().call_id.clone();
     world.wait(50).took();
-    let late = json!({ "callId": call_id, "message": instead("user", "x")["message"] });
+    let late = json!({ "hookCallId": call_id, "message": instead("user", "x")["message"] });
     world.command(Command::HookResult(Box::new(serde_json::from_value(late).unwrap()))).check(&["error unknown_call"]);
     let Reply::Error(error) = world.reply() else { panic!("no error") };
     assert_eq!(error.message, format!("no hook call `{call_id}` is pending"));
@@ -98,7 +98,7 @@ fn a_late_answer_changes_nothing() {
 
 #[test]
 fn progress_moves_the_limit_up_to_its_hard_cap() {
-    let mut world = client(json!({ "event": "context", "timeoutMs": 100 }));
+    let mut world = client(json!({ "point": "context", "timeoutMs": 100 }));
     for at in 1..=10 {
         world.wait(95).progress();
         let expected = NOW.plus_millis((at * 95 + 100).min(1_000));
@@ -111,13 +111,13 @@ fn progress_moves_the_limit_up_to_its_hard_cap() {
 
 #[test]
 fn a_hook_whose_client_is_away_is_waited_for_unless_it_is_not_required() {
-    let mut world = client(json!({ "event": "context", "timeoutMs": 100, "required": false }));
+    let mut world = client(json!({ "point": "context", "timeoutMs": 100, "required": false }));
     world.is_away().check(&["ask client context:ephemeral"]);
     world.is_away().check(&["model"]);
     world.model("hello").is_away().check(&["+ assistant", "ask client context:turn_end", "end completed"]);
     assert!(world.emitted.iter().all(|event| !matches!(event, EphemeralEvent::HookFailed(_))));
 
-    let mut world = client(json!({ "event": "context", "timeoutMs": 100 }));
+    let mut world = client(json!({ "point": "context", "timeoutMs": 100 }));
     let first = world.question().clone();
     // The hook's own limit is paused, however short it is.
     world.wait(60).is_away().wait(3_000).check(&[]);
@@ -140,7 +140,7 @@ fn a_hook_whose_client_is_away_is_waited_for_unless_it_is_not_required() {
 
 #[test]
 fn a_client_that_is_away_too_often_is_waited_for_no_more() {
-    let mut world = client(json!({ "event": "context", "timeoutMs": 100 }));
+    let mut world = client(json!({ "point": "context", "timeoutMs": 100 }));
     for _ in 0..4 {
         world.is_away().wait(1_200).is_back().check(&["ask again client context:before_request"]);
     }
@@ -162,7 +162,7 @@ fn who_stays_away_ends_what_it_was_asked_about_at_every_point() {
     ];
     for (event, expected) in table {
         let mut world = World::new(Vec::new());
-        world.offer_hooks(json!([{ "event": event }])).offer_tool().say("hello");
+        world.offer_hooks(json!([{ "point": event }])).offer_tool().say("hello");
         if event.starts_with("tool") {
             world.model_calls(&[r#"{"where":"left"}"#]);
         }
@@ -175,7 +175,7 @@ fn who_stays_away_ends_what_it_was_asked_about_at_every_point() {
         world.check_at_rest();
     }
     // An answer that the hook did not inspect is not shown.
-    let mut world = client(json!({ "event": "message" }));
+    let mut world = client(json!({ "point": "message" }));
     world.answer(json!({})).model("the original").is_away().took();
     world.wait(5_000).check(&["drop client", gone, ended]);
     assert!(!world.entries.iter().any(|entry| kind_of(entry) == "assistant"));
@@ -183,12 +183,12 @@ fn who_stays_away_ends_what_it_was_asked_about_at_every_point() {
 
 #[test]
 fn another_client_that_offers_the_same_hook_takes_it_over() {
-    let offer = |name: &str| json!([{ "name": name, "event": "context", "reasons": ["before_request"] }]);
+    let offer = |name: &str| json!([{ "name": name, "point": "context", "reasons": ["before_request"] }]);
     let mut world = World::new(Vec::new());
     world.offer_hooks(offer("policy")).say("hello").took();
     let call_id = world.question().call_id.clone();
     world.is_away().offer_hooks(offer("other")).check(&[]);
-    let stray = json!({ "callId": call_id });
+    let stray = json!({ "hookCallId": call_id });
     let stray = Command::HookResult(Box::new(serde_json::from_value(stray).unwrap()));
     world.command(stray).check(&["error unknown_call"]);
     world.wait(3_000).offer_hooks(offer("policy")).check(&["ask again policy context:before_request"]);
@@ -198,20 +198,20 @@ fn another_client_that_offers_the_same_hook_takes_it_over() {
 
 #[test]
 fn a_client_that_came_back_and_said_nothing_was_too_slow_and_not_away() {
-    let mut world = client(json!({ "event": "context", "timeoutMs": 100 }));
+    let mut world = client(json!({ "point": "context", "timeoutMs": 100 }));
     world.is_away().wait(60).progress();
     world.wait(100).check(&["drop client", "client failed hook_timeout", "end failed hook_timeout"]);
 }
 
 #[test]
 fn a_client_may_offer_other_hooks_in_the_middle_of_a_call() {
-    let offer = json!({ "event": "context", "reasons": ["before_request"] });
+    let offer = json!({ "point": "context", "reasons": ["before_request"] });
     // Registering the same hooks again, any number of times, keeps the call pending.
     let mut world = client(offer.clone());
     for _ in 0..5 {
         world.offer_hooks(json!([offer])).check(&[]);
     }
-    world.offer_hooks(json!([offer, { "event": "context", "name": "more", "reasons": ["ephemeral"] }])).check(&[]);
+    world.offer_hooks(json!([offer, { "point": "context", "name": "more", "reasons": ["ephemeral"] }])).check(&[]);
     world.answer(json!({})).check(&["ask more context:ephemeral"]);
     world.answer(json!({})).check(&["model"]);
     // Without any hook offered, a required one is away and any other one is skipped.
@@ -225,7 +225,7 @@ fn a_client_may_offer_other_hooks_in_the_middle_of_a_call() {
     world.offer_hooks(json!([])).check(&["model"]);
     // An invalid registration changes nothing.
     let mut world = client(offer);
-    world.offer_hooks(json!([{ "event": "message", "timeoutMs": 0 }])).check(&["error invalid_hooks"]);
+    world.offer_hooks(json!([{ "point": "message", "timeoutMs": 0 }])).check(&["error invalid_hooks"]);
     world.answer(json!({})).check(&["model"]);
 }
 
@@ -233,7 +233,7 @@ fn a_client_may_offer_other_hooks_in_the_middle_of_a_call() {
 fn another_connections_word_for_a_servers_hook_is_unknown() {
     let mut world = World::new(vec![hook("one", HookPoint::Context)]);
     world.say("hello").took();
-    let result = json!({ "callId": world.question().call_id });
+    let result = json!({ "hookCallId": world.question().call_id });
     world
         .command(Command::HookResult(Box::new(serde_json::from_value(result).unwrap())))
         .check(&["error unknown_call"]);

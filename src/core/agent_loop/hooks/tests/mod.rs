@@ -231,7 +231,7 @@ impl World {
                     Some(format!("call {} {}", call.name, call.arguments))
                 }
                 Event::QueueChanged(changed) => Some(format!("queue {}", changed.items.len())),
-                Event::CompactionFailed(failed) => Some(format!("compaction failed {}", failed.code)),
+                Event::CompactionFailed(failed) => Some(format!("compaction failed {}", failed.error.code)),
                 Event::ContextCompacted(compacted) => Some(format!("compacted {}", word(&json!(compacted.rung)))),
                 _ => None,
             };
@@ -254,7 +254,7 @@ impl World {
 
     fn emit(&mut self, event: EphemeralEvent) {
         let word = match &event {
-            EphemeralEvent::HookFailed(failed) => Some(format!("{} failed {}", failed.hook, failed.code)),
+            EphemeralEvent::HookFailed(failed) => Some(format!("{} failed {}", failed.hook, failed.error.code)),
             EphemeralEvent::ItemAborted(_) => Some("aborted".into()),
             EphemeralEvent::CompactionPrepared(_) => Some("prepared".into()),
             _ => None,

@@ -173,7 +173,7 @@ fn a_hook_that_is_not_required_and_fails_is_gone_on_without() {
         let shown = answer.to_string();
         world.answer(answer).check(&["one failed hook_failed", "ask two before_navigate"]);
         let Some(EphemeralEvent::HookFailed(failed)) = world.emitted.last() else { panic!("not told") };
-        assert!(failed.message.contains(why), "{shown}: {}", failed.message);
+        assert!(failed.error.message.contains(why), "{shown}: {}", failed.error.message);
         // Nothing of the refused answer is kept.
         assert_eq!(
             (&world.asked_for()["label"], &world.asked_for()["replaceInstructions"]),

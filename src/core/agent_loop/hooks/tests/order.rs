@@ -16,7 +16,7 @@ fn all() -> Vec<HookSpec> {
         hook("every", HookPoint::Context).for_reasons(&[ContextReason::BeforeRequest]),
         hook("once", HookPoint::Context).for_reasons(&[ContextReason::Ephemeral]),
         hook("start", HookPoint::BeforeAgentStart),
-        hook("compact", HookPoint::BeforeCompact),
+        hook("compact", HookPoint::BeforeCompaction),
     ]
 }
 
@@ -82,7 +82,7 @@ fn a_compaction_before_the_request_asks_none_of_its_hooks_twice() {
     world.say("hello").check(&["ask said message:user"]);
     world.answer(json!({})).check(&["+ user", "turn", "ask start before_agent_start"]);
     world.answer(json!({})).check(&["ask every context:before_request"]);
-    world.answer(json!({})).check(&["ask compact before_compact"]);
+    world.answer(json!({})).check(&["ask compact before_compaction"]);
     world.answer(json!({})).check(&["summary"]);
     world.summary().check(&["+ compaction", "compacted chunked_summary", "reseed", "ask once context:ephemeral"]);
     world.answer(json!({})).check(&["model withheld"]);
@@ -101,7 +101,7 @@ fn a_compaction_before_the_request_asks_none_of_its_hooks_twice() {
 fn a_request_that_is_sent_again_after_an_overflow_asks_its_hooks_again() {
     let mut world = full(all());
     world.say("hello").pass().summary().pass().took();
-    world.model_fails(ErrorCode::ContextOverflow).check(&["ask compact before_compact"]);
+    world.model_fails(ErrorCode::ContextOverflow).check(&["ask compact before_compaction"]);
     world.answer(json!({ "summary": "They met." }));
     world.check(&["+ compaction", "compacted hook_summary", "reseed", "ask every context:before_request"]);
     world.pass().check(&["ask once context:ephemeral", "model withheld"]);
@@ -135,9 +135,9 @@ fn a_question_is_told_to_the_servers_hooks_and_then_to_the_clients_in_the_order_
         hook("a", HookPoint::Message),
     ]);
     world.offer_hooks(json!([
-        { "name": "d", "event": "message" },
-        { "name": "looks", "event": "message", "observe": true },
-        { "event": "message" },
+        { "name": "d", "point": "message" },
+        { "name": "looks", "point": "message", "observe": true },
+        { "point": "message" },
     ]));
     world.say("hello").pass();
     world.check(&[
@@ -191,7 +191,7 @@ fn observers_are_told_and_nobody_waits_for_them() {
             "tell said message:user",
             "tell start before_agent_start",
             "tell every context:before_request",
-            "tell compact before_compact",
+            "tell compact before_compaction",
             "tell once context:ephemeral",
             "tell said message:assistant",
             "tell call tool_call",
@@ -214,8 +214,8 @@ fn an_answer_is_withheld_only_from_a_hook_that_may_change_it() {
         (vec![message("a")], json!([]), "model withheld"),
         (vec![message("a").observing(), message("b")], json!([]), "model withheld"),
         (vec![hook("a", HookPoint::ToolCall)], json!([]), "model"),
-        (vec![], json!([{ "event": "message", "observe": true }]), "model"),
-        (vec![], json!([{ "event": "message" }]), "model withheld"),
+        (vec![], json!([{ "point": "message", "observe": true }]), "model"),
+        (vec![], json!([{ "point": "message" }]), "model withheld"),
     ];
     for (hooks, offers, expected) in table {
         let mut world = World::new(hooks);
@@ -256,7 +256,7 @@ fn a_turn_that_is_retried_asks_its_hooks_anew() {
 fn a_hook_that_is_offered_while_an_answer_is_shown_is_asked_from_the_next_one_on() {
     let mut world = World::new(vec![hook("watches", HookPoint::Message).observing()]);
     world.say("hello").check(&["tell watches message:user", "+ user", "turn", "model"]);
-    world.offer_hooks(json!([{ "event": "message" }])).model("shown to all");
+    world.offer_hooks(json!([{ "point": "message" }])).model("shown to all");
     world.check(&["tell watches message:assistant", "+ assistant", "end completed"]);
     world.say("again").pass().took();
     world.model("seen by nobody").check(&["tell watches message:assistant", "ask client message:assistant"]);

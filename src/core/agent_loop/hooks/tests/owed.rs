@@ -5,7 +5,7 @@ use super::*;
 use reseed_protocol::command::{AppendCustomMessage, InputContent, WhenBusy};
 
 fn required(names: &[(&str, &str)]) -> Value {
-    names.iter().map(|(name, event)| json!({ "name": name, "event": event })).collect()
+    names.iter().map(|(name, point)| json!({ "name": name, "point": point })).collect()
 }
 
 impl World {
@@ -87,7 +87,7 @@ fn the_later_points_of_a_turn_that_was_taken_over_are_not_passed_over() {
         let mut world = World::new(Vec::new());
         world.offer_tool().offer_hooks(hooks());
         begins(&mut world);
-        world.taken_over(required(&[("own", "before_compact")])).took();
+        world.taken_over(required(&[("own", "before_compaction")])).took();
         goes_on(&mut world, at);
         world.offer_hooks(hooks());
         assert_eq!(world.question().hook, at);
@@ -132,9 +132,9 @@ fn what_waited_before_a_restart_is_not_asked_without_the_hooks_that_it_was_accep
     let begun = || {
         let mut world = World::new(Vec::new());
         world.offer_hooks(json!([
-            { "name": "said", "event": "message" },
-            { "name": "sent", "event": "context", "reasons": ["before_request"], "timeoutMs": 500 },
-            { "name": "more", "event": "context", "required": false },
+            { "name": "said", "point": "message" },
+            { "name": "sent", "point": "context", "reasons": ["before_request"], "timeoutMs": 500 },
+            { "name": "more", "point": "context", "required": false },
         ]));
         world.say("first").pass();
         world.say("second").answer(json!({})).took();

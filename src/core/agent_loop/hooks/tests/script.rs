@@ -74,7 +74,7 @@ impl World {
     pub(super) fn answer_to(&mut self, place: HookPlace, call: HookCall, mut answer: Value) -> &mut Self {
         match place {
             HookPlace::Client => {
-                answer["callId"] = json!(call.call_id);
+                answer["hookCallId"] = json!(call.call_id);
                 self.command(Command::HookResult(Box::new(serde_json::from_value(answer).unwrap())))
             }
             HookPlace::Server(_) => self.hear(call.call_id, Ok(serde_json::from_value(answer).unwrap())),

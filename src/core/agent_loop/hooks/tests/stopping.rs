@@ -13,7 +13,7 @@ fn open() -> Vec<(&'static str, World)> {
     };
     let context = |reason: &str| {
         let mut world = World::new(Vec::new());
-        world.offer_tool().offer_hooks(json!([{ "name": "one", "event": "context", "reasons": [reason] }]));
+        world.offer_tool().offer_hooks(json!([{ "name": "one", "point": "context", "reasons": [reason] }]));
         world.say("hello");
         world
     };

@@ -12,10 +12,10 @@ fn what_may_not_be_is_refused_by_place_and_name() {
     let good = || with(json!({ "op": "system_part_remove", "partName": "skills" }));
     let replace = |messages: Value| with(json!({ "op": "messages_cached_replace", "messages": messages }));
     let edit = |edits: Value| with(json!({ "op": "messages_cached_edit", "edits": edits }));
-    let result = json!({ "role": "tool", "content": [{ "type": "tool_result", "callId": "x", "output": "" }] });
+    let result = json!({ "role": "tool", "content": [{ "type": "tool_result", "toolCallId": "x", "output": "" }] });
     let call = json!({ "role": "assistant", "content": [
-        { "type": "tool_call", "callId": "x", "name": "t", "arguments": "{}" },
-        { "type": "tool_call", "callId": "z", "name": "t", "arguments": "{}" },
+        { "type": "tool_call", "toolCallId": "x", "name": "t", "arguments": "{}" },
+        { "type": "tool_call", "toolCallId": "z", "name": "t", "arguments": "{}" },
     ] });
     let many: Vec<Value> = (0..=MESSAGES_MAX).map(|at| json!({ "entryId": format!("e{at}") })).collect();
     // An op, and words that its rejection must contain.
@@ -97,7 +97,7 @@ fn what_may_not_be_is_refused_by_place_and_name() {
             with(
                 json!({ "op": "compaction_apply", "summary": "S", "timestamp": "2026-01-01T00:00:00Z", "tokensBefore": 1 }),
             ),
-            "manual_compact",
+            "start_compaction",
         ),
     ];
     for (op, words) in durable {

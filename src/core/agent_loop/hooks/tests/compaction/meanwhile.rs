@@ -5,23 +5,23 @@ use super::*;
 #[test]
 fn a_preview_asks_its_hooks_and_is_applied_without_asking_again() {
     let mut world = long(before(&["one"]));
-    world.command(Command::PreviewCompact(PreviewCompact::default())).check(&["ask one before_compact"]);
+    world.command(Command::PreviewCompaction(PreviewCompaction::default())).check(&["ask one before_compaction"]);
     assert_eq!((&world.asked_for()["preview"], &world.asked_for()["background"]), (&json!(true), &json!(true)));
     world.answer(json!({ "summary": "They met." })).check(&["preview"]);
     let preview = world.previewed().clone();
     assert_eq!((preview.summary.as_str(), preview.rung), ("They met.", CompactionRung::HookSummary));
     let preview_id = Some(preview.preview_id);
-    world.command(Command::ManualCompact(ManualCompact { preview_id, ..ManualCompact::default() }));
+    world.command(Command::StartCompaction(StartCompaction { preview_id, ..StartCompaction::default() }));
     world.check(&["+ compaction", "compacted hook_summary", "reseed"]);
     assert_eq!(world.compacted().1.hook.as_deref(), Some("one"));
 
     let mut world = long(before(&["one"]));
-    world.command(Command::PreviewCompact(PreviewCompact::default())).took();
+    world.command(Command::PreviewCompaction(PreviewCompaction::default())).took();
     world.answer(json!({ "cancel": true })).check(&["error compaction_cancelled"]);
     world.check_at_rest();
     // A turn does not wait for a preview, and needs a compaction of its own.
     let mut world = long(before(&["one"]));
-    world.command(Command::PreviewCompact(PreviewCompact::default())).took();
+    world.command(Command::PreviewCompaction(PreviewCompaction::default())).took();
     world.say("hello").check(&["+ user", "turn", "model"]);
     world.model("hello").check(&["+ assistant", "end completed"]);
     world.answer(json!({ "summary": "They met." })).check(&["preview"]);
@@ -32,7 +32,7 @@ fn a_compaction_in_the_background_asks_while_the_turn_goes_on() {
     let mut world = filling(before(&["one"]));
     world.say("hello");
     let took = world.took();
-    assert_eq!(took, ["+ user", "turn", "ask one before_compact", "model"]);
+    assert_eq!(took, ["+ user", "turn", "ask one before_compaction", "model"]);
     assert_eq!(world.asked_for()["background"], json!(true));
     world.model("hello").check(&["+ assistant", "end completed"]);
     world.answer(json!({ "summary": "They met." })).check(&["prepared"]);
@@ -63,7 +63,7 @@ fn a_compaction_that_is_stopped_asks_its_hooks_no_more() {
     world.say("hello").took();
     world.cancel();
     // The compaction that the turn waited for runs in the background, once the turn is over.
-    let ends = ["drop one", "compaction failed compaction_cancelled", "end cancelled", "ask one before_compact"];
+    let ends = ["drop one", "compaction failed compaction_cancelled", "end cancelled", "ask one before_compaction"];
     world.check(&ends);
     // Cancelled with the server.
     let mut world = long(before(&["one"]));
@@ -76,7 +76,7 @@ fn a_compaction_that_is_stopped_asks_its_hooks_no_more() {
 
 #[test]
 fn the_time_of_a_compaction_begins_when_its_hooks_have_answered() {
-    let slow = vec![hook("one", HookPoint::BeforeCompact).within(600_000)];
+    let slow = vec![hook("one", HookPoint::BeforeCompaction).within(600_000)];
     let mut world = crowded(slow.clone());
     world.say("hello").took();
     world.wait(599_000).check(&[]);

@@ -56,16 +56,7 @@ fn one_that_would_not_reach_the_target_is_made_again_once_and_merged() {
     assert_eq!(world.agent.ws.session.state.compactions, 0, "the one that is made again is waited for");
     world.took();
     // It is held like any other, but not made a third time: it is committed as it is.
-    world.summary();
-    println!(
-        "EV {:?}",
-        world
-            .events
-            .iter()
-            .filter(|e| matches!(e, Event::CompactionFailed(_) | Event::SessionUpdated(_)))
-            .collect::<Vec<_>>()
-    );
-    world.check(&["prepared", "+ compaction", "compacted model_summary", "reseed"]);
+    world.summary().check(&["prepared", "+ compaction", "compacted model_summary", "reseed"]);
     assert_eq!((prepared(&world), world.agent.ws.session.state.compactions), (before + 1, 1));
     assert_ne!(world.committed().job_id, first);
     let told = |event: &Event| matches!(event, Event::CompactionFailed(_));
@@ -90,7 +81,7 @@ fn a_turn_that_waits_for_a_merged_one_goes_on_where_what_is_held_is_dropped() {
 
 #[test]
 fn hooks_are_asked_once_also_where_it_is_made_again_and_what_they_wished_holds() {
-    let mut world = outgrowing(vec![hook("one", HookPoint::BeforeCompact)]);
+    let mut world = outgrowing(vec![hook("one", HookPoint::BeforeCompaction)]);
     world.say("hello");
     let wishes = json!({ "model": "cheaper", "instructions": "mind the gulls", "details": { "n": 1 } });
     world.answer(wishes).model("hello").summary().took();
@@ -108,7 +99,7 @@ fn hooks_are_asked_once_also_where_it_is_made_again_and_what_they_wished_holds()
     // The next cycle prepares a new one.
     world.took();
     world.say(&hundredths(60)).model("so");
-    assert!(world.took().contains(&"ask one before_compact".to_owned()));
+    assert!(world.took().contains(&"ask one before_compaction".to_owned()));
 }
 
 #[test]
