@@ -183,7 +183,7 @@ async fn manual_warns_once_and_never_compacts_by_itself() {
     let failed = failed.expect("forty turns pass a window of 2,000 tokens");
     let error = &failed["error"];
     assert_eq!(error["code"], "context_overflow", "{error}");
-    for word in ["start_compaction", "retry_turn"] {
+    for word in ["compact the context", "retry_turn"] {
         assert!(error["message"].as_str().unwrap().contains(word), "{error}");
     }
     let warnings = client.seen.iter().filter(|frame| frame["type"] == "context_warning").count();

@@ -78,5 +78,5 @@ async fn failures_count_wherever_they_happened() {
     let open = info(&mut client).await["breaker"].clone();
     assert_eq!((&open["reason"], &open["failures"]), (&json!("failures"), &json!(3)), "{open}");
     let message = open["message"].as_str().unwrap();
-    assert!(message.contains("3 summaries failed") && message.contains("start_compaction"), "{message}");
+    assert!(message.contains("3 summaries failed") && message.contains("ask for a compaction"), "{message}");
 }

@@ -80,7 +80,7 @@ async fn manual_does_not_compact_on_a_refusal_either() {
     model.push(Reply::fault(overflow(Some(1_100), Some(1_050))));
     let finished = client.turn("And now?").await;
     assert_eq!(finished["error"]["code"], "context_overflow", "{finished}");
-    assert!(finished["error"]["message"].as_str().unwrap().contains("start_compaction"), "{finished}");
+    assert!(finished["error"]["message"].as_str().unwrap().contains("compact the context"), "{finished}");
     assert_eq!(model.requests().len(), asked + 1);
 }
 
