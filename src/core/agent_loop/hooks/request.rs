@@ -234,13 +234,14 @@ impl Workspace {
     }
 
     pub(super) fn take_start(&mut self, start: &mut Start, hook: &str, answer: HookAnswer) -> Result<bool, HookFault> {
-        let adds = start.adds.len();
+        // An answer is taken whole or not at all: the turn may start without a hook that is not required.
+        let mut adds = Vec::new();
         if let Some(message) = answer.custom_message {
             check_custom_type(&message.custom_type).map_err(refused)?;
             let content = custom_parts(message.content).map_err(refused)?;
             self.check_input_fits(&content).map_err(refused)?;
             let (custom_type, display) = (message.custom_type, message.display);
-            start.adds.push(EntryData::CustomMessage(CustomMessage { custom_type, content, display, details: None }));
+            adds.push(EntryData::CustomMessage(CustomMessage { custom_type, content, display, details: None }));
         }
         for entry in answer.entries.unwrap_or_default() {
             check_custom_type(&entry.custom_type).map_err(refused)?;
@@ -250,23 +251,24 @@ impl Workspace {
                 return Err(HookFault::failed(message));
             }
             let data = Some(entry.data).filter(|data| !data.is_null());
-            start.adds.push(EntryData::Custom(Custom { custom_type: entry.custom_type, data }));
+            adds.push(EntryData::Custom(Custom { custom_type: entry.custom_type, data }));
         }
-        if start.adds.len() > ENTRIES_MAX {
-            let message =
-                format!("a turn begins with at most {ENTRIES_MAX} entries of hooks, not {}", start.adds.len());
+        let count = start.adds.len() + adds.len();
+        if count > ENTRIES_MAX {
+            let message = format!("a turn begins with at most {ENTRIES_MAX} entries of hooks, not {count}");
             return Err(HookFault::failed(message));
         }
-        if let Some(system_prompt) = answer.system_prompt {
-            if !self.fits_as_system_prompt(&system_prompt) {
-                return Err(HookFault::failed("the system prompt takes more than half of the model's window"));
-            }
-            if system_prompt != start.system_prompt {
-                start.prompt_by = Some(hook.to_owned());
-            }
+        let system_prompt = answer.system_prompt.filter(|text| *text != start.system_prompt);
+        if system_prompt.as_ref().is_some_and(|text| !self.fits_as_system_prompt(text)) {
+            return Err(HookFault::failed("the system prompt takes more than half of the model's window"));
+        }
+        let changes = system_prompt.is_some() || !adds.is_empty();
+        start.adds.append(&mut adds);
+        if let Some(system_prompt) = system_prompt {
+            start.prompt_by = Some(hook.to_owned());
             start.system_prompt = system_prompt;
         }
-        Ok(start.prompt_by.is_some() || start.adds.len() > adds)
+        Ok(changes)
     }
 
     /// Starts the turn as its hooks changed it.

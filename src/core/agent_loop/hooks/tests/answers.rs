@@ -365,6 +365,23 @@ fn what_a_hook_adds_at_the_start_hangs_from_what_was_said() {
     assert_eq!(world.last_sent(), ["user hello", "user It rains."]);
 }
 
+#[test]
+fn of_an_answer_that_is_refused_nothing_is_added_at_the_start() {
+    let optional = hook("one", HookPoint::BeforeAgentStart).optional();
+    let mut world = World::new(vec![optional, hook("two", HookPoint::BeforeAgentStart)]);
+    world.say("hello").took();
+    let entry = json!({ "customType": "note", "data": 1 });
+    let message = json!({ "customType": "note", "content": "It rains.", "display": true });
+    world.answer(json!({ "entries": vec![entry.clone(); 17], "customMessage": message }));
+    // The next one's answer counts by itself.
+    world.answer(json!({ "entries": vec![entry; 16] }));
+    let took = world.took();
+    assert!(took.contains(&"one failed hook_failed".to_owned()), "{took:?}");
+    let added = |kind: &str| took.iter().filter(|line| *line == kind).count();
+    assert_eq!((added("+ custom"), added("+ custom_message")), (16, 0), "{took:?}");
+    assert_eq!(world.last_sent(), ["user hello"]);
+}
+
 /// Returns a session whose hook is inspecting an answer that used 30 and 12 tokens.
 fn answered_for_30_and_12_tokens() -> World {
     let mut world = World::new(vec![hook("one", HookPoint::Message)]);
