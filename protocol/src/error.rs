@@ -62,7 +62,7 @@ codes! {
     AlreadyGreeted "already_greeted" retriable: false, "`hello` was already sent on this connection, or it already uses v1.", "Send `hello` once, first.";
     NotGreeted "not_greeted" retriable: false, "v2 was negotiated and the first frame was not `hello`.", "Send `hello` first.";
     Unauthenticated "unauthenticated" retriable: false, "The credentials are missing, wrong or expired.", "Get a new ticket, or send a token from `AUTH_TOKENS`.";
-    Forbidden "forbidden" retriable: false, "These credentials do not allow this.", "Use other credentials.";
+    Forbidden "forbidden" retriable: false, "This token is an operator's: it reads over HTTP and opens no sessions.", "Use a token of `AUTH_TOKENS`.";
     NoSession "no_session" retriable: false, "This connection has no open session.", "Send `open_session` first, or name a session.";
     SessionAlreadyOpen "session_already_open" retriable: false, "This connection already has an open session.", "Send `close_session` first, or use another connection.";
     SessionNotFound "session_not_found" retriable: false, "You have no such session.", "Check `list_sessions`.";
@@ -240,8 +240,6 @@ pub enum CloseCode {
     BadFrames = 4400,
     /// Invalid credentials: get a new ticket.
     Credentials = 4401,
-    /// Not allowed.
-    Forbidden = 4403,
     /// The session was deleted.
     NoSuchSession = 4404,
     /// No `hello` arrived in time.
@@ -268,7 +266,6 @@ impl CloseCode {
         Self::Overloaded,
         Self::BadFrames,
         Self::Credentials,
-        Self::Forbidden,
         Self::NoSuchSession,
         Self::NoHello,
         Self::TakenOver,

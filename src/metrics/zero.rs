@@ -118,7 +118,6 @@ fn refused_with(code: ErrorCode) -> Refused {
         | Code::InvalidId
         | Code::NoSession
         | Code::ReadOnly
-        | Code::Forbidden
         | Code::RateLimited
         | Code::IdempotencyConflict
         | Code::Overloaded
@@ -127,7 +126,9 @@ fn refused_with(code: ErrorCode) -> Refused {
         | Code::SessionDamaged
         | Code::Internal => Refused::Any,
         Code::EmptyInput | Code::InputTooLarge | Code::QueueFull | Code::LeafMoved => Refused::Only(&["user_input"]),
-        Code::UnsupportedVersion | Code::Unauthenticated | Code::AlreadyGreeted => Refused::Only(&["hello"]),
+        Code::UnsupportedVersion | Code::Unauthenticated | Code::Forbidden | Code::AlreadyGreeted => {
+            Refused::Only(&["hello"])
+        }
         Code::SessionOwned | Code::SessionAlreadyOpen => Refused::Only(&["open_session"]),
         Code::SessionNotFound => Refused::Only(&["open_session", "delete_session", "fork_session"]),
         Code::NothingToCompact | Code::CompactionRunning => Refused::Only(&["start_compaction", "preview_compaction"]),

@@ -2,6 +2,7 @@
 
 use crate::config::{AuthSettings, NamedToken, Origin};
 use dashmap::DashMap;
+use reseed_protocol::{ErrorBody, ErrorCode};
 use secrecy::ExposeSecret;
 use std::{
     net::IpAddr,
@@ -66,6 +67,18 @@ impl Auth {
             return true;
         }
         token.is_some_and(|token| find(&self.operators, token).is_some())
+    }
+
+    /// Returns why these credentials open no session: the error, and the reason for closing the connection.
+    #[must_use]
+    pub(crate) fn refusal(&self, token: Option<&str>) -> (ErrorBody, &'static str) {
+        let (code, why) = match token {
+            Some(token) if find(&self.operators, token).is_some() => {
+                (ErrorCode::Forbidden, "an operator's token opens no sessions; use one of AUTH_TOKENS")
+            }
+            _ => (ErrorCode::Unauthenticated, "the credentials are missing, wrong or expired"),
+        };
+        (ErrorBody::new(code, why), why)
     }
 
     /// Issues a single-use ticket for this name; `None` if too many are unused.

@@ -203,10 +203,10 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
         (None, None) => connection.name.clone(),
     };
     let Some(name) = named else {
-        let error = ErrorBody::new(ErrorCode::Unauthenticated, "the credentials are missing, wrong or expired");
+        let (error, why) = auth.refusal(hello.token.as_deref());
         connection.send(error_frame(Some(id), error)).await?;
         connection.flush().await?;
-        return Err(End::Close(CloseCode::Credentials, "the credentials are missing, wrong or expired"));
+        return Err(End::Close(CloseCode::Credentials, why));
     };
     connection.known_as(name);
     connection.client_id = hello.client_id;

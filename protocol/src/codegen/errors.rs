@@ -50,7 +50,6 @@ fn explain(code: CloseCode) -> (&'static str, &'static str) {
         CloseCode::Credentials => {
             ("The credentials are missing, wrong or expired.", "Get a new ticket or token, then reconnect and resume.")
         }
-        CloseCode::Forbidden => ("These credentials or this origin are not allowed.", "Use other credentials."),
         CloseCode::NoSuchSession => ("The session was deleted.", "Open another session."),
         CloseCode::NoHello => ("No `hello` arrived in time.", "Reconnect and send `hello` first."),
         CloseCode::TakenOver => (

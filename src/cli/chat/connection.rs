@@ -190,7 +190,6 @@ fn closed(frame: Option<CloseFrame>) -> Lost {
     let reason = match code {
         1000 | 1001 => "the server has left",
         4401 => "the credentials are missing, wrong or used up; see --token",
-        4403 => "these credentials are not allowed here",
         4404 => "the session was deleted",
         4408 => "the server waited for a hello",
         4409 => "another connection took this session over",

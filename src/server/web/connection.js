@@ -232,7 +232,7 @@ export class Connection {
 
   /** @param {CommandError} error */
   refused(error) {
-    if (error.code === "unauthenticated") this.closed(4401, error.message);
+    if (error.code === "unauthenticated" || error.code === "forbidden") this.closed(4401, error.message);
     else if (error.retriable) this.closed(1013, error.message);
     else this.closed(4400, error.message);
   }

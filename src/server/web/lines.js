@@ -9,7 +9,6 @@ const WARN_PERCENT = 90;
 /** @type {Record<number, string>} */
 const STOPPED = {
   4400: "The server did not understand this page. Reload it.",
-  4403: "This page may not connect to the server.",
   4408: "The server waited too long for this page.",
   4409: "This chat is open in another window.",
   4429: "Too many messages in a short time.",
