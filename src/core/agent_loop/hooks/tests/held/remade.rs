@@ -30,6 +30,18 @@ fn outgrowing(hooks: Vec<HookSpec>) -> World {
     world
 }
 
+impl World {
+    /// Answers the summary request with this text in each section, for so many input tokens.
+    fn paid_summary(&mut self, text: &str, input_tokens: u64) -> &mut Self {
+        let request = self.summarising.take().expect("the model is asked for a summary");
+        let sections = crate::context::summary::SECTIONS.iter();
+        let text = sections.map(|section| format!("## {section}\n- {text}\n")).collect();
+        let usage = Some(crate::model::ReportedUsage { input_tokens, ..crate::model::ReportedUsage::default() });
+        let answer = Answer { parts: vec![Part::Text { text }], stop_reason: StopReason::Stop, usage };
+        self.tell(Input::Answered { request, answer })
+    }
+}
+
 /// Returns text for this many hundredths of the window of [`outgrown`]: 60 of them are eight times sixty sentences.
 fn hundredths(hundredths: usize) -> String {
     "The harbour lies to the north. ".repeat(hundredths * 8)
@@ -134,6 +146,20 @@ fn one_that_saves_too_little_by_the_time_it_is_due_is_made_again_once() {
             world.say("and?").check(&committed);
         }
     }
+}
+
+#[test]
+fn one_made_again_from_everything_costs_what_both_have_cost() {
+    let mut world = outgrowing(Vec::new());
+    world.say("hello").model("hello").paid_summary(&"the harbour lies to the west; ".repeat(8), 1_000);
+    // The long summary saves less than this, and a short one saves more.
+    world.restart(|deployment| deployment.options.min_gain = 0.63).took();
+    let first = world.held().unwrap().job_id.clone();
+    world.say(&hundredths(30)).check(&["+ user", "turn", "summary", "model"]);
+    world.model("so").paid_summary("x", 2_000);
+    let committed = world.committed();
+    let paid = committed.summary_usage.as_ref().map(|usage| usage.input_tokens);
+    assert_eq!((committed.job_id != first, paid), (true, Some(3_000)));
 }
 
 #[test]
