@@ -125,12 +125,8 @@ impl Screen {
             tokens if tokens.saturating_mul(4) >= limit.saturating_mul(3) => Ink::Yellow,
             _ => Ink::Green,
         };
-        let counts = format!(
-            "{:.1} % {} / {} tokens",
-            (info.usage_ratio * 100.0).min(100.0),
-            number(info.token_count),
-            number(max)
-        );
+        let counts =
+            format!("{:.1} % {} / {} tokens", percent(info.usage_ratio), number(info.token_count), number(max));
         format!("[{}] {}", self.ink(ink, &bar), self.note(&counts))
     }
 
@@ -258,7 +254,7 @@ impl Screen {
                 "{}, {} entries, {:.1} %{state}",
                 item.session_id,
                 number(item.entries),
-                (item.usage_ratio * 100.0).min(100.0)
+                percent(item.usage_ratio)
             );
             let _ = writeln!(out, "{mark}{:>3}  {name}  {}", at + 1, self.note(&format!("({facts})")));
         }
@@ -359,6 +355,11 @@ fn compacted_times(count: u64) -> String {
         1 => "compacted once".to_owned(),
         count => format!("compacted {} times", number(count)),
     }
+}
+
+/// Returns a share of the window in percent, at most 100.
+fn percent(ratio: f64) -> f64 {
+    (ratio * 100.0).min(100.0)
 }
 
 #[cfg(test)]
