@@ -7,21 +7,23 @@
 //! | another fault, or the deadline (`on_summary_fault`, `on_compaction_tick`): | |
 //! | – a draft exists, somebody waits, or it is a preview | the next attempt |
 //! | – otherwise | the job ends and can be tried again later |
-//! | every step of the chain (`chain_is_used_up`) | the best rejected outcome is used, or the job ends |
+//! | every step of the chain (`chain_is_used_up`) | the best rejected outcome is used, if it saves enough |
+//! | the use of an outcome (`commit`, `hold`: what it had read has changed, or it saves nothing) | the job ends |
 //! | a required hook (`compaction_not_inspected` in `hooks`) | the job ends |
 //!
 //! [`Job`] chooses the next attempt (`take`, `too_large`, `fall_back`): the draft, which is an answer that lacks
-//! sections; then a request of its own if the failed one was part of the conversation; then an extract by rule. An
-//! outcome that saves too little is refused (`advance` in `running`), and the chain goes on: a shorter extract, then
-//! the strategy's next step.
+//! sections and passes as a summary; then a request of its own if the failed one was part of the conversation; then an
+//! extract by rule. After the deadline nothing more is requested. An outcome that saves too little is refused
+//! (`advance` in `running`), and the chain goes on: a shorter extract, then the strategy's next step.
 //!
 //! A job that ends (`Compactor::fail`), was stopped, or has read what the model no longer sees (`end_running`) leaves
-//! the context unchanged; clients learn the reason and the cost. The circuit breaker counts the failures. A turn that
-//! waits continues in `continue_without`: it sends its request if that still fits, and fails otherwise.
+//! the context unchanged. All clients learn the reason and the cost; of a preview, only the client that asked for it
+//! learns the reason. The circuit breaker counts summaries that failed, and compactions that gained too little. A turn
+//! that waits continues in `continue_without`: it sends its request if that still fits, and fails otherwise.
 //!
-//! The summary of an abandoned branch is `navigation`'s (`on_branch_summary_fault`). It has two endings: after an
-//! unusable answer, or once the model has answered at all, the move goes on with the draft or an extract; after any
-//! other fault the move is refused, and the session stays where it is.
+//! The summary of an abandoned branch is `navigation`'s (`on_branch_summary_fault`, `cancel_move`). After an unusable
+//! answer, or a request that was too large, or once the model has answered at all, the move goes on: with a smaller
+//! request, the draft or an extract. After any other fault, or if it is cancelled, the session stays where it is.
 
 use super::{
     Compactor,
@@ -51,8 +53,8 @@ pub(in crate::agent_loop) struct Spent {
 }
 
 impl Running {
-    /// Returns true if the job can be repeated later: turns continue and nobody waits for it. A preview cannot: its
-    /// client waits, and it must show what an order would do.
+    /// Returns true if the job can be repeated later: it was started in the background, and nothing waits for it
+    /// since. A preview cannot: its client waits, and it must show what an order would do.
     fn can_wait(&self) -> bool {
         matches!(self.purpose, JobPurpose::Commit { background: true }) && self.waited_since.is_none()
     }

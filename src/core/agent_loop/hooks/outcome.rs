@@ -3,14 +3,15 @@
 //! | answer | what follows |
 //! | --- | --- |
 //! | valid | it is applied (`take_answer`), and the next hook is asked (`ask_next`) |
-//! | it settles the matter: the call is blocked, the compaction or the move cancelled | the other hooks are not asked |
+//! | it blocks the call, or cancels the compaction or the move | the other hooks are not asked, observers not told |
 //! | none, and the hook's client is away | a required hook is waited for until its time is up; another is passed over |
 //! | invalid, an error, or none in time | a required hook ends what it could not inspect (`hook_failed`) |
 //! | the same, of another hook | it is reported, and the next hook is asked |
 //! | the last hook has answered | the subject continues as the hooks left it (`after_hooks`) |
 //!
-//! Most answers change only the subject, which takes effect in `after_hooks`. Patches of the context are the exception:
-//! each is appended at once, and voids a compaction that has read what it changes.
+//! Most answers change only the subject, which takes effect in `after_hooks`. The patches of `context:before_request`
+//! and `context:turn_end` are the exception: each that changes something is appended at once, and voids a compaction
+//! that has read what it changes.
 
 use super::{Chain, Open, Subject, subject::check_answer};
 use crate::{
@@ -158,7 +159,8 @@ impl AgentLoop {
     }
 
     /// Ends what a required hook could not inspect. An input or a move is refused, a compaction fails, a tool call is
-    /// blocked. Everything else fails its turn; a tool's result is replaced with an error first.
+    /// blocked. Everything else fails its turn, and so does a call whose hook's client stays away; a tool's result is
+    /// replaced with an error first.
     pub(in crate::agent_loop) fn hook_failed(&mut self, subject: Subject, hook: &str, fault: &HookFault) {
         let error = hook_error(hook, subject.event(), fault);
         match subject {

@@ -189,8 +189,9 @@ impl Job {
         }
     }
 
-    /// Takes the model's answer to the last request. An unusable one (cut off, empty, a refusal) is replaced with an
-    /// extract of everything, so that a model that cannot summarise does not stop the conversation.
+    /// Takes the model's answer to the last request. After an unusable one (cut off, empty, a refusal) the draft is
+    /// used, or a request of its own is made, or everything is extracted by rule, so that a model that cannot summarise
+    /// does not stop the conversation.
     pub fn take(&mut self, answer: &Answer) {
         match answer.usage {
             Some(reported) => {

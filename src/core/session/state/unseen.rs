@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnseenChange {
-    /// What changed.
+    /// The change.
     pub what: Unseen,
     /// True if the next answer shows it. The request of an answer that comes after a change in a running turn may have
     /// been sent before the change, so that one is kept until the answer after it.
     pub answered: bool,
 }
 
-/// What a change without an entry has changed.
+/// The kinds of changes that no entry shows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Unseen {
