@@ -15,13 +15,16 @@ mod table;
 
 pub use table::{Does, Scope, Sender, Spec};
 
-// The table of commands. To add one, add a row; its payload is declared below or in a file of this folder.
+// The table of commands. To add one, add a row; its payload is declared below or in a file of `command/`. `table.rs`
+// has the values of each column. The tests ask for what the compiler does not: "Answered by …" in the doc comment, an
+// example in `protocol/examples/v2`, the generated files, and the list of writing commands in protocol/README.md.
 //
 // After the payload and the name, a row states:
 // - the reply. A reply of its own is a variant in `reply.rs`, and an arm in `reply/duplicate.rs`;
 // - `Scope`: where the command is executed, and so where the compiler asks for its arm. `Session`: in the agent loop,
 //   `src/core/agent_loop/commands.rs`. `Connection` and `Server`: in `src/server/v2.rs`;
-// - `Sender`: who may send it. `Owner` for what changes a session, `Anyone` for what only reads;
+// - `Sender`: who may send it. `Owner` for what changes a session (in the scope `Server` this refuses only observers),
+//   `Anyone` for what only reads;
 // - `Does`: what it leaves behind. `Writes` if it must happen once for each `id`, `Transient` if a copy does no harm.
 //
 // Derived from it: the dispatch of commands (`Command::route`), what observers are refused, which commands are

@@ -134,7 +134,7 @@ pub enum CompactAtRule {
     AnswerRoom,
 }
 
-/// The circuit breaker of automatic compaction: why it is open, and until when. `start_compaction` works meanwhile, and
+/// The circuit breaker of automatic compaction: why it is open, and until when. A client may compact meanwhile, which
 /// closes the breaker if it saves enough.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]

@@ -330,7 +330,7 @@ events! {
         /// The running turn.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         turn_id: Option<TurnId>,
-        /// How it failed.
+        /// The error.
         error: ErrorBody,
     }
 
@@ -406,7 +406,7 @@ events! {
         /// The usage of its summary requests together, if a held compaction is dropped.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         summary_usage: Option<Usage>,
-        /// Why it failed.
+        /// The error.
         error: ErrorBody,
     }
 

@@ -139,7 +139,7 @@ pub struct HookCall {
     /// The deadline of its answer; absent if no answer is awaited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
-    /// What it is called for, distinguished by `point`.
+    /// The subject of the call, distinguished by `point`.
     #[serde(flatten)]
     pub event: HookEvent,
 }

@@ -33,7 +33,7 @@ pub enum Reply {
     ContextInfo(Box<ContextInfo>),
     /// To `get_context`.
     Context(Box<Context>),
-    /// To `preview_compaction`, once its summary is made.
+    /// The reply to `preview_compaction`, once its summary is made.
     CompactionPreview(Box<CompactionPreview>),
     /// To `navigate`.
     Navigated(Navigated),
@@ -251,7 +251,7 @@ replies! {
     struct FailedCompaction {
         /// The job.
         job_id: JobId,
-        /// Why it failed.
+        /// The error.
         error: ErrorBody,
         /// The newest entry when it failed; `null` if there was none.
         #[cfg_attr(feature = "codegen", ts(optional = false))]

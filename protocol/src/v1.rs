@@ -150,7 +150,7 @@ pub enum Event {
 pub struct ContextInfo {
     /// `tokenCount / maxTokens` in percent, clamped to 0 to 100.
     pub usage_percent: f64,
-    /// What v2 says.
+    /// The fields of v2.
     #[serde(flatten)]
     pub info: crate::context::ContextInfo,
 }
@@ -159,7 +159,7 @@ impl ContextInfo {
     /// Returns v1's payload for the size of a context.
     #[must_use]
     pub fn of(info: crate::context::ContextInfo) -> Self {
-        // To two decimals, as a client shows it.
+        // It has two decimals, as clients show it.
         let usage_percent = (info.usage_ratio * 10_000.0).round().clamp(0.0, 10_000.0) / 100.0;
         Self { usage_percent, info }
     }

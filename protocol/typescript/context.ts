@@ -82,7 +82,7 @@ export type CountSource = "reported" | "estimated" | "mixed";
 export type CompactAtRule = "threshold" | "reserve_tokens" | "max_output_tokens" | "answer_room";
 
 /**
- * The circuit breaker of automatic compaction: why it is open, and until when. `start_compaction` works meanwhile, and
+ * The circuit breaker of automatic compaction: why it is open, and until when. A client may compact meanwhile, which
  * closes the breaker if it saves enough.
  */
 export interface Breaker {

@@ -273,7 +273,7 @@ export interface CompactionFailed {
   pausedMs: number;
   /** The usage of its summary requests together, if a held compaction is dropped. */
   summaryUsage?: Usage;
-  /** Why it failed. */
+  /** The error. */
   error: ErrorBody;
 }
 
@@ -360,7 +360,7 @@ export interface HookFailed {
   point: HookPoint;
   /** The running turn. */
   turnId?: TurnId;
-  /** How it failed. */
+  /** The error. */
   error: ErrorBody;
 }
 

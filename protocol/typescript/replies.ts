@@ -191,7 +191,7 @@ export interface UnansweredTurn {
 export interface FailedCompaction {
   /** The job. */
   jobId: JobId;
-  /** Why it failed. */
+  /** The error. */
   error: ErrorBody;
   /** The newest entry when it failed; `null` if there was none. */
   leafId: EntryId | null;
