@@ -101,8 +101,12 @@ fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Response {
     let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0);
     let ticket = Query::<Credentials>::try_from_uri(&parts.uri).ok().and_then(|query| query.0.ticket);
     let identity = match (bearer(&parts.headers), ticket) {
-        (Some(token), _) => Given::of(app.auth.user(token).or_else(|| anonymous(&app))),
-        (None, Some(ticket)) => Given::of(app.auth.redeem(&ticket).or_else(|| anonymous(&app))),
+        (Some(token), _) => {
+            Given::of(app.auth.user(token).or_else(|| anonymous(&app)), || app.auth.refusal(Some(token)).1)
+        }
+        (None, Some(ticket)) => {
+            Given::of(app.auth.redeem(&ticket).or_else(|| anonymous(&app)), || app.auth.refusal(None).1)
+        }
         (None, None) => anonymous(&app).map_or(Given::Nothing, Given::Known),
     };
     let bytes_max = app.limits.message_bytes_max();
@@ -122,11 +126,14 @@ fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Response {
                     close(socket, CloseCode::Overloaded, "too many open connections", CLOSE_TIME).await;
                     return;
                 };
-                if matches!(identity, Given::Wrong) {
-                    close(socket, CloseCode::Credentials, "the credentials are wrong or expired", CLOSE_TIME).await;
-                    return;
-                }
-                let name = if let Given::Known(name) = identity { Some(name) } else { None };
+                let name = match identity {
+                    Given::Known(name) => Some(name),
+                    Given::Nothing => None,
+                    Given::Wrong(why) => {
+                        close(socket, CloseCode::Credentials, why, CLOSE_TIME).await;
+                        return;
+                    }
+                };
                 let connection = Connection::new(app, socket, name, negotiated, address.to_string(), place);
                 Box::pin(Box::new(connection).run()).await;
             }))
@@ -137,12 +144,13 @@ fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Response {
 enum Given {
     Known(Name),
     Nothing,
-    Wrong,
+    /// The reason for closing the connection.
+    Wrong(&'static str),
 }
 
 impl Given {
-    fn of(name: Option<Name>) -> Self {
-        name.map_or(Self::Wrong, Self::Known)
+    fn of(name: Option<Name>, why: impl FnOnce() -> &'static str) -> Self {
+        name.map_or_else(|| Self::Wrong(why()), Self::Known)
     }
 }
 

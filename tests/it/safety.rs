@@ -97,7 +97,8 @@ async fn tokens_and_tickets_open_v2_and_anything_else_is_closed_with_4401() {
             let error = client.ask("hello", hello(greeting)).await;
             assert_eq!((&error["type"], &error["payload"]["code"]), (&json!("error"), &json!(code)), "{case}");
         }
-        assert_eq!(client.closed().await, 4401, "{case}");
+        let (code, why) = client.closed_because().await;
+        assert_eq!((code, why.contains("operator's token")), (4401, case.contains(OPS)), "{case}: {why}");
     }
 }
 

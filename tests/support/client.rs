@@ -131,9 +131,14 @@ impl Client {
 
     /// Waits until the server closes; returns the code, or 1006 without one.
     pub(crate) async fn closed(&mut self) -> u16 {
+        self.closed_because().await.0
+    }
+
+    /// Waits until the server closes; returns the code, or 1006 without one, and the reason.
+    pub(crate) async fn closed_because(&mut self) -> (u16, String) {
         loop {
             if let Err(close) = self.receive().await {
-                return close.map_or(1006, |frame| frame.code.into());
+                return close.map_or((1006, String::new()), |frame| (frame.code.into(), frame.reason.to_string()));
             }
         }
     }
