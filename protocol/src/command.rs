@@ -55,7 +55,7 @@ commands! {
     RetryTurn(RetryTurn) = "retry_turn" => "accepted", Session, Owner, Writes;
     /// Removes queued inputs, or reorders them. Answered by `ok`.
     EditQueue(EditQueue) = "edit_queue" => "ok", Session, Owner, Writes;
-    /// Returns a tool's result. Answered by `ok`, also when repeated.
+    /// Returns a tool's result. Answered by `ok`, with `duplicate: true` when repeated, or `error too_late`.
     ToolResult(ToolResult) = "tool_result" => "ok", Session, Owner, Ends;
     /// Reports that a tool, or a hook, is still running; restarts its timeout. Answered by `ok`.
     CallProgress(CallProgress) = "call_progress" => "ok", Session, Owner, Transient;
@@ -102,7 +102,7 @@ commands! {
     RegisterTools(RegisterTools) = "register_tools" => "ok", Session, Owner, Transient;
     /// Registers this client's hooks, replacing those it registered before. Answered by `ok`.
     RegisterHooks(RegisterHooks) = "register_hooks" => "ok", Session, Owner, Transient;
-    /// Answers a `hook_call`. Answered by `ok`.
+    /// Answers a `hook_call`. Answered by `ok`, with `duplicate: true` when repeated, or `error too_late`.
     HookResult(Box<HookResult>) = "hook_result" => "ok", Session, Owner, Transient;
 }
 

@@ -84,7 +84,8 @@ codes! {
     TurnRunning "turn_running" retriable: true, "A turn is running.", "Wait for `turn_finished`, or cancel it.";
     NoTurn "no_turn" retriable: false, "No such turn is running.", "No action is needed.";
     NothingToRetry "nothing_to_retry" retriable: false, "The last turn ended with an answer, or there is no turn.", "Send new input.";
-    UnknownCall "unknown_call" retriable: false, "There is no such call in this session, or it is over.", "Use the `toolCallId` of a `tool_call` event or the `hookCallId` of a `hook_call`.";
+    UnknownCall "unknown_call" retriable: false, "This session never made such a call, or it does not wait for this connection's answer.", "Use the `toolCallId` of a `tool_call` event or the `hookCallId` of a `hook_call`.";
+    TooLate "too_late" retriable: false, "The call that this answers is over: it has a different answer already, its time was up, or what it was made for has ended.", "No action is needed; nothing was stored. `details.outcome` says how the call ended.";
     NoPendingApproval "no_pending_approval" retriable: false, "No approval is pending.", "No action is needed.";
     InvalidTools "invalid_tools" retriable: false, "A tool's name or schema, or the number of tools, is not allowed.", "Correct the tool named in `details`.";
     TooManyToolRounds "too_many_tool_rounds" retriable: true, "The model kept calling tools without answering.", "Retry, or rephrase the input.";

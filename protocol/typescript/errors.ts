@@ -38,6 +38,7 @@ export type ErrorCode =
   | "no_turn"
   | "nothing_to_retry"
   | "unknown_call"
+  | "too_late"
   | "no_pending_approval"
   | "invalid_tools"
   | "too_many_tool_rounds"

@@ -138,7 +138,7 @@ fn refused_with(code: ErrorCode) -> Refused {
         Code::TooManyPins => Refused::Only(&["pin_entry"]),
         Code::NoTurn => Refused::Only(&["cancel_turn"]),
         Code::NothingToRetry => Refused::Only(&["retry_turn"]),
-        Code::UnknownCall => Refused::Only(&["tool_result", "hook_result", "call_progress"]),
+        Code::UnknownCall | Code::TooLate => Refused::Only(&["tool_result", "hook_result", "call_progress"]),
         Code::InvalidTools => Refused::Only(&["register_tools"]),
         Code::InvalidHooks => Refused::Only(&["register_hooks"]),
         Code::UnknownStrategy => Refused::Only(&["set_context_strategy", "start_compaction", "preview_compaction"]),

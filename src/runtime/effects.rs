@@ -4,6 +4,7 @@
 //! command that caused it is sent in between.
 
 use super::{
+    ended,
     feed::Feed,
     handle::{Message, Outgoing},
     hooks::HookCalls,
@@ -167,14 +168,12 @@ impl Effects {
             records.push(NewRecord { body: json(event), entry });
         }
         let bodies: Vec<Arc<str>> = records.iter().map(|record| record.body.clone()).collect();
-        let stored_marks = marks
-            .iter()
-            .map(|mark| CommandMark {
-                command_id: mark.id.as_str().to_owned(),
-                fingerprint: mark.fingerprint,
-                reply: json(&mark.reply),
-            })
-            .collect();
+        let of_commands = marks.iter().map(|mark| CommandMark {
+            command_id: mark.id.as_str().to_owned(),
+            fingerprint: mark.fingerprint,
+            reply: json(&mark.reply),
+        });
+        let stored_marks = of_commands.chain(ended::marks(&events)).collect();
         self.head.updated_at = now;
         self.head.name.clone_from(&self.state.name);
         self.head.entries = self.state.entries;

@@ -2,6 +2,7 @@
 //! loop remains a function of its input. The actor does one thing at a time, so nothing moves meanwhile.
 
 use super::{
+    ended,
     load::{WayBack, entry, path_to},
     shared::store_error,
 };
@@ -14,8 +15,8 @@ use crate::{
     store::{EntryQuery, SessionStore, StoredRecord},
 };
 use reseed_protocol::{
-    Entry, EntryId, ErrorBody, ErrorCode, Part, SessionId,
-    command::{Command, Navigate, NavigatePosition},
+    CallId, Entry, EntryId, ErrorBody, ErrorCode, Part, SessionId,
+    command::{CallProgress, Command, Navigate, NavigatePosition},
     reply::Pin,
 };
 use std::collections::VecDeque;
@@ -60,6 +61,8 @@ impl Lookups<'_> {
                 self.raw().await
             }
             Command::PreviewCompaction(preview) if preview.rebuild == Some(true) => self.raw().await,
+            Command::ToolResult(result) => self.ended(&result.call_id).await,
+            Command::CallProgress(CallProgress { tool_call_id: Some(call), .. }) => self.ended(call).await,
             _ if is_busy => Ok(None),
             Command::UndoCompaction(undo) => {
                 let undone = undo_target(self.tree.path(), undo.entry_id.as_ref())?.clone();
@@ -96,6 +99,15 @@ impl Lookups<'_> {
             },
             _ => Ok(None),
         }
+    }
+
+    /// Returns how a tool call ended, unless it is pending or unknown.
+    async fn ended(&self, call: &CallId) -> Result<Option<Box<Lookup>>, ErrorBody> {
+        if self.state.pending.iter().any(|pending| pending.call_id == *call) {
+            return Ok(None);
+        }
+        let ended = ended::read(self.store, self.session, call).await.map_err(|error| store_error(&error))?;
+        Ok(ended.map(|ended| Box::new(Lookup::EndedCall(ended))))
     }
 
     /// Returns the `seq` of the entry that a command names.

@@ -12,6 +12,7 @@ mod cost;
 mod exact;
 mod hooks;
 mod keeping;
+mod late;
 mod listing;
 mod operating;
 mod original_faults;

@@ -129,8 +129,8 @@ async fn a_tool_that_does_not_answer_in_time_has_failed() {
     assert_eq!(finished(&mut client).await["status"], "completed");
     let told = results(&model.requests()[1]);
     assert!(matches!(&told[..], [(text, true)] if text.contains("did not answer within 30 ms")), "{told:?}");
-    // It was answered, if only by the timeout.
-    assert_eq!(answer(&mut client, &called, "too late").await["type"], "ok");
+    let late = answer(&mut client, &called, "too late").await["payload"].clone();
+    assert_eq!((&late["code"], &late["details"]["outcome"]), (&json!("too_late"), &json!("timed_out")), "{late}");
     assert!(!model.requests().iter().any(|request| results(request).iter().any(|(text, _)| text == "too late")));
 }
 
@@ -160,7 +160,7 @@ async fn progress_moves_the_time_limit() {
     assert_eq!(finished(&mut client).await["status"], "completed");
     assert_eq!(results(&model.requests()[1]), [("blue".to_owned(), false)]);
     let late = client.ask("call_progress", json!({ "toolCallId": called["payload"]["toolCallId"] })).await;
-    assert_eq!(late["payload"]["code"], "unknown_call");
+    assert_eq!(late["payload"]["code"], "too_late");
 }
 
 #[tokio::test]

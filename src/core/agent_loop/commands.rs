@@ -106,14 +106,8 @@ impl AgentLoop {
                 self.hooks.on_register_hooks(&mut self.ws, &caller, register.hooks)
             }
             SessionCommand::HookResult(result) => self.on_hook_result(&caller, *result),
-            SessionCommand::ToolResult(result) => {
-                self.on_tool_result(&caller, result);
-                Ok(())
-            }
-            SessionCommand::CallProgress(progress) => {
-                self.on_call_progress(&caller, progress);
-                Ok(())
-            }
+            SessionCommand::ToolResult(result) => self.on_tool_result(&caller, result, lookup),
+            SessionCommand::CallProgress(progress) => self.on_call_progress(&caller, progress, lookup),
             SessionCommand::ApprovalResponse(_) => Err(ErrorBody::no_pending_approval()),
         };
         if let Err(error) = refused {

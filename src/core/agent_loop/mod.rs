@@ -26,6 +26,7 @@ mod deadline;
 mod deployment;
 mod hooks;
 pub mod io;
+mod late;
 mod navigation;
 mod prompt;
 mod stage;
@@ -76,6 +77,7 @@ pub struct Seed {
     ids: IdSource,
     prompt: prompt::PromptMemory,
     roster: Roster,
+    ended: late::EndedCalls,
     turn: turn::TurnProgress,
     compaction: compaction::CompactionMemory,
     hooks: hooks::InputChains,
@@ -95,6 +97,7 @@ impl Seed {
             ids,
             prompt,
             roster: Roster::default(),
+            ended: late::EndedCalls::default(),
             turn: turn::TurnProgress::default(),
             compaction: compaction::CompactionMemory::default(),
             hooks: hooks::InputChains::default(),

@@ -8,6 +8,7 @@ use super::{
     commands::Caller,
     compaction::CompactionMemory,
     hooks::{InputChains, Roster, begins_work},
+    late::EndedCalls,
     prompt::{Prompt, done, session_updated},
     step::Step,
     turn::TurnProgress,
@@ -33,6 +34,8 @@ pub(super) struct Workspace {
     pub(super) session: Session,
     pub(super) prompt: Prompt,
     pub(super) roster: Roster,
+    /// Calls that are over: what late answers to them are compared with.
+    pub(super) ended: EndedCalls,
     /// The time of the current input.
     pub(super) now: Timestamp,
     /// The session's strategy, built from its settings.
@@ -56,7 +59,7 @@ pub(super) struct Workspace {
 impl Workspace {
     /// Builds the workspace of a loop from the parts of its seed that belong to no machine.
     pub(super) fn seeded(generation: u64, seed: Seed) -> Self {
-        let Seed { mut session, deployment, calibration, next_request, holding, ids, prompt, roster, .. } = seed;
+        let Seed { mut session, deployment, calibration, next_request, holding, ids, prompt, roster, ended, .. } = seed;
         let counter = deployment.counter(&session.state.model);
         let mut this = Self {
             generation,
@@ -64,6 +67,7 @@ impl Workspace {
             deployment,
             session,
             roster,
+            ended,
             now: Timestamp(0),
             // Replaced below, once the path's patches are known.
             manager: Box::new(Threshold::new(Options::default())),
@@ -84,13 +88,26 @@ impl Workspace {
     /// Returns the seed of the next loop, with what the machines hand to it. The path is counted again if the next
     /// loop's model uses a different counter.
     pub(super) fn into_seed(self, turn: TurnProgress, compaction: CompactionMemory, hooks: InputChains) -> Seed {
-        let Self { mut session, deployment, next_request, ids, prompt, roster, holding, .. } = self;
+        let Self { mut session, deployment, next_request, ids, prompt, roster, ended, holding, .. } = self;
         let counter = deployment.counter(&session.state.model);
         if counter.method() != prompt.counter().method() {
             session.tree.recount(&counter);
         }
         let (calibration, prompt) = prompt.into_carried();
-        Seed { session, deployment, calibration, next_request, holding, ids, prompt, roster, turn, compaction, hooks }
+        Seed {
+            session,
+            deployment,
+            calibration,
+            next_request,
+            holding,
+            ids,
+            prompt,
+            roster,
+            ended,
+            turn,
+            compaction,
+            hooks,
+        }
     }
 
     /// Returns the session's strategy.

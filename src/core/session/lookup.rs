@@ -1,6 +1,6 @@
 //! The data that a command needs from the store. The runtime reads it before the loop handles the command.
 
-use super::SessionTree;
+use super::{EndedCall, SessionTree};
 use reseed_protocol::{Entry, EntryData, EntryId, Part, Role, command::NavigatePosition};
 
 /// The data that was read for a command.
@@ -18,6 +18,8 @@ pub enum Lookup {
         /// True if there are more than one read returns.
         is_cut: bool,
     },
+    /// How the call ended that a `tool_result` or `call_progress` names, from its mark.
+    EndedCall(EndedCall),
 }
 
 impl Lookup {
@@ -26,7 +28,16 @@ impl Lookup {
     pub fn path(self) -> Option<SessionTree> {
         match self {
             Self::Path(tree) => Some(tree),
-            Self::Destination(_) | Self::Entries { .. } => None,
+            Self::Destination(_) | Self::Entries { .. } | Self::EndedCall(_) => None,
+        }
+    }
+
+    /// Returns how a call ended, if that was read.
+    #[must_use]
+    pub fn ended_call(self) -> Option<EndedCall> {
+        match self {
+            Self::EndedCall(ended) => Some(ended),
+            Self::Path(_) | Self::Destination(_) | Self::Entries { .. } => None,
         }
     }
 
@@ -35,7 +46,7 @@ impl Lookup {
     pub fn destination(self) -> Option<Destination> {
         match self {
             Self::Destination(destination) => Some(destination),
-            Self::Path(_) | Self::Entries { .. } => None,
+            Self::Path(_) | Self::Entries { .. } | Self::EndedCall(_) => None,
         }
     }
 }

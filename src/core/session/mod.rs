@@ -3,6 +3,7 @@
 //! Everything here is derived from the log, and only [`Session::apply`] changes it, so a session can be dropped at any
 //! moment and rebuilt from the store.
 
+pub mod ended;
 pub mod fingerprint;
 pub mod fork;
 pub mod ids;
@@ -16,6 +17,7 @@ pub mod unit;
 #[cfg(test)]
 mod random_trees;
 
+pub use ended::EndedCall;
 pub use ids::IdSource;
 pub use lookup::{Destination, Lookup};
 pub use state::{HeldAt, OpenTurn, SessionState, Strategy};

@@ -164,7 +164,7 @@ impl Actor {
             let outcome = if is_late { CallOutcome::TimedOut } else { CallOutcome::Dropped };
             let (call_id, session_id) = (call_id.clone(), self.id.clone());
             let event = EphemeralEvent::HookCancelled(HookCancelled { call_id, session_id, outcome });
-            // A client that reads too little to be told finds out by `unknown_call`.
+            // A client that reads too little to be told finds out by `too_late`.
             let _ = owner.tell(&self.id, &event);
         }
     }

@@ -51,6 +51,7 @@ const WORDS = {
   input_cancelled: ["This message was not sent.", AGAIN],
   turn_running: ["An answer is being written.", "Wait for it, or stop it."],
   no_turn: ["No answer is being written.", ""],
+  too_late: ["This came too late.", "There is nothing to do."],
   nothing_to_retry: ["There is nothing to try again.", "Write a message."],
   leaf_moved: ["Somebody has written in this chat meanwhile.", "Read it, then send this again."],
   navigation_cancelled: ["The chat is where it was.", AGAIN],

@@ -130,7 +130,9 @@ async fn a_call_is_answered_once_and_in_time() {
     client.ask("register_hooks", json!({ "hooks": [hook("policy", "before_agent_start")] })).await;
     let call = asked(&mut client, "Is the sea warm?").await;
     assert_eq!(answer(&mut client, &call, json!({})).await["type"], "ok");
-    assert_eq!(answer(&mut client, &call, json!({})).await["payload"]["code"], "unknown_call");
+    assert_eq!(answer(&mut client, &call, json!({})).await["payload"]["duplicate"], true);
+    let other = answer(&mut client, &call, json!({ "systemPrompt": "Swim." })).await["payload"].clone();
+    assert_eq!((&other["code"], &other["details"]["outcome"]), (&json!("too_late"), &json!("answered")));
     assert_eq!(finished(&mut client).await["status"], "completed");
 
     let quick = json!({ "name": "quick", "point": "before_agent_start", "timeoutMs": 30 });
@@ -139,7 +141,8 @@ async fn a_call_is_answered_once_and_in_time() {
     let ended = finished(&mut client).await;
     assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("hook_timeout")));
     assert_eq!(ended["error"]["details"]["hook"], "quick", "{ended}");
-    assert_eq!(answer(&mut client, &call, json!({})).await["payload"]["code"], "unknown_call", "too late");
+    let late = answer(&mut client, &call, json!({})).await["payload"].clone();
+    assert_eq!((&late["code"], &late["details"]["outcome"]), (&json!("too_late"), &json!("timed_out")));
     assert_eq!(model.requests().len(), 1);
 
     // Its answer may be invalid, and it may report a failure: that ends a turn, not the session.
@@ -179,7 +182,7 @@ async fn progress_moves_a_hooks_time_limit() {
     assert_eq!(answer(&mut client, &call, json!({})).await["type"], "ok");
     assert_eq!(finished(&mut client).await["status"], "completed");
     let late = client.ask("call_progress", json!({ "hookCallId": call["hookCallId"] })).await;
-    assert_eq!(late["payload"]["code"], "unknown_call");
+    assert_eq!(late["payload"]["code"], "too_late");
 }
 
 #[tokio::test]

@@ -85,7 +85,7 @@ async fn hooks_that_are_not_required_leave_with_the_client_that_offered_them() {
         }
         let open = json!({ "sessionId": opened["sessionId"], "takeover": true });
         let (mut second, _) = joined(&server, "tab-two", open).await;
-        assert_eq!(answer(&mut second, &call, json!({})).await["payload"]["code"], "unknown_call");
+        assert_eq!(answer(&mut second, &call, json!({})).await["payload"]["code"], "too_late");
         assert_eq!(finished(&mut observer).await["status"], "completed", "it was passed over");
         second.ask("user_input", json!({ "input": "And now?" })).await;
         assert_eq!(finished(&mut observer).await["status"], "completed");

@@ -225,7 +225,7 @@ impl Workspace {
         let strategy = strategy.filter(|name| *name != self.manager().name());
         let rebuild = raw.and_then(|raw| match raw {
             Lookup::Entries { entries, is_cut } => Some(Arc::new(Raw::of(entries, !is_cut))),
-            Lookup::Path(_) | Lookup::Destination(_) => None,
+            Lookup::Path(_) | Lookup::Destination(_) | Lookup::EndedCall(_) => None,
         });
         Ok(Order {
             command_id: Some(caller.id.clone()),

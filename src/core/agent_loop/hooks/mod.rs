@@ -40,11 +40,14 @@ pub(super) use roster::{Roster, begins_work};
 pub(super) use subject::Subject;
 
 use super::navigation::hooks::ProposedMove;
-use super::{AgentLoop, CallHook, Deadline, Effect, commands::Caller, prompt::done, step::Step};
-use crate::hook::{HookFault, HookPlace, HookSpec, check_hooks};
+use super::{AgentLoop, CallHook, Deadline, Effect, commands::Caller, late::Callee, prompt::done, step::Step};
+use crate::{
+    hook::{HookFault, HookPlace, HookSpec, check_hooks},
+    session::fingerprint::fingerprint_of,
+};
 use reseed_protocol::{
     CallId, ErrorBody, ErrorCode, Timestamp,
-    event::{EphemeralEvent, HookFailed},
+    event::{CallOutcome, EphemeralEvent, HookFailed},
     hook::{HookCall, HookOffer, HookResult},
     receipt::{HookOutcome, HookRun},
 };
@@ -140,17 +143,30 @@ struct Open {
 
 impl AgentLoop {
     pub(super) fn on_hook_result(&mut self, caller: &Caller, result: HookResult) -> Result<(), ErrorBody> {
+        let sent = fingerprint_of(&result);
         let (call_id, answer) = result.into_answer();
         let is_open = self.hooks.chains.iter().any(|chain| {
             chain.call_id() == call_id && chain.open.place == HookPlace::Client && !chain.has_left(&self.ws)
         });
         if !is_open {
-            let message = format!("no hook call `{call_id}` is pending");
-            return Err(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("hookCallId"));
+            if self.ws.ended.get(&call_id).is_some_and(|(_, answer)| answer == Some(sent)) {
+                self.ws.reply_duplicate(caller);
+                return Ok(());
+            }
+            return Err(self.late_for_hook(&call_id));
         }
+        self.ws.ended.note(call_id.clone(), CallOutcome::Answered, Some(sent));
         self.ws.reply(caller, done(None));
         self.on_hook_answer(&call_id, Ok(answer));
         Ok(())
+    }
+
+    /// Returns the error for what a client says about a hook call that does not wait for it.
+    pub(super) fn late_for_hook(&self, call: &CallId) -> ErrorBody {
+        match self.ws.ended.get(call) {
+            Some((outcome, _)) => Callee::Hook.too_late(call, Some(outcome)),
+            None => Callee::Hook.unknown(call),
+        }
     }
 
     /// Returns the pending calls to client hooks that the connected client could answer.
@@ -337,6 +353,7 @@ impl Hooks {
                 if chain.open.is_sent {
                     ws.push(Effect::CancelHook(chain.call_id()));
                 }
+                chain.open.note_unanswered(ws, CallOutcome::Dropped);
                 chain.subject
             })
             .collect()
@@ -382,6 +399,13 @@ impl Chain {
 }
 
 impl Open {
+    /// Remembers a client hook's call that ended without an answer.
+    fn note_unanswered(&self, ws: &mut Workspace, outcome: CallOutcome) {
+        if self.place == HookPlace::Client {
+            ws.ended.note(self.call.call_id.clone(), outcome, None);
+        }
+    }
+
     /// Notes that the hook's client is disconnected.
     fn leaves(&mut self, now: Timestamp) {
         self.away_since = self.away_since.or(Some(now));

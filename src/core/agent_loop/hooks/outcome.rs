@@ -18,7 +18,9 @@ use crate::{
     agent_loop::{AgentLoop, step::Step},
     hook::{HookFault, HookPlace, HookSpec},
 };
-use reseed_protocol::{CallId, ErrorBody, ErrorCode, hook::HookAnswer, receipt::HookOutcome, reply::Reply};
+use reseed_protocol::{
+    CallId, ErrorBody, ErrorCode, event::CallOutcome, hook::HookAnswer, receipt::HookOutcome, reply::Reply,
+};
 use std::collections::VecDeque;
 
 impl AgentLoop {
@@ -72,6 +74,10 @@ impl AgentLoop {
             }
         }
         let Chain { mut subject, rest, open } = self.hooks.chains.remove(at);
+        if let Err(fault) = &answer {
+            let is_late = fault.code == ErrorCode::HookTimeout;
+            open.note_unanswered(&mut self.ws, if is_late { CallOutcome::TimedOut } else { CallOutcome::Dropped });
+        }
         let is_skipped =
             !open.spec.required && matches!(&answer, Err(fault) if fault.code == ErrorCode::HookUnavailable);
         if is_skipped {

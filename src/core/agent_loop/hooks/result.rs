@@ -23,6 +23,8 @@ use reseed_protocol::{
 pub(in crate::agent_loop) struct ToolAnswer {
     pub(in crate::agent_loop) caller: Caller,
     pub(in crate::agent_loop) call: PendingCall,
+    /// Fingerprint of the answer as the tool gave it.
+    sent: u64,
     pub(in crate::agent_loop) output: String,
     pub(in crate::agent_loop) is_error: bool,
     /// The entry that will hold it, once it is inspected as a message.
@@ -33,10 +35,11 @@ impl ToolAnswer {
     pub(in crate::agent_loop) fn new(
         caller: Caller,
         call: PendingCall,
+        sent: u64,
         output: String,
-        is_error: Option<bool>,
+        is_error: bool,
     ) -> Self {
-        Self { caller, call, output, is_error: is_error.unwrap_or(false), as_message: None }
+        Self { caller, call, sent, output, is_error, as_message: None }
     }
 
     pub(super) fn event(&self) -> HookEvent {
@@ -116,8 +119,9 @@ impl Turn {
 
     /// Appends a tool's answer, and continues once all calls have theirs.
     pub(in crate::agent_loop) fn write_result(&mut self, ws: &mut Workspace, result: ToolAnswer) {
-        let ToolAnswer { caller, call, output, is_error, as_message } = result;
+        let ToolAnswer { caller, call, sent, output, is_error, as_message } = result;
         let outcome = if is_error { CallOutcome::Failed } else { CallOutcome::Answered };
+        ws.ended.note(call.call_id.clone(), outcome, Some(sent));
         let output = ws.fitting_output(output);
         let mut entry = ws.result_entry(ws.session.state.leaf.clone(), call.call_id.clone(), output, is_error);
         entry.entry_id = as_message.unwrap_or(entry.entry_id);
@@ -143,11 +147,12 @@ impl Turn {
 }
 
 impl Hooks {
-    /// Returns true if hooks are inspecting this call's answer.
-    pub(in crate::agent_loop) fn is_looked_at(&self, call: &CallId) -> bool {
-        self.chains
-            .iter()
-            .any(|chain| matches!(&chain.subject, Subject::Result(result) if result.call.call_id == *call))
+    /// Returns the fingerprint of the answer to this call that hooks are inspecting, as the tool gave it.
+    pub(in crate::agent_loop) fn inspected_answer(&self, call: &CallId) -> Option<u64> {
+        self.chains.iter().find_map(|chain| match &chain.subject {
+            Subject::Result(result) if result.call.call_id == *call => Some(result.sent),
+            _ => None,
+        })
     }
 
     /// Returns the commands whose tool answers hooks are inspecting.
@@ -158,13 +163,11 @@ impl Hooks {
         })
     }
 
-    /// Drops the answers that hooks are still inspecting when the turn ends. They count as too late, like answers to
-    /// dropped calls.
-    pub(in crate::agent_loop) fn drop_looked_at(&mut self, ws: &mut Workspace) -> Vec<Caller> {
+    /// Drops the answers that hooks are still inspecting when the turn ends, and returns their senders with the calls.
+    pub(in crate::agent_loop) fn drop_looked_at(&mut self, ws: &mut Workspace) -> Vec<(Caller, CallId)> {
         let dropped = self.cancel_hooks(ws, |subject| matches!(subject, Subject::Result(_)));
         let caller = |subject| match subject {
-            // The answer's content is not kept, and its mark must not reveal it.
-            Subject::Result(result) => Some(result.caller.without_content("tool_result")),
+            Subject::Result(result) => Some((result.caller, result.call.call_id)),
             _ => None,
         };
         dropped.into_iter().filter_map(caller).collect()

@@ -1,13 +1,13 @@
 //! The end of a turn: finished, failed, cancelled or interrupted.
 
 use crate::{
-    agent_loop::{AgentLoop, Effect, step::Step, turn::Turn, workspace::Workspace},
+    agent_loop::{AgentLoop, Effect, late::Callee, step::Step, turn::Turn, workspace::Workspace},
     session::{OpenTurn, state::add_usage},
 };
 use reseed_protocol::{
     ErrorBody, ErrorCode, StopReason, Usage,
     event::{CallOutcome, Event, TurnFinished, TurnStatus},
-    reply::PendingCall,
+    reply::{PendingCall, Reply},
 };
 
 /// How a turn ends.
@@ -39,14 +39,17 @@ impl AgentLoop {
         let withdrawn: Vec<PendingCall> = self.ws.session.state.pending.clone();
         // A tool whose result hooks are inspecting has answered, so its client is not notified.
         let withdrawn: Vec<PendingCall> =
-            withdrawn.into_iter().filter(|call| !self.hooks.is_looked_at(&call.call_id)).collect();
+            withdrawn.into_iter().filter(|call| self.hooks.inspected_answer(&call.call_id).is_none()).collect();
         let late = self.hooks.drop_looked_at(&mut self.ws);
         let dropped = self.turn.drop_calls(&mut self.ws, &turn.turn_id);
         if !dropped.is_empty() {
             self.ws.append(dropped, Vec::new());
         }
         withdrawn.into_iter().for_each(|call| self.ws.withdraw(call, CallOutcome::Dropped));
-        late.iter().for_each(|caller| self.ws.remember(caller));
+        for (caller, call) in late {
+            let error = Callee::Tool.too_late(&call, Some(CallOutcome::Dropped));
+            self.ws.reply(&caller, Reply::Error(error));
+        }
         let withheld_usage = self.turn.progress(&self.ws.session.state).looked_at_usage.take();
         let usage = turn_usage(&self.ws.session.state.turn);
         let usage = match &withheld_usage {

@@ -7,75 +7,84 @@ use crate::agent_loop::{
     AgentLoop, Deadline,
     commands::Caller,
     hooks::{Called, ToolAnswer},
+    late::Callee,
     prompt::done,
     turn::appended,
 };
+use crate::session::{Lookup, ended::result_fingerprint};
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
     command::{CallProgress, ToolResult},
     event::{CallOutcome, CallProgressed, CallResolved, EphemeralEvent, Event, ToolCall, ToolCancelled},
     hook::HookPoint,
-    reply::{PendingCall, Reply},
+    reply::PendingCall,
 };
 
 impl AgentLoop {
-    pub(in crate::agent_loop) fn on_tool_result(&mut self, caller: &Caller, result: ToolResult) {
-        let call = self.ws.session.state.pending.iter().find(|call| call.call_id == result.call_id).cloned();
-        let Some(call) = call else {
-            if self.ws.was_answered(&result.call_id) {
-                // This command id is remembered too, so that a repeat still succeeds once the call has left the path.
-                self.ws.remember(caller);
-            } else {
-                let message = format!("no tool call `{}` is pending", result.call_id);
-                self.ws.reply(
-                    caller,
-                    Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("toolCallId")),
-                );
-            }
-            return;
+    /// Takes a tool's answer. An answer to a call that is over is a copy of the one that was taken, or too late.
+    ///
+    /// # Errors
+    /// `unknown_call`; `too_late`.
+    pub(in crate::agent_loop) fn on_tool_result(
+        &mut self,
+        caller: &Caller,
+        result: ToolResult,
+        lookup: Option<Lookup>,
+    ) -> Result<(), ErrorBody> {
+        let ToolResult { call_id, output, is_error } = result;
+        let is_error = is_error.unwrap_or(false);
+        let sent = result_fingerprint(&output, is_error);
+        let Some(call) = self.ws.session.state.pending.iter().find(|call| call.call_id == call_id).cloned() else {
+            return self.ws.answer_late_result(caller, &call_id, sent, lookup);
         };
-        if self.hooks.is_looked_at(&call.call_id) {
-            let message = format!("hooks are already inspecting an answer to `{}`", call.call_id);
-            self.ws
-                .reply(caller, Reply::Error(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("toolCallId")));
-            return;
+        match self.hooks.inspected_answer(&call_id) {
+            Some(inspected) if inspected == sent => {
+                self.ws.reply_duplicate(caller);
+                return Ok(());
+            }
+            Some(_) => return Err(Callee::Tool.too_late(&call_id, None)),
+            None => {}
         }
-        let answer = ToolAnswer::new(caller.clone(), call, result.output, result.is_error);
+        let answer = ToolAnswer::new(caller.clone(), call, sent, output, is_error);
         if self.ws.has_hooks(HookPoint::ToolResult, None) || self.ws.has_hooks(HookPoint::Message, None) {
             self.turn.look_at_result(&mut self.ws, answer);
         } else {
             self.turn.write_result(&mut self.ws, answer);
         }
+        Ok(())
     }
 
-    pub(in crate::agent_loop) fn on_call_progress(&mut self, caller: &Caller, progress: CallProgress) {
+    /// Moves the deadline of a call that is at work.
+    ///
+    /// # Errors
+    /// `missing_field`, `invalid_field`: it must name one call; `unknown_call`; `too_late`.
+    pub(in crate::agent_loop) fn on_call_progress(
+        &mut self,
+        caller: &Caller,
+        progress: CallProgress,
+        lookup: Option<Lookup>,
+    ) -> Result<(), ErrorBody> {
         let CallProgress { tool_call_id, hook_call_id, message } = progress;
-        let extended = match (&tool_call_id, &hook_call_id) {
-            (None, Some(call)) => self.hooks.on_hook_progress(&mut self.ws, call).ok_or_else(|| {
-                let message = format!("no hook call `{call}` is pending");
-                ErrorBody::new(ErrorCode::UnknownCall, message).with_field("hookCallId")
-            }),
-            (Some(call), None) => self.turn.on_tool_progress(&self.ws, call).ok_or_else(|| {
-                let message = format!("no tool call `{call}` is pending");
-                ErrorBody::new(ErrorCode::UnknownCall, message).with_field("toolCallId")
-            }),
+        let deadline = match (&tool_call_id, &hook_call_id) {
+            (None, Some(call)) => {
+                self.hooks.on_hook_progress(&mut self.ws, call).ok_or_else(|| self.late_for_hook(call))?
+            }
+            (Some(call), None) => {
+                self.turn.on_tool_progress(&self.ws, call).ok_or_else(|| self.ws.late_progress(call, lookup))?
+            }
             (None, None) => {
                 let message = "`call_progress` names the call that is at work: give `toolCallId` or `hookCallId`";
-                Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("toolCallId"))
+                return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("toolCallId"));
             }
             (Some(_), Some(_)) => {
                 let message = "`call_progress` names one call: give `toolCallId` or `hookCallId`, not both";
-                Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("hookCallId"))
+                return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("hookCallId"));
             }
         };
-        match extended {
-            Ok(deadline) => {
-                self.ws.reply(caller, done(None));
-                let event = CallProgressed { tool_call_id, hook_call_id, message, deadline };
-                self.ws.emit(EphemeralEvent::CallProgressed(event));
-            }
-            Err(error) => self.ws.reply(caller, Reply::Error(error)),
-        }
+        self.ws.reply(caller, done(None));
+        let event = CallProgressed { tool_call_id, hook_call_id, message, deadline };
+        self.ws.emit(EphemeralEvent::CallProgressed(event));
+        Ok(())
     }
 }
 
@@ -182,12 +191,6 @@ impl Turn {
 }
 
 impl Workspace {
-    fn was_answered(&self, call: &CallId) -> bool {
-        self.session.tree.path().iter().rev().filter_map(|node| node.message.as_ref()).any(|message| {
-            message.content.iter().any(|part| matches!(part, Part::ToolResult { call_id, .. } if call_id == call))
-        })
-    }
-
     /// Notifies the client that hosts a tool that its answer is no longer needed.
     pub(in crate::agent_loop) fn withdraw(&mut self, call: PendingCall, outcome: CallOutcome) {
         let PendingCall { call_id, name, turn_id, .. } = call;

@@ -91,9 +91,9 @@ fn a_late_answer_changes_nothing() {
     let call_id = world.question().call_id.clone();
     world.wait(50).took();
     let late = json!({ "hookCallId": call_id, "message": instead("user", "x")["message"] });
-    world.command(Command::HookResult(Box::new(serde_json::from_value(late).unwrap()))).check(&["error unknown_call"]);
+    world.command(Command::HookResult(Box::new(serde_json::from_value(late).unwrap()))).check(&["error too_late"]);
     let Reply::Error(error) = world.reply() else { panic!("no error") };
-    assert_eq!(error.message, format!("no hook call `{call_id}` is pending"));
+    assert_eq!(error.message, format!("the hook call `{call_id}` has timed out; nothing was stored"));
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn cancelling_a_turn_cancels_its_hooks_and_gives_every_call_a_result() {
         world.cancel();
         let expected: &[&str] = match name {
             "tool_call" => &["drop one", "+ tool", "+ tool", "+ tool", "end cancelled"],
-            "tool_result" => &["drop one", "+ tool", "+ tool", "end cancelled"],
+            "tool_result" => &["drop one", "+ tool", "+ tool", "error too_late", "end cancelled"],
             _ => &["drop one", "end cancelled"],
         };
         assert_eq!(world.took(), expected, "{name}");
@@ -175,7 +175,7 @@ fn a_tools_answer_is_looked_at_once() {
     let call = world.calls[0].clone();
     world.tool("a cat").took();
     world.calls.push_back(call);
-    world.tool("a dog").check(&["error unknown_call"]);
+    world.tool("a dog").check(&["error too_late"]);
     world.pass().model("done").check_at_rest();
     assert_eq!(world.said("tool"), "a cat");
 }

@@ -1,0 +1,69 @@
+//! Tool calls that are over, as the store remembers them: what a late or repeated answer is compared with.
+//!
+//! The step that resolves a call also stores a mark under the call's id, as it does for commands. So an answer is known
+//! as late after a restart, a compaction or a move to another branch, where the path no longer shows the call.
+
+use super::fingerprint::fingerprint_of;
+use reseed_protocol::{
+    CallId, Part,
+    event::{CallOutcome, Event},
+};
+
+/// A tool call that is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndedCall {
+    /// How it ended; `None` if only its result is known: in a fork, or from an older version.
+    pub outcome: Option<CallOutcome>,
+    /// The fingerprint of its result, as stored.
+    pub result: u64,
+}
+
+impl EndedCall {
+    /// Returns true if the call ended with this answer of its tool.
+    #[must_use]
+    pub fn has_taken(&self, result: u64) -> bool {
+        !matches!(self.outcome, Some(CallOutcome::TimedOut | CallOutcome::Dropped)) && self.result == result
+    }
+}
+
+/// Returns the id of the mark of a call that is over. No client can use it: ids with this beginning are the server's.
+#[must_use]
+pub fn mark_id(call: &CallId) -> String {
+    format!("s_call:{call}")
+}
+
+/// Returns the fingerprint of a tool's answer.
+#[must_use]
+pub fn result_fingerprint(output: &str, is_error: bool) -> u64 {
+    fingerprint_of(&(output, is_error))
+}
+
+/// Returns the fingerprint of a call's result if one of these parts is it.
+#[must_use]
+pub fn result_of(call: &CallId, parts: &[Part]) -> Option<u64> {
+    parts.iter().find_map(|part| match part {
+        Part::ToolResult { call_id, output, is_error } if call_id == call => {
+            Some(result_fingerprint(output, *is_error))
+        }
+        _ => None,
+    })
+}
+
+/// Returns the calls that these events resolve. The same step appends their results.
+#[must_use]
+pub fn ended_calls(events: &[Event]) -> Vec<(CallId, EndedCall)> {
+    let resolved = events.iter().filter_map(|event| match event {
+        Event::CallResolved(resolved) => Some(resolved),
+        _ => None,
+    });
+    let ended = resolved.map(|resolved| {
+        let results = events.iter().filter_map(|event| match event {
+            Event::EntryAppended(appended) => appended.entry.message(),
+            _ => None,
+        });
+        let result = results.filter_map(|message| result_of(&resolved.call_id, &message.content)).next();
+        let ended = EndedCall { outcome: Some(resolved.outcome), result: result.unwrap_or(0) };
+        (resolved.call_id.clone(), ended)
+    });
+    ended.collect()
+}
