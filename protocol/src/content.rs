@@ -51,7 +51,8 @@ pub enum Part {
         call_id: CallId,
         /// The tool's name.
         name: String,
-        /// The arguments as the model wrote them: JSON text, possibly malformed.
+        /// The arguments as the model wrote them: JSON text, possibly malformed. In an envelope, as they are sent: text
+        /// that is not a JSON object is sent as `{"malformed": TEXT}`.
         arguments: String,
     },
     /// The result of a tool.

@@ -1,6 +1,6 @@
 //! The context of a session as data: the messages that the model sees, each with its token count and its origin.
 
-use crate::core::context::{counter::MessageTokens, patch::CarriedOps};
+use crate::core::context::{arguments::sent_message, counter::MessageTokens, patch::CarriedOps};
 use reseed_protocol::{
     EntryId, Message, Part,
     context::{ContextMessage, EnvelopeMessages},
@@ -136,7 +136,9 @@ impl Context {
 }
 
 fn sent(messages: &[Counted]) -> Vec<ContextMessage> {
-    let sent =
-        |counted: &Counted| ContextMessage { entry_id: counted.shown_id().cloned(), message: counted.message.clone() };
+    let sent = |counted: &Counted| ContextMessage {
+        entry_id: counted.shown_id().cloned(),
+        message: sent_message(&counted.message),
+    };
     messages.iter().map(sent).collect()
 }

@@ -4,6 +4,7 @@
 //! is. To add a strategy, write a new file in [`strategies`] and a line in [`factory`].
 
 pub mod area;
+pub mod arguments;
 pub mod branch;
 pub mod breaker;
 pub mod build;

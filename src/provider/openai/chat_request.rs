@@ -4,7 +4,7 @@
 //! `content` is text or absent, never `null`; plain text stays plain text. What the dialect cannot express (reasoning)
 //! is left out.
 
-use super::parts::{arguments, joined_text};
+use super::parts::joined_text;
 use crate::core::model::ModelRequest;
 use reseed_protocol::{Message, Part, Role};
 use serde::Serialize;
@@ -88,7 +88,7 @@ struct Call<'a> {
 #[derive(Debug, Serialize)]
 struct Function<'a> {
     name: &'a str,
-    arguments: Cow<'a, str>,
+    arguments: &'a str,
 }
 
 #[derive(Debug, Serialize)]
@@ -148,10 +148,10 @@ fn write<'a>(message: &'a Message, messages: &mut Vec<ChatMessage<'a>>) {
             let content = joined_text(&message.content);
             let tool_calls: Vec<Call<'a>> = message
                 .tool_calls()
-                .map(|(id, name, written)| Call {
+                .map(|(id, name, arguments)| Call {
                     id: id.as_str(),
                     r#type: "function",
-                    function: Function { name, arguments: arguments(written) },
+                    function: Function { name, arguments },
                 })
                 .collect();
             if content.is_some() || !tool_calls.is_empty() {

@@ -3,7 +3,7 @@
 //! Each request contains the whole conversation: `previous_response_id` would tie the session to state that the
 //! provider keeps, and many servers refuse it. OpenAI is asked to store nothing, and returns reasoning to us encrypted.
 
-use super::parts::{arguments, joined_text};
+use super::parts::joined_text;
 use crate::core::model::ModelRequest;
 use reseed_protocol::{Message, Part, Role};
 use serde::Serialize;
@@ -49,7 +49,7 @@ enum Item<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum OurItem<'a> {
     Message { role: &'static str, content: Vec<Content<'a>> },
-    FunctionCall { call_id: &'a str, name: &'a str, arguments: Cow<'a, str> },
+    FunctionCall { call_id: &'a str, name: &'a str, arguments: &'a str },
     FunctionCallOutput { call_id: &'a str, output: &'a str },
 }
 
@@ -149,8 +149,8 @@ fn assistant_item(run: &[Part], readable: bool) -> Option<Item<'_>> {
             Item::Ours(OurItem::Message { role: "assistant", content: vec![Content::OutputText { text }] })
         }),
         Part::Reasoning { payload: Some(payload), .. } if readable => Some(Item::Theirs(payload)),
-        Part::ToolCall { call_id, name, arguments: written } => {
-            Some(Item::Ours(OurItem::FunctionCall { call_id: call_id.as_str(), name, arguments: arguments(written) }))
+        Part::ToolCall { call_id, name, arguments } => {
+            Some(Item::Ours(OurItem::FunctionCall { call_id: call_id.as_str(), name, arguments }))
         }
         Part::Reasoning { .. } | Part::Image { .. } | Part::ToolResult { .. } => None,
     }

@@ -5,6 +5,7 @@ use super::{
     mix::{MessageTokens, Scripts},
     payload,
 };
+use crate::core::context::arguments::sent_arguments;
 use reseed_protocol::{Entry, Message, Part, context::ToolDefinition};
 use std::fmt;
 
@@ -78,7 +79,7 @@ pub trait TokenEstimate: fmt::Debug + Send + Sync {
                 }
                 Part::ToolCall { name, arguments, .. } => {
                     tokens.scripts.add(&self.scripts(name));
-                    tokens.scripts.add(&self.scripts(arguments));
+                    tokens.scripts.add(&self.scripts(&sent_arguments(arguments)));
                     frame += TOOL_CALL_TOKENS;
                 }
                 Part::ToolResult { output, .. } => {
