@@ -76,7 +76,7 @@ codes! {
     NavigationCancelled "navigation_cancelled" retriable: true, "The summary of the abandoned branch was cancelled, or a hook refused the move; the session has not moved.", "Navigate again, or without `summarize`; the message names the hook.";
     // Turns
     EmptyInput "empty_input" retriable: false, "The input has no text and no image.", "Send text or an image.";
-    InputTooLarge "input_too_large" retriable: false, "The input alone exceeds the model's window.", "Shorten the input, or choose a model with a larger window.";
+    InputTooLarge "input_too_large" retriable: false, "The input does not fit into the model's window together with the system prompt, the tools and the tokens reserved for the answer.", "Shorten the input, or choose a model with a larger window.";
     QueueFull "queue_full" retriable: true, "The queue of inputs is full.", "Wait for a turn to finish.";
     InputCancelled "input_cancelled" retriable: true, "`cancel_turn` withdrew the input while hooks were \
     checking it; nothing was stored.", "Send it again if you still want it.";

@@ -10,4 +10,5 @@ mod older;
 mod repeats;
 mod rfc6455;
 mod states;
+mod too_large;
 mod values;

@@ -29,17 +29,22 @@ impl Workspace {
         Ok(())
     }
 
-    /// Refuses input that no compaction could make room for.
+    /// Refuses input that no compaction could make room for: with the system prompt, the tools and the reserve for the
+    /// answer it must fit the window. By the estimate as it is, without its error bound: once stored, an input that
+    /// does not fit would be in every later request.
     pub(in crate::agent_loop) fn check_input_fits(&self, parts: &[Part]) -> Result<(), ErrorBody> {
         let message = Message::new(Role::User, parts.to_vec());
         let mut mix = Mix::default();
         mix.add_message(&self.prompt.counter.message(&message));
-        let estimated = self.prompt.calibration.tokens(&mix);
-        let least = estimated.saturating_sub(self.prompt.calibration.error_bound(&mix));
+        let tokens = self.prompt.calibration.tokens(&mix);
         let window = self.window_tokens();
-        if least > window {
+        let (fixed, reserved) =
+            (self.prompt.in_tokens(self.prompt.fixed().total()), self.manager().reserved_tokens(window));
+        let room = window.saturating_sub(fixed).saturating_sub(reserved);
+        if tokens > room {
             let text = format!(
-                "the input has about {estimated} tokens, the window of `{}` {window}; send less",
+                "the input has about {tokens} tokens, and at most {room} fit: the window of `{}` has {window}, the system \
+                 prompt and the tools take {fixed}, and {reserved} are reserved for the answer; send less",
                 self.session.state.model
             );
             return Err(ErrorBody::new(ErrorCode::InputTooLarge, text).with_field("input"));
