@@ -264,6 +264,10 @@ payloads! {
         /// Only entries on the path to the leaf.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         path: Option<bool>,
+        /// Only this entry. If its tool result was cut, `cut.whole` has all of it. One entry a command: a result is
+        /// at most as long as the frame that brought it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        entry_id: Option<EntryId>,
     }
 
     /// Payload of `ping`.

@@ -134,6 +134,24 @@ impl Usage {
     }
 }
 
+/// What was left out of a tool result that was too large. The output shows the beginning and the end, with a note
+/// between them. Lengths and positions are in UTF-16 code units.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[cfg_attr(feature = "codegen", ts(optional_fields))]
+#[serde(rename_all = "camelCase")]
+pub struct Cut {
+    /// The length of the whole result.
+    pub characters: u64,
+    /// How much of it the output shows, without the note.
+    pub shown: u64,
+    /// The position from which characters were left out: the length of the beginning that is shown.
+    pub from: u64,
+    /// The whole result; only in the reply to `get_entries` with `entryId`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<String>,
+}
+
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
@@ -164,6 +182,9 @@ pub struct Message {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
     pub incomplete: bool,
+    /// What was left out of the result; on tool messages whose result was too large.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<Box<Cut>>,
 }
 
 impl Message {
@@ -179,6 +200,7 @@ impl Message {
             receipt: None,
             stop_reason: None,
             incomplete: false,
+            cut: None,
         }
     }
 

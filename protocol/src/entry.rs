@@ -1,7 +1,7 @@
 //! Entries: the immutable nodes of a session's tree. The wire form is the stored form.
 
 use crate::{
-    EntryId, Message, Part, Timestamp, Usage,
+    Cut, EntryId, Message, Part, Timestamp, Usage,
     event::{CompactionRung, CompactionTrigger, FailedRung, Retained},
     patch::{ContextTransform, EphemeralChange, PatchOp},
 };
@@ -307,6 +307,19 @@ impl Entry {
             EntryData::Message(message) => Some(message),
             _ => None,
         }
+    }
+
+    /// Returns what was left out of the tool result that this entry holds, if it was cut.
+    pub fn cut_mut(&mut self) -> Option<&mut Cut> {
+        match &mut self.data {
+            EntryData::Message(message) => message.cut.as_deref_mut(),
+            _ => None,
+        }
+    }
+
+    /// Takes the whole tool result out of an entry that shows a part of it. The log has the entry without it.
+    pub fn take_whole(&mut self) -> Option<String> {
+        self.cut_mut()?.whole.take()
     }
 
     /// Returns the entry's `type` on the wire and in the store.

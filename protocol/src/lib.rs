@@ -33,7 +33,7 @@ pub mod reply;
 pub mod time;
 pub mod v1;
 
-pub use content::{Message, Part, Role, StopReason, Usage, UsageSource};
+pub use content::{Cut, Message, Part, Role, StopReason, Usage, UsageSource};
 pub use entry::{Entry, EntryData};
 pub use error::{CloseCode, ErrorBody, ErrorCode};
 pub use ids::{CallId, CommandId, EntryId, JobId, SessionId, TurnId};

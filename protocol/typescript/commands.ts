@@ -165,6 +165,11 @@ export interface GetEntries {
   limit?: number;
   /** Only entries on the path to the leaf. */
   path?: boolean;
+  /**
+   * Only this entry. If its tool result was cut, `cut.whole` has all of it. One entry a command: a result is
+   * at most as long as the frame that brought it.
+   */
+  entryId?: EntryId;
 }
 
 /** Payload of `ping`. */

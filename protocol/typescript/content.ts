@@ -24,6 +24,8 @@ export interface Message {
   stopReason?: StopReason;
   /** The answer was cut off by a cancellation: this is what had been shown. */
   incomplete?: boolean;
+  /** What was left out of the result; on tool messages whose result was too large. */
+  cut?: Cut;
 }
 
 /** The author of a message. */
@@ -56,7 +58,10 @@ export type Part =
       toolCallId: CallId;
       /** The tool's name. */
       name: string;
-      /** The arguments as the model wrote them: JSON text, possibly malformed. */
+      /**
+       * The arguments as the model wrote them: JSON text, possibly malformed. In an envelope, as they are sent: text
+       * that is not a JSON object is sent as `{"malformed": TEXT}`.
+       */
       arguments: string;
     }
   | {
@@ -97,3 +102,18 @@ export type UsageSource = "reported" | "estimated";
 
 /** The reason an answer ended. */
 export type StopReason = "stop" | "length" | "tool_calls" | "content_filter" | "cancelled";
+
+/**
+ * What was left out of a tool result that was too large. The output shows the beginning and the end, with a note
+ * between them. Lengths and positions are in UTF-16 code units.
+ */
+export interface Cut {
+  /** The length of the whole result. */
+  characters: number;
+  /** How much of it the output shows, without the note. */
+  shown: number;
+  /** The position from which characters were left out: the length of the beginning that is shown. */
+  from: number;
+  /** The whole result; only in the reply to `get_entries` with `entryId`. */
+  whole?: string;
+}

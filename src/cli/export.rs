@@ -4,7 +4,7 @@ use crate::{
     config::Settings,
     core::session::IdSource,
     pi::Exporter,
-    runtime::stored,
+    runtime::{stored, whole},
     store::{self, SessionStore},
 };
 use anyhow::Context as _;
@@ -65,7 +65,8 @@ pub async fn export(
         for record in page {
             let event: Event =
                 serde_json::from_str(&record.body).with_context(|| format!("read record {}", record.seq))?;
-            if let Event::EntryAppended(appended) = event {
+            if let Event::EntryAppended(mut appended) = event {
+                whole::restore(store, session, &mut appended.entry).await?;
                 for line in exporter.entry(&appended.entry) {
                     writeln!(to, "{line}").context("write")?;
                 }

@@ -11,8 +11,9 @@ use crate::{
         Importer,
         read::{Fault, Header, Item, Reader},
     },
+    runtime::whole,
     service,
-    store::{self, Append, EntryColumns, Head, Lease, NewRecord, SessionStore, UNFINISHED},
+    store::{self, Append, CommandMark, EntryColumns, Head, Lease, NewRecord, SessionStore, UNFINISHED},
 };
 use anyhow::Context as _;
 use clap::Args;
@@ -246,6 +247,7 @@ struct Writer<'a> {
     now: Timestamp,
     state: SessionState,
     step: Vec<NewRecord>,
+    step_marks: Vec<CommandMark>,
     step_bytes: usize,
     next_seq: u64,
     /// The session's name in the file; otherwise its first message.
@@ -266,6 +268,7 @@ impl<'a> Writer<'a> {
             now: options.now,
             state: SessionState::default(),
             step: Vec::new(),
+            step_marks: Vec::new(),
             step_bytes: 0,
             next_seq,
             name: None,
@@ -320,7 +323,11 @@ impl<'a> Writer<'a> {
         self.flush(self.created_at, self.updated_at).await
     }
 
-    async fn entry(&mut self, entry: Entry) -> anyhow::Result<()> {
+    async fn entry(&mut self, mut entry: Entry) -> anyhow::Result<()> {
+        if let Some(mark) = whole::take(&mut entry) {
+            self.step_bytes += mark.reply.len();
+            self.step_marks.push(mark);
+        }
         match &entry.data {
             EntryData::SessionInfo(info) => {
                 self.name = Some(info.name.trim().to_owned()).filter(|name| !name.is_empty());
@@ -347,7 +354,7 @@ impl<'a> Writer<'a> {
     }
 
     async fn flush(&mut self, created_at: Timestamp, updated_at: Timestamp) -> anyhow::Result<()> {
-        let records = std::mem::take(&mut self.step);
+        let (records, marks) = (std::mem::take(&mut self.step), std::mem::take(&mut self.step_marks));
         self.step_bytes = 0;
         let count = records.len() as u64;
         let state = serde_json::to_string(&self.state).context("serialise the session state")?;
@@ -360,7 +367,7 @@ impl<'a> Writer<'a> {
             state: state.into(),
             ..Head::default()
         };
-        self.store.append(&self.lease, self.next_seq, Append { records, marks: Vec::new(), head }).await?;
+        self.store.append(&self.lease, self.next_seq, Append { records, marks, head }).await?;
         self.next_seq += count;
         Ok(())
     }

@@ -11,6 +11,7 @@ use super::{
     late::Late,
     measure::{LastCompaction, Measure},
     shared::Shared,
+    whole,
 };
 use crate::{
     core::{
@@ -155,7 +156,9 @@ impl Effects {
         append: Append,
         asker: Option<Asker<'_>>,
     ) -> Result<(), CloseCode> {
-        let Append { events, marks } = append;
+        let Append { mut events, marks } = append;
+        let mut stored_marks: Vec<CommandMark> = ended::marks(&events).collect();
+        stored_marks.extend(whole::take_all(&mut events));
         let first_seq = self.state.seq + 1;
         let mut records = Vec::with_capacity(events.len());
         let mut ends = None;
@@ -173,7 +176,7 @@ impl Effects {
             fingerprint: mark.fingerprint,
             reply: json(&mark.reply),
         });
-        let stored_marks = of_commands.chain(ended::marks(&events)).collect();
+        stored_marks.extend(of_commands);
         self.head.updated_at = now;
         self.head.name.clone_from(&self.state.name);
         self.head.entries = self.state.entries;

@@ -12,6 +12,7 @@
 //! - [`labels`]: the labels of entries
 //! - `look`: reads sessions without opening them; [`stored`]: the same without a server
 //! - [`watch`]: reports changes to watchers of the session list
+//! - [`whole`]: the whole of tool results that were cut
 //! - `load`: loads a session from the store, as far back as the model can see
 
 mod actor;
@@ -33,6 +34,7 @@ pub(crate) mod registry;
 pub(crate) mod shared;
 pub(crate) mod stored;
 pub(crate) mod watch;
+pub(crate) mod whole;
 
 #[cfg(test)]
 mod resume_decisions;

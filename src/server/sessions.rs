@@ -4,7 +4,7 @@ use super::app::App;
 use crate::{
     clock::{Clock, SystemClock},
     core::agent_loop::Snapshot,
-    runtime::watch::list_item,
+    runtime::{watch::list_item, whole},
     store::{EntryQuery, Error, ListQuery, Part, SessionHead, StoredRecord},
 };
 use reseed_protocol::{
@@ -203,16 +203,34 @@ pub(super) async fn entries(asker: &Asker<'_>, get: GetEntries) -> Result<Reply,
     if get.before.is_some() && get.after.is_some() {
         return Err(invalid("after", "send `before` or `after`, not both".to_owned()));
     }
+    if get.entry_id.is_some()
+        && (get.before.is_some() || get.after.is_some() || get.limit.is_some() || get.path.is_some())
+    {
+        return Err(invalid("entryId", "`entryId` names one entry; send it alone".to_owned()));
+    }
     let count = limit(get.limit, ENTRIES_LIMIT)?;
     let head = asker.app.registry.head(&session, asker.owner).await?;
     let leaf = asker.app.registry.leaf(&head).await?;
-    let page = if get.path == Some(true) {
+    let page = if let Some(entry) = &get.entry_id {
+        whole_entry(asker, &session, entry).await?
+    } else if get.path == Some(true) {
         on_path(asker, &session, &get, leaf.clone(), count).await?
     } else {
         in_log(asker, &session, &get, count).await?
     };
     let damaged = Some(page.damaged).filter(|damaged| !damaged.is_empty());
     Ok(Reply::Entries(Entries { items: page.items, leaf_id: leaf, as_of_seq: head.last_seq, more: page.more, damaged }))
+}
+
+/// Returns one entry; one that shows a part of a tool result has the whole of it.
+async fn whole_entry(asker: &Asker<'_>, session: &SessionId, id: &EntryId) -> Result<Page, ErrorBody> {
+    let registry = &asker.app.registry;
+    let one = EntryQuery::Path { from: id.clone(), limit: 1 };
+    let records = registry.store().entries(session, one).await.map_err(|error| registry.fault(&error))?;
+    let mut items = parse(&records)?;
+    let Some(entry) = items.first_mut() else { return Err(entry_not_found(id, "entryId")) };
+    whole::restore(&**registry.store(), session, entry).await.map_err(|error| registry.fault(&error))?;
+    Ok(Page { items, more: false, damaged: Vec::new() })
 }
 
 async fn in_log(asker: &Asker<'_>, session: &SessionId, get: &GetEntries, count: u32) -> Result<Page, ErrorBody> {

@@ -75,7 +75,7 @@ impl EntryColumns {
 }
 
 /// A writing command's idempotency mark, stored with what the command wrote, for the life of the session. The server's
-/// own marks, of ended tool calls and of copies, have ids that no command can have.
+/// own marks, of ended tool calls, of copies and of whole tool results, have ids that no command can have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandMark {
     /// The command's id.

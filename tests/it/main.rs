@@ -10,6 +10,7 @@ mod commands;
 mod compaction;
 mod conversation;
 mod cost;
+mod cut;
 mod exact;
 mod hooks;
 mod keeping;

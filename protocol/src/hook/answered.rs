@@ -5,7 +5,7 @@
 
 use crate::{
     CallId,
-    content::{Message, Part, Role, StopReason, Usage},
+    content::{Cut, Message, Part, Role, StopReason, Usage},
     receipt::Receipt,
 };
 use serde::{Deserialize, Deserializer};
@@ -39,6 +39,9 @@ pub(super) struct AnsweredMessage {
     /// Ignored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     incomplete: bool,
+    /// Ignored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cut: Option<Box<Cut>>,
 }
 
 /// A part of that message.

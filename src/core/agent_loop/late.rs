@@ -135,7 +135,7 @@ impl Workspace {
     /// and older versions wrote no marks.
     fn ended_on_path(&self, call: &CallId) -> Option<ended::EndedCall> {
         let messages = self.session.tree.path().iter().rev().filter_map(|node| node.message.as_ref());
-        let result = messages.filter_map(|message| ended::result_of(call, &message.content)).next()?;
+        let result = messages.filter_map(|message| ended::result_of(call, message)).next()?;
         Some(ended::EndedCall { outcome: None, result })
     }
 }

@@ -155,18 +155,26 @@ pub fn read(conversation: &str) -> Vec<Message> {
 /// Returns the text, or its head and tail with a note of how many characters were left out. Never splits a character.
 #[must_use]
 pub fn clip(text: &str, chars_max: usize) -> Cow<'_, str> {
+    match head_and_tail(text, chars_max) {
+        Some((head, tail, left_out)) => Cow::Owned(format!("{head}\n[… {left_out} characters left out …]\n{tail}")),
+        None => Cow::Borrowed(text),
+    }
+}
+
+/// Returns the head and the tail of a longer text and the number of characters between them. Never splits a character.
+pub fn head_and_tail(text: &str, chars_max: usize) -> Option<(&str, &str, usize)> {
     if text.len() <= chars_max {
-        return Cow::Borrowed(text);
+        return None;
     }
     let chars = text.chars().count();
     if chars <= chars_max {
-        return Cow::Borrowed(text);
+        return None;
     }
     let tail_chars = chars_max / 3;
     let head = prefix(text, chars_max - tail_chars);
     let tail_start = text.char_indices().rev().nth(tail_chars.saturating_sub(1)).map_or(text.len(), |(at, _)| at);
     let tail = if tail_chars == 0 { "" } else { &text[tail_start..] };
-    Cow::Owned(format!("{head}\n[… {} characters left out …]\n{tail}", chars - chars_max))
+    Some((head, tail, chars - chars_max))
 }
 
 /// Returns the first `chars` characters.

@@ -5,7 +5,7 @@
 
 use super::fingerprint::fingerprint_of;
 use reseed_protocol::{
-    CallId, Part,
+    CallId, Message, Part,
     event::{CallOutcome, Event},
 };
 
@@ -38,12 +38,13 @@ pub fn result_fingerprint(output: &str, is_error: bool) -> u64 {
     fingerprint_of(&(output, is_error))
 }
 
-/// Returns the fingerprint of a call's result if one of these parts is it.
+/// Returns the fingerprint of a call's result if this message is it: of the whole one, where that is known.
 #[must_use]
-pub fn result_of(call: &CallId, parts: &[Part]) -> Option<u64> {
-    parts.iter().find_map(|part| match part {
+pub fn result_of(call: &CallId, message: &Message) -> Option<u64> {
+    let whole = message.cut.as_deref().and_then(|cut| cut.whole.as_deref());
+    message.content.iter().find_map(|part| match part {
         Part::ToolResult { call_id, output, is_error } if call_id == call => {
-            Some(result_fingerprint(output, *is_error))
+            Some(result_fingerprint(whole.unwrap_or(output), *is_error))
         }
         _ => None,
     })
@@ -61,7 +62,7 @@ pub fn ended_calls(events: &[Event]) -> Vec<(CallId, EndedCall)> {
             Event::EntryAppended(appended) => appended.entry.message(),
             _ => None,
         });
-        let result = results.filter_map(|message| result_of(&resolved.call_id, &message.content)).next();
+        let result = results.filter_map(|message| result_of(&resolved.call_id, message)).next();
         let ended = EndedCall { outcome: Some(resolved.outcome), result: result.unwrap_or(0) };
         (resolved.call_id.clone(), ended)
     });

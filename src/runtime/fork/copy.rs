@@ -9,7 +9,7 @@ use crate::{
         SessionState,
         fork::{PathCopy, fork_name, marks_mention, marks_of, mentions},
     },
-    runtime::{labels::newest_labels, load::stored_state, registry::Registry, shared::store_error},
+    runtime::{labels::newest_labels, load::stored_state, registry::Registry, shared::store_error, whole},
     store::{Append, CommandMark, EntryColumns, EntryQuery, Head, Lease, NewRecord, UNFINISHED},
 };
 use reseed_protocol::{
@@ -73,7 +73,16 @@ impl<'a> Copy<'a> {
                 let there = self.source.on_path(path, mentions(&entry)).await?;
                 events.extend(self.chain.take(entry, &there).map(appended));
             }
+            let cut = events.iter().filter_map(shown_cut).collect::<Vec<Entry>>();
             self.append(events, Vec::new()).await?;
+            for mut entry in cut {
+                // One at a time: each may be as large as a frame.
+                let restored = whole::restore(&**self.registry.store(), self.source.id, &mut entry).await;
+                restored.map_err(|error| store_error(&error))?;
+                if let Some(mark) = whole::take(&mut entry) {
+                    self.write(Vec::new(), vec![mark]).await?;
+                }
+            }
         }
         Ok(())
     }
@@ -134,13 +143,27 @@ impl<'a> Copy<'a> {
         self.head.name.clone_from(&self.state.name);
         self.head.entries = self.state.entries;
         self.head.state = stored_state(&self.state);
-        let records: Vec<NewRecord> = events.iter().map(record).collect();
+        self.write(events.iter().map(record).collect(), marks).await
+    }
+
+    async fn write(&mut self, records: Vec<NewRecord>, marks: Vec<CommandMark>) -> Result<(), ErrorBody> {
         let (first_seq, count) = (self.next_seq, records.len() as u64);
         let append = Append { records, marks, head: self.head.clone() };
         let written = self.registry.store().append(&self.lease, first_seq, append).await;
         written.map_err(|error| store_error(&error))?;
         self.next_seq += count;
         Ok(())
+    }
+}
+
+/// Returns the entry of a tool result that was cut.
+fn shown_cut(event: &Event) -> Option<Entry> {
+    match event {
+        Event::EntryAppended(appended) => {
+            let is_cut = appended.entry.message().is_some_and(|message| message.cut.is_some());
+            is_cut.then(|| appended.entry.clone())
+        }
+        _ => None,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::agent_loop::turn::Turn;
 use crate::agent_loop::workspace::Workspace;
 use crate::hook::HookFault;
 use reseed_protocol::{
-    CallId, CommandId, EntryId, Message, Part, Role,
+    CallId, CommandId, EntryData, EntryId, Message, Part, Role,
     event::{CallOutcome, CallResolved, Event},
     hook::{HookAnswer, HookEvent, HookPoint},
     reply::PendingCall,
@@ -122,9 +122,12 @@ impl Turn {
         let ToolAnswer { caller, call, sent, output, is_error, as_message } = result;
         let outcome = if is_error { CallOutcome::Failed } else { CallOutcome::Answered };
         ws.ended.note(call.call_id.clone(), outcome, Some(sent));
-        let output = ws.fitting_output(output);
+        let (output, cut) = ws.fitting_output(output);
         let mut entry = ws.result_entry(ws.session.state.leaf.clone(), call.call_id.clone(), output, is_error);
         entry.entry_id = as_message.unwrap_or(entry.entry_id);
+        if let EntryData::Message(message) = &mut entry.data {
+            message.cut = cut;
+        }
         let events = vec![
             appended(entry, Some(call.turn_id), Some(caller.id.clone())),
             Event::CallResolved(CallResolved { call_id: call.call_id.clone(), outcome }),

@@ -1,8 +1,12 @@
 //! The limits that the window sets to what may be added: a system prompt, a patch, an input, a tool's output.
 
 use crate::agent_loop::workspace::Workspace;
-use crate::context::{Context, counter::Mix, serialize::clip};
-use reseed_protocol::{ErrorBody, ErrorCode, Message, Part, Role};
+use crate::context::{
+    Context,
+    counter::Mix,
+    serialize::{clip, head_and_tail},
+};
+use reseed_protocol::{Cut, ErrorBody, ErrorCode, Message, Part, Role, content::utf16_len};
 
 impl Workspace {
     /// Returns true if a system prompt leaves room for a conversation: no compaction removes it.
@@ -53,15 +57,19 @@ impl Workspace {
     }
 
     /// Cuts a tool's output to a quarter of the window: no compaction could make room for output that fills it alone.
-    /// The beginning and the end are kept, with a note between them.
-    pub(in crate::agent_loop) fn fitting_output(&self, output: String) -> String {
+    /// The beginning and the end are kept, with a note between them; what was left out comes with it.
+    pub(in crate::agent_loop) fn fitting_output(&self, output: String) -> (String, Option<Box<Cut>>) {
         let tokens_max = (self.window_tokens() / 4).max(1);
         let tokens = self.prompt.calibration.tokens(&Mix::of_text(&self.prompt.counter.scripts(&output)));
         if tokens <= tokens_max {
-            return output;
+            return (output, None);
         }
         let chars = output.chars().count() as u64;
         let chars_max = usize::try_from(chars.saturating_mul(tokens_max) / tokens).unwrap_or(usize::MAX);
-        clip(&output, chars_max).into_owned()
+        let Some((head, tail, _)) = head_and_tail(&output, chars_max) else { return (output, None) };
+        let from = utf16_len(head);
+        let (characters, shown) = (utf16_len(&output), from + utf16_len(tail));
+        let clipped = clip(&output, chars_max).into_owned();
+        (clipped, Some(Box::new(Cut { characters, shown, from, whole: Some(output) })))
     }
 }

@@ -48,7 +48,9 @@ const CLEARED_CHARS: usize = 160;
 impl Node {
     /// Counts an entry.
     #[must_use]
-    pub fn counted(entry: Entry, counter: &Counter) -> Self {
+    pub fn counted(mut entry: Entry, counter: &Counter) -> Self {
+        // The store keeps the whole of a result that was cut; no request sends it.
+        entry.take_whole();
         let message = message_of(&entry).map(Arc::new);
         let tokens = counter.entry(&entry, message.as_deref());
         let hash = message.as_deref().map_or(0, message_fingerprint);
@@ -123,7 +125,7 @@ impl Node {
 /// Returns a message with its tool results replaced by a short note.
 #[must_use]
 pub(crate) fn without_results(message: &Message) -> Message {
-    let mut message = message.clone();
+    let mut message = Message { cut: None, ..message.clone() };
     for part in &mut message.content {
         if let Part::ToolResult { output, .. } = part {
             let beginning = prefix(output.trim_start(), CLEARED_CHARS);
