@@ -80,7 +80,7 @@ codes! {
     QueueFull "queue_full" retriable: true, "The queue of inputs is full.", "Wait for a turn to finish.";
     InputCancelled "input_cancelled" retriable: true, "`cancel_turn` withdrew the input while hooks were \
     checking it; nothing was stored.", "Send it again if you still want it.";
-    NotQueued "not_queued" retriable: false, "No input with this id is queued.", "Check `queue_changed`; it may have been sent already.";
+    NotQueued "not_queued" retriable: false, "No input with this id is queued.", "Look for its `queue_item_removed`: it says what became of it.";
     TurnRunning "turn_running" retriable: true, "A turn is running.", "Wait for `turn_finished`, or cancel it.";
     NoTurn "no_turn" retriable: false, "No such turn is running.", "No action is needed.";
     NothingToRetry "nothing_to_retry" retriable: false, "The last turn ended with an answer, or there is no turn.", "Send new input.";

@@ -6,11 +6,14 @@ use crate::{
     command::SessionRole,
     context::{Breakdown, ContextInfo},
     hook::{HookCall, HookOffer, HookPoint},
-    reply::{Pin, QueueItem, SessionItem, SessionSettings},
+    reply::{Pin, SessionItem, SessionSettings},
 };
 use serde::{Deserialize, Serialize};
 
 pub(crate) mod compacted;
+mod queue;
+
+pub use queue::{QueueChanged, QueueItemAdded, QueueItemRemoved, QueueReleased, QueueRemovalReason, QueueReordered};
 
 /// A durable event: one stored record, with its `seq` in the envelope.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,7 +30,16 @@ pub enum Event {
     ToolCall(ToolCall),
     /// A tool call was answered, failed or was dropped.
     CallResolved(CallResolved),
-    /// The queued inputs changed.
+    /// An input was queued.
+    QueueItemAdded(Box<QueueItemAdded>),
+    /// A queued input left the queue: exactly one for each that was added.
+    QueueItemRemoved(QueueItemRemoved),
+    /// The queued inputs were put in another order.
+    QueueReordered(QueueReordered),
+    /// Inputs that were sent during a move no longer wait for one.
+    QueueReleased(QueueReleased),
+    /// The queue as a whole, in records of older versions. Never sent to a client.
+    #[cfg_attr(feature = "codegen", schemars(skip), ts(skip))]
     QueueChanged(QueueChanged),
     /// The session's name, model or settings changed.
     SessionUpdated(Box<SessionUpdated>),
@@ -156,12 +168,6 @@ events! {
         call_id: CallId,
         /// Its outcome.
         outcome: CallOutcome,
-    }
-
-    /// Payload of `queue_changed`.
-    struct QueueChanged {
-        /// The queued inputs, first in line first.
-        items: Vec<QueueItem>,
     }
 
     /// Payload of `session_updated`: absent fields have not changed.

@@ -426,8 +426,8 @@ mod tests {
 
     #[test]
     fn a_stored_body_becomes_a_frame_without_being_read() {
-        let frame = encode_stored(7, r#"{"type":"queue_changed","payload":{"items":[]}}"#);
-        assert_eq!(frame, r#"{"id":"s_7","seq":7,"type":"queue_changed","payload":{"items":[]}}"#);
+        let frame = encode_stored(7, r#"{"type":"queue_released","payload":{}}"#);
+        assert_eq!(frame, r#"{"id":"s_7","seq":7,"type":"queue_released","payload":{}}"#);
     }
 
     #[test]

@@ -73,7 +73,10 @@ export type Event =
   | { type: "turn_finished"; payload: TurnFinished }
   | { type: "tool_call"; payload: ToolCall }
   | { type: "call_resolved"; payload: CallResolved }
-  | { type: "queue_changed"; payload: QueueChanged }
+  | { type: "queue_item_added"; payload: QueueItemAdded }
+  | { type: "queue_item_removed"; payload: QueueItemRemoved }
+  | { type: "queue_reordered"; payload: QueueReordered }
+  | { type: "queue_released"; payload: QueueReleased }
   | { type: "session_updated"; payload: SessionUpdated }
   | { type: "context_compacted"; payload: ContextCompacted }
   | { type: "compaction_undone"; payload: CompactionUndone }
@@ -142,10 +145,43 @@ export interface CallResolved {
 /** The outcome of a tool call. */
 export type CallOutcome = "answered" | "failed" | "timed_out" | "dropped";
 
-/** Payload of `queue_changed`. */
-export interface QueueChanged {
-  /** The queued inputs, first in line first. */
-  items: Array<QueueItem>;
+/** Payload of `queue_item_added`. */
+export interface QueueItemAdded {
+  /** Its position in the queue; 0 is the first. */
+  position: number;
+  /** The input. */
+  item: QueueItem;
+}
+
+/** Payload of `queue_item_removed`. */
+export interface QueueItemRemoved {
+  /** The command that sent the input. */
+  commandId: CommandId;
+  /** What became of the input. */
+  reason: QueueRemovalReason;
+  /** The turn that it started or joined. */
+  turnId?: TurnId;
+  /** The entry that holds it now, appended by one of the next events. Absent if it was cancelled. */
+  entryId?: EntryId;
+  /** The `edit_queue` that cancelled it. */
+  cancelledBy?: CommandId;
+}
+
+/** The reason an input left the queue. */
+export type QueueRemovalReason = "started" | "steered" | "appended" | "cancelled";
+
+/** Payload of `queue_reordered`. */
+export interface QueueReordered {
+  /** The commands that sent the queued inputs, first in line first. */
+  order: Array<CommandId>;
+  /** The command that caused it. */
+  commandId?: CommandId;
+}
+
+/** Payload of `queue_released`: no queued input has `after` any more. */
+export interface QueueReleased {
+  /** The command that caused it: the move, or `edit_queue`. */
+  commandId?: CommandId;
 }
 
 /** Payload of `session_updated`: absent fields have not changed. */

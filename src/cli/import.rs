@@ -364,7 +364,7 @@ impl<'a> Writer<'a> {
             // A file's timestamps may be in the future.
             updated_at: updated_at.min(self.now),
             entries: self.state.entries,
-            state: state.into(),
+            state: Some(state.into()),
             ..Head::default()
         };
         self.store.append(&self.lease, self.next_seq, Append { records, marks, head }).await?;

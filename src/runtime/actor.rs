@@ -14,6 +14,7 @@ use super::{
     handle::{MAILBOX_MAX, Message, Outgoing, SessionHandle, stopping},
     load::path_to,
     shared::{Shared, store_error},
+    state_copy::StateCopy,
     watch::{Compactions, Row},
 };
 use crate::{
@@ -42,6 +43,8 @@ pub(super) struct Started {
     pub(super) lease: Lease,
     pub(super) seed: Seed,
     pub(super) head: Head,
+    /// Sequence number up to which the stored copy of the state reaches; 0 if there is none.
+    pub(super) stored_seq: u64,
     pub(super) row: Arc<Row>,
 }
 
@@ -98,7 +101,8 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
     let handle = SessionHandle { id: id.clone(), mailbox: sender.clone() };
     let feed = Feed::new(started.seed.session.state.seq);
     let state = started.seed.session.state.clone();
-    let effects = Effects::new(shared.clone(), started.lease, state, started.head, feed.clone(), sender.downgrade());
+    let copy = StateCopy::new(state, started.stored_seq);
+    let effects = Effects::new(shared.clone(), started.lease, copy, started.head, feed.clone(), sender.downgrade());
     let generation = started.seed.session.state.generation.max(1);
     let queue_waits = !started.seed.session.state.queue.is_empty();
     let mut seed = started.seed;

@@ -11,13 +11,14 @@ use super::{
     late::Late,
     measure::{LastCompaction, Measure},
     shared::Shared,
+    state_copy::StateCopy,
     whole,
 };
 use crate::{
     core::{
         agent_loop::{Append, CallModel, Input, Origin, RequestId},
         model::{Delta, ModelFault, Purpose},
-        session::{SessionState, fingerprint::fingerprint},
+        session::fingerprint::fingerprint,
     },
     provider::DeltaSink,
     store::{self, CommandMark, EntryColumns, Head, Lease, NewRecord},
@@ -37,8 +38,7 @@ pub(super) struct Effects {
     lease: Lease,
     feed: Arc<Feed>,
     mailbox: mpsc::WeakSender<Box<Message>>,
-    /// The fold of what the store has acknowledged; stored with every append.
-    state: SessionState,
+    copy: StateCopy,
     head: Head,
     /// Something was appended that watchers of the session list have not seen.
     changed: bool,
@@ -87,7 +87,7 @@ impl Effects {
     pub(super) fn new(
         shared: Arc<Shared>,
         lease: Lease,
-        state: SessionState,
+        copy: StateCopy,
         head: Head,
         feed: Arc<Feed>,
         mailbox: mpsc::WeakSender<Box<Message>>,
@@ -101,8 +101,9 @@ impl Effects {
             lease,
             feed,
             mailbox,
-            state,
-            head,
+            copy,
+            // An idle session needs no copy of the stored state.
+            head: Head { state: None, ..head },
             changed: false,
             asking: None,
             summarising: None,
@@ -159,11 +160,11 @@ impl Effects {
         let Append { mut events, marks } = append;
         let mut stored_marks: Vec<CommandMark> = ended::marks(&events).collect();
         stored_marks.extend(whole::take_all(&mut events));
-        let first_seq = self.state.seq + 1;
+        let first_seq = self.copy.state().seq + 1;
         let mut records = Vec::with_capacity(events.len());
         let mut ends = None;
         for event in &events {
-            self.state.apply(event);
+            self.copy.apply(event);
             self.note(now, event);
             let entry = EntryColumns::of(event);
             let asked = self.asking.as_ref().and_then(|asking| asking.item.as_ref());
@@ -178,13 +179,13 @@ impl Effects {
         });
         stored_marks.extend(of_commands);
         self.head.updated_at = now;
-        self.head.name.clone_from(&self.state.name);
-        self.head.entries = self.state.entries;
-        self.head.cost_nano_usd = self.state.cost.nano_usd;
-        self.head.unpriced_requests = self.state.cost.unpriced_requests;
-        self.head.running = self.state.turn.is_some();
-        // Only the written copy has the state's JSON: an idle session needs no copy of it.
-        let head = Head { state: json(&self.state), ..self.head.clone() };
+        let state = self.copy.state();
+        self.head.name.clone_from(&state.name);
+        self.head.entries = state.entries;
+        self.head.cost_nano_usd = state.cost.nano_usd;
+        self.head.unpriced_requests = state.cost.unpriced_requests;
+        self.head.running = state.turn.is_some();
+        let head = Head { state: self.copy.to_store(&events), ..self.head.clone() };
         let step = store::Append { records, marks: stored_marks, head };
         if let Err(error) = self.shared.store.append(&self.lease, first_seq, step).await {
             tracing::error!(session = %self.lease.session, %error, "append failed; the session is closed and must be reopened");

@@ -3,7 +3,7 @@
 use crate::{
     core::{
         context::{compaction::Held, counter::Counter},
-        session::{HeldAt, Session, SessionState, SessionTree, state::STATE_VERSION, tree::PathReader},
+        session::{HeldAt, Queued, QueuedAt, Session, SessionState, SessionTree, StoredState, tree::PathReader},
     },
     store::{EntryQuery, Error, Part, SessionHead, SessionStore, StoredRecord},
 };
@@ -12,23 +12,63 @@ use std::{collections::HashMap, sync::Arc};
 
 /// Entries read per page on the way to the root.
 const PATH_PAGE: u32 = 128;
-/// Records read per page when the log is folded again.
+/// Records read per page when the log is folded.
 const LOG_PAGE: u32 = 1_000;
+/// Bytes of records after which such a page ends.
+const LOG_PAGE_BYTES: usize = 8 * 1024 * 1024;
 
 /// Serialises the fold for the session's head.
 pub(super) fn stored_state(state: &SessionState) -> Arc<str> {
     serde_json::to_string(state).expect("the state has text keys and finite numbers").into()
 }
 
-/// Returns the fold of a session's log: the copy in its head, or a new fold if that is damaged or of another version.
+/// Returns the copy of the fold in a session's head; `None` if it is missing, damaged or of another version.
+pub(super) fn stored_copy(head: &SessionHead) -> Option<StoredState> {
+    let copy = StoredState::read(head.head.state.as_ref()?)?;
+    (copy.seq() <= head.last_seq).then_some(copy)
+}
+
+/// Returns the fold of a session's log: the copy in its head and the records after it, or a new fold.
 ///
 /// # Errors
 /// As [`load`].
 pub(super) async fn state(store: &dyn SessionStore, head: &SessionHead) -> Result<SessionState, Error> {
-    match serde_json::from_str::<SessionState>(&head.head.state) {
-        Ok(state) if state.version == STATE_VERSION && state.seq == head.last_seq => Ok(state),
-        _ => fold(store, head).await,
+    let mut state = SessionState::default();
+    if let Some(copy) = stored_copy(head)
+        && let Some(queue) = queue(store, &head.session, copy.queue()).await?
+    {
+        state = copy.with_queue(queue);
     }
+    fold(store, head, &mut state).await?;
+    Ok(state)
+}
+
+/// Returns a session's leaf.
+///
+/// # Errors
+/// As [`load`].
+pub(super) async fn leaf(store: &dyn SessionStore, head: &SessionHead) -> Result<Option<EntryId>, Error> {
+    match stored_copy(head).filter(|copy| copy.seq() == head.last_seq) {
+        Some(copy) => Ok(copy.with_queue(Vec::new()).leaf),
+        None => Ok(state(store, head).await?.leaf),
+    }
+}
+
+/// Reads queued inputs back from their records; `None` if a record does not hold its input, so that the copy cannot be
+/// of this log.
+async fn queue(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    queued: &[QueuedAt],
+) -> Result<Option<Vec<Queued>>, Error> {
+    let mut queue = Vec::with_capacity(queued.len());
+    for at in queued {
+        let records = store.read(session, at.seq.saturating_sub(1), 1).await?;
+        let Some(record) = records.first().filter(|record| record.seq == at.seq) else { return Ok(None) };
+        let Some(item) = Queued::read_back(at.clone(), &event(session, record)?) else { return Ok(None) };
+        queue.push(item);
+    }
+    Ok(Some(queue))
 }
 
 /// Loads a session.
@@ -167,17 +207,12 @@ impl WayBack {
     }
 }
 
-/// Folds the whole log from its first record: slow, but always correct.
-async fn fold(store: &dyn SessionStore, head: &SessionHead) -> Result<SessionState, Error> {
-    let mut state = SessionState::default();
-    loop {
-        let page = store.read(&head.session, state.seq, LOG_PAGE).await?;
-        if page.is_empty() && state.seq >= head.last_seq {
-            return Ok(state);
-        }
-        let next = state.seq + 1;
-        if page.first().is_none_or(|first| first.seq != next) {
-            return Err(missing(head, next));
+/// Applies the records after the state to it. From an empty state this reads the whole log: slow, but always correct.
+async fn fold(store: &dyn SessionStore, head: &SessionHead, state: &mut SessionState) -> Result<(), Error> {
+    while state.seq < head.last_seq {
+        let page = store.read_page(&head.session, state.seq, LOG_PAGE, LOG_PAGE_BYTES).await?;
+        if page.is_empty() {
+            return Err(missing(head, state.seq + 1));
         }
         for record in page {
             if record.seq != state.seq + 1 {
@@ -186,6 +221,7 @@ async fn fold(store: &dyn SessionStore, head: &SessionHead) -> Result<SessionSta
             state.apply(&event(&head.session, &record)?);
         }
     }
+    Ok(())
 }
 
 /// Returns the error for a record missing from the log.

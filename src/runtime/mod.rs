@@ -14,6 +14,7 @@
 //! - [`watch`]: reports changes to watchers of the session list
 //! - [`whole`]: the whole of tool results that were cut
 //! - `load`: loads a session from the store, as far back as the model can see
+//! - `state_copy`: the copy of a session's state that is stored with its log
 
 mod actor;
 mod effects;
@@ -32,6 +33,7 @@ mod lookups;
 mod measure;
 pub(crate) mod registry;
 pub(crate) mod shared;
+mod state_copy;
 pub(crate) mod stored;
 pub(crate) mod watch;
 pub(crate) mod whole;

@@ -4,7 +4,7 @@ use super::{
     actor,
     fork::FORKS_MAX,
     handle::{Message, SessionHandle, stopping},
-    load::{load, state},
+    load::{leaf, load, stored_copy},
     shared::{Shared, store_error},
     watch::{Compactions, Row, Watches, list_item},
 };
@@ -162,7 +162,7 @@ impl Registry {
         let session = self.unwritten(id.clone(), now);
         let row = Row::new(self.watches.clone(), id.clone(), owner.to_owned());
         let head = Head { created_at: now, updated_at: now, ..Head::default() };
-        let started = actor::Started { lease, seed: self.seed(session)?, head, row };
+        let started = actor::Started { lease, seed: self.seed(session)?, head, stored_seq: 0, row };
         let slot = Arc::new(SessionSlot::default());
         let mut place = slot.handle.lock().await;
         self.slots.insert(id, slot.clone());
@@ -205,8 +205,9 @@ impl Registry {
         let store = &self.shared.store;
         let (lease, head) = store.open(id).await.map_err(|error| self.fault(&error))?;
         let session = self.founded(load(&**store, &head).await.map_err(|error| self.fault(&error))?);
+        let stored_seq = stored_copy(&head).map_or(0, |copy| copy.seq());
         let row = Row::new(self.watches.clone(), id.clone(), head.owner);
-        Ok(actor::Started { lease, seed: self.seed(session)?, head: head.head, row })
+        Ok(actor::Started { lease, seed: self.seed(session)?, head: head.head, stored_seq, row })
     }
 
     /// Returns what the store knows of a session, if it belongs to `owner`.
@@ -235,8 +236,8 @@ impl Registry {
     /// # Errors
     /// `store_failed`.
     pub async fn leaf(&self, head: &SessionHead) -> Result<Option<EntryId>, ErrorBody> {
-        match state(&*self.shared.store, head).await {
-            Ok(state) => Ok(state.leaf),
+        match leaf(&*self.shared.store, head).await {
+            Ok(leaf) => Ok(leaf),
             Err(error @ StoreError::Damaged { .. }) => {
                 let _ = self.fault(&error);
                 Ok(None)

@@ -206,6 +206,10 @@ impl Translator {
             }
             Event::ToolCall(_)
             | Event::CallResolved(_)
+            | Event::QueueItemAdded(_)
+            | Event::QueueItemRemoved(_)
+            | Event::QueueReordered(_)
+            | Event::QueueReleased(_)
             | Event::QueueChanged(_)
             | Event::SessionUpdated(_)
             | Event::CompactionUndone(_)

@@ -134,7 +134,9 @@ impl Session {
             }
         }
         self.marks.extend(append.marks.into_iter().map(|mark| (mark.command_id.clone(), mark)));
+        let stored = self.head.state.take();
         self.head = append.head;
+        self.head.state = self.head.state.take().or(stored);
         Ok(())
     }
 
@@ -351,7 +353,7 @@ impl SessionStore for MemoryStore {
             let next_cursor = found.get(limit.wrapping_sub(1)).filter(|_| found.len() > limit).map(|l| l.0.to_string());
             let items = found.into_iter().take(limit).map(|(_, id, session)| {
                 let mut head = session.session_head(id);
-                head.head.state = "".into();
+                head.head.state = None;
                 head
             });
             Ok(ListPage { items: items.collect(), next_cursor, damaged: Vec::new() })

@@ -108,9 +108,9 @@ pub struct Head {
     pub unpriced_requests: u64,
     /// True if a turn or a compaction was running.
     pub running: bool,
-    /// JSON of the fold of the whole log up to the last append, opaque to the store. Reads as empty if it is damaged;
-    /// then the log must be folded again.
-    pub state: Arc<str>,
+    /// JSON of the fold of the log up to some record, opaque to the store. An append without it leaves the stored one as
+    /// it is. Reads as `None` if it is damaged or none was stored; then the log must be folded again.
+    pub state: Option<Arc<str>>,
 }
 
 /// One durable step, written completely or not at all.
@@ -372,7 +372,7 @@ pub trait SessionStore: Send + Sync {
     /// [`Error::NotFound`], [`Error::Damaged`], [`Error::Unknown`].
     fn head<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<SessionHead, Error>>;
 
-    /// Lists sessions. `head.state` is left empty, so that a page stays small however much the sessions hold.
+    /// Lists sessions. `head.state` is left out, so that a page stays small however much the sessions hold.
     ///
     /// # Errors
     /// [`Error::Cursor`], [`Error::Unknown`].

@@ -1,6 +1,7 @@
 //! Records of older versions in today's form. The log is never rewritten: a record is translated whenever it is read.
 //!
-//! Version 1 was written until the wire of v2 got its final names. The fields that got new names are translated here,
+//! Versions 1 and 2 hold the whole queue in `queue_changed`, which is read as it is: the events that replaced it tell
+//! of one input each. Version 1 was written until the wire of v2 got its final names. The fields that got new names are translated here,
 //! except those of receipts and branch summaries, whose types read both, since exported files hold them too. What
 //! belongs to clients, tools or providers is left as it is.
 
@@ -11,12 +12,12 @@ use serde_json::{Map, Value};
 const FOREIGN: [&str; 5] = ["details", "hookDetails", "data", "parameters", "payload"];
 
 /// The version of records written now.
-pub(crate) const RECORD_VERSION: i64 = 2;
+pub(crate) const RECORD_VERSION: i64 = 3;
 
 /// Returns a record's body in today's form, or `None` if there is no such version.
 pub(crate) fn upgraded(version: i64, body: &str) -> Option<String> {
     match version {
-        RECORD_VERSION => Some(body.to_owned()),
+        2 | RECORD_VERSION => Some(body.to_owned()),
         1 => Some(from_1(body)),
         _ => None,
     }
@@ -167,7 +168,9 @@ mod tests {
             let read = upgraded(1, &old.to_string()).unwrap();
             assert!(read.starts_with("{\"type\":"), "{read}");
             assert_eq!(serde_json::from_str::<Value>(&read).unwrap(), new);
-            assert_eq!(upgraded(2, &new.to_string()).unwrap(), new.to_string());
+            for version in [2, RECORD_VERSION] {
+                assert_eq!(upgraded(version, &new.to_string()).unwrap(), new.to_string());
+            }
         }
     }
 
@@ -179,7 +182,7 @@ mod tests {
             let read: Value = serde_json::from_str(&upgraded(1, &body.to_string()).unwrap()).unwrap();
             assert_eq!(read, body);
         }
-        assert_eq!(upgraded(3, "{}"), None);
+        assert_eq!(upgraded(RECORD_VERSION + 1, "{}"), None);
         assert_eq!(upgraded(1, "no JSON").as_deref(), Some("no JSON"));
     }
 }

@@ -98,7 +98,11 @@ function step(world, random) {
     moves.push(() => world.failCompaction("compaction_failed", "no"));
   }
   if (world.turn) {
-    moves.push(() => world.enqueue(text(), world.id("c")));
+    moves.push(() => world.enqueue(text(), world.id("c"), random() < 0.3, random() < 0.2 ? world.id("c") : undefined));
+    if (world.queue.length > 1) {
+      moves.push(() => world.unqueue(pick(world.queue), "cancelled"), () => world.release());
+      moves.push(() => world.reorder(world.queue.map((item) => item.commandId).reverse()));
+    }
     if (!item && !call) {
       moves.push(() => world.startItem(), () => world.startItem(), () => world.finishTurn("completed"));
       moves.push(() => world.finishTurn("interrupted"), () => { world.voidRunning(); world.startCompaction("threshold"); });

@@ -75,10 +75,9 @@ export const treeCommands = {
     const { remove = [], order } = payload;
     const waits = (id) => world.queue.some((item) => item.commandId === id);
     if (![...remove, ...(order ?? [])].every(waits)) return refuse("not_queued", "no such input is waiting");
-    let items = world.queue.filter((item) => !remove.includes(item.commandId));
-    if (order) items = order.map((id) => items.find((item) => item.commandId === id));
     reply("ok", { asOfSeq: world.seq });
-    world.setQueue(items);
+    for (const item of world.queue.filter((one) => remove.includes(one.commandId))) world.unqueue(item, "cancelled");
+    if (order) world.reorder(order);
   },
 
   on_append_custom_message({ id, payload, world, reply }) {
@@ -90,7 +89,7 @@ export const treeCommands = {
   /** Tells the model what was steered to it, before its next request. */
   deliverSteered(world) {
     for (let item = world.queue.find((one) => one.steer); item; item = world.queue.find((one) => one.steer)) {
-      world.setQueue(world.queue.filter((one) => one !== item));
+      world.unqueue(item, "steered");
       world.append({ type: "message", role: "user", content: item.content }, { commandId: item.commandId, turnId: world.turn.turnId });
     }
   },

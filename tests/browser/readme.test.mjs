@@ -18,7 +18,7 @@ const reply = (type, payload) => ({ id: "1", type, payload });
 
 /** A view that was just opened. */
 function opened(world, entries) {
-  const view = { epoch: "", seq: 0, entries: new Map(), leafId: null, items: new Map() };
+  const view = { epoch: "", seq: 0, entries: new Map(), leafId: null, items: new Map(), queue: [] };
   assert.equal(fold(view, reply("session_opened", world.snapshot({ entries }))), true);
   return view;
 }
@@ -78,6 +78,31 @@ test("it shows the path to the leaf, whatever moves it", () => {
   }
 });
 
+test("what waits is what the server says waits, whatever happens to it", () => {
+  for (let seed = 1; seed <= 40; seed += 1) {
+    const random = seeded(seed);
+    const pick = (list) => list[Math.floor(random() * list.length)];
+    const frames = [];
+    const world = new World({ emit: (frame) => frames.push(structuredClone(frame)) });
+    world.startTurn();
+    world.enqueue("first", world.id("c"));
+    const view = opened(world, 50);
+    let applied = frames.length;
+    for (let count = 0; count < 60; count += 1) {
+      const ids = world.queue.map((item) => item.commandId);
+      const moves = [
+        () => world.enqueue("more", world.id("c"), random() < 0.3, random() < 0.3 ? world.id("c") : undefined),
+        () => world.release(),
+        ...(ids.length > 0 ? [() => world.unqueue(pick(world.queue), "cancelled"), () => world.dequeue(), () => world.reorder(ids.reverse())] : []),
+      ];
+      pick(moves)();
+      for (; applied < frames.length; applied += 1) assert.equal(fold(view, frames[applied]), true);
+      assert.deepEqual(view.queue, world.queue, `seed ${seed}, step ${count}`);
+      assert.deepEqual(opened(world, 0).queue, world.queue);
+    }
+  }
+});
+
 test("pieces of an answer are put together, seen ones once, and a missing event is noticed", () => {
   const world = new World();
   world.say("hello", "command-00000001");
@@ -89,5 +114,5 @@ test("pieces of an answer are put together, seen ones once, and a missing event 
     delta(offset, text);
     assert.equal(view.items.get(item.itemId)[0], shown);
   }
-  assert.equal(fold(view, { id: "s_9", seq: view.seq + 2, type: "queue_changed", payload: { items: [] } }), false);
+  assert.equal(fold(view, { id: "s_9", seq: view.seq + 2, type: "queue_released", payload: {} }), false);
 });

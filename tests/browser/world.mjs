@@ -105,22 +105,38 @@ export class World {
     return this.append({ type: "message", role: "user", content: [{ type: "text", text }] }, { commandId });
   }
 
-  /** An input waits; a steered one before those that are not. */
-  enqueue(text, commandId, steer = false) {
-    const at = steer ? this.queue.filter((item) => item.steer).length : this.queue.length;
-    this.setQueue(this.queue.toSpliced(at, 0, { commandId, content: [{ type: "text", text }], ...(steer ? { steer } : {}) }));
+  /** An input waits, perhaps for the move `after`; a steered one before those that are not. */
+  enqueue(text, commandId, steer = false, after = undefined) {
+    const position = steer ? this.queue.filter((item) => item.steer).length : this.queue.length;
+    const item = { commandId, content: [{ type: "text", text }], ...(steer ? { steer } : {}), ...(after ? { after } : {}) };
+    this.queue = this.queue.toSpliced(position, 0, item);
+    this.durable("queue_item_added", { position, item });
   }
 
-  setQueue(items) {
-    this.queue = items;
-    this.durable("queue_changed", { items });
+  /** An input leaves the queue: `started`, `steered` or `cancelled`. */
+  unqueue(item, reason) {
+    this.queue = this.queue.filter((other) => other !== item);
+    const turnId = reason === "steered" ? { turnId: this.turn.turnId } : {};
+    this.durable("queue_item_removed", { commandId: item.commandId, reason, ...turnId });
+  }
+
+  /** The move that inputs waited for is over. */
+  release() {
+    if (!this.queue.some((item) => item.after)) return;
+    this.queue = this.queue.map(({ after: _, ...item }) => item);
+    this.durable("queue_released", {});
+  }
+
+  reorder(order) {
+    if (order.join() === this.queue.map((item) => item.commandId).join()) return;
+    this.queue = order.map((id) => this.queue.find((item) => item.commandId === id));
+    this.durable("queue_reordered", { order });
   }
 
   /** Takes the first waiting input into the history. */
   dequeue() {
-    const [first, ...rest] = this.queue;
-    this.queue = rest;
-    this.durable("queue_changed", { items: rest });
+    const [first] = this.queue;
+    this.unqueue(first, "started");
     this.say(first.content[0].text, first.commandId);
     return first;
   }

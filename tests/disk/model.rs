@@ -148,7 +148,7 @@ pub(crate) fn next_append(random: &mut fastrand::Rng, id: &SessionId, content: &
         name: format!("{id} at {at}"),
         updated_at: Timestamp(random.i64(0..1_000_000)),
         entries: at as u64,
-        state: format!("{at} {}", "s".repeat(random.usize(0..2_000))).into(),
+        state: Some(format!("{at} {}", "s".repeat(random.usize(0..2_000))).into()),
         ..content.head.clone()
     };
     let mut after = content.clone();

@@ -131,7 +131,7 @@ fn append(session: usize, seq: u64) -> anyhow::Result<Append> {
         entries: seq,
         token_count: seq * 100,
         window_tokens: 1_000_000,
-        state: "s".repeat(STATE_BYTES).into(),
+        state: Some("s".repeat(STATE_BYTES).into()),
         ..Head::default()
     };
     Ok(Append { records: vec![record], marks: mark.into_iter().collect(), head })
@@ -142,7 +142,7 @@ fn bytes_of(append: &Append) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(BODY_BYTES + STATE_BYTES + REPLY_BYTES);
     bytes.extend(append.records.iter().flat_map(|record| record.body.as_bytes()));
     bytes.extend(append.marks.iter().flat_map(|mark| mark.reply.as_bytes()));
-    bytes.extend(append.head.state.as_bytes());
+    bytes.extend(append.head.state.iter().flat_map(|state| state.as_bytes()));
     bytes
 }
 

@@ -55,7 +55,7 @@ async fn write(store: &SqliteStore, n: u32) -> anyhow::Result<()> {
     let head = Head {
         name: format!("What came of the order {n:04}"),
         updated_at: Timestamp(n.into()),
-        state: "s".repeat(800).into(),
+        state: Some("s".repeat(800).into()),
         ..Head::default()
     };
     let record = NewRecord { body: "{}".into(), entry: None };

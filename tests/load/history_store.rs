@@ -134,7 +134,7 @@ impl Past {
             entries: self.state.entries,
             token_count: 1_000,
             window_tokens: 1_000_000,
-            state,
+            state: Some(state),
             ..Head::default()
         };
         store.append(lease, lease.next_seq, store::Append { records, marks: Vec::new(), head }).await?;

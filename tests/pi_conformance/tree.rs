@@ -184,7 +184,7 @@ pub(crate) fn shape(data: &Data, case: &Value) -> Outcome {
     outcome(|| {
         let imported = Imported::new(data, case)?;
         let head = now(imported.store.head(&imported.session)).unwrap();
-        let state: Value = serde_json::from_str(&head.head.state).unwrap();
+        let state: Value = serde_json::from_str(&head.head.state.unwrap()).unwrap();
         let leaf: Option<EntryId> = serde_json::from_value(state["leaf"].clone()).unwrap();
         let has_entries = !data.session(case).lines.is_empty();
         same(

@@ -69,10 +69,11 @@ impl Broken {
     /// Modifies what a server reads when it opens a session.
     pub(crate) fn opened(self, mut head: SessionHead) -> SessionHead {
         if self == Self::LoseQueue
-            && let Ok(mut state) = serde_json::from_str::<serde_json::Value>(&head.head.state)
+            && let Some(state) = &head.head.state
         {
+            let mut state: serde_json::Value = serde_json::from_str(state).expect("a state is JSON");
             state["queue"] = serde_json::json!([]);
-            head.head.state = state.to_string().into();
+            head.head.state = Some(state.to_string().into());
         }
         head
     }

@@ -105,7 +105,7 @@ impl Tally {
             cuts: given(|what| matches!(what, What::Cut)),
             closed: given(|what| matches!(what, What::Closed(_))),
             repeats: (history.sent.len() - ids.len()) as u64,
-            queued: events(|event| matches!(event, Event::QueueChanged(_))),
+            queued: events(|event| matches!(event, Event::QueueItemAdded(_) | Event::QueueItemRemoved(_))),
             faults: history.faults,
             moves: given(|what| matches!(what, What::Reply(_, reply) if matches!(**reply, Reply::Navigated(_)))),
             forks: history.forks.len() as u64,

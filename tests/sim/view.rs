@@ -99,7 +99,14 @@ impl View {
                 deadline: call.deadline,
             }),
             Event::CallResolved(resolved) => self.pending.retain(|call| call.call_id != resolved.call_id),
-            Event::QueueChanged(changed) => self.queue.clone_from(&changed.items),
+            Event::QueueItemAdded(added) => self.queue.insert(added.position as usize, added.item.clone()),
+            Event::QueueItemRemoved(removed) => self.queue.retain(|item| item.command_id != removed.command_id),
+            Event::QueueReordered(reordered) => {
+                let place = |item: &QueueItem| reordered.order.iter().position(|id| *id == item.command_id);
+                self.queue.sort_by_key(place);
+            }
+            Event::QueueReleased(_) => self.queue.iter_mut().for_each(|item| item.after = None),
+            Event::QueueChanged(_) => unreachable!("only older servers wrote it"),
             Event::SessionUpdated(updated) => {
                 let updated = (**updated).clone();
                 self.name = updated.name.unwrap_or(std::mem::take(&mut self.name));

@@ -8,7 +8,7 @@ use super::{
 };
 use reseed_protocol::{
     EntryData, JobId, Role,
-    event::{CompactionPrepared, EntryAppended, EphemeralEvent, Event, ItemDelta},
+    event::{CompactionPrepared, EntryAppended, EphemeralEvent, Event, ItemDelta, QueueReordered},
 };
 
 /// The phase of a job that summarises a branch.
@@ -79,10 +79,19 @@ impl Dialogue {
         match event {
             Event::EntryAppended(appended) => self.on_entry(appended),
             Event::TurnStarted(started) => self.turn = Some(started.turn_id.clone()),
-            Event::QueueChanged(changed) => {
-                self.queued = changed.items.len();
-                self.queue.clone_from(&changed.items);
+            Event::QueueItemAdded(added) => {
+                let position = usize::try_from(added.position).unwrap_or(usize::MAX).min(self.queue.len());
+                self.queue.insert(position, added.item.clone());
+                self.queued += 1;
             }
+            Event::QueueItemRemoved(removed) => {
+                self.queue.retain(|item| item.command_id != removed.command_id);
+                self.queued = self.queued.saturating_sub(1);
+            }
+            Event::QueueReordered(QueueReordered { order, .. }) => {
+                self.queue.sort_by_key(|item| order.iter().position(|id| *id == item.command_id));
+            }
+            Event::QueueReleased(_) => self.queue.iter_mut().for_each(|item| item.after = None),
             Event::ContextCompacted(compacted) => {
                 self.end_job(&compacted.job_id);
                 self.line(&self.screen.compacted(compacted));
@@ -124,7 +133,7 @@ impl Dialogue {
                     self.line(&self.screen.note(&format!("the strategy is {strategy}")));
                 }
             }
-            Event::TurnFinished(_) | Event::CallResolved(_) => {}
+            Event::TurnFinished(_) | Event::CallResolved(_) | Event::QueueChanged(_) => {}
         }
     }
 

@@ -20,7 +20,7 @@ mod random_trees;
 pub use ended::EndedCall;
 pub use ids::IdSource;
 pub use lookup::{Destination, Lookup};
-pub use state::{HeldAt, OpenTurn, SessionState, Strategy};
+pub use state::{HeldAt, OpenTurn, Queued, QueuedAt, SessionState, StoredState, Strategy};
 pub use tree::{Node, SessionTree};
 
 use crate::core::context::{compaction::Held, counter::Counter};

@@ -1,12 +1,17 @@
 //! The state of a session: the fold of its log.
 //!
-//! A copy is stored with every append so that opening a session does not read its whole log. The log is authoritative:
-//! a copy of another version is discarded and folded again.
+//! A copy is stored so that opening a session does not read its whole log. The log is authoritative: a copy of another
+//! version is discarded and folded again; to a copy of an earlier `seq` the records after it are applied.
+//!
+//! The copy is small (see [`STATE_BYTES_MAX`]). What clients write at length is read back from its record: queued
+//! inputs, and the held compaction. All lists are bounded, except `undone`, which grows by one id with each undo.
 
 mod cost;
+mod queue;
 mod unseen;
 
 pub use cost::{Cost, add_usage};
+pub use queue::{Queued, QueuedAt};
 pub use unseen::{Unseen, UnseenChange};
 
 use super::input::is_message;
@@ -16,15 +21,22 @@ use reseed_protocol::{
     context::ContextInfo,
     event::{CompactionFailed, CompactionTrigger, Event, TurnFinished, TurnStatus},
     hook::HookOffer,
-    reply::{EndedTurn, FailedCompaction, PendingCall, Pin, QueueItem, SessionSettings, UnansweredTurn},
+    reply::{EndedTurn, FailedCompaction, PendingCall, Pin, SessionSettings, UnansweredTurn},
 };
 use serde::{Deserialize, Serialize};
 
 /// Version of the stored copy. A copy of another version is folded again from the log.
-pub const STATE_VERSION: u32 = 5;
+pub const STATE_VERSION: u32 = 6;
 
-/// Maximum unanswered turns remembered. This state is stored with every append, so the list is short; a chat has no use
-/// for older failures.
+/// Size in bytes from which the copy is not stored with every append, but only at the end of a turn, where it is needed
+/// next, and once in [`UNSTORED_RECORDS_MAX`] records. Most copies are smaller: about 600 bytes.
+pub const STATE_BYTES_MAX: usize = 2 * 1024;
+
+/// Maximum records after the stored copy. They are read and applied when the session is opened, which takes
+/// milliseconds.
+pub const UNSTORED_RECORDS_MAX: u64 = 1_000;
+
+/// Maximum unanswered turns remembered. A chat has no use for older failures.
 const UNANSWERED_TURNS_MAX: usize = 16;
 
 /// Maximum failed compactions remembered, for the same reason.
@@ -96,8 +108,13 @@ pub struct SessionState {
     pub unseen: Vec<UnseenChange>,
     /// Cost of its requests.
     pub cost: Cost,
-    /// Queued inputs.
-    pub queue: Vec<QueueItem>,
+    /// Queued inputs. Stored as references to their records: see [`StoredState`].
+    #[serde(serialize_with = "queue::refer", skip_deserializing)]
+    pub queue: Vec<Queued>,
+    /// Sequence number of the newest record that older versions wrote with a whole queue; 0 if there is none. Clients
+    /// do not know these records, so none is replayed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub whole_queue_seq: u64,
     /// The turn that is running.
     pub turn: Option<OpenTurn>,
     /// The last turn, if it ended without an answer and nothing was said since: the turn that a retry repeats.
@@ -149,6 +166,7 @@ impl Default for SessionState {
             unseen: Vec::new(),
             cost: Cost::default(),
             queue: Vec::new(),
+            whole_queue_seq: 0,
             turn: None,
             last_turn: None,
             unanswered_turns: Vec::new(),
@@ -169,6 +187,50 @@ pub fn no_settings() -> SessionSettings {
         strategy_settings: None,
         learned_window_tokens: None,
     }
+}
+
+/// A stored copy as it is read: the queued inputs are still in their records.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredState {
+    state: SessionState,
+    queue: Vec<QueuedAt>,
+}
+
+impl StoredState {
+    /// Reads a stored copy; `None` if it is damaged or of another version.
+    #[must_use]
+    pub fn read(json: &str) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct References {
+            queue: Vec<QueuedAt>,
+        }
+        let state: SessionState = serde_json::from_str(json).ok()?;
+        let References { queue } = serde_json::from_str(json).ok()?;
+        (state.version == STATE_VERSION).then_some(Self { state, queue })
+    }
+
+    /// Returns the sequence number of the newest event applied.
+    #[must_use]
+    pub fn seq(&self) -> u64 {
+        self.state.seq
+    }
+
+    /// Returns the records that hold its queued inputs, in the order of the queue.
+    #[must_use]
+    pub fn queue(&self) -> &[QueuedAt] {
+        &self.queue
+    }
+
+    /// Returns the state with these queued inputs.
+    #[must_use]
+    pub fn with_queue(self, queue: Vec<Queued>) -> SessionState {
+        SessionState { queue, ..self.state }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(seq: &u64) -> bool {
+    *seq == 0
 }
 
 impl SessionState {
@@ -231,7 +293,14 @@ impl SessionState {
                 deadline: call.deadline,
             }),
             Event::CallResolved(resolved) => self.pending.retain(|call| call.call_id != resolved.call_id),
-            Event::QueueChanged(changed) => self.queue.clone_from(&changed.items),
+            Event::QueueItemAdded(_)
+            | Event::QueueItemRemoved(_)
+            | Event::QueueReordered(_)
+            | Event::QueueReleased(_) => queue::apply(&mut self.queue, self.seq, event),
+            Event::QueueChanged(_) => {
+                self.whole_queue_seq = self.seq;
+                queue::apply(&mut self.queue, self.seq, event);
+            }
             Event::SessionUpdated(updated) => {
                 if let Some(name) = &updated.name {
                     self.name.clone_from(name);

@@ -139,6 +139,10 @@ impl Actor {
         if !same_log || missed > REPLAY_EVENTS_MAX || left_off.items.len() > RESUME_PLACES_MAX || !readable {
             return None;
         }
+        // Clients do not know how older versions stored the queue.
+        if left_off.seq < self.agent.as_ref()?.session().state.whole_queue_seq {
+            return None;
+        }
         let mut cursor = self.feed.rejoin(left_off.seq, &left_off.items)?;
         // An answer that the client saw in part and that is neither being streamed nor in the log was aborted: the
         // process died, or the answer failed while the client was away. Nobody told it.

@@ -122,7 +122,7 @@ impl<'a> Copy<'a> {
             return Ok(());
         }
         let mut head = self.registry.store().head(&self.lease.session).await.map_err(|error| store_error(&error))?;
-        head.head.state = stored_state(&SessionState { undone: undone.clone(), ..self.state.clone() });
+        head.head.state = Some(stored_state(&SessionState { undone: undone.clone(), ..self.state.clone() }));
         let info = self.registry.snapshot_of(&head).await?.context_info;
         self.head.token_count = info.token_count;
         self.head.window_tokens = info.max_tokens;
@@ -142,7 +142,7 @@ impl<'a> Copy<'a> {
         events.iter().for_each(|event| self.state.apply(event));
         self.head.name.clone_from(&self.state.name);
         self.head.entries = self.state.entries;
-        self.head.state = stored_state(&self.state);
+        self.head.state = Some(stored_state(&self.state));
         self.write(events.iter().map(record).collect(), marks).await
     }
 

@@ -9,7 +9,8 @@
  * - what is shown is the path to the leaf, as far as its entries are known: whatever moves the leaf moves the view;
  * - unknown events, entries and fields change nothing.
  *
- * What is about the window and what the model sees of the session is in `fold-context.js`.
+ * What is about the window and what the model sees of the session is in `fold-context.js`, the queue in
+ * `fold-queue.js`.
  *
  * @typedef {import("reseed-protocol").SessionOpened} SessionOpened
  * @typedef {import("reseed-protocol").ContextInfo} ContextInfo
@@ -77,6 +78,7 @@
  */
 
 import { SUMMARISING_BRANCH, compacted, compactionPrepared, compactionProgressed, compactionStarted, compactionUndone, contextOf, heldWithout, resumedCompaction, withoutJob } from "./fold-context.js";
+import { changeQueue } from "./fold-queue.js";
 
 export { SUMMARISING_BRANCH, inEffect, isHeldUp, pinOf } from "./fold-context.js";
 
@@ -250,7 +252,10 @@ function apply(state, event) {
       const { toolCallId } = event.payload;
       return { ...state, pending: state.pending.filter((call) => call.toolCallId !== toolCallId) };
     }
-    case "queue_changed": return { ...state, queue: event.payload.items };
+    case "queue_item_added":
+    case "queue_item_removed":
+    case "queue_reordered":
+    case "queue_released": return { ...state, queue: changeQueue(state.queue, event) };
     case "session_updated": return updateSession(state, event.payload);
     case "context_compacted": return compacted(state, event.payload);
     case "item_started": return startItem(state, event.payload.itemId, event.payload.turnId);

@@ -12,7 +12,6 @@ use crate::store::{
 };
 use reseed_protocol::{EntryId, SessionId, Timestamp};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row};
-use std::sync::Arc;
 
 /// The columns of a [`SessionHead`] except its state, in the order in which [`session_head`] reads them.
 pub(super) const HEAD_COLUMNS: &str = "number, term, checksum, id, owner, epoch, last_seq, name, created_at, \
@@ -193,21 +192,22 @@ fn damaged(session: &SessionId, part: Part) -> Error {
     Error::Damaged { session: session.clone(), part, reason: "checksum mismatch" }
 }
 
-/// Returns the session's row and its state. A damaged state is left empty: the log can be folded again.
+/// Returns the session's row and its state. A damaged state is left out: the log can be folded again.
 pub(super) fn head(db: &Connection, session: &SessionId) -> Result<FoundHead, Fault> {
     let mut found = head_without_state(db, session)?;
     let mut statement = db.prepare_cached("SELECT state, checksum FROM session_state WHERE session = ?1")?;
     let mut rows = statement.query([found.number])?;
     if let Some(row) = rows.next()?
         && let Ok(state) = row.get_ref(0)?.as_str()
+        && !state.is_empty()
         && checksum::fits(row.get_ref(1)?, checksum::state(session, state))
     {
-        found.head.head.state = state.into();
+        found.head.head.state = Some(state.into());
     }
     Ok(found)
 }
 
-/// Returns the session's row; the state is left empty.
+/// Returns the session's row; the state is left out.
 pub(super) fn head_without_state(db: &Connection, session: &SessionId) -> Result<FoundHead, Fault> {
     let mut statement = db.prepare_cached(&format!("SELECT {HEAD_COLUMNS} FROM session WHERE id = ?1"))?;
     let mut rows = statement.query([session.as_str()])?;
@@ -232,7 +232,7 @@ fn session_head(row: &Row<'_>) -> rusqlite::Result<Option<FoundHead>> {
             cost_nano_usd: row.get::<_, Option<i64>>(15)?.map(i64::cast_unsigned),
             unpriced_requests: count(row, 16)?,
             running: row.get(13)?,
-            state: Arc::from(""),
+            state: None,
         };
         let head = SessionHead { session, owner: row.get(4)?, epoch: row.get(5)?, last_seq: count(row, 6)?, head };
         Ok(Some(FoundHead { number: row.get(0)?, term: count(row, 1)?, head, last_entry: row.get(14)? }))

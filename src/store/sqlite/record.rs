@@ -20,7 +20,7 @@ pub(super) const ENTRY: usize = 3;
 /// Index of the parent in [`COLUMNS`].
 pub(super) const PARENT: usize = 4;
 
-/// Returns the checksum of a record, the same in versions 1 and 2: CRC-32 (IEEE) over the session's id and a zero byte;
+/// Returns the checksum of a record, the same in all versions: CRC-32 (IEEE) over the session's id and a zero byte;
 /// `seq` as 8 little-endian bytes; entry, parent and kind, each followed by a zero byte, or by a one byte if it is
 /// missing; and the body.
 pub(super) fn checksum(session: &SessionId, seq: u64, entry: Option<&EntryColumns>, body: &str) -> u32 {

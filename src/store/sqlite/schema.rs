@@ -25,6 +25,8 @@ pub(super) const VERSION: i64 = STEPS.len() as i64;
 /// Step 2: the cost of a session's requests, unknown for sessions written before.
 ///
 /// Step 3: the tables stay; records of version 2 follow, which an older program takes for damaged.
+///
+/// Step 4: the tables stay; records of version 3 follow.
 const STEPS: &[&str] = &[
     "
 CREATE TABLE session (
@@ -87,6 +89,7 @@ ALTER TABLE mark ADD COLUMN checksum INTEGER;
 ALTER TABLE session ADD COLUMN cost_nano_usd INTEGER;
 ALTER TABLE session ADD COLUMN unpriced_requests INTEGER NOT NULL DEFAULT 0;
 ",
+    "",
     "",
 ];
 

@@ -87,7 +87,8 @@ impl Write for AppendAt {
     fn size(&self) -> Size {
         let bodies = self.append.records.iter().map(|record| record.body.len() as u64);
         let replies = self.append.marks.iter().map(|mark| mark.reply.len() as u64);
-        let bytes = bodies.chain(replies).sum::<u64>() + self.append.head.state.len() as u64;
+        let bytes =
+            bodies.chain(replies).sum::<u64>() + self.append.head.state.as_ref().map_or(0, |state| state.len() as u64);
         Size { records: self.append.records.len() as u64, bytes }
     }
 
@@ -172,7 +173,7 @@ impl AppendAt {
         let last_seq = self.first_seq - 1 + self.append.records.len() as u64;
         let mut entries = self.append.records.iter().filter_map(|record| record.entry.as_ref());
         let last_entry = entries.next_back().map(|entry| entry.entry_id.as_str()).or(found.last_entry.as_deref());
-        let written = SessionHead { last_seq, head: Head { state: "".into(), ..head.clone() }, ..found.head };
+        let written = SessionHead { last_seq, head: Head { state: None, ..head.clone() }, ..found.head };
         db.prepare_cached(
             "UPDATE session SET last_seq = ?2, name = ?3, name_folded = ?4, created_at = ?5, updated_at = ?6, \
              entries = ?7, token_count = ?8, window_tokens = ?9, running = ?10, checksum = ?11, last_entry = ?12, \
@@ -194,12 +195,14 @@ impl AppendAt {
             head.cost_nano_usd.map(int),
             int(head.unpriced_requests),
         ))?;
-        let checksum = checksum::state(&self.lease.session, &head.state);
-        db.prepare_cached("UPDATE session_state SET state = ?2, checksum = ?3 WHERE session = ?1")?.execute((
-            found.number,
-            &*head.state,
-            checksum,
-        ))?;
+        if let Some(state) = &head.state {
+            let checksum = checksum::state(&self.lease.session, state);
+            db.prepare_cached("UPDATE session_state SET state = ?2, checksum = ?3 WHERE session = ?1")?.execute((
+                found.number,
+                &**state,
+                checksum,
+            ))?;
+        }
         Ok(())
     }
 }

@@ -218,8 +218,8 @@ async fn what_is_said_for_a_place_that_is_not_reached_waits_until_somebody_looks
     let move_id = client.send("navigate", json!({ "entryId": ids[1], "summarize": true })).await;
     client.event("compaction_progress").await;
     let said = client.ask("user_input", json!({ "input": "for the other place" })).await;
-    let queued = client.event("queue_changed").await;
-    assert_eq!(queued["payload"]["items"][0]["after"], move_id.as_str());
+    let queued = client.event("queue_item_added").await;
+    assert_eq!(queued["payload"]["item"]["after"], move_id.as_str());
     client.ask("cancel_compaction", json!({})).await;
     refused_as(&client.until(|frame| frame["id"] == move_id.as_str()).await, "navigation_cancelled");
     // The session continues where it is, and input meant for elsewhere is not sent here.
@@ -231,8 +231,13 @@ async fn what_is_said_for_a_place_that_is_not_reached_waits_until_somebody_looks
     assert_eq!(client.ask("navigate", json!({ "entryId": ids[1] })).await["type"], "navigated");
     client.event("turn_finished").await;
     assert_eq!(super::said(&model.requests().pop().unwrap()), ["one", "re: one", "for the other place"]);
-    let entry = client.until(|frame| frame["payload"]["commandId"] == *present(&said["id"])).await;
+    let of_it = |frame: &Value| frame["payload"]["commandId"] == *present(&said["id"]);
+    let removed = client.until(|frame| frame["type"] == "queue_item_removed" && of_it(frame)).await;
+    let entry = client.until(|frame| frame["type"] == "entry_appended" && of_it(frame)).await;
     assert_eq!(entry["payload"]["entry"]["parentId"], ids[1].as_str());
+    let (entry, turn) = (&entry["payload"]["entry"]["entryId"], &entry["payload"]["turnId"]);
+    let fate = json!({ "commandId": said["id"], "reason": "started", "turnId": turn, "entryId": entry });
+    assert_eq!(removed["payload"], fate);
 }
 
 #[tokio::test]

@@ -34,9 +34,12 @@ async fn steered_input_goes_with_the_next_request_of_the_running_turn() {
     say(&mut client, "quickly", "steer").await;
     let note = json!({ "customType": "place", "content": "the user walks", "display": false });
     let written = client.ask("append_custom_message", note).await;
-    let shown = client.until(|frame| frame["payload"]["items"].as_array().is_some_and(|items| items.len() == 4)).await;
-    let items = shown["payload"]["items"].as_array().unwrap();
-    let queue: Vec<&str> = items.iter().map(|item| item["content"][0]["text"].as_str().unwrap()).collect();
+    let mut queue = Vec::new();
+    for _ in 0..4 {
+        let added = client.event("queue_item_added").await["payload"].clone();
+        let position = usize::try_from(added["position"].as_u64().unwrap()).unwrap();
+        queue.insert(position, added["item"]["content"][0]["text"].as_str().unwrap().to_owned());
+    }
     assert_eq!(queue, ["the left one", "quickly", "the user walks", "later"], "as it is shown");
     model.push(Reply::text("done"));
     model.push(Reply::text("and later"));
@@ -55,6 +58,9 @@ async fn steered_input_goes_with_the_next_request_of_the_running_turn() {
         "the id that was promised"
     );
     assert_eq!(*present(&entry["payload"]["turnId"]), first["payload"]["turnId"]);
+    let removed = client.seen.iter().filter(|frame| frame["type"] == "queue_item_removed");
+    let reasons: Vec<&str> = removed.map(|frame| frame["payload"]["reason"].as_str().unwrap()).collect();
+    assert_eq!(reasons, ["steered", "steered", "steered", "started"]);
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use crate::support::{
 };
 use reseed::provider::scripted::Gate;
 use serde_json::{Value, json};
+use std::path::Path;
 
 /// Returns the part of `session_opened` that must not change: everything but what belongs to the process.
 fn standing(opened: &Value) -> Value {
@@ -106,6 +107,56 @@ async fn what_waited_in_the_queue_is_answered_after_the_restart() {
         entries.as_array().unwrap().iter().map(|entry| entry["content"][0]["text"].as_str().unwrap()).collect();
     assert_eq!(said, ["one", "as far as it was shown", "two", "second", "three", "third"]);
     upstream.assert_clean();
+}
+
+/// Returns the newest record's size, the size of the stored state, and the size of all records, in bytes.
+fn stored_bytes(folder: &Path) -> (u32, u32, u32) {
+    let file = rusqlite::Connection::open(folder.join("data/reseed.db")).unwrap();
+    let size = |query: &str| -> u32 { file.query_row(query, [], |row| row.get(0)).unwrap() };
+    (
+        size("SELECT length(body) FROM record ORDER BY seq DESC LIMIT 1"),
+        size("SELECT length(state) FROM session_state"),
+        size("SELECT sum(length(body)) FROM record"),
+    )
+}
+
+#[tokio::test]
+async fn an_input_behind_a_full_queue_writes_only_itself_and_a_restart_finds_all_of_them() {
+    const INPUTS: usize = 32;
+    const BYTES: u32 = 100_000;
+    let (folder, never) = (folder(), Gate::new());
+    let upstream = Upstream::replying([Reply::text("not in this life").held_by(&never)]).await;
+    let base_url = upstream.base_url();
+    let settings = [("OPENAI_BASE_URL", base_url.as_str()), ("CONTEXT_WINDOW", "200000"), ("SHUTDOWN_GRACE_SECS", "0")];
+    let server = Binary::start(folder.path(), &settings).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    let session = opened["sessionId"].as_str().unwrap().to_owned();
+    client.ask("user_input", json!({ "input": "one" })).await;
+    let mut before = stored_bytes(folder.path()).2;
+    for number in 0..INPUTS {
+        let input = format!("{number:04} {}", "cargo ".repeat(BYTES as usize / 6));
+        let accepted = client.ask("user_input", json!({ "input": input })).await;
+        assert_eq!(accepted["payload"]["queued"], true, "{accepted}");
+        let (newest, state, all) = stored_bytes(folder.path());
+        assert!((BYTES..BYTES + 1_000).contains(&newest), "input {number} is stored in {newest} bytes");
+        assert_eq!(all - before, newest, "input {number} writes one record");
+        assert!(state < 2_048, "behind {number} inputs the state has {state} bytes");
+        before = all;
+    }
+    let full = client.ask("user_input", json!({ "input": "one too many" })).await;
+    assert_eq!(full["payload"]["code"], "queue_full", "{full}");
+    server.kill().await;
+
+    let server = Binary::start(folder.path(), &settings).await;
+    let mut client = Client::v2(&server.ws()).await;
+    let observer = json!({ "sessionId": session, "role": "observer" });
+    let opened = client.ask("open_session", observer).await["payload"].clone();
+    // The first of them has started a turn.
+    let queue = opened["queue"].as_array().unwrap();
+    let numbers: Vec<&str> = queue.iter().map(|item| &item["content"][0]["text"].as_str().unwrap()[..4]).collect();
+    let expected: Vec<String> = (INPUTS - numbers.len()..INPUTS).map(|number| format!("{number:04}")).collect();
+    assert_eq!(numbers, expected);
+    assert!(numbers.len() >= INPUTS - 1, "{numbers:?}");
 }
 
 #[tokio::test]

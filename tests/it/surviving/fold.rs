@@ -150,7 +150,8 @@ impl Fold {
                 self.pending.push(id);
             }
             "call_resolved" => self.pending.retain(|id| *id != payload["toolCallId"]),
-            "queue_changed" => self.queued = payload["items"].as_array().unwrap().len(),
+            "queue_item_added" => self.queued += 1,
+            "queue_item_removed" => self.queued -= 1,
             "item_started" => {
                 let item = self.items.entry(text(&payload["itemId"])).or_default();
                 assert!(item.parts.iter().all(String::is_empty), "begun twice: {frame}");

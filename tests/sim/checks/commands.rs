@@ -1,14 +1,14 @@
 //! Checks of commands: one reply each, before their events; nothing acknowledged is lost or duplicated.
 
 use crate::{
-    checks::log::taken_out,
+    checks::log::{queued, taken_out},
     history::{History, What},
 };
 use reseed_protocol::{
     CommandId, EntryData, ErrorCode, Part,
     command::{AppendCustomMessage, Command, Input, InputContent, UserInput},
     event::Event,
-    reply::Reply,
+    reply::{QueueItem, Reply},
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -24,7 +24,10 @@ fn causes(event: &Event) -> Vec<&CommandId> {
         Event::SessionUpdated(updated) => updated.command_id.iter().collect(),
         Event::ContextCompacted(compacted) => compacted.command_id.iter().collect(),
         Event::CompactionUndone(undone) => undone.command_id.iter().collect(),
-        Event::QueueChanged(changed) => changed.items.iter().map(|item| &item.command_id).collect(),
+        Event::QueueItemAdded(added) => vec![&added.item.command_id],
+        Event::QueueItemRemoved(removed) => removed.cancelled_by.iter().chain([&removed.command_id]).collect(),
+        Event::QueueReordered(reordered) => reordered.command_id.iter().collect(),
+        Event::QueueReleased(released) => released.command_id.iter().collect(),
         _ => Vec::new(),
     }
 }
@@ -188,11 +191,13 @@ fn traces(history: &History, id: &CommandId, commands: &[&Command]) -> Option<Re
         .iter()
         .filter(|event| matches!(event, Event::CompactionUndone(undone) if undone.command_id.as_ref() == Some(id)))
         .count();
-    let queue = history.events.iter().rev().find_map(|event| match event {
-        Event::QueueChanged(changed) => Some(changed.items.as_slice()),
-        _ => None,
-    });
-    let waits = queue.unwrap_or_default().iter().filter(|item| item.command_id == *id);
+    // What waits according to the log must wait according to the server too.
+    let queued = queued(&history.events);
+    let is_known = |item: &&QueueItem| match &history.ends {
+        Some((left, _)) => left.queue.contains(item),
+        None => true,
+    };
+    let waits = queued.into_iter().filter(|item| item.command_id == *id).filter(is_known);
     let taken_out = taken_out(&history.events).into_iter().filter(|taken| *taken == id).count();
     match commands.first()? {
         Command::UserInput(_) | Command::AppendCustomMessage(_) => {

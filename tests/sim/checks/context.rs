@@ -336,7 +336,11 @@ fn paired(messages: &[&ContextMessage]) -> Result<(), String> {
 fn is_beside(event: &Event) -> bool {
     match event {
         // A compaction that is given up changes nothing: a change of model gives up the running one.
-        Event::QueueChanged(_) | Event::CompactionFailed(_) => true,
+        Event::CompactionFailed(_)
+        | Event::QueueItemAdded(_)
+        | Event::QueueItemRemoved(_)
+        | Event::QueueReordered(_)
+        | Event::QueueReleased(_) => true,
         Event::EntryAppended(appended) => !is_sent(&appended.entry),
         Event::SessionUpdated(updated) => updated.leaf_id.is_none() && updated.generation.is_none(),
         _ => false,

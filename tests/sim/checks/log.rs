@@ -3,8 +3,8 @@
 use crate::history::History;
 use reseed_protocol::{
     CallId, CommandId, EntryId, TurnId,
-    command::Command,
-    event::{Event, QueueChanged},
+    command::{Command, EditQueue},
+    event::{Event, QueueItemRemoved, QueueRemovalReason},
     reply::QueueItem,
 };
 use std::collections::HashSet;
@@ -111,108 +111,144 @@ pub(crate) fn turns_end_once(history: &History) -> Result<(), String> {
     }
 }
 
-/// A change of the queue.
-enum Change<'a> {
-    /// This item was queued.
-    Added(&'a QueueItem),
-    /// These items left the queue and were sent.
-    Said(Vec<&'a QueueItem>),
-    /// Inputs that waited for a move no longer wait for it.
-    Released,
-    /// A client removed items or reordered them.
-    Edited { removed: Vec<&'a CommandId>, order: Vec<&'a CommandId> },
+/// A queued input, by the log.
+#[derive(Clone, Copy)]
+struct Waiting<'a> {
+    item: &'a QueueItem,
+    /// True while it waits for a move.
+    is_held: bool,
 }
 
-fn ids(items: &[QueueItem]) -> Vec<&CommandId> {
-    items.iter().map(|item| &item.command_id).collect()
+/// Applies an event of the queue. Other events change nothing.
+fn change<'a>(queue: &mut Vec<Waiting<'a>>, event: &'a Event) {
+    match event {
+        Event::QueueItemAdded(added) => {
+            let at = usize::try_from(added.position).unwrap_or(usize::MAX).min(queue.len());
+            queue.insert(at, Waiting { item: &added.item, is_held: added.item.after.is_some() });
+        }
+        Event::QueueItemRemoved(removed) => queue.retain(|waiting| waiting.item.command_id != removed.command_id),
+        Event::QueueReordered(reordered) => {
+            queue.sort_by_key(|waiting| reordered.order.iter().position(|id| *id == waiting.item.command_id));
+        }
+        Event::QueueReleased(_) => queue.iter_mut().for_each(|waiting| waiting.is_held = false),
+        _ => {}
+    }
 }
 
-/// Returns the changes of the queue: the position in the log, the queue before and after, and the change.
-fn changes(events: &[Event]) -> impl Iterator<Item = (usize, &[QueueItem], &[QueueItem], Change<'_>)> {
-    let mut queue: &[QueueItem] = &[];
-    (1..).zip(events).filter_map(move |(seq, event)| {
-        let Event::QueueChanged(QueueChanged { items }) = event else { return None };
-        let before = std::mem::replace(&mut queue, items);
-        let (old, new) = (ids(before), ids(items));
-        let gone: Vec<&QueueItem> = before.iter().filter(|item| !new.contains(&&item.command_id)).collect();
-        let said = events[seq..].iter().map_while(|event| match event {
-            Event::EntryAppended(appended) => appended.command_id.as_ref(),
-            _ => None,
-        });
-        let added = items.iter().find(|item| !old.contains(&&item.command_id));
-        let change = match added {
-            Some(added) => Change::Added(added),
-            None if old == new => Change::Released,
-            None if !gone.is_empty() && said.take(gone.len()).eq(gone.iter().map(|item| &item.command_id)) => {
-                Change::Said(gone)
-            }
-            None => Change::Edited { removed: gone.iter().map(|item| &item.command_id).collect(), order: new },
-        };
-        Some((seq, before, items.as_slice(), change))
-    })
+/// Returns the inputs that are queued at the end of the log.
+pub(crate) fn queued(events: &[Event]) -> Vec<&QueueItem> {
+    let mut queue = Vec::new();
+    events.iter().for_each(|event| change(&mut queue, event));
+    queue.into_iter().map(|waiting| waiting.item).collect()
 }
 
 /// Returns the inputs that clients removed from the queue.
 pub(crate) fn taken_out(events: &[Event]) -> Vec<&CommandId> {
-    let edits = changes(events).filter_map(|(_, _, _, change)| match change {
-        Change::Edited { removed, .. } => Some(removed),
+    let taken = events.iter().filter_map(|event| match event {
+        Event::QueueItemRemoved(removed) if removed.reason == QueueRemovalReason::Cancelled => {
+            Some(&removed.command_id)
+        }
         _ => None,
     });
-    edits.flatten().collect()
+    taken.collect()
 }
 
 /// Queued inputs are sent in order: steered before queued, each first in, first out, unless a client edits the queue.
+/// Each is added once and removed once, and the removal tells what became of it.
 pub(crate) fn queue_keeps_its_order(history: &History) -> Result<(), String> {
-    for (seq, before, items, change) in changes(&history.events) {
-        match change {
-            Change::Added(item) => {
-                let steered = before.iter().take_while(|item| item.steer).count();
-                let mut due = ids(before);
-                due.insert(if item.steer { steered } else { before.len() }, &item.command_id);
-                if due != ids(items) {
-                    return Err(format!("`{}` is put in line at {seq} where it does not belong", item.command_id));
+    let mut queue: Vec<Waiting> = Vec::new();
+    let mut seen: HashSet<&CommandId> = HashSet::new();
+    for (seq, event) in (1..).zip(&history.events) {
+        match event {
+            Event::QueueItemAdded(added) => {
+                let (id, position) = (&added.item.command_id, added.position);
+                let steered = queue.iter().take_while(|waiting| waiting.item.steer).count();
+                let due = if added.item.steer { steered } else { queue.len() };
+                if position != due as u64 {
+                    return Err(format!("`{id}` is queued at {seq} in position {position}, not {due}"));
+                }
+                if !seen.insert(id) {
+                    return Err(format!("`{id}` is queued twice, at {seq} again"));
                 }
             }
-            Change::Said(said) => {
-                let left: Vec<&QueueItem> = before.iter().filter(|item| !said.contains(item)).collect();
-                let place = |item: &QueueItem| before.iter().position(|other| other.command_id == item.command_id);
-                // An item that waits for a move is overtaken; steered items overtake others.
-                let longer = |item: &&QueueItem, other: &&&QueueItem| {
-                    place(other) < place(item) && other.after.is_none() && (other.steer || !item.steer)
+            Event::QueueItemRemoved(removed) => {
+                let id = &removed.command_id;
+                let Some(at) = queue.iter().position(|waiting| waiting.item.command_id == *id) else {
+                    return Err(format!("`{id}` leaves the queue at {seq} and is not in it"));
                 };
-                let overtaken = said.iter().find(|item| left.iter().any(|other| longer(item, &other)));
-                if let Some(item) = overtaken.or(said.iter().find(|item| item.after.is_some())) {
-                    return Err(format!("`{}` is said after {seq}, before its turn", item.command_id));
-                }
-                if ids(items) != left.iter().map(|item| &item.command_id).collect::<Vec<_>>() {
-                    return Err(format!("the rest of the queue is in another order at {seq}"));
-                }
-            }
-            Change::Released => {
-                if items.iter().any(|item| item.after.is_some()) {
-                    return Err(format!("the queue is written at {seq} and nothing has changed"));
-                }
-            }
-            Change::Edited { removed, order } => {
-                let asked = history.sent.iter().any(|sent| match &sent.command {
-                    Command::EditQueue(edit) => {
-                        let remove: Vec<&CommandId> = edit.remove.iter().flatten().collect();
-                        let wanted: Option<Vec<&CommandId>> = edit.order.as_ref().map(|order| order.iter().collect());
-                        remove.len() == removed.len()
-                            && removed.iter().all(|id| remove.contains(id))
-                            && wanted.is_none_or(|wanted| wanted == order)
+                if removed.reason == QueueRemovalReason::Cancelled {
+                    cancelled_as_asked(history, removed).map_err(|why| format!("{why}, at {seq}"))?;
+                } else {
+                    // An item that waits for a move is overtaken; steered items overtake others.
+                    let overtaken = |other: &Waiting| !other.is_held && (other.item.steer || !queue[at].item.steer);
+                    if queue[at].is_held || queue[..at].iter().any(overtaken) {
+                        return Err(format!("`{id}` is said after {seq}, before its turn"));
                     }
-                    _ => false,
-                });
-                if !asked {
-                    return Err(format!(
-                        "the queue changes at {seq} to {order:?} without {removed:?}, which nobody asked for"
-                    ));
+                    said_as_told(&history.events[seq..], removed).map_err(|why| format!("{why}, after {seq}"))?;
                 }
             }
+            Event::QueueReordered(reordered) => {
+                let mut ids: Vec<&CommandId> = queue.iter().map(|waiting| &waiting.item.command_id).collect();
+                let mut order: Vec<&CommandId> = reordered.order.iter().collect();
+                if ids == order {
+                    return Err(format!("the queue is reordered at {seq} and nothing has changed"));
+                }
+                let asked = edits(history, reordered.command_id.as_ref())
+                    .any(|edit| edit.order.as_ref() == Some(&reordered.order));
+                ids.sort();
+                order.sort();
+                if !asked || ids != order {
+                    return Err(format!("the queue changes at {seq} to {:?}, which nobody asked for", reordered.order));
+                }
+            }
+            Event::QueueReleased(_) if !queue.iter().any(|waiting| waiting.is_held) => {
+                return Err(format!("the queue is released at {seq} and nothing has changed"));
+            }
+            _ => {}
         }
+        change(&mut queue, event);
     }
     Ok(())
+}
+
+/// Returns the edits of the queue that were sent under this id.
+fn edits<'a>(history: &'a History, id: Option<&'a CommandId>) -> impl Iterator<Item = &'a EditQueue> {
+    history.sent.iter().filter_map(move |sent| match &sent.command {
+        Command::EditQueue(edit) if Some(&sent.id) == id => Some(edit),
+        _ => None,
+    })
+}
+
+fn cancelled_as_asked(history: &History, removed: &QueueItemRemoved) -> Result<(), String> {
+    let id = &removed.command_id;
+    let asked =
+        edits(history, removed.cancelled_by.as_ref()).any(|edit| edit.remove.iter().flatten().any(|it| it == id));
+    if !asked || removed.entry_id.is_some() || removed.turn_id.is_some() {
+        return Err(format!("{removed:?} is not what a client asked for"));
+    }
+    Ok(())
+}
+
+/// Checks that the entry that a removal names follows, in the turn that it names.
+fn said_as_told(next: &[Event], removed: &QueueItemRemoved) -> Result<(), String> {
+    let mut next = next.iter().skip_while(|event| matches!(event, Event::QueueItemRemoved(_)));
+    let entry = next.find_map(|event| match event {
+        Event::EntryAppended(appended) if Some(&appended.entry.entry_id) == removed.entry_id.as_ref() => Some(appended),
+        _ => None,
+    });
+    let told = entry.is_some_and(|appended| {
+        appended.command_id.as_ref() == Some(&removed.command_id) && appended.turn_id == removed.turn_id
+    });
+    let starts = match next.next() {
+        Some(Event::TurnStarted(started)) => removed.turn_id.as_ref() == Some(&started.turn_id),
+        _ => false,
+    };
+    let is_right = match removed.reason {
+        QueueRemovalReason::Started => starts,
+        QueueRemovalReason::Steered => !starts && removed.turn_id.is_some(),
+        QueueRemovalReason::Appended | QueueRemovalReason::Cancelled => removed.turn_id.is_none(),
+    };
+    if told && is_right { Ok(()) } else { Err(format!("{removed:?} is not what came of it")) }
 }
 
 /// A turn that a hook ended names the hook.

@@ -99,7 +99,7 @@ fn frames_that_were_seen_or_are_not_known_change_nothing() {
 
 #[test]
 fn a_hole_in_the_log_opens_the_session_again() {
-    let hole = r##"< {"id":"s_9","seq":9,"type":"queue_changed","payload":{"items":[]}}"##;
+    let hole = r##"< {"id":"s_9","seq":9,"type":"queue_released","payload":{}}"##;
     check(&[hole], "[Reopen]\n", true);
 }
 
@@ -276,7 +276,7 @@ fn input_that_waits_is_awaited_too() {
     let queued = r##"
         > and?
         < {"id":"#4","type":"accepted","payload":{"queued":true,"asOfSeq":2}}
-        < {"id":"s_3","seq":3,"type":"queue_changed","payload":{"items":[{"commandId":"#4","content":[]}]}}
+        < {"id":"s_3","seq":3,"type":"queue_item_added","payload":{"position":0,"item":{"commandId":"#4","content":[]}}}
         < {"id":"s_4","seq":4,"type":"turn_finished","payload":{"turnId":"t1","status":"cancelled"}}
     "##;
     check(
@@ -341,7 +341,8 @@ fn what_waits_is_listed_and_changed_and_the_running_turn_is_steered() {
     let queue = r##"
         > /steer shorter
         < {"id":"#4","type":"accepted","payload":{"queued":true,"asOfSeq":2}}
-        < {"id":"s_3","seq":3,"type":"queue_changed","payload":{"items":[{"commandId":"#4","content":[{"type":"text","text":"shorter"}],"steer":true},{"commandId":"other","content":[{"type":"text","text":"and then"}]}]}}
+        < {"id":"s_3","seq":3,"type":"queue_item_added","payload":{"position":0,"item":{"commandId":"other","content":[{"type":"text","text":"and then"}]}}}
+        < {"id":"s_4","seq":4,"type":"queue_item_added","payload":{"position":0,"item":{"commandId":"#4","content":[{"type":"text","text":"shorter"}],"steer":true}}}
         > /queue
         > /queue first 2
         < {"id":"#5","type":"ok","payload":{"asOfSeq":3}}

@@ -233,11 +233,7 @@ fn has_work(state: &SessionState) -> bool {
 
 /// Returns true if these events start work that may need hooks.
 pub(in crate::agent_loop) fn begins_work(events: &[Event]) -> bool {
-    events.iter().any(|event| match event {
-        Event::TurnStarted(_) => true,
-        Event::QueueChanged(changed) => !changed.items.is_empty(),
-        _ => false,
-    })
+    events.iter().any(|event| matches!(event, Event::TurnStarted(_) | Event::QueueItemAdded(_)))
 }
 
 fn spec_of(offer: &HookOffer) -> HookSpec {

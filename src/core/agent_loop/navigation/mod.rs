@@ -303,7 +303,7 @@ impl AgentLoop {
                 Reply::Accepted(Accepted { entry_id, turn_id, queued: false, as_of_seq, duplicate: None })
             }
         };
-        events.extend(self.ws.released());
+        events.extend(self.ws.released(&caller.id));
         self.ws.session.tree = tree;
         // The tree was read before the summary was made: entries pinned meanwhile are pinned there too.
         self.ws.session.tree.mark(&self.ws.session.state);

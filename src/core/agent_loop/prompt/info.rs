@@ -110,7 +110,7 @@ impl AgentLoop {
             failed_compactions: state.failed_compactions.clone(),
             compaction,
             held: self.ws.shown_held(),
-            queue: state.queue.clone(),
+            queue: state.queue.iter().map(|queued| queued.item().clone()).collect(),
             pending: state.pending.clone(),
             pins: state.pins.clone(),
             undone: state.undone.clone(),

@@ -6,9 +6,12 @@ use crate::{
     model::Purpose,
 };
 use reseed_protocol::{
-    CallId, CommandId, EntryData, EntryId, Message, Part, Role, context::ContextMessage, event::Event, reply::Reply,
+    CallId, CommandId, EntryData, EntryId, Message, Part, Role,
+    context::ContextMessage,
+    event::{Event, QueueRemovalReason},
+    reply::Reply,
 };
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 impl World {
     /// Checks that the loop in memory would send what the log says.
@@ -45,6 +48,8 @@ impl World {
 
     pub(super) fn append(&mut self, append: Append) {
         let mut compacted_now = None;
+        // Inputs that left the queue, by the entry that is to hold them: it is in the same append.
+        let mut delivered: BTreeMap<EntryId, CommandId> = BTreeMap::new();
         for event in append.events {
             match &event {
                 Event::EntryAppended(appended) => {
@@ -58,7 +63,10 @@ impl World {
                         && crate::session::input::is_message(entry)
                         && entry.message().is_none_or(|message| message.role == Role::User)
                     {
-                        self.waiting.remove(id);
+                        if let Some(queued) = delivered.remove(&entry.entry_id) {
+                            assert_eq!(queued, *id, "seed {}: an entry of another queued input", self.seed);
+                        }
+                        assert!(!self.waiting.contains(id), "seed {}: {id} is said and still waits", self.seed);
                         *self.said.entry(id.clone()).or_default() += 1;
                     }
                 }
@@ -73,11 +81,17 @@ impl World {
                     assert_eq!(info.breakdown.total(), info.token_count, "seed {}", self.seed);
                     assert!(info.usage_ratio.is_finite() && info.usage_ratio >= 0.0, "seed {}", self.seed);
                 }
-                Event::QueueChanged(changed) => {
-                    let ids = changed.items.iter().map(|item| &item.command_id);
-                    let now: HashSet<CommandId> = ids.cloned().collect();
-                    assert_eq!(now.len(), changed.items.len(), "seed {}: an input waits twice", self.seed);
-                    self.waiting = now;
+                Event::QueueItemAdded(added) => {
+                    let is_new = self.waiting.insert(added.item.command_id.clone());
+                    assert!(is_new, "seed {}: an input waits twice", self.seed);
+                }
+                Event::QueueItemRemoved(removed) => {
+                    let id = &removed.command_id;
+                    assert!(self.waiting.remove(id), "seed {}: {id} leaves the queue and is not in it", self.seed);
+                    let is_said = removed.reason != QueueRemovalReason::Cancelled;
+                    assert_eq!(is_said, removed.entry_id.is_some(), "seed {}: {removed:?}", self.seed);
+                    assert_ne!(is_said, removed.cancelled_by.is_some(), "seed {}: {removed:?}", self.seed);
+                    delivered.extend(removed.entry_id.clone().map(|entry| (entry, id.clone())));
                 }
                 Event::ToolCall(call) => self.calls.push(call.call_id.clone()),
                 Event::ContextCompacted(compacted) => {
@@ -100,6 +114,7 @@ impl World {
             }
             self.log.push(event);
         }
+        assert!(delivered.is_empty(), "seed {}: no entries for {delivered:?}, which left the queue", self.seed);
         if let Some(compaction) = compacted_now {
             self.check_kept(&compaction);
         }

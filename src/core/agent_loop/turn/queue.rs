@@ -1,5 +1,7 @@
 //! The queue: inputs that arrive while a turn is running, in order, durable and visible to clients.
 //!
+//! Each input is added by one record and removed by one, which says what became of it; neither repeats another input.
+//!
 //! Steered items come before the others. They go with the next request of the running turn; if the turn ends without
 //! another request, they start the next turns. Input sent while the session is moving to another place in the tree is
 //! meant for that place. If the move fails, the input stays queued until another move succeeds or someone edits the
@@ -8,19 +10,21 @@
 use crate::agent_loop::step::Step;
 use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
-    AgentLoop, Origin, commands::Caller, hooks::InputKind, navigation::Ask, prompt::done, stage::Stage, turn::appended,
+    AgentLoop, Origin, commands::Caller, hooks::InputKind, navigation::Ask, prompt::done, stage::Stage,
 };
 use crate::session::{
-    Destination, Lookup,
+    Destination, Lookup, Queued,
     input::{self, is_message},
 };
 use reseed_protocol::{
-    EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, TurnId,
+    CommandId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, TurnId,
     command::{
         AppendCustomMessage, EditQueue, Input, InputContent, InputItem, Navigate, NavigatePosition, UserInput, WhenBusy,
     },
     entry::CustomMessage,
-    event::{Event, QueueChanged},
+    event::{
+        EntryAppended, Event, QueueItemAdded, QueueItemRemoved, QueueReleased, QueueRemovalReason, QueueReordered,
+    },
     reply::{Accepted, Done, QueueItem, QueuedCustom, Reply},
 };
 use std::collections::BTreeSet;
@@ -60,7 +64,7 @@ impl InputOptions {
     }
 }
 
-/// Maximum total bytes of a session's queue: each change writes the whole queue.
+/// Maximum total bytes of a session's queue: it is held in memory, and `session_opened` carries all of it.
 const QUEUE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 fn part_bytes(part: &Part) -> usize {
@@ -126,7 +130,7 @@ impl AgentLoop {
     /// Returns true if an input must wait for its turn. Messages that hooks added while inspecting it do not delay it:
     /// they go to the model with it.
     fn keeps_waiting(&self) -> bool {
-        let waits = |item: &QueueItem| item.after.is_none() && item.custom.is_none();
+        let waits = |item: &Queued| item.after.is_none() && item.custom.is_none();
         let is_at_rest = self.stage() == Stage::Idle && self.ws.session.state.turn.is_none();
         !is_at_rest
             || self.hooks.looks_at_input()
@@ -189,30 +193,39 @@ impl AgentLoop {
 
     /// Queues an item: a steered one after the other steered items, any other one at the end.
     fn enqueue(&mut self, caller: &Caller, item: QueueItem, reply: Reply) -> Result<(), ErrorBody> {
-        let mut items = self.ws.session.state.queue.clone();
+        let queue = &self.ws.session.state.queue;
         let max = self.ws.deployment.queue_items_max;
-        if items.len() >= max {
+        if queue.len() >= max {
             let message = format!("the queue is full ({max} inputs)");
             return Err(ErrorBody::new(ErrorCode::QueueFull, message));
         }
-        let at = if item.steer { items.iter().take_while(|item| item.steer).count() } else { items.len() };
-        items.insert(at, item);
-        let bytes: usize = items.iter().flat_map(|item| &item.content).map(part_bytes).sum();
+        let position = if item.steer { queue.iter().take_while(|item| item.steer).count() } else { queue.len() };
+        let parts = queue.iter().flat_map(|item| &item.content).chain(&item.content);
+        let bytes: usize = parts.map(part_bytes).sum();
         if bytes > QUEUE_BYTES_MAX {
             let message =
                 format!("the queued inputs would have {bytes} bytes in total; the limit is {QUEUE_BYTES_MAX}");
             return Err(ErrorBody::new(ErrorCode::QueueFull, message));
         }
-        self.ws.append(vec![Event::QueueChanged(QueueChanged { items })], vec![caller.mark(reply)]);
+        let added = QueueItemAdded { position: position as u64, item };
+        self.ws.append(vec![Event::QueueItemAdded(Box::new(added))], vec![caller.mark(reply)]);
         self.compaction.waits_from_now(&mut self.ws);
         Ok(())
     }
 
     pub(in crate::agent_loop) fn on_edit_queue(&mut self, caller: &Caller, edit: EditQueue) -> Result<(), ErrorBody> {
-        let mut items = self.ws.session.state.queue.clone();
+        let mut items: Vec<&QueueItem> = self.ws.session.state.queue.iter().map(Queued::item).collect();
+        let mut events = Vec::new();
         for id in edit.remove.iter().flatten() {
             let at = items.iter().position(|item| item.command_id == *id).ok_or_else(|| not_queued(id, "remove"))?;
             items.remove(at);
+            events.push(Event::QueueItemRemoved(QueueItemRemoved {
+                command_id: id.clone(),
+                reason: QueueRemovalReason::Cancelled,
+                turn_id: None,
+                entry_id: None,
+                cancelled_by: Some(caller.id.clone()),
+            }));
         }
         if let Some(order) = edit.order {
             let wanted: BTreeSet<_> = order.iter().collect();
@@ -221,6 +234,7 @@ impl AgentLoop {
                     format!("`order` names {} inputs, {} are waiting; name each once", order.len(), items.len());
                 return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("order"));
             }
+            let before = items.clone();
             let mut ordered = Vec::with_capacity(items.len());
             for id in &order {
                 let at = items.iter().position(|item| item.command_id == *id).ok_or_else(|| not_queued(id, "order"))?;
@@ -230,15 +244,17 @@ impl AgentLoop {
                 let message = "steered inputs must come before the others: they go with the running turn";
                 return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("order"));
             }
+            if ordered != before {
+                let command_id = Some(caller.id.clone());
+                events.push(Event::QueueReordered(QueueReordered { order, command_id }));
+            }
             items = ordered;
         }
-        if self.meant_for().is_none() {
-            // Inputs that waited for a failed move have been reviewed, so they no longer wait for a move.
-            items.iter_mut().for_each(|item| item.after = None);
+        // Inputs that waited for a failed move have been reviewed, so they no longer wait for a move.
+        if self.meant_for().is_none() && items.iter().any(|item| item.after.is_some()) {
+            events.push(Event::QueueReleased(QueueReleased { command_id: Some(caller.id.clone()) }));
         }
         let mark = caller.mark(done(Some(self.ws.session.state.seq)));
-        let changed = items != self.ws.session.state.queue;
-        let events = changed.then_some(Event::QueueChanged(QueueChanged { items })).into_iter().collect();
         self.ws.append(events, vec![mark]);
         self.proceed_if_idle();
         Ok(())
@@ -286,8 +302,8 @@ impl AgentLoop {
         if self.is_busy() {
             return self.enqueue(caller, item, reply);
         }
-        let event = self.ws.delivered(item, None, self.ws.session.state.leaf.clone());
-        self.ws.append(vec![event], vec![caller.mark(reply)]);
+        let entry = self.ws.delivered(item, None, self.ws.session.state.leaf.clone());
+        self.ws.append(vec![Event::EntryAppended(Box::new(entry))], vec![caller.mark(reply)]);
         Ok(())
     }
 }
@@ -309,8 +325,8 @@ impl Workspace {
         }
     }
 
-    /// Turns a queued item into an entry.
-    fn delivered(&mut self, item: QueueItem, turn_id: Option<TurnId>, parent_id: Option<EntryId>) -> Event {
+    /// Turns an item into an entry.
+    fn delivered(&mut self, item: QueueItem, turn_id: Option<TurnId>, parent_id: Option<EntryId>) -> EntryAppended {
         let (entry_id, data) = match item.custom {
             None => {
                 let entry_id = item.entry_id.unwrap_or_else(|| self.new_id());
@@ -323,7 +339,7 @@ impl Workspace {
         };
         let mut entry = self.entry(entry_id, data);
         entry.parent_id = parent_id;
-        appended(entry, turn_id, Some(item.command_id))
+        EntryAppended { entry, turn_id, command_id: Some(item.command_id) }
     }
 
     /// Delivers steered items with the next request of the running turn.
@@ -340,56 +356,56 @@ impl Workspace {
         self.deliver(None, due);
     }
 
-    /// Appends the first `due` items that wait for no move. One append writes the entries and the remaining queue, so
-    /// that no item is in both or in neither.
+    /// Appends the first `due` items that wait for no move. One append writes the entries and the removals from the
+    /// queue, so that no item is in both or in neither.
     fn deliver(&mut self, turn_id: Option<TurnId>, due: usize) {
-        if due == 0 {
+        let ready = self.session.state.queue.iter().filter(|item| item.after.is_none());
+        let ready: Vec<QueueItem> = ready.take(due).map(|queued| queued.item().clone()).collect();
+        if ready.is_empty() {
             return;
         }
-        let mut rest = Vec::new();
+        let reason = if turn_id.is_some() { QueueRemovalReason::Steered } else { QueueRemovalReason::Appended };
         let mut parent = self.session.state.leaf.clone();
-        let mut entries = Vec::with_capacity(due);
-        for item in self.session.state.queue.clone() {
-            if item.after.is_some() || entries.len() == due {
-                rest.push(item);
-                continue;
-            }
-            let event = self.delivered(item, turn_id.clone(), parent);
-            parent = entry_id(&event);
-            entries.push(event);
+        let mut entries = Vec::with_capacity(ready.len());
+        for item in ready {
+            let entry = self.delivered(item, turn_id.clone(), parent);
+            parent = Some(entry.entry.entry_id.clone());
+            entries.push(entry);
         }
-        let mut events = vec![Event::QueueChanged(QueueChanged { items: rest })];
-        events.append(&mut entries);
-        self.append(events, Vec::new());
+        let removals: Vec<Event> = entries.iter().map(|entry| removed(reason, entry)).collect();
+        let entries = entries.into_iter().map(|entry| Event::EntryAppended(Box::new(entry)));
+        self.append(removals.into_iter().chain(entries).collect(), Vec::new());
     }
 
     /// Starts a turn on the first queued input that waits for no move, if there is one.
     pub(in crate::agent_loop) fn start_queued(&mut self) {
-        let mut items = self.session.state.queue.clone();
-        let Some(at) = items.iter().position(|item| item.after.is_none()) else { return };
-        let first = items.remove(at);
+        let mut queue = self.session.state.queue.iter();
+        let Some(first) = queue.find(|item| item.after.is_none()).map(|queued| queued.item().clone()) else { return };
         let turn_id: TurnId = self.new_id();
         let command_id = first.command_id.clone();
         let entry = self.delivered(first, Some(turn_id.clone()), self.session.state.leaf.clone());
+        let removal = removed(QueueRemovalReason::Started, &entry);
         let started = self.turn_started(turn_id, vec![command_id]);
-        self.append(vec![Event::QueueChanged(QueueChanged { items }), entry, started], Vec::new());
+        self.append(vec![removal, Event::EntryAppended(Box::new(entry)), started], Vec::new());
         self.then(Step::Proceed);
     }
 
-    /// Returns the queue change after a completed move: inputs that were sent during it may now be delivered.
-    pub(in crate::agent_loop) fn released(&self) -> Option<Event> {
-        let mut items = self.session.state.queue.clone();
-        let held = items.iter().any(|item| item.after.is_some());
-        items.iter_mut().for_each(|item| item.after = None);
-        held.then_some(Event::QueueChanged(QueueChanged { items }))
+    /// Returns the queue's change after a completed move: inputs that were sent during it may now be delivered.
+    pub(in crate::agent_loop) fn released(&self, command_id: &CommandId) -> Option<Event> {
+        let held = self.session.state.queue.iter().any(|item| item.after.is_some());
+        held.then(|| Event::QueueReleased(QueueReleased { command_id: Some(command_id.clone()) }))
     }
 }
 
-fn entry_id(event: &Event) -> Option<EntryId> {
-    match event {
-        Event::EntryAppended(appended) => Some(appended.entry.entry_id.clone()),
-        _ => None,
-    }
+/// Returns the event for a queued input that this entry holds now.
+fn removed(reason: QueueRemovalReason, appended: &EntryAppended) -> Event {
+    Event::QueueItemRemoved(QueueItemRemoved {
+        command_id: appended.command_id.clone().expect("an entry of a queued input names its command"),
+        reason,
+        turn_id: appended.turn_id.clone(),
+        entry_id: Some(appended.entry.entry_id.clone()),
+        cancelled_by: None,
+    })
 }
 
 pub(in crate::agent_loop) fn custom_parts(content: InputContent) -> Result<Vec<Part>, ErrorBody> {
@@ -397,7 +413,7 @@ pub(in crate::agent_loop) fn custom_parts(content: InputContent) -> Result<Vec<P
     input::parts(Input::Items(vec![item])).map_err(|error| error.with_field("content"))
 }
 
-fn not_queued(id: &reseed_protocol::CommandId, field: &str) -> ErrorBody {
+fn not_queued(id: &CommandId, field: &str) -> ErrorBody {
     ErrorBody::new(ErrorCode::NotQueued, format!("no input `{id}` is waiting")).with_field(field)
 }
 

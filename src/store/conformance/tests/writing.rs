@@ -149,12 +149,12 @@ pub(crate) async fn the_head_is_that_of_the_last_append(store: &dyn SessionStore
             cost_nano_usd: Some(1_200_000),
             unpriced_requests: 2,
             running: true,
-            state: "{\"leaf\":\"e3\"}".into(),
+            state: Some("{\"leaf\":\"e3\"}".into()),
         },
         Head {
             created_at: Timestamp(-1),
             updated_at: Timestamp(i64::MAX),
-            state: "x".repeat(100_000).into(),
+            state: Some("x".repeat(100_000).into()),
             ..Head::default()
         },
         Head {
@@ -164,8 +164,12 @@ pub(crate) async fn the_head_is_that_of_the_last_append(store: &dyn SessionStore
             ..Head::default()
         },
     ];
+    let mut state = None;
     for (seq, head) in (1..).zip(heads) {
         store.append(&lease, seq, Append { head: head.clone(), ..append_of(["a"]) }).await.unwrap();
+        // An append without a state leaves the stored one as it is.
+        state = head.state.clone().or(state);
+        let head = Head { state: state.clone(), ..head };
         let read = store.head(&lease.session).await.unwrap();
         assert_eq!((&read.head, read.last_seq, read.owner.as_str()), (&head, seq, "alice"));
     }

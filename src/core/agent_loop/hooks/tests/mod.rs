@@ -77,6 +77,8 @@ struct World {
     /// The requests sent, oldest first.
     sent: Vec<ModelRequest>,
     entries: Vec<Entry>,
+    /// The length of the queue, by its events.
+    waiting: usize,
     events: Vec<Event>,
     emitted: Vec<EphemeralEvent>,
     replies: Vec<(CommandId, Reply)>,
@@ -128,6 +130,7 @@ impl World {
             asked: None,
             summarising: None,
             sent: Vec::new(),
+            waiting: 0,
             entries,
             events: Vec::new(),
             emitted: Vec::new(),
@@ -230,7 +233,14 @@ impl World {
                     self.calls.push_back(call.call_id.clone());
                     Some(format!("call {} {}", call.name, call.arguments))
                 }
-                Event::QueueChanged(changed) => Some(format!("queue {}", changed.items.len())),
+                Event::QueueItemAdded(_)
+                | Event::QueueItemRemoved(_)
+                | Event::QueueReordered(_)
+                | Event::QueueReleased(_) => {
+                    self.waiting += usize::from(matches!(event, Event::QueueItemAdded(_)));
+                    self.waiting -= usize::from(matches!(event, Event::QueueItemRemoved(_)));
+                    Some(format!("queue {}", self.waiting))
+                }
                 Event::CompactionFailed(failed) => Some(format!("compaction failed {}", failed.error.code)),
                 Event::ContextCompacted(compacted) => Some(format!("compacted {}", word(&json!(compacted.rung)))),
                 _ => None,
