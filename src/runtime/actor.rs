@@ -232,7 +232,7 @@ impl Actor {
             Message::Input(Input::Tick) if self.detached_too_long() => {
                 self.held = true;
                 let message = "no client is connected, so the session stopped its turn; send it again";
-                self.tell(Input::Stop(Box::new(ErrorBody::new(ErrorCode::ShuttingDown, message))), None).await?;
+                self.tell(Input::Abandon(Box::new(ErrorBody::new(ErrorCode::ShuttingDown, message))), None).await?;
             }
             Message::Input(input) => {
                 self.effects.note_fault(&input);

@@ -100,9 +100,11 @@ pub enum Input {
     /// The server will stop, or the session is damaged: finish the running turn and start no other. The queue is
     /// durable; inputs that are not accepted yet are refused with this error.
     Hold(Box<ErrorBody>),
-    /// End the running turn now, keep what was shown, and start no other: the server is stopping, the session is being
-    /// deleted, or nobody has been connected for too long. Every pending command is refused with this error.
+    /// End the running turn now as `interrupted`, keep what was shown, and start no other: the server is stopping, or
+    /// the session is being deleted. Every pending command is refused with this error.
     Stop(Box<ErrorBody>),
+    /// Nobody has been connected for too long: as `Stop`, but the turn ends as `cancelled`.
+    Abandon(Box<ErrorBody>),
     /// Somebody is connected again: queued work may start.
     Go,
 }

@@ -58,7 +58,7 @@ use crate::{
     context::counter::Calibration,
     session::{IdSource, Session},
 };
-use reseed_protocol::Timestamp;
+use reseed_protocol::{Timestamp, event::TurnStatus};
 use std::sync::Arc;
 
 /// The state that one loop hands to the next: the session as its log says, and what is not in the log.
@@ -217,7 +217,8 @@ impl AgentLoop {
                 self.ws.resume();
                 self.proceed_if_idle();
             }
-            (_, Input::Stop(error)) => self.on_stop(error),
+            (_, Input::Stop(error)) => self.on_stop(error, TurnStatus::Interrupted),
+            (_, Input::Abandon(error)) => self.on_stop(error, TurnStatus::Cancelled),
             // Stale responses to a cancelled request or to an older loop's request.
             (_, Input::Answered { .. } | Input::Failed { .. } | Input::Cancelled { .. }) => {}
         }

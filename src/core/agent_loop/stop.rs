@@ -15,8 +15,8 @@ impl AgentLoop {
         }
     }
 
-    /// Stops everything that the session is doing.
-    pub(in crate::agent_loop) fn on_stop(&mut self, error: Box<ErrorBody>) {
+    /// Stops everything that the session is doing. The running turn ends with this status.
+    pub(in crate::agent_loop) fn on_stop(&mut self, error: Box<ErrorBody>, status: TurnStatus) {
         self.ws.hold();
         self.hooks.refuse_inputs(&mut self.ws, &error);
         self.ws.refuse_pending_with(error);
@@ -25,7 +25,7 @@ impl AgentLoop {
         if self.stage() != Stage::Compacting {
             self.cancel_running();
         }
-        self.stop_turn(TurnStatus::Interrupted);
+        self.stop_turn(status);
     }
 
     /// Stops whatever the running turn is doing.
@@ -34,8 +34,9 @@ impl AgentLoop {
             Stage::Asking => self.turn.stop_asking(&mut self.ws, status),
             Stage::Compacting => {
                 self.compaction.release();
-                // A background compaction continues; the turn no longer waits for it.
-                if self.compaction.is_in_background() && status == TurnStatus::Cancelled {
+                // A client that cancels a turn leaves a background compaction running; the turn no longer waits for it.
+                let is_clients = status == TurnStatus::Cancelled && !self.ws.is_holding();
+                if is_clients && self.compaction.is_in_background() {
                     self.compaction.wait_no_more();
                 } else {
                     self.cancel_running();

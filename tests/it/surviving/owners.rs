@@ -163,6 +163,30 @@ async fn what_runs_waits_and_is_called_lives_on_without_its_owner() {
     }
 }
 
+#[tokio::test]
+async fn a_turn_that_may_not_go_on_alone_is_cancelled_when_its_client_leaves_and_the_queue_waits_for_the_next() {
+    let (model, never) = (Scripted::new(), Gate::new());
+    model.push(Reply::text("As far as it was shown").in_pieces(2).held_by(&never));
+    model.push(Reply::text("Here I am."));
+    let server = Server::start(model.clone(), &[("DETACHED_TURN_SECS", "0")]).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    client.ask("user_input", json!({ "input": "Tell me." })).await;
+    client.event("item_delta").await;
+    client.ask("user_input", json!({ "input": "Are you there?" })).await;
+    client.hang_up();
+    model.wait_for_dropped(1).await;
+    assert_eq!(model.requests().len(), 1, "what waits is not asked while nobody is here");
+
+    let mut client = Client::v2(&server.ws()).await;
+    let back = client.ask("open_session", json!({ "sessionId": opened["sessionId"] })).await["payload"].clone();
+    let ended = &back["unansweredTurns"][0];
+    assert_eq!((&ended["status"], ended.get("error")), (&json!("cancelled"), None), "{back}");
+    assert_eq!(client.event("turn_finished").await["payload"]["status"], "completed");
+    let entries = client.ask("get_entries", json!({})).await["payload"]["items"].clone();
+    assert_eq!(entries[1]["incomplete"], true, "what was shown is kept: {entries}");
+    assert_eq!(entries[3]["content"][0]["text"], "Here I am.", "{entries}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_nobody_waits_for_ends_in_time_and_what_waits_goes_on_when_someone_is_back() {
     let time = StoppedTime::new();
@@ -190,6 +214,9 @@ async fn a_turn_that_nobody_waits_for_ends_in_time_and_what_waits_goes_on_when_s
     let mut client = Client::v2(&server.ws()).await;
     let open = json!({ "sessionId": opened["sessionId"] });
     let back = client.ask("open_session", open).await["payload"].clone();
+    // What nobody waited for was cancelled, and can be retried like any cancelled turn.
+    let ended: Vec<&Value> = back["unansweredTurns"].as_array().unwrap().iter().map(|turn| &turn["status"]).collect();
+    assert_eq!(ended, ["cancelled"], "{back}");
     let entries = back["entries"].as_array().unwrap();
     assert_eq!((&entries[1]["incomplete"], &entries[1]["content"][0]["text"]), (&json!(true), &json!("As far as i")));
     assert_eq!(client.event("turn_finished").await["payload"]["status"], "completed");

@@ -83,7 +83,8 @@ impl World {
             97 => self.late_hook(),
             98 => match self.rng.u8(..4) {
                 0 => self.tell(Input::Hold(Box::new(stopping()))),
-                1 => self.tell(Input::Stop(Box::new(stopping()))),
+                1 if self.rng.bool() => self.tell(Input::Stop(Box::new(stopping()))),
+                1 => self.tell(Input::Abandon(Box::new(stopping()))),
                 2 => self.tell(Input::Go),
                 _ => self.crash(),
             },
