@@ -4,7 +4,7 @@
 //! applied at their positions, and those for a single request at the end.
 
 use crate::history::{History, What};
-use reseed::core::session::tree::CLEARED;
+use reseed::core::{context::arguments::sent_arguments, session::tree::CLEARED};
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, Message, Part, Role, SessionId,
     command::{Command, ForkPosition},
@@ -17,6 +17,17 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
 };
+
+/// Returns a message with its calls' arguments as requests send them.
+fn as_sent(message: &Message) -> Message {
+    let mut message = message.clone();
+    for part in &mut message.content {
+        if let Part::ToolCall { arguments, .. } = part {
+            *arguments = sent_arguments(arguments).into_owned();
+        }
+    }
+    message
+}
 
 /// A log that returns the context at each of its positions.
 pub(super) struct Log<'a> {
@@ -249,7 +260,7 @@ impl<'a> Log<'a> {
                 EntryData::Message(message) if message.role == Role::Tool && cleared.contains(&entry.entry_id) => {
                     is_cleared(message, &sent.message)
                 }
-                EntryData::Message(message) => *message == *sent.message,
+                EntryData::Message(message) => as_sent(message) == *sent.message,
                 EntryData::Compaction(compaction) => {
                     sent.message.role == Role::User && holds(&sent.message, &compaction.summary)
                 }
