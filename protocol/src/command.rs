@@ -4,7 +4,7 @@
 //! Unknown commands and unknown fields are refused by name: silently ignoring a field can corrupt a history.
 
 use crate::{
-    CallId, CommandId, EntryId, SessionId, TurnId,
+    CallId, CommandId, EntryId, TurnId,
     context::ToolDefinition,
     hook::{HookOffer, HookResult},
 };
@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 #[macro_use]
 mod table;
 
-pub use table::{Does, Scope, Sender, Spec};
+pub use table::{Address, Does, Scope, Sender, Spec};
 
 // The table of commands. To add one, add a row; its payload is declared below or in a file of `command/`. `table.rs`
 // has the values of each column. The tests ask for what the compiler does not: "Answered by …" in the doc comment, an
@@ -23,6 +23,7 @@ pub use table::{Does, Scope, Sender, Spec};
 // - the reply. A reply of its own is a variant in `reply.rs`, and an arm in `reply/duplicate.rs`;
 // - `Scope`: where the command is executed, and so where the compiler asks for its arm. `Session`: in the agent loop,
 //   `src/core/agent_loop/commands.rs`. `Connection` and `Server`: in `src/server/v2.rs`;
+// - `Address`: whether its envelope names a session;
 // - `Sender`: who may send it. `Owner` for what changes a session (in the scope `Server` this refuses only observers),
 //   `Anyone` for what only reads;
 // - `Does`: what it leaves behind. `Writes` if it must happen once for each `id`, `Transient` if a copy does no harm.
@@ -32,78 +33,78 @@ pub use table::{Does, Scope, Sender, Spec};
 // page have.
 commands! {
     /// Opts into v2. Answered by `welcome`.
-    Hello(Hello) = "hello" => "welcome", Connection, Anyone, Transient;
-    /// Creates a session or joins one. Answered by `session_opened`.
-    OpenSession(OpenSession) = "open_session" => "session_opened", Connection, Anyone, Transient;
-    /// Leaves the session, which continues with its running turn. Answered by `ok`.
-    CloseSession(Empty) = "close_session" => "ok", Connection, Anyone, Transient;
+    Hello(Hello) = "hello" => "welcome", Connection, None, Anyone, Transient;
+    /// Subscribes to the session that it names, or creates one. Answered by `session_opened`.
+    OpenSession(OpenSession) = "open_session" => "session_opened", Connection, Optional, Anyone, Creates;
+    /// Unsubscribes from a session, which continues with its running turn. Answered by `ok`.
+    CloseSession(Empty) = "close_session" => "ok", Connection, Required, Anyone, Transient;
     /// Lists this user's sessions, newest first. Answered by `sessions`.
-    ListSessions(ListSessions) = "list_sessions" => "sessions", Server, Anyone, Transient;
+    ListSessions(ListSessions) = "list_sessions" => "sessions", Server, None, Anyone, Transient;
     /// Renames a session. Answered by `ok`.
-    RenameSession(RenameSession) = "rename_session" => "ok", Session, NonObserver, Writes;
+    RenameSession(RenameSession) = "rename_session" => "ok", Session, Required, NonObserver, Writes;
     /// Deletes a session permanently. Answered by `ok`.
-    DeleteSession(DeleteSession) = "delete_session" => "ok", Server, NonObserver, Transient;
+    DeleteSession(Empty) = "delete_session" => "ok", Server, Required, NonObserver, Transient;
     /// Pages through a session's entries. Answered by `entries`.
-    GetEntries(GetEntries) = "get_entries" => "entries", Server, Anyone, Transient;
-    /// Checks whether this client has seen everything. Answered by `pong`.
-    Ping(Ping) = "ping" => "pong", Connection, Anyone, Transient;
+    GetEntries(GetEntries) = "get_entries" => "entries", Server, Required, Anyone, Transient;
+    /// Checks the connection and, if it names one, a session for events that were missed. Answered by `pong`.
+    Ping(Ping) = "ping" => "pong", Connection, Optional, Anyone, Transient;
     /// Sends input to the model. Answered by `accepted` once it is durable.
-    UserInput(UserInput) = "user_input" => "accepted", Session, Owner, Writes;
+    UserInput(UserInput) = "user_input" => "accepted", Session, Required, Owner, Writes;
     /// Cancels the running turn. Answered by `ok`.
-    CancelTurn(CancelTurn) = "cancel_turn" => "ok", Session, Owner, Cancels;
+    CancelTurn(CancelTurn) = "cancel_turn" => "ok", Session, Required, Owner, Cancels;
     /// Retries a turn that failed or was cancelled. Answered by `accepted`.
-    RetryTurn(RetryTurn) = "retry_turn" => "accepted", Session, Owner, Writes;
+    RetryTurn(RetryTurn) = "retry_turn" => "accepted", Session, Required, Owner, Writes;
     /// Removes queued inputs, or reorders them. Answered by `ok`.
-    EditQueue(EditQueue) = "edit_queue" => "ok", Session, Owner, Writes;
+    EditQueue(EditQueue) = "edit_queue" => "ok", Session, Required, Owner, Writes;
     /// Returns a tool's result. Answered by `ok`, with `duplicate: true` when repeated, or `error too_late`.
-    ToolResult(ToolResult) = "tool_result" => "ok", Session, Owner, Ends;
+    ToolResult(ToolResult) = "tool_result" => "ok", Session, Required, Owner, Ends;
     /// Reports that a tool, or a hook, is still running; restarts its timeout. Answered by `ok`.
-    CallProgress(CallProgress) = "call_progress" => "ok", Session, Owner, Transient;
+    CallProgress(CallProgress) = "call_progress" => "ok", Session, Required, Owner, Transient;
     /// Answers an approval. Answered by `error no_pending_approval` until approvals exist.
-    ApprovalResponse(ApprovalResponse) = "approval_response" => "ok", Session, Owner, Writes;
+    ApprovalResponse(ApprovalResponse) = "approval_response" => "ok", Session, Required, Owner, Writes;
     /// Moves to another entry of the tree. Answered by `navigated`, after the summary of the abandoned branch.
-    Navigate(Navigate) = "navigate" => "navigated", Session, Owner, Writes;
+    Navigate(Navigate) = "navigate" => "navigated", Session, Required, Owner, Writes;
     /// Creates a new session from the path to an entry. Answered by `forked`.
-    ForkSession(ForkSession) = "fork_session" => "forked", Server, Owner, Writes;
+    ForkSession(ForkSession) = "fork_session" => "forked", Server, Required, Owner, Writes;
     /// Returns the tree, or the part below an entry. Answered by `tree`.
-    GetTree(GetTree) = "get_tree" => "tree", Server, Anyone, Transient;
+    GetTree(GetTree) = "get_tree" => "tree", Server, Required, Anyone, Transient;
     /// Sets or removes an entry's label. Answered by `ok { entryId }`.
-    SetLabel(SetLabel) = "set_label" => "ok", Session, Owner, Writes;
+    SetLabel(SetLabel) = "set_label" => "ok", Session, Required, Owner, Writes;
     /// Stores the client's data in the history; the model never sees it. Answered by `ok { entryId }`.
-    AppendCustom(AppendCustom) = "append_custom" => "ok", Session, Owner, Writes;
+    AppendCustom(AppendCustom) = "append_custom" => "ok", Session, Required, Owner, Writes;
     /// Adds a message in the user's role, without starting a turn. Answered by `ok { entryId }`.
-    AppendCustomMessage(AppendCustomMessage) = "append_custom_message" => "ok", Session, Owner, Writes;
+    AppendCustomMessage(AppendCustomMessage) = "append_custom_message" => "ok", Session, Required, Owner, Writes;
     /// Returns how full the window is. Answered by `context_info`.
-    GetContextInfo(Empty) = "get_context_info" => "context_info", Session, Anyone, Transient;
+    GetContextInfo(Empty) = "get_context_info" => "context_info", Session, Required, Anyone, Transient;
     /// Returns exactly what the next request would send. Answered by `context`.
-    GetContext(GetContext) = "get_context" => "context", Session, Anyone, Transient;
+    GetContext(GetContext) = "get_context" => "context", Session, Required, Anyone, Transient;
     /// Compacts now, even while the circuit breaker is open. Answered by `ok { jobId }`; the outcome is an event.
-    StartCompaction(StartCompaction) = "start_compaction" => "ok", Session, Owner, Writes;
+    StartCompaction(StartCompaction) = "start_compaction" => "ok", Session, Required, Owner, Writes;
     /// Computes the compaction that `start_compaction` would make, without changes. Answered by `compaction_preview`
     /// once its summary is ready.
-    PreviewCompaction(PreviewCompaction) = "preview_compaction" => "compaction_preview", Session, Owner, Previews;
+    PreviewCompaction(PreviewCompaction) = "preview_compaction" => "compaction_preview", Session, Required, Owner, Previews;
     /// Cancels a compaction; the context is unchanged. Answered by `ok`.
-    CancelCompaction(CancelCompaction) = "cancel_compaction" => "ok", Session, Owner, Cancels;
+    CancelCompaction(CancelCompaction) = "cancel_compaction" => "ok", Session, Required, Owner, Cancels;
     /// Restores what a compaction removed from the context, with everything said since. Answered by `ok`.
-    UndoCompaction(UndoCompaction) = "undo_compaction" => "ok", Session, Owner, Writes;
+    UndoCompaction(UndoCompaction) = "undo_compaction" => "ok", Session, Required, Owner, Writes;
     /// Keeps an entry verbatim through every compaction. Answered by `ok`.
-    PinEntry(PinEntry) = "pin_entry" => "ok", Session, Owner, Writes;
+    PinEntry(PinEntry) = "pin_entry" => "ok", Session, Required, Owner, Writes;
     /// Unpins an entry. Answered by `ok`.
-    UnpinEntry(PinEntry) = "unpin_entry" => "ok", Session, Owner, Writes;
+    UnpinEntry(PinEntry) = "unpin_entry" => "ok", Session, Required, Owner, Writes;
     /// Sets the strategy of this session. Answered by `ok`.
-    SetContextStrategy(SetContextStrategy) = "set_context_strategy" => "ok", Session, Owner, Writes;
+    SetContextStrategy(SetContextStrategy) = "set_context_strategy" => "ok", Session, Required, Owner, Writes;
     /// Sets the model of this session. Answered by `ok`.
-    SetModel(SetModel) = "set_model" => "ok", Session, Owner, Writes;
+    SetModel(SetModel) = "set_model" => "ok", Session, Required, Owner, Writes;
     /// Sets the system prompt of this session. Answered by `ok`.
-    SetInstructions(SetInstructions) = "set_instructions" => "ok", Session, Owner, Writes;
+    SetInstructions(SetInstructions) = "set_instructions" => "ok", Session, Required, Owner, Writes;
     /// Sets the sampling and the limits of this session's requests. Answered by `ok`.
-    SetOptions(SetOptions) = "set_options" => "ok", Session, Owner, Writes;
+    SetOptions(SetOptions) = "set_options" => "ok", Session, Required, Owner, Writes;
     /// Registers this client's tools, replacing those it registered before. Answered by `ok`.
-    RegisterTools(RegisterTools) = "register_tools" => "ok", Session, Owner, Transient;
+    RegisterTools(RegisterTools) = "register_tools" => "ok", Session, Required, Owner, Transient;
     /// Registers this client's hooks, replacing those it registered before. Answered by `ok`.
-    RegisterHooks(RegisterHooks) = "register_hooks" => "ok", Session, Owner, Transient;
+    RegisterHooks(RegisterHooks) = "register_hooks" => "ok", Session, Required, Owner, Transient;
     /// Answers a `hook_call`. Answered by `ok`, with `duplicate: true` when repeated, or `error too_late`.
-    HookResult(Box<HookResult>) = "hook_result" => "ok", Session, Owner, Transient;
+    HookResult(Box<HookResult>) = "hook_result" => "ok", Session, Required, Owner, Transient;
 }
 
 /// No payload, or `{}`.
@@ -168,9 +169,6 @@ payloads! {
 
     /// Payload of `open_session`.
     struct OpenSession {
-        /// The session to join; absent to create one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        session_id: Option<SessionId>,
         /// Owner (the default) or observer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         role: Option<SessionRole>,
@@ -234,24 +232,12 @@ payloads! {
 
     /// Payload of `rename_session`.
     struct RenameSession {
-        /// The session; absent for the open one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        session_id: Option<SessionId>,
         /// Its new name, 1 to 200 characters.
         name: String,
     }
 
-    /// Payload of `delete_session`.
-    struct DeleteSession {
-        /// The session.
-        session_id: SessionId,
-    }
-
     /// Payload of `get_entries`.
     struct GetEntries {
-        /// The session; absent for the open one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        session_id: Option<SessionId>,
         /// Only entries older than this one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         before: Option<EntryId>,

@@ -47,7 +47,7 @@ macro_rules! codes {
 codes! {
     // Frames
     InvalidJson "invalid_json" retriable: false, "The frame is not JSON.", "Send one JSON object per text frame.";
-    InvalidFrame "invalid_frame" retriable: false, "The frame is not of the form `{ id, type, payload?, seq? }`.", "Send an object with `id` and `type` as strings.";
+    InvalidFrame "invalid_frame" retriable: false, "The frame is not of the form `{ id, type, sessionId?, payload? }`.", "Send an object with `id` and `type` as strings.";
     InvalidId "invalid_id" retriable: false, "The frame's `id` is invalid: writing commands need 16 to 64 characters of `A-Za-z0-9._:-`, others 1 to 64; the prefix `s_` is reserved for the server.", "Use a UUID.";
     UnknownCommand "unknown_command" retriable: false, "There is no command with this `type`.", "Check `welcome.features` and the spelling of the command.";
     UnknownField "unknown_field" retriable: false, "The command has no such field.", "Remove it or correct its spelling; `details.field` names it.";
@@ -63,8 +63,9 @@ codes! {
     NotGreeted "not_greeted" retriable: false, "v2 was negotiated and the first frame was not `hello`.", "Send `hello` first.";
     Unauthenticated "unauthenticated" retriable: false, "The credentials are missing, wrong or expired.", "Get a new ticket, or send a token from `AUTH_TOKENS`.";
     Forbidden "forbidden" retriable: false, "This token is an operator's: it reads over HTTP and opens no sessions.", "Use a token of `AUTH_TOKENS`.";
-    NoSession "no_session" retriable: false, "This connection has no open session.", "Send `open_session` first, or name a session.";
-    SessionAlreadyOpen "session_already_open" retriable: false, "This connection already has an open session.", "Send `close_session` first, or use another connection.";
+    NoSession "no_session" retriable: false, "This connection is not subscribed to the session.", "Send `open_session` first.";
+    SessionAlreadyOpen "session_already_open" retriable: false, "This connection is already subscribed to the session.", "Send `close_session` first.";
+    TooManySubscriptions "too_many_subscriptions" retriable: false, "This connection is subscribed to as many sessions as it may.", "Close one of them; `welcome.limits.subscriptionsMax` is the limit.";
     SessionNotFound "session_not_found" retriable: false, "You have no such session.", "Check `list_sessions`.";
     SessionOwned "session_owned" retriable: false, "Another connection owns this session.", "Join as observer, or send `takeover: true`.";
     ReadOnly "read_only" retriable: false, "Observers may only read.", "Open the session as owner.";

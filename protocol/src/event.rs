@@ -84,6 +84,8 @@ pub enum EphemeralEvent {
     ContextUpdated(Box<ContextUpdated>),
     /// This connection's role in the session changed.
     RoleChanged(RoleChanged),
+    /// The subscription to this session has ended; the connection continues.
+    SessionClosed(SessionClosed),
     /// A session in the list changed; only sent to connections that watch the list (`list_sessions`).
     SessionChanged(SessionItem),
 }
@@ -436,6 +438,42 @@ events! {
     struct RoleChanged {
         /// This connection's new role.
         role: SessionRole,
+    }
+
+    /// Payload of `session_closed`.
+    struct SessionClosed {
+        /// Why it ended.
+        code: SubscriptionEnd,
+        /// The same for people.
+        message: String,
+        /// True if `open_session` with `resume` may succeed.
+        retriable: bool,
+        /// The error behind it, if it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<ErrorBody>,
+    }
+}
+
+/// Why a subscription ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum SubscriptionEnd {
+    /// The session was deleted.
+    Deleted,
+    /// The session left memory after an internal error or a failure of the store. Nothing acknowledged is lost.
+    Failed,
+}
+
+impl SubscriptionEnd {
+    /// Returns the event that reports it.
+    #[must_use]
+    pub fn event(self) -> EphemeralEvent {
+        let (message, retriable) = match self {
+            Self::Deleted => ("the session was deleted", false),
+            Self::Failed => ("the session was closed after an internal error; open it again with `resume`", true),
+        };
+        EphemeralEvent::SessionClosed(SessionClosed { code: self, message: message.to_owned(), retriable, error: None })
     }
 }
 

@@ -1,20 +1,31 @@
-//! Frames: one JSON object per text frame, `{ "id", "type", "payload"?, "seq"? }`.
+//! Frames: one JSON object per text frame.
+//!
+//! | frame | fields besides `type` and `payload` |
+//! | --- | --- |
+//! | command | `id`; `sessionId` if it is about a session |
+//! | reply | `re`, the command's id; `sessionId` as in the command |
+//! | event | `sessionId` if it is about a session; `seq` if it is stored |
+//! | `error` without `re` | none: it is about the connection |
+//!
+//! In v1 every frame has an `id`, and there is one session a connection.
 //!
 //! A frame is checked twice. [`check`] scans all of it, whatever it contains: JSON, depth, duplicate keys, valid
 //! characters. The typed parser then names the first field that is unknown, missing or of the wrong type.
 
+mod check;
+
+pub use self::check::check;
+
 use crate::{
-    command::Command,
+    command::{Address, Command},
     error::{ErrorBody, ErrorCode},
-    ids::{COMMAND_ID_CHARS_MIN, CommandId, SERVER_ID_PREFIX, check_id},
+    ids::{COMMAND_ID_CHARS_MIN, CommandId, SERVER_ID_PREFIX, SessionId, check_id},
+    reply::Reply,
     v1,
 };
-use serde::{
-    Deserialize, Serialize,
-    de::{DeserializeOwned, DeserializeSeed, MapAccess, SeqAccess, Visitor},
-};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
-use std::{borrow::Cow, collections::HashSet, fmt};
+use std::{borrow::Cow, fmt::Write as _};
 
 /// Maximum nesting of arrays and objects in a frame. A tool's schema needs about ten; serde's own limit is 128.
 pub const DEPTH_MAX: usize = 32;
@@ -22,8 +33,16 @@ pub const DEPTH_MAX: usize = 32;
 /// The id that an error shows as an example.
 const ID_EXAMPLE: &str = "6f1c0b1e-5a1c-4d7e-9b30-2f6c8e41d7aa";
 
-/// A parsed frame, or why it was refused, with the id to answer under.
-pub type Parsed<T> = Result<(CommandId, T), Refused>;
+/// A command of a v2 client.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Received {
+    /// The client's id.
+    pub id: CommandId,
+    /// The session that the command is about; as its [`Address`] demands.
+    pub session: Option<SessionId>,
+    /// The command.
+    pub command: Command,
+}
 
 /// A refused frame. `id` is the client's, if it can be echoed.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,30 +57,42 @@ pub struct Refused {
 ///
 /// # Errors
 /// The first error in it.
-pub fn parse_v2(text: &str) -> Parsed<Command> {
-    let (id, envelope) = envelope(text, Strictness::Strict)?;
+pub fn parse_v2(text: &str) -> Result<Received, Refused> {
+    let (id, envelope) = envelope::<StrictEnvelope<'_>>(text)?;
     let refuse = |error| Refused { id: Some(id.clone()), error };
-    let payload = envelope.payload.map_or("{}", RawValue::get);
+    let payload = envelope.payload.filter(|payload| payload.get() != "null").map_or("{}", RawValue::get);
     let name: &str = &envelope.kind;
     let command = match Command::parse(name, payload) {
         None => return Err(refuse(unknown_command(name, Command::NAMES))),
         Some(Err(fault)) => return Err(refuse(fault.into_error(name))),
         Some(Ok(command)) => command,
     };
-    if command.writes() && id.as_str().len() < COMMAND_ID_CHARS_MIN {
-        return Err(refuse(
-            ErrorBody::new(
-                ErrorCode::InvalidId,
-                format!(
-                    "the id of `{name}` has {} characters, a writing command's has {COMMAND_ID_CHARS_MIN} to 64; use a UUID, for \
-                     instance `{ID_EXAMPLE}`",
-                    id.as_str().len()
-                ),
-            )
-            .with_field("id"),
-        ));
+    let session = addressed(&command, envelope.session_id).map_err(refuse)?;
+    if (command.writes() || command.creates(session.as_ref())) && id.as_str().len() < COMMAND_ID_CHARS_MIN {
+        let message = format!(
+            "the id of `{name}` has {} characters, a writing command's has {COMMAND_ID_CHARS_MIN} to 64; use a UUID, for \
+             instance `{ID_EXAMPLE}`",
+            id.as_str().len()
+        );
+        return Err(refuse(ErrorBody::new(ErrorCode::InvalidId, message).with_field("id")));
     }
-    Ok((id, command))
+    Ok(Received { id, session, command })
+}
+
+/// Returns the session that a command's envelope names.
+fn addressed(command: &Command, session: Option<SessionId>) -> Result<Option<SessionId>, ErrorBody> {
+    let name = command.name();
+    let fault = match (command.spec().address, &session) {
+        (Address::Required, None) => {
+            let message = format!("`{name}` is about a session: put its `sessionId` beside `id` and `type`");
+            ErrorBody::new(ErrorCode::MissingField, message)
+        }
+        (Address::None, Some(_)) => {
+            ErrorBody::new(ErrorCode::UnknownField, format!("`{name}` is not about a session; leave out `sessionId`"))
+        }
+        _ => return Ok(session),
+    };
+    Err(fault.with_field("sessionId"))
 }
 
 /// Returns the `type` of a frame, if it has one: distinguishes v2's `hello` from v1's commands.
@@ -79,10 +110,10 @@ pub fn peek_type(text: &str) -> Option<String> {
 ///
 /// # Errors
 /// The first error in it.
-pub fn parse_v1(text: &str) -> Parsed<v1::Command> {
-    let (id, envelope) = envelope(text, Strictness::Lenient)?;
+pub fn parse_v1(text: &str) -> Result<(CommandId, v1::Command), Refused> {
+    let (id, envelope) = envelope::<LenientEnvelope<'_>>(text)?;
     let refuse = |error| Refused { id: Some(id.clone()), error };
-    let raw = envelope.payload.map_or("{}", RawValue::get);
+    let raw = envelope.payload.filter(|payload| payload.get() != "null").map_or("{}", RawValue::get);
     let name: &str = &envelope.kind;
     let command = match name {
         "user_input" => payload(raw).map(v1::Command::UserInput),
@@ -94,25 +125,74 @@ pub fn parse_v1(text: &str) -> Parsed<v1::Command> {
     command.map(|command| (id.clone(), command)).map_err(|fault| refuse(fault.into_error(name)))
 }
 
-/// Serialises a frame. `payload` is any payload; only durable events have a `seq`.
+/// Serialises a v1 frame, or the command of a v1 client.
 #[must_use]
-pub fn encode<T: Serialize>(id: &str, message: &T) -> String {
+pub fn encode_v1<T: Serialize>(id: &str, message: &T) -> String {
     #[derive(Serialize)]
     struct Out<'a, T> {
         id: &'a str,
         #[serde(flatten)]
         message: &'a T,
     }
-    serde_json::to_string(&Out { id, message }).expect("wire types have text keys and finite numbers")
+    written(&Out { id, message })
+}
+
+/// Serialises a command.
+#[must_use]
+pub fn encode_command(id: &CommandId, session: Option<&SessionId>, command: &Command) -> String {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Out<'a> {
+        id: &'a CommandId,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        session_id: Option<&'a SessionId>,
+        #[serde(flatten)]
+        command: &'a Command,
+    }
+    written(&Out { id, session_id: session, command })
+}
+
+/// Serialises a reply. Without `re` it is an error about the connection.
+#[must_use]
+pub fn encode_reply(re: Option<&CommandId>, session: Option<&SessionId>, reply: &Reply) -> String {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Out<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        re: Option<&'a CommandId>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        session_id: Option<&'a SessionId>,
+        #[serde(flatten)]
+        reply: &'a Reply,
+    }
+    written(&Out { re, session_id: session, reply })
+}
+
+/// Serialises an event that is not stored.
+#[must_use]
+pub fn encode_event<T: Serialize>(session: Option<&SessionId>, event: &T) -> String {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Out<'a, T> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        session_id: Option<&'a SessionId>,
+        #[serde(flatten)]
+        event: &'a T,
+    }
+    written(&Out { session_id: session, event })
+}
+
+fn written<T: Serialize>(frame: &T) -> String {
+    serde_json::to_string(frame).expect("wire types have text keys and finite numbers")
 }
 
 /// Serialises the frame of a durable event around its stored body, `{"type":…,"payload":…}`, without parsing it.
 #[must_use]
-pub fn encode_stored(seq: u64, body: &str) -> String {
+pub fn encode_stored(session: &SessionId, seq: u64, body: &str) -> String {
     debug_assert!(body.starts_with('{'), "a stored body is an object");
-    let mut frame = String::with_capacity(body.len() + 40);
-    use fmt::Write as _;
-    let _ = write!(frame, "{{\"id\":\"{SERVER_ID_PREFIX}{seq}\",\"seq\":{seq},");
+    let mut frame = String::with_capacity(body.len() + session.as_str().len() + 40);
+    // An id needs no escapes: it is letters, digits and a few signs.
+    let _ = write!(frame, "{{\"sessionId\":\"{session}\",\"seq\":{seq},");
     frame.push_str(body.get(1..).unwrap_or("}"));
     frame
 }
@@ -123,29 +203,22 @@ fn unknown_command(name: &str, known: &[&str]) -> ErrorBody {
         .with_field("type")
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Strictness {
-    Strict,
-    Lenient,
-}
-
-struct Envelope<'a> {
-    kind: Cow<'a, str>,
-    payload: Option<&'a RawValue>,
+/// The fields of a frame beside its payload.
+trait Envelope<'a>: Deserialize<'a> {
+    fn id(&self) -> &str;
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct StrictEnvelope<'a> {
     #[serde(borrow)]
     id: Cow<'a, str>,
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
+    #[serde(default)]
+    session_id: Option<SessionId>,
     #[serde(borrow, default)]
     payload: Option<&'a RawValue>,
-    #[serde(default)]
-    #[expect(dead_code, reason = "allowed in the envelope, without a meaning from client to server")]
-    seq: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -158,28 +231,37 @@ struct LenientEnvelope<'a> {
     payload: Option<&'a RawValue>,
 }
 
-fn envelope(text: &str, strictness: Strictness) -> Result<(CommandId, Envelope<'_>), Refused> {
+impl<'a> Envelope<'a> for StrictEnvelope<'a> {
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl<'a> Envelope<'a> for LenientEnvelope<'a> {
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+fn envelope<'a, E: Envelope<'a>>(text: &'a str) -> Result<(CommandId, E), Refused> {
     let nameless = |error| Refused { id: None, error };
     check(text).map_err(|error| Refused { id: peek_id(text), error })?;
-    let parsed = match strictness {
-        Strictness::Strict => strict::<StrictEnvelope>(text).map(|e| (e.id, e.kind, e.payload)),
-        Strictness::Lenient => strict::<LenientEnvelope>(text).map(|e| (e.id, e.kind, e.payload)),
-    };
-    let (id, kind, payload) = parsed.map_err(|fault| {
+    let envelope: E = strict(text).map_err(|fault| {
         let id = peek_id(text);
-        let error = match fault.code {
-            ErrorCode::UnknownField => fault.into_error("the frame"),
+        let error = match (fault.code, fault.field.as_str()) {
+            (ErrorCode::UnknownField, _) | (_, "sessionId") => fault.into_error("the frame"),
             _ => ErrorBody { code: ErrorCode::InvalidFrame, ..fault.into_error("the frame") },
         };
         Refused { id, error }
     })?;
+    let id = envelope.id();
     let invalid = |message: String| nameless(ErrorBody::new(ErrorCode::InvalidId, message).with_field("id"));
-    check_id(&id).map_err(|error| invalid(error.to_string()))?;
+    check_id(id).map_err(|error| invalid(error.to_string()))?;
     if id.starts_with(SERVER_ID_PREFIX) {
         return Err(invalid(format!("ids that begin `{SERVER_ID_PREFIX}` are the server's; use another")));
     }
     let id = id.parse().map_err(|error: crate::ids::InvalidId| invalid(error.to_string()))?;
-    Ok((id, Envelope { kind, payload: payload.filter(|p| p.get() != "null") }))
+    Ok((id, envelope))
 }
 
 /// Returns the id of a frame that is otherwise invalid or was not parsed, so that the error can name its command.
@@ -259,124 +341,6 @@ fn classify(path: &str, message: &str) -> PayloadError {
     PayloadError { code, field, message }
 }
 
-/// Scans the whole text once: valid JSON, an object, no duplicate keys in an object, not nested deeper than
-/// [`DEPTH_MAX`]. The JSON reader refuses lone surrogates, because UTF-8 cannot represent them.
-///
-/// # Errors
-/// The first of these rules that is violated.
-pub fn check(text: &str) -> Result<(), ErrorBody> {
-    if !text.trim_start_matches([' ', '\t', '\r', '\n']).starts_with('{') {
-        return match serde_json::from_str::<serde::de::IgnoredAny>(text) {
-            Ok(_) => {
-                Err(ErrorBody::new(ErrorCode::InvalidFrame, "a frame is a JSON object, this is another JSON value"))
-            }
-            Err(error) => Err(not_json(&error)),
-        };
-    }
-    let mut fault = None;
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    let walked = Walk { depth: 0, fault: &mut fault }.deserialize(&mut deserializer).and_then(|()| deserializer.end());
-    match (fault, walked) {
-        (Some(error), _) => Err(error),
-        (None, Err(error)) => Err(not_json(&error)),
-        (None, Ok(())) => Ok(()),
-    }
-}
-
-fn not_json(error: &serde_json::Error) -> ErrorBody {
-    let message = error.to_string();
-    if message.contains("recursion limit") {
-        return too_deep();
-    }
-    ErrorBody::new(ErrorCode::InvalidJson, format!("not JSON: {message}"))
-}
-
-fn too_deep() -> ErrorBody {
-    ErrorBody::new(ErrorCode::TooDeep, format!("arrays and objects are nested more than {DEPTH_MAX} deep"))
-}
-
-struct Walk<'f> {
-    depth: usize,
-    fault: &'f mut Option<ErrorBody>,
-}
-
-impl Walk<'_> {
-    fn deeper(&mut self) -> Result<Walk<'_>, ErrorBody> {
-        if self.depth >= DEPTH_MAX { Err(too_deep()) } else { Ok(Walk { depth: self.depth + 1, fault: self.fault }) }
-    }
-
-    fn fail<E: serde::de::Error>(&mut self, error: ErrorBody) -> E {
-        let message = E::custom(&error.message);
-        self.fault.get_or_insert(error);
-        message
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Walk<'_> {
-    type Value = ();
-    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Walk<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
-        loop {
-            let inner = match self.deeper() {
-                Ok(inner) => inner,
-                Err(error) => return Err(self.fail(error)),
-            };
-            if seq.next_element_seed(inner)?.is_none() {
-                return Ok(());
-            }
-        }
-    }
-
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
-        let mut keys: HashSet<String> = HashSet::new();
-        while let Some(key) = map.next_key::<String>()? {
-            if keys.contains(&key) {
-                let shown: String = key.chars().take(64).collect();
-                let error =
-                    ErrorBody::new(ErrorCode::DuplicateKey, format!("the key `{shown}` stands twice in one object"));
-                return Err(self.fail(error.with_field(shown)));
-            }
-            keys.insert(key);
-            let inner = match self.deeper() {
-                Ok(inner) => inner,
-                Err(error) => return Err(self.fail(error)),
-            };
-            map.next_value_seed(inner)?;
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -389,9 +353,9 @@ mod tests {
 
     #[test]
     fn a_short_id_is_refused_with_one_that_would_do() {
-        let refused = parse_v2(r#"{"id":"1","type":"cancel_turn"}"#).unwrap_err();
+        let refused = parse_v2(r#"{"id":"1","type":"cancel_turn","sessionId":"s"}"#).unwrap_err();
         assert!(refused.error.message.contains(ID_EXAMPLE), "{}", refused.error.message);
-        assert!(parse_v2(&format!(r#"{{"id":"{ID_EXAMPLE}","type":"cancel_turn"}}"#)).is_ok());
+        assert!(parse_v2(&format!(r#"{{"id":"{ID_EXAMPLE}","type":"cancel_turn","sessionId":"s"}}"#)).is_ok());
     }
 
     #[test]
@@ -414,7 +378,16 @@ mod tests {
             (r#"{"id":"1","type":"ping","payload":{"seq":"x"}}"#, ErrorCode::InvalidField, Some("seq")),
             (r#"{"id":"1","type":"ping","payload":[]}"#, ErrorCode::InvalidField, Some("payload")),
             (r#"{"id":"1","type":"user_input","payload":{}}"#, ErrorCode::MissingField, Some("input")),
-            (r#"{"id":"1","type":"user_input","payload":{"input":"x"}}"#, ErrorCode::InvalidId, Some("id")),
+            (r#"{"id":"1","type":"user_input","payload":{"input":"x"}}"#, ErrorCode::MissingField, Some("sessionId")),
+            (
+                r#"{"id":"1","type":"user_input","sessionId":"s","payload":{"input":"x"}}"#,
+                ErrorCode::InvalidId,
+                Some("id"),
+            ),
+            (r#"{"id":"1","type":"cancel_turn","sessionId":null}"#, ErrorCode::MissingField, Some("sessionId")),
+            (r#"{"id":"1","type":"cancel_turn","sessionId":"a b"}"#, ErrorCode::InvalidField, Some("sessionId")),
+            (r#"{"id":"1","type":"list_sessions","sessionId":"s"}"#, ErrorCode::UnknownField, Some("sessionId")),
+            (r#"{"id":"1","type":"open_session"}"#, ErrorCode::InvalidId, Some("id")),
             (r#"{"id":"1","type":"x","payload":"\ud800"}"#, ErrorCode::InvalidJson, None),
             (&deep, ErrorCode::TooDeep, None),
         ];
@@ -426,14 +399,16 @@ mod tests {
 
     #[test]
     fn a_stored_body_becomes_a_frame_without_being_read() {
-        let frame = encode_stored(7, r#"{"type":"queue_released","payload":{}}"#);
-        assert_eq!(frame, r#"{"id":"s_7","seq":7,"type":"queue_released","payload":{}}"#);
+        let session = "k7m2q9xw4hfatz8n".parse().unwrap();
+        let frame = encode_stored(&session, 7, r#"{"type":"queue_released","payload":{}}"#);
+        assert_eq!(frame, r#"{"sessionId":"k7m2q9xw4hfatz8n","seq":7,"type":"queue_released","payload":{}}"#);
     }
 
     #[test]
     fn unknown_fields_of_input_items_are_refused_on_v2_and_left_out_on_v1() {
-        let frame =
-            |item: &str| format!(r#"{{"id":"0123456789abcdef","type":"user_input","payload":{{"input":[{item}]}}}}"#);
+        let frame = |item: &str| {
+            format!(r#"{{"id":"0123456789abcdef","sessionId":"s","type":"user_input","payload":{{"input":[{item}]}}}}"#)
+        };
         let known = frame(r#"{"type":"message","id":"x","status":"completed","role":"user","content":"hi"}"#);
         assert!(parse_v2(&known).is_ok() && parse_v1(&known).is_ok());
         for (unknown, field) in [

@@ -105,6 +105,9 @@ replies! {
         /// Hooks that one client may offer.
         #[serde(default)]
         hooks_max: u64,
+        /// Sessions that one connection may subscribe to.
+        #[serde(default)]
+        subscriptions_max: u64,
     }
 
     /// Payload of `session_opened`: the whole state as of `asOfSeq`.
@@ -508,10 +511,13 @@ replies! {
 
     /// Payload of `pong`.
     struct Pong {
-        /// The newest durable event of the open session; 0 without one.
-        seq: u64,
-        /// True if the client has seen it; if `false`, reopen with `resume`.
-        in_sync: bool,
+        /// The session's newest durable event; absent if the ping named no session.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seq: Option<u64>,
+        /// True if the client has seen it; if `false`, open the session again with `resume`. Absent if the ping named no
+        /// session.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        in_sync: Option<bool>,
         /// The server's time.
         server_time: Timestamp,
     }

@@ -8,6 +8,7 @@
 
 use jsonschema::Validator;
 use reseed_protocol::{
+    CommandId, SessionId,
     codegen::{self, Kind},
     context::{Breakdown, ContextInfo, EnvelopeMeta},
     event::{EphemeralEvent, Event},
@@ -17,7 +18,7 @@ use reseed_protocol::{
     reply::Reply,
     v1,
 };
-use serde::{Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::{
     cell::RefCell,
@@ -111,33 +112,36 @@ fn read<T: DeserializeOwned>(frame: &Value) -> Result<T, String> {
     serde_json::from_value(body(frame)).map_err(|error| error.to_string())
 }
 
-fn write<T: Serialize>(id: &str, message: &T) -> Value {
-    serde_json::from_str(&frame::encode(id, message)).unwrap()
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
 }
 
 /// Parses a frame with the types that a client or the server uses, and serialises it again.
 fn through_the_types(v2: bool, command: bool, frame: &Value) -> Result<Value, String> {
-    let id = frame["id"].as_str().unwrap_or_default();
     let text = frame.to_string();
+    if command && v2 {
+        let received = frame::parse_v2(&text).map_err(|refused| refused.error.message)?;
+        return Ok(parsed(&frame::encode_command(&received.id, received.session.as_ref(), &received.command)));
+    }
     if command {
-        return if v2 {
-            frame::parse_v2(&text).map(|(id, command)| write(id.as_str(), &command)).map_err(|r| r.error.message)
-        } else {
-            frame::parse_v1(&text).map(|(id, command)| write(id.as_str(), &command)).map_err(|r| r.error.message)
-        };
+        let (id, command) = frame::parse_v1(&text).map_err(|refused| refused.error.message)?;
+        return Ok(parsed(&frame::encode_v1(id.as_str(), &command)));
     }
     if !v2 {
-        return read::<v1::Event>(frame).map(|event| write(id, &event));
+        let id = frame["id"].as_str().unwrap_or_default();
+        return read::<v1::Event>(frame).map(|event| parsed(&frame::encode_v1(id, &event)));
     }
+    let session: Option<SessionId> = serde_json::from_value(frame["sessionId"].clone()).map_err(|e| e.to_string())?;
     if let Some(seq) = frame["seq"].as_u64() {
         let event: Event = read(frame)?;
         let stored = serde_json::to_string(&event).unwrap();
-        return Ok(serde_json::from_str(&frame::encode_stored(seq, &stored)).unwrap());
+        return Ok(parsed(&frame::encode_stored(&session.ok_or("without `sessionId`")?, seq, &stored)));
     }
-    if id.starts_with("s_") {
-        return read::<EphemeralEvent>(frame).map(|event| write(id, &event));
+    let re: Option<CommandId> = serde_json::from_value(frame["re"].clone()).map_err(|error| error.to_string())?;
+    if re.is_none() && frame["type"] != "error" {
+        return read::<EphemeralEvent>(frame).map(|event| parsed(&frame::encode_event(session.as_ref(), &event)));
     }
-    read::<Reply>(frame).map(|reply| write(id, &reply))
+    read::<Reply>(frame).map(|reply| parsed(&frame::encode_reply(re.as_ref(), session.as_ref(), &reply)))
 }
 
 #[test]

@@ -105,14 +105,14 @@ fn what_an_answer_may_not_hold_is_named_with_its_place() {
     for (fields, code, field) in table {
         let mut payload = fields.clone();
         payload["hookCallId"] = json!("f2x7k4wm9qtc");
-        let text = json!({ "id": "61", "type": "hook_result", "payload": payload }).to_string();
+        let text = json!({ "id": "61", "sessionId": "s", "type": "hook_result", "payload": payload }).to_string();
         let refused = frame::parse_v2(&text).unwrap_err();
         assert_eq!(refused.id.unwrap().as_str(), "61");
         assert_eq!((refused.error.code, &refused.error.details.unwrap()["field"]), (*code, &json!(field)), "{fields}");
         // A webhook's answer is parsed by the same rules.
         assert!(serde_json::from_value::<HookAnswer>(fields.clone()).is_err(), "{fields}");
     }
-    let nameless = json!({ "id": "61", "type": "hook_result", "payload": {} }).to_string();
+    let nameless = json!({ "id": "61", "sessionId": "s", "type": "hook_result", "payload": {} }).to_string();
     assert_eq!(frame::parse_v2(&nameless).unwrap_err().error.code, ErrorCode::MissingField);
 }
 
@@ -164,8 +164,8 @@ fn an_answer_tells_its_fields_as_the_wire_calls_them() {
 
     let mut payload = full();
     payload["hookCallId"] = json!("f2x7k4wm9qtc");
-    let text = json!({ "id": "61", "type": "hook_result", "payload": payload }).to_string();
-    let (_, command) = frame::parse_v2(&text).unwrap();
+    let text = json!({ "id": "61", "sessionId": "s", "type": "hook_result", "payload": payload }).to_string();
+    let command = frame::parse_v2(&text).unwrap().command;
     let Command::HookResult(result) = command else { panic!("{command:?}") };
     let (call_id, same) = result.into_answer();
     assert_eq!((call_id.as_str(), &same), ("f2x7k4wm9qtc", &answer));

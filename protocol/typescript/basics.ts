@@ -1,8 +1,5 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
-/** A session: one append-only tree of entries. */
-export type SessionId = string;
-
 /** An entry of a session's tree. Also the `itemId` of an answer being streamed. */
 export type EntryId = string;
 
@@ -20,3 +17,6 @@ export type JobId = string;
 
 /** Milliseconds since 1970-01-01T00:00:00Z. On the wire `2026-11-21T06:45:04.123Z`. */
 export type Timestamp = string;
+
+/** A session: one append-only tree of entries. */
+export type SessionId = string;

@@ -1,6 +1,6 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
-import type { CallId, CommandId, EntryId, JobId, SessionId, TurnId } from "./basics.js";
+import type { CallId, CommandId, EntryId, JobId, TurnId } from "./basics.js";
 import type { HookOffer, HookResult } from "./hooks.js";
 
 /** A command with its payload. */
@@ -10,7 +10,7 @@ export type Command =
   | { type: "close_session"; payload?: Empty }
   | { type: "list_sessions"; payload?: ListSessions }
   | { type: "rename_session"; payload: RenameSession }
-  | { type: "delete_session"; payload: DeleteSession }
+  | { type: "delete_session"; payload?: Empty }
   | { type: "get_entries"; payload?: GetEntries }
   | { type: "ping"; payload?: Ping }
   | { type: "user_input"; payload: UserInput }
@@ -66,8 +66,6 @@ export interface Software {
 
 /** Payload of `open_session`. */
 export interface OpenSession {
-  /** The session to join; absent to create one. */
-  sessionId?: SessionId;
   /** Owner (the default) or observer. */
   role?: SessionRole;
   /** Takes the session over from its current owner. */
@@ -141,22 +139,12 @@ export interface ListSessions {
 
 /** Payload of `rename_session`. */
 export interface RenameSession {
-  /** The session; absent for the open one. */
-  sessionId?: SessionId;
   /** Its new name, 1 to 200 characters. */
   name: string;
 }
 
-/** Payload of `delete_session`. */
-export interface DeleteSession {
-  /** The session. */
-  sessionId: SessionId;
-}
-
 /** Payload of `get_entries`. */
 export interface GetEntries {
-  /** The session; absent for the open one. */
-  sessionId?: SessionId;
   /** Only entries older than this one. */
   before?: EntryId;
   /** Only entries newer than this one. */

@@ -20,6 +20,7 @@ export type ErrorCode =
   | "forbidden"
   | "no_session"
   | "session_already_open"
+  | "too_many_subscriptions"
   | "session_not_found"
   | "session_owned"
   | "read_only"

@@ -329,6 +329,7 @@ export type EphemeralEvent =
   | { type: "context_warning"; payload: ContextWarning }
   | { type: "context_updated"; payload: ContextUpdated }
   | { type: "role_changed"; payload: RoleChanged }
+  | { type: "session_closed"; payload: SessionClosed }
   | { type: "session_changed"; payload: SessionItem };
 
 /** Payload of `item_started`. */
@@ -455,3 +456,18 @@ export interface RoleChanged {
   /** This connection's new role. */
   role: SessionRole;
 }
+
+/** Payload of `session_closed`. */
+export interface SessionClosed {
+  /** Why it ended. */
+  code: SubscriptionEnd;
+  /** The same for people. */
+  message: string;
+  /** True if `open_session` with `resume` may succeed. */
+  retriable: boolean;
+  /** The error behind it, if it is known. */
+  error?: ErrorBody;
+}
+
+/** Why a subscription ended. */
+export type SubscriptionEnd = "deleted" | "failed";

@@ -5,17 +5,22 @@ import type { EphemeralEvent, Event } from "./events.js";
 import type { HookAnswer, HookCall, HookPoint } from "./hooks.js";
 import type { Reply } from "./replies.js";
 
-/** Client to server. `id` is the client's own and does not begin `s_`; a writing command's has 16 to 64 characters. */
-export type CommandFrame = { id: string } & Command;
+/**
+ * Client to server. `id` is the client's own and does not begin `s_`; a writing command's has 16 to 64 characters.
+ * `sessionId` names the session that the command is about: see `Addresses`.
+ */
+export type CommandFrame = { id: string; sessionId?: string } & Command;
 
-/** The one answer to a command, under the command's `id`. */
-export type ReplyFrame = { id: string; seq?: undefined } & Reply;
+/** The one answer to a command. `re` is the command's `id`; an `error` without it is about the connection. */
+export type ReplyFrame =
+  | { re: string; sessionId?: string; seq?: undefined } & Reply
+  | { re?: undefined; sessionId?: string; seq?: undefined } & Extract<Reply, { type: "error" }>;
 
 /** A stored event: 1, 2, 3 … in each session, without a gap. */
-export type DurableFrame = { id: string; seq: number } & Event;
+export type DurableFrame = { re?: undefined; sessionId: string; seq: number } & Event;
 
-/** An event that is not stored and may be missed. */
-export type EphemeralFrame = { id: string; seq?: undefined } & EphemeralEvent;
+/** An event that is not stored and may be missed. `session_changed` is about the list, and has no `sessionId`. */
+export type EphemeralFrame = { re?: undefined; sessionId?: string; seq?: undefined } & EphemeralEvent;
 
 /** Server to client. Ignore a `type` that is not among these: a newer server sends more. */
 export type ServerFrame = ReplyFrame | DurableFrame | EphemeralFrame;
@@ -61,6 +66,46 @@ export interface ReplyTypes {
   register_tools: "ok";
   register_hooks: "ok";
   hook_result: "ok";
+}
+
+/** Whether a command's frame names a session. */
+export interface Addresses {
+  hello: "none";
+  open_session: "optional";
+  close_session: "required";
+  list_sessions: "none";
+  rename_session: "required";
+  delete_session: "required";
+  get_entries: "required";
+  ping: "optional";
+  user_input: "required";
+  cancel_turn: "required";
+  retry_turn: "required";
+  edit_queue: "required";
+  tool_result: "required";
+  call_progress: "required";
+  approval_response: "required";
+  navigate: "required";
+  fork_session: "required";
+  get_tree: "required";
+  set_label: "required";
+  append_custom: "required";
+  append_custom_message: "required";
+  get_context_info: "required";
+  get_context: "required";
+  start_compaction: "required";
+  preview_compaction: "required";
+  cancel_compaction: "required";
+  undo_compaction: "required";
+  pin_entry: "required";
+  unpin_entry: "required";
+  set_context_strategy: "required";
+  set_model: "required";
+  set_instructions: "required";
+  set_options: "required";
+  register_tools: "required";
+  register_hooks: "required";
+  hook_result: "required";
 }
 
 /** The replies that the command called `T` can get. */

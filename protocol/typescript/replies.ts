@@ -68,7 +68,46 @@ export interface Limits {
   toolsMax: number;
   /** Hooks that one client may offer. */
   hooksMax: number;
+  /** Sessions that one connection may subscribe to. */
+  subscriptionsMax: number;
 }
+
+/** Payload of `sessions`. */
+export interface Sessions {
+  /** The sessions, newest first. */
+  items: Array<SessionItem>;
+  /** The cursor for the next page; absent on the last. */
+  nextCursor?: string;
+}
+
+/** A session in a list. */
+export interface SessionItem {
+  /** The session. */
+  sessionId: SessionId;
+  /** Its name; empty if it has none. */
+  name: string;
+  /** The time of its creation. */
+  createdAt: Timestamp;
+  /** The time of the last write to it. */
+  updatedAt: Timestamp;
+  /** The number of entries in its tree. */
+  entries: number;
+  /** Tokens of its next request. */
+  tokenCount: number;
+  /** `tokenCount` as a share of the window, not clamped. */
+  usageRatio: number;
+  /** The known cost of its requests, in billionths of a US dollar; absent if no cost is known. */
+  costNanoUsd?: number;
+  /** Its requests of unknown cost, which are not in `costNanoUsd`; only with that, and only if there are some. */
+  unpricedRequests?: number;
+  /** Its state. */
+  state: SessionState;
+  /** True if it was deleted: remove it from the list. Only in `session_changed`. */
+  deleted?: boolean;
+}
+
+/** The state of a session. */
+export type SessionState = "idle" | "running" | "compacting";
 
 /** Payload of `session_opened`: the whole state as of `asOfSeq`. */
 export interface SessionOpened {
@@ -126,9 +165,6 @@ export interface SessionOpened {
   /** The compactions that were undone. */
   undone?: Array<EntryId>;
 }
-
-/** The state of a session. */
-export type SessionState = "idle" | "running" | "compacting";
 
 /** Settings of a session besides model and strategy. */
 export interface SessionSettings {
@@ -262,40 +298,6 @@ export interface Pin {
   under?: EntryId;
 }
 
-/** Payload of `sessions`. */
-export interface Sessions {
-  /** The sessions, newest first. */
-  items: Array<SessionItem>;
-  /** The cursor for the next page; absent on the last. */
-  nextCursor?: string;
-}
-
-/** A session in a list. */
-export interface SessionItem {
-  /** The session. */
-  sessionId: SessionId;
-  /** Its name; empty if it has none. */
-  name: string;
-  /** The time of its creation. */
-  createdAt: Timestamp;
-  /** The time of the last write to it. */
-  updatedAt: Timestamp;
-  /** The number of entries in its tree. */
-  entries: number;
-  /** Tokens of its next request. */
-  tokenCount: number;
-  /** `tokenCount` as a share of the window, not clamped. */
-  usageRatio: number;
-  /** The known cost of its requests, in billionths of a US dollar; absent if no cost is known. */
-  costNanoUsd?: number;
-  /** Its requests of unknown cost, which are not in `costNanoUsd`; only with that, and only if there are some. */
-  unpricedRequests?: number;
-  /** Its state. */
-  state: SessionState;
-  /** True if it was deleted: remove it from the list. Only in `session_changed`. */
-  deleted?: boolean;
-}
-
 /** Payload of `entries`. */
 export interface Entries {
   /** The entries, oldest first. */
@@ -312,10 +314,13 @@ export interface Entries {
 
 /** Payload of `pong`. */
 export interface Pong {
-  /** The newest durable event of the open session; 0 without one. */
-  seq: number;
-  /** True if the client has seen it; if `false`, reopen with `resume`. */
-  inSync: boolean;
+  /** The session's newest durable event; absent if the ping named no session. */
+  seq?: number;
+  /**
+   * True if the client has seen it; if `false`, open the session again with `resume`. Absent if the ping named no
+   * session.
+   */
+  inSync?: boolean;
   /** The server's time. */
   serverTime: Timestamp;
 }

@@ -129,7 +129,7 @@ fn refused_with(code: ErrorCode) -> Refused {
         Code::UnsupportedVersion | Code::Unauthenticated | Code::Forbidden | Code::AlreadyGreeted => {
             Refused::Only(&["hello"])
         }
-        Code::SessionOwned | Code::SessionAlreadyOpen => Refused::Only(&["open_session"]),
+        Code::SessionOwned | Code::SessionAlreadyOpen | Code::TooManySubscriptions => Refused::Only(&["open_session"]),
         Code::SessionNotFound => Refused::Only(&["open_session", "delete_session", "fork_session"]),
         Code::NothingToCompact | Code::CompactionRunning => Refused::Only(&["start_compaction", "preview_compaction"]),
         Code::PreviewNotFound | Code::HistoryMoved => Refused::Only(&["start_compaction"]),

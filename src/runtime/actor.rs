@@ -28,7 +28,8 @@ use crate::{
     store::{Error as StoreError, Head, Lease, SessionStore},
 };
 use reseed_protocol::{
-    CloseCode, ErrorBody, ErrorCode, SessionId, Timestamp,
+    ErrorBody, ErrorCode, SessionId, Timestamp,
+    event::SubscriptionEnd,
     reply::{Reply, SessionState},
 };
 use std::{collections::VecDeque, future::Future, sync::Arc, time::Duration};
@@ -81,7 +82,7 @@ impl Drop for Actor {
     /// resume.
     fn drop(&mut self) {
         if !self.ended {
-            self.feed.close(CloseCode::Internal);
+            self.feed.close(SubscriptionEnd::Failed);
         }
     }
 }
@@ -90,8 +91,8 @@ impl Drop for Actor {
 enum End {
     /// Nobody needs the session.
     Unneeded,
-    /// The session must be opened again, or is deleted: subscribers are closed with this code.
-    Close(CloseCode),
+    /// The session must be opened again, or is deleted: all subscriptions to it end.
+    Close(SubscriptionEnd),
 }
 
 /// Creates a session's actor: its handle, and the task to spawn.
@@ -99,7 +100,7 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
     let (sender, mailbox) = mpsc::channel(MAILBOX_MAX);
     let id = started.lease.session.clone();
     let handle = SessionHandle { id: id.clone(), mailbox: sender.clone() };
-    let feed = Feed::new(started.seed.session.state.seq);
+    let feed = Feed::new(id.clone(), started.seed.session.state.seq);
     let state = started.seed.session.state.clone();
     let copy = StateCopy::new(state, started.stored_seq);
     let effects = Effects::new(shared.clone(), started.lease, copy, started.head, feed.clone(), sender.downgrade());
@@ -142,18 +143,18 @@ impl Actor {
         }
         // Later senders find the mailbox closed and open the session again; those already queued get a reply.
         mailbox.close();
-        let code = match end {
+        let ended = match end {
             End::Unneeded => None,
-            End::Close(code) => Some(code),
+            End::Close(reason) => Some(reason),
         };
         while let Ok(message) = mailbox.try_recv() {
             if let Message::Command { id, outgoing, .. } = *message {
-                let _ = outgoing.try_send(Outgoing::Reply(id, Box::new(Reply::Error(self.gone(code)))));
+                let _ = outgoing.try_send(Outgoing::Reply(id, Box::new(Reply::Error(self.gone(ended)))));
             }
         }
         self.ended = true;
-        if let End::Close(code) = end {
-            self.feed.close(code);
+        if let Some(reason) = ended {
+            self.feed.close(reason);
         }
         self.effects.release().await;
         drop(counted);
@@ -225,9 +226,9 @@ impl Actor {
                 let _ = answer.send(remembered);
             }
             Message::Left(origin) => self.owner_left(origin).await?,
-            Message::Close(code) => {
-                self.tell(Input::Stop(Box::new(self.gone(Some(code)))), None).await?;
-                return Err(End::Close(code));
+            Message::Close(reason) => {
+                self.tell(Input::Stop(Box::new(self.gone(Some(reason)))), None).await?;
+                return Err(End::Close(reason));
             }
             Message::Input(Input::Tick) if self.detached_too_long() => {
                 self.held = true;
@@ -258,7 +259,7 @@ impl Actor {
     /// Passes an input to the loop and executes all of the resulting effects.
     async fn tell(&mut self, input: Input, asker: Option<Asker<'_>>) -> Result<(), End> {
         let now = self.shared.clock.now();
-        let Some(agent) = &mut self.agent else { return Err(End::Close(CloseCode::Internal)) };
+        let Some(agent) = &mut self.agent else { return Err(End::Close(SubscriptionEnd::Failed)) };
         let effects = handled(agent, now, input);
         self.carry_out(effects, asker).await?;
         self.tell_list();
@@ -333,7 +334,7 @@ impl Actor {
 
     /// Replaces the loop with one that is seeded from it. Returns the effects of the new one.
     async fn reseed(&mut self, now: Timestamp) -> Result<Vec<Effect>, End> {
-        let Some(old) = self.agent.take() else { return Err(End::Close(CloseCode::Internal)) };
+        let Some(old) = self.agent.take() else { return Err(End::Close(SubscriptionEnd::Failed)) };
         let (generation, is_stale) = (old.generation() + 1, old.has_stale_path());
         let mut seed = old.into_seed();
         if is_stale {
@@ -347,10 +348,11 @@ impl Actor {
         Ok(effects)
     }
 
-    /// Returns the error for a command that is still queued when the session is closed with this code or leaves memory.
-    fn gone(&self, code: Option<CloseCode>) -> ErrorBody {
-        match code {
-            Some(CloseCode::NoSuchSession) => store_error(&StoreError::NotFound(self.id.clone())),
+    /// Returns the error for a command that is still queued when the session is closed for this reason, or leaves
+    /// memory.
+    fn gone(&self, ended: Option<SubscriptionEnd>) -> ErrorBody {
+        match ended {
+            Some(SubscriptionEnd::Deleted) => store_error(&StoreError::NotFound(self.id.clone())),
             _ => ErrorBody::new(ErrorCode::StoreFailed, "the session was being unloaded; send it again"),
         }
     }
@@ -391,7 +393,7 @@ async fn path_of(store: &dyn SessionStore, session: &Session) -> Result<SessionT
     let path = path_to(store, &session.id, state.leaf.clone(), state, &counter, &none).await;
     path.map_err(|error| {
         tracing::error!(session = %session.id, %error, "read path; the session is closed and must be reopened");
-        End::Close(CloseCode::Internal)
+        End::Close(SubscriptionEnd::Failed)
     })
 }
 

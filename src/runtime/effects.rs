@@ -24,9 +24,9 @@ use crate::{
     store::{self, CommandMark, EntryColumns, Head, Lease, NewRecord},
 };
 use reseed_protocol::{
-    CallId, CloseCode, CommandId, EntryId, ErrorBody, ErrorCode, Part, Timestamp,
+    CallId, CommandId, EntryId, ErrorBody, ErrorCode, Part, Timestamp,
     context::BreakerReason,
-    event::{EphemeralEvent, Event},
+    event::{EphemeralEvent, Event, SubscriptionEnd},
     hook::HookCall,
     reply::Reply,
 };
@@ -156,7 +156,7 @@ impl Effects {
         now: Timestamp,
         append: Append,
         asker: Option<Asker<'_>>,
-    ) -> Result<(), CloseCode> {
+    ) -> Result<(), SubscriptionEnd> {
         let Append { mut events, marks } = append;
         let mut stored_marks: Vec<CommandMark> = ended::marks(&events).collect();
         stored_marks.extend(whole::take_all(&mut events));
@@ -185,11 +185,11 @@ impl Effects {
         self.head.cost_nano_usd = state.cost.nano_usd;
         self.head.unpriced_requests = state.cost.unpriced_requests;
         self.head.running = state.turn.is_some();
-        let head = Head { state: self.copy.to_store(&events), ..self.head.clone() };
+        let head = Head { state: self.copy.take_due(&events), ..self.head.clone() };
         let step = store::Append { records, marks: stored_marks, head };
         if let Err(error) = self.shared.store.append(&self.lease, first_seq, step).await {
             tracing::error!(session = %self.lease.session, %error, "append failed; the session is closed and must be reopened");
-            return Err(CloseCode::Internal);
+            return Err(SubscriptionEnd::Failed);
         }
         self.changed = true;
         for mark in marks {

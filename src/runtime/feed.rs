@@ -9,21 +9,18 @@
 use super::live::{Live, Reading};
 use crate::core::model::Delta;
 use reseed_protocol::{
-    CloseCode, EntryId, ErrorCode, Part, TurnId,
-    event::{EphemeralEvent, ItemAborted},
-    frame::encode,
+    EntryId, ErrorCode, Part, SessionId, TurnId,
+    event::{EphemeralEvent, ItemAborted, SubscriptionEnd},
+    frame::encode_event,
     reply::RunningItem,
 };
 use std::{
     collections::VecDeque,
     ops::Deref,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::{sync::watch, time::Instant};
+use tokio::{sync::Notify, time::Instant};
 
 /// Durable events kept in memory for readers that keep up; slower ones read the store.
 const TAIL_EVENTS_MAX: usize = 32;
@@ -32,10 +29,6 @@ const TAIL_BYTES_MAX: usize = 16 * 1024;
 /// Ephemeral events kept: a reader that misses more has missed only decoration. The end of an answer without an entry
 /// is not decoration, so the oldest of the others is dropped before it.
 const EPHEMERAL_EVENTS_MAX: usize = 32;
-
-/// Id of the frames that tell one reader which answers were aborted while it was away; ids of events for all readers
-/// count from 1.
-const VOID_ID: &str = "s_e0";
 
 /// The minimum interval at which text wakes its readers: text in between is sent together. Models are mostly slower
 /// (125 deltas a second), no screen shows more, and waking costs more than the text. Readers check again a while after
@@ -48,13 +41,18 @@ pub(crate) const TEXT_MAY_WAIT: Duration = Duration::from_millis(25);
 /// A session's feed.
 #[derive(Debug)]
 pub struct Feed {
+    session: SessionId,
     inner: Mutex<Inner>,
-    changed: watch::Sender<()>,
-    readers: AtomicUsize,
 }
+
+/// Wakes a connection when any of the feeds that it reads has more. It costs a feed eight bytes, and a connection one
+/// waiter, however many sessions it subscribes to.
+pub(crate) type Bell = Arc<Notify>;
 
 #[derive(Debug, Default)]
 struct Inner {
+    /// One for each subscriber.
+    bells: Vec<Bell>,
     seq: u64,
     tail: VecDeque<(u64, Arc<str>)>,
     tail_bytes: usize,
@@ -62,7 +60,7 @@ struct Inner {
     ephemeral_count: u64,
     live: Option<Live>,
     live_count: u64,
-    closed: Option<CloseCode>,
+    closed: Option<SubscriptionEnd>,
     /// A reader of text has seen everything and waits. Readers that still have something to fetch are not woken for
     /// more.
     awaited: bool,
@@ -105,26 +103,33 @@ pub struct Seen {
 
 /// A subscriber's hold on a feed: while one exists, the session counts as attached.
 #[derive(Debug)]
-pub struct Reader(Arc<Feed>);
+pub struct Reader {
+    feed: Arc<Feed>,
+    bell: Bell,
+}
 
 impl Reader {
-    /// Adds a subscriber.
-    pub(super) fn new(feed: &Arc<Feed>) -> Self {
-        feed.readers.fetch_add(1, Ordering::Relaxed);
-        Self(feed.clone())
+    /// Adds a subscriber, whose bell rings when there is more to read, and now.
+    pub(super) fn new(feed: &Arc<Feed>, bell: Bell) -> Self {
+        feed.lock().bells.push(bell.clone());
+        bell.notify_one();
+        Self { feed: feed.clone(), bell }
     }
 }
 
 impl Deref for Reader {
     type Target = Feed;
     fn deref(&self) -> &Feed {
-        &self.0
+        &self.feed
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.0.readers.fetch_sub(1, Ordering::Relaxed);
+        let mut inner = self.feed.lock();
+        if let Some(at) = inner.bells.iter().position(|bell| Arc::ptr_eq(bell, &self.bell)) {
+            inner.bells.swap_remove(at);
+        }
     }
 }
 
@@ -144,16 +149,16 @@ pub enum Frame {
         /// The last one published: the store may have more by now, whose replies have not been sent yet.
         up_to: u64,
     },
-    /// The session was closed: close the socket with this code.
-    Closed(CloseCode),
+    /// The session was closed: the subscription ends.
+    Closed(SubscriptionEnd),
 }
 
 impl Feed {
     /// Creates the feed of a session whose newest durable event is `seq`.
     #[must_use]
-    pub fn new(seq: u64) -> Arc<Self> {
+    pub fn new(session: SessionId, seq: u64) -> Arc<Self> {
         let inner = Inner { seq, ..Inner::default() };
-        Arc::new(Self { inner: Mutex::new(inner), changed: watch::Sender::new(()), readers: AtomicUsize::new(0) })
+        Arc::new(Self { session, inner: Mutex::new(inner) })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -163,13 +168,7 @@ impl Feed {
 
     /// Returns the number of subscribers.
     pub(super) fn readers(&self) -> usize {
-        self.readers.load(Ordering::Relaxed)
-    }
-
-    /// Returns a receiver that wakes when there is more to read.
-    #[must_use]
-    pub fn watch(&self) -> watch::Receiver<()> {
-        self.changed.subscribe()
+        self.lock().bells.len()
     }
 
     /// Returns the seq of the newest durable event.
@@ -196,8 +195,7 @@ impl Feed {
                 inner.tail_bytes -= body.len();
             }
         }
-        drop(inner);
-        self.changed.send_replace(());
+        inner.ring();
     }
 
     /// Publishes an ephemeral event. One that aborts the streamed answer ends its stream.
@@ -205,7 +203,7 @@ impl Feed {
         let mut inner = self.lock();
         inner.ephemeral_count += 1;
         let number = inner.ephemeral_count;
-        let frame = encode(&format!("s_e{number}"), event).into();
+        let frame = encode_event(Some(&self.session), event).into();
         let after_seq = inner.seq;
         let ends_item = matches!(event, EphemeralEvent::ItemAborted(_));
         let is_meter = matches!(event, EphemeralEvent::ContextUpdated(_));
@@ -223,8 +221,7 @@ impl Feed {
         {
             inner.live = None;
         }
-        drop(inner);
-        self.changed.send_replace(());
+        inner.ring();
     }
 
     /// Starts streaming an answer under this id.
@@ -233,7 +230,7 @@ impl Feed {
         inner.live_count += 1;
         let number = inner.live_count;
         let (item, turn) = (item.clone(), turn.clone());
-        inner.live = Some(Live::new(number, item, turn));
+        inner.live = Some(Live::new(self.session.clone(), number, item, turn));
         inner.woken_at = None;
     }
 
@@ -245,8 +242,7 @@ impl Feed {
         if inner.awaited && inner.woken_at.is_none_or(|at| at.elapsed() >= DELTA_PAUSE) {
             inner.awaited = false;
             inner.woken_at = Some(Instant::now());
-            drop(inner);
-            self.changed.send_replace(());
+            inner.ring();
         }
     }
 
@@ -265,10 +261,11 @@ impl Feed {
         parts.unwrap_or_default()
     }
 
-    /// Ends the feed: every subscriber closes its socket with this code.
-    pub(super) fn close(&self, code: CloseCode) {
-        self.lock().closed.get_or_insert(code);
-        self.changed.send_replace(());
+    /// Ends the feed: every subscription to it ends for this reason.
+    pub(super) fn close(&self, end: SubscriptionEnd) {
+        let mut inner = self.lock();
+        inner.closed.get_or_insert(end);
+        inner.ring();
     }
 
     /// Returns a cursor for a subscriber that receives the current state, and the running items.
@@ -315,7 +312,7 @@ impl Feed {
     #[must_use]
     pub fn next(&self, cursor: &mut Cursor, text: bool, bytes_max: usize) -> Vec<Frame> {
         let mut inner = self.lock();
-        let mut frames = inner.next(cursor, text, bytes_max);
+        let mut frames = inner.next(&self.session, cursor, text, bytes_max);
         if frames.is_empty() {
             inner.awaited |= text;
             frames.extend(inner.closed.map(Frame::Closed));
@@ -342,8 +339,13 @@ impl Inner {
         self.live.as_mut().filter(|live| live.is_streaming() && live.item == *item)
     }
 
-    fn next(&self, cursor: &mut Cursor, text: bool, bytes_max: usize) -> Vec<Frame> {
-        let mut frames: Vec<Frame> = cursor.void.drain(..).map(void_frame).collect();
+    /// Wakes every subscriber.
+    fn ring(&self) {
+        self.bells.iter().for_each(|bell| bell.notify_one());
+    }
+
+    fn next(&self, session: &SessionId, cursor: &mut Cursor, text: bool, bytes_max: usize) -> Vec<Frame> {
+        let mut frames: Vec<Frame> = cursor.void.drain(..).map(|item| void_frame(session, item)).collect();
         let mut bytes = 0;
         if cursor.seq < self.seq {
             let first = self.tail.front().map_or(u64::MAX, |(seq, _)| *seq);
@@ -394,9 +396,10 @@ impl Inner {
     }
 }
 
-fn void_frame(item_id: EntryId) -> Frame {
+fn void_frame(session: &SessionId, item_id: EntryId) -> Frame {
     let reason = ErrorCode::Interrupted.as_str().to_owned();
-    Frame::Ephemeral(encode(VOID_ID, &EphemeralEvent::ItemAborted(ItemAborted { item_id, reason })).into())
+    let event = EphemeralEvent::ItemAborted(ItemAborted { item_id, reason });
+    Frame::Ephemeral(encode_event(Some(session), &event).into())
 }
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
 //! A session's handle: what the rest of the server may ask of an open session. Its channels are private.
 
-use super::feed::{Cursor, Reader, Seen};
+use super::feed::{Bell, Cursor, Reader, Seen};
 use crate::core::agent_loop::{Mark, Origin, Snapshot, Tools};
 use reseed_protocol::{
-    CloseCode, CommandId, ErrorBody, ErrorCode, SessionId,
+    CommandId, ErrorBody, ErrorCode, SessionId,
     command::{Command, GetContext, SessionRole},
+    event::SubscriptionEnd,
     hook::HookOffer,
     reply::{Context, Reply, RunningItem},
 };
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 /// Commands that may wait in one session's mailbox. Clients wait for room: the actor takes one store commit per
 /// command.
@@ -18,6 +20,10 @@ pub(super) const MAILBOX_MAX: usize = 64;
 /// ones, and events leave that half to the replies.
 pub const REPLIES_MAX: usize = 64;
 
+/// Bytes of events that may wait for one connection, or one event if that is larger. Each call of a `context` hook
+/// carries everything that would be sent, so a client that does not read would otherwise hold one such copy per hook.
+pub(super) const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// A message from a session to one connection, besides its feed.
 #[derive(Debug)]
 pub enum Outgoing {
@@ -25,8 +31,8 @@ pub enum Outgoing {
     Reply(CommandId, Box<Reply>),
     /// An ephemeral event for this connection only.
     Event(Box<Private>),
-    /// The connection is no longer the owner: close the socket with this code.
-    Close(CloseCode),
+    /// Another connection owns this session now; this one observes it.
+    Demoted(SessionId),
 }
 
 /// An ephemeral event for one connection.
@@ -55,10 +61,27 @@ pub struct Attach {
     pub tools: Option<Tools>,
     /// The hooks that it offers.
     pub hooks: Option<Vec<HookOffer>>,
-    /// The channel for replies and closings.
+    /// The channel for replies, and for events for this connection only.
     pub outgoing: mpsc::Sender<Outgoing>,
+    /// What its other sessions share.
+    pub shared: ConnectionShare,
     /// Its position when it left.
     pub resume: Option<LeftOff>,
+}
+
+/// What all sessions of one connection share.
+#[derive(Debug, Clone)]
+pub struct ConnectionShare {
+    /// Wakes the connection when any of them has more to read.
+    pub bell: Bell,
+    /// Room for events for this connection only, in bytes.
+    pub event_room: Arc<Semaphore>,
+}
+
+impl Default for ConnectionShare {
+    fn default() -> Self {
+        Self { bell: Bell::default(), event_room: Arc::new(Semaphore::new(EVENT_BYTES_MAX)) }
+    }
 }
 
 /// A connection's position when it left.
@@ -104,8 +127,8 @@ pub(super) enum Message {
     Remember(Mark, oneshot::Sender<Result<(), ErrorBody>>),
     /// A connection has left: check whether anyone still needs this session.
     Left(Origin),
-    /// Leave memory and close all connections with this code.
-    Close(CloseCode),
+    /// Leave memory and end all subscriptions.
+    Close(SubscriptionEnd),
     Input(crate::core::agent_loop::Input),
 }
 

@@ -6,10 +6,10 @@
 use super::feed::{Frame, Seen};
 use crate::core::model::Delta;
 use reseed_protocol::{
-    EntryId, Part, TurnId,
+    EntryId, Part, SessionId, TurnId,
     content::utf16_len,
     event::{EphemeralEvent, ItemStarted},
-    frame::encode,
+    frame::encode_event,
     reply::RunningItem,
 };
 use std::fmt::Write as _;
@@ -17,12 +17,11 @@ use std::fmt::Write as _;
 /// Most text of one delta, so that a reader that was away does not get one huge frame, and a stalled one does not hold
 /// it: escaped, it may have six times as many bytes.
 const DELTA_BYTES_MAX: usize = 8 * 1024;
-/// Id of delta frames: there may be thousands, and none is ever answered.
-const DELTA_ID: &str = "s_d";
 
 /// The answer being streamed.
 #[derive(Debug)]
 pub(super) struct Live {
+    session: SessionId,
     number: u64,
     pub(super) item: EntryId,
     turn: TurnId,
@@ -62,8 +61,8 @@ impl LivePart {
 
 impl Live {
     /// Creates an answer without text; `number`, from 1, distinguishes it from other answers of its feed.
-    pub(super) fn new(number: u64, item: EntryId, turn: TurnId) -> Self {
-        Self { number, item, turn, parts: Vec::new(), ended_at: None }
+    pub(super) fn new(session: SessionId, number: u64, item: EntryId, turn: TurnId) -> Self {
+        Self { session, number, item, turn, parts: Vec::new(), ended_at: None }
     }
 
     pub(super) fn is_streaming(&self) -> bool {
@@ -142,14 +141,14 @@ impl Live {
                 turn_id: self.turn.clone(),
                 kind: "message".to_owned(),
             });
-            frames.push(Frame::Ephemeral(encode(DELTA_ID, &started).into()));
+            frames.push(Frame::Ephemeral(encode_event(Some(&self.session), &started).into()));
         }
         reading.parts.resize(self.parts.len(), PartPosition::default());
         for (index, (part, place)) in self.parts.iter().zip(&mut reading.parts).enumerate() {
             while place.bytes < part.text.len() && bytes_left > 0 {
                 let rest = &part.text[place.bytes..];
                 let piece = &rest[..rest.floor_char_boundary(DELTA_BYTES_MAX.min(bytes_left).max(4))];
-                frames.push(Frame::Delta(delta_frame(&self.item, index, part.reasoning, place.utf16, piece)));
+                frames.push(Frame::Delta(self.delta_frame(index, part.reasoning, place.utf16, piece)));
                 place.bytes += piece.len();
                 place.utf16 += utf16_len(piece);
                 bytes_left = bytes_left.saturating_sub(piece.len());
@@ -157,22 +156,23 @@ impl Live {
         }
         bytes_max - bytes_left
     }
-}
 
-/// Serialises a delta by hand: there is one for each token of every answer, for every reader.
-fn delta_frame(item: &EntryId, part: usize, reasoning: bool, offset: u64, text: &str) -> String {
-    let mut frame = String::with_capacity(text.len() + 112);
-    let _ = write!(
-        frame,
-        "{{\"id\":\"{DELTA_ID}\",\"type\":\"item_delta\",\"payload\":{{\"itemId\":\"{item}\",\"part\":{part},\"offset\":{offset},"
-    );
-    if reasoning {
-        frame.push_str("\"kind\":\"reasoning\",");
+    /// Serialises a delta by hand: there is one for each token of every answer, for every reader.
+    fn delta_frame(&self, part: usize, reasoning: bool, offset: u64, text: &str) -> String {
+        let mut frame = String::with_capacity(text.len() + 136);
+        let (session, item) = (&self.session, &self.item);
+        let _ = write!(
+            frame,
+            "{{\"sessionId\":\"{session}\",\"type\":\"item_delta\",\"payload\":{{\"itemId\":\"{item}\",\"part\":{part},\"offset\":{offset},"
+        );
+        if reasoning {
+            frame.push_str("\"kind\":\"reasoning\",");
+        }
+        frame.push_str("\"text\":");
+        frame.push_str(&serde_json::to_string(text).expect("a text is JSON"));
+        frame.push_str("}}");
+        frame
     }
-    frame.push_str("\"text\":");
-    frame.push_str(&serde_json::to_string(text).expect("a text is JSON"));
-    frame.push_str("}}");
-    frame
 }
 
 /// Returns the byte position after `utf16` code units of a text; `None` within a character or beyond the end.
@@ -193,12 +193,15 @@ mod tests {
 
     #[test]
     fn a_delta_frame_is_small_and_true() {
-        let item: EntryId = "item".parse().unwrap();
-        let frame = delta_frame(&item, 1, true, 7, "say \"hi\"\n");
+        let live = |item: &str| {
+            let (session, turn) = ("abcdefghijklmnop".parse().unwrap(), "turn".parse().unwrap());
+            Live::new(session, 1, item.parse().unwrap(), turn)
+        };
+        let frame = live("item").delta_frame(1, true, 7, "say \"hi\"\n");
         let parsed: EphemeralEvent = serde_json::from_str(&frame).unwrap();
         let EphemeralEvent::ItemDelta(delta) = parsed else { panic!("{parsed:?}") };
         assert_eq!((delta.part, delta.offset, delta.text.as_str()), (1, 7, "say \"hi\"\n"));
-        let twelve: EntryId = "abcdefghijkl".parse().unwrap();
-        assert!(delta_frame(&twelve, 0, false, 100_000, "").len() <= 126, "130 bytes with the WebSocket header");
+        let length = live("abcdefghijkl").delta_frame(0, false, 100_000, "").len();
+        assert!(length <= 148, "{length} bytes, and 4 of the WebSocket header");
     }
 }

@@ -16,12 +16,13 @@ use crate::{
     },
     hooks::Hooks,
     provider::Provider,
-    store::{Error as StoreError, Head, SessionHead, SessionStore, UNFINISHED},
+    store::{Created, Error as StoreError, Head, SessionHead, SessionStore, UNFINISHED},
 };
 use dashmap::DashMap;
 use reseed_protocol::{
-    CloseCode, EntryId, ErrorBody, ErrorCode, SessionId, Timestamp,
+    CommandId, EntryId, ErrorBody, ErrorCode, SessionId, Timestamp,
     context::ContextInfo,
+    event::SubscriptionEnd,
     reply::{SessionItem, SessionState},
 };
 use std::{
@@ -150,15 +151,23 @@ impl Registry {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Creates a session for `owner` and opens it.
+    /// Creates a session for `owner` and opens it; or opens the one that this command has created before.
     ///
     /// # Errors
     /// `overloaded`, `shutting_down`, `store_failed`.
-    pub async fn create(&self, owner: &str) -> Result<SessionHandle, ErrorBody> {
+    pub async fn create(&self, owner: &str, command: Option<&CommandId>) -> Result<SessionHandle, ErrorBody> {
         self.check_room()?;
         let id = self.random_id()?;
         let now = self.shared.clock.now();
-        let lease = self.shared.store.create(&id, owner, now).await.map_err(|error| self.fault(&error))?;
+        let store = &self.shared.store;
+        let created = match command {
+            Some(command) => store.create_once(&id, owner, command, now).await,
+            None => store.create(&id, owner, now).await.map(Created::Now),
+        };
+        let lease = match created.map_err(|error| self.fault(&error))? {
+            Created::Now(lease) => lease,
+            Created::Before(earlier) => return self.open(&earlier, owner).await,
+        };
         let session = self.unwritten(id.clone(), now);
         let row = Row::new(self.watches.clone(), id.clone(), owner.to_owned());
         let head = Head { created_at: now, updated_at: now, ..Head::default() };
@@ -302,7 +311,7 @@ impl Registry {
         place.as_ref().filter(|handle| !handle.is_gone()).cloned()
     }
 
-    /// Deletes a session permanently; its connections are closed with 4404.
+    /// Deletes a session permanently; all subscriptions to it end.
     ///
     /// # Errors
     /// `session_not_found`, `store_failed`.
@@ -311,7 +320,7 @@ impl Registry {
         let slot = self.slots.entry(id.clone()).or_default().clone();
         let place = slot.handle.lock().await;
         if let Some(handle) = place.as_ref()
-            && handle.send(Message::Close(CloseCode::NoSuchSession)).await.is_ok()
+            && handle.send(Message::Close(SubscriptionEnd::Deleted)).await.is_ok()
         {
             handle.mailbox.closed().await;
         }

@@ -42,7 +42,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let (rng, feed) = (Rng::with_seed(seed), Feed::new(0));
+        let (rng, feed) = (Rng::with_seed(seed), Feed::new("session".parse().unwrap(), 0));
         Self { seed, rng, feed, log: Vec::new(), live: None, answers: 0 }
     }
 

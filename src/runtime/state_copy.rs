@@ -36,7 +36,7 @@ impl StateCopy {
     }
 
     /// Returns what to store with these events, which were applied; `None` leaves the stored copy as it is.
-    pub(super) fn to_store(&mut self, events: &[Event]) -> Option<Arc<str>> {
+    pub(super) fn take_due(&mut self, events: &[Event]) -> Option<Arc<str>> {
         if events.is_empty() {
             return None;
         }
@@ -78,7 +78,7 @@ mod tests {
         let mut stored = Vec::new();
         for event in events {
             copy.apply(event);
-            if copy.to_store(std::slice::from_ref(event)).is_some() {
+            if copy.take_due(std::slice::from_ref(event)).is_some() {
                 stored.push(copy.state().seq);
             }
         }
@@ -97,7 +97,7 @@ mod tests {
         for (events, expected) in table {
             let mut copy = StateCopy::new(SessionState::default(), 0);
             assert_eq!(stored(&mut copy, &events), expected, "{events:?}");
-            assert_eq!(copy.to_store(&[]), None, "nothing has changed");
+            assert_eq!(copy.take_due(&[]), None, "nothing has changed");
         }
     }
 

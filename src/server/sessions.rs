@@ -27,12 +27,10 @@ const DAMAGED_MAX: usize = 100;
 /// Longest search text.
 const SEARCH_CHARS_MAX: usize = 200;
 
-/// The owner of a query, and its default session.
+/// The owner of a query.
 pub(super) struct Asker<'a> {
     pub(super) app: &'a App,
     pub(super) owner: &'a str,
-    /// The session that is open on the connection.
-    pub(super) session: Option<&'a SessionId>,
 }
 
 /// A page of entries, oldest first.
@@ -194,12 +192,7 @@ pub(super) fn entry(record: &StoredRecord) -> Result<Option<Entry>, ErrorBody> {
     }
 }
 
-pub(super) async fn entries(asker: &Asker<'_>, get: GetEntries) -> Result<Reply, ErrorBody> {
-    let session = match (&get.session_id, asker.session) {
-        (Some(id), _) => id.clone(),
-        (None, Some(open)) => open.clone(),
-        (None, None) => return Err(ErrorBody::new(ErrorCode::NoSession, "name a session or open one first")),
-    };
+pub(super) async fn entries(asker: &Asker<'_>, session: &SessionId, get: GetEntries) -> Result<Reply, ErrorBody> {
     if get.before.is_some() && get.after.is_some() {
         return Err(invalid("after", "send `before` or `after`, not both".to_owned()));
     }
@@ -209,14 +202,14 @@ pub(super) async fn entries(asker: &Asker<'_>, get: GetEntries) -> Result<Reply,
         return Err(invalid("entryId", "`entryId` names one entry; send it alone".to_owned()));
     }
     let count = limit(get.limit, ENTRIES_LIMIT)?;
-    let head = asker.app.registry.head(&session, asker.owner).await?;
+    let head = asker.app.registry.head(session, asker.owner).await?;
     let leaf = asker.app.registry.leaf(&head).await?;
     let page = if let Some(entry) = &get.entry_id {
-        whole_entry(asker, &session, entry).await?
+        whole_entry(asker, session, entry).await?
     } else if get.path == Some(true) {
-        on_path(asker, &session, &get, leaf.clone(), count).await?
+        on_path(asker, session, &get, leaf.clone(), count).await?
     } else {
-        in_log(asker, &session, &get, count).await?
+        in_log(asker, session, &get, count).await?
     };
     let damaged = Some(page.damaged).filter(|damaged| !damaged.is_empty());
     Ok(Reply::Entries(Entries { items: page.items, leaf_id: leaf, as_of_seq: head.last_seq, more: page.more, damaged }))

@@ -2,11 +2,16 @@
 //!
 //! Invariants:
 //! - a reply precedes the events that its command causes;
-//! - the connection holds a cursor into its session's feed, not a queue of frames;
+//! - the connection holds a cursor into the feed of each session that it subscribes to, not a queue of frames;
+//! - the frames of one session are in order, and those of several are mixed;
 //! - a bad frame is answered, and the connection continues; where RFC 6455 requires closing, the connection closes with
 //!   the required code, which tungstenite does not send by itself.
 
 mod feed;
+mod subscription;
+
+pub(super) use self::subscription::SUBSCRIPTIONS_MAX;
+use self::subscription::Subscription;
 
 use super::{
     alarm::{Alarm, Ring},
@@ -19,22 +24,23 @@ use super::{
 use crate::{
     core::agent_loop::Origin,
     metrics::{self, Dialect, OpenConnection, Outcome},
-    runtime::{
-        Attached, Cursor, Outgoing, Reader, SessionHandle, feed::TEXT_MAY_WAIT, handle::REPLIES_MAX, watch::Watcher,
-    },
+    runtime::{ConnectionShare, Outgoing, handle::REPLIES_MAX, watch::Watcher},
 };
 use axum::extract::ws::{Message, WebSocket};
 use futures_util::SinkExt as _;
-use reseed_protocol::{CloseCode, CommandId, command::SessionRole, reply::Reply};
+use reseed_protocol::{
+    CloseCode, CommandId, SessionId,
+    command::SessionRole,
+    event::{EphemeralEvent, RoleChanged},
+    frame::{encode_event, encode_reply},
+    reply::Reply,
+};
 use std::{
     pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::{
-    sync::{mpsc, watch},
-    time::timeout,
-};
+use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 /// Bad frames in a row after which the connection is closed: a program with another protocol, not a typing error.
@@ -54,14 +60,11 @@ pub(super) enum Speaks {
     },
 }
 
-/// The session that a connection has joined.
-pub(super) struct Joined {
-    pub(super) handle: SessionHandle,
-    pub(super) role: SessionRole,
-    pub(super) feed: Reader,
-    pub(super) cursor: Cursor,
-    pub(super) deltas: bool,
-    changed: watch::Receiver<()>,
+/// A command that a session will answer.
+struct Unanswered {
+    id: CommandId,
+    session: SessionId,
+    name: &'static str,
 }
 
 pub(super) struct Connection {
@@ -71,15 +74,16 @@ pub(super) struct Connection {
     pub(super) name: Option<Name>,
     pub(super) client_id: Option<String>,
     pub(super) speaks: Speaks,
-    pub(super) joined: Option<Joined>,
+    /// At most [`SUBSCRIPTIONS_MAX`].
+    pub(super) subscriptions: Vec<Subscription>,
+    pub(super) shared: ConnectionShare,
     pub(super) outgoing: mpsc::Sender<Outgoing>,
     pub(super) v1: v1::Translator,
     /// Set while the client watches the session list.
     pub(super) watching: Option<Box<Watcher>>,
     incoming: mpsc::Receiver<Outgoing>,
-    /// Commands sent to the session and not yet answered, with their types. The connection stops reading at half of
-    /// [`REPLIES_MAX`].
-    unanswered: Vec<(CommandId, &'static str)>,
+    /// Commands sent to sessions and not yet answered. The connection stops reading at half of [`REPLIES_MAX`].
+    unanswered: Vec<Unanswered>,
     socket: WebSocket,
     negotiated: bool,
     /// The key of its rate limit.
@@ -123,7 +127,8 @@ impl Connection {
             name,
             client_id: None,
             speaks,
-            joined: None,
+            subscriptions: Vec::new(),
+            shared: ConnectionShare::default(),
             outgoing,
             v1: v1::Translator::default(),
             watching: None,
@@ -166,34 +171,9 @@ impl Connection {
         }
     }
 
-    /// Leaves the session without waiting: the connection is over.
-    fn let_go(&mut self) {
-        if let Some(Joined { handle, feed, changed, .. }) = self.joined.take() {
-            drop((feed, changed));
-            handle.left(self.origin);
-        }
-        self.incoming.close();
-    }
-
-    /// Leaves the session; the connection continues.
-    pub(super) async fn leave(&mut self) {
-        if let Some(Joined { handle, feed, changed, .. }) = self.joined.take() {
-            drop((feed, changed));
-            handle.leave(self.origin).await;
-        }
-    }
-
-    /// Joins a session: from now on its feed is read.
-    pub(super) fn join(&mut self, handle: SessionHandle, role: SessionRole, deltas: bool, attached: Attached) {
-        let mut changed = attached.feed.watch();
-        changed.mark_changed();
-        self.alarm.look_in(TEXT_MAY_WAIT);
-        self.joined = Some(Joined { handle, role, feed: attached.feed, cursor: attached.cursor, deltas, changed });
-    }
-
     /// Records that a command was sent to the session, which will answer it.
-    pub(super) fn expect_reply(&mut self, id: CommandId, name: &'static str) {
-        self.unanswered.push((id, name));
+    pub(super) fn expect_reply(&mut self, id: CommandId, session: &SessionId, name: &'static str) {
+        self.unanswered.push(Unanswered { id, session: session.clone(), name });
     }
 
     /// Waits for one event and handles it.
@@ -212,7 +192,7 @@ impl Connection {
                 self.outgoing(outgoing).await?;
                 self.flush().await
             }
-            () = changed(&mut self.joined) => self.pump().await,
+            () = self.shared.bell.notified() => self.pump().await,
             () = listed(&self.watching) => Box::pin(self.tell_list()).await,
             received = self.socket.recv(), if self.unanswered.len() < REPLIES_MAX / 2 => match received {
                 None => Err(End::Gone),
@@ -287,7 +267,7 @@ impl Connection {
     ) -> Flow {
         metrics::frame_refused(error.code);
         let frame = match self.speaks {
-            Speaks::V2 { .. } => v2::error_frame(id, error),
+            Speaks::V2 { .. } => encode_reply(id, None, &Reply::Error(error)),
             _ => v1::error_frame(error),
         };
         self.send(frame).await?;
@@ -322,12 +302,14 @@ impl Connection {
     async fn outgoing(&mut self, outgoing: Outgoing) -> Flow {
         match outgoing {
             Outgoing::Reply(id, reply) => {
-                if let Some(at) = self.unanswered.iter().position(|(waiting, _)| *waiting == id) {
-                    let (_, name) = self.unanswered.remove(at);
+                let at = self.unanswered.iter().position(|waiting| waiting.id == id);
+                let session = at.map(|at| {
+                    let Unanswered { session, name, .. } = self.unanswered.remove(at);
                     count_reply(name, &reply);
-                }
+                    session
+                });
                 let frame = match self.speaks {
-                    Speaks::V2 { .. } => Some(v2::reply_frame(&id, &reply)),
+                    Speaks::V2 { .. } => Some(encode_reply(Some(&id), session.as_ref(), &reply)),
                     _ => self.v1.reply(&id, &reply),
                 };
                 match frame {
@@ -336,21 +318,22 @@ impl Connection {
                 }
             }
             Outgoing::Event(event) => {
-                let is_here = self.joined.as_ref().is_some_and(|joined| joined.handle.id == event.session);
+                let is_here = self.subscription(&event.session).is_some();
                 match self.speaks {
                     Speaks::V2 { .. } if is_here => self.send(event.frame).await,
                     _ => Ok(()),
                 }
             }
-            Outgoing::Close(code) => {
-                if let (CloseCode::TakenOver, Speaks::V2 { .. }) = (code, self.speaks) {
-                    self.send(v2::role_frame(SessionRole::Observer)).await?;
-                }
-                let reason = match code {
-                    CloseCode::TakenOver => "another connection took over the session",
-                    _ => "a newer connection of this client replaced it",
+            Outgoing::Demoted(session) => {
+                // v1 has no observers.
+                let Speaks::V2 { .. } = self.speaks else {
+                    return Err(End::Close(CloseCode::TakenOver, "another connection took over the session"));
                 };
-                Err(End::Close(code, reason))
+                let here = self.subscriptions.iter_mut().find(|subscription| subscription.handle.id == session);
+                let Some(subscription) = here else { return Ok(()) };
+                subscription.role = SessionRole::Observer;
+                let event = EphemeralEvent::RoleChanged(RoleChanged { role: subscription.role });
+                self.send(encode_event(Some(&session), &event)).await
             }
         }
     }
@@ -398,15 +381,6 @@ pub(super) fn count_reply(name: &'static str, reply: &Reply) {
 async fn listed(watching: &Option<Box<Watcher>>) {
     match watching {
         Some(watcher) => Box::pin(watcher.due()).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Wakes when the joined session's feed has more; never without a session.
-async fn changed(joined: &mut Option<Joined>) {
-    match joined {
-        // An error would mean that the feed is gone, but this connection holds it.
-        Some(joined) => drop(joined.changed.changed().await),
         None => std::future::pending().await,
     }
 }

@@ -1,13 +1,13 @@
 //! `get_tree`, and the same for operators: the shape of a session with a preview of each entry, from the store.
 
-use super::{app::App, sessions, v2};
+use super::{app::App, sessions};
 use crate::{
     core::session::preview::{kind, preview},
     runtime::{labels, store_error},
     store::{SessionHead, StoredNode, SubtreeQuery},
 };
 use reseed_protocol::{
-    EntryId, ErrorBody, ErrorCode,
+    EntryId, ErrorBody, ErrorCode, SessionId,
     command::GetTree,
     reply::{Reply, Tree, TreeNode},
 };
@@ -26,8 +26,7 @@ pub(super) struct Part {
     pub(super) depth: Option<u32>,
 }
 
-pub(super) async fn get(asker: &sessions::Asker<'_>, get: GetTree) -> Result<Reply, ErrorBody> {
-    let Some(session) = asker.session else { return Err(v2::no_session()) };
+pub(super) async fn get(asker: &sessions::Asker<'_>, session: &SessionId, get: GetTree) -> Result<Reply, ErrorBody> {
     let head = asker.app.registry.head(session, asker.owner).await?;
     let part = Part { root: get.root_id, depth: get.depth };
     tree(asker.app, &head, part, "rootId").await.map(Reply::Tree)

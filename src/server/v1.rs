@@ -17,7 +17,7 @@ use reseed_protocol::{
     command::{Command, Empty, Input, SessionRole, StartCompaction, UserInput},
     context::ContextInfo,
     event::{Event, TurnStatus},
-    frame::{self, encode},
+    frame::{self, encode_v1},
     reply::Reply,
     v1::{self, AgentFinished, ItemContent, LoadingState, ResponseItem, strategy_name},
 };
@@ -43,7 +43,7 @@ pub(super) fn error_frame(error: ErrorBody) -> String {
         field,
         retry_after_ms: error.retry_after_ms,
     };
-    encode(ERROR_ID, &v1::Event::Error(v1::Error { message: error.message, details }))
+    encode_v1(ERROR_ID, &v1::Event::Error(v1::Error { message: error.message, details }))
 }
 
 /// Handles a text frame.
@@ -69,17 +69,17 @@ pub(super) async fn received(connection: &mut Connection, text: &str) -> Flow {
             let command = Command::UserInput(UserInput::plain(Input::Items(input.input)));
             ("user_input", talk(connection, command).await)
         }
-        v1::Command::GetContextInfo if connection.joined.is_none() => {
+        v1::Command::GetContextInfo if connection.subscriptions.is_empty() => {
             let info = translated(connection.app.empty_context_info());
             metrics::command_answered("get_context_info", Outcome::Ok);
             return connection
-                .send(encode(id.as_str(), &v1::Event::ContextInfo(Box::new(v1::ContextInfo::of(info)))))
+                .send(encode_v1(id.as_str(), &v1::Event::ContextInfo(Box::new(v1::ContextInfo::of(info)))))
                 .await;
         }
         v1::Command::GetContextInfo => {
             ("get_context_info", hand_over(connection, id, Command::GetContextInfo(Empty {})).await)
         }
-        v1::Command::ManualCompact if connection.joined.is_none() => {
+        v1::Command::ManualCompact if connection.subscriptions.is_empty() => {
             let error = ErrorBody::new(ErrorCode::NothingToCompact, "this connection has not sent any input yet");
             ("start_compaction", Err(error))
         }
@@ -108,12 +108,12 @@ fn fresh_id(connection: &mut Connection) -> CommandId {
 
 /// Sends input to the session, which is created for the first input.
 async fn talk(connection: &mut Connection, command: Command) -> Result<(), ErrorBody> {
-    if connection.joined.is_none() {
+    if connection.subscriptions.is_empty() {
         if let Command::UserInput(input) = &command {
             crate::core::session::input::parts(input.input.clone())?;
         }
         let name = connection.name.clone().unwrap_or_default();
-        let handle = connection.app.registry.create(&name).await?;
+        let handle = connection.app.registry.create(&name, None).await?;
         let attach = Attach {
             origin: connection.origin,
             role: SessionRole::Owner,
@@ -122,25 +122,26 @@ async fn talk(connection: &mut Connection, command: Command) -> Result<(), Error
             tools: None,
             hooks: None,
             outgoing: connection.outgoing.clone(),
+            shared: connection.shared.clone(),
             resume: None,
         };
         let attached = handle.attach(attach).await;
         let attached =
             attached.map_err(|_| ErrorBody::new(ErrorCode::StoreFailed, "the session could not be opened"))??;
-        connection.join(handle, SessionRole::Owner, false, attached);
+        connection.subscribe(handle, SessionRole::Owner, false, attached);
     }
     let id = fresh_id(connection);
     hand_over(connection, id, command).await
 }
 
 async fn hand_over(connection: &mut Connection, id: CommandId, command: Command) -> Result<(), ErrorBody> {
-    let Some(joined) = &connection.joined else {
+    let Some(subscription) = connection.subscriptions.first() else {
         return Err(ErrorBody::new(ErrorCode::NoSession, "this connection has not sent any input yet"));
     };
-    let (handle, name) = (joined.handle.clone(), command.name());
+    let (handle, name) = (subscription.handle.clone(), command.name());
     let handed = handle.command(connection.origin, id.clone(), command, connection.outgoing.clone()).await;
     handed.map_err(|_| connection.app.session_gone())?;
-    connection.expect_reply(id, name);
+    connection.expect_reply(id, &handle.id, name);
     Ok(())
 }
 
@@ -153,13 +154,13 @@ fn translated(mut info: ContextInfo) -> ContextInfo {
 impl Translator {
     fn frame(&mut self, event: &v1::Event) -> String {
         self.frames += 1;
-        encode(&format!("s_{}", self.frames), event)
+        encode_v1(&format!("s_{}", self.frames), event)
     }
 
     /// Translates a reply to v1: only requested context info, and errors.
     pub(super) fn reply(&mut self, id: &CommandId, reply: &Reply) -> Option<String> {
         match reply {
-            Reply::ContextInfo(info) => Some(encode(
+            Reply::ContextInfo(info) => Some(encode_v1(
                 id.as_str(),
                 &v1::Event::ContextInfo(Box::new(v1::ContextInfo::of(translated((**info).clone())))),
             )),

@@ -1,11 +1,10 @@
 //! Protocol v2: one reply per command, events as they are stored.
 
 use super::{
-    app::App,
     closing::{End, Flow},
     handshake::anonymous,
     sessions,
-    socket::{Connection, Speaks, count_reply},
+    socket::{Connection, SUBSCRIPTIONS_MAX, Speaks, count_reply},
     tree,
 };
 use crate::{
@@ -19,19 +18,12 @@ use crate::{
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, PROTOCOL_VERSION, SessionId,
     command::{
-        Command, ConnectionCommand, ForkSession, Hello, OpenSession, Resume, Routed, Sender, ServerCommand,
+        Command, ConnectionCommand, ForkSession, Hello, OpenSession, Ping, Resume, Routed, Sender, ServerCommand,
         SessionCommand, SessionRole,
     },
-    event::{EphemeralEvent, RoleChanged},
-    frame,
+    frame::{self, Received},
     reply::{Done, Limits, Pong, Reply, Resumed, RunningTurn, Server, SessionOpened, Welcome},
 };
-
-/// Id of error frames for frames without a usable id.
-const NAMELESS_ID: &str = "s_error";
-
-/// Id of the frame that tells a client that its role has changed.
-const ROLE_ID: &str = "s_role";
 
 /// The default number of entries in `session_opened`.
 const ENTRIES_DEFAULT: u32 = 50;
@@ -64,23 +56,10 @@ const FEATURES: &[&str] = &[
     "patches",
 ];
 
-pub(super) fn error_frame(id: Option<&CommandId>, error: ErrorBody) -> String {
-    frame::encode(id.map_or(NAMELESS_ID, CommandId::as_str), &Reply::Error(error))
-}
-
-pub(super) fn reply_frame(id: &CommandId, reply: &Reply) -> String {
-    frame::encode(id.as_str(), reply)
-}
-
-/// Returns the frame that tells a client that its role has changed.
-pub(super) fn role_frame(role: SessionRole) -> String {
-    frame::encode(ROLE_ID, &EphemeralEvent::RoleChanged(RoleChanged { role }))
-}
-
 /// Handles a text frame.
 pub(super) async fn received(connection: &mut Connection, text: &str, greeted: bool) -> Flow {
-    let (id, command) = match frame::parse_v2(text) {
-        Ok(parsed) => parsed,
+    let Received { id, session, command } = match frame::parse_v2(text) {
+        Ok(received) => received,
         Err(refused) => return connection.refuse(refused.id.as_ref(), refused.error).await,
     };
     let name = command.name();
@@ -91,93 +70,104 @@ pub(super) async fn received(connection: &mut Connection, text: &str, greeted: b
         }
         connection.good_frame();
     }
-    let (app, owner) = (connection.app.clone(), owner(connection));
-    if let Some(error) = refuse_observer(connection, &command) {
-        let reply = Reply::Error(error);
-        count_reply(name, &reply);
-        return connection.send(reply_frame(&id, &reply)).await;
+    if let Command::Hello(hello) = command {
+        return greet(connection, &id, hello, greeted).await;
     }
-    let session = connection.joined.as_ref().map(|joined| joined.handle.id.clone());
-    let answered = match command.route() {
-        Routed::Connection(ConnectionCommand::Hello(hello)) => return greet(connection, &id, hello, greeted).await,
-        Routed::Connection(ConnectionCommand::OpenSession(open)) => {
-            open_session(connection, open).await.map(|opened| Some(Reply::SessionOpened(opened)))
+    let answered = match refuse_observer(connection, session.as_ref(), &command) {
+        Some(error) => Err(error),
+        None => carry_out(connection, &id, session.as_ref(), command).await,
+    };
+    let (reply, session) = match answered {
+        // The session answers through the connection's channel.
+        Ok(None) => return Ok(()),
+        Ok(Some(reply)) => {
+            let made = if let Reply::SessionOpened(opened) = &reply { Some(opened.session_id.clone()) } else { None };
+            (reply, session.or(made))
         }
-        Routed::Connection(ConnectionCommand::CloseSession(_)) => match connection.joined {
-            Some(_) => {
-                connection.leave().await;
-                Ok(Some(done()))
-            }
-            None => Err(no_session()),
-        },
-        Routed::Connection(ConnectionCommand::Ping(ping)) => {
-            let seq = connection.joined.as_ref().map_or(0, |joined| joined.feed.seq());
-            let in_sync = ping.seq.is_none_or(|seen| seen == seq);
-            Ok(Some(Reply::Pong(Pong { seq, in_sync, server_time: sessions::now() })))
+        Err(error) => (Reply::Error(error), session),
+    };
+    count_reply(name, &reply);
+    connection.send(frame::encode_reply(Some(&id), session.as_ref(), &reply)).await
+}
+
+/// Carries out a command. Returns its reply, or `None` if the session will answer it.
+async fn carry_out(
+    connection: &mut Connection,
+    id: &CommandId,
+    session: Option<&SessionId>,
+    command: Command,
+) -> Result<Option<Reply>, ErrorBody> {
+    let (app, owner) = (connection.app.clone(), owner(connection));
+    let asker = sessions::Asker { app: &app, owner: &owner };
+    match (command.route(), session) {
+        (Routed::Connection(ConnectionCommand::OpenSession(open)), session) => {
+            open_session(connection, id, session, open).await.map(|opened| Some(Reply::SessionOpened(opened)))
         }
-        Routed::Server(ServerCommand::ListSessions(list)) => {
+        (Routed::Connection(ConnectionCommand::CloseSession(_)), Some(session)) => {
+            if connection.unsubscribe(session).await { Ok(Some(done())) } else { Err(no_session(session)) }
+        }
+        (Routed::Connection(ConnectionCommand::Ping(ping)), session) => pong(connection, session, &ping).map(Some),
+        (Routed::Server(ServerCommand::ListSessions(list)), _) => {
             let watch = list.watch;
             // Start the watch before reading the list: changes made meanwhile are reported after it.
             let watcher = (watch == Some(true)).then(|| Box::new(app.registry.watches().watch(&owner)));
-            let listed = sessions::list(&asker(&app, &owner, session.as_ref()), list).await;
+            let listed = sessions::list(&asker, list).await;
             if listed.is_ok() && watch.is_some() {
                 connection.watching = watcher;
             }
             listed.map(Some)
         }
-        Routed::Server(ServerCommand::DeleteSession(delete)) => {
-            if session.as_ref() == Some(&delete.session_id) {
-                connection.leave().await;
-            }
-            app.registry.delete(&delete.session_id, &owner).await.map(|()| Some(done()))
+        (Routed::Server(ServerCommand::DeleteSession(_)), Some(session)) => {
+            connection.unsubscribe(session).await;
+            app.registry.delete(session, &owner).await.map(|()| Some(done()))
         }
-        Routed::Server(ServerCommand::GetEntries(get)) => {
-            sessions::entries(&asker(&app, &owner, session.as_ref()), get).await.map(Some)
+        (Routed::Server(ServerCommand::GetEntries(get)), Some(session)) => {
+            sessions::entries(&asker, session, get).await.map(Some)
         }
-        Routed::Server(ServerCommand::GetTree(get)) => {
-            tree::get(&asker(&app, &owner, session.as_ref()), get).await.map(Some)
+        (Routed::Server(ServerCommand::GetTree(get)), Some(session)) => tree::get(&asker, session, get).await.map(Some),
+        (Routed::Server(ServerCommand::ForkSession(fork)), Some(session)) => {
+            fork_session(connection, id, session, fork).map(|()| None)
         }
-        Routed::Server(ServerCommand::ForkSession(fork)) => fork_session(connection, &id, fork).map(|()| None),
-        Routed::Session(SessionCommand::RenameSession(rename))
-            if other_session(connection, rename.session_id.as_ref()) =>
+        (Routed::Session(SessionCommand::RenameSession(rename)), Some(session))
+            if connection.subscription(session).is_none() =>
         {
-            let Some(session) = rename.session_id.clone() else { return Ok(()) };
-            hand_to(connection, &session, &id, Command::RenameSession(rename)).await.map(|()| None)
+            hand_to(connection, session, id, Command::RenameSession(rename)).await.map(|()| None)
         }
-        Routed::Session(command) => hand_over(connection, &id, command.into()).await.map(|()| None),
+        (Routed::Session(command), Some(session)) => {
+            hand_over(connection, session, id, command.into()).await.map(|()| None)
+        }
+        // `hello` was answered, and `parse_v2` has required the session of all others.
+        (Routed::Connection(_) | Routed::Server(_) | Routed::Session(_), _) => {
+            Err(ErrorBody::new(ErrorCode::MissingField, "name the session").with_field("sessionId"))
+        }
+    }
+}
+
+fn pong(connection: &Connection, session: Option<&SessionId>, ping: &Ping) -> Result<Reply, ErrorBody> {
+    let server_time = sessions::now();
+    let Some(session) = session else {
+        if ping.seq.is_some() {
+            let message = "`seq` is a place in a session: put its `sessionId` beside `id` and `type`";
+            return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("sessionId"));
+        }
+        return Ok(Reply::Pong(Pong { seq: None, in_sync: None, server_time }));
     };
-    let reply = match answered {
-        // The session answers through the connection's channel.
-        Ok(None) => return Ok(()),
-        Ok(Some(reply)) => reply,
-        Err(error) => Reply::Error(error),
-    };
-    count_reply(name, &reply);
-    connection.send(reply_frame(&id, &reply)).await
+    let subscription = connection.subscription(session).ok_or_else(|| no_session(session))?;
+    let seq = subscription.feed.seq();
+    Ok(Reply::Pong(Pong { seq: Some(seq), in_sync: Some(ping.seq.is_none_or(|seen| seen == seq)), server_time }))
 }
 
 fn done() -> Reply {
     Reply::Ok(Done::default())
 }
 
-pub(super) fn no_session() -> ErrorBody {
-    ErrorBody::new(ErrorCode::NoSession, "no session is open on this connection; send open_session first")
-}
-
-fn asker<'a>(app: &'a App, owner: &'a str, session: Option<&'a SessionId>) -> sessions::Asker<'a> {
-    sessions::Asker { app, owner, session }
+fn no_session(session: &SessionId) -> ErrorBody {
+    let message = format!("this connection is not subscribed to session `{session}`; send open_session first");
+    ErrorBody::new(ErrorCode::NoSession, message).with_field("sessionId")
 }
 
 fn owner(connection: &Connection) -> String {
     connection.name.clone().unwrap_or_default()
-}
-
-fn other_session(connection: &Connection, session: Option<&SessionId>) -> bool {
-    match (session, &connection.joined) {
-        (None, _) => false,
-        (Some(_), None) => true,
-        (Some(session), Some(joined)) => joined.handle.id != *session,
-    }
 }
 
 async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greeted: bool) -> Flow {
@@ -204,7 +194,7 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
     };
     let Some(name) = named else {
         let (error, why) = auth.refusal(hello.token.as_deref());
-        connection.send(error_frame(Some(id), error)).await?;
+        connection.send(frame::encode_reply(Some(id), None, &Reply::Error(error))).await?;
         connection.flush().await?;
         return Err(End::Close(CloseCode::Credentials, why));
     };
@@ -231,38 +221,49 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
             queue_items_max: app.queue_items_max as u64,
             tools_max: crate::core::agent_loop::TOOLS_MAX as u64,
             hooks_max: crate::core::hook::HOOKS_MAX as u64,
+            subscriptions_max: SUBSCRIPTIONS_MAX as u64,
         },
     };
-    connection.send(reply_frame(id, &Reply::Welcome(welcome))).await
+    connection.send(frame::encode_reply(Some(id), None, &Reply::Welcome(welcome))).await
 }
 
-/// Refuses what the table of commands does not allow observers, whichever session a command names.
-fn refuse_observer(connection: &Connection, command: &Command) -> Option<ErrorBody> {
-    let observes = connection.joined.as_ref().is_some_and(|joined| joined.role == SessionRole::Observer);
+/// Refuses what the table of commands does not allow observers of the session that a command names.
+fn refuse_observer(connection: &Connection, session: Option<&SessionId>, command: &Command) -> Option<ErrorBody> {
+    let subscription = connection.subscription(session?)?;
+    let observes = subscription.role == SessionRole::Observer;
     (observes && command.spec().sender != Sender::Anyone).then(|| {
         let message = format!("only the owner may send `{}`; this connection is an observer", command.name());
         ErrorBody::new(ErrorCode::ReadOnly, message)
     })
 }
 
-/// Sends a command to the open session.
-async fn hand_over(connection: &mut Connection, id: &CommandId, command: Command) -> Result<(), ErrorBody> {
-    let Some(joined) = &connection.joined else { return Err(no_session()) };
-    let (handle, name) = (joined.handle.clone(), command.name());
+/// Sends a command to a session that the connection is subscribed to.
+async fn hand_over(
+    connection: &mut Connection,
+    session: &SessionId,
+    id: &CommandId,
+    command: Command,
+) -> Result<(), ErrorBody> {
+    let subscription = connection.subscription(session).ok_or_else(|| no_session(session))?;
+    let (handle, name) = (subscription.handle.clone(), command.name());
     let handed = handle.command(connection.origin, id.clone(), command, connection.outgoing.clone()).await;
     handed.map_err(|_| connection.app.session_gone())?;
-    connection.expect_reply(id.clone(), name);
+    connection.expect_reply(id.clone(), session, name);
     Ok(())
 }
 
-/// Starts a fork of the open session. Only durable data is copied, so the session itself is not involved and may be
-/// busy.
-fn fork_session(connection: &mut Connection, id: &CommandId, fork: ForkSession) -> Result<(), ErrorBody> {
-    let Some(joined) = &connection.joined else { return Err(no_session()) };
-    let source = joined.handle.id.clone();
+/// Starts a fork of a session that the connection is subscribed to. Only durable data is copied, so the session itself
+/// is not involved and may be busy.
+fn fork_session(
+    connection: &mut Connection,
+    id: &CommandId,
+    session: &SessionId,
+    fork: ForkSession,
+) -> Result<(), ErrorBody> {
+    connection.subscription(session).ok_or_else(|| no_session(session))?;
     let content = serde_json::to_vec(&Command::ForkSession(fork.clone())).unwrap_or_default();
     let order = fork::ForkOrder {
-        source,
+        source: session.clone(),
         owner: owner(connection),
         id: id.clone(),
         fingerprint: fingerprint(&content),
@@ -270,7 +271,7 @@ fn fork_session(connection: &mut Connection, id: &CommandId, fork: ForkSession) 
         outgoing: connection.outgoing.clone(),
     };
     connection.app.registry.fork(order);
-    connection.expect_reply(id.clone(), "fork_session");
+    connection.expect_reply(id.clone(), session, "fork_session");
     Ok(())
 }
 
@@ -287,27 +288,36 @@ async fn hand_to(
         let handle = connection.app.registry.open(session, &owner).await?;
         let handed = handle.command(connection.origin, id.clone(), command.clone(), connection.outgoing.clone()).await;
         if handed.is_ok() {
-            connection.expect_reply(id.clone(), command.name());
+            connection.expect_reply(id.clone(), session, command.name());
             return Ok(());
         }
     }
     Err(ErrorBody::new(ErrorCode::StoreFailed, format!("cannot open session `{session}`; try again")))
 }
 
-async fn open_session(connection: &mut Connection, open: OpenSession) -> Result<Box<SessionOpened>, ErrorBody> {
-    if connection.joined.is_some() {
-        let message = "this connection has an open session; send close_session first";
-        return Err(ErrorBody::new(ErrorCode::SessionAlreadyOpen, message));
-    }
+async fn open_session(
+    connection: &mut Connection,
+    id: &CommandId,
+    session: Option<&SessionId>,
+    open: OpenSession,
+) -> Result<Box<SessionOpened>, ErrorBody> {
     let role = open.role.unwrap_or(SessionRole::Owner);
-    let tools = check_opening(&open, role)?;
+    let tools = check_opening(session, &open, role)?;
+    if connection.subscriptions.len() >= SUBSCRIPTIONS_MAX {
+        let message = format!("this connection is subscribed to {SUBSCRIPTIONS_MAX} sessions; close one of them first");
+        return Err(ErrorBody::new(ErrorCode::TooManySubscriptions, message));
+    }
     let (app, owner) = (connection.app.clone(), owner(connection));
     let resume = open.resume.as_ref();
     for _ in 0..2 {
-        let handle = match &open.session_id {
-            Some(id) => connection.app.registry.open(id, &owner).await?,
-            None => connection.app.registry.create(&owner).await?,
+        let handle = match session {
+            Some(session) => app.registry.open(session, &owner).await?,
+            None => app.registry.create(&owner, Some(id)).await?,
         };
+        if connection.subscription(&handle.id).is_some() {
+            let message = format!("this connection is subscribed to session `{}`; send close_session first", handle.id);
+            return Err(ErrorBody::new(ErrorCode::SessionAlreadyOpen, message).with_field("sessionId"));
+        }
         let attach = Attach {
             origin: connection.origin,
             role,
@@ -316,6 +326,7 @@ async fn open_session(connection: &mut Connection, open: OpenSession) -> Result<
             tools: tools.clone(),
             hooks: open.hooks.clone(),
             outgoing: connection.outgoing.clone(),
+            shared: connection.shared.clone(),
             resume: resume.map(left_off),
         };
         let Ok(attached) = handle.attach(attach).await else { continue };
@@ -324,7 +335,7 @@ async fn open_session(connection: &mut Connection, open: OpenSession) -> Result<
             true => None,
             false => {
                 let count = open.entries.unwrap_or(ENTRIES_DEFAULT);
-                let asker = asker(&app, &owner, None);
+                let asker = sessions::Asker { app: &app, owner: &owner };
                 let page = sessions::newest(&asker, &handle.id, &attached.snapshot, count).await;
                 // Reading may have found damage that makes the session read-only.
                 let damage = app.registry.damage(&handle.id).filter(|_| role == SessionRole::Owner);
@@ -340,15 +351,19 @@ async fn open_session(connection: &mut Connection, open: OpenSession) -> Result<
             }
         };
         let opened = session_opened(&handle.id, role, &attached, entries, resume.is_some());
-        connection.join(handle, role, open.deltas.unwrap_or(true), attached);
+        connection.subscribe(handle, role, open.deltas.unwrap_or(true), attached);
         return Ok(Box::new(opened));
     }
     Err(ErrorBody::new(ErrorCode::StoreFailed, "cannot open the session; try again"))
 }
 
 /// Validates the command itself, before a session is created or opened for it. Returns the tools that it offers.
-fn check_opening(open: &OpenSession, role: SessionRole) -> Result<Option<Tools>, ErrorBody> {
-    if open.session_id.is_none() && (role == SessionRole::Observer || open.resume.is_some()) {
+fn check_opening(
+    session: Option<&SessionId>,
+    open: &OpenSession,
+    role: SessionRole,
+) -> Result<Option<Tools>, ErrorBody> {
+    if session.is_none() && (role == SessionRole::Observer || open.resume.is_some()) {
         let message = "name the session: a new one has nothing to observe or resume";
         return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("sessionId"));
     }

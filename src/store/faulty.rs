@@ -1,10 +1,10 @@
 //! A store that fails on demand, for tests of the layers above. All but [`SessionStore::append`] passes through.
 
 use super::{
-    Append, CommandMark, EntryQuery, Error, Lease, ListPage, ListQuery, SessionHead, SessionStore, StoreFuture,
-    StoredNode, StoredRecord, SubtreeQuery,
+    Append, CommandMark, Created, EntryQuery, Error, Lease, ListPage, ListQuery, SessionHead, SessionStore,
+    StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
 };
-use reseed_protocol::{EntryId, SessionId, Timestamp};
+use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -96,6 +96,16 @@ impl<S: SessionStore> SessionStore for Faulty<S> {
         now: Timestamp,
     ) -> StoreFuture<'a, Result<Lease, Error>> {
         self.inner.create(session, owner, now)
+    }
+
+    fn create_once<'a>(
+        &'a self,
+        session: &'a SessionId,
+        owner: &'a str,
+        command: &'a CommandId,
+        now: Timestamp,
+    ) -> StoreFuture<'a, Result<Created, Error>> {
+        self.inner.create_once(session, owner, command, now)
     }
 
     fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>> {

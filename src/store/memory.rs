@@ -1,12 +1,12 @@
 //! The in-memory store (`DATABASE_URL=memory:`, tests): the whole contract, except that nothing outlives the process.
 
 use super::{
-    Append, CommandMark, EntryQuery, Error, Head, Lease, ListPage, ListQuery, NewRecord, SessionHead, SessionStore,
-    StoreFuture, StoredNode, StoredRecord, SubtreeQuery, UNFINISHED,
+    Append, CommandMark, Created, EntryQuery, Error, Head, Lease, ListPage, ListQuery, NewRecord, SessionHead,
+    SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, UNFINISHED,
     page::{self, Cursor},
     walk::{self, Found, Links},
 };
-use reseed_protocol::{EntryId, SessionId, Timestamp};
+use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{
     collections::{BTreeMap, HashMap},
     convert::Infallible,
@@ -23,6 +23,8 @@ pub struct MemoryStore {
 #[derive(Debug)]
 struct State {
     sessions: BTreeMap<SessionId, Session>,
+    /// The sessions that commands have created, by owner and command.
+    created: HashMap<(String, CommandId), SessionId>,
     /// Session numbers assigned so far.
     numbers: i64,
     epochs: fastrand::Rng,
@@ -64,7 +66,15 @@ impl MemoryStore {
     }
 
     fn with_epochs(epochs: fastrand::Rng) -> Self {
-        Self { state: Mutex::new(State { sessions: BTreeMap::new(), numbers: 0, epochs, closed: false }) }
+        Self {
+            state: Mutex::new(State {
+                sessions: BTreeMap::new(),
+                created: HashMap::new(),
+                numbers: 0,
+                epochs,
+                closed: false,
+            }),
+        }
     }
 
     /// Runs `work` when the future is first polled, as a store with a disk would. Nothing panics while the lock is
@@ -236,6 +246,29 @@ fn stored((seq, record): (u64, &NewRecord)) -> StoredRecord {
     StoredRecord { seq, body: record.body.clone() }
 }
 
+impl State {
+    fn create(&mut self, session: &SessionId, owner: &str, now: Timestamp) -> Result<Lease, Error> {
+        if self.sessions.contains_key(session) {
+            return Err(Error::Exists(session.clone()));
+        }
+        self.numbers += 1;
+        let made = Session {
+            number: self.numbers,
+            owner: owner.to_owned(),
+            epoch: format!("{:016x}", self.epochs.u64(..)),
+            term: 1,
+            records: Vec::new(),
+            seq_of_entry: HashMap::new(),
+            children: HashMap::new(),
+            marks: HashMap::new(),
+            head: Head { created_at: now, updated_at: now, ..Head::default() },
+        };
+        let lease = made.lease(session);
+        self.sessions.insert(session.clone(), made);
+        Ok(lease)
+    }
+}
+
 impl SessionStore for MemoryStore {
     fn create<'a>(
         &'a self,
@@ -243,25 +276,24 @@ impl SessionStore for MemoryStore {
         owner: &'a str,
         now: Timestamp,
     ) -> StoreFuture<'a, Result<Lease, Error>> {
+        self.with(move |state| state.create(session, owner, now))
+    }
+
+    fn create_once<'a>(
+        &'a self,
+        session: &'a SessionId,
+        owner: &'a str,
+        command: &'a CommandId,
+        now: Timestamp,
+    ) -> StoreFuture<'a, Result<Created, Error>> {
         self.with(move |state| {
-            if state.sessions.contains_key(session) {
-                return Err(Error::Exists(session.clone()));
+            let key = (owner.to_owned(), command.clone());
+            if let Some(earlier) = state.created.get(&key).filter(|earlier| state.sessions.contains_key(*earlier)) {
+                return Ok(Created::Before(earlier.clone()));
             }
-            state.numbers += 1;
-            let made = Session {
-                number: state.numbers,
-                owner: owner.to_owned(),
-                epoch: format!("{:016x}", state.epochs.u64(..)),
-                term: 1,
-                records: Vec::new(),
-                seq_of_entry: HashMap::new(),
-                children: HashMap::new(),
-                marks: HashMap::new(),
-                head: Head { created_at: now, updated_at: now, ..Head::default() },
-            };
-            let lease = made.lease(session);
-            state.sessions.insert(session.clone(), made);
-            Ok(lease)
+            let lease = state.create(session, owner, now)?;
+            state.created.insert(key, session.clone());
+            Ok(Created::Now(lease))
         })
     }
 
@@ -362,7 +394,9 @@ impl SessionStore for MemoryStore {
 
     fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>> {
         self.with(move |state| {
-            state.sessions.remove(session).map(|_| ()).ok_or_else(|| Error::NotFound(session.clone()))
+            state.sessions.remove(session).ok_or_else(|| Error::NotFound(session.clone()))?;
+            state.created.retain(|_, made| made != session);
+            Ok(())
         })
     }
 

@@ -21,11 +21,20 @@ pub(crate) use connect::{open, open_read_only};
 pub use error::{Error, Part};
 pub use walk::SubtreeQuery;
 
-use reseed_protocol::{EntryId, SessionId, Timestamp, event::Event};
+use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp, event::Event};
 use std::{future::Future, pin::Pin, sync::Arc};
 
 /// A future returned by a store.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The result of [`SessionStore::create_once`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Created {
+    /// The session was created now.
+    Now(Lease),
+    /// The command created this session before; nothing was written.
+    Before(SessionId),
+}
 
 /// The right to write to a session. A later `open` makes the lease stale.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -274,6 +283,18 @@ pub trait SessionStore: Send + Sync {
         owner: &'a str,
         now: Timestamp,
     ) -> StoreFuture<'a, Result<Lease, Error>>;
+
+    /// Creates an empty session for this command of its owner and opens it, unless the command has created one before.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::Unknown`].
+    fn create_once<'a>(
+        &'a self,
+        session: &'a SessionId,
+        owner: &'a str,
+        command: &'a CommandId,
+        now: Timestamp,
+    ) -> StoreFuture<'a, Result<Created, Error>>;
 
     /// Becomes the only writer of a session and raises its term by one.
     ///

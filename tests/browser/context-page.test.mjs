@@ -92,7 +92,9 @@ onPage("another window that takes over closes the dialog, and what it does is se
   await page.waitForSelector("dialog.compact", { state: "detached" });
   await say(other, "/compact");
   await other.waitForSelector("#log .compaction");
-  await page.click("#connection-line button");
+  await page.waitForSelector("#log .compaction");
+  assert.equal(await page.locator("#log .compaction .undo-row button").count(), 0);
+  await page.click("#role-line button");
   await page.waitForSelector("#log .compaction .undo-row button");
   assert.deepEqual(faults, []);
   await other.close();

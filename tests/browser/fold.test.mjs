@@ -252,8 +252,8 @@ test("a summary that is held is known as it arrives, after a reload and after a 
   world.say("one", world.id("c"));
   const snapshot = world.snapshot();
   const held = (jobId) => ({ jobId, trigger: "threshold", rung: "model_summary", tokensBefore: 900, tokensAfter: 300, compactAtTokens: 1000, durationMs: 5 });
-  const event = (type, payload) => ({ id: "s_e1", type, payload });
-  const ends = (seq, type, jobId) => ({ id: `s_${seq}`, seq, type, payload: { jobId, trigger: "threshold", background: true, durationMs: 5, pausedMs: 0, error: { code: "compaction_void", message: "void", retriable: false }, entryId: "e", tokensAfter: 300, generation: 2, breakdown: { after: {} } } });
+  const event = (type, payload) => ({ sessionId: world.sessionId, type, payload });
+  const ends = (seq, type, jobId) => ({ sessionId: world.sessionId, seq, type, payload: { jobId, trigger: "threshold", background: true, durationMs: 5, pausedMs: 0, error: { code: "compaction_void", message: "void", retriable: false }, entryId: "e", tokensAfter: 300, generation: 2, breakdown: { after: {} } } });
   const live = reduce(fromSnapshot(snapshot), event("compaction_prepared", held("j1")));
   const reloaded = fromSnapshot({ ...snapshot, held: held("j1") });
   const resumed = fromOpened(fromSnapshot(snapshot), { ...snapshot, resumed: "replay", held: held("j1") });

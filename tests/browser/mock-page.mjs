@@ -25,7 +25,7 @@ export function mockPages() {
     try {
       await page.goto(url);
       await body({ page, server, url });
-      assert.deepEqual(faults, []);
+      assert.deepEqual([faults, server.faults], [[], []]);
     } finally {
       await page.close();
       await server.close();

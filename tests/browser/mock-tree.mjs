@@ -11,8 +11,8 @@ export const treeCommands = {
     reply("tree", structuredClone(world.nodes(payload, this.nodesMax)));
   },
 
-  on_navigate({ client, id, payload, world, reply, refuse }) {
-    if (client.role !== "owner") return refuse("read_only", "observers may only read");
+  on_navigate({ role, id, payload, world, reply, refuse }) {
+    if (role !== "owner") return refuse("read_only", "observers may only read");
     if (world.leaving?.id === id) {
       // Sent again after a lost connection: whoever sent it last is answered.
       Object.assign(world.leaving, { reply, refuse });
@@ -96,7 +96,7 @@ export const treeCommands = {
 
   /** Tells those who watch the list. */
   tellWatchers(world, more = {}) {
-    for (const client of this.watchers) client.send(JSON.stringify({ id: "s_w", type: "session_changed", payload: { ...world.item(), ...more } }));
+    for (const client of this.watchers) client.send(JSON.stringify({ type: "session_changed", payload: { ...world.item(), ...more } }));
   },
 
   saidLast(world) {

@@ -54,6 +54,15 @@ function hooks(world) {
 
 const REFUSED = Symbol("refused");
 
+/** Whether a command's frame names a session; the others have to. */
+const ADDRESSES = { hello: "none", list_sessions: "none", open_session: "optional", ping: "optional" };
+
+/** Commands about a session that need no subscription to it. */
+const FROM_OUTSIDE = new Set(["open_session", "rename_session", "delete_session", "get_entries", "get_tree", "ping"]);
+
+/** Subscriptions of one connection. */
+const SUBSCRIPTIONS_MAX = 64;
+
 export class MockServer {
   constructor({ wordMillis = 3, windowTokens = 8000, token = null, features = [...TREE_FEATURES, ...CONTEXT_FEATURES], nodesMax = 2000, background = 1, pinsMax = 200 } = {}) {
     Object.assign(this, { wordMillis, windowTokens, token, features, nodesMax, background, pinsMax });
@@ -63,7 +72,16 @@ export class MockServer {
     this.looks = 0;
     this.watchers = new Set();
     this.worlds = new Map();
-    this.sockets = new Map();
+    /** What each connection is subscribed to: its role in each session, by the session's id. */
+    this.subscriptions = new Map();
+    /** Sessions by the id of the command that made them. */
+    this.created = new Map();
+    /** What clients have done against the rules of the wire; a test of the page fails on it. */
+    this.faults = [];
+    /** The command whose reply gets lost with its connection, once. */
+    this.losesReplyTo = null;
+    /** Connections so far. */
+    this.connections = 0;
     this.tickets = new Set();
     /** Replies to writing commands by id: the same command is done once. */
     this.done = new Map();
@@ -128,26 +146,57 @@ export class MockServer {
     response.writeHead(200, { "content-type": TYPES[extname(name)], "content-security-policy": CSP }).end(body);
   }
 
+  /** What is wrong with the frame of a command, if anything is. */
+  fault({ id, sessionId, type, payload = {}, ...unknown }) {
+    const address = ADDRESSES[type] ?? "required";
+    const about = (code, message) => ({ code, message: `${type}: ${message}` });
+    if (Object.keys(unknown).length > 0) return about("unknown_field", `the frame has ${Object.keys(unknown)}`);
+    if (address === "required" && sessionId === undefined) return about("missing_field", "it names no session");
+    if (address === "none" && sessionId !== undefined) return about("unknown_field", "it names a session");
+    if ("sessionId" in payload) return about("unknown_field", "the session is named in the payload");
+    if (type === "ping" && payload.seq !== undefined && sessionId === undefined) return about("missing_field", "it has `seq` and names no session");
+    const short = (WRITING_COMMANDS.has(type) || (type === "open_session" && sessionId === undefined)) && id.length < 16;
+    return short ? about("invalid_id", `its id is ${id}`) : null;
+  }
+
   accept(client) {
+    this.connections += 1;
+    const subscribed = new Map();
+    this.subscriptions.set(client, subscribed);
     client.on("message", (data) => {
-      const { id, type, payload = {} } = JSON.parse(data.toString());
-      const reply = (kind, body) => client.readyState === client.OPEN && client.send(JSON.stringify({ id, type: kind, payload: body }));
+      const frame = JSON.parse(data.toString());
+      const { id, sessionId, type, payload = {} } = frame;
+      const reply = (kind, body) => {
+        if (this.losesReplyTo === type) {
+          this.losesReplyTo = null;
+          return client.terminate();
+        }
+        const named = sessionId ?? (kind === "session_opened" ? body.sessionId : undefined);
+        if (client.readyState === client.OPEN) client.send(JSON.stringify({ re: id, sessionId: named, type: kind, payload: body }));
+      };
       const refuse = (code, message, retriable = false, details) => {
         reply("error", { code, message, retriable, ...(details ? { details } : {}) });
         return REFUSED;
       };
       const handler = this[`on_${type}`];
       if (!handler) return refuse("unknown_command", `there is no command ${type}`);
+      const fault = this.fault(frame);
+      if (fault) {
+        this.faults.push(fault.message);
+        return refuse(fault.code, fault.message);
+      }
+      if (sessionId !== undefined && !this.worlds.has(sessionId)) return refuse("session_not_found", "there is no such session among yours");
+      if (sessionId !== undefined && !FROM_OUTSIDE.has(type) && !subscribed.has(sessionId)) return refuse("no_session", `this connection is not subscribed to ${sessionId}`);
       const known = this.done.get(id);
       if (known) return reply(known.kind, { ...known.body, duplicate: true });
       const keep = (kind, body) => {
         if (WRITING_COMMANDS.has(type)) this.done.set(id, { kind, body });
         reply(kind, body);
       };
-      handler.call(this, { client, id, payload, reply: keep, refuse, world: this.sockets.get(client) });
+      handler.call(this, { client, id, payload, reply: keep, refuse, world: this.worlds.get(sessionId), role: subscribed.get(sessionId) });
     });
     client.on("close", () => {
-      this.sockets.delete(client);
+      this.subscriptions.delete(client);
       this.watchers.delete(client);
     });
   }
@@ -157,6 +206,7 @@ export class MockServer {
       refuse("unauthenticated", "the credentials are missing, wrong or used up");
       return client.close(4401);
     }
+    client.id = payload.clientId;
     reply("welcome", {
       protocolVersion: 2,
       server: {
@@ -164,34 +214,48 @@ export class MockServer {
         notice: "No model is configured: the built-in offline model answers. Set OPENAI_API_KEY to talk to a real one.",
       },
       features: this.features, scopes: ["sessions"], heartbeatMs: 30_000,
-      limits: { messageBytesMax: 1_048_576, depthMax: 32, queueItemsMax: 8, toolsMax: 64 },
+      limits: { messageBytesMax: 1_048_576, depthMax: 32, queueItemsMax: 8, toolsMax: 64, subscriptionsMax: SUBSCRIPTIONS_MAX },
     });
   }
 
-  on_open_session({ client, payload, reply, refuse }) {
-    let world = this.worlds.get(payload.sessionId);
-    if (payload.sessionId && !world) return refuse("session_not_found", "there is no such session among yours");
-    world ??= this.make();
-    const owner = [...this.sockets].find(([other, theirs]) => theirs === world && other !== client && other.role === "owner");
-    if (owner && payload.role !== "observer") {
-      if (!payload.takeover) return refuse("session_owned", "another connection owns this session");
-      owner[0].close(4409, "another window took over");
+  on_open_session({ client, id, payload, reply, refuse, world: named }) {
+    const world = named ?? this.worlds.get(this.created.get(id)) ?? this.make();
+    const { sessionId } = world;
+    if (!named) this.created.set(id, sessionId);
+    const subscribed = this.subscriptions.get(client);
+    if (subscribed.has(sessionId)) return refuse("session_already_open", `this connection is subscribed to ${sessionId}`);
+    if (subscribed.size >= SUBSCRIPTIONS_MAX) return refuse("too_many_subscriptions", "close one of them first");
+    const { resume, takeover, role = "owner" } = payload;
+    const owner = [...this.subscriptions].find(([, theirs]) => theirs.get(sessionId) === "owner");
+    if (owner && role === "owner") {
+      const [other, theirs] = owner;
+      if (!takeover && other.id !== client.id) return refuse("session_owned", "another connection owns this session");
+      theirs.set(sessionId, "observer");
+      other.send(JSON.stringify({ sessionId, type: "role_changed", payload: { role: "observer" } }));
     }
-    client.role = payload.role ?? "owner";
-    this.sockets.set(client, world);
-    const { resume } = payload;
+    subscribed.set(sessionId, role);
     if (!resume || resume.epoch !== world.epoch || resume.seq > world.seq) {
-      return reply("session_opened", { ...world.snapshot({ ...payload, role: client.role }), ...(resume ? { resumed: "snapshot" } : {}) });
+      return reply("session_opened", { ...world.snapshot({ ...payload, role }), ...(resume ? { resumed: "snapshot" } : {}) });
     }
     const { opened, frames } = world.after(resume);
-    reply("session_opened", { ...opened, role: client.role });
+    reply("session_opened", { ...opened, role });
     for (const frame of frames) client.send(JSON.stringify(frame));
+  }
+
+  /** Ends the subscriptions to a session; the connections stay. */
+  end(sessionId, code) {
+    const payload = code === "deleted"
+      ? { code, message: "the session was deleted", retriable: false }
+      : { code, message: "the session was closed after an internal error; open it again with `resume`", retriable: true };
+    for (const [client, subscribed] of this.subscriptions) {
+      if (subscribed.delete(sessionId)) client.send(JSON.stringify({ sessionId, type: "session_closed", payload }));
+    }
   }
 
   make() {
     const sessionId = `mock${String(this.worlds.size + 1).padStart(8, "0")}`;
     const emit = (frame) => {
-      for (const [client, world] of this.sockets) if (world.sessionId === sessionId) client.send(JSON.stringify(frame));
+      for (const [client, subscribed] of this.subscriptions) if (subscribed.has(sessionId)) client.send(JSON.stringify(frame));
       if (frame.seq !== undefined && this.worlds.has(sessionId)) this.tellWatchers(this.worlds.get(sessionId));
     };
     const world = new World({ sessionId, windowTokens: this.windowTokens, background: this.background, emit });
@@ -199,8 +263,8 @@ export class MockServer {
     return world;
   }
 
-  on_close_session({ client, reply }) {
-    this.sockets.delete(client);
+  on_close_session({ client, world, reply }) {
+    this.subscriptions.get(client).delete(world.sessionId);
     reply("ok", {});
   }
 
@@ -212,16 +276,16 @@ export class MockServer {
   }
 
   on_rename_session({ payload, world, reply }) {
-    const named = this.worlds.get(payload.sessionId) ?? world;
-    reply("ok", { asOfSeq: named.seq });
-    named.update({ name: payload.name });
+    reply("ok", { asOfSeq: world.seq });
+    world.update({ name: payload.name });
   }
 
-  on_delete_session({ payload, reply }) {
-    const world = this.worlds.get(payload.sessionId);
-    this.worlds.delete(payload.sessionId);
+  on_delete_session({ client, world, reply }) {
+    this.subscriptions.get(client).delete(world.sessionId);
+    this.worlds.delete(world.sessionId);
     reply("ok", {});
-    if (world) this.tellWatchers(world, { deleted: true });
+    this.end(world.sessionId, "deleted");
+    this.tellWatchers(world, { deleted: true });
   }
 
   on_get_entries({ payload, world, reply }) {
@@ -229,12 +293,12 @@ export class MockServer {
   }
 
   on_ping({ payload, world, reply }) {
-    const seq = world?.seq ?? 0;
-    reply("pong", { seq, inSync: (payload.seq ?? seq) >= seq, serverTime: new Date().toISOString() });
+    const place = world ? { seq: world.seq, inSync: (payload.seq ?? world.seq) >= world.seq } : {};
+    reply("pong", { ...place, serverTime: new Date().toISOString() });
   }
 
-  on_user_input({ client, id, payload, world, reply, refuse }) {
-    if (client.role !== "owner") return refuse("read_only", "observers may only read");
+  on_user_input({ role, id, payload, world, reply, refuse }) {
+    if (role !== "owner") return refuse("read_only", "observers may only read");
     if (payload.input.trim() === "") return refuse("empty_input", "say something");
     if (/\btoo much\b/.test(payload.input)) return refuse("input_too_large", "the input has about 89004 tokens, the window 8000");
     if (world.turn || world.heldUp) {

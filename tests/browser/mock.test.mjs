@@ -183,7 +183,7 @@ onPage("a reload in the middle of an answer goes on with it", { wordMillis: 12 }
   assert.match((await conversation(page))[1], /Sentence 1 of .* Sentence 120 of a long answer\./s);
 });
 
-onPage("another window takes over, and this one can take it back", {}, async ({ page, url }) => {
+onPage("another window takes over, and this one can take it back", {}, async ({ page, server }) => {
   await say(page, "hello");
   await settled(page, 1);
   const other = await newPage(page.context());
@@ -191,13 +191,19 @@ onPage("another window takes over, and this one can take it back", {}, async ({ 
   await other.page.waitForSelector("#role-line:not([hidden])");
   assert.equal(await other.page.locator("#input").isDisabled(), true);
   await other.page.click("#role-line button");
-  await page.waitForSelector("#connection-line:has-text('another window')");
+  // It reads along on the connection that it has.
+  await page.waitForSelector("#role-line:has-text('another window')");
+  assert.equal(await page.locator("#input").isDisabled(), true);
   await other.page.waitForSelector("#role-line", { state: "hidden" });
-  await page.click("#connection-line button");
-  await other.page.waitForSelector("#connection-line:has-text('another window')");
-  await say(page, "again");
+  await say(other.page, "from the other one");
   await settled(page, 2);
-  assert.ok(url);
+  await page.click("#role-line button");
+  await other.page.waitForSelector("#role-line:not([hidden])");
+  await say(page, "again");
+  await settled(page, 3);
+  await settled(other.page, 3);
+  assert.deepEqual(await conversation(page), await conversation(other.page));
+  assert.equal(server.connections, 2);
   assert.deepEqual(other.faults, []);
   await other.page.close();
 });

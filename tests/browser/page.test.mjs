@@ -213,11 +213,14 @@ onPage("two windows: the second reads along, and may take over", {}, async ({ pa
   await say(page, "Count to 4");
   await settled(other, 2);
   await other.click("#role-line button");
-  await page.waitForSelector("#connection-line:has-text('another window')");
+  await page.waitForSelector("#role-line:has-text('another window')");
   await say(other, "Count to 5");
-  await settled(other, 3);
-  await page.click("#connection-line button");
   await settled(page, 3);
+  await page.click("#role-line button");
+  await other.waitForSelector("#role-line:not([hidden])");
+  await say(page, "Count to 6");
+  await settled(page, 4);
+  await settled(other, 4);
   assert.deepEqual(await conversation(page), await conversation(other));
   assert.deepEqual(faults, []);
   await other.close();

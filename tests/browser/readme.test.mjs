@@ -14,7 +14,7 @@ const [, source] = /\n## The fold\n[\s\S]*?\n```ts\n([\s\S]*?)\n```\n/.exec(read
 const { outputText } = ts.transpileModule(source, { compilerOptions: { module: "esnext", target: "es2024" } });
 const { fold, path } = await import(`data:text/javascript,${encodeURIComponent(outputText)}`);
 
-const reply = (type, payload) => ({ id: "1", type, payload });
+const reply = (type, payload) => ({ re: "1", sessionId: payload.sessionId, type, payload });
 
 /** A view that was just opened. */
 function opened(world, entries) {
@@ -109,10 +109,10 @@ test("pieces of an answer are put together, seen ones once, and a missing event 
   world.startTurn();
   const view = opened(world, 50);
   const item = world.startItem();
-  const delta = (offset, text) => fold(view, { id: "s_d", type: "item_delta", payload: { itemId: item.itemId, part: 0, offset, text } });
+  const delta = (offset, text) => fold(view, { sessionId: world.sessionId, type: "item_delta", payload: { itemId: item.itemId, part: 0, offset, text } });
   for (const [offset, text, shown] of [[0, "hel", "hel"], [2, "llo", "hello"], [0, "he", "hello"], [9, "x", "hello"]]) {
     delta(offset, text);
     assert.equal(view.items.get(item.itemId)[0], shown);
   }
-  assert.equal(fold(view, { id: "s_9", seq: view.seq + 2, type: "queue_released", payload: {} }), false);
+  assert.equal(fold(view, { sessionId: world.sessionId, seq: view.seq + 2, type: "queue_released", payload: {} }), false);
 });

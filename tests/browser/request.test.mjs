@@ -28,7 +28,7 @@ function onPage(name, options, body) {
     try {
       await page.goto(url);
       await body({ page, server, url, world: () => [...server.worlds.values()][0] });
-      assert.deepEqual(faults, []);
+      assert.deepEqual([faults, server.faults], [[], []]);
     } finally {
       await page.close();
       await server.close();

@@ -18,7 +18,7 @@ function onPage(name, options, body) {
     try {
       await page.goto(url);
       await body({ page, server, url });
-      assert.deepEqual(faults, []);
+      assert.deepEqual([faults, server.faults], [[], []]);
     } finally {
       await page.close();
       await server.close();

@@ -79,13 +79,13 @@ export class World {
 
   durable(type, payload) {
     this.seq += 1;
-    const frame = { id: `s_${this.seq}`, seq: this.seq, type, payload };
+    const frame = { sessionId: this.sessionId, seq: this.seq, type, payload };
     this.log.push(frame);
     this.emit(frame);
   }
 
   ephemeral(type, payload) {
-    this.emit({ id: `s_e${this.id("")}`, type, payload });
+    this.emit({ sessionId: this.sessionId, type, payload });
   }
 
   /** The next entry, not yet announced: `finish` may still set what depends on its being there. */
@@ -225,16 +225,17 @@ export class World {
    * answers that came to nothing meanwhile.
    */
   after({ seq, items = [] }) {
+    const { sessionId } = this;
     const { entries, more, ...opened } = this.snapshot();
     const missed = this.log.slice(seq);
     const known = new Set([...this.entries.map((entry) => entry.entryId), ...(this.turn?.items ?? []).map((item) => item.itemId)]);
     const ended = [...new Set(items.map((seen) => seen.itemId))].filter((itemId) => !known.has(itemId));
-    const aborted = ended.map((itemId) => ({ id: "s_e0", type: "item_aborted", payload: { itemId, reason: "interrupted" } }));
+    const aborted = ended.map((itemId) => ({ sessionId, type: "item_aborted", payload: { itemId, reason: "interrupted" } }));
     const catchUp = (this.turn?.items ?? []).flatMap((item) => item.parts.flatMap((part, index) => {
       const offset = items.find((seen) => seen.itemId === item.itemId && seen.part === index)?.offset ?? 0;
       const text = part.text.slice(offset);
       const kind = part.type === "reasoning" ? { kind: "reasoning" } : {};
-      return text ? [{ id: "s_catch", type: "item_delta", payload: { itemId: item.itemId, part: index, offset, text, ...kind } }] : [];
+      return text ? [{ sessionId, type: "item_delta", payload: { itemId: item.itemId, part: index, offset, text, ...kind } }] : [];
     }));
     return { opened: { ...opened, resumed: "replay" }, frames: structuredClone([...aborted, ...missed, ...catchUp]) };
   }

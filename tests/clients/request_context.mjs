@@ -44,12 +44,12 @@ async function runExample(...args) {
 let wire;
 let session;
 
-const ask = async (type, payload) => {
+const ask = async (type, payload, sessionId = undefined) => {
   const id = randomUUID();
-  wire.send({ id, type, payload });
+  wire.send({ id, sessionId, type, payload });
   for (;;) {
     const frame = await wire.next();
-    if (frame.id === id) return frame.payload;
+    if (frame.re === id) return frame.payload;
   }
 };
 
@@ -84,12 +84,12 @@ await run({
     wire.same([more, stderr], [[], ""], "what else it prints");
   },
   "it is in no later one, and in the history as what it was": async () => {
-    const opened = await ask("open_session", { sessionId: session });
+    const opened = await ask("open_session", {}, session);
     const added = opened.entries.filter((entry) => entry.type === "ephemeral");
     wire.same(added.map((entry) => entry.transformerName), ["place"], "what was added for one request");
     wire.expect(JSON.stringify(added).includes(FACT), "it is logged as it was");
     const said = (messages) => messages.map((one) => [one.message.role, one.message.content[0].text]);
-    const { envelope } = await ask("get_context", {});
+    const { envelope } = await ask("get_context", {}, session);
     const answer = opened.entries.find((entry) => entry.role === "assistant").content[0].text;
     wire.same(said(envelope.messages.cached), [["user", QUESTION], ["assistant", answer]], "the next request");
     wire.same(envelope.messages.uncached, [], "what is sent behind it");

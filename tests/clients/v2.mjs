@@ -18,6 +18,9 @@ const PINGS = 3;
 
 const clientId = randomUUID();
 
+/** The id of the command that makes the session. */
+const opening = randomUUID();
+
 let wire;
 let place; // sessionId, epoch and the last seq that was seen
 let frame; // the frame of user_input, kept to be sent again
@@ -29,7 +32,8 @@ const entries = [];
 /** Takes one event in: seq without a gap, pieces without a hole, an entry that begins with what was streamed of it. */
 const fold = (event) => {
   const { type, payload, seq } = event;
-  wire.expect(event.id.startsWith("s_"), `the event's id is ${event.id}`);
+  wire.same([event.id, event.re], [undefined, undefined], "the ids of an event");
+  wire.same(event.sessionId, place.sessionId, "the session of an event");
   if (seq !== undefined) {
     wire.same(seq, place.seq + 1, "seq");
     place.seq = seq;
@@ -60,25 +64,31 @@ const until = async (type) => {
   }
 };
 
-/** Sends a command and returns its reply; events on the way are folded. */
-const ask = async (type, payload, id = randomUUID()) => {
-  wire.send({ id, type, payload });
+/** Commands that name no session by themselves. */
+const UNADDRESSED = ["hello", "list_sessions", "open_session"];
+
+/** Sends a command and returns its reply; events on the way are folded. `sessionId` is null for none. */
+const ask = async (type, payload, id = randomUUID(), sessionId = UNADDRESSED.includes(type) ? undefined : place.sessionId) => {
+  wire.send({ id, ...(sessionId ? { sessionId } : {}), type, payload });
   for (;;) {
     const received = await wire.next();
-    if (received.id === id) return received;
+    if (received.re === id) {
+      wire.same(received.id, undefined, "the id of a reply");
+      return received;
+    }
     fold(received);
   }
 };
 
-const expectReply = async (expected, type, payload, id) => {
-  const reply = await ask(type, payload, id);
+const expectReply = async (expected, type, payload, id, sessionId) => {
+  const reply = await ask(type, payload, id, sessionId);
   wire.same(reply.type, expected, `the reply to ${type}`);
   wire.same(reply.seq, undefined, "the seq of a reply");
   return reply.payload;
 };
 
-const expectError = async (code, type, payload, id) => {
-  const error = await expectReply("error", type, payload, id);
+const expectError = async (code, type, payload, id, sessionId) => {
+  const error = await expectReply("error", type, payload, id, sessionId);
   wire.same(error.code, code, `the code of ${type}'s error`);
   return error;
 };
@@ -94,9 +104,9 @@ const connect = async (items) => {
   });
   wire.same([welcome.protocolVersion, welcome.server.name], [2, "reseed"], "the server");
   wire.expect(welcome.features.includes("resume"), `the features are ${welcome.features}`);
-  if (!place) return expectReply("session_opened", "open_session", {});
+  if (!place) return expectReply("session_opened", "open_session", {}, opening);
   const { sessionId, epoch, seq } = place;
-  const opened = await expectReply("session_opened", "open_session", { sessionId, resume: { epoch, seq, items } });
+  const opened = await expectReply("session_opened", "open_session", { resume: { epoch, seq, items } }, randomUUID(), sessionId);
   wire.same([opened.resumed, opened.epoch, opened.role], ["replay", epoch, "owner"], "how it was resumed");
   wire.expect(opened.asOfSeq >= seq, `the session is at ${opened.asOfSeq}, this client had seen ${seq}`);
   return opened;
@@ -108,6 +118,16 @@ await run({
     wire.same([opened.state, opened.role, opened.entries], ["idle", "owner", []], "a new session");
     checkInfo(wire, opened.contextInfo, STRATEGY);
     place = { sessionId: opened.sessionId, epoch: opened.epoch, seq: opened.asOfSeq };
+  },
+  "a session is made once a command": async () => {
+    await expectError("session_already_open", "open_session", {}, opening);
+    wire.drop();
+    wire = undefined;
+    const { sessionId, epoch } = place;
+    place = undefined;
+    const again = await connect();
+    wire.same([again.sessionId, again.epoch, again.role], [sessionId, epoch, "owner"], "the session of the same command");
+    place = { sessionId, epoch, seq: again.asOfSeq };
   },
   "a turn is streamed, stored and finished": async () => {
     const said = "The harbour code is K7-tango-42. Repeat after me: naïve ferries 🚢 sail, 你好.";
@@ -139,6 +159,59 @@ await run({
     await expectError("unknown_command", "undo_everything", {});
     await expectError("invalid_id", "user_input", { input: "x" }, "short");
     await expectError("no_pending_approval", "approval_response", { approvalId: "none", review: "yes" });
+  },
+  "a command names its session, and one that this connection has open": async () => {
+    const nameless = await expectError("missing_field", "user_input", { input: "x" }, randomUUID(), null);
+    wire.same(nameless.details.field, "sessionId", "the field");
+    await expectError("unknown_field", "list_sessions", {}, randomUUID(), place.sessionId);
+    await expectError("missing_field", "ping", { seq: place.seq }, randomUUID(), null);
+    await expectError("no_session", "user_input", { input: "x" }, randomUUID(), "nosuchsession000");
+    const pong = await expectReply("pong", "ping", {}, randomUUID(), null);
+    wire.same([pong.seq, pong.inSync], [undefined, undefined], "a place without a session");
+  },
+  "one connection has two sessions, each with events of its own": async () => {
+    const other = await expectReply("session_opened", "open_session", {});
+    wire.expect(other.sessionId !== place.sessionId, "it is another session");
+    const id = randomUUID();
+    wire.send({ id, sessionId: other.sessionId, type: "user_input", payload: { input: "Count to 3." } });
+    let theirs = other.asOfSeq;
+    for (let type; type !== "turn_finished"; ) {
+      const received = await wire.next();
+      wire.same(received.sessionId, other.sessionId, "whose frame it is");
+      if (received.seq !== undefined) theirs += 1;
+      wire.same(received.seq, received.seq && theirs, "the other session's seq");
+      wire.same(received.re, received.type === "accepted" ? id : undefined, "what it answers");
+      type = received.type;
+    }
+    wire.same((await expectReply("pong", "ping", { seq: place.seq })).inSync, true, "nothing has happened here");
+    await expectReply("ok", "close_session", {}, randomUUID(), other.sessionId);
+    await expectError("no_session", "user_input", { input: "x" }, randomUUID(), other.sessionId);
+    await expectReply("ok", "delete_session", {}, randomUUID(), other.sessionId);
+  },
+  "a session that is taken over and deleted elsewhere leaves the connection as it is": async () => {
+    const { sessionId } = await expectReply("session_opened", "open_session", {});
+    const other = await Wire.open(implementation, `${address}/ws`, ["reseed.v2"]);
+    const order = (type, payload, named) => other.send({ id: randomUUID(), sessionId: named, type, payload });
+    order("hello", { protocolVersion: 2, clientId: randomUUID() });
+    await other.nextOf("welcome");
+    order("open_session", {}, sessionId);
+    wire.same((await other.nextOf("error")).code, "session_owned", "the code without takeover");
+    order("open_session", { takeover: true }, sessionId);
+    wire.same((await other.nextOf("session_opened")).role, "owner", "who took it over");
+    const changed = await wire.next();
+    wire.same([changed.type, changed.sessionId, changed.payload], ["role_changed", sessionId, { role: "observer" }], "what the former owner is told");
+    await expectError("read_only", "user_input", { input: "x" }, randomUUID(), sessionId);
+    order("rename_session", { name: "theirs" }, sessionId);
+    for (const type of ["entry_appended", "session_updated"]) {
+      const renamed = await wire.next();
+      wire.same([renamed.type, renamed.sessionId], [type, sessionId], "what an observer sees");
+    }
+    order("delete_session", {}, sessionId);
+    const closed = await wire.next();
+    wire.same([closed.type, closed.sessionId, closed.payload.code, closed.payload.retriable], ["session_closed", sessionId, "deleted", false], "how it ended");
+    wire.same(await other.close(), 1000, "the code of the other's closing");
+    await expectError("session_not_found", "open_session", {}, randomUUID(), sessionId);
+    wire.same((await expectReply("pong", "ping", { seq: place.seq })).inSync, true, "nothing has happened here");
   },
   "a connection lost in the middle of an answer loses nothing": async () => {
     await expectReply("accepted", "user_input", { input: "Write 400 words." });

@@ -40,8 +40,7 @@ class Session:
             self.place = {"sessionId": opened["sessionId"], "epoch": opened["epoch"], "seq": opened["asOfSeq"]}
         else:
             resume = {"epoch": self.place["epoch"], "seq": self.place["seq"], "items": self.items()}
-            payload = {"sessionId": self.place["sessionId"], "resume": resume}
-            opened = self.ask("session_opened", "open_session", payload)
+            opened = self.ask("session_opened", "open_session", {"resume": resume})
             self.wire.same(opened["resumed"], "replay", "how it was resumed")
         self.wire.check_info(opened["contextInfo"], STRATEGY)
         return opened
@@ -53,11 +52,14 @@ class Session:
         return [{"itemId": item, "part": 0, "offset": utf16_len(text)} for item, text in running.items()]
 
     def ask(self, expected, kind, payload, command_id=None):
-        """Sends a command and returns its reply's payload; events on the way are folded."""
-        command_id = self.wire.send(kind, payload, command_id)
-        while (frame := self.wire.next())["id"] != command_id:
+        """Sends a command about the session, and returns its reply's payload; events on the way are folded."""
+        session_id = self.place["sessionId"] if self.place and kind != "hello" else None
+        command_id = self.wire.send(kind, payload, command_id, session_id)
+        while (frame := self.wire.next()).get("re") != command_id:
             self.fold(frame)
         self.wire.same(frame["type"], expected, f"the reply to {kind}")
+        if session_id is not None:
+            self.wire.same(frame.get("sessionId"), session_id, f"the session of the reply to {kind}")
         self.wire.expect("seq" not in frame, "a reply is not an event")
         return frame["payload"]
 
@@ -72,6 +74,8 @@ class Session:
     def fold(self, frame):
         """Takes one event in: seq without a gap, pieces without a hole, an entry that begins with what was streamed."""
         kind, payload = frame["type"], frame["payload"]
+        self.wire.expect("re" not in frame and "id" not in frame, "an event answers nothing")
+        self.wire.same(frame["sessionId"], self.place["sessionId"], "the session of an event")
         self.events.append(kind)
         if "seq" in frame:
             self.wire.same(frame["seq"], self.place["seq"] + 1, "seq")

@@ -30,10 +30,12 @@ class Wire:
         self.socket = connect(url, subprotocols=subprotocols, open_timeout=PATIENCE_SECS)
         self.seen = []
 
-    def send(self, kind, payload=None, command_id=None):
-        """Sends a command and returns its id."""
+    def send(self, kind, payload=None, command_id=None, session_id=None):
+        """Sends a command, in v2 about a session, and returns its id."""
         command_id = command_id or str(uuid.uuid4())
         frame = {"id": command_id, "type": kind}
+        if session_id is not None:
+            frame["sessionId"] = session_id
         if payload is not None:
             frame["payload"] = payload
         self.socket.send(json.dumps(frame))

@@ -2,10 +2,10 @@
 
 use futures_util::poll;
 use reseed::store::{
-    Append, CommandMark, EntryQuery, Error, Lease, ListPage, ListQuery, SessionHead, SessionStore, StoreFuture,
-    StoredNode, StoredRecord, SubtreeQuery, sqlite::SqliteStore,
+    Append, CommandMark, Created, EntryQuery, Error, Lease, ListPage, ListQuery, SessionHead, SessionStore,
+    StoreFuture, StoredNode, StoredRecord, SubtreeQuery, sqlite::SqliteStore,
 };
-use reseed_protocol::{EntryId, SessionId, Timestamp};
+use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{collections::HashMap, sync::Mutex};
 
 /// The fault.
@@ -48,6 +48,22 @@ impl SessionStore for Broken {
             let lease = self.inner.create(session, owner, now).await?;
             self.remember(&lease);
             Ok(lease)
+        })
+    }
+
+    fn create_once<'a>(
+        &'a self,
+        session: &'a SessionId,
+        owner: &'a str,
+        command: &'a CommandId,
+        now: Timestamp,
+    ) -> StoreFuture<'a, Result<Created, Error>> {
+        Box::pin(async move {
+            let created = self.inner.create_once(session, owner, command, now).await?;
+            if let Created::Now(lease) = &created {
+                self.remember(lease);
+            }
+            Ok(created)
         })
     }
 

@@ -8,10 +8,10 @@
 use anyhow::{Context as _, bail};
 use futures_util::{SinkExt as _, StreamExt as _};
 use reseed_protocol::{
-    Message, PROTOCOL_VERSION, Role,
+    Message, PROTOCOL_VERSION, Role, SessionId,
     command::{Command, Hello, Input, OpenSession, UserInput},
     event::{DeltaKind, EphemeralEvent, Event, TurnStatus},
-    frame::encode,
+    frame::encode_command,
     reply::Reply,
 };
 use serde::{Deserialize, de::IgnoredAny};
@@ -39,25 +39,20 @@ async fn main() -> anyhow::Result<()> {
     };
     let (mut socket, _) = connect_async(&url).await.with_context(|| format!("connect to {url}"))?;
     let hello = Hello { protocol_version: PROTOCOL_VERSION, client_id: None, client: None, ticket: None, token: None };
-    send(&mut socket, "hello", Command::Hello(hello)).await?;
-    let open = OpenSession {
-        session_id: None,
-        role: None,
-        takeover: None,
-        resume: None,
-        entries: None,
-        deltas: None,
-        tools: None,
-        hooks: None,
-    };
-    send(&mut socket, "open", Command::OpenSession(open)).await?;
-    // A writing command's id identifies it for the life of the session: sent again, it is not executed again.
-    let id = format!("question-{:016x}", fastrand::u64(..));
-    send(&mut socket, &id, Command::UserInput(UserInput::plain(Input::Text(question)))).await?;
+    send(&mut socket, "hello", None, Command::Hello(hello)).await?;
+    let open =
+        OpenSession { role: None, takeover: None, resume: None, entries: None, deltas: None, tools: None, hooks: None };
+    // The id of a command that makes or changes a session identifies it: sent again, it is not executed again.
+    let id = |what: &str| format!("{what}-{:016x}", fastrand::u64(..));
+    send(&mut socket, &id("open"), None, Command::OpenSession(open)).await?;
     let mut out = std::io::stdout();
     let mut shown = String::new();
     loop {
         match hear(&mut socket).await? {
+            Heard::Reply(Reply::SessionOpened(opened)) => {
+                let ask = Command::UserInput(UserInput::plain(Input::Text(question.clone())));
+                send(&mut socket, &id("question"), Some(&opened.session_id), ask).await?;
+            }
             Heard::Reply(Reply::Error(error)) => bail!("{}: {}", error.code, error.message),
             Heard::Ephemeral(EphemeralEvent::ItemDelta(delta)) if delta.kind != Some(DeltaKind::Reasoning) => {
                 write!(out, "{}", delta.text)?;
@@ -85,11 +80,9 @@ async fn main() -> anyhow::Result<()> {
     }
 }
 
-async fn send(socket: &mut Socket, id: &str, command: Command) -> anyhow::Result<()> {
-    socket
-        .send(tungstenite::Message::text(encode(id, &command)))
-        .await
-        .with_context(|| format!("send {}", command.name()))
+async fn send(socket: &mut Socket, id: &str, session: Option<&SessionId>, command: Command) -> anyhow::Result<()> {
+    let frame = encode_command(&id.parse()?, session, &command);
+    socket.send(tungstenite::Message::text(frame)).await.with_context(|| format!("send {}", command.name()))
 }
 
 /// Returns the next frame; tungstenite answers pings by itself.

@@ -28,8 +28,9 @@ function withPlace(call: HookCall): HookResult {
 
 const socket = new WebSocket(url, "reseed.v2");
 
-function send(command: Command): void {
-  socket.send(JSON.stringify({ id: crypto.randomUUID(), ...command } satisfies CommandFrame));
+/** Sends a command; one about a session names it. */
+function send(command: Command, sessionId?: string): void {
+  socket.send(JSON.stringify({ id: crypto.randomUUID(), ...(sessionId ? { sessionId } : {}), ...command } satisfies CommandFrame));
 }
 
 function fail(why: string): void {
@@ -52,9 +53,9 @@ function received(frame: ServerFrame): void {
       });
     case "session_opened":
       console.log(`session ${frame.payload.sessionId}`);
-      return send({ type: "user_input", payload: { input: question } });
+      return send({ type: "user_input", payload: { input: question } }, frame.payload.sessionId);
     case "hook_call":
-      return send({ type: "hook_result", payload: withPlace(frame.payload) });
+      return send({ type: "hook_result", payload: withPlace(frame.payload) }, frame.sessionId);
     case "hook_failed":
       return console.error(`${frame.payload.hook}: ${frame.payload.error.message}`);
     case "entry_appended": {

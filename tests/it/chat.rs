@@ -138,7 +138,7 @@ async fn what_cannot_be_reached_or_opened_is_told_and_the_exit_code_says_so() {
     let taken = chat(&open, &[], &format!("/take {owned}\nhello\n")).await;
     assert_eq!(taken.code, Some(0), "{}", taken.faults);
     assert!(taken.shown.contains(&format!("session {owned}")), "{}", taken.shown);
-    assert_eq!(owner.closed().await, 4409);
+    assert_eq!(owner.event("role_changed").await["payload"]["role"], "observer");
     let known = chat(&closed, &["--token", "correct-horse-battery-staple"], "hello\n").await;
     assert_eq!(known.code, Some(0), "{}", known.faults);
 }

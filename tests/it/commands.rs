@@ -13,13 +13,13 @@ use reseed::{
         model::{ModelRequest, Purpose},
     },
     hooks::Hooks,
-    internals::{Attach, Faulty, Outgoing, REPLIES_MAX, Registry, RegistryOptions, SystemClock},
+    internals::{Attach, ConnectionShare, Faulty, Outgoing, REPLIES_MAX, Registry, RegistryOptions, SystemClock},
     provider::scripted::{Gate, Reply, Scripted},
     store::{SessionStore, memory::MemoryStore},
 };
 use reseed_protocol::{
     ErrorCode, Part,
-    command::{Command, Does, Scope, Sender, SessionRole, Spec},
+    command::{Address, Command, Does, Scope, Sender, SessionRole, Spec},
     frame::parse_v2,
     reply,
 };
@@ -46,18 +46,6 @@ fn example(name: &str) -> Value {
     if payload.is_null() { json!({}) } else { payload }
 }
 
-/// The same for the session that is open: without a `sessionId` where the command can do without.
-fn example_of_open_session(name: &str) -> Value {
-    let mut payload = example(name);
-    if payload.as_object_mut().unwrap().remove("sessionId").is_some() {
-        let text = json!({ "id": "an-id-of-16-chars", "type": name, "payload": payload }).to_string();
-        if parse_v2(&text).is_err() {
-            return example(name);
-        }
-    }
-    payload
-}
-
 async fn connect(server: &Server, payload: Value) -> Client {
     let mut client = Client::v2(&server.ws()).await;
     let opened = client.ask("open_session", payload).await;
@@ -74,8 +62,8 @@ async fn a_session_carries_out_its_own_commands_and_no_others() {
         // The session is busy with the append of the input, so it takes no command until the store goes on.
         let held = store.hold_appends().await;
         client.send("user_input", json!({ "input": "hello" })).await;
-        let id = client.send(name, example_of_open_session(name)).await;
-        let reply = |frame: &Value| frame["id"] == id.as_str();
+        let id = client.send(name, example(name)).await;
+        let reply = |frame: &Value| frame["re"] == id.as_str();
         if *scope == Scope::Session {
             client.ask("ping", json!({})).await;
             assert!(!client.seen.iter().any(reply), "`{name}` was answered without the session");
@@ -100,9 +88,10 @@ async fn only_commands_of_the_server_read_the_store() {
     }
     store.close().await.unwrap();
     for (spec, mut client) in clients {
-        let reply = client.ask(spec.name, example_of_open_session(spec.name)).await;
+        let reply = client.ask(spec.name, example(spec.name)).await;
         let failed = reply["payload"]["code"] == "store_failed";
-        assert_eq!(failed, spec.scope == Scope::Server, "`{}`: {reply}", spec.name);
+        let reads = spec.scope == Scope::Server || spec.does == Does::Creates;
+        assert_eq!(failed, reads, "`{}`: {reply}", spec.name);
     }
 }
 
@@ -134,7 +123,7 @@ async fn a_session_refuses_its_owners_commands_from_another_connection() {
         sessions_open_max: 8,
         detached_turn: DETACHED_TURN,
     });
-    let handle = registry.create("").await.unwrap();
+    let handle = registry.create("", None).await.unwrap();
     let (outgoing, mut incoming) = mpsc::channel(REPLIES_MAX);
     let attach = Attach {
         origin: Origin(1),
@@ -144,11 +133,12 @@ async fn a_session_refuses_its_owners_commands_from_another_connection() {
         tools: None,
         hooks: None,
         outgoing: outgoing.clone(),
+        shared: ConnectionShare::default(),
         resume: None,
     };
     let _attached = handle.attach(attach).await.unwrap().unwrap();
     for spec in Command::TABLE {
-        let frame = json!({ "type": spec.name, "payload": example_of_open_session(spec.name) });
+        let frame = json!({ "type": spec.name, "payload": example(spec.name) });
         let command: Command = serde_json::from_value(frame).unwrap();
         let id = format!("command-of-another-{}", spec.name).parse().unwrap();
         handle.command(Origin(2), id, command, outgoing.clone()).await.unwrap();
@@ -167,15 +157,18 @@ async fn a_session_refuses_its_owners_commands_from_another_connection() {
 #[test]
 fn writing_commands_need_a_long_id_and_others_do_not() {
     for spec in Command::TABLE {
-        let text = json!({ "id": "1", "type": spec.name, "payload": example(spec.name) }).to_string();
-        let refused = match parse_v2(&text) {
+        let mut frame = json!({ "id": "1", "type": spec.name, "payload": example(spec.name) });
+        if spec.address == Address::Required {
+            frame["sessionId"] = json!("s");
+        }
+        let refused = match parse_v2(&frame.to_string()) {
             Ok(_) => false,
             Err(refused) => {
                 assert_eq!(refused.error.code, ErrorCode::InvalidId, "`{}`", spec.name);
                 true
             }
         };
-        assert_eq!(refused, spec.does.writes(), "`{}`", spec.name);
+        assert_eq!(refused, spec.does.writes() || spec.does == Does::Creates, "`{}`", spec.name);
     }
 }
 
@@ -224,7 +217,7 @@ impl Scene {
             "edit_queue" => {
                 self.hold().await;
                 let waiting = self.client.send("user_input", json!({ "input": "and then?" })).await;
-                self.client.until(|frame| frame["id"] == waiting.as_str()).await;
+                self.client.until(|frame| frame["re"] == waiting.as_str()).await;
                 json!({ "remove": [waiting] })
             }
             "cancel_turn" => {
@@ -261,7 +254,7 @@ impl Scene {
                 json!({ "entryId": entry })
             }
             _ => {
-                let mut payload = example_of_open_session(name);
+                let mut payload = example(name);
                 if payload.get("entryId").is_some() {
                     payload["entryId"] = entry;
                 }
@@ -300,7 +293,7 @@ async fn a_writing_command_is_remembered_by_its_id_and_no_other_is() {
         let mut scene = Scene::new(&server, &gate).await;
         let payload = scene.prepare(name).await;
         let id = scene.client.send(name, payload.clone()).await;
-        let first = scene.client.until(|frame| frame["id"] == id.as_str()).await;
+        let first = scene.client.until(|frame| frame["re"] == id.as_str()).await;
         if spec.does.writes() && name != "approval_response" {
             assert_eq!(first["type"], spec.reply, "`{name}`: {first}");
         }
@@ -310,7 +303,7 @@ async fn a_writing_command_is_remembered_by_its_id_and_no_other_is() {
         assert_eq!(mark.is_some(), is_done_once, "`{name}`: {first}");
 
         scene.client.send_as(&id, name, payload).await;
-        let again = scene.client.until(|frame| frame["id"] == id.as_str()).await;
+        let again = scene.client.until(|frame| frame["re"] == id.as_str()).await;
         assert_eq!(again["payload"]["duplicate"] == true, is_done_once, "`{name}`: {again}");
         if is_done_once {
             let mut plain = again.clone();
@@ -331,7 +324,7 @@ async fn what_only_previews_is_made_once_while_its_copies_wait() {
         scene.client.send_as(&id, spec.name, json!({})).await;
         scene.client.ask("ping", json!({})).await;
         scene.gate.open();
-        let reply = |frame: &Value| frame["id"] == id.as_str();
+        let reply = |frame: &Value| frame["re"] == id.as_str();
         let first = scene.client.until(reply).await;
         assert_eq!(first["type"], spec.reply, "{first}");
         assert_eq!(scene.client.until(reply).await, first);

@@ -72,7 +72,7 @@ async fn compact(client: &mut Client, payload: Value) -> Value {
     assert_eq!(ok["type"], "ok", "{ok}");
     let compacted = client.event("context_compacted").await["payload"].clone();
     assert_eq!(*present(&compacted["jobId"]), ok["payload"]["jobId"]);
-    assert_eq!(*present(&compacted["commandId"]), ok["id"]);
+    assert_eq!(*present(&compacted["commandId"]), ok["re"]);
     compacted
 }
 

@@ -202,7 +202,7 @@ async fn an_answer_that_hooks_inspect_is_taken_once() {
     assert_eq!(tool(&mut client, result(&call, "mine is 8")).await, "too_late toolCallId -");
     let redacted = json!({ "hookCallId": asked, "output": "my number is [number]" });
     assert_eq!(reply(&mut client, "hook_result", redacted.clone()).await, "ok");
-    assert_eq!(client.until(|frame| frame["id"] == first.as_str()).await["type"], "ok");
+    assert_eq!(client.until(|frame| frame["re"] == first.as_str()).await["type"], "ok");
     client.event("turn_finished").await;
     // What the tool sent is a copy, although a hook has changed what was stored.
     assert_eq!(tool(&mut client, result(&call, "my number is 7")).await, "duplicate");
@@ -214,13 +214,13 @@ async fn an_answer_that_hooks_inspect_is_taken_once() {
     let first = client.send("tool_result", result(&call, "my number is 7")).await;
     let asked = client.event("hook_call").await["payload"]["hookCallId"].clone();
     client.ask("cancel_turn", json!({})).await;
-    let refused = client.until(|frame| frame["id"] == first.as_str()).await;
+    let refused = client.until(|frame| frame["re"] == first.as_str()).await;
     assert_eq!(
         (&refused["payload"]["code"], &refused["payload"]["details"]["outcome"]),
         (&json!("too_late"), &json!("dropped"))
     );
     client.send_as(&first, "tool_result", result(&call, "my number is 7")).await;
-    let again = client.until(|frame| frame["id"] == first.as_str()).await;
+    let again = client.until(|frame| frame["re"] == first.as_str()).await;
     assert_eq!(*present(&again["payload"]), refused["payload"], "sent again, it is refused again");
     let late = json!({ "hookCallId": asked, "output": "nothing" });
     assert_eq!(reply(&mut client, "hook_result", late).await, "too_late hookCallId dropped");

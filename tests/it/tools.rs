@@ -174,9 +174,9 @@ async fn a_result_may_be_repeated_but_not_invented() {
     let payload = json!({ "toolCallId": called["payload"]["toolCallId"], "output": "blue" });
     let first = client.ask("tool_result", payload.clone()).await;
     finished(&mut client).await;
-    let id = first["id"].as_str().unwrap().to_owned();
+    let id = first["re"].as_str().unwrap().to_owned();
     client.send_as(&id, "tool_result", payload.clone()).await;
-    let again = client.until(|frame| frame["id"] == id.as_str()).await;
+    let again = client.until(|frame| frame["re"] == id.as_str()).await;
     assert_eq!((&again["type"], &again["payload"]["duplicate"]), (&json!("ok"), &json!(true)));
     assert_eq!(client.ask("tool_result", payload).await["type"], "ok", "under another id as well");
     let invented = client.ask("tool_result", json!({ "toolCallId": "nobody", "output": "x" })).await;

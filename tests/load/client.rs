@@ -59,12 +59,16 @@ pub(crate) struct Client {
     reading: Reading,
     name: u64,
     sent: u64,
+    /// The open session.
+    session: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct Frame<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
+    #[serde(rename = "sessionId", borrow)]
+    session: Option<&'a str>,
     seq: Option<u64>,
     #[serde(borrow)]
     payload: Option<&'a RawValue>,
@@ -116,7 +120,7 @@ impl Client {
         let config = WebSocketConfig::default().read_buffer_size(4 * 1024);
         let url = format!("ws://{}/ws", process.address);
         let (socket, _) = client_async_with_config(url, stream, Some(config)).await.context("shake hands")?;
-        Ok(Self { socket, speaks, reading, name: fastrand::u64(..), sent: 0 })
+        Ok(Self { socket, speaks, reading, name: fastrand::u64(..), sent: 0, session: None })
     }
 
     /// Connects, says hello and opens a session, a new one if none is named.
@@ -133,8 +137,8 @@ impl Client {
 
     /// Opens a session, a new one if none is named.
     pub(crate) async fn open(&mut self, session: Option<&str>) -> anyhow::Result<()> {
-        let payload = session.map_or(json!({}), |session| json!({ "sessionId": session }));
-        self.ask("open_session", payload, "session_opened").await
+        self.session = session.map(str::to_owned);
+        self.ask("open_session", json!({}), "session_opened").await
     }
 
     /// Sends a command and waits for its reply, which must be of this type.
@@ -144,6 +148,9 @@ impl Client {
             let text = self.receive().await?;
             let frame: Frame<'_> = serde_json::from_str(&text).with_context(|| format!("read {text}"))?;
             if frame.kind == reply {
+                if reply == "session_opened" {
+                    self.session = frame.session.map(str::to_owned);
+                }
                 return Ok(());
             }
             if frame.kind == "error" {
@@ -155,8 +162,11 @@ impl Client {
     async fn send(&mut self, kind: &str, payload: Value) -> anyhow::Result<()> {
         self.sent += 1;
         let id = format!("{:016x}-{}", self.name, self.sent);
-        let frame = json!({ "id": id, "type": kind, "payload": payload }).to_string();
-        self.socket.send(Message::text(frame)).await.context("send")
+        let mut frame = json!({ "id": id, "type": kind, "payload": payload });
+        if let Some(session) = self.session.as_ref().filter(|_| !matches!(kind, "hello" | "list_sessions")) {
+            frame["sessionId"] = json!(session);
+        }
+        self.socket.send(Message::text(frame.to_string())).await.context("send")
     }
 
     /// Returns the next text frame.

@@ -5,7 +5,7 @@ mod joining;
 
 use crate::{
     disk::{Disk, Road},
-    history::{Given, History, Sent, Trace, What},
+    history::{Ended, Given, History, Sent, Trace, What},
     view::{Streamed, View, texts},
 };
 use fastrand::Rng;
@@ -19,9 +19,9 @@ use reseed::{
     store::SessionStore,
 };
 use reseed_protocol::{
-    CloseCode, CommandId, ErrorBody, ErrorCode, JobId, SessionId,
+    CommandId, ErrorBody, ErrorCode, JobId, SessionId,
     command::{Command, SessionRole, ToolOffer},
-    event::{EphemeralEvent, Event},
+    event::{EphemeralEvent, Event, SubscriptionEnd},
     hook::{HookCall, HookOffer},
     reply::Reply,
 };
@@ -184,7 +184,7 @@ impl Client {
                 Reply::Error(error) => format!("is answered {id}: {}", error.code),
                 reply => format!("is answered {id}: {}", word(&format!("{reply:?}"))),
             },
-            What::Closed(code) => format!("is closed: {code:?}"),
+            What::Closed(end) => format!("is no longer subscribed: {end:?}"),
             What::Cut => "is cut off".to_owned(),
         };
         wire.trace.line(format_args!("client {}: {line}", self.number));
@@ -353,7 +353,7 @@ impl Client {
                     }
                     other => panic!("a client was told {other:?} alone"),
                 },
-                Outgoing::Close(code) => self.leave(wire, What::Closed(code)),
+                Outgoing::Demoted(_) => self.leave(wire, What::Closed(Ended::Demoted)),
             }
         }
         let mut taken = 0;
@@ -387,14 +387,14 @@ impl Client {
             Frame::Durable(seq, body) => self.take(wire, number, What::Durable { seq, body }),
             Frame::Ephemeral(text) => self.ephemeral(wire, number, &text),
             Frame::Delta(text) => self.ephemeral(wire, number, &text),
-            Frame::Closed(code) => {
-                self.leave(wire, What::Closed(code));
+            Frame::Closed(end) => {
+                self.leave(wire, What::Closed(Ended::Subscription(end)));
                 return false;
             }
             Frame::Behind { after, up_to } => {
                 let page = connection.server.road.read(&wire.session, after, PAGE).await.unwrap_or_default();
                 if page.is_empty() {
-                    self.leave(wire, What::Closed(CloseCode::Internal));
+                    self.leave(wire, What::Closed(Ended::Subscription(SubscriptionEnd::Failed)));
                     return false;
                 }
                 for record in page.into_iter().take_while(|record| record.seq <= up_to) {

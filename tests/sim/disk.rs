@@ -10,10 +10,10 @@ use crate::{
 };
 use fastrand::Rng;
 use reseed::store::{
-    Append, CommandMark, EntryQuery, Error, Lease, ListPage, ListQuery, NewRecord, SessionHead, SessionStore,
+    Append, CommandMark, Created, EntryQuery, Error, Lease, ListPage, ListQuery, NewRecord, SessionHead, SessionStore,
     StoreFuture, StoredNode, StoredRecord, SubtreeQuery, memory::MemoryStore,
 };
-use reseed_protocol::{EntryId, SessionId, Timestamp};
+use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
@@ -254,6 +254,17 @@ impl SessionStore for Road {
             self.answered().await;
             self.disk.create(session, now).await
         })
+    }
+
+    fn create_once<'a>(
+        &'a self,
+        session: &'a SessionId,
+        owner: &'a str,
+        _command: &'a CommandId,
+        now: Timestamp,
+    ) -> StoreFuture<'a, Result<Created, Error>> {
+        // No client of the simulated world creates a session by a command.
+        Box::pin(async move { self.create(session, owner, now).await.map(Created::Now) })
     }
 
     fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>> {

@@ -10,9 +10,9 @@ use reseed::{
     store::{SessionStore, StoredRecord},
 };
 use reseed_protocol::{
-    CloseCode, CommandId, SessionId,
+    CommandId, SessionId,
     command::Command,
-    event::{EphemeralEvent, Event},
+    event::{EphemeralEvent, Event, SubscriptionEnd},
     reply::Reply,
 };
 use std::{
@@ -85,6 +85,13 @@ pub(crate) struct Given {
     pub(crate) what: What,
 }
 
+/// Why a client is no longer subscribed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Subscription(SubscriptionEnd),
+    Demoted,
+}
+
 /// A frame that a client received.
 #[derive(Debug, Clone)]
 pub(crate) enum What {
@@ -96,8 +103,8 @@ pub(crate) enum What {
     Ephemeral(EphemeralEvent),
     /// A reply.
     Reply(CommandId, Box<Reply>),
-    /// The server closed the connection.
-    Closed(CloseCode),
+    /// The server ended the subscription, or demoted the client, which then leaves.
+    Closed(Ended),
     /// The connection broke.
     Cut,
 }

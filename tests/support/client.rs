@@ -2,6 +2,7 @@
 //! fails and shows what arrived instead.
 
 use futures_util::{SinkExt as _, StreamExt as _};
+use reseed_protocol::command::{Address, Command};
 use serde_json::{Value, json};
 use std::{collections::VecDeque, time::Duration};
 use tokio::net::TcpStream;
@@ -21,6 +22,10 @@ pub(crate) struct Client {
     pub(crate) seen: Vec<Value>,
     next: u64,
     name: String,
+    /// True after `hello`: frames name their session, and replies their command in `re`.
+    is_v2: bool,
+    /// The session that was opened last: commands are about it, unless their payload names another.
+    pub(crate) session: Option<String>,
 }
 
 impl Client {
@@ -37,7 +42,7 @@ impl Client {
         }
         let (socket, _) = connect_async(request).await.unwrap_or_else(|error| panic!("connect to {url}: {error}"));
         let name = format!("{:08x}", fastrand::u32(..));
-        Self { socket, waiting: VecDeque::new(), seen: Vec::new(), next: 0, name }
+        Self { socket, waiting: VecDeque::new(), seen: Vec::new(), next: 0, name, is_v2: false, session: None }
     }
 
     /// Connects and sends hello.
@@ -79,15 +84,34 @@ impl Client {
         id
     }
 
-    /// Sends a command under this id.
+    /// Sends a command under this id. A `sessionId` in its payload is the session that it is about.
     pub(crate) async fn send_as(&mut self, id: &str, kind: &str, payload: Value) {
-        self.send_raw(json!({ "id": id, "type": kind, "payload": payload }).to_string()).await;
+        let frame = self.frame(id, kind, payload);
+        self.send_raw(frame.to_string()).await;
+    }
+
+    /// Returns the frame of a command, as [`Self::send_as`] sends it.
+    pub(crate) fn frame(&mut self, id: &str, kind: &str, mut payload: Value) -> Value {
+        self.is_v2 |= kind == "hello";
+        let address = Command::spec_of(kind).map_or(Address::None, |spec| spec.address);
+        if !self.is_v2 || address == Address::None {
+            return json!({ "id": id, "type": kind, "payload": payload });
+        }
+        let named = payload.as_object_mut().and_then(|payload| payload.remove("sessionId"));
+        // A client without a session names one that does not exist.
+        let last = || json!(self.session.as_deref().unwrap_or("nowhere"));
+        let about_last = address == Address::Required || kind == "ping" && payload.get("seq").is_some();
+        match named.or_else(|| about_last.then(last)) {
+            Some(session) => json!({ "id": id, "sessionId": session, "type": kind, "payload": payload }),
+            None => json!({ "id": id, "type": kind, "payload": payload }),
+        }
     }
 
     /// Sends a command and waits for its reply; earlier events are kept.
     pub(crate) async fn ask(&mut self, kind: &str, payload: Value) -> Value {
         let id = self.send(kind, payload).await;
-        self.until(|frame| frame["id"] == id.as_str()).await
+        let key = if self.is_v2 { "re" } else { "id" };
+        self.until(|frame| frame[key] == id.as_str()).await
     }
 
     /// Sends input on v2 and waits for the turn's end; returns `turn_finished`'s payload.
@@ -154,6 +178,9 @@ impl Client {
         let received = received.unwrap_or_else(|_| panic!("nothing came for {PATIENCE:?}; seen {:#?}", self.seen));
         let text = received?;
         let frame: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        if frame["type"] == "session_opened" {
+            self.session = frame["payload"]["sessionId"].as_str().map(str::to_owned);
+        }
         self.seen.push(frame.clone());
         Ok(frame)
     }

@@ -5,7 +5,7 @@
 
 use super::{Dialect, Kind, Message, NOTICE};
 use crate::{
-    command,
+    command::{self, Address},
     event::{EphemeralEvent, Event},
     reply::Reply,
     v1,
@@ -98,8 +98,8 @@ impl Document {
         let description = variant["description"].as_str().unwrap_or_default().to_owned();
         let payload = variant["properties"].get("payload").cloned();
         let mut properties = Map::new();
-        let mut required = vec!["id", "type"];
-        properties.insert("id".to_owned(), self.id(kind, &name));
+        let mut required = vec!["type"];
+        self.add_envelope(kind, &name, &mut properties, &mut required);
         properties.insert("type".to_owned(), json!({ "const": name }));
         if let Some(payload) = payload {
             let may_be_absent = kind == Kind::Command && !self.requires_something(&payload);
@@ -122,9 +122,14 @@ impl Document {
             "required": required,
         });
         if kind == Kind::Command && self.closed {
-            // A command's envelope accepts a `seq`, so that a received frame can be sent on.
-            frame["properties"]["seq"] = json!({ "type": "integer", "minimum": 0, "description": "Ignored." });
             frame["additionalProperties"] = json!(false);
+            if command::Command::spec_of(&name).is_some_and(|spec| spec.does == command::Does::Creates) {
+                // It creates a session unless it names one.
+                frame["anyOf"] = json!([
+                    { "required": ["sessionId"] },
+                    { "properties": { "id": { "pattern": WRITING_ID_PATTERN } } },
+                ]);
+            }
         }
         let (folder, union) = match kind {
             Kind::Command => ("command", "CommandFrame"),
@@ -139,20 +144,67 @@ impl Document {
         self.messages.push(Message { kind, name, description });
     }
 
-    fn id(&self, kind: Kind, name: &str) -> Value {
-        let event = self.closed && matches!(kind, Kind::DurableEvent | Kind::Event);
-        if event {
-            return json!({ "type": "string", "pattern": "^s_", "description": "The server's own." });
+    /// Adds the fields beside `type` and `payload`, except `seq`.
+    fn add_envelope(
+        &self,
+        kind: Kind,
+        name: &str,
+        properties: &mut Map<String, Value>,
+        required: &mut Vec<&'static str>,
+    ) {
+        let session = || {
+            let says = "The session that the frame is about.";
+            json!({ "type": "string", "pattern": ID_PATTERN, "description": says })
+        };
+        let mut add = |field: &'static str, schema: Value, must: bool| {
+            properties.insert(field.to_owned(), schema);
+            if must {
+                required.insert(0, field);
+            }
+        };
+        match kind {
+            _ if !self.closed => {
+                let says = match kind {
+                    Kind::Command => "The client's own.",
+                    _ => "The command's; the server's own where there is none to answer.",
+                };
+                let id = match kind {
+                    Kind::Command => json!({
+                        "type": "string", "pattern": ID_PATTERN, "not": { "pattern": "^s_" }, "description": says,
+                    }),
+                    _ => json!({ "type": "string", "description": says }),
+                };
+                add("id", id, true);
+            }
+            Kind::Command => {
+                let spec = command::Command::spec_of(name).expect("every command has a row");
+                let (pattern, says) = match spec.does.writes() {
+                    true => (WRITING_ID_PATTERN, "The client's own; the key under which the command is done once."),
+                    false => (ID_PATTERN, "The client's own; the reply carries it as `re`."),
+                };
+                let id =
+                    json!({ "type": "string", "pattern": pattern, "not": { "pattern": "^s_" }, "description": says });
+                if spec.address != Address::None {
+                    add("sessionId", session(), spec.address == Address::Required);
+                }
+                add("id", id, true);
+            }
+            Kind::Reply => {
+                add("sessionId", session(), false);
+                // An error without it is about the connection.
+                let says = "The `id` of the command that this answers.";
+                add("re", json!({ "type": "string", "pattern": ID_PATTERN, "description": says }), name != "error");
+            }
+            Kind::DurableEvent => add("sessionId", session(), true),
+            Kind::Event => {
+                if name != "session_changed" {
+                    add("sessionId", session(), true);
+                }
+                // This tells an event from a reply.
+                add("re", json!(false), false);
+                add("seq", json!(false), false);
+            }
         }
-        if kind == Kind::Command {
-            let writes = self.closed && command::Command::spec_of(name).is_some_and(|spec| spec.does.writes());
-            let (pattern, says) = match writes {
-                true => (WRITING_ID_PATTERN, "The client's own; the key under which the command is done once."),
-                false => (ID_PATTERN, "The client's own; the reply carries it."),
-            };
-            return json!({ "type": "string", "pattern": pattern, "not": { "pattern": "^s_" }, "description": says });
-        }
-        json!({ "type": "string", "description": "The command's; the server's own where there is none to answer." })
     }
 
     fn requires_something(&self, payload: &Value) -> bool {

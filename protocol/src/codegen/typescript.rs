@@ -202,17 +202,22 @@ import type { EphemeralEvent, Event } from "./events.js";
 import type { HookAnswer, HookCall, HookPoint } from "./hooks.js";
 import type { Reply } from "./replies.js";
 
-/** Client to server. `id` is the client's own and does not begin `s_`; a writing command's has 16 to 64 characters. */
-export type CommandFrame = { id: string } & Command;
+/**
+ * Client to server. `id` is the client's own and does not begin `s_`; a writing command's has 16 to 64 characters.
+ * `sessionId` names the session that the command is about: see `Addresses`.
+ */
+export type CommandFrame = { id: string; sessionId?: string } & Command;
 
-/** The one answer to a command, under the command's `id`. */
-export type ReplyFrame = { id: string; seq?: undefined } & Reply;
+/** The one answer to a command. `re` is the command's `id`; an `error` without it is about the connection. */
+export type ReplyFrame =
+  | { re: string; sessionId?: string; seq?: undefined } & Reply
+  | { re?: undefined; sessionId?: string; seq?: undefined } & Extract<Reply, { type: "error" }>;
 
 /** A stored event: 1, 2, 3 … in each session, without a gap. */
-export type DurableFrame = { id: string; seq: number } & Event;
+export type DurableFrame = { re?: undefined; sessionId: string; seq: number } & Event;
 
-/** An event that is not stored and may be missed. */
-export type EphemeralFrame = { id: string; seq?: undefined } & EphemeralEvent;
+/** An event that is not stored and may be missed. `session_changed` is about the list, and has no `sessionId`. */
+export type EphemeralFrame = { re?: undefined; sessionId?: string; seq?: undefined } & EphemeralEvent;
 
 /** Server to client. Ignore a `type` that is not among these: a newer server sends more. */
 export type ServerFrame = ReplyFrame | DurableFrame | EphemeralFrame;
@@ -226,6 +231,15 @@ export interface ReplyTypes {
     );
     for spec in command::Command::TABLE {
         let _ = writeln!(out, "  {}: \"{}\";", spec.name, spec.reply);
+    }
+    out.push_str("}\n\n/** Whether a command's frame names a session. */\nexport interface Addresses {\n");
+    for spec in command::Command::TABLE {
+        let address = match spec.address {
+            command::Address::None => "none",
+            command::Address::Optional => "optional",
+            command::Address::Required => "required",
+        };
+        let _ = writeln!(out, "  {}: \"{address}\";", spec.name);
     }
     out.push_str(
         r#"}

@@ -1,6 +1,7 @@
 //! The table of commands: the meaning of its columns, and what is derived from a row.
 
 use super::Command;
+use crate::SessionId;
 
 /// One row of the table of commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +12,8 @@ pub struct Spec {
     pub reply: &'static str,
     /// The place where the command is executed.
     pub scope: Scope,
+    /// Whether its envelope names a session.
+    pub address: Address,
     /// The connections that may send it.
     pub sender: Sender,
     /// Its traces in the session.
@@ -25,8 +28,19 @@ pub enum Scope {
     /// In the store and the registry of sessions, without the session's own loop. Its row enforces only the refusal to
     /// observers; what executes it checks the owner, a stopping server and repeated ids.
     Server,
-    /// In the loop of a session: the one that is open on the connection, unless the command names another.
+    /// In the loop of the session that the command names.
     Session,
+}
+
+/// Whether a command's envelope names a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Address {
+    /// It must not.
+    None,
+    /// It may. What the command does without is said by the command.
+    Optional,
+    /// It must.
+    Required,
 }
 
 /// The connections of a session's user that may send a command. Operators read sessions over HTTP; no command is
@@ -46,6 +60,8 @@ pub enum Sender {
 pub enum Does {
     /// Appends nothing to a session's log, and is not remembered: each copy is executed.
     Transient,
+    /// Creates a session, once for each `id` of a user, unless it names one: then it is transient.
+    Creates,
     /// Appends nothing either, but takes long: a copy that arrives before the reply gets the same reply.
     Previews,
     /// Writes to the session, once for each `id`. Refused while the server stops or the session is damaged.
@@ -62,7 +78,7 @@ impl Does {
     pub const fn writes(self) -> bool {
         match self {
             Self::Writes | Self::Ends | Self::Cancels => true,
-            Self::Transient | Self::Previews => false,
+            Self::Transient | Self::Creates | Self::Previews => false,
         }
     }
 }
@@ -80,6 +96,12 @@ impl Command {
         self.spec().name
     }
 
+    /// Returns true if the command, with this session in its envelope, creates one.
+    #[must_use]
+    pub fn creates(&self, session: Option<&SessionId>) -> bool {
+        self.spec().does == Does::Creates && session.is_none()
+    }
+
     /// Returns true if the command changes a session, and so is idempotent by its `id`.
     #[must_use]
     pub fn writes(&self) -> bool {
@@ -87,11 +109,11 @@ impl Command {
     }
 }
 
-/// Declares the commands, from rows `Variant(Payload) = "name" => "reply", Scope, Sender, Does;`.
+/// Declares the commands, from rows `Variant(Payload) = "name" => "reply", Scope, Address, Sender, Does;`.
 macro_rules! commands {
     ($(
         $(#[$doc:meta])*
-        $variant:ident($payload:ty) = $name:literal => $reply:literal, $scope:ident, $sender:ident, $does:ident;
+        $variant:ident($payload:ty) = $name:literal => $reply:literal, $scope:ident, $address:ident, $sender:ident, $does:ident;
     )*) => {
         /// A command with its payload.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -107,6 +129,7 @@ macro_rules! commands {
                 name: $name,
                 reply: $reply,
                 scope: Scope::$scope,
+                address: Address::$address,
                 sender: Sender::$sender,
                 does: Does::$does,
             },)*];
@@ -122,6 +145,7 @@ macro_rules! commands {
                         name: $name,
                         reply: $reply,
                         scope: Scope::$scope,
+                        address: Address::$address,
                         sender: Sender::$sender,
                         does: Does::$does,
                     },)*

@@ -50,14 +50,7 @@ impl Dialogue {
 
     /// Takes back the last so many questions: looks on the path where they are, then goes before the first of them.
     pub(super) fn back(&mut self, count: usize) {
-        let get = GetEntries {
-            session_id: None,
-            before: None,
-            after: None,
-            limit: Some(BACK_ENTRIES),
-            path: Some(true),
-            entry_id: None,
-        };
+        let get = GetEntries { before: None, after: None, limit: Some(BACK_ENTRIES), path: Some(true), entry_id: None };
         self.ask(Asked::Back(count), Command::GetEntries(get));
     }
 

@@ -14,7 +14,7 @@ use super::{
 use reseed_protocol::{
     CommandId, EntryId, JobId, PROTOCOL_VERSION, SessionId, TurnId,
     command::{
-        CancelCompaction, CancelTurn, Command, Empty, Hello, Input, ListSessions, OpenSession, RenameSession,
+        Address, CancelCompaction, CancelTurn, Command, Empty, Hello, Input, ListSessions, OpenSession, RenameSession,
         RetryTurn, Software, StartCompaction, UserInput,
     },
     frame,
@@ -75,11 +75,21 @@ pub(super) enum Asked {
 
 #[derive(Debug)]
 pub(super) struct Pending {
-    id: String,
-    frame: String,
+    id: CommandId,
+    /// The session that it is about; `None` for one that is about none, and until the one that is being opened is known.
+    session: Option<SessionId>,
+    command: Command,
     pub(super) asked: Asked,
     /// Whether it was sent over the present connection.
     sent: bool,
+}
+
+/// A session to open, and how.
+#[derive(Debug, Clone)]
+pub(super) struct Opening {
+    /// The session; `None` to make one.
+    pub(super) session: Option<SessionId>,
+    pub(super) open: OpenSession,
 }
 
 /// The dialogue. See the head of this file.
@@ -98,7 +108,7 @@ pub(super) struct Dialogue {
     /// Whether a session was ever open: before, a refusal ends the chat.
     pub(super) opened_once: bool,
     /// What to open when no session is.
-    pub(super) wanted: OpenSession,
+    pub(super) wanted: Opening,
     /// It is opened when something is said, so that no empty session is left behind.
     pub(super) opens_later: bool,
     /// Events up to here were on their way when the session was opened.
@@ -172,7 +182,10 @@ impl Dialogue {
 
     /// A connection was made, the first or another: greets, and opens the session where this client was.
     pub(super) fn on_connected(&mut self) -> Vec<Step> {
-        self.pending.retain(|pending| !matches!(pending.asked, Asked::Hello | Asked::Open | Asked::Close));
+        // A session that was being made is made once, by the command's id.
+        let creates = |pending: &Pending| pending.asked == Asked::Open && pending.session.is_none();
+        self.pending
+            .retain(|pending| creates(pending) || !matches!(pending.asked, Asked::Hello | Asked::Open | Asked::Close));
         self.pending.iter_mut().for_each(|pending| pending.sent = false);
         let hello = Hello {
             protocol_version: PROTOCOL_VERSION,
@@ -184,7 +197,8 @@ impl Dialogue {
         self.ask(Asked::Hello, Command::Hello(hello));
         let opening = self.opening();
         match opening {
-            Some(opening) => self.ask(Asked::Open, Command::OpenSession(opening)),
+            Some(_) if self.is_opening() => self.send_again(Asked::Open),
+            Some(opening) => self.ask_to_open(opening),
             // No session will come, behind whose opening it would be sent.
             None => self.ask_again(),
         }
@@ -200,7 +214,11 @@ impl Dialogue {
 
     /// A frame has come.
     pub(super) fn on_frame(&mut self, text: &str) -> Vec<Step> {
-        let Some(Incoming { id, seq, body }) = frames::parse(text) else { return Vec::new() };
+        let Some(Incoming { re, session, seq, body }) = frames::parse(text) else { return Vec::new() };
+        let here = self.place.as_ref().map(|place| &place.session_id);
+        if re.is_none() && session.is_some() && session.as_ref() != here {
+            return Vec::new(); // of a session that was left meanwhile
+        }
         if let Some(seq) = seq {
             let Some(place) = &mut self.place else { return Vec::new() };
             if seq <= place.seq {
@@ -211,7 +229,7 @@ impl Dialogue {
             }
             place.seq = seq;
         }
-        let asked = self.pending.iter().position(|pending| pending.id == id);
+        let asked = self.pending.iter().position(|pending| Some(pending.id.as_str()) == re.as_deref());
         let asked = asked.map(|at| self.pending.remove(at).asked);
         match body {
             Body::Opened(opened) if asked == Some(Asked::Open) => self.on_opened(&opened),
@@ -377,10 +395,18 @@ impl Dialogue {
             Line::Cancel => self.cancel(),
             Line::Retry => self.ask(Asked::Say, Command::RetryTurn(RetryTurn { turn_id: None })),
             Line::Rename(name) => {
-                self.ask(Asked::Rename, Command::RenameSession(RenameSession { session_id: None, name }));
+                self.ask(Asked::Rename, Command::RenameSession(RenameSession { name }));
             }
         }
         self.done()
+    }
+
+    /// Opens the session again where this client is: the subscription to it has ended.
+    pub(super) fn reopen(&mut self) {
+        if let Some(opening) = self.opening() {
+            self.pending.iter_mut().for_each(|pending| pending.sent = false);
+            self.ask_to_open(opening);
+        }
     }
 
     fn cancel(&mut self) {
@@ -395,22 +421,52 @@ impl Dialogue {
 
     /// Whether this command is one of the kind, of this client's, and not answered yet.
     pub(super) fn awaits(&self, id: Option<&CommandId>, asked: Asked) -> bool {
-        id.is_some_and(|id| self.pending.iter().any(|pending| pending.id == id.as_str() && pending.asked == asked))
+        id.is_some_and(|id| self.pending.iter().any(|pending| pending.id == *id && pending.asked == asked))
     }
 
     pub(super) fn ask(&mut self, asked: Asked, command: Command) {
-        let id = format!("{}-{}", self.prefix, self.next_id);
-        self.next_id += 1;
-        let frame = frame::encode(&id, &command);
-        self.out.push(Step::Send(frame.clone()));
-        self.pending.push(Pending { id, frame, asked, sent: true });
+        let session = match command.spec().address {
+            Address::Required => self.place.as_ref().map(|place| place.session_id.clone()),
+            Address::Optional | Address::None => None,
+        };
+        self.ask_about(session, asked, command);
     }
 
-    /// Sends again what had no reply when the connection was lost.
+    pub(super) fn ask_to_open(&mut self, Opening { session, open }: Opening) {
+        self.ask_about(session, Asked::Open, Command::OpenSession(open));
+    }
+
+    fn ask_about(&mut self, session: Option<SessionId>, asked: Asked, command: Command) {
+        let id = format!("{}-{}", self.prefix, self.next_id);
+        self.next_id += 1;
+        let id = id.parse().expect("the prefix and a number are an id");
+        // One that is about the session that is being opened is sent once that is known.
+        let waits = session.is_none() && command.spec().address == Address::Required;
+        if !waits {
+            self.out.push(Step::Send(frame::encode_command(&id, session.as_ref(), &command)));
+        }
+        self.pending.push(Pending { id, session, command, asked, sent: !waits });
+    }
+
+    /// Sends again what had no reply when the connection was lost, and what waited for the session to open.
     pub(super) fn ask_again(&mut self) {
+        let here = self.place.as_ref().map(|place| &place.session_id);
         for pending in self.pending.iter_mut().filter(|pending| !pending.sent) {
+            if pending.command.spec().address == Address::Required && pending.session.is_none() {
+                pending.session = here.cloned();
+            }
             pending.sent = true;
-            self.out.push(Step::Send(pending.frame.clone()));
+            let Pending { id, session, command, .. } = pending;
+            self.out.push(Step::Send(frame::encode_command(id, session.as_ref(), command)));
+        }
+    }
+
+    /// Sends again the command of this kind that had no reply.
+    fn send_again(&mut self, asked: Asked) {
+        for pending in self.pending.iter_mut().filter(|pending| pending.asked == asked) {
+            pending.sent = true;
+            let Pending { id, session, command, .. } = pending;
+            self.out.push(Step::Send(frame::encode_command(id, session.as_ref(), command)));
         }
     }
 

@@ -213,6 +213,16 @@ impl Dialogue {
                 self.on_prepared(prepared);
             }
             EphemeralEvent::ContextWarning(warning) => self.line(&self.screen.warning(&warning.message)),
+            EphemeralEvent::SessionClosed(closed) => {
+                self.line(&self.screen.warning(&closed.message));
+                if closed.retriable {
+                    self.reopen();
+                } else {
+                    self.pending.clear();
+                    self.leave();
+                    self.line(&self.screen.note("no session is open; /new makes one, /sessions lists them"));
+                }
+            }
             EphemeralEvent::RoleChanged(changed) => {
                 let role = match changed.role {
                     reseed_protocol::command::SessionRole::Owner => "the owner: you may write",

@@ -17,7 +17,9 @@ use serde_json::Value;
 #[derive(Debug)]
 pub(super) struct Incoming {
     /// The command's id, on a reply.
-    pub(super) id: String,
+    pub(super) re: Option<String>,
+    /// The session that it is about, if any.
+    pub(super) session: Option<SessionId>,
     /// Its place in the log, on a durable event.
     pub(super) seq: Option<u64>,
     /// What it says.
@@ -110,8 +112,12 @@ pub(super) struct Fault {
 /// Reads a frame. `None`: it is not one.
 pub(super) fn parse(text: &str) -> Option<Incoming> {
     #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
     struct Envelope {
-        id: String,
+        #[serde(default)]
+        re: Option<String>,
+        #[serde(default)]
+        session_id: Option<SessionId>,
         #[serde(rename = "type")]
         kind: String,
         #[serde(default)]
@@ -130,12 +136,11 @@ pub(super) fn parse(text: &str) -> Option<Incoming> {
         ("turn_finished", _) => payload(text, |end| Body::TurnFinished(Box::new(end))),
         ("error", _) => payload(text, Body::Refused),
         (_, Some(_)) => serde_json::from_str(text).ok().map(Body::Event),
-        _ if envelope.id.starts_with(reseed_protocol::ids::SERVER_ID_PREFIX) => {
-            serde_json::from_str(text).ok().map(Body::Ephemeral)
-        }
-        _ => serde_json::from_str(text).ok().map(Body::Reply),
+        _ if envelope.re.is_some() => serde_json::from_str(text).ok().map(Body::Reply),
+        _ => serde_json::from_str(text).ok().map(Body::Ephemeral),
     };
-    Some(Incoming { id: envelope.id, seq: envelope.seq, body: body.unwrap_or(Body::Unknown) })
+    let Envelope { re, session_id, seq, .. } = envelope;
+    Some(Incoming { re, session: session_id, seq, body: body.unwrap_or(Body::Unknown) })
 }
 
 fn if_readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<T>, D::Error> {
@@ -191,20 +196,20 @@ mod tests {
         let table = [
             ("nonsense", "no frame"),
             ("[]", "no frame"),
-            (r#"{"id":"a-1","type":"ok","payload":{"surprise":1}}"#, "reply"),
-            (r#"{"id":"a-1","type":"surprise","payload":{}}"#, "unknown"),
-            (r#"{"id":"s_1","seq":1,"type":"surprise","payload":{}}"#, "unknown"),
+            (r#"{"re":"a-1","type":"ok","payload":{"surprise":1}}"#, "reply"),
+            (r#"{"re":"a-1","type":"surprise","payload":{}}"#, "unknown"),
+            (r#"{"sessionId":"ses","seq":1,"type":"surprise","payload":{}}"#, "unknown"),
             (
-                r#"{"id":"s_e","type":"item_delta","payload":{"itemId":"i","part":0,"offset":0,"text":"x"}}"#,
+                r#"{"sessionId":"ses","type":"item_delta","payload":{"itemId":"i","part":0,"offset":0,"text":"x"}}"#,
                 "ephemeral",
             ),
-            (r#"{"id":"a-1","type":"error","payload":{"code":"surprise","message":"m","retriable":true}}"#, "refused"),
+            (r#"{"re":"a-1","type":"error","payload":{"code":"surprise","message":"m","retriable":true}}"#, "refused"),
             (
-                r#"{"id":"s_2","seq":2,"type":"turn_finished","payload":{"turnId":"t","status":"surprise"}}"#,
+                r#"{"sessionId":"ses","seq":2,"type":"turn_finished","payload":{"turnId":"t","status":"surprise"}}"#,
                 "turn finished",
             ),
             (
-                r#"{"id":"a-1","type":"session_opened","payload":{"sessionId":"s","epoch":"e","asOfSeq":3,"contextInfo":{},
+                r#"{"re":"a-1","type":"session_opened","payload":{"sessionId":"s","epoch":"e","asOfSeq":3,"contextInfo":{},
                     "settings":{"surprise":1},"entries":[{"entryId":"x","parentId":null,"type":"surprise"}]}}"#,
                 "opened",
             ),

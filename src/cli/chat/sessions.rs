@@ -1,7 +1,7 @@
 //! Which session is open: going to one, leaving it, and beginning a new one with what is said first.
 
 use super::{
-    dialogue::{Asked, Dialogue, Place},
+    dialogue::{Asked, Dialogue, Opening, Place},
     frames::Opened,
 };
 use reseed_protocol::{
@@ -15,7 +15,7 @@ const HISTORY_ENTRIES: u32 = 20;
 impl Dialogue {
     /// What to open on a new connection: the session where this client was, the one that is wanted, or none before
     /// anything was said.
-    pub(super) fn opening(&self) -> Option<OpenSession> {
+    pub(super) fn opening(&self) -> Option<Opening> {
         match &self.place {
             None if self.opens_later => None,
             None => Some(self.wanted.clone()),
@@ -50,14 +50,14 @@ impl Dialogue {
         self.pending.iter().any(|pending| pending.asked == Asked::Open)
     }
 
-    pub(super) fn go_to(&mut self, opening: OpenSession) {
+    pub(super) fn go_to(&mut self, opening: Opening) {
         if self.place.is_some() {
             self.ask(Asked::Close, Command::CloseSession(Empty {}));
         }
         self.leave();
         self.opens_later = false;
         self.wanted = opening.clone();
-        self.ask(Asked::Open, Command::OpenSession(opening));
+        self.ask_to_open(opening);
     }
 
     /// Forgets the session; it lives on at the server.
@@ -87,9 +87,8 @@ impl Dialogue {
 }
 
 /// The command that opens a session, or makes one.
-pub(super) fn open(session_id: Option<SessionId>, takeover: Option<bool>, resume: Option<Resume>) -> OpenSession {
-    OpenSession {
-        session_id,
+pub(super) fn open(session: Option<SessionId>, takeover: Option<bool>, resume: Option<Resume>) -> Opening {
+    let open = OpenSession {
         role: None,
         takeover,
         resume,
@@ -97,5 +96,6 @@ pub(super) fn open(session_id: Option<SessionId>, takeover: Option<bool>, resume
         deltas: None,
         tools: None,
         hooks: None,
-    }
+    };
+    Opening { session, open }
 }

@@ -72,8 +72,8 @@ async fn play(stream: TcpStream, script: Vec<Act>, seen: &mut Seen) {
                 seen.commands.push(command);
             }
             Send(mut frame) => {
-                if frame["id"] == "ID" {
-                    frame["id"] = id.clone();
+                if frame["re"] == "ID" {
+                    frame["re"] = id.clone();
                 }
                 let frame = frame.to_string().replace("\"COMMAND\"", &id.to_string());
                 socket.send(Message::text(frame)).await.unwrap();
@@ -91,15 +91,15 @@ async fn play(stream: TcpStream, script: Vec<Act>, seen: &mut Seen) {
 }
 
 fn event(seq: u64, kind: &str, payload: Value) -> Act {
-    Send(json!({ "id": format!("s_{seq}"), "seq": seq, "type": kind, "payload": payload }))
+    Send(json!({ "sessionId": "ses", "seq": seq, "type": kind, "payload": payload }))
 }
 
 fn ephemeral(kind: &str, payload: Value) -> Act {
-    Send(json!({ "id": "s_e", "type": kind, "payload": payload }))
+    Send(json!({ "sessionId": "ses", "type": kind, "payload": payload }))
 }
 
 fn reply(kind: &str, payload: Value) -> Act {
-    Send(json!({ "id": "ID", "type": kind, "payload": payload }))
+    Send(json!({ "re": "ID", "type": kind, "payload": payload }))
 }
 
 fn opened(more: Value) -> Act {

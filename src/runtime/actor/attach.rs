@@ -13,8 +13,9 @@ use crate::{
     },
 };
 use reseed_protocol::{
-    CloseCode, EntryId, ErrorBody, ErrorCode,
+    EntryId, ErrorBody, ErrorCode,
     command::{Command, SessionRole},
+    event::SubscriptionEnd,
 };
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
@@ -41,8 +42,8 @@ pub(super) struct Client {
 pub(super) struct Owner {
     pub(super) client: Client,
     pub(super) outgoing: mpsc::Sender<Outgoing>,
-    /// Room for events for this connection only, in bytes; created on first use, because most never need it.
-    pub(super) event_room: Option<Arc<Semaphore>>,
+    /// Room for events for this connection only, in bytes: all of its sessions share it.
+    pub(super) event_room: Arc<Semaphore>,
     /// Bytes of a call that was not sent because the client did not read. The call is sent again once there is room.
     pub(super) unsent_bytes: Option<u32>,
 }
@@ -83,10 +84,7 @@ impl Actor {
         if attach.role == SessionRole::Owner
             && let Some(other) = self.owner.take_if(|owner| owner.client.origin != attach.origin)
         {
-            // An older connection of the same client is usually half-open; if it still reads, it is not told of another
-            // owner.
-            let code = if taken_over.is_some() { CloseCode::TakenOver } else { CloseCode::Normal };
-            let _ = other.outgoing.try_send(Outgoing::Close(code));
+            let _ = other.outgoing.try_send(Outgoing::Demoted(self.id.clone()));
         }
         // The tools of a client that was taken over from went with it.
         if let Some(tools) = attach.tools.or(taken_over) {
@@ -94,7 +92,8 @@ impl Actor {
         }
         if attach.role == SessionRole::Owner {
             let client = Client { origin: attach.origin, client_id: attach.client_id };
-            self.owner = Some(Owner { client, outgoing: attach.outgoing, event_room: None, unsent_bytes: None });
+            let event_room = attach.shared.event_room.clone();
+            self.owner = Some(Owner { client, outgoing: attach.outgoing, event_room, unsent_bytes: None });
             self.offer_hooks(attach.hooks).await?;
             self.tell(Input::AskAgain { only_away: false }, None).await?;
         }
@@ -110,7 +109,7 @@ impl Actor {
             Some(left_off) => self.resumable(left_off).await,
             None => None,
         };
-        let Some(agent) = &self.agent else { return Err(End::Close(CloseCode::Internal)) };
+        let Some(agent) = &self.agent else { return Err(End::Close(SubscriptionEnd::Failed)) };
         let replay = resumed.is_some();
         let (joined, items) = self.feed.join();
         Ok(Ok(Attached {
@@ -119,7 +118,7 @@ impl Actor {
             epoch: self.effects.epoch().to_owned(),
             cursor: resumed.unwrap_or(joined),
             replay,
-            feed: Reader::new(&self.feed),
+            feed: Reader::new(&self.feed, attach.shared.bell),
         }))
     }
 

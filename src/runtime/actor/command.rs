@@ -15,8 +15,9 @@ use crate::{
     },
 };
 use reseed_protocol::{
-    CloseCode, CommandId, ErrorBody, ErrorCode,
+    CommandId, ErrorBody, ErrorCode,
     command::{Command, Does, Sender},
+    event::SubscriptionEnd,
     reply::Reply,
 };
 use tokio::sync::mpsc;
@@ -63,7 +64,7 @@ impl Actor {
                 }
             }
         }
-        let Some(agent) = &self.agent else { return Err(End::Close(CloseCode::Internal)) };
+        let Some(agent) = &self.agent else { return Err(End::Close(SubscriptionEnd::Failed)) };
         let session = agent.session();
         let lookups = Lookups {
             store: &*self.shared.store,

@@ -16,24 +16,17 @@ use crate::{
         Outcome,
         hooks::{HookCallMeter, HookKind, hook_skipped},
     },
-    runtime::handle::{Outgoing, Private, REPLIES_MAX},
+    runtime::handle::{EVENT_BYTES_MAX, Outgoing, Private, REPLIES_MAX},
 };
 use reseed_protocol::{
     CallId, ErrorCode, SessionId, Timestamp,
     command::{Command, RegisterHooks},
     event::{CallOutcome, EphemeralEvent, HookCancelled},
-    frame::encode,
+    frame::encode_event,
     hook::{HookCall, HookOffer, HookPoint},
 };
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use tokio::{sync::Semaphore, time::Instant};
-
-/// Id of the frames that call a client's hooks: none is ever answered.
-const HOOK_ID: &str = "s_h";
-
-/// Bytes of events that may wait for one connection, or one event if that is larger. Each call of a `context` hook
-/// carries everything that would be sent, so a client that does not read would otherwise hold one such copy per hook.
-const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+use std::{collections::BTreeMap, time::Duration};
+use tokio::time::Instant;
 
 /// Slots in a connection's queue that events leave free: half for replies, and one for the message that it is no longer
 /// the owner.
@@ -81,10 +74,9 @@ impl Owner {
         if self.outgoing.is_closed() {
             return Err("is not connected");
         }
-        let frame = encode(HOOK_ID, event);
-        let room = self.event_room.get_or_insert_with(|| Arc::new(Semaphore::new(EVENT_BYTES_MAX)));
+        let frame = encode_event(Some(session), event);
         let bytes = u32::try_from(frame.len().min(EVENT_BYTES_MAX)).unwrap_or(u32::MAX);
-        match room.clone().try_acquire_many_owned(bytes) {
+        match self.event_room.clone().try_acquire_many_owned(bytes) {
             Ok(_room) if self.outgoing.capacity() > FOR_OTHERS => {
                 let event = Private { session: session.clone(), frame, _room };
                 self.outgoing.try_send(Outgoing::Event(Box::new(event))).map_err(|_| "is not connected")
@@ -98,8 +90,8 @@ impl Owner {
 
     /// Returns true if the connection reads again: what could not be sent would fit now.
     fn reads_again(&mut self) -> bool {
-        let (Some(bytes), Some(room)) = (self.unsent_bytes, &self.event_room) else { return false };
-        let fits = room.available_permits() >= bytes as usize && self.outgoing.capacity() > FOR_OTHERS;
+        let Some(bytes) = self.unsent_bytes else { return false };
+        let fits = self.event_room.available_permits() >= bytes as usize && self.outgoing.capacity() > FOR_OTHERS;
         if fits || self.outgoing.is_closed() {
             self.unsent_bytes = None;
         }
@@ -249,7 +241,8 @@ impl Client {
 mod tests {
     use super::*;
     use reseed_protocol::hook::HookEvent;
-    use tokio::sync::mpsc;
+    use std::sync::Arc;
+    use tokio::sync::{Semaphore, mpsc};
 
     fn call(bytes: usize) -> EphemeralEvent {
         let event = HookEvent::BeforeAgentStart { system_prompt: "a".repeat(bytes), input: Vec::new() };
@@ -266,7 +259,8 @@ mod tests {
     fn owner() -> (Owner, mpsc::Receiver<Outgoing>) {
         let (outgoing, incoming) = mpsc::channel(REPLIES_MAX);
         let client = Client { origin: Origin(1), client_id: None };
-        (Owner { client, outgoing, event_room: None, unsent_bytes: None }, incoming)
+        let event_room = Arc::new(Semaphore::new(EVENT_BYTES_MAX));
+        (Owner { client, outgoing, event_room, unsent_bytes: None }, incoming)
     }
 
     #[test]
@@ -281,7 +275,11 @@ mod tests {
             assert!(owner.unsent_bytes.is_some() && !owner.reads_again(), "of {bytes} bytes");
             for _ in 0..told {
                 let Ok(Outgoing::Event(event)) = incoming.try_recv() else { panic!("calls were sent") };
-                assert!(event.frame.starts_with(r#"{"id":"s_h""#), "{}", &event.frame[..20]);
+                assert!(
+                    event.frame.starts_with(r#"{"sessionId":"session","type":"hook_call""#),
+                    "{}",
+                    &event.frame[..20]
+                );
             }
             assert!(owner.reads_again() && !owner.reads_again(), "it is asked again once");
             assert!(owner.tell(&session, &call(bytes)).is_ok(), "of {bytes} bytes");

@@ -1,6 +1,7 @@
 //! The feed, read by readers of different speed.
 
 use super::*;
+use futures_util::FutureExt as _;
 use reseed_protocol::event::ContextWarning;
 
 fn text(frame: &Frame) -> String {
@@ -29,7 +30,7 @@ fn ids() -> (EntryId, TurnId) {
 
 #[test]
 fn each_reader_gets_everything_once_at_its_own_pace() {
-    let feed = Feed::new(0);
+    let feed = Feed::new("session".parse().unwrap(), 0);
     let (item, turn) = ids();
     let (mut fast, _) = feed.join();
     let (mut slow, _) = feed.join();
@@ -54,7 +55,7 @@ fn each_reader_gets_everything_once_at_its_own_pace() {
 fn the_rest_of_an_answer_comes_before_its_entry_however_late_its_reader_is() {
     let long = "x".repeat(TAIL_BYTES_MAX + 1);
     for (entry, then) in [("entry", &["2 entry", "3 end"][..]), (&long, &["Behind { after: 1, up_to: 3 }"])] {
-        let feed = Feed::new(0);
+        let feed = Feed::new("session".parse().unwrap(), 0);
         let (item, turn) = ids();
         feed.publish(&["begin".into()], None);
         let (mut began, _) = feed.join();
@@ -85,15 +86,13 @@ fn the_rest_of_an_answer_comes_before_its_entry_however_late_its_reader_is() {
 
 #[test]
 fn text_wakes_who_waits_and_not_again_at_once() {
-    let feed = Feed::new(0);
+    let feed = Feed::new("session".parse().unwrap(), 0);
     let (item, turn) = ids();
     let (mut cursor, _) = feed.join();
-    let mut changed = feed.watch();
-    let mut woken = || {
-        let woken = changed.has_changed().unwrap();
-        changed.mark_unchanged();
-        woken
-    };
+    let bell = Bell::default();
+    let _reader = Reader::new(&feed, bell.clone());
+    let woken = || bell.notified().now_or_never().is_some();
+    assert!(woken(), "a new reader looks at once");
     let word = || feed.delta(&item, Delta::Text { part: 0, text: "x" });
     assert!(read(&feed, &mut cursor).is_empty());
     feed.begin_item(&item, &turn);
@@ -121,7 +120,7 @@ fn text_wakes_who_waits_and_not_again_at_once() {
 
 #[test]
 fn who_comes_back_is_told_first_which_answers_came_to_nothing() {
-    let feed = Feed::new(0);
+    let feed = Feed::new("session".parse().unwrap(), 0);
     feed.publish(&["a".into()], None);
     let mut cursor = feed.rejoin(0, &[]).unwrap();
     cursor.tell_void(vec![ids().0]);
@@ -131,7 +130,7 @@ fn who_comes_back_is_told_first_which_answers_came_to_nothing() {
 
 #[test]
 fn the_end_of_an_answer_without_an_entry_is_not_lost_among_decoration() {
-    let feed = Feed::new(0);
+    let feed = Feed::new("session".parse().unwrap(), 0);
     let (item, turn) = ids();
     let (mut cursor, _) = feed.join();
     feed.begin_item(&item, &turn);
@@ -148,7 +147,7 @@ fn the_end_of_an_answer_without_an_entry_is_not_lost_among_decoration() {
 
 #[test]
 fn what_was_shown_is_known_from_the_first_word_to_the_end() {
-    let feed = Feed::new(0);
+    let feed = Feed::new("session".parse().unwrap(), 0);
     let (item, turn) = ids();
     feed.begin_item(&item, &turn);
     assert!(!feed.shows(&item));
@@ -160,7 +159,7 @@ fn what_was_shown_is_known_from_the_first_word_to_the_end() {
 
 #[test]
 fn a_reader_that_is_far_behind_is_sent_to_the_store() {
-    let feed = Feed::new(0);
+    let feed = Feed::new("session".parse().unwrap(), 0);
     let (mut cursor, _) = feed.join();
     for _ in 0..TAIL_EVENTS_MAX + 1 {
         feed.publish(&["x".into()], None);
@@ -170,7 +169,7 @@ fn a_reader_that_is_far_behind_is_sent_to_the_store() {
 
 #[test]
 fn a_reader_rejoins_within_an_answer_or_not_at_all() {
-    let feed = Feed::new(3);
+    let feed = Feed::new("session".parse().unwrap(), 3);
     let (item, turn) = ids();
     feed.begin_item(&item, &turn);
     feed.delta(&item, Delta::Text { part: 0, text: "a🌍b" });
@@ -201,7 +200,7 @@ fn a_reader_that_is_behind_gets_only_the_newest_state_of_the_meter() {
         };
         feed.next(cursor, true, 64 * 1024).iter().map(count).collect()
     };
-    let feed = Feed::new(0);
+    let feed = Feed::new("session".parse().unwrap(), 0);
     let ((mut fast, _), (mut slow, _)) = (feed.join(), feed.join());
     for tokens in 1..=3 {
         feed.emit(&meter(tokens));

@@ -1,15 +1,16 @@
-//! Writes to a connection what its session's feed and the session list have for it.
+//! Writes to a connection what the feeds of its sessions and the session list have for it.
 
-use super::{Connection, Speaks};
+use super::{Connection, Speaks, Subscription};
 use crate::{
     runtime::{Frame, feed::TEXT_MAY_WAIT},
-    server::{
-        closing::{End, Flow},
-        v2,
-    },
+    server::closing::{End, Flow},
     store::{Error, Part},
 };
-use reseed_protocol::{CloseCode, event::EphemeralEvent};
+use reseed_protocol::{
+    CloseCode, SessionId,
+    event::{EphemeralEvent, SessionClosed, SubscriptionEnd},
+    frame::{encode_event, encode_stored},
+};
 
 /// Bytes of events taken from the feed or the store at once, or one event if that is larger: what a stalled reader
 /// holds besides its write buffer. In between, commands are handled.
@@ -18,40 +19,53 @@ const BATCH_BYTES: usize = 16 * 1024;
 /// Events read from the store at once by a reader that is behind.
 const BEHIND_PAGE: u32 = 64;
 
-/// Id of the frames that report changes of the session list: none is ever answered.
-const LIST_ID: &str = "s_l";
-
 impl Connection {
-    /// Writes what the session's feed has for this connection.
+    /// Writes what the feeds have for this connection: of each session a piece, in turn, until there is no more.
     pub(super) async fn pump(&mut self) -> Flow {
         loop {
-            let Some(joined) = &mut self.joined else { return Ok(()) };
-            let frames = joined.feed.next(&mut joined.cursor, joined.deltas, BATCH_BYTES);
-            // A reply enters the channel before its events are published: send what is there first.
-            while let Ok(outgoing) = self.incoming.try_recv() {
-                self.outgoing(outgoing).await?;
+            let (mut at, mut had_more) = (0, false);
+            while let Some(Subscription { handle, feed, cursor, deltas, .. }) = self.subscriptions.get_mut(at) {
+                let session = handle.id.clone();
+                let frames = feed.next(cursor, *deltas, BATCH_BYTES);
+                had_more |= !frames.is_empty();
+                // A reply enters the channel before its events are published: send what is there first.
+                while let Ok(outgoing) = self.incoming.try_recv() {
+                    self.outgoing(outgoing).await?;
+                }
+                for frame in frames {
+                    self.write_frame(&session, frame).await?;
+                }
+                // One that has ended has made room for another.
+                at += usize::from(self.subscriptions.get(at).is_some_and(|next| next.handle.id == session));
             }
-            if frames.is_empty() {
+            if !had_more {
                 return self.flush().await;
             }
-            for frame in frames {
-                match frame {
-                    Frame::Durable(seq, body) => self.durable(seq, &body).await?,
-                    Frame::Ephemeral(frame) => {
-                        // v1 has none of them.
-                        if let Speaks::V2 { .. } = self.speaks {
-                            self.send(frame.to_string()).await?;
-                        }
+        }
+    }
+
+    async fn write_frame(&mut self, session: &SessionId, frame: Frame) -> Flow {
+        let is_v2 = matches!(self.speaks, Speaks::V2 { .. });
+        match frame {
+            Frame::Durable(seq, body) => self.durable(session, seq, &body).await,
+            // v1 has none of them.
+            Frame::Ephemeral(frame) if is_v2 => self.send(frame.to_string()).await,
+            Frame::Ephemeral(_) => Ok(()),
+            Frame::Delta(frame) => {
+                self.alarm.look_in(TEXT_MAY_WAIT);
+                self.send(frame).await
+            }
+            Frame::Behind { after, up_to } => Box::pin(self.catch_up(session, after, up_to)).await,
+            Frame::Closed(end) => {
+                self.unsubscribe(session).await;
+                match (is_v2, end) {
+                    (true, end) => self.send(encode_event(Some(session), &end.event())).await,
+                    (false, SubscriptionEnd::Deleted) => {
+                        Err(End::Close(CloseCode::NoSuchSession, "the session was deleted"))
                     }
-                    Frame::Delta(frame) => {
-                        self.send(frame).await?;
-                        self.alarm.look_in(TEXT_MAY_WAIT);
+                    (false, SubscriptionEnd::Failed) => {
+                        Err(End::Close(CloseCode::Internal, "the session was closed; open it again"))
                     }
-                    Frame::Behind { after, up_to } => Box::pin(self.catch_up(after, up_to)).await?,
-                    Frame::Closed(CloseCode::NoSuchSession) => {
-                        return Err(End::Close(CloseCode::NoSuchSession, "the session was deleted"));
-                    }
-                    Frame::Closed(code) => return Err(End::Close(code, "the session was closed; open it again")),
                 }
             }
         }
@@ -68,18 +82,16 @@ impl Connection {
         };
         for item in items {
             let event = EphemeralEvent::SessionChanged(item);
-            self.send(reseed_protocol::frame::encode(LIST_ID, &event)).await?;
+            self.send(encode_event(None, &event)).await?;
         }
         self.flush().await
     }
 
     /// Reads from the store what the feed no longer holds. The store may already hold more than was published, whose
     /// replies are still to come.
-    async fn catch_up(&mut self, after: u64, up_to: u64) -> Flow {
-        let Some(joined) = &self.joined else { return Ok(()) };
-        let id = joined.handle.id.clone();
+    async fn catch_up(&mut self, id: &SessionId, after: u64, up_to: u64) -> Flow {
         let limit = BEHIND_PAGE.min(u32::try_from(up_to.saturating_sub(after)).unwrap_or(BEHIND_PAGE));
-        let read = self.app.registry.store().read_page(&id, after, limit, BATCH_BYTES).await;
+        let read = self.app.registry.store().read_page(id, after, limit, BATCH_BYTES).await;
         // The feed has more, and logs have no gaps.
         let read = read.and_then(|page| match page.first() {
             Some(first) if first.seq == after + 1 => Ok(page),
@@ -87,32 +99,36 @@ impl Connection {
         });
         let page = match read {
             Ok(page) => page,
-            Err(error) => return self.unreadable(&error).await,
+            Err(error) => return self.unreadable(id, &error).await,
         };
         for record in page {
-            if let Some(joined) = &mut self.joined {
-                if record.seq != joined.cursor.seq + 1 || record.seq > up_to {
-                    break;
-                }
-                joined.cursor.seq = record.seq;
+            let here = self.subscriptions.iter_mut().find(|subscription| subscription.handle.id == *id);
+            let Some(Subscription { cursor, .. }) = here else { break };
+            if record.seq != cursor.seq + 1 || record.seq > up_to {
+                break;
             }
-            self.durable(record.seq, &record.body).await?;
+            cursor.seq = record.seq;
+            self.durable(id, record.seq, &record.body).await?;
         }
         Ok(())
     }
 
-    /// Reports that the store cannot return what the client has missed; it reconnects for what is available.
-    async fn unreadable(&mut self, error: &Error) -> Flow {
+    /// Reports that the store cannot return what the client has missed; it opens the session again for what is
+    /// available.
+    async fn unreadable(&mut self, session: &SessionId, error: &Error) -> Flow {
         let body = self.app.registry.fault(error);
-        if let Speaks::V2 { .. } = self.speaks {
-            self.send(v2::error_frame(None, body)).await?;
-        }
-        Err(End::Close(CloseCode::Internal, "the store cannot be read; reconnect and resume"))
+        let Speaks::V2 { .. } = self.speaks else {
+            return Err(End::Close(CloseCode::Internal, "the store cannot be read; reconnect"));
+        };
+        self.unsubscribe(session).await;
+        let (code, message, retriable) = (SubscriptionEnd::Failed, body.message.clone(), body.retriable);
+        let closed = SessionClosed { code, message, retriable, error: Some(body) };
+        self.send(encode_event(Some(session), &EphemeralEvent::SessionClosed(closed))).await
     }
 
-    async fn durable(&mut self, seq: u64, body: &str) -> Flow {
+    async fn durable(&mut self, session: &SessionId, seq: u64, body: &str) -> Flow {
         if let Speaks::V2 { .. } = self.speaks {
-            return self.send(reseed_protocol::frame::encode_stored(seq, body)).await;
+            return self.send(encode_stored(session, seq, body)).await;
         }
         for frame in self.v1.durable(body) {
             self.send(frame).await?;

@@ -4,6 +4,7 @@
  * What always holds:
  * - `state` is only ever made by `fold.js`; this file decides when, the fold decides what;
  * - opening and closing sessions happens one after the other, and ends at the session that was asked for last;
+ * - events of a session that was left change nothing;
  * - every change is told by `onChange`, everything a person must know by `onNotice`.
  *
  * @typedef {import("./fold.js").State} State
@@ -65,7 +66,7 @@ export class App {
     this.resyncedAt = 0;
     /** @type {Promise<unknown>} */
     this.chain = Promise.resolve();
-    /** @type {Promise<unknown> | null} */
+    /** @type {Promise<string> | null} */
     this.creating = null;
     const url = new URL("ws", location.href);
     url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
@@ -77,7 +78,8 @@ export class App {
       onWelcome: (welcome) => this.greeted(welcome),
       onEvent: (event) => this.receive(event),
       onStatus: (status) => this.statusChanged(status),
-      seq: () => this.state?.seq ?? 0,
+      session: () => this.target,
+      place: () => (this.state && this.opened === this.state.sessionId ? { session: this.opened, seq: this.state.seq } : null),
       onOutOfSync: () => this.resync("resume"),
     });
     this.context = new Context(this);
@@ -160,6 +162,7 @@ export class App {
   async show(sessionId) {
     if (sessionId === this.target) return;
     this.connection.forgetWaiting();
+    this.connection.hold();
     this.aim(sessionId);
     await this.inTurn(() => this.settle());
   }
@@ -185,21 +188,30 @@ export class App {
     return done;
   }
 
-  /** Brings the connection to the session that was asked for. */
+  /** Brings the connection to the session that was asked for; then what waited for it goes out. */
   async settle() {
     if (this.connection.status.phase !== "open") return;
     try {
-      if (this.opened !== null && this.opened !== this.target) {
-        this.opened = null;
-        await this.connection.request("close_session", {});
-      }
+      if (this.opened !== this.target) await this.leave();
       if (this.target !== null && this.opened !== this.target) await this.open(this.target);
     } catch (error) {
       if (!(error instanceof CommandError)) return;
-      if (error.retriable) setTimeout(() => void this.inTurn(() => this.settle()), error.retryAfterMs ?? REOPEN_MS);
-      else if (this.target !== null) this.aim(null);
+      if (error.retriable) {
+        setTimeout(() => void this.inTurn(() => this.settle()), error.retryAfterMs ?? REOPEN_MS);
+        return this.fail(error);
+      }
+      if (this.target !== null) this.aim(null);
       this.fail(error);
     }
+    this.connection.ready();
+  }
+
+  /** Ends the subscription to the open session, if there is one. */
+  async leave() {
+    const left = this.opened;
+    this.opened = null;
+    // It may have ended by itself meanwhile, or with the connection.
+    if (left !== null) await this.connection.request("close_session", {}, { session: left }).catch(() => undefined);
   }
 
   /** @param {string} sessionId */
@@ -208,13 +220,14 @@ export class App {
     this.takeover = false;
     const from = this.state?.sessionId === sessionId && this.state.outOfSync !== "snapshot" ? this.state : null;
     const resume = from ? { resume: resumePoint(from) } : {};
-    const ask = { sessionId, entries: PAGE_ENTRIES, ...resume };
+    const ask = { entries: PAGE_ENTRIES, ...resume };
+    const session = sessionId;
     let opened;
     try {
-      opened = await this.connection.request("open_session", takeover ? { ...ask, takeover } : ask);
+      opened = await this.connection.request("open_session", takeover ? { ...ask, takeover } : ask, { session });
     } catch (error) {
       if (!(error instanceof CommandError) || error.code !== "session_owned") throw error;
-      opened = await this.connection.request("open_session", { ...ask, role: "observer" });
+      opened = await this.connection.request("open_session", { ...ask, role: "observer" }, { session });
     }
     if (this.target !== sessionId) {
       this.opened = sessionId;
@@ -239,20 +252,24 @@ export class App {
     this.changed();
   }
 
-  /** Makes the session that the first input goes to. */
-  async create() {
+  /**
+   * Makes the session that the first input goes to.
+   * @returns {Promise<string>} its id
+   */
+  create() {
     this.creating ??= this.inTurn(async () => {
-      if (this.target !== null) return;
+      if (this.target !== null) return this.target;
       const opened = await this.connection.request("open_session", { entries: PAGE_ENTRIES });
       this.opened = opened.sessionId;
-      if (this.target !== null) return;
+      if (this.target !== null) return opened.sessionId;
       this.target = opened.sessionId;
       this.listeners.onTarget(opened.sessionId);
       this.treeSource.forget();
       this.adopt(fromSnapshot(opened), opened.asOfSeq);
       this.sessions.maybeChanged();
+      return opened.sessionId;
     }).finally(() => (this.creating = null));
-    await this.creating;
+    return this.creating;
   }
 
   /** Makes this window the session's owner again. */
@@ -274,12 +291,32 @@ export class App {
   }
 
   async reopen() {
+    this.connection.hold();
     await this.inTurn(async () => {
-      const open = this.opened !== null && this.connection.status.phase === "open";
-      this.opened = null;
-      if (open) await this.connection.request("close_session", {}).catch(() => undefined);
+      await this.leave();
       await this.settle();
     });
+  }
+
+  /**
+   * The server has ended the subscription to the open session; the connection stays.
+   * @param {import("reseed-protocol").SessionClosed} closed
+   */
+  ended({ code, retriable }) {
+    const { target } = this;
+    this.opened = null;
+    if (code === "deleted") return this.deleted();
+    this.connection.hold();
+    // What cannot be read is asked for once: a resume would need it again, a snapshot may not.
+    if (Date.now() - this.resyncedAt > RESYNC_MS) return this.resync(retriable ? "resume" : "snapshot");
+    setTimeout(() => this.opened === null && this.target === target && this.resync("snapshot"), REOPEN_MS);
+  }
+
+  /** The session that is shown does not exist any more. */
+  deleted() {
+    this.connection.forgetWaiting();
+    this.aim(null);
+    this.listeners.onNotice({ kind: "info", message: "This chat was deleted." });
   }
 
   /**
@@ -287,14 +324,14 @@ export class App {
    * @param {string} name
    */
   async rename(sessionId, name) {
-    await this.quietly(this.connection.request("rename_session", { sessionId, name }));
+    await this.quietly(this.connection.request("rename_session", { name }, { session: sessionId }));
     this.sessions.maybeChanged();
   }
 
   /** @param {string} sessionId */
   async remove(sessionId) {
     if (this.target === sessionId) await this.show(null);
-    await this.quietly(this.connection.request("delete_session", { sessionId }));
+    await this.quietly(this.connection.request("delete_session", {}, { session: sessionId }));
     this.sessions.forget(sessionId);
   }
 
@@ -344,8 +381,9 @@ export class App {
     this.sending = [...this.sending, { id, text }];
     this.listeners.onChange();
     try {
-      if (this.target === null) await this.create();
-      await this.connection.request("user_input", { input, ...wishes }, id);
+      // Named once: whoever looks at another chat meanwhile does not send it there.
+      const session = this.target ?? (await this.create());
+      await this.connection.request("user_input", { input, ...wishes }, { id, session });
       return true;
     } catch (error) {
       this.fail(error);
@@ -382,11 +420,6 @@ export class App {
   /** @param {import("./connection.js").Status} status */
   statusChanged(status) {
     if (status.phase !== "open") this.opened = null;
-    if (status.phase === "stopped" && status.code === 4404) {
-      this.aim(null);
-      this.listeners.onNotice({ kind: "info", message: "This chat was deleted." });
-      void this.connection.connect();
-    }
     this.changed();
   }
 
@@ -400,7 +433,9 @@ export class App {
   /** @param {EventFrame} event */
   receive(event) {
     if (event.type === "session_changed") return this.sessions.changed(event.payload);
+    if (event.sessionId !== this.opened) return;
     if (!this.state || this.opened !== this.state.sessionId) return;
+    if (event.type === "session_closed") return this.ended(event.payload);
     const { seq } = this.state;
     this.state = reduce(this.state, event);
     if (event.type === "entry_appended" && this.state.seq > seq) this.tree.append(event.payload.entry, this.state.seq);

@@ -2,10 +2,12 @@
  * The socket, version 2 of the protocol: one reply for every command, and a new socket when the old one is lost.
  *
  * What always holds:
- * - every command that is sent settles once: by its reply, or by `ConnectionLost`;
+ * - every command that is sent settles once: by its reply, which names it in `re`, or by `ConnectionLost`;
+ * - a command about a session names it, from when it is asked on: what waits does not end in another session;
  * - a writing command whose reply got lost is sent again, with the same id, once the session is open again; the server
- *   knows the id and does the work once;
- * - nothing writes before `ready()` says that the session stands;
+ *   knows the id and does the work once. An `open_session` that creates a session is sent again as soon as the server
+ *   is there, since no session has to be open for it;
+ * - nothing else writes before `ready()` says that the session stands;
  * - close codes decide about the next try as the protocol says: 44xx waits for the user, the rest backs off and tries
  *   again.
  *
@@ -20,7 +22,8 @@
  *
  * @typedef {object} Pending A command that waits for its reply.
  * @property {string} frame
- * @property {boolean} writes
+ * @property {boolean} keeps whether it outlives a lost connection and is sent again
+ * @property {boolean} creates whether it makes a session, and so needs none that is open
  * @property {boolean} sent
  * @property {(payload: any) => void} resolve
  * @property {(error: Error) => void} reject
@@ -37,6 +40,12 @@ import { WRITING_COMMANDS } from "./writing-commands.js";
  *   { type: import("reseed-protocol").ReplyTypes[T] }
  * >["payload"]} ReplyOf
  */
+
+/**
+ * Commands that do not name a session by themselves. All others are about one.
+ * @type {{ [T in CommandName as import("reseed-protocol").Addresses[T] extends "required" ? never : T]: true }}
+ */
+const UNADDRESSED = { hello: true, open_session: true, list_sessions: true, ping: true };
 
 /** Commands that may wait for a connection. A person does not type more while it is away. */
 const WAITING_MAX = 100;
@@ -114,10 +123,12 @@ export class Connection {
    * @param {string} options.url
    * @param {string} options.clientId
    * @param {() => Promise<{ ticket?: string }>} options.credentials throws `CommandError` when there are none that hold
-   * @param {(welcome: Welcome) => Promise<void>} options.onWelcome opens the session again; then call `ready`
+   * @param {(welcome: Welcome) => Promise<void>} options.onWelcome opens the session again, and calls `ready` then
    * @param {(event: EventFrame) => void} options.onEvent
    * @param {(status: Status) => void} options.onStatus
-   * @param {() => number} options.seq the last durable event that was seen
+   * @param {() => string | null} options.session the session that commands are about, unless they name another
+   * @param {() => { session: string, seq: number } | null} options.place the open session, and the last durable event
+   * of it that was seen
    * @param {() => void} options.onOutOfSync
    */
   constructor(options) {
@@ -173,32 +184,50 @@ export class Connection {
    * @template {CommandName} T
    * @param {T} type
    * @param {import("reseed-protocol").CommandOf<T>["payload"]} payload
-   * @param {string} [id]
+   * @param {object} [envelope]
+   * @param {string} [envelope.id]
+   * @param {string} [envelope.session] the session that it is about; absent for the one that is shown
    * @returns {Promise<ReplyOf<T>>}
    */
-  request(type, payload, id = newId()) {
-    const frame = JSON.stringify({ id, type, payload });
+  request(type, payload, { id = newId(), session } = {}) {
+    const sessionId = session ?? (type in UNADDRESSED ? null : this.options.session());
+    if (sessionId === null && !(type in UNADDRESSED)) {
+      return Promise.reject(new CommandError({ code: "no_session", message: `${type} is about a session`, retriable: false }));
+    }
+    const frame = JSON.stringify({ id, ...(sessionId === null ? {} : { sessionId }), type, payload });
     const bytes = new TextEncoder().encode(frame).length;
     if (bytes > this.bytesMax) {
       const message = `This is too long: ${bytes} bytes, and the server takes ${this.bytesMax}`;
       return Promise.reject(new Error(message));
     }
     return new Promise((resolve, reject) => {
-      const writes = WRITING_COMMANDS.has(type);
+      const creates = type === "open_session" && sessionId === null;
+      const keeps = creates || WRITING_COMMANDS.has(type);
       const open = this.socket?.readyState === WebSocket.OPEN;
-      if (!writes && !open) return reject(new ConnectionLost());
+      if (!keeps && !open) return reject(new ConnectionLost());
       if (this.pending.size >= WAITING_MAX) return reject(new ConnectionLost("too much waits for the connection already"));
-      const sent = open && (!writes || this.isReady);
-      this.pending.set(id, { frame, writes, sent, resolve, reject });
+      const sent = open && (creates ? this.status.phase === "open" : !keeps || this.isReady);
+      this.pending.set(id, { frame, keeps, creates, sent, resolve, reject });
       if (sent) this.socket?.send(frame);
     });
   }
 
+  /** The session is being opened: what writes waits until `ready`. */
+  hold() {
+    this.isReady = false;
+  }
+
   /** The session stands again: what waited for it goes out, in the order in which it was asked. */
   ready() {
+    if (this.status.phase !== "open") return;
     this.isReady = true;
+    this.sendWaiting(() => true);
+  }
+
+  /** @param {(command: Pending) => boolean} test */
+  sendWaiting(test) {
     for (const command of this.pending.values()) {
-      if (command.sent) continue;
+      if (command.sent || !test(command)) continue;
       command.sent = true;
       this.socket?.send(command.frame);
     }
@@ -222,9 +251,9 @@ export class Connection {
       this.bytesMax = welcome.limits.messageBytesMax;
       this.setStatus({ phase: "open" });
       this.listen(welcome.heartbeatMs);
+      this.sendWaiting((command) => command.creates);
       await this.options.onWelcome(welcome);
       this.tries = 0;
-      this.ready();
     } catch (error) {
       if (error instanceof CommandError) this.refused(error);
     }
@@ -241,12 +270,14 @@ export class Connection {
   receive(text) {
     this.heardAt = Date.now();
     const frame = JSON.parse(text);
-    const command = this.pending.get(frame.id);
-    if (!command) {
+    if (frame.re === undefined) {
+      // An error that answers no command is about the connection: the close behind it says the same.
       if (frame.type !== "error") this.options.onEvent(frame);
       return;
     }
-    this.pending.delete(frame.id);
+    const command = this.pending.get(frame.re);
+    if (!command) return;
+    this.pending.delete(frame.re);
     if (frame.type === "error") command.reject(new CommandError(frame.payload));
     else command.resolve(frame.payload ?? {});
   }
@@ -280,7 +311,7 @@ export class Connection {
     socket?.close();
     for (const [id, command] of this.pending) {
       command.sent = false;
-      if (command.writes) continue;
+      if (command.keeps) continue;
       this.pending.delete(id);
       command.reject(new ConnectionLost());
     }
@@ -298,10 +329,12 @@ export class Connection {
       if (this.socket !== socket) return;
       if (Date.now() - this.heardAt >= silence) {
         const limit = setTimeout(() => this.socket === socket && this.closed(4508, "no answer"), PONG_MS);
-        const pong = await this.request("ping", { seq: this.options.seq() }).catch(() => null);
+        const place = this.options.place();
+        const ping = place ? this.request("ping", { seq: place.seq }, { session: place.session }) : this.request("ping", {});
+        const pong = await ping.catch(() => null);
         clearTimeout(limit);
         if (this.socket !== socket) return;
-        if (pong && !pong.inSync) this.options.onOutOfSync();
+        if (pong?.inSync === false) this.options.onOutOfSync();
       }
       this.listen(heartbeatMs);
     }, silence);

@@ -59,6 +59,7 @@ const WORDS = {
   // Chats and access.
   no_session: ["No chat is open.", "Choose one, or begin a new one."],
   session_not_found: ["This chat does not exist any more.", "Choose another one."],
+  too_many_subscriptions: ["This page has too many chats open at once.", "Reload it, then try again."],
   session_owned: ["This chat is open in another window.", ""],
   session_damaged: ["A part of this chat cannot be read any more, so nothing can be added to it.", OPERATOR],
   read_only: ["You have read-only access to this chat.", "Use it here to write."],

@@ -18,7 +18,7 @@
  * @typedef {import("reseed-protocol").Part} Part
  * @typedef {import("reseed-protocol").Event} DurableEvent
  * @typedef {import("reseed-protocol").EphemeralEvent} EphemeralEvent
- * @typedef {(DurableEvent | EphemeralEvent) & { seq?: number }} EventFrame
+ * @typedef {(DurableEvent | EphemeralEvent) & { seq?: number, sessionId?: string }} EventFrame
  *
  * @typedef {object} Item An answer that is not an entry yet.
  * @property {string} itemId the id that its entry will have

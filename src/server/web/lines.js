@@ -10,7 +10,6 @@ const WARN_PERCENT = 90;
 const STOPPED = {
   4400: "The server did not understand this page. Reload it.",
   4408: "The server waited too long for this page.",
-  4409: "This chat is open in another window.",
   4429: "Too many messages in a short time.",
 };
 
@@ -73,10 +72,7 @@ export class LinesView {
       case "login": return this.say(line, "The server asks for a token.", [["Sign in", this.onLogin]]);
       case "stopped": {
         const text = STOPPED[status.code] ?? (status.reason || "The server ended the connection.");
-        const again = status.code === 4409
-          ? () => this.app.takeOver()
-          : () => void connection.connect();
-        this.say(line, text, [[status.code === 4409 ? "Use it here" : "Reconnect", again]]);
+        this.say(line, text, [["Reconnect", () => void connection.connect()]]);
       }
     }
   }

@@ -79,7 +79,7 @@ export class Moves {
     this.asked.add(id);
     try {
       await this.stopAll();
-      return await this.connection.request("navigate", { entryId, position, ...about }, id);
+      return await this.connection.request("navigate", { entryId, position, ...about }, { id });
     } catch (error) {
       if (error instanceof CommandError && error.code === "navigation_cancelled") {
         this.app.listeners.onNotice({ kind: "info", message: "The summary was stopped. The chat is where it was." });

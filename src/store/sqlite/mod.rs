@@ -21,13 +21,13 @@ mod tests;
 pub use open::{OpenError, Options, Vfs};
 
 use super::{
-    Append, CommandMark, EntryQuery, Error, Lease, ListPage, ListQuery, Part, SessionHead, SessionStore, StoreFuture,
-    StoredNode, StoredRecord, SubtreeQuery, walk,
+    Append, CommandMark, Created, EntryQuery, Error, Lease, ListPage, ListQuery, Part, SessionHead, SessionStore,
+    StoreFuture, StoredNode, StoredRecord, SubtreeQuery, walk,
 };
 use readers::{READERS, Readers};
-use reseed_protocol::{EntryId, SessionId, Timestamp};
+use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{path::Path, sync::Arc, time::Duration};
-use write::{AppendAt, Create, Delete, Open};
+use write::{AppendAt, Create, CreateOnce, Delete, Open};
 use writer::Writer;
 
 /// Counters of the writer since the store was opened.
@@ -175,7 +175,22 @@ impl SessionStore for SqliteStore {
         Box::pin(async move {
             let random = getrandom::u64().map_err(|error| Error::Unknown(format!("make an epoch: {error}")))?;
             let (session, owner, epoch) = (session.clone(), owner.to_owned(), format!("{random:016x}"));
-            self.write(Create { session, owner, epoch, now }).await
+            self.write(Create { session, owner, epoch, created_by: None, now }).await
+        })
+    }
+
+    fn create_once<'a>(
+        &'a self,
+        session: &'a SessionId,
+        owner: &'a str,
+        command: &'a CommandId,
+        now: Timestamp,
+    ) -> StoreFuture<'a, Result<Created, Error>> {
+        Box::pin(async move {
+            let random = getrandom::u64().map_err(|error| Error::Unknown(format!("make an epoch: {error}")))?;
+            let (session, owner, epoch) = (session.clone(), owner.to_owned(), format!("{random:016x}"));
+            let created_by = Some(command.clone());
+            self.write(CreateOnce(Create { session, owner, epoch, created_by, now })).await
         })
     }
 

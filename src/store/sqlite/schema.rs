@@ -27,6 +27,8 @@ pub(super) const VERSION: i64 = STEPS.len() as i64;
 /// Step 3: the tables stay; records of version 2 follow, which an older program takes for damaged.
 ///
 /// Step 4: the tables stay; records of version 3 follow.
+///
+/// Step 5: the command that created a session, so that a client that lost the reply finds it again.
 const STEPS: &[&str] = &[
     "
 CREATE TABLE session (
@@ -91,6 +93,10 @@ ALTER TABLE session ADD COLUMN unpriced_requests INTEGER NOT NULL DEFAULT 0;
 ",
     "",
     "",
+    "
+ALTER TABLE session ADD COLUMN created_by TEXT;
+CREATE UNIQUE INDEX session_created_by ON session (owner, created_by) WHERE created_by IS NOT NULL;
+",
 ];
 
 /// Returns the number of migrations applied to the file; 0 for a new one.

@@ -7,9 +7,9 @@ use super::{
     record,
     writer::{Size, Write},
 };
-use crate::store::{Append, Error, Head, Lease, SessionHead, page};
-use reseed_protocol::{SessionId, Timestamp};
-use rusqlite::{Connection, ErrorCode};
+use crate::store::{Append, Created, Error, Head, Lease, SessionHead, page};
+use reseed_protocol::{CommandId, SessionId, Timestamp};
+use rusqlite::{Connection, ErrorCode, OptionalExtension as _};
 
 /// Creates a session.
 pub(super) struct Create {
@@ -17,6 +17,8 @@ pub(super) struct Create {
     pub(super) owner: String,
     /// Identifies the new log.
     pub(super) epoch: String,
+    /// The command that creates it, if a client's does.
+    pub(super) created_by: Option<CommandId>,
     pub(super) now: Timestamp,
 }
 
@@ -38,8 +40,8 @@ impl Write for Create {
         };
         db.prepare_cached(
             "INSERT INTO session (id, owner, epoch, term, last_seq, name, name_folded, created_at, updated_at, \
-             entries, token_count, window_tokens, running, checksum) \
-             VALUES (?1, ?2, ?3, 1, 0, '', '', ?4, ?4, 0, 0, 0, 0, ?5)",
+             entries, token_count, window_tokens, running, checksum, created_by) \
+             VALUES (?1, ?2, ?3, 1, 0, '', '', ?4, ?4, 0, 0, 0, 0, ?5, ?6)",
         )?
         .execute((
             self.session.as_str(),
@@ -47,10 +49,33 @@ impl Write for Create {
             &self.epoch,
             self.now.0,
             checksum::head(&head, 1, None),
+            self.created_by.as_ref().map(CommandId::as_str),
         ))?;
         db.prepare_cached("INSERT INTO session_state (session, state) VALUES (?1, '')")?
             .execute([db.last_insert_rowid()])?;
         Ok(Lease { session: self.session.clone(), term: 1, next_seq: 1, epoch: self.epoch.clone() })
+    }
+}
+
+/// Creates a session, unless its command has created one before.
+pub(super) struct CreateOnce(pub(super) Create);
+
+impl Write for CreateOnce {
+    type Output = Created;
+
+    fn write(&self, db: &Connection) -> Result<Created, Fault> {
+        let Create { owner, created_by, .. } = &self.0;
+        let mut earlier = db.prepare_cached("SELECT id FROM session WHERE owner = ?1 AND created_by = ?2")?;
+        let found =
+            earlier.query_row((owner, created_by.as_ref().map(CommandId::as_str)), |row| row.get(0)).optional()?;
+        match found {
+            Some(text) => {
+                let text: String = text;
+                let id = text.parse().map_err(|error| Error::Unknown(format!("read the id of a session: {error}")))?;
+                Ok(Created::Before(id))
+            }
+            None => self.0.write(db).map(Created::Now),
+        }
     }
 }
 

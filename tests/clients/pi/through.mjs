@@ -60,12 +60,12 @@ const fail = (condition, message) => {
   if (!condition) throw new Error(message);
 };
 
-const ask = async (type, payload = {}) => {
+const ask = async (type, payload = {}, sessionId = undefined) => {
   const id = randomUUID();
-  wire.send({ id, type, payload });
+  wire.send({ id, sessionId, type, payload });
   for (;;) {
     const frame = await wire.next();
-    if (frame.id !== id) continue;
+    if (frame.re !== id) continue;
     wire.expect(frame.type !== "error", `${type}: ${JSON.stringify(frame.payload)}`);
     return frame.payload;
   }
@@ -179,28 +179,28 @@ await run({
   },
   "exported as they are, pi builds the context that reseed would send": async () => {
     for (const [name, sessionId] of ids) {
-      await ask("open_session", { sessionId });
-      const context = await ask("get_context");
+      await ask("open_session", {}, sessionId);
+      const context = await ask("get_context", {}, sessionId);
       const file = join(temp, `${name}.jsonl`);
       await command("export", sessionId, "--output", file);
       fail((await checkLines(name, file)).length === 0, `${name}: there are more lines than in the original`);
       await checkLoaded(file, context, name);
-      await ask("close_session");
+      await ask("close_session", {}, sessionId);
     }
   },
   "they go on, are compacted, and pi still builds the same context": async () => {
     for (const [name, sessionId] of ids) {
-      await ask("open_session", { sessionId });
+      await ask("open_session", {}, sessionId);
       for (const input of ["Repeat after me: fair winds", "Repeat after me: following seas"]) {
-        await ask("user_input", { input });
+        await ask("user_input", { input }, sessionId);
         const { status } = await until("turn_finished");
         fail(status === "completed", `${name}: the turn ended ${status}`);
       }
-      await ask("start_compaction", { instructions: "Keep the names of files." });
+      await ask("start_compaction", { instructions: "Keep the names of files." }, sessionId);
       const { summary } = await until("context_compacted");
-      await ask("user_input", { input: "Repeat after me: land ahoy" });
+      await ask("user_input", { input: "Repeat after me: land ahoy" }, sessionId);
       await until("turn_finished");
-      const context = await ask("get_context");
+      const context = await ask("get_context", {}, sessionId);
       const file = join(temp, `${name}-compacted.jsonl`);
       await command("export", sessionId, "--output", file);
       const added = await checkLines(name, file);
@@ -209,7 +209,7 @@ await run({
       const said = theirs(manager);
       fail(said[0][1].startsWith("(summary)"), `${name}: the context begins with ${said[0]}`);
       fail(isDeepStrictEqual(said.at(-1), ["assistant", ["land ahoy"], []]), `${name}: it ends with ${said.at(-1)}`);
-      await ask("close_session");
+      await ask("close_session", {}, sessionId);
     }
   },
   "pi goes on with such a file, and it comes back": async () => {

@@ -5,7 +5,11 @@ use reseed::{
     core::model::{ModelRequest, Purpose},
     provider::scripted::{Gate, Reply, Scripted},
 };
-use reseed_protocol::{ErrorBody, ErrorCode, Part, v1};
+use reseed_protocol::{
+    ErrorBody, ErrorCode, Part,
+    command::{Address, Command},
+    v1,
+};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 
@@ -86,7 +90,11 @@ impl Bench {
     /// complete a turn afterwards.
     pub(super) async fn check(&mut self, at: At, text: &str, code: &str, field: &str) {
         let mut place = self.enter(at).await;
-        let sent = self.filled(text, &mut place);
+        let text = match at {
+            At::V1 | At::V1Said => text.to_owned(),
+            _ => addressed(text),
+        };
+        let sent = self.filled(&text, &mut place);
         let shown: String = format!("{at:?}: {}", sent.chars().take(200).collect::<String>());
         let before = self.state(&place).await;
         place.client.send_raw(sent.clone()).await;
@@ -211,6 +219,23 @@ impl Bench {
     }
 }
 
+/// Puts the session of a command into its envelope: the one that its payload begins with, or else the open one.
+fn addressed(text: &str) -> String {
+    let kind = text.split_once(r#""type":""#).and_then(|(_, rest)| rest.split_once('"')).map_or("", |(kind, _)| kind);
+    let address = Command::spec_of(kind).map_or(Address::None, |spec| spec.address);
+    let at_type = format!(r#""type":"{kind}""#);
+    let with = |text: &str, session: &str| text.replacen(&at_type, &format!(r#"{at_type},"sessionId":"{session}""#), 1);
+    let begins = r#""payload":{"sessionId":""#;
+    match text.split_once(begins) {
+        Some((before, rest)) if address != Address::None => {
+            let (session, rest) = rest.split_once('"').unwrap();
+            with(&format!(r#"{before}"payload":{{{}"#, rest.trim_start_matches(',')), session)
+        }
+        None if address == Address::Required && !text.contains("sessionId") => with(text, "$SESSION"),
+        _ => text.to_owned(),
+    }
+}
+
 /// Checks that an error says what was wrong, in the form of its version.
 fn judge(shown: &str, sent: &str, error: &Value, code: &str, field: &str) {
     let payload = error["payload"].clone();
@@ -229,7 +254,7 @@ fn judge(shown: &str, sent: &str, error: &Value, code: &str, field: &str) {
     // The reply names its command if the command has a readable id. v1's errors have none.
     let id = reseed_protocol::frame::peek_id(sent).filter(|_| v2);
     if found != ErrorCode::InvalidId {
-        assert_eq!(error["id"], id.as_ref().map_or("s_error", |id| id.as_str()), "{shown}");
+        assert_eq!(error["re"], json!(id), "{shown}");
     }
 }
 

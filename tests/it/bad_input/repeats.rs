@@ -38,7 +38,7 @@ async fn written(client: &mut Client) -> Value {
 async fn check_repeated(client: &mut Client, id: &str, kind: &str, payload: &Value, first: &Value) {
     let before = written(client).await;
     client.send_as(id, kind, payload.clone()).await;
-    let mut again = client.until(|frame| frame["id"] == id).await;
+    let mut again = client.until(|frame| frame["re"] == id).await;
     assert_eq!(again["payload"]["duplicate"], true, "{kind}: {again}");
     again["payload"].as_object_mut().unwrap().remove("duplicate");
     assert_eq!(again, *first, "{kind}");
@@ -56,7 +56,7 @@ async fn a_repeated_command_is_done_once_whatever_happened_in_between() {
     let mut done = Vec::new();
     for (kind, payload, other) in writing() {
         let id = client.send(kind, payload.clone()).await;
-        let first = client.until(|frame| frame["id"] == id.as_str()).await;
+        let first = client.until(|frame| frame["re"] == id.as_str()).await;
         assert_ne!(*present(&first["type"]), "error", "{first}");
         if kind == "user_input" {
             client.event("turn_finished").await;
@@ -80,7 +80,7 @@ async fn a_repeated_command_is_done_once_whatever_happened_in_between() {
         check_repeated(&mut client, id, kind, payload, first).await;
         let before = written(&mut client).await;
         client.send_as(id, kind, other.clone()).await;
-        let refused = client.until(|frame| frame["id"] == id.as_str()).await;
+        let refused = client.until(|frame| frame["re"] == id.as_str()).await;
         assert_eq!(refused["payload"]["code"], "idempotency_conflict", "{kind}: {refused}");
         assert_eq!(refused["payload"]["details"]["field"], "id", "{kind}");
         assert_eq!(written(&mut client).await, before, "{kind}: a refused command was done");

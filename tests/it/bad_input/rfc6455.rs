@@ -121,7 +121,7 @@ async fn received(stream: &mut TcpStream) -> std::io::Result<(u8, Vec<u8>)> {
 /// Sends hello and opens a session; returns its id.
 async fn open(stream: &mut TcpStream) -> String {
     for (kind, payload) in [("hello", json!({ "protocolVersion": 2 })), ("open_session", json!({}))] {
-        let text = json!({ "id": kind, "type": kind, "payload": payload }).to_string();
+        let text = json!({ "id": format!("{kind}-of-this-test"), "type": kind, "payload": payload }).to_string();
         stream.write_all(&frame(TEXT, text.as_bytes())).await.unwrap();
     }
     loop {
@@ -178,7 +178,7 @@ async fn what_the_protocol_allows_is_taken() {
         let (opcode, payload) = received(&mut stream).await.unwrap();
         match opcode {
             0x0a => assert_eq!(payload, b"hi"),
-            _ if payload.starts_with(b"{\"id\":\"p\"") => {}
+            _ if payload.starts_with(b"{\"re\":\"p\"") => {}
             _ => continue,
         }
         seen.push(opcode);

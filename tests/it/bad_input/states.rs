@@ -11,15 +11,15 @@ use serde_json::json;
 /// State, command, payload, error code, field.
 const COMMANDS: &[(At, &str, &str, &str, &str)] = &[
     // Without a session
-    (Greeted, "user_input", r#"{"input":"hi"}"#, "no_session", ""),
-    (Greeted, "get_context_info", "{}", "no_session", ""),
-    (Greeted, "get_entries", "{}", "no_session", ""),
-    (Greeted, "cancel_turn", "{}", "no_session", ""),
-    (Greeted, "rename_session", r#"{"name":"mine"}"#, "no_session", ""),
-    (Greeted, "close_session", "{}", "no_session", ""),
+    (Greeted, "user_input", r#"{"input":"hi"}"#, "no_session", "sessionId"),
+    (Greeted, "get_context_info", "{}", "no_session", "sessionId"),
+    (Greeted, "get_entries", "{}", "no_session", "sessionId"),
+    (Greeted, "cancel_turn", "{}", "no_session", "sessionId"),
+    (Greeted, "rename_session", r#"{"name":"mine"}"#, "no_session", "sessionId"),
+    (Greeted, "close_session", "{}", "no_session", "sessionId"),
     // With a session already open
-    (Said, "open_session", "{}", "session_already_open", ""),
-    (Said, "open_session", r#"{"sessionId":"$SESSION"}"#, "session_already_open", ""),
+    (Said, "open_session", "{}", "session_already_open", "sessionId"),
+    (Said, "open_session", r#"{"sessionId":"$SESSION"}"#, "session_already_open", "sessionId"),
     // Sessions that do not exist
     (Greeted, "open_session", r#"{"sessionId":"nowhere"}"#, "session_not_found", "sessionId"),
     (Greeted, "open_session", r#"{"sessionId":"nowhere","takeover":true}"#, "session_not_found", "sessionId"),
@@ -65,7 +65,7 @@ const COMMANDS: &[(At, &str, &str, &str, &str)] = &[
     (Observing, "rename_session", r#"{"name":"mine"}"#, "read_only", ""),
     (Observing, "rename_session", r#"{"sessionId":"$SESSION","name":"mine"}"#, "read_only", ""),
     (Observing, "delete_session", r#"{"sessionId":"$SESSION"}"#, "read_only", ""),
-    (Observing, "open_session", r#"{"sessionId":"$SESSION","takeover":true}"#, "session_already_open", ""),
+    (Observing, "open_session", r#"{"sessionId":"$SESSION","takeover":true}"#, "session_already_open", "sessionId"),
     // The first frame was not `hello`: the connection uses v1
     (Silent, "get_entries", "{}", "unknown_command", "type"),
 ];
@@ -124,7 +124,7 @@ async fn an_owned_session_is_given_up_only_to_who_asks_for_it() {
     assert_eq!(first.turn("still mine?").await["status"], "completed");
     let taken = second.ask("open_session", json!({ "sessionId": session, "takeover": true })).await;
     assert_eq!(taken["payload"]["role"], "owner", "{taken}");
-    assert_eq!(first.closed().await, 4409);
+    assert_eq!(first.event("role_changed").await["payload"]["role"], "observer");
     assert_eq!(second.turn("mine now?").await["status"], "completed");
     let entries = second.ask("get_entries", json!({})).await;
     assert_eq!(entries["payload"]["items"].as_array().unwrap().len(), 4);

@@ -76,7 +76,6 @@ const COMMANDS: &[(At, &str, &str, &str, &str)] = &[
     (Said, "get_entries", r#"{"before":"a","after":"b"}"#, "invalid_field", "after"),
     (Said, "rename_session", "{}", "missing_field", "name"),
     (Said, "rename_session", r#"{"name":"  "}"#, "invalid_field", "name"),
-    (Said, "delete_session", "{}", "missing_field", "sessionId"),
     (Said, "ping", r#"{"seq":-1}"#, "invalid_field", "seq"),
     // Settings
     (Said, "set_options", r#"{"temperature":2.1}"#, "invalid_field", "temperature"),

@@ -45,7 +45,7 @@ async fn each_is_an_entry_and_only_messages_are_told_to_the_model() {
         assert_eq!(reply["type"], "ok", "{kind}: {reply}");
         let wanted = expected["type"].clone();
         let appended = talk.client.until(|frame| frame["payload"]["entry"]["type"] == *present(&wanted)).await;
-        assert_eq!(*present(&appended["payload"]["commandId"]), reply["id"], "{kind}");
+        assert_eq!(*present(&appended["payload"]["commandId"]), reply["re"], "{kind}");
         let entry = &appended["payload"]["entry"];
         for (field, value) in expected.as_object().unwrap() {
             assert_eq!(entry[field], *value, "{kind}: {entry}");

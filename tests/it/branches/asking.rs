@@ -85,10 +85,10 @@ async fn a_branch_is_not_begun_twice() {
     let mut talk = Talk::of(&["one", "two"]).await;
     let payload = json!({ "input": "three", "parentId": talk.entries[1] });
     let id = talk.client.send("user_input", payload.clone()).await;
-    let first = talk.client.until(|frame| frame["id"] == id.as_str()).await;
+    let first = talk.client.until(|frame| frame["re"] == id.as_str()).await;
     talk.client.event("turn_finished").await;
     talk.client.send_as(&id, "user_input", payload).await;
-    let again = talk.client.until(|frame| frame["id"] == id.as_str()).await;
+    let again = talk.client.until(|frame| frame["re"] == id.as_str()).await;
     assert_eq!(again["payload"]["duplicate"], true);
     assert_eq!(*present(&again["payload"]["entryId"]), first["payload"]["entryId"]);
     let all = talk.client.ask("get_entries", json!({})).await;

@@ -121,7 +121,7 @@ async fn nothing_sent_while_a_branch_is_summarised_is_lost() {
     refused_as(&client.ask("user_input", json!({ "input": "x", "parentId": ids[0] })).await, "compaction_running");
     model.push(Reply::text("re: three"));
     gate.open();
-    let reply = client.until(|frame| frame["id"] == move_id.as_str()).await;
+    let reply = client.until(|frame| frame["re"] == move_id.as_str()).await;
     assert_eq!(reply["type"], "navigated", "{reply}");
     client.event("turn_finished").await;
     let told = said(&model.requests().pop().unwrap());
@@ -129,7 +129,7 @@ async fn nothing_sent_while_a_branch_is_summarised_is_lost() {
     assert!(told[2].contains("tea") && told[3] == "it rains" && told[4] == "three", "{told:?}");
     // Repeated after it was done, it is not executed twice.
     client.send_as(&move_id, "navigate", payload).await;
-    let again = client.until(|frame| frame["id"] == move_id.as_str()).await;
+    let again = client.until(|frame| frame["re"] == move_id.as_str()).await;
     assert_eq!(again["payload"]["duplicate"], true, "{again}");
 }
 
@@ -155,7 +155,7 @@ async fn a_move_that_is_cancelled_or_fails_leaves_everything_as_it_was() {
         } else {
             gate.open();
         }
-        refused_as(&client.until(|frame| frame["id"] == move_id.as_str()).await, code);
+        refused_as(&client.until(|frame| frame["re"] == move_id.as_str()).await, code);
         let failed = client.event("compaction_failed").await;
         assert_eq!(
             (present(&failed["payload"]["jobId"]), failed["payload"]["error"]["code"].as_str()),
@@ -221,7 +221,7 @@ async fn what_is_said_for_a_place_that_is_not_reached_waits_until_somebody_looks
     let queued = client.event("queue_item_added").await;
     assert_eq!(queued["payload"]["item"]["after"], move_id.as_str());
     client.ask("cancel_compaction", json!({})).await;
-    refused_as(&client.until(|frame| frame["id"] == move_id.as_str()).await, "navigation_cancelled");
+    refused_as(&client.until(|frame| frame["re"] == move_id.as_str()).await, "navigation_cancelled");
     // The session continues where it is, and input meant for elsewhere is not sent here.
     model.push(Reply::text("re: here"));
     client.turn("here").await;
@@ -231,12 +231,12 @@ async fn what_is_said_for_a_place_that_is_not_reached_waits_until_somebody_looks
     assert_eq!(client.ask("navigate", json!({ "entryId": ids[1] })).await["type"], "navigated");
     client.event("turn_finished").await;
     assert_eq!(super::said(&model.requests().pop().unwrap()), ["one", "re: one", "for the other place"]);
-    let of_it = |frame: &Value| frame["payload"]["commandId"] == *present(&said["id"]);
+    let of_it = |frame: &Value| frame["payload"]["commandId"] == *present(&said["re"]);
     let removed = client.until(|frame| frame["type"] == "queue_item_removed" && of_it(frame)).await;
     let entry = client.until(|frame| frame["type"] == "entry_appended" && of_it(frame)).await;
     assert_eq!(entry["payload"]["entry"]["parentId"], ids[1].as_str());
     let (entry, turn) = (&entry["payload"]["entry"]["entryId"], &entry["payload"]["turnId"]);
-    let fate = json!({ "commandId": said["id"], "reason": "started", "turnId": turn, "entryId": entry });
+    let fate = json!({ "commandId": said["re"], "reason": "started", "turnId": turn, "entryId": entry });
     assert_eq!(removed["payload"], fate);
 }
 
@@ -252,7 +252,7 @@ async fn an_id_is_used_once_also_while_its_move_is_at_work() {
         ("user_input", json!({ "input": "x" })),
     ] {
         client.send_as(&move_id, kind, other).await;
-        refused_as(&client.until(|frame| frame["id"] == move_id.as_str()).await, "idempotency_conflict");
+        refused_as(&client.until(|frame| frame["re"] == move_id.as_str()).await, "idempotency_conflict");
     }
     // The connection is lost; the same command on another one gets the reply.
     client.hang_up();
@@ -265,7 +265,7 @@ async fn an_id_is_used_once_also_while_its_move_is_at_work() {
     client.ask("ping", json!({})).await;
     client.ask("get_context_info", json!({})).await;
     gate.open();
-    let reply = client.until(|frame| frame["id"] == move_id.as_str()).await;
+    let reply = client.until(|frame| frame["re"] == move_id.as_str()).await;
     assert_eq!(reply["type"], "navigated", "{reply}");
     assert!(reply["payload"]["branchSummaryEntryId"].is_string(), "{reply}");
 }

@@ -22,7 +22,7 @@ async fn at_a_tool(model: &Scripted) -> (Server, Client, Value) {
 async fn say(client: &mut Client, text: &str, when_busy: &str) -> Value {
     let reply = client.ask("user_input", json!({ "input": text, "whenBusy": when_busy })).await;
     assert_eq!(reply["payload"]["queued"], true, "{reply}");
-    reply["id"].clone()
+    reply["re"].clone()
 }
 
 #[tokio::test]

@@ -46,7 +46,7 @@ async fn a_cancelled_compaction_leaves_the_context_as_it_was() {
     assert_eq!(wrong["payload"]["code"], "no_compaction");
     assert_eq!(client.ask("cancel_compaction", json!({ "jobId": job })).await["type"], "ok");
     let failed = client.event("compaction_failed").await["payload"].clone();
-    assert_eq!((present(&failed["jobId"]), present(&failed["commandId"])), (&job, &ordered["id"]));
+    assert_eq!((present(&failed["jobId"]), present(&failed["commandId"])), (&job, &ordered["re"]));
     assert_eq!(failed["error"]["code"], "compaction_cancelled");
     model.wait_for_dropped(1).await;
     assert_eq!(context(&mut client).await, before);

@@ -65,7 +65,8 @@ async fn what_a_clients_hook_answers_is_sent_and_nobody_else_is_asked() {
     client.send("user_input", json!({ "input": "Is the sea warm?" })).await;
     let frame = client.event("hook_call").await;
     let call = &frame["payload"];
-    assert!(frame["id"].as_str().unwrap().starts_with("s_h") && frame.get("seq").is_none(), "{frame}");
+    assert!(frame.get("re").is_none() && frame.get("seq").is_none(), "{frame}");
+    assert_eq!(*present(&frame["sessionId"]), opened["sessionId"]);
     assert_eq!((&call["hook"], &call["point"]), (&json!("policy"), &json!("before_agent_start")));
     assert_eq!(*present(&call["sessionId"]), opened["sessionId"]);
     assert_eq!(call["input"][0]["text"], "Is the sea warm?");
@@ -301,7 +302,7 @@ async fn tools_answers_wait_for_their_hooks_side_by_side() {
     let mut other = result.clone();
     other["output"] = json!("other");
     client.send_as(id, "tool_result", other).await;
-    let conflict = client.until(|frame| frame["id"] == id.as_str()).await;
+    let conflict = client.until(|frame| frame["re"] == id.as_str()).await;
     assert_eq!(conflict["payload"]["code"], "idempotency_conflict", "{conflict}");
     assert_eq!(
         client.ask("get_context_info", json!({})).await["type"],
@@ -310,7 +311,7 @@ async fn tools_answers_wait_for_their_hooks_side_by_side() {
     );
     // The same on the connection that replaces this one.
     let (mut next, _) = joined(&server, "tab-one", json!({ "sessionId": opened["sessionId"] })).await;
-    assert_eq!(client.closed().await, 1000);
+    assert_eq!(client.event("role_changed").await["payload"]["role"], "observer");
     assert!(client.seen.iter().filter(|frame| frame["type"] == "ok").count() == 0, "none was answered");
     for (id, result) in &commands {
         next.send_as(id, "tool_result", result.clone()).await;
@@ -323,7 +324,7 @@ async fn tools_answers_wait_for_their_hooks_side_by_side() {
     for ((id, _), call) in commands.iter().zip(&asked).rev() {
         let output = format!("seen {}", call["arguments"].as_str().unwrap());
         assert_eq!(answer(&mut next, call, json!({ "output": output })).await["type"], "ok");
-        let done = next.until(|frame| frame["id"] == id.as_str()).await;
+        let done = next.until(|frame| frame["re"] == id.as_str()).await;
         assert_eq!((&done["type"], &done["payload"]["duplicate"]), (&json!("ok"), &json!(true)), "{done}");
     }
     assert_eq!(finished(&mut next).await["status"], "completed");
@@ -365,7 +366,7 @@ async fn a_move_waits_for_its_hook_which_is_told_what_is_left() {
     let replies = [(); 2].map(|()| id.clone());
     let mut moved = Vec::new();
     for id in &replies {
-        moved.push(client.until(|frame| frame["id"] == id.as_str()).await);
+        moved.push(client.until(|frame| frame["re"] == id.as_str()).await);
     }
     assert_eq!([&moved[0]["type"], &moved[1]["type"]], ["navigated", "navigated"], "{moved:?}");
     assert_eq!((moved[0]["payload"].get("duplicate"), &moved[1]["payload"]["duplicate"]), (None, &json!(true)));

@@ -61,7 +61,7 @@ async fn a_connection_that_takes_the_place_of_a_half_open_one_is_asked_in_its_pl
         joined(&server, "tab-one", json!({ "hooks": [hook("policy", "before_agent_start")] })).await;
     let call = asked(&mut first, "Is the sea warm?").await;
     let (mut second, _) = joined(&server, "tab-one", json!({ "sessionId": opened["sessionId"] })).await;
-    assert_eq!(first.closed().await, 1000);
+    assert_eq!(first.event("role_changed").await["payload"]["role"], "observer");
     let again = second.event("hook_call").await["payload"].clone();
     assert!(is_again(&again, &call), "it was not passed over: {again}");
     answer(&mut second, &call, json!({ "systemPrompt": "Be brief." })).await;

@@ -140,7 +140,7 @@ async fn whoever_waits_for_hooks_of_a_session_that_is_deleted_is_told_so() {
         let (mut other, _) = joined(&server, "tab-two", json!({})).await;
         assert_eq!(other.ask("delete_session", json!({ "sessionId": session })).await["type"], "ok");
         for id in ids {
-            let refused = client.until(|frame| frame["id"] == id.as_str()).await;
+            let refused = client.until(|frame| frame["re"] == id.as_str()).await;
             assert_eq!(refused["payload"]["code"], "session_not_found", "{waiting}: {refused}");
         }
     }
@@ -161,7 +161,7 @@ async fn an_input_before_its_hook_does_not_hold_a_server_that_stops() {
     let call = client.event("hook_call").await["payload"]["hookCallId"].clone();
     server.terminate().await;
     for id in ids {
-        let refused = client.until(|frame| frame["id"] == id.as_str()).await;
+        let refused = client.until(|frame| frame["re"] == id.as_str()).await;
         assert_eq!(refused["payload"]["code"], "shutting_down", "{refused}");
     }
     assert_eq!(client.event("hook_cancelled").await["payload"]["hookCallId"], *present(&call));
@@ -217,7 +217,7 @@ async fn many_tool_results_at_once_do_not_keep_the_answers_of_their_hook_out() {
                 let error = &frame["payload"];
                 assert_eq!((&error["code"], &error["retriable"]), (&json!("overloaded"), &json!(true)), "{frame}");
                 overloaded += 1;
-                let id = frame["id"].as_str().unwrap().to_owned();
+                let id = frame["re"].as_str().unwrap().to_owned();
                 let result = sent[&id].clone();
                 client.send_as(&id, "tool_result", result).await;
             }
@@ -244,10 +244,10 @@ async fn an_input_that_a_hook_changed_is_told_from_another_one_under_its_id() {
     let call = client.event("hook_call").await["payload"].clone();
     answer(&mut client, &call, json!({})).await;
     finished(&mut client).await;
-    assert_eq!(client.until(|frame| frame["id"] == id.as_str()).await["type"], "accepted");
+    assert_eq!(client.until(|frame| frame["re"] == id.as_str()).await["type"], "accepted");
     for (text, code) in [("My number is 0815.", "idempotency_conflict"), ("My number is 4711.", "")] {
         client.send_as(&id, "user_input", say(text)).await;
-        let reply = client.until(|frame| frame["id"] == id.as_str()).await;
+        let reply = client.until(|frame| frame["re"] == id.as_str()).await;
         match code {
             "" => assert_eq!(reply["payload"]["duplicate"], true, "{reply}"),
             code => assert_eq!(reply["payload"]["code"], code, "{reply}"),

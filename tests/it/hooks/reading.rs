@@ -6,7 +6,7 @@ use reseed::{
         context::windows::Windows,
     },
     hooks::Hooks,
-    internals::{Attach, Outgoing, REPLIES_MAX, Registry, RegistryOptions, SystemClock},
+    internals::{Attach, ConnectionShare, Outgoing, REPLIES_MAX, Registry, RegistryOptions, SystemClock},
     provider::scripted::{Reply, Scripted},
     store::memory::MemoryStore,
 };
@@ -42,7 +42,7 @@ async fn a_client_that_did_not_read_for_a_moment_is_asked_once_it_reads() {
         sessions_open_max: 8,
         detached_turn: PATIENCE,
     });
-    let handle = registry.create("").await.unwrap();
+    let handle = registry.create("", None).await.unwrap();
     let (outgoing, mut incoming) = mpsc::channel(REPLIES_MAX);
     let offer: HookOffer = serde_json::from_value(json!({ "name": "policy", "point": "before_agent_start" })).unwrap();
     let attach = Attach {
@@ -53,6 +53,7 @@ async fn a_client_that_did_not_read_for_a_moment_is_asked_once_it_reads() {
         tools: None,
         hooks: Some(vec![offer]),
         outgoing: outgoing.clone(),
+        shared: ConnectionShare::default(),
         resume: None,
     };
     let _attached = handle.attach(attach).await.unwrap().unwrap();

@@ -215,7 +215,7 @@ async fn what_a_hook_takes_out_of_an_input_or_a_result_is_stored_logged_and_show
     let say = |what: &str| json!({ "input": format!("{what} {SECRET}") });
     let first_id = client.id();
     client.send_as(&first_id, "user_input", say("begins")).await;
-    let accepted = client.until(|frame| frame["id"] == first_id.as_str()).await;
+    let accepted = client.until(|frame| frame["re"] == first_id.as_str()).await;
     assert_eq!(accepted["type"], "accepted", "{accepted}");
     assert_eq!(client.ask("user_input", say("waits")).await["payload"]["queued"], true);
     let mut steered = say("is steered");
@@ -246,11 +246,11 @@ async fn what_a_hook_takes_out_of_an_input_or_a_result_is_stored_logged_and_show
     assert_eq!(again.ask("open_session", session).await["type"], "session_opened");
     for (id, kind, payload) in [(&first_id, "user_input", say("begins")), (&result_id, "tool_result", result)] {
         again.send_as(id, kind, payload).await;
-        let reply = again.until(|frame| frame["id"] == id.as_str()).await;
+        let reply = again.until(|frame| frame["re"] == id.as_str()).await;
         assert_eq!(reply["payload"]["duplicate"], true, "{reply}");
     }
     again.send_as(&first_id, "rename_session", json!({ "name": "other" })).await;
-    let conflict = again.until(|frame| frame["id"] == first_id.as_str()).await;
+    let conflict = again.until(|frame| frame["re"] == first_id.as_str()).await;
     assert_eq!(conflict["payload"]["code"], "idempotency_conflict", "{conflict}");
     server.stop().await;
 
@@ -324,7 +324,7 @@ async fn what_a_hook_repeats_in_a_wrong_answer_is_stored_logged_and_shown_nowher
         if client.ask("hook_result", result).await["type"] == "error" {
             assert_eq!(client.ask("hook_result", json!({ "hookCallId": call, "error": "no" })).await["type"], "ok");
         }
-        let refused = client.until(|frame| frame["id"] == id.as_str()).await;
+        let refused = client.until(|frame| frame["re"] == id.as_str()).await;
         assert_eq!(refused["payload"]["code"], "hook_failed", "{answer}: {refused}");
         assert!(!refused.to_string().contains(SECRET), "{answer}: {refused}");
         client.forget("hook_call");

@@ -268,7 +268,7 @@ async fn what_is_pinned_while_a_move_waits_is_seen_where_it_arrives() {
     talk.client.until(|frame| frame["payload"]["phase"] == "summarising_branch").await;
     pin(&mut talk, &entry).await;
     gate.open();
-    let moved = talk.client.until(|frame| frame["id"] == json!(moving)).await;
+    let moved = talk.client.until(|frame| frame["re"] == json!(moving)).await;
     assert_eq!(moved["type"], "navigated", "{moved}");
     let messages = talk.messages().await;
     assert_eq!(saying(&messages, "Question 1:"), 1, "{messages:#?}");

@@ -175,7 +175,7 @@ async fn a_kill_in_the_middle_of_an_answer_loses_nothing_that_was_acknowledged()
     let session = opened["sessionId"].as_str().unwrap().to_owned();
     client.turn("What is your name?").await;
     let id = client.send("user_input", json!({ "input": "And your age?" })).await;
-    let accepted = client.until(|frame| frame["id"] == id.as_str()).await;
+    let accepted = client.until(|frame| frame["re"] == id.as_str()).await;
     client.until(|frame| frame["type"] == "item_delta" && frame["payload"]["text"].as_str() == Some("half ")).await;
     server.kill().await;
     let last = client.seen.iter().filter_map(|frame| frame["seq"].as_u64()).max().unwrap();
@@ -193,7 +193,7 @@ async fn a_kill_in_the_middle_of_an_answer_loses_nothing_that_was_acknowledged()
 
     // The command is known: sent once more, it is answered as before and nothing is said twice.
     client.send_as(&id, "user_input", json!({ "input": "And your age?" })).await;
-    let again = client.until(|frame| frame["id"] == id.as_str()).await;
+    let again = client.until(|frame| frame["re"] == id.as_str()).await;
     assert_eq!(
         (&again["payload"]["duplicate"], &again["payload"]["entryId"]),
         (&json!(true), present(&accepted["payload"]["entryId"]))

@@ -185,11 +185,12 @@ async fn damage_that_a_resume_comes_upon_is_told_and_not_jumped_over() {
     resume["resume"] = json!({ "epoch": opened["epoch"], "seq": 1 });
     let back = client.ask("open_session", resume.clone()).await;
     assert_eq!(back["payload"]["resumed"], "replay", "nobody knows yet: {back}");
-    let told = client.event("error").await;
-    assert_eq!(told["payload"]["code"], "session_damaged", "{told}");
-    assert_eq!(client.closed().await, 1011);
+    let closed = client.event("session_closed").await["payload"].clone();
+    assert_eq!((&closed["code"], &closed["retriable"]), (&json!("failed"), &json!(false)), "{closed}");
+    assert_eq!(closed["error"]["code"], "session_damaged", "{closed}");
+    assert_eq!(client.ask("ping", json!({})).await["type"], "pong", "the connection continues");
     let seqs: Vec<u64> = client.seen.iter().filter_map(|frame| frame["seq"].as_u64()).collect();
-    let bad = told["payload"]["details"]["seq"].as_u64().unwrap();
+    let bad = closed["error"]["details"]["seq"].as_u64().unwrap();
     assert!(seqs.iter().all(|seq| *seq < bad), "nothing behind the damage: {seqs:?} {bad}");
     let mut client = Client::v2(&server.ws()).await;
     let refused = client.ask("open_session", resume).await;

@@ -43,7 +43,7 @@ async fn what_a_full_disk_does_not_take_is_not_acknowledged() {
     }
     let acknowledged = |client: &Folder| {
         let replies = client.replies.values().filter(|reply| reply["type"] == "accepted");
-        replies.map(|reply| reply["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        replies.map(|reply| reply["re"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let before = acknowledged(&client);
     assert!(before.len() > 3, "{before:?}");

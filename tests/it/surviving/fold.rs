@@ -277,12 +277,21 @@ impl Folder {
         let hello = json!({ "protocolVersion": 2, "clientId": self.client_id });
         let hello = json!({ "id": self.id(), "type": "hello", "payload": hello });
         let mut payload = self.opening.clone();
-        if !self.fold.session.is_empty() {
-            payload["sessionId"] = json!(self.fold.session);
+        let joins = payload.as_object_mut().and_then(|payload| payload.remove("sessionId"));
+        let open = if let Some(session) = joins.filter(|_| self.fold.session.is_empty()) {
+            self.open_id = self.id();
+            json!({ "id": self.open_id, "sessionId": session, "type": "open_session", "payload": payload })
+        } else if self.fold.session.is_empty() {
+            // A lost reply leaves no session behind: the same command opens the session that it has made.
+            if self.open_id.is_empty() {
+                self.open_id = self.id();
+            }
+            json!({ "id": self.open_id, "type": "open_session", "payload": payload })
+        } else {
+            self.open_id = self.id();
             payload["resume"] = self.fold.place();
-        }
-        self.open_id = self.id();
-        let open = json!({ "id": self.open_id, "type": "open_session", "payload": payload });
+            json!({ "id": self.open_id, "sessionId": self.fold.session, "type": "open_session", "payload": payload })
+        };
         self.write(&hello).await && self.write(&open).await
     }
 
@@ -297,6 +306,13 @@ impl Folder {
         sent
     }
 
+    /// Sends a command about this client's session.
+    async fn write_about(&mut self, frame: &Value) -> bool {
+        let mut frame = frame.clone();
+        frame["sessionId"] = json!(self.fold.session);
+        self.write(&frame).await
+    }
+
     /// Gives a command, which is sent once the session is open, and again after each lost connection until it has its
     /// reply. Returns its id.
     pub(super) async fn command(&mut self, kind: &str, payload: Value) -> String {
@@ -304,7 +320,7 @@ impl Folder {
         let frame = json!({ "id": id, "type": kind, "payload": payload });
         self.unanswered.push(frame.clone());
         if self.is_open {
-            self.write(&frame).await;
+            self.write_about(&frame).await;
         }
         id
     }
@@ -320,19 +336,19 @@ impl Folder {
             }
         };
         self.frames += 1;
-        let id = frame["id"].as_str().unwrap();
-        if id == self.open_id && frame["type"] == "session_opened" {
+        let re = frame["re"].as_str();
+        if re == Some(&self.open_id) && frame["type"] == "session_opened" {
             self.fold.opened(&frame["payload"]);
             self.is_open = true;
             // In their order, before any new command.
             for unanswered in self.unanswered.clone() {
-                self.write(&unanswered).await;
+                self.write_about(&unanswered).await;
             }
-        } else if id.starts_with("s_") {
-            self.fold.take(&frame);
+        } else if let Some(re) = re {
+            self.unanswered.retain(|command| command["id"] != re);
+            self.replies.insert(re.to_owned(), frame.clone());
         } else {
-            self.unanswered.retain(|command| command["id"] != frame["id"]);
-            self.replies.insert(id.to_owned(), frame.clone());
+            self.fold.take(&frame);
         }
         Ok(frame)
     }

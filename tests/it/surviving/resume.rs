@@ -30,7 +30,7 @@ async fn resumed(url: &str, session: &Value, resume: &Value) -> (Client, Value) 
 async fn followed(client: &mut Client) -> Vec<String> {
     client.ask("get_context_info", json!({})).await;
     let opened = client.seen.iter().position(|frame| frame["type"] == "session_opened").unwrap();
-    let after = client.seen[opened + 1..].iter().filter(|frame| frame["id"].as_str().unwrap().starts_with("s_"));
+    let after = client.seen[opened + 1..].iter().filter(|frame| frame.get("re").is_none());
     after
         .map(|frame| match frame["type"].as_str().unwrap() {
             "item_delta" => {

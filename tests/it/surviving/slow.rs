@@ -20,8 +20,7 @@ async fn observing(server: &Server, session: &Value) -> WebSocketStream<TcpStrea
     let stream = socket.connect(server.service.address()).await.unwrap();
     let (mut socket, _) = client_async(server.ws(), stream).await.unwrap();
     let hello = json!({ "id": "hello", "type": "hello", "payload": { "protocolVersion": 2 } });
-    let open = json!({ "sessionId": session, "role": "observer" });
-    let open = json!({ "id": "open", "type": "open_session", "payload": open });
+    let open = json!({ "id": "open", "sessionId": session, "type": "open_session", "payload": { "role": "observer" } });
     for frame in [hello, open] {
         socket.send(Message::text(frame.to_string())).await.unwrap();
     }

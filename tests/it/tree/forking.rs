@@ -220,15 +220,15 @@ async fn only_the_owner_forks_and_what_is_wrong_is_told() {
     let id = client.id();
     client.send_as(&id, "fork_session", fork.clone()).await;
     client.send_as(&id, "fork_session", fork.clone()).await;
-    let first = client.until(|frame| frame["id"] == id.as_str()).await["payload"].clone();
-    let second = client.until(|frame| frame["id"] == id.as_str()).await["payload"].clone();
+    let first = client.until(|frame| frame["re"] == id.as_str()).await["payload"].clone();
+    let second = client.until(|frame| frame["re"] == id.as_str()).await["payload"].clone();
     assert_eq!(*present(&first["sessionId"]), second["sessionId"]);
     assert_eq!((first.get("duplicate"), &second["duplicate"]), (None, &json!(true)));
     client.send_as(&id, "fork_session", json!({ "entryId": q1, "position": "before" })).await;
-    let conflict = client.until(|frame| frame["id"] == id.as_str()).await;
+    let conflict = client.until(|frame| frame["re"] == id.as_str()).await;
     assert_eq!(conflict["payload"]["code"], "idempotency_conflict");
     client.send_as(&id, "user_input", json!({ "input": "two" })).await;
-    let conflict = client.until(|frame| frame["id"] == id.as_str()).await;
+    let conflict = client.until(|frame| frame["re"] == id.as_str()).await;
     assert_eq!(conflict["payload"]["code"], "idempotency_conflict");
     assert_eq!(listed(&mut client).await.len(), 2);
 }
@@ -237,7 +237,7 @@ async fn only_the_owner_forks_and_what_is_wrong_is_told() {
 async fn try_fork(client: &mut Client, id: &str, fork: &Value) -> Option<Value> {
     client.send_as(id, "fork_session", fork.clone()).await;
     while let Some(frame) = client.next_frame().await {
-        if frame["id"] == id {
+        if frame["re"] == id {
             return Some(frame);
         }
     }

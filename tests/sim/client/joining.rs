@@ -4,7 +4,7 @@ use super::{PAGE, Server, Wish};
 use crate::view::View;
 use reseed::{
     core::agent_loop::{Origin, Snapshot, check_offers},
-    internals::{Attach, Attached, LeftOff, Outgoing, SessionHandle},
+    internals::{Attach, Attached, ConnectionShare, LeftOff, Outgoing, SessionHandle},
     store::{EntryQuery, SessionStore},
 };
 use reseed_protocol::{Entry, ErrorBody, ErrorCode, SessionId, event::Event};
@@ -54,6 +54,7 @@ pub(super) async fn join(
             tools: wish.tools.clone().map(check_offers).transpose()?,
             hooks: wish.hooks.clone(),
             outgoing: outgoing.clone(),
+            shared: ConnectionShare::default(),
             resume: resume.clone(),
         };
         let Ok(attached) = handle.attach(attach).await else { continue };

@@ -33,7 +33,14 @@ fn play_from(session: Option<&str>, watched: bool, script: &str) -> (String, Dia
                 Step::Show(text) => out += &text,
                 Step::Send(frame) => {
                     let frame: serde_json::Value = serde_json::from_str(&frame).unwrap();
-                    out += &format!("→ {} {}\n", frame["type"].as_str().unwrap(), frame["payload"]);
+                    let kind = frame["type"].as_str().unwrap();
+                    let mut payload = frame["payload"].clone();
+                    let address = Command::spec_of(kind).unwrap().address;
+                    assert!(address != Address::Required || frame["sessionId"].is_string(), "{frame}");
+                    if kind == "open_session" && frame["sessionId"].is_string() {
+                        payload["sessionId"] = frame["sessionId"].clone();
+                    }
+                    out += &format!("→ {kind} {payload}\n");
                 }
                 Step::Heartbeat(every) => out += &format!("[heartbeat {every:?}]\n"),
                 other => out += &format!("[{other:?}]\n"),
@@ -45,8 +52,8 @@ fn play_from(session: Option<&str>, watched: bool, script: &str) -> (String, Dia
 
 const OPEN: &str = r##"
     connected
-    < {"id":"#1","type":"welcome","payload":{"protocolVersion":2,"server":{"name":"reseed","version":"1","instance":"i","provider":"offline","notice":"The built-in model answers."},"features":[],"scopes":[],"heartbeatMs":30000,"limits":{"messageBytesMax":1,"depthMax":1,"queueItemsMax":1,"toolsMax":1}}}
-    < {"id":"#2","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":0,"model":"offline","strategy":"threshold","entries":[],"queue":[]}}
+    < {"re":"#1","type":"welcome","payload":{"protocolVersion":2,"server":{"name":"reseed","version":"1","instance":"i","provider":"offline","notice":"The built-in model answers."},"features":[],"scopes":[],"heartbeatMs":30000,"limits":{"messageBytesMax":1,"depthMax":1,"queueItemsMax":1,"toolsMax":1}}}
+    < {"re":"#2","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":0,"model":"offline","strategy":"threshold","entries":[],"queue":[]}}
 "##;
 
 /// What [`OPEN`] shows.
@@ -58,16 +65,16 @@ const OPENED: &str = "→ hello {\"client\":{\"name\":\"reseed-chat\",\"version\
 
 const TURN: &str = r##"
     > hello
-    < {"id":"#3","type":"accepted","payload":{"entryId":"u1","turnId":"t1","queued":false,"asOfSeq":0}}
-    < {"id":"s_1","seq":1,"type":"entry_appended","payload":{"entry":{"entryId":"u1","parentId":null,"timestamp":"2026-11-21T09:00:00.000Z","type":"message","role":"user","content":[{"type":"text","text":"hello"}]},"turnId":"t1","commandId":"#3"}}
-    < {"id":"s_2","seq":2,"type":"turn_started","payload":{"turnId":"t1","commandIds":["#3"],"generation":1}}
-    < {"id":"s_e1","type":"item_started","payload":{"itemId":"a1","turnId":"t1","kind":"message"}}
-    < {"id":"s_d","type":"item_delta","payload":{"itemId":"a1","part":0,"offset":0,"text":"Good "}}
+    < {"re":"#3","type":"accepted","payload":{"entryId":"u1","turnId":"t1","queued":false,"asOfSeq":0}}
+    < {"sessionId":"ses","seq":1,"type":"entry_appended","payload":{"entry":{"entryId":"u1","parentId":null,"timestamp":"2026-11-21T09:00:00.000Z","type":"message","role":"user","content":[{"type":"text","text":"hello"}]},"turnId":"t1","commandId":"#3"}}
+    < {"sessionId":"ses","seq":2,"type":"turn_started","payload":{"turnId":"t1","commandIds":["#3"],"generation":1}}
+    < {"sessionId":"ses","type":"item_started","payload":{"itemId":"a1","turnId":"t1","kind":"message"}}
+    < {"sessionId":"ses","type":"item_delta","payload":{"itemId":"a1","part":0,"offset":0,"text":"Good "}}
 "##;
 
 const ANSWER: &str = r##"
-    < {"id":"s_3","seq":3,"type":"entry_appended","payload":{"entry":{"entryId":"a1","parentId":"u1","timestamp":"2026-11-21T09:00:01.000Z","type":"message","role":"assistant","content":[{"type":"text","text":"Good morning."}],"stopReason":"stop"},"turnId":"t1"}}
-    < {"id":"s_4","seq":4,"type":"turn_finished","payload":{"turnId":"t1","status":"completed","finishReason":"stop"}}
+    < {"sessionId":"ses","seq":3,"type":"entry_appended","payload":{"entry":{"entryId":"a1","parentId":"u1","timestamp":"2026-11-21T09:00:01.000Z","type":"message","role":"assistant","content":[{"type":"text","text":"Good morning."}],"stopReason":"stop"},"turnId":"t1"}}
+    < {"sessionId":"ses","seq":4,"type":"turn_finished","payload":{"turnId":"t1","status":"completed","finishReason":"stop"}}
 "##;
 
 /// Plays scripts one after another and compares all that came out after [`OPEN`].
@@ -89,17 +96,17 @@ fn an_answer_is_shown_as_it_comes_and_ended_from_its_entry() {
 #[test]
 fn frames_that_were_seen_or_are_not_known_change_nothing() {
     let twice = r##"
-        < {"id":"s_2","seq":2,"type":"turn_started","payload":{"turnId":"t1","commandIds":[],"generation":1}}
-        < {"id":"s_9","type":"surprise","payload":{}}
+        < {"sessionId":"ses","seq":2,"type":"turn_started","payload":{"turnId":"t1","commandIds":[],"generation":1}}
+        < {"sessionId":"ses","type":"surprise","payload":{}}
         < nonsense
-        < {"id":"s_5","seq":5,"type":"surprise","payload":{}}
+        < {"sessionId":"ses","seq":5,"type":"surprise","payload":{}}
     "##;
     check(&[TURN, ANSWER, twice], "→ user_input {\"input\":\"hello\"}\nGood morning.\n", true);
 }
 
 #[test]
 fn a_hole_in_the_log_opens_the_session_again() {
-    let hole = r##"< {"id":"s_9","seq":9,"type":"queue_released","payload":{}}"##;
+    let hole = r##"< {"sessionId":"ses","seq":9,"type":"queue_released","payload":{}}"##;
     check(&[hole], "[Reopen]\n", true);
 }
 
@@ -109,7 +116,7 @@ fn after_a_lost_connection_it_resumes_and_asks_again_what_had_no_reply() {
         > /compact
         lost
         connected
-        < {"id":"#6","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":4,"resumed":"replay","queue":[]}}
+        < {"re":"#6","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":4,"resumed":"replay","queue":[]}}
     "##;
     check(
         &[TURN, resumed, ANSWER],
@@ -148,8 +155,8 @@ fn an_answer_that_only_began_is_named_when_the_session_is_resumed_and_its_end_is
     let resumed = r##"
         lost
         connected
-        < {"id":"#5","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":2,"resumed":"replay","queue":[]}}
-        < {"id":"s_e0","type":"item_aborted","payload":{"itemId":"a1","reason":"interrupted"}}
+        < {"re":"#5","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":2,"resumed":"replay","queue":[]}}
+        < {"sessionId":"ses","type":"item_aborted","payload":{"itemId":"a1","reason":"interrupted"}}
     "##;
     let (out, _) = play(true, &[OPEN, &begun, resumed].concat());
     let resume = r#""resume":{"epoch":"ep","items":[{"itemId":"a1","offset":0,"part":0}],"seq":2}"#;
@@ -162,12 +169,12 @@ fn a_snapshot_shows_what_was_missed_and_takes_up_the_running_answer() {
     let snapshot = r##"
         lost
         connected
-        < {"id":"#5","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":40,"resumed":"snapshot","queue":[],
+        < {"re":"#5","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":40,"resumed":"snapshot","queue":[],
         "turn":{"turnId":"t9","items":[{"itemId":"a9","parts":[{"type":"text","text":"And "}]}]},"entries":[
         {"entryId":"u1","parentId":null,"timestamp":"2026-11-21T09:00:00.000Z","type":"message","role":"user","content":[{"type":"text","text":"hello"}]},
         {"entryId":"a1","parentId":"u1","timestamp":"2026-11-21T09:00:01.000Z","type":"message","role":"assistant","content":[{"type":"text","text":"Good morning."}]},
         {"entryId":"u9","parentId":"a1","timestamp":"2026-11-21T09:00:02.000Z","type":"message","role":"user","content":[{"type":"text","text":"and now?"}]}]}}
-        < {"id":"s_d","type":"item_delta","payload":{"itemId":"a9","part":0,"offset":4,"text":"so on"}}
+        < {"sessionId":"ses","type":"item_delta","payload":{"itemId":"a9","part":0,"offset":4,"text":"so on"}}
     "##;
     let snapshot = snapshot
         .replace(",\n        \"turn\"", ",\"turn\"")
@@ -186,7 +193,7 @@ fn ctrl_c_cancels_what_runs_and_leaves_the_second_time() {
     check(&[TURN, "^C\n^C"], &format!("{cancelled}[Quit]\n"), false);
     check(&["^C"], "Ctrl-C again leaves\n", true);
     check(&["^C\n> \n^C"], "Ctrl-C again leaves\nCtrl-C again leaves\n", true);
-    let job = r##"< {"id":"s_e1","type":"compaction_started","payload":{"jobId":"j","trigger":"manual","background":false}}"##;
+    let job = r##"< {"sessionId":"ses","type":"compaction_started","payload":{"jobId":"j","trigger":"manual","background":false}}"##;
     check(&[job, "\n^C"], "compacting the context\n→ cancel_compaction {\"jobId\":\"j\"}\n", false);
 }
 
@@ -224,7 +231,7 @@ fn commands_are_sent_as_they_are_typed() {
 fn a_session_can_be_opened_by_its_number_in_the_list() {
     let listed = r##"
         > /sessions
-        < {"id":"#3","type":"sessions","payload":{"items":[{"sessionId":"first","name":"A","createdAt":"2026-11-21T09:00:00.000Z","updatedAt":"2026-11-21T09:00:00.000Z","entries":2,"tokenCount":81,"usageRatio":0.01,"state":"idle"}]}}
+        < {"re":"#3","type":"sessions","payload":{"items":[{"sessionId":"first","name":"A","createdAt":"2026-11-21T09:00:00.000Z","updatedAt":"2026-11-21T09:00:00.000Z","entries":2,"tokenCount":81,"usageRatio":0.01,"state":"idle"}]}}
         > /open 1
     "##;
     check(
@@ -239,13 +246,13 @@ fn a_session_can_be_opened_by_its_number_in_the_list() {
 fn a_refusal_is_shown_and_a_session_that_cannot_be_opened_leaves_none_open() {
     let refused = r##"
         > /compact
-        < {"id":"#3","type":"error","payload":{"code":"nothing_to_compact","message":"there is room","retriable":false}}
+        < {"re":"#3","type":"error","payload":{"code":"nothing_to_compact","message":"there is room","retriable":false}}
     "##;
     check(&[refused], "→ start_compaction {}\nerror: there is room (nothing_to_compact)\n", true);
     let lost = r##"
         > /open abc
-        < {"id":"#3","type":"ok","payload":{}}
-        < {"id":"#4","type":"error","payload":{"code":"session_not_found","message":"no session `abc`","retriable":false}}
+        < {"re":"#3","type":"ok","payload":{}}
+        < {"re":"#4","type":"error","payload":{"code":"session_not_found","message":"no session `abc`","retriable":false}}
         > hello
     "##;
     check(
@@ -262,7 +269,7 @@ fn a_refusal_is_shown_and_a_session_that_cannot_be_opened_leaves_none_open() {
 fn the_first_session_that_cannot_be_opened_ends_the_chat() {
     let refused = r##"
         connected
-        < {"id":"#1","type":"error","payload":{"code":"unauthenticated","message":"who are you","retriable":false}}
+        < {"re":"#1","type":"error","payload":{"code":"unauthenticated","message":"who are you","retriable":false}}
     "##;
     let (out, _) = play(true, refused);
     assert!(
@@ -275,9 +282,9 @@ fn the_first_session_that_cannot_be_opened_ends_the_chat() {
 fn input_that_waits_is_awaited_too() {
     let queued = r##"
         > and?
-        < {"id":"#4","type":"accepted","payload":{"queued":true,"asOfSeq":2}}
-        < {"id":"s_3","seq":3,"type":"queue_item_added","payload":{"position":0,"item":{"commandId":"#4","content":[]}}}
-        < {"id":"s_4","seq":4,"type":"turn_finished","payload":{"turnId":"t1","status":"cancelled"}}
+        < {"re":"#4","type":"accepted","payload":{"queued":true,"asOfSeq":2}}
+        < {"sessionId":"ses","seq":3,"type":"queue_item_added","payload":{"position":0,"item":{"commandId":"#4","content":[]}}}
+        < {"sessionId":"ses","seq":4,"type":"turn_finished","payload":{"turnId":"t1","status":"cancelled"}}
     "##;
     check(
         &[TURN, queued],
@@ -290,7 +297,7 @@ fn input_that_waits_is_awaited_too() {
 /// A chat that has greeted, and goes on with no session.
 const GREETED: &str = r##"
     connected
-    < {"id":"#1","type":"welcome","payload":{"protocolVersion":2,"server":{"name":"reseed","version":"1","instance":"i","provider":"offline"},"features":[],"scopes":[],"heartbeatMs":30000,"limits":{"messageBytesMax":1,"depthMax":1,"queueItemsMax":1,"toolsMax":1}}}
+    < {"re":"#1","type":"welcome","payload":{"protocolVersion":2,"server":{"name":"reseed","version":"1","instance":"i","provider":"offline"},"features":[],"scopes":[],"heartbeatMs":30000,"limits":{"messageBytesMax":1,"depthMax":1,"queueItemsMax":1,"toolsMax":1}}}
 "##;
 
 #[test]
@@ -316,7 +323,7 @@ fn a_session_is_opened_with_what_is_said_first() {
     let (out, _) = greeted("> hello\n> and?\nlost\nconnected");
     let sent: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("→ ")?.split(' ').next()).collect();
     assert_eq!(sent, ["open_session", "user_input", "user_input", "hello", "open_session"]);
-    let opened = r##"< {"id":"#6","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":0,"model":"offline","strategy":"threshold","entries":[],"queue":[]}}"##;
+    let opened = r##"< {"re":"#6","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":0,"model":"offline","strategy":"threshold","entries":[],"queue":[]}}"##;
     let (again, _) = greeted(&format!("> hello\n> and?\nlost\nconnected\n{opened}"));
     let shown = "session ses, model offline, strategy threshold\n\
         → user_input {\"input\":\"hello\"}\n→ user_input {\"input\":\"and?\"}\n";
@@ -326,9 +333,9 @@ fn a_session_is_opened_with_what_is_said_first() {
 #[test]
 fn a_pipe_is_shown_no_thoughts_and_no_progress() {
     let thinking = r##"
-        < {"id":"s_e2","type":"item_started","payload":{"itemId":"a1","turnId":"t1","kind":"message"}}
-        < {"id":"s_d","type":"item_delta","payload":{"itemId":"a1","part":0,"offset":0,"kind":"reasoning","text":"hm"}}
-        < {"id":"s_d","type":"item_delta","payload":{"itemId":"a1","part":1,"offset":0,"text":"Good"}}
+        < {"sessionId":"ses","type":"item_started","payload":{"itemId":"a1","turnId":"t1","kind":"message"}}
+        < {"sessionId":"ses","type":"item_delta","payload":{"itemId":"a1","part":0,"offset":0,"kind":"reasoning","text":"hm"}}
+        < {"sessionId":"ses","type":"item_delta","payload":{"itemId":"a1","part":1,"offset":0,"text":"Good"}}
     "##;
     for (watched, expected) in [(true, "hm\nGood"), (false, "Good")] {
         let (out, _) = play(watched, &[OPEN, thinking].concat());
@@ -340,12 +347,12 @@ fn a_pipe_is_shown_no_thoughts_and_no_progress() {
 fn what_waits_is_listed_and_changed_and_the_running_turn_is_steered() {
     let queue = r##"
         > /steer shorter
-        < {"id":"#4","type":"accepted","payload":{"queued":true,"asOfSeq":2}}
-        < {"id":"s_3","seq":3,"type":"queue_item_added","payload":{"position":0,"item":{"commandId":"other","content":[{"type":"text","text":"and then"}]}}}
-        < {"id":"s_4","seq":4,"type":"queue_item_added","payload":{"position":0,"item":{"commandId":"#4","content":[{"type":"text","text":"shorter"}],"steer":true}}}
+        < {"re":"#4","type":"accepted","payload":{"queued":true,"asOfSeq":2}}
+        < {"sessionId":"ses","seq":3,"type":"queue_item_added","payload":{"position":0,"item":{"commandId":"other","content":[{"type":"text","text":"and then"}]}}}
+        < {"sessionId":"ses","seq":4,"type":"queue_item_added","payload":{"position":0,"item":{"commandId":"#4","content":[{"type":"text","text":"shorter"}],"steer":true}}}
         > /queue
         > /queue first 2
-        < {"id":"#5","type":"ok","payload":{"asOfSeq":3}}
+        < {"re":"#5","type":"ok","payload":{"asOfSeq":3}}
         > /queue remove 1
         > /queue remove 3
     "##;
@@ -367,14 +374,14 @@ fn what_waits_is_listed_and_changed_and_the_running_turn_is_steered() {
 fn entries_are_pinned_by_id_and_the_strategy_is_chosen_by_name() {
     let script = r##"
         > /pin u1
-        < {"id":"#3","type":"ok","payload":{"asOfSeq":0}}
-        < {"id":"s_1","seq":1,"type":"session_updated","payload":{"pins":[{"entryId":"a1","with":"u1"},{"entryId":"u1"}],"commandId":"#3"}}
+        < {"re":"#3","type":"ok","payload":{"asOfSeq":0}}
+        < {"sessionId":"ses","seq":1,"type":"session_updated","payload":{"pins":[{"entryId":"a1","with":"u1"},{"entryId":"u1"}],"commandId":"#3"}}
         > /unpin u1
-        < {"id":"#4","type":"ok","payload":{"asOfSeq":1}}
-        < {"id":"s_2","seq":2,"type":"session_updated","payload":{"pins":[],"commandId":"#4"}}
+        < {"re":"#4","type":"ok","payload":{"asOfSeq":1}}
+        < {"sessionId":"ses","seq":2,"type":"session_updated","payload":{"pins":[],"commandId":"#4"}}
         > /pin 7
         > /strategy truncate
-        < {"id":"#5","type":"ok","payload":{"asOfSeq":2}}
+        < {"re":"#5","type":"ok","payload":{"asOfSeq":2}}
     "##;
     let shown = "→ pin_entry {\"entryId\":\"u1\"}\npinned: u1\n→ unpin_entry {\"entryId\":\"u1\"}\nnothing is pinned\n\
         that is no number of the last /tree, and no entry's id\n→ set_context_strategy {\"strategy\":\"truncate\"}\n";

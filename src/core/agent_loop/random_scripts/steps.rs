@@ -113,7 +113,7 @@ impl World {
         let waiting: Vec<CommandId> =
             self.agent.ws.session.state.queue.iter().map(|item| item.command_id.clone()).collect();
         match self.rng.u8(..6) {
-            0 => self.command(Command::RenameSession(RenameSession { session_id: None, name: "A name".into() })),
+            0 => self.command(Command::RenameSession(RenameSession { name: "A name".into() })),
             1 => {
                 let Some(entry) = self.some_entry() else { return };
                 let set = SetLabel { entry_id: entry.entry_id, label: self.rng.bool().then(|| "here".into()) };

@@ -1,7 +1,9 @@
 //! The contract for creating, appending and deleting.
 
 use super::{NOW, append, append_of, control, entry, id, log};
-use crate::store::{Append, CommandMark, EntryQuery, Error, Head, Lease, ListQuery, SessionStore, SubtreeQuery};
+use crate::store::{
+    Append, CommandMark, Created, EntryQuery, Error, Head, Lease, ListQuery, SessionStore, SubtreeQuery,
+};
 use futures_util::future::join_all;
 use reseed_protocol::{SessionId, Timestamp};
 
@@ -24,6 +26,27 @@ pub(crate) async fn a_session_is_made_once(store: &dyn SessionStore) {
     assert_eq!((head.owner.as_str(), head.last_seq, head.epoch), ("alice", 0, lease.epoch));
     assert_eq!(head.head, Head { created_at: NOW, updated_at: NOW, ..Head::default() });
     assert_eq!(log(store, &lease.session).await, "");
+}
+
+pub(crate) async fn a_command_creates_one_session(store: &dyn SessionStore) {
+    let command = |text: &str| text.parse().unwrap();
+    let (first, other) = (command("0000000000000001"), command("0000000000000002"));
+    let created = store.create_once(&id("s"), "alice", &first, NOW).await.unwrap();
+    let Created::Now(lease) = created else { panic!("{created:?}") };
+    assert_eq!((&lease.session, lease.term, lease.next_seq), (&id("s"), 1, 1));
+    // The same command again, of its owner and of another, and another command.
+    let again = store.create_once(&id("t"), "alice", &first, NOW).await.unwrap();
+    assert_eq!(again, Created::Before(id("s")));
+    assert_eq!(store.head(&id("t")).await.unwrap_err(), Error::NotFound(id("t")), "nothing was written");
+    for (session, owner, by) in [("u", "bob", &first), ("v", "alice", &other)] {
+        let created = store.create_once(&id(session), owner, by, NOW).await.unwrap();
+        assert!(matches!(&created, Created::Now(lease) if lease.session == id(session)), "{created:?}");
+    }
+    assert_eq!(store.create_once(&id("s"), "bob", &other, NOW).await, Err(Error::Exists(id("s"))));
+    // What was deleted is not opened again.
+    store.delete(&id("s")).await.unwrap();
+    let created = store.create_once(&id("w"), "alice", &first, NOW).await.unwrap();
+    assert!(matches!(&created, Created::Now(lease) if lease.session == id("w")), "{created:?}");
 }
 
 pub(crate) async fn a_session_that_is_not_there_is_not_found(store: &dyn SessionStore) {

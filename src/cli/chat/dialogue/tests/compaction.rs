@@ -6,10 +6,10 @@ use super::{ANSWER, OPEN, TURN, check, play};
 fn a_compaction_is_one_line_and_awaited() {
     let asked = r##"
         > /compact
-        < {"id":"#3","type":"ok","payload":{"jobId":"j1","asOfSeq":0}}
-        < {"id":"s_e1","type":"compaction_started","payload":{"jobId":"j1","trigger":"manual","background":false}}
+        < {"re":"#3","type":"ok","payload":{"jobId":"j1","asOfSeq":0}}
+        < {"sessionId":"ses","type":"compaction_started","payload":{"jobId":"j1","trigger":"manual","background":false}}
     "##;
-    let failed = r##"< {"id":"s_1","seq":1,"type":"compaction_failed","payload":{"jobId":"j1","error":{"code":"compaction_cancelled","message":"as it was","retriable":true}}}"##;
+    let failed = r##"< {"sessionId":"ses","seq":1,"type":"compaction_failed","payload":{"jobId":"j1","error":{"code":"compaction_cancelled","message":"as it was","retriable":true}}}"##;
     check(&[asked], "→ start_compaction {}\ncompacting the context\n", false);
     check(
         &[asked, failed],
@@ -21,10 +21,10 @@ fn a_compaction_is_one_line_and_awaited() {
 #[test]
 fn what_is_told_of_a_compaction_or_an_answer_after_its_end_changes_nothing() {
     let late = r##"
-        < {"id":"s_5","seq":5,"type":"compaction_failed","payload":{"jobId":"j1","error":{"code":"compaction_cancelled","message":"as it was","retriable":true}}}
-        < {"id":"s_e2","type":"compaction_started","payload":{"jobId":"j1","trigger":"manual","background":false}}
-        < {"id":"s_d","type":"item_started","payload":{"itemId":"a1","turnId":"t1","kind":"message"}}
-        < {"id":"s_d","type":"item_delta","payload":{"itemId":"a1","part":0,"offset":0,"text":"Good morning."}}
+        < {"sessionId":"ses","seq":5,"type":"compaction_failed","payload":{"jobId":"j1","error":{"code":"compaction_cancelled","message":"as it was","retriable":true}}}
+        < {"sessionId":"ses","type":"compaction_started","payload":{"jobId":"j1","trigger":"manual","background":false}}
+        < {"sessionId":"ses","type":"item_started","payload":{"itemId":"a1","turnId":"t1","kind":"message"}}
+        < {"sessionId":"ses","type":"item_delta","payload":{"itemId":"a1","part":0,"offset":0,"text":"Good morning."}}
     "##;
     let shown = "→ user_input {\"input\":\"hello\"}\nGood morning.\nnot compacted: as it was (compaction_cancelled)\n";
     check(&[TURN, ANSWER, late], shown, true);
@@ -40,10 +40,11 @@ fn a_compaction_that_is_held_is_shown_once_as_it_arrives_or_where_a_session_is_o
     let opened = |id: u32, resumed: &str, job: &str| {
         let held = held(job);
         format!(
-            "\n< {{\"id\":\"#{id}\",\"type\":\"session_opened\",\"payload\":{{\"sessionId\":\"ses\",\"epoch\":\"ep\",\"asOfSeq\":0,\"model\":\"offline\",\"strategy\":\"threshold\"{resumed},\"entries\":[],\"queue\":[],\"held\":{held}}}}}\n"
+            "\n< {{\"re\":\"#{id}\",\"type\":\"session_opened\",\"payload\":{{\"sessionId\":\"ses\",\"epoch\":\"ep\",\"asOfSeq\":0,\"model\":\"offline\",\"strategy\":\"threshold\"{resumed},\"entries\":[],\"queue\":[],\"held\":{held}}}}}\n"
         )
     };
-    let prepared = format!("\n< {{\"id\":\"s_e1\",\"type\":\"compaction_prepared\",\"payload\":{}}}\n", held("j1"));
+    let prepared =
+        format!("\n< {{\"sessionId\":\"ses\",\"type\":\"compaction_prepared\",\"payload\":{}}}\n", held("j1"));
     let told = "a compaction is prepared; the context is compacted before the first request above 6,400 tokens\n";
     // Live, and after a connection that was lost: the same one is told once, another one anew.
     for (after, times) in [("j1", 1), ("j2", 2)] {
@@ -62,9 +63,9 @@ fn a_compaction_is_looked_at_applied_and_taken_back() {
     let script = r##"
         > /apply
         > /preview the decks
-        < {"id":"#3","type":"compaction_preview","payload":{"previewId":"j1","expiresAt":"2026-11-21T09:10:00.000Z","summary":"Reach the ferry.","rung":"extract","failedRungs":[{"rung":"model_summary","reason":"empty"}],"keptEntryIds":[],"dropped":{"count":4,"tokens":1200},"kept":{"count":2,"tokens":300},"tokensBefore":1600,"tokensAfter":500,"retained":{"checked":5,"restored":2}}}
+        < {"re":"#3","type":"compaction_preview","payload":{"previewId":"j1","expiresAt":"2026-11-21T09:10:00.000Z","summary":"Reach the ferry.","rung":"extract","failedRungs":[{"rung":"model_summary","reason":"empty"}],"keptEntryIds":[],"dropped":{"count":4,"tokens":1200},"kept":{"count":2,"tokens":300},"tokensBefore":1600,"tokensAfter":500,"retained":{"checked":5,"restored":2}}}
         > /apply
-        < {"id":"#4","type":"ok","payload":{"jobId":"j1","asOfSeq":0}}
+        < {"re":"#4","type":"ok","payload":{"jobId":"j1","asOfSeq":0}}
     "##;
     let shown = "there is nothing to apply; /preview shows a compaction first\n\
         making the summary; nothing changes yet\n\
@@ -78,7 +79,7 @@ fn a_compaction_is_looked_at_applied_and_taken_back() {
 
     let undo = r##"
         > /undo
-        < {"id":"#3","type":"ok","payload":{"asOfSeq":0}}
+        < {"re":"#3","type":"ok","payload":{"asOfSeq":0}}
     "##;
     check(&[undo], "→ undo_compaction {}\n", false);
 }

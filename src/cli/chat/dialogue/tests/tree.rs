@@ -5,7 +5,7 @@ use super::check;
 /// A tree of a question, its answer, and another answer below the same question, on which the session stands.
 const TREE: &str = r##"
     > /tree
-    < {"id":"#3","type":"tree","payload":{"nodes":[{"entryId":"u1","parentId":null,"type":"message:user","preview":"hello","timestamp":"2026-11-21T09:00:00.000Z","childCount":2},{"entryId":"a1","parentId":"u1","type":"message:assistant","preview":"Good morning.","label":"polite","timestamp":"2026-11-21T09:00:01.000Z","childCount":0},{"entryId":"a2","parentId":"u1","type":"message:assistant","preview":"Hi.","timestamp":"2026-11-21T09:00:02.000Z","childCount":0}],"leafId":"a2","asOfSeq":0,"more":false}}
+    < {"re":"#3","type":"tree","payload":{"nodes":[{"entryId":"u1","parentId":null,"type":"message:user","preview":"hello","timestamp":"2026-11-21T09:00:00.000Z","childCount":2},{"entryId":"a1","parentId":"u1","type":"message:assistant","preview":"Good morning.","label":"polite","timestamp":"2026-11-21T09:00:01.000Z","childCount":0},{"entryId":"a2","parentId":"u1","type":"message:assistant","preview":"Hi.","timestamp":"2026-11-21T09:00:02.000Z","childCount":0}],"leafId":"a2","asOfSeq":0,"more":false}}
 "##;
 
 const TREE_SHOWN: &str = "→ get_tree {}\n\
@@ -18,13 +18,13 @@ const TREE_SHOWN: &str = "→ get_tree {}\n\
 fn the_lines_of_the_tree_are_gone_to_forked_and_named_by_their_numbers() {
     let moved = r##"
         > /go 2
-        < {"id":"#4","type":"navigated","payload":{"leafId":"a1","asOfSeq":0}}
-        < {"id":"s_1","seq":1,"type":"session_updated","payload":{"leafId":"a1","generation":2,"commandId":"#4"}}
+        < {"re":"#4","type":"navigated","payload":{"leafId":"a1","asOfSeq":0}}
+        < {"sessionId":"ses","seq":1,"type":"session_updated","payload":{"leafId":"a1","generation":2,"commandId":"#4"}}
         > /label 3 short
-        < {"id":"#5","type":"ok","payload":{"entryId":"l1","asOfSeq":1}}
+        < {"re":"#5","type":"ok","payload":{"entryId":"l1","asOfSeq":1}}
         > /go 4
         > /fork 2
-        < {"id":"#6","type":"forked","payload":{"sessionId":"copy"}}
+        < {"re":"#6","type":"forked","payload":{"sessionId":"copy"}}
     "##;
     let after = "→ navigate {\"entryId\":\"a1\",\"position\":\"at\"}\n\
         the session goes on from there\n\
@@ -41,11 +41,11 @@ fn the_lines_of_the_tree_are_gone_to_forked_and_named_by_their_numbers() {
 fn leaving_with_a_summary_shows_that_it_is_made_and_can_be_stopped() {
     let leave = r##"
         > /go 2 summary the names
-        < {"id":"s_e","type":"compaction_progress","payload":{"jobId":"j1","phase":"summarising_branch","done":0,"total":1}}
+        < {"sessionId":"ses","type":"compaction_progress","payload":{"jobId":"j1","phase":"summarising_branch","done":0,"total":1}}
         ^C
-        < {"id":"s_1","seq":1,"type":"compaction_failed","payload":{"jobId":"j1","commandId":"#4","error":{"code":"navigation_cancelled","message":"stopped","retriable":true}}}
-        < {"id":"#4","type":"error","payload":{"code":"navigation_cancelled","message":"stopped","retriable":false}}
-        < {"id":"#5","type":"ok","payload":{"asOfSeq":0}}
+        < {"sessionId":"ses","seq":1,"type":"compaction_failed","payload":{"jobId":"j1","commandId":"#4","error":{"code":"navigation_cancelled","message":"stopped","retriable":true}}}
+        < {"re":"#4","type":"error","payload":{"code":"navigation_cancelled","message":"stopped","retriable":false}}
+        < {"re":"#5","type":"ok","payload":{"asOfSeq":0}}
         ^C
     "##;
     let after = "→ navigate {\"entryId\":\"a1\",\"instructions\":\"the names\",\"position\":\"at\",\"summarize\":true}\n\
@@ -60,10 +60,10 @@ fn leaving_with_a_summary_shows_that_it_is_made_and_can_be_stopped() {
 fn a_question_is_taken_back_from_where_it_stands_on_the_path() {
     let back = r##"
         > /back 2
-        < {"id":"#3","type":"entries","payload":{"items":[{"entryId":"u1","parentId":null,"timestamp":"2026-11-21T09:00:00.000Z","type":"message","role":"user","content":[{"type":"text","text":"one"}]},{"entryId":"a1","parentId":"u1","timestamp":"2026-11-21T09:00:00.000Z","type":"message","role":"assistant","content":[{"type":"text","text":"1"}]},{"entryId":"u2","parentId":"a1","timestamp":"2026-11-21T09:00:00.000Z","type":"message","role":"user","content":[{"type":"text","text":"two"}]},{"entryId":"u3","parentId":"u2","timestamp":"2026-11-21T09:00:00.000Z","type":"message","role":"user","content":[{"type":"text","text":"three"}]}],"leafId":"u3","asOfSeq":0,"more":false}}
-        < {"id":"#4","type":"navigated","payload":{"leafId":"a1","input":[{"type":"text","text":"two"}],"asOfSeq":0}}
+        < {"re":"#3","type":"entries","payload":{"items":[{"entryId":"u1","parentId":null,"timestamp":"2026-11-21T09:00:00.000Z","type":"message","role":"user","content":[{"type":"text","text":"one"}]},{"entryId":"a1","parentId":"u1","timestamp":"2026-11-21T09:00:00.000Z","type":"message","role":"assistant","content":[{"type":"text","text":"1"}]},{"entryId":"u2","parentId":"a1","timestamp":"2026-11-21T09:00:00.000Z","type":"message","role":"user","content":[{"type":"text","text":"two"}]},{"entryId":"u3","parentId":"u2","timestamp":"2026-11-21T09:00:00.000Z","type":"message","role":"user","content":[{"type":"text","text":"three"}]}],"leafId":"u3","asOfSeq":0,"more":false}}
+        < {"re":"#4","type":"navigated","payload":{"leafId":"a1","input":[{"type":"text","text":"two"}],"asOfSeq":0}}
         > /back 9
-        < {"id":"#5","type":"entries","payload":{"items":[],"leafId":null,"asOfSeq":0,"more":false}}
+        < {"re":"#5","type":"entries","payload":{"items":[],"leafId":null,"asOfSeq":0,"more":false}}
     "##;
     check(
         &[back],
@@ -79,6 +79,6 @@ fn a_question_is_taken_back_from_where_it_stands_on_the_path() {
 
 #[test]
 fn a_move_of_another_client_is_told() {
-    let moved = r##"< {"id":"s_1","seq":1,"type":"session_updated","payload":{"leafId":null,"generation":2}}"##;
+    let moved = r##"< {"sessionId":"ses","seq":1,"type":"session_updated","payload":{"leafId":null,"generation":2}}"##;
     check(&[moved], "the session goes on from elsewhere now; /tree shows where\n", true);
 }

@@ -211,7 +211,7 @@ fn only_what_it_rests_on_drops_it() {
             world.say("more").model_fails(ErrorCode::UpstreamAuth);
         }),
         ("a name", true, Vec::new(), &|world| {
-            world.command(Command::RenameSession(RenameSession { session_id: None, name: "A name".into() }));
+            world.command(Command::RenameSession(RenameSession { name: "A name".into() }));
         }),
         ("instructions", true, Vec::new(), &|world| {
             world.command(Command::SetInstructions(SetInstructions { instructions: "Be kind.".into() }));

@@ -1,0 +1,197 @@
+/** The page and its sessions on one connection: which frames are the shown session's, and what ends a subscription. */
+
+import assert from "node:assert/strict";
+import { conversation, say, settled } from "./browser.mjs";
+import { mockPages } from "./mock-page.mjs";
+
+/** What the browser itself says while a server is away; tests of that expect it. */
+const AWAY = /WebSocket connection to|net::ERR_CONNECTION_REFUSED/;
+
+const onPage = mockPages();
+
+/** Sends a frame to every connection, subscribed or not. */
+function sendToAll(server, frame) {
+  for (const client of server.ws.clients) client.send(JSON.stringify(frame));
+}
+
+/** The only session of a server. */
+function only(server) {
+  const [world, ...more] = server.worlds.values();
+  assert.deepEqual(more, []);
+  return world;
+}
+
+onPage("frames of another session change nothing", {}, async ({ page, server }) => {
+  await say(page, "hello");
+  await settled(page, 1);
+  const world = only(server);
+  const shown = await conversation(page);
+  const title = await page.innerText("#title");
+  const sessionId = "another0001";
+  const entry = { entryId: "foreign1", parentId: world.leafId, timestamp: new Date().toISOString(), type: "message", role: "user", content: [{ type: "text", text: "from elsewhere" }] };
+  const events = [
+    // In the place of the next event, and behind a hole.
+    { seq: world.seq + 1, type: "entry_appended", payload: { entry } },
+    { seq: world.seq + 40, type: "session_updated", payload: { name: "elsewhere", leafId: null } },
+    { seq: 1, type: "turn_started", payload: { turnId: "foreign2", commandIds: [], generation: 1 } },
+    { type: "item_started", payload: { itemId: "foreign3", turnId: "foreign2", kind: "message" } },
+    { type: "item_delta", payload: { itemId: "foreign3", part: 0, offset: 0, text: "from elsewhere" } },
+    { type: "role_changed", payload: { role: "observer" } },
+    { type: "session_closed", payload: { code: "failed", message: "failed", retriable: true } },
+    { type: "session_closed", payload: { code: "deleted", message: "deleted", retriable: false } },
+  ];
+  for (const event of events) sendToAll(server, { sessionId, ...event });
+  // Neither do a reply that nobody waits for and an error that is about the connection.
+  sendToAll(server, { re: "nobody-waits-for-this", sessionId: world.sessionId, type: "accepted", payload: { queued: true, asOfSeq: 99 } });
+  sendToAll(server, { type: "error", payload: { code: "invalid_frame", message: "nobody's", retriable: false } });
+  await say(page, "again");
+  await settled(page, 2);
+  const after = await conversation(page);
+  assert.deepEqual([after.length, after.slice(0, 2)], [4, shown]);
+  assert.equal(await page.innerText("#title"), title);
+  assert.equal(await page.locator(".toast").count(), 0);
+  assert.equal(await page.locator("#role-line").isHidden(), true);
+  assert.equal(server.connections, 1);
+});
+
+onPage("a session that was left is heard no more", { wordMillis: 1 }, async ({ page, server }) => {
+  await say(page, "a long one, held");
+  await page.waitForFunction(() => /Sentence 3/.test(document.querySelector("#tail")?.innerText));
+  const left = only(server);
+  await page.click("#new-session");
+  await page.waitForSelector("#welcome:not([hidden])");
+  await say(page, "hello");
+  await settled(page, 1);
+  const shown = await conversation(page);
+  // What was on its way when it was left.
+  sendToAll(server, { ...left.log.at(-1), seq: left.seq + 1 });
+  server.release();
+  await page.waitForFunction(() => document.querySelectorAll("#sessions .session").length === 2);
+  await say(page, "and again");
+  await settled(page, 2);
+  assert.deepEqual((await conversation(page)).slice(0, 2), shown);
+  await page.evaluate((id) => (location.hash = `#session=${id}`), left.sessionId);
+  await page.waitForFunction(() => /Sentence 120/.test(document.querySelector("#log")?.innerText));
+  await settled(page, 1);
+  assert.equal(server.connections, 1);
+});
+
+onPage("a session that is deleted elsewhere ends here, and the connection stays", {}, async ({ page, server }) => {
+  await say(page, "hello");
+  await settled(page, 1);
+  const deleted = only(server);
+  server.worlds.delete(deleted.sessionId);
+  server.end(deleted.sessionId, "deleted");
+  await page.waitForSelector(".toast:has-text('This chat was deleted')");
+  await page.waitForSelector("#welcome:not([hidden])");
+  assert.equal(await page.evaluate(() => location.hash), "");
+  await say(page, "another one");
+  await settled(page, 1);
+  assert.notEqual(only(server), deleted);
+  assert.equal(server.connections, 1);
+});
+
+onPage("a session that fails is opened again where the view was", { wordMillis: 12 }, async ({ page, server }) => {
+  await say(page, "a long one, held");
+  await page.waitForFunction(() => /Sentence 3/.test(document.querySelector("#tail")?.innerText));
+  const world = only(server);
+  const resumes = [];
+  const open = server.on_open_session;
+  server.on_open_session = (asked) => {
+    resumes.push(asked.payload.resume ?? null);
+    open.call(server, asked);
+  };
+  server.end(world.sessionId, "failed");
+  // Written while the session is not open: it waits until it is.
+  await say(page, "and then");
+  await page.waitForFunction(() => document.querySelector("#tail .waiting"));
+  assert.equal(resumes.length, 1);
+  assert.equal(resumes[0].epoch, world.epoch);
+  assert.ok(resumes[0].items[0].offset > 0);
+  server.release();
+  await settled(page, 2);
+  const live = await conversation(page);
+  assert.match(live[1], /Sentence 1 of .* Sentence 120 of a long answer\./s);
+  assert.equal(live.length, 4);
+  // At once a second time: after a while, and from the whole state.
+  server.end(world.sessionId, "failed");
+  server.end(world.sessionId, "failed");
+  await say(page, "once more");
+  await settled(page, 3);
+  assert.equal(await page.locator(".toast").count(), 0);
+  assert.equal(server.connections, 1);
+});
+
+onPage("a session that keeps failing is not opened again and again", {}, async ({ page, server }) => {
+  await say(page, "hello");
+  await settled(page, 1);
+  const { sessionId } = only(server);
+  const asked = [];
+  const open = server.on_open_session;
+  server.on_open_session = (command) => {
+    asked.push({ at: Date.now(), resumes: "resume" in command.payload });
+    open.call(server, command);
+    if (asked.length < 3) server.end(sessionId, "failed");
+  };
+  server.end(sessionId, "failed");
+  while (asked.length < 3) await page.waitForTimeout(50);
+  await say(page, "is anybody there");
+  await settled(page, 2);
+  assert.deepEqual(asked.map(({ resumes }) => resumes), [true, false, false]);
+  assert.ok(asked[2].at - asked[0].at >= 5000, "it waits between them");
+  assert.deepEqual((await conversation(page)).length, 4);
+});
+
+onPage("what cannot be read for a resume is asked for as a snapshot", {}, async ({ page, server }) => {
+  await say(page, "hello");
+  await settled(page, 1);
+  const { sessionId } = only(server);
+  const resumes = [];
+  const open = server.on_open_session;
+  server.on_open_session = (command) => {
+    resumes.push("resume" in command.payload);
+    open.call(server, command);
+  };
+  const [subscribed] = server.subscriptions.values();
+  subscribed.delete(sessionId);
+  sendToAll(server, { sessionId, type: "session_closed", payload: { code: "failed", message: "record 3 is damaged", retriable: false } });
+  await say(page, "again");
+  await settled(page, 2);
+  assert.deepEqual(resumes, [false]);
+});
+
+onPage("a session whose making got no reply is made once", { wordMillis: 1, expected: AWAY }, async ({ page, server }) => {
+  server.losesReplyTo = "open_session";
+  await say(page, "hello");
+  await settled(page, 1);
+  assert.deepEqual((await conversation(page)).length, 2);
+  assert.deepEqual([server.created.size, server.connections], [1, 2]);
+  assert.equal(only(server).entries.length, 2);
+});
+
+onPage("a first input that is written while the server is away makes its session when it is back", { expected: AWAY }, async ({ page, server }) => {
+  await page.waitForFunction(() => document.querySelectorAll("#sessions .session").length === 0 && document.querySelector("#connection-line").hidden);
+  server.dropAll();
+  await page.waitForSelector("#connection-line:not([hidden])");
+  await say(page, "written while away");
+  await settled(page, 1);
+  assert.equal(only(server).entries.length, 2);
+  assert.match((await conversation(page))[0], /written while away/);
+});
+
+onPage("what is written in a chat stays in that chat, also while another one is looked at", { expected: AWAY }, async ({ page, server }) => {
+  for (const text of ["apples", "pears"]) {
+    await page.click("#new-session");
+    await say(page, text);
+    await settled(page, 1);
+  }
+  const [apples, pears] = server.worlds.values();
+  // The input arrives, its reply does not: it is sent again on a connection that shows the other chat.
+  server.losesReplyTo = "user_input";
+  await say(page, "more pears");
+  await page.waitForFunction(() => !document.querySelector("#connection-line").hidden || document.querySelectorAll("#log .assistant").length === 2);
+  await page.evaluate((id) => (location.hash = `#session=${id}`), apples.sessionId);
+  await page.waitForFunction(() => document.querySelector("#log .user")?.innerText.includes("apples"));
+  assert.equal(apples.entries.length, 2);
+  assert.equal(pears.entries.length, 4);
+});
