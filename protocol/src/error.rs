@@ -242,11 +242,11 @@ pub enum CloseCode {
     BadFrames = 4400,
     /// Invalid credentials: get a new ticket.
     Credentials = 4401,
-    /// The session was deleted.
+    /// v1: the session was deleted. In v2 `session_closed` says so.
     NoSuchSession = 4404,
     /// No `hello` arrived in time.
     NoHello = 4408,
-    /// Another owner took over the session.
+    /// v1: another connection took over the session. In v2 `role_changed` says so.
     TakenOver = 4409,
     /// Rate limit.
     RateLimit = 4429,

@@ -50,11 +50,11 @@ fn explain(code: CloseCode) -> (&'static str, &'static str) {
         CloseCode::Credentials => {
             ("The credentials are missing, wrong or expired.", "Get a new ticket or token, then reconnect and resume.")
         }
-        CloseCode::NoSuchSession => ("The session was deleted.", "Open another session."),
+        CloseCode::NoSuchSession => ("v1: the session was deleted. In v2 `session_closed` says so.", "Open another session."),
         CloseCode::NoHello => ("No `hello` arrived in time.", "Reconnect and send `hello` first."),
         CloseCode::TakenOver => (
-            "Another owner took over the session.",
-            "Tell the user; reconnect only on request, as observer or with `takeover`.",
+            "v1: another connection took over the session. In v2 `role_changed` says so.",
+            "Tell the user; reconnect only on request.",
         ),
         CloseCode::RateLimit => {
             ("The client far exceeded its rate limit.", "Wait a minute, then reconnect and resume.")
