@@ -145,7 +145,8 @@ payloads! {
     struct Hello {
         /// 2.
         protocol_version: u32,
-        /// Stable per tab: the same client silently replaces its own half-open connection.
+        /// Stable per tab: a newer connection of the same client becomes the owner of its sessions, and the older one
+        /// observes them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         client_id: Option<String>,
         /// The client program, for the operator.

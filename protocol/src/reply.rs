@@ -514,8 +514,8 @@ replies! {
         /// The session's newest durable event; absent if the ping named no session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seq: Option<u64>,
-        /// True if the client has seen it; if `false`, open the session again with `resume`. Absent if the ping named no
-        /// session.
+        /// True if the client has seen it; if `false`, open the session again with `resume`. Absent if the ping named
+        /// no session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         in_sync: Option<bool>,
         /// The server's time.

@@ -149,7 +149,8 @@ impl Actor {
         };
         while let Ok(message) = mailbox.try_recv() {
             if let Message::Command { id, outgoing, .. } = *message {
-                let _ = outgoing.try_send(Outgoing::Reply(id, Box::new(Reply::Error(self.gone(ended)))));
+                let reply = Box::new(Reply::Error(self.gone(ended)));
+                let _ = outgoing.try_send(Outgoing::Reply(self.id.clone(), id, reply));
             }
         }
         self.ended = true;

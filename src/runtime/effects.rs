@@ -94,6 +94,7 @@ impl Effects {
     ) -> Self {
         let measure = Measure::new(lease.session.clone());
         let hooks = HookCalls::new(shared.clone(), lease.session.clone(), mailbox.clone());
+        let late = Late::new(lease.session.clone());
         // Under the first lease of an empty log no command has been written yet.
         let marked = (lease.term == 1 && lease.next_seq == 1).then(Vec::new);
         Self {
@@ -110,7 +111,7 @@ impl Effects {
             hooks,
             measure,
             expected: None,
-            late: Late::default(),
+            late,
             marked,
         }
     }
@@ -238,7 +239,7 @@ impl Effects {
         }
         let Some(asker) = asker else { return };
         // A connection reads no more commands than its channel has room for replies, so this fails only if it is gone.
-        let _ = asker.outgoing.try_send(Outgoing::Reply(id, Box::new(reply)));
+        let _ = asker.outgoing.try_send(Outgoing::Reply(self.lease.session.clone(), id, Box::new(reply)));
     }
 
     /// Records the newest token count for lists, and the metrics.

@@ -16,9 +16,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 /// command.
 pub(super) const MAILBOX_MAX: usize = 64;
 
-/// Replies and events that may wait for one connection. A connection stops reading commands at half as many unanswered
-/// ones, and events leave that half to the replies.
+/// Replies and events of one session that may wait for a connection. A connection stops reading commands at half as
+/// many unanswered ones, and events leave that half to the replies.
 pub const REPLIES_MAX: usize = 64;
+
+/// Sessions that one connection may subscribe to: more than a person has windows. A connection looks at each of them
+/// whenever one of them has more.
+pub(crate) const SUBSCRIPTIONS_MAX: usize = 64;
+
+/// Messages that may wait for a connection: of each session the replies to as many commands as are read before one is
+/// answered, and the message that it is no longer the owner; and the events.
+pub(crate) const OUTGOING_MAX: usize = SUBSCRIPTIONS_MAX * (REPLIES_MAX / 2 + 1) + REPLIES_MAX / 2;
 
 /// Bytes of events that may wait for one connection, or one event if that is larger. Each call of a `context` hook
 /// carries everything that would be sent, so a client that does not read would otherwise hold one such copy per hook.
@@ -27,8 +35,8 @@ pub(super) const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// A message from a session to one connection, besides its feed.
 #[derive(Debug)]
 pub enum Outgoing {
-    /// The reply to one of its own commands.
-    Reply(CommandId, Box<Reply>),
+    /// The session's reply to one of the connection's own commands.
+    Reply(SessionId, CommandId, Box<Reply>),
     /// An ephemeral event for this connection only.
     Event(Box<Private>),
     /// Another connection owns this session now; this one observes it.

@@ -6,7 +6,7 @@
 
 use super::{effects::mark_duplicate, handle::Outgoing};
 use crate::core::agent_loop::Origin;
-use reseed_protocol::{CommandId, ErrorBody, ErrorCode, reply::Reply};
+use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, reply::Reply};
 use std::collections::VecDeque;
 use tokio::sync::mpsc;
 
@@ -48,8 +48,9 @@ pub(super) enum Met {
 }
 
 /// The pending commands.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Late {
+    session: SessionId,
     waiting: Vec<PendingCommand>,
     /// The last [`SEEN_MAX`] pending commands, with their fingerprints. In memory only: the store has no fingerprint of
     /// what hooks changed, because whoever reads it could test guesses of what was said.
@@ -57,6 +58,10 @@ pub(super) struct Late {
 }
 
 impl Late {
+    pub(super) fn new(session: SessionId) -> Self {
+        Self { session, waiting: Vec::new(), seen: VecDeque::new() }
+    }
+
     /// Returns why no more commands, or no more of this connection, may be pending.
     pub(super) fn is_full(&self, outgoing: &mpsc::Sender<Outgoing>) -> Option<ErrorBody> {
         let of_one = |waiting: &PendingCommand| {
@@ -123,11 +128,11 @@ impl Late {
         };
         let PendingCommand { first, again, .. } = self.waiting.remove(at);
         // A connection reads no more commands than its channel has room for replies, so this fails only if it is gone.
-        let _ = first.try_send(Outgoing::Reply(id.clone(), Box::new(reply.clone())));
+        let _ = first.try_send(Outgoing::Reply(self.session.clone(), id.clone(), Box::new(reply.clone())));
         let mut reply = reply.clone();
         mark_duplicate(&mut reply);
         for outgoing in again {
-            let _ = outgoing.try_send(Outgoing::Reply(id.clone(), Box::new(reply.clone())));
+            let _ = outgoing.try_send(Outgoing::Reply(self.session.clone(), id.clone(), Box::new(reply.clone())));
         }
         true
     }
@@ -145,7 +150,7 @@ mod tests {
     /// Returns the ids of the replies that arrived, and whether each is marked as a duplicate.
     fn came(incoming: &mut mpsc::Receiver<Outgoing>) -> Vec<(String, bool)> {
         let mut came = Vec::new();
-        while let Ok(Outgoing::Reply(id, reply)) = incoming.try_recv() {
+        while let Ok(Outgoing::Reply(_, id, reply)) = incoming.try_recv() {
             let Reply::Ok(done) = *reply else { panic!("{reply:?}") };
             came.push((id.to_string(), done.duplicate == Some(true)));
         }
@@ -156,7 +161,7 @@ mod tests {
     fn whoever_sends_a_waiting_command_again_is_answered_with_the_first() {
         let (first, mut to_first) = mpsc::channel(8);
         let (second, mut to_second) = mpsc::channel(8);
-        let mut late = Late::default();
+        let mut late = Late::new("session".parse().unwrap());
         late.wait(Origin(1), id("one"), 1, first.clone());
         late.wait(Origin(1), id("two"), 2, first.clone());
         assert_eq!(late.join(&id("one"), 1, &first), Met::Itself);
@@ -176,7 +181,7 @@ mod tests {
     #[test]
     fn what_waits_is_bounded_and_what_nothing_answers_is_forgotten() {
         let (outgoing, _incoming) = mpsc::channel(1);
-        let mut late = Late::default();
+        let mut late = Late::new("session".parse().unwrap());
         let mut others = Vec::new();
         for number in 0..LATE_MAX {
             if number % LATE_OF_ONE_MAX == 0 {

@@ -42,6 +42,6 @@ pub(crate) mod whole;
 mod resume_decisions;
 
 pub(crate) use feed::{Cursor, Frame, Reader, Seen};
-pub(crate) use handle::{Attach, Attached, ConnectionShare, LeftOff, Outgoing, SessionHandle};
+pub(crate) use handle::{Attach, Attached, ConnectionShare, LeftOff, Outgoing, SUBSCRIPTIONS_MAX, SessionHandle};
 pub(crate) use registry::{Registry, RegistryOptions};
 pub(crate) use shared::store_error;

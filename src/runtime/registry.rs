@@ -151,34 +151,53 @@ impl Registry {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Creates a session for `owner` and opens it; or opens the one that this command has created before.
+    /// Creates a session for `owner` and opens it.
     ///
     /// # Errors
     /// `overloaded`, `shutting_down`, `store_failed`.
-    pub async fn create(&self, owner: &str, command: Option<&CommandId>) -> Result<SessionHandle, ErrorBody> {
+    pub async fn create(&self, owner: &str) -> Result<SessionHandle, ErrorBody> {
+        self.make(owner, None).await.map(|(handle, _)| handle)
+    }
+
+    /// Creates a session for `owner` and opens it; or opens the one that this command has created before, and returns
+    /// true.
+    ///
+    /// # Errors
+    /// `overloaded`, `shutting_down`, `store_failed`.
+    pub async fn create_once(&self, owner: &str, command: &CommandId) -> Result<(SessionHandle, bool), ErrorBody> {
+        self.make(owner, Some(command)).await
+    }
+
+    async fn make(&self, owner: &str, command: Option<&CommandId>) -> Result<(SessionHandle, bool), ErrorBody> {
         self.check_room()?;
         let id = self.random_id()?;
         let now = self.shared.clock.now();
+        // The place is taken first: a repeat of the command that finds the session waits for this actor.
+        let slot = self.slots.entry(id.clone()).or_default().clone();
+        let mut place = slot.handle.lock().await;
         let store = &self.shared.store;
         let created = match command {
             Some(command) => store.create_once(&id, owner, command, now).await,
             None => store.create(&id, owner, now).await.map(Created::Now),
         };
-        let lease = match created.map_err(|error| self.fault(&error))? {
-            Created::Now(lease) => lease,
-            Created::Before(earlier) => return self.open(&earlier, owner).await,
+        let refused = match created {
+            Ok(Created::Now(lease)) => match self.seed(self.unwritten(id.clone(), now)) {
+                Ok(seed) => {
+                    let row = Row::new(self.watches.clone(), id, owner.to_owned());
+                    let head = Head { created_at: now, updated_at: now, ..Head::default() };
+                    let handle = self.spawn(actor::Started { lease, seed, head, stored_seq: 0, row });
+                    *place = Some(handle.clone());
+                    return Ok((handle, false));
+                }
+                Err(error) => Err(error),
+            },
+            Ok(Created::Before(earlier)) => Ok(earlier),
+            Err(error) => Err(self.fault(&error)),
         };
-        let session = self.unwritten(id.clone(), now);
-        let row = Row::new(self.watches.clone(), id.clone(), owner.to_owned());
-        let head = Head { created_at: now, updated_at: now, ..Head::default() };
-        let started = actor::Started { lease, seed: self.seed(session)?, head, stored_seq: 0, row };
-        let slot = Arc::new(SessionSlot::default());
-        let mut place = slot.handle.lock().await;
-        self.slots.insert(id, slot.clone());
-        let handle = self.spawn(started);
-        *place = Some(handle.clone());
         drop(place);
-        Ok(handle)
+        drop(slot);
+        forget(&self.slots, &id);
+        Ok((self.open(&refused?, owner).await?, true))
     }
 
     /// Returns the session with this id if it belongs to `owner`, opening it if necessary.

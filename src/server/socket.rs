@@ -10,7 +10,6 @@
 mod feed;
 mod subscription;
 
-pub(super) use self::subscription::SUBSCRIPTIONS_MAX;
 use self::subscription::Subscription;
 
 use super::{
@@ -24,14 +23,18 @@ use super::{
 use crate::{
     core::agent_loop::Origin,
     metrics::{self, Dialect, OpenConnection, Outcome},
-    runtime::{ConnectionShare, Outgoing, handle::REPLIES_MAX, watch::Watcher},
+    runtime::{
+        ConnectionShare, Outgoing,
+        handle::{OUTGOING_MAX, REPLIES_MAX},
+        watch::Watcher,
+    },
 };
 use axum::extract::ws::{Message, WebSocket};
 use futures_util::SinkExt as _;
 use reseed_protocol::{
-    CloseCode, CommandId, SessionId,
-    command::SessionRole,
-    event::{EphemeralEvent, RoleChanged},
+    CloseCode, CommandId, ErrorBody, ErrorCode, SessionId,
+    command::{Command, Does, SessionRole},
+    event::{EphemeralEvent, RoleChanged, SubscriptionEnd},
     frame::{encode_event, encode_reply},
     reply::Reply,
 };
@@ -65,6 +68,8 @@ struct Unanswered {
     id: CommandId,
     session: SessionId,
     name: &'static str,
+    /// True if the session answers it without waiting for anything.
+    quick: bool,
 }
 
 pub(super) struct Connection {
@@ -82,7 +87,7 @@ pub(super) struct Connection {
     /// Set while the client watches the session list.
     pub(super) watching: Option<Box<Watcher>>,
     incoming: mpsc::Receiver<Outgoing>,
-    /// Commands sent to sessions and not yet answered. The connection stops reading at half of [`REPLIES_MAX`].
+    /// Commands sent to sessions and not yet answered.
     unanswered: Vec<Unanswered>,
     socket: WebSocket,
     negotiated: bool,
@@ -109,7 +114,7 @@ impl Connection {
         address: String,
         place: Place,
     ) -> Self {
-        let (outgoing, incoming) = mpsc::channel(REPLIES_MAX);
+        let (outgoing, incoming) = mpsc::channel(OUTGOING_MAX);
         let origin = app.next_origin();
         let speaks = if negotiated { Speaks::V2 { greeted: false } } else { Speaks::Undecided };
         let since = tokio::time::Instant::now();
@@ -173,7 +178,41 @@ impl Connection {
 
     /// Records that a command was sent to the session, which will answer it.
     pub(super) fn expect_reply(&mut self, id: CommandId, session: &SessionId, name: &'static str) {
-        self.unanswered.push(Unanswered { id, session: session.clone(), name });
+        let quick = Command::spec_of(name).is_some_and(|spec| spec.does == Does::Transient);
+        self.unanswered.push(Unanswered { id, session: session.clone(), name, quick });
+    }
+
+    /// Returns true if another command may be read: fewer than half of [`REPLIES_MAX`] are unanswered of the quick
+    /// ones, and of each session. Commands that wait for hooks of this client leave room, in each session, for its
+    /// answers.
+    fn may_read(&self) -> bool {
+        let most = REPLIES_MAX / 2;
+        if self.unanswered.len() < most {
+            return true;
+        }
+        let of = |session: &SessionId| self.unanswered.iter().filter(|waiting| waiting.session == *session).count();
+        self.unanswered.iter().filter(|waiting| waiting.quick).count() < most
+            && self.subscriptions.iter().all(|subscription| of(&subscription.handle.id) < most)
+    }
+
+    /// Answers the commands that a session which has ended will not answer.
+    pub(super) async fn answer_for(&mut self, session: &SessionId, end: SubscriptionEnd) -> Flow {
+        let error = match end {
+            SubscriptionEnd::Deleted => {
+                ErrorBody::new(ErrorCode::SessionNotFound, format!("you have no session `{session}` any more"))
+            }
+            SubscriptionEnd::Failed => self.app.session_gone(),
+        };
+        // A fork goes on: it needs no open session.
+        let is_over = |waiting: &Unanswered| waiting.session == *session && waiting.name != "fork_session";
+        let (ended, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.unanswered).into_iter().partition(is_over);
+        self.unanswered = others;
+        for Unanswered { id, name, .. } in ended {
+            let reply = Reply::Error(error.clone());
+            count_reply(name, &reply);
+            self.send(encode_reply(Some(&id), Some(session), &reply)).await?;
+        }
+        Ok(())
     }
 
     /// Waits for one event and handles it.
@@ -194,7 +233,7 @@ impl Connection {
             }
             () = self.shared.bell.notified() => self.pump().await,
             () = listed(&self.watching) => Box::pin(self.tell_list()).await,
-            received = self.socket.recv(), if self.unanswered.len() < REPLIES_MAX / 2 => match received {
+            received = self.socket.recv(), if self.may_read() => match received {
                 None => Err(End::Gone),
                 Some(Err(error)) => Err(protocol_fault(&error)),
                 // Boxed: commands are rare, and what they await would make every idle connection larger.
@@ -301,15 +340,13 @@ impl Connection {
 
     async fn outgoing(&mut self, outgoing: Outgoing) -> Flow {
         match outgoing {
-            Outgoing::Reply(id, reply) => {
-                let at = self.unanswered.iter().position(|waiting| waiting.id == id);
-                let session = at.map(|at| {
-                    let Unanswered { session, name, .. } = self.unanswered.remove(at);
-                    count_reply(name, &reply);
-                    session
-                });
+            Outgoing::Reply(session, id, reply) => {
+                let is_to = |waiting: &Unanswered| waiting.id == id && waiting.session == session;
+                // One that was answered when its session ended gets no second reply.
+                let Some(at) = self.unanswered.iter().position(is_to) else { return Ok(()) };
+                count_reply(self.unanswered.remove(at).name, &reply);
                 let frame = match self.speaks {
-                    Speaks::V2 { .. } => Some(encode_reply(Some(&id), session.as_ref(), &reply)),
+                    Speaks::V2 { .. } => Some(encode_reply(Some(&id), Some(&session), &reply)),
                     _ => self.v1.reply(&id, &reply),
                 };
                 match frame {

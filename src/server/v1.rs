@@ -113,7 +113,7 @@ async fn talk(connection: &mut Connection, command: Command) -> Result<(), Error
             crate::core::session::input::parts(input.input.clone())?;
         }
         let name = connection.name.clone().unwrap_or_default();
-        let handle = connection.app.registry.create(&name, None).await?;
+        let handle = connection.app.registry.create(&name).await?;
         let attach = Attach {
             origin: connection.origin,
             role: SessionRole::Owner,

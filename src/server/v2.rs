@@ -4,7 +4,7 @@ use super::{
     closing::{End, Flow},
     handshake::anonymous,
     sessions,
-    socket::{Connection, SUBSCRIPTIONS_MAX, Speaks, count_reply},
+    socket::{Connection, Speaks, count_reply},
     tree,
 };
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
         hook::check_hooks,
         session::fingerprint::fingerprint,
     },
-    runtime::{Attach, Attached, LeftOff, Seen, fork},
+    runtime::{Attach, Attached, LeftOff, SUBSCRIPTIONS_MAX, Seen, fork},
 };
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, PROTOCOL_VERSION, SessionId,
@@ -118,8 +118,10 @@ async fn carry_out(
             listed.map(Some)
         }
         (Routed::Server(ServerCommand::DeleteSession(_)), Some(session)) => {
+            app.registry.delete(session, &owner).await?;
+            // Its own feed has ended too; the reply says so.
             connection.unsubscribe(session).await;
-            app.registry.delete(session, &owner).await.map(|()| Some(done()))
+            Ok(Some(done()))
         }
         (Routed::Server(ServerCommand::GetEntries(get)), Some(session)) => {
             sessions::entries(&asker, session, get).await.map(Some)
@@ -310,9 +312,10 @@ async fn open_session(
     let (app, owner) = (connection.app.clone(), owner(connection));
     let resume = open.resume.as_ref();
     for _ in 0..2 {
-        let handle = match session {
-            Some(session) => app.registry.open(session, &owner).await?,
-            None => app.registry.create(&owner, Some(id)).await?,
+        // Whoever repeats the command that has created a session is the one who has it open, half-open by now.
+        let (handle, repeats) = match session {
+            Some(session) => (app.registry.open(session, &owner).await?, false),
+            None => app.registry.create_once(&owner, id).await?,
         };
         if connection.subscription(&handle.id).is_some() {
             let message = format!("this connection is subscribed to session `{}`; send close_session first", handle.id);
@@ -321,7 +324,7 @@ async fn open_session(
         let attach = Attach {
             origin: connection.origin,
             role,
-            takeover: open.takeover.unwrap_or(false),
+            takeover: open.takeover.unwrap_or(repeats),
             client_id: connection.client_id.clone(),
             tools: tools.clone(),
             hooks: open.hooks.clone(),

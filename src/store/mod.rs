@@ -117,8 +117,8 @@ pub struct Head {
     pub unpriced_requests: u64,
     /// True if a turn or a compaction was running.
     pub running: bool,
-    /// JSON of the fold of the log up to some record, opaque to the store. An append without it leaves the stored one as
-    /// it is. Reads as `None` if it is damaged or none was stored; then the log must be folded again.
+    /// JSON of the fold of the log up to some record, opaque to the store. An append without it leaves the stored one
+    /// as it is. Reads as `None` if it is damaged or none was stored; then the log must be folded again.
     pub state: Option<Arc<str>>,
 }
 

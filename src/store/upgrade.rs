@@ -1,9 +1,9 @@
 //! Records of older versions in today's form. The log is never rewritten: a record is translated whenever it is read.
 //!
 //! Versions 1 and 2 hold the whole queue in `queue_changed`, which is read as it is: the events that replaced it tell
-//! of one input each. Version 1 was written until the wire of v2 got its final names. The fields that got new names are translated here,
-//! except those of receipts and branch summaries, whose types read both, since exported files hold them too. What
-//! belongs to clients, tools or providers is left as it is.
+//! of one input each. Version 1 was written until the wire of v2 got its final names. The fields that got new names
+//! are translated here, except those of receipts and branch summaries, whose types read both, since exported files
+//! hold them too. What belongs to clients, tools or providers is left as it is.
 
 use reseed_protocol::{ErrorBody, ErrorCode, event::Event};
 use serde_json::{Map, Value};

@@ -1,7 +1,8 @@
-//! Files of older programs. `tests/fixtures/stored/tables-N.sql` is a database as a program left it: real sessions, and
-//! the kinds of records that it stored. The first three have versions 1 to 3 of the tables; the fourth has the same
-//! tables and newer kinds of records. The fifth has records of version 3, which tell of one queued input each. Today's program opens each, reads each record as an event and folds the same
-//! sessions, as recorded in `tables-N.txt`. Neither file is ever regenerated.
+//! Files of older programs. `tests/fixtures/stored/tables-N.sql` is a database as a program left it: real sessions,
+//! and the kinds of records that it stored. The first three have versions 1 to 3 of the tables; the fourth has the
+//! same tables and newer kinds of records. The fifth has records of version 3, which tell of one queued input each.
+//! Today's program opens each, reads each record as an event and folds the same sessions, as recorded in
+//! `tables-N.txt`. Neither file is ever regenerated.
 //!
 //! The folds of `tables-3.txt` and `tables-4.txt` were printed by this test from the dump, after it was made: they hold
 //! later programs to what the program of that day read, and are no independent record of what was written. The exports
@@ -197,7 +198,7 @@ fn kinds_of_the_protocol() -> BTreeSet<String> {
     let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("protocol/schema/reseed.v2.schema.json");
     let schema: serde_json::Value = serde_json::from_str(&fs::read_to_string(schema).unwrap()).unwrap();
     let definitions = schema["$defs"].as_object().unwrap();
-    let is_durable = |definition: &serde_json::Value| definition["properties"].get("seq").is_some();
+    let is_durable = |definition: &serde_json::Value| definition["properties"]["seq"].is_object();
     let events = definitions.iter().filter(|(_, definition)| is_durable(definition));
     let events = events.filter_map(|(name, _)| name.strip_prefix("event.")).map(str::to_owned);
     let mut kinds: BTreeSet<String> = events.collect();

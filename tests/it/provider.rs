@@ -104,7 +104,10 @@ async fn every_kind_of_message_is_legal_over_both_apis() {
     let thought = Part::Reasoning { text: "hm".into(), payload: None };
     let mut request = request(vec![
         Message::user("one"),
-        Message::new(Role::Assistant, vec![thought.clone(), call("c.1", "{}"), call("c.2", r#"{"a":"#)]),
+        Message::new(
+            Role::Assistant,
+            vec![thought.clone(), call("c.1", "{}"), call("c.2", r#"{"malformed":"{\"a\":"}"#)],
+        ),
         Message::new(Role::Tool, vec![result("c.1"), result("c.2")]),
         Message::new(Role::Assistant, vec![Part::Text { text: "two".into() }, call("c.3", "")]),
         Message::new(Role::Tool, vec![result("c.3")]),

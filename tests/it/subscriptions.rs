@@ -2,6 +2,7 @@
 
 use crate::support::{client::Client, json::present, server::Server};
 use reseed::{
+    internals::{Fault, Faulty},
     provider::scripted::{Reply, Scripted},
     store::{SessionStore, memory::MemoryStore},
 };
@@ -15,7 +16,8 @@ async fn server() -> Server {
 /// Opens a session and returns its id: a new one, or the one that `open` names.
 async fn open(client: &mut Client, open: Value) -> String {
     let opened = client.ask("open_session", open).await;
-    assert_eq!((&opened["type"], &opened["sessionId"]), (&json!("session_opened"), &opened["payload"]["sessionId"]));
+    assert_eq!(opened["type"], "session_opened", "{opened}");
+    assert_eq!(*present(&opened["sessionId"]), opened["payload"]["sessionId"]);
     opened["sessionId"].as_str().unwrap().to_owned()
 }
 
@@ -47,7 +49,7 @@ async fn one_socket_carries_several_sessions_each_in_its_order() {
     for session in &sessions {
         let of_it = || client.seen.iter().filter(|frame| frame["sessionId"] == session.as_str());
         let seqs: Vec<u64> = of_it().filter_map(|frame| frame["seq"].as_u64()).collect();
-        assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "each event once, in order");
+        assert_eq!(seqs, (seqs[0]..seqs[0] + seqs.len() as u64).collect::<Vec<_>>(), "each once, in order");
         let said = of_it()
             .filter(|frame| frame["payload"]["entry"]["role"] == "user")
             .map(|frame| frame["payload"]["entry"]["content"][0]["text"].as_str().unwrap().to_owned());
@@ -118,6 +120,70 @@ async fn a_ping_is_about_the_connection_or_about_a_session() {
     }
 }
 
+/// Hooks of a client that has many sessions are answered over the same socket on which its inputs wait for them.
+#[tokio::test]
+async fn inputs_of_many_sessions_that_wait_for_hooks_do_not_hold_up_the_answers() {
+    let server = server().await;
+    let mut client = Client::v2(&server.ws()).await;
+    let hook = json!({ "name": "censor", "point": "message" });
+    let mut sessions = Vec::new();
+    for _ in 0..40 {
+        sessions.push(open(&mut client, json!({ "hooks": [hook] })).await);
+    }
+    for session in &sessions {
+        client.send("user_input", json!({ "sessionId": session, "input": "hello" })).await;
+    }
+    let mut calls = Vec::new();
+    while calls.len() < sessions.len() {
+        let call = client.event("hook_call").await;
+        calls.push((call["sessionId"].clone(), call["payload"]["hookCallId"].clone()));
+    }
+    for (session, call) in calls {
+        client.send("hook_result", json!({ "sessionId": session, "hookCallId": call })).await;
+    }
+    for session in &sessions {
+        client.until(|frame| frame["type"] == "turn_finished" && frame["sessionId"] == session.as_str()).await;
+    }
+}
+
+#[tokio::test]
+async fn two_sessions_answer_the_same_id_each_for_itself() {
+    let server = server().await;
+    let mut client = Client::v2(&server.ws()).await;
+    let sessions = [open(&mut client, json!({})).await, open(&mut client, json!({})).await];
+    let id = "00000002-same-id-twice";
+    for session in &sessions {
+        client.send_as(id, "user_input", json!({ "sessionId": session, "input": session })).await;
+    }
+    for session in &sessions {
+        let of_it = |frame: &Value| frame["sessionId"] == session.as_str();
+        let reply = client.until(|frame| frame["re"] == id && of_it(frame)).await;
+        let appended = client.until(|frame| frame["payload"]["commandId"] == id && of_it(frame)).await;
+        assert_eq!(reply["payload"]["entryId"], *present(&appended["payload"]["entry"]["entryId"]));
+    }
+}
+
+/// A command that waits for a hook is answered when its session fails.
+#[tokio::test]
+async fn what_a_failed_session_leaves_unanswered_is_answered() {
+    let store = Arc::new(Faulty::new(MemoryStore::new()));
+    let server = Server::over(Scripted::answering(|_| Reply::text("Noted.")), store.clone(), &[]).await;
+    let mut client = Client::v2(&server.ws()).await;
+    let hook = json!({ "name": "censor", "point": "message" });
+    let session = open(&mut client, json!({ "hooks": [hook] })).await;
+    let waits = client.send("user_input", json!({ "input": "hello" })).await;
+    client.event("hook_call").await;
+    store.fail_append(1, Fault::Before);
+    client.send("append_custom", json!({ "customType": "note", "data": {} })).await;
+    let closed = client.event("session_closed").await["payload"].clone();
+    assert_eq!((&closed["code"], &closed["retriable"]), (&json!("failed"), &json!(true)), "{closed}");
+    let reply = client.until(|frame| frame["re"] == waits.as_str()).await;
+    assert_eq!((&reply["payload"]["code"], &reply["payload"]["retriable"]), (&json!("store_failed"), &json!(true)));
+    // The socket goes on, and the session too, from what is stored.
+    assert_eq!(open(&mut client, json!({ "sessionId": session })).await, session);
+    assert_eq!(client.turn("and now?").await["status"], "completed");
+}
+
 #[tokio::test]
 async fn a_lost_reply_leaves_no_orphan_also_after_a_restart() {
     let store = Arc::new(MemoryStore::new());
@@ -129,7 +195,7 @@ async fn a_lost_reply_leaves_no_orphan_also_after_a_restart() {
     for (id, url) in [(first, server.ws()), (first, server.ws()), (other, server.ws())] {
         // The reply is never read by the one that hangs up.
         let mut client = Client::v2(&url).await;
-        client.send_as(id, "open_session", json!({ "takeover": true })).await;
+        client.send_as(id, "open_session", json!({})).await;
         let opened = client.until(|frame| frame["re"] == id).await;
         made.push(opened["payload"]["sessionId"].as_str().unwrap().to_owned());
         client.hang_up();
@@ -138,7 +204,7 @@ async fn a_lost_reply_leaves_no_orphan_also_after_a_restart() {
     // On one connection it is open already.
     let mut client = Client::v2(&server.ws()).await;
     for expected in ["session_opened", "error"] {
-        client.send_as(first, "open_session", json!({ "takeover": true })).await;
+        client.send_as(first, "open_session", json!({})).await;
         let reply = client.until(|frame| frame["re"] == first).await;
         assert_eq!(reply["type"], expected, "{reply}");
     }

@@ -157,7 +157,7 @@ impl Imported {
                 fork: ForkSession { entry_id, position: ForkPosition::At },
                 outgoing,
             });
-            let Some(Outgoing::Reply(_, reply)) = replies.recv().await else { panic!("the fork has no reply") };
+            let Some(Outgoing::Reply(_, _, reply)) = replies.recv().await else { panic!("the fork has no reply") };
             let entries = match &*reply {
                 Reply::Forked(forked) => entries_of(&self.store, &forked.session_id).await,
                 _ => Vec::new(),

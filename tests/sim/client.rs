@@ -337,7 +337,7 @@ impl Client {
             any = true;
             let number = connection.number;
             match outgoing {
-                Outgoing::Reply(id, reply) => {
+                Outgoing::Reply(_, id, reply) => {
                     connection.waiting.retain(|waiting| *waiting != id);
                     self.take(wire, number, What::Reply(id, reply));
                 }

@@ -195,7 +195,7 @@ impl World {
         let servers = Vec::new();
         let mut world = Self { wire, clients, profile, commands: 0, script, habits, clock, servers, nodes: 0 };
         world.start();
-        let created = world.server().registry.create("", None).await.expect("a healthy disk makes a session");
+        let created = world.server().registry.create("").await.expect("a healthy disk makes a session");
         world.wire.session = created.id.clone();
         world.wire.history.session = Some(created.id);
         disk.trouble(world.profile.disk_faults, world.profile.disk_slow);

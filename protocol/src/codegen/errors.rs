@@ -50,7 +50,9 @@ fn explain(code: CloseCode) -> (&'static str, &'static str) {
         CloseCode::Credentials => {
             ("The credentials are missing, wrong or expired.", "Get a new ticket or token, then reconnect and resume.")
         }
-        CloseCode::NoSuchSession => ("v1: the session was deleted. In v2 `session_closed` says so.", "Open another session."),
+        CloseCode::NoSuchSession => {
+            ("v1: the session was deleted. In v2 `session_closed` says so.", "Open another session.")
+        }
         CloseCode::NoHello => ("No `hello` arrived in time.", "Reconnect and send `hello` first."),
         CloseCode::TakenOver => (
             "v1: another connection took over the session. In v2 `role_changed` says so.",

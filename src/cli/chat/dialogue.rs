@@ -76,7 +76,8 @@ pub(super) enum Asked {
 #[derive(Debug)]
 pub(super) struct Pending {
     id: CommandId,
-    /// The session that it is about; `None` for one that is about none, and until the one that is being opened is known.
+    /// The session that it is about; `None` for one that is about none, and until the one that is being opened is
+    /// known.
     session: Option<SessionId>,
     command: Command,
     pub(super) asked: Asked,
@@ -182,8 +183,9 @@ impl Dialogue {
 
     /// A connection was made, the first or another: greets, and opens the session where this client was.
     pub(super) fn on_connected(&mut self) -> Vec<Step> {
-        // A session that was being made is made once, by the command's id.
-        let creates = |pending: &Pending| pending.asked == Asked::Open && pending.session.is_none();
+        // A session that was being made, and still is what is wanted, is made once, by the command's id.
+        let makes_one = self.wanted.session.is_none();
+        let creates = |pending: &Pending| makes_one && pending.asked == Asked::Open && pending.session.is_none();
         self.pending
             .retain(|pending| creates(pending) || !matches!(pending.asked, Asked::Hello | Asked::Open | Asked::Close));
         self.pending.iter_mut().for_each(|pending| pending.sent = false);
@@ -215,8 +217,8 @@ impl Dialogue {
     /// A frame has come.
     pub(super) fn on_frame(&mut self, text: &str) -> Vec<Step> {
         let Some(Incoming { re, session, seq, body }) = frames::parse(text) else { return Vec::new() };
-        let here = self.place.as_ref().map(|place| &place.session_id);
-        if re.is_none() && session.is_some() && session.as_ref() != here {
+        let here = self.place.as_ref().map(|place| place.session_id.clone());
+        if re.is_none() && session.is_some() && session != here {
             return Vec::new(); // of a session that was left meanwhile
         }
         if let Some(seq) = seq {
@@ -231,8 +233,15 @@ impl Dialogue {
         }
         let asked = self.pending.iter().position(|pending| Some(pending.id.as_str()) == re.as_deref());
         let asked = asked.map(|at| self.pending.remove(at).asked);
+        let is_left = session.is_some() && session.as_ref() != here.as_ref();
         match body {
+            // Another session was asked for meanwhile.
+            Body::Opened(opened) if asked == Some(Asked::Open) && (self.is_opening() || self.opens_later) => {
+                let close = Command::CloseSession(Empty {});
+                self.ask_about(Some(opened.session_id.clone()), Asked::Close, close);
+            }
             Body::Opened(opened) if asked == Some(Asked::Open) => self.on_opened(&opened),
+            Body::Reply(_) if is_left => {}
             Body::Refused(fault) => self.on_refused(asked, &fault),
             Body::Reply(reply) => self.on_reply(asked, &reply),
             Body::TurnFinished(end) => self.on_turn_finished(&end),

@@ -25,8 +25,11 @@ impl Dialogue {
             opened.compaction.iter().partition(|job| job.phase == SUMMARISING_BRANCH);
         self.jobs = jobs.into_iter().map(|job| job.job_id.clone()).collect();
         self.leaving = leaving.first().map(|job| job.job_id.clone());
-        self.queued = opened.queue.len();
-        self.queue = opened.waiting();
+        if !replay {
+            // A replay tells of what was queued meanwhile.
+            self.queued = opened.queue.len();
+            self.queue = opened.waiting();
+        }
         if resumed {
             self.progress("connected again");
         } else {

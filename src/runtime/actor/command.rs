@@ -40,8 +40,9 @@ impl Actor {
         command: Command,
         outgoing: &mpsc::Sender<Outgoing>,
     ) -> Result<(), End> {
+        let session = self.id.clone();
         let refuse = |error: ErrorBody| {
-            let _ = outgoing.try_send(Outgoing::Reply(id.clone(), Box::new(Reply::Error(error))));
+            let _ = outgoing.try_send(Outgoing::Reply(session.clone(), id.clone(), Box::new(Reply::Error(error))));
         };
         self.effects.expect_answer(&id);
         if let Some(error) = self.refusal(origin, &command) {
@@ -55,7 +56,7 @@ impl Actor {
                 Ok(EarlierCopy::Nothing) => {}
                 Ok(EarlierCopy::Waiting) => return Ok(()),
                 Ok(EarlierCopy::Answered(reply)) => {
-                    let _ = outgoing.try_send(Outgoing::Reply(id, reply));
+                    let _ = outgoing.try_send(Outgoing::Reply(session.clone(), id, reply));
                     return Ok(());
                 }
                 Err(error) => {

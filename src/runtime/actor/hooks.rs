@@ -28,9 +28,9 @@ use reseed_protocol::{
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
 
-/// Slots in a connection's queue that events leave free: half for replies, and one for the message that it is no longer
-/// the owner.
-const FOR_OTHERS: usize = REPLIES_MAX / 2 + 1;
+/// Messages that may wait for a connection before it is sent an event: the rest is for replies, and for the message
+/// that it is no longer the owner.
+const WAITING_MAX: usize = REPLIES_MAX / 2 - 1;
 
 /// The interval for checking whether a client reads again that was not sent a call because it did not read. Only while
 /// a hook of such a client is awaited.
@@ -77,7 +77,7 @@ impl Owner {
         let frame = encode_event(Some(session), event);
         let bytes = u32::try_from(frame.len().min(EVENT_BYTES_MAX)).unwrap_or(u32::MAX);
         match self.event_room.clone().try_acquire_many_owned(bytes) {
-            Ok(_room) if self.outgoing.capacity() > FOR_OTHERS => {
+            Ok(_room) if self.waiting() < WAITING_MAX => {
                 let event = Private { session: session.clone(), frame, _room };
                 self.outgoing.try_send(Outgoing::Event(Box::new(event))).map_err(|_| "is not connected")
             }
@@ -88,10 +88,15 @@ impl Owner {
         }
     }
 
+    /// Returns the number of messages that wait for the connection.
+    fn waiting(&self) -> usize {
+        self.outgoing.max_capacity() - self.outgoing.capacity()
+    }
+
     /// Returns true if the connection reads again: what could not be sent would fit now.
     fn reads_again(&mut self) -> bool {
         let Some(bytes) = self.unsent_bytes else { return false };
-        let fits = self.event_room.available_permits() >= bytes as usize && self.outgoing.capacity() > FOR_OTHERS;
+        let fits = self.event_room.available_permits() >= bytes as usize && self.waiting() < WAITING_MAX;
         if fits || self.outgoing.is_closed() {
             self.unsent_bytes = None;
         }
@@ -270,7 +275,7 @@ mod tests {
             let (mut owner, mut incoming) = owner();
             let told = (0..REPLIES_MAX).take_while(|_| owner.tell(&session, &call(bytes)).is_ok()).count();
             assert_eq!(told, fit, "of {bytes} bytes");
-            assert_eq!(owner.outgoing.capacity(), REPLIES_MAX - told);
+            assert_eq!(owner.waiting(), told);
             // Once they are read there is room again.
             assert!(owner.unsent_bytes.is_some() && !owner.reads_again(), "of {bytes} bytes");
             for _ in 0..told {

@@ -59,7 +59,10 @@ impl Connection {
             Frame::Closed(end) => {
                 self.unsubscribe(session).await;
                 match (is_v2, end) {
-                    (true, end) => self.send(encode_event(Some(session), &end.event())).await,
+                    (true, end) => {
+                        self.answer_for(session, end).await?;
+                        self.send(encode_event(Some(session), &end.event())).await
+                    }
                     (false, SubscriptionEnd::Deleted) => {
                         Err(End::Close(CloseCode::NoSuchSession, "the session was deleted"))
                     }
@@ -116,6 +119,9 @@ impl Connection {
     /// Reports that the store cannot return what the client has missed; it opens the session again for what is
     /// available.
     async fn unreadable(&mut self, session: &SessionId, error: &Error) -> Flow {
+        if let Error::NotFound(_) = error {
+            return self.write_frame(session, Frame::Closed(SubscriptionEnd::Deleted)).await;
+        }
         let body = self.app.registry.fault(error);
         let Speaks::V2 { .. } = self.speaks else {
             return Err(End::Close(CloseCode::Internal, "the store cannot be read; reconnect"));

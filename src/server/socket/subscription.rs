@@ -4,10 +4,6 @@ use super::Connection;
 use crate::runtime::{Attached, Cursor, Reader, SessionHandle, feed::TEXT_MAY_WAIT};
 use reseed_protocol::{SessionId, command::SessionRole};
 
-/// Sessions that one connection may subscribe to: more than a person has windows. A connection looks at each of them
-/// whenever one of them has more.
-pub(in crate::server) const SUBSCRIPTIONS_MAX: usize = 64;
-
 /// A session that the connection is subscribed to.
 pub(in crate::server) struct Subscription {
     pub(in crate::server) handle: SessionHandle,

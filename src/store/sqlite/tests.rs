@@ -179,9 +179,9 @@ async fn a_newer_file_is_refused_and_left_as_it_is() {
     assert_eq!(fs::read(&path).unwrap(), before);
 }
 
-/// The columns of a stored record of version 3; those of older versions differ only in the number, and are read from the
-/// files of older programs in `tests/fixtures/stored`. These are the bytes on people's disks: a change of the format
-/// is a new version, never another line here.
+/// The columns of a stored record of version 3; those of older versions differ only in the number, and are read from
+/// the files of older programs in `tests/fixtures/stored`. These are the bytes on people's disks: a change of the
+/// format is a new version, never another line here.
 #[tokio::test]
 async fn a_record_of_version_3_has_these_columns() {
     let (_dir, path) = place();

@@ -13,12 +13,11 @@ const COMMANDS: &[(At, &str, &str, &str, &str)] = &[
     // Without a session
     (Greeted, "user_input", r#"{"input":"hi"}"#, "no_session", "sessionId"),
     (Greeted, "get_context_info", "{}", "no_session", "sessionId"),
-    (Greeted, "get_entries", "{}", "no_session", "sessionId"),
+    (Greeted, "get_entries", "{}", "session_not_found", "sessionId"),
     (Greeted, "cancel_turn", "{}", "no_session", "sessionId"),
-    (Greeted, "rename_session", r#"{"name":"mine"}"#, "no_session", "sessionId"),
+    (Greeted, "rename_session", r#"{"name":"mine"}"#, "session_not_found", "sessionId"),
     (Greeted, "close_session", "{}", "no_session", "sessionId"),
     // With a session already open
-    (Said, "open_session", "{}", "session_already_open", "sessionId"),
     (Said, "open_session", r#"{"sessionId":"$SESSION"}"#, "session_already_open", "sessionId"),
     // Sessions that do not exist
     (Greeted, "open_session", r#"{"sessionId":"nowhere"}"#, "session_not_found", "sessionId"),

@@ -42,7 +42,7 @@ async fn a_client_that_did_not_read_for_a_moment_is_asked_once_it_reads() {
         sessions_open_max: 8,
         detached_turn: PATIENCE,
     });
-    let handle = registry.create("", None).await.unwrap();
+    let handle = registry.create("").await.unwrap();
     let (outgoing, mut incoming) = mpsc::channel(REPLIES_MAX);
     let offer: HookOffer = serde_json::from_value(json!({ "name": "policy", "point": "before_agent_start" })).unwrap();
     let attach = Attach {

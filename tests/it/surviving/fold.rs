@@ -112,6 +112,8 @@ impl Fold {
                 snapshots,
                 ..Self::default()
             };
+            // A replay tells what was queued meanwhile.
+            self.queued = opened["queue"].as_array().unwrap().len();
             let turn = &opened["turn"];
             for item in turn["items"].as_array().into_iter().flatten() {
                 let parts = item["parts"].as_array().unwrap();
@@ -121,7 +123,6 @@ impl Fold {
             }
         }
         self.turn = opened["turn"]["turnId"].as_str().map(str::to_owned);
-        self.queued = opened["queue"].as_array().unwrap().len();
         self.pending = opened["pending"].as_array().unwrap().iter().map(|call| text(&call["toolCallId"])).collect();
         self.compaction = opened["compaction"]["jobId"].as_str().map(str::to_owned);
     }
@@ -347,6 +348,10 @@ impl Folder {
         } else if let Some(re) = re {
             self.unanswered.retain(|command| command["id"] != re);
             self.replies.insert(re.to_owned(), frame.clone());
+        } else if frame["type"] == "session_closed" {
+            // As if the connection were lost: it opens the session again.
+            self.link = None;
+            return Err(1011);
         } else {
             self.fold.take(&frame);
         }

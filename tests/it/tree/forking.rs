@@ -276,7 +276,9 @@ async fn a_fork_is_made_once_whatever_fails() {
         }
         let first = try_fork(&mut client, &id, &fork).await.filter(|reply| reply["type"] == "forked");
         failed += usize::from(first.is_none());
-        assert_eq!(first.is_some(), append == 7, "{case}");
+        // The session whose mark was not written is opened again, and asked again.
+        let asked_again = append == 5 && !dies && fault == Fault::Before;
+        assert_eq!(first.is_some(), append == 7 || asked_again, "{case}");
         drop(client);
         let mut reader: Arc<dyn SessionStore> = store.clone();
         if dies {

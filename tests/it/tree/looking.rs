@@ -84,7 +84,7 @@ async fn a_tree_shows_every_branch_and_the_labels_that_count() {
     assert_eq!(refused(&mut client, "get_tree", json!({ "depth": 0 })).await, "invalid_field");
 
     let mut observer = Client::v2(&server.ws()).await;
-    assert_eq!(refused(&mut observer, "get_tree", json!({})).await, "no_session");
+    assert_eq!(refused(&mut observer, "get_tree", json!({})).await, "session_not_found");
     let id = &opened["sessionId"];
     get(&mut observer, "open_session", json!({ "sessionId": id, "role": "observer" }), "session_opened").await;
     let tree = get(&mut observer, "get_tree", json!({}), "tree").await;

@@ -311,23 +311,58 @@ fn a_session_is_opened_with_what_is_said_first() {
         ("", "", true),
         ("> /sessions", "→ list_sessions {}\n", false),
         ("> /context", nothing, true),
-        ("> hello", "→ open_session {\"entries\":20}\n→ user_input {\"input\":\"hello\"}\n", false),
-        ("> /rename Walk", "→ open_session {\"entries\":20}\n→ rename_session {\"name\":\"Walk\"}\n", false),
+        ("> hello", "→ open_session {\"entries\":20}\n", false),
+        ("> /rename Walk", "→ open_session {\"entries\":20}\n", false),
         ("> /open abc", "→ open_session {\"entries\":20,\"sessionId\":\"abc\"}\n", false),
         ("> /new", "what you say next begins a new session\n", true),
     ];
     for (script, shown, idle) in cases {
         assert_eq!(greeted(script), (shown.to_owned(), idle), "{script}");
     }
-    // Said before the session is there, and the connection lost before that: both go out again, in their order.
+    // Said before the session is there, and the connection lost before that: the session is made once, by the same
+    // command, and both go out behind it, in their order.
     let (out, _) = greeted("> hello\n> and?\nlost\nconnected");
     let sent: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("→ ")?.split(' ').next()).collect();
-    assert_eq!(sent, ["open_session", "user_input", "user_input", "hello", "open_session"]);
-    let opened = r##"< {"re":"#6","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":0,"model":"offline","strategy":"threshold","entries":[],"queue":[]}}"##;
+    assert_eq!(sent, ["open_session", "hello", "open_session"]);
+    let opened = r##"< {"re":"#2","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":0,"model":"offline","strategy":"threshold","entries":[],"queue":[]}}"##;
     let (again, _) = greeted(&format!("> hello\n> and?\nlost\nconnected\n{opened}"));
     let shown = "session ses, model offline, strategy threshold\n\
         → user_input {\"input\":\"hello\"}\n→ user_input {\"input\":\"and?\"}\n";
     assert_eq!(again.strip_prefix(&out), Some(shown));
+}
+
+#[test]
+fn what_was_queued_before_the_connection_was_lost_is_counted_once() {
+    let lost = r##"
+        > and?
+        < {"re":"#4","type":"accepted","payload":{"queued":true,"asOfSeq":2}}
+        lost
+        connected
+        < {"re":"#6","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":3,"resumed":"replay","queue":[{"commandId":"#4","content":[]}]}}
+        < {"sessionId":"ses","seq":3,"type":"queue_item_added","payload":{"position":0,"item":{"commandId":"#4","content":[]}}}
+    "##;
+    let (_, dialogue) = play(true, &[OPEN, TURN, lost].concat());
+    assert_eq!((dialogue.queued, dialogue.queue.len()), (1, 1));
+}
+
+#[test]
+fn a_session_that_comes_after_another_was_asked_for_is_closed_again() {
+    let script = r##"
+        connected
+        > /open one
+        > /open two
+        > hello
+        < {"re":"#3","sessionId":"one","type":"session_opened","payload":{"sessionId":"one","epoch":"ep","asOfSeq":0,"queue":[]}}
+        < {"re":"#4","sessionId":"two","type":"session_opened","payload":{"sessionId":"two","epoch":"ep","asOfSeq":0,"queue":[]}}
+        < {"re":"#9","sessionId":"one","type":"accepted","payload":{"turnId":"t9","queued":false,"asOfSeq":0}}
+    "##;
+    let (out, dialogue) = play_from(None, true, script);
+    assert_eq!(dialogue.place.as_ref().map(|place| place.session_id.as_str()), Some("two"));
+    assert_eq!(dialogue.turn, None, "what another session accepts is not this one's turn");
+    let sent: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("→ ")?.split(' ').next()).collect();
+    assert_eq!(sent, ["hello", "open_session", "open_session", "close_session", "user_input"], "{out}");
+    let said = dialogue.pending.iter().find(|pending| pending.asked == Asked::Say).unwrap();
+    assert_eq!(said.session.as_ref().map(SessionId::as_str), Some("two"));
 }
 
 #[test]

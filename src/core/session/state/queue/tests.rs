@@ -1,3 +1,5 @@
+//! The queue, folded from its records and read back from the stored copy.
+
 use super::super::{STATE_BYTES_MAX, SessionState, StoredState};
 use super::*;
 use fastrand::Rng;
