@@ -306,7 +306,8 @@ async fn a_fork_is_made_once_whatever_fails() {
         assert_eq!(reader.list(unfinished).await.unwrap().items, [], "{case}");
         server.service.stop().await;
     }
-    assert_eq!(failed, 6 * 2 + 3 * 2, "each of the appends was reached");
+    // All but the mark that is written when it is asked for again.
+    assert_eq!(failed, 6 * 2 + 3 * 2 - 1, "each of the appends was reached");
 }
 
 #[tokio::test]

@@ -352,8 +352,8 @@ fn a_session_that_comes_after_another_was_asked_for_is_closed_again() {
         > /open one
         > /open two
         > hello
-        < {"re":"#3","sessionId":"one","type":"session_opened","payload":{"sessionId":"one","epoch":"ep","asOfSeq":0,"queue":[]}}
-        < {"re":"#4","sessionId":"two","type":"session_opened","payload":{"sessionId":"two","epoch":"ep","asOfSeq":0,"queue":[]}}
+        < {"re":"#2","sessionId":"one","type":"session_opened","payload":{"sessionId":"one","epoch":"ep","asOfSeq":0,"queue":[]}}
+        < {"re":"#3","sessionId":"two","type":"session_opened","payload":{"sessionId":"two","epoch":"ep","asOfSeq":0,"queue":[]}}
         < {"re":"#9","sessionId":"one","type":"accepted","payload":{"turnId":"t9","queued":false,"asOfSeq":0}}
     "##;
     let (out, dialogue) = play_from(None, true, script);
