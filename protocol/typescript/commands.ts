@@ -46,7 +46,10 @@ export type Command =
 export interface Hello {
   /** 2. */
   protocolVersion: number;
-  /** Stable per tab: the same client silently replaces its own half-open connection. */
+  /**
+   * Stable per tab: a newer connection of the same client becomes the owner of its sessions, and the older one
+   * observes them.
+   */
   clientId?: string;
   /** The client program, for the operator. */
   client?: Software;

@@ -317,8 +317,8 @@ export interface Pong {
   /** The session's newest durable event; absent if the ping named no session. */
   seq?: number;
   /**
-   * True if the client has seen it; if `false`, open the session again with `resume`. Absent if the ping named no
-   * session.
+   * True if the client has seen it; if `false`, open the session again with `resume`. Absent if the ping named
+   * no session.
    */
   inSync?: boolean;
   /** The server's time. */
