@@ -159,8 +159,12 @@ impl Client {
         }
     }
 
-    async fn send(&mut self, kind: &str, payload: Value) -> anyhow::Result<()> {
+    async fn send(&mut self, kind: &str, mut payload: Value) -> anyhow::Result<()> {
         self.sent += 1;
+        // The session that a payload names is the one that the frame is about.
+        if let Some(Value::String(session)) = payload.as_object_mut().and_then(|payload| payload.remove("sessionId")) {
+            self.session = Some(session);
+        }
         let id = format!("{:016x}-{}", self.name, self.sent);
         let mut frame = json!({ "id": id, "type": kind, "payload": payload });
         if let Some(session) = self.session.as_ref().filter(|_| !matches!(kind, "hello" | "list_sessions")) {
