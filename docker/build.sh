@@ -1,16 +1,16 @@
 #!/bin/sh
 # Builds the server into a directory. The Dockerfile runs this, and so do the tests, with the faster profile.
 #
-#     docker/build.sh FOLDER [release|dev]
+#     docker/build.sh FOLDER [dist|dev]
 set -eu
 
-folder=${1:?usage: docker/build.sh FOLDER [release|dev]}
-profile=${2:-release}
+folder=${1:?usage: docker/build.sh FOLDER [dist|dev]}
+profile=${2:-dist}
 case $profile in
-release) built=release ;;
+dist) built=dist ;;
 dev) built=debug ;;
 *)
-    echo "docker/build.sh: profile is \`$profile\`; allowed: release, dev" >&2
+    echo "docker/build.sh: profile is \`$profile\`; allowed: dist, dev" >&2
     exit 2
     ;;
 esac
