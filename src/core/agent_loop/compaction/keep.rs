@@ -153,13 +153,14 @@ pub fn undo_target<'a>(path: &'a [Arc<Node>], named: Option<&EntryId>) -> Result
 }
 
 /// Returns the pins after this compaction is undone. An entry that it had hidden when it was pinned may still be hidden
-/// by an older compaction, the newest one left on this path.
+/// by an older compaction, the newest one left on this path, unless the entry follows that compaction.
 #[must_use]
 pub fn pins_without(undone: &EntryId, pins: &[Pin], path: &[Arc<Node>]) -> Vec<Pin> {
-    let older = path.iter().rev().find(|node| node.compaction().is_some() && node.id() != undone);
-    let under = older.map(|node| node.id().clone());
+    let older = path.iter().rposition(|node| node.compaction().is_some() && node.id() != undone);
+    let follows = |id: &EntryId, older: usize| path[older..].iter().any(|node| node.id() == id);
+    let under = |id: &EntryId| older.filter(|older| !follows(id, *older)).map(|older| path[older].id().clone());
     let retarget = |pin: &Pin| match &pin.under {
-        Some(was) if was == undone => Pin { under: under.clone(), ..pin.clone() },
+        Some(was) if was == undone => Pin { under: under(&pin.entry_id), ..pin.clone() },
         _ => pin.clone(),
     };
     pins.iter().map(retarget).collect()
@@ -180,5 +181,37 @@ fn unit_of(path: &[Arc<Node>], id: &EntryId) -> Vec<EntryId> {
             context.messages[unit.messages.clone()].iter().filter_map(|counted| counted.entry_id.clone()).collect()
         }
         None => vec![id.clone()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::{counter::Counter, testing::path};
+
+    #[test]
+    fn a_pin_moves_to_an_older_compaction_only_if_that_one_hides_its_entry() {
+        let lines = [
+            "before:user a",
+            "older:compaction SUMMARY first=kept",
+            "kept:user b",
+            "after:user c",
+            "newest:compaction SUMMARY first=last",
+            "last:user d",
+        ];
+        let id = |name: &str| -> EntryId { name.parse().unwrap() };
+        let pin = |entry: &str, under: Option<&str>| Pin { entry_id: id(entry), with: None, under: under.map(id) };
+        let path = path(&lines, &Counter::by_characters());
+        let table = [
+            (pin("before", Some("newest")), pin("before", Some("older"))),
+            (pin("after", Some("newest")), pin("after", None)),
+            (pin("before", Some("older")), pin("before", Some("older"))),
+            (pin("last", None), pin("last", None)),
+            // Not read back, so it is hidden, or on another branch.
+            (pin("unread", Some("newest")), pin("unread", Some("older"))),
+        ];
+        for (before, expected) in table {
+            assert_eq!(pins_without(&id("newest"), &[before], &path), [expected]);
+        }
     }
 }
