@@ -77,7 +77,7 @@ pub mod internals {
         runtime::{
             feed::{Cursor, Frame, Reader, Seen},
             fork::{ForkOrder, settle as settle_forks},
-            handle::{Attach, Attached, ConnectionShare, LeftOff, Outgoing, REPLIES_MAX, SessionHandle},
+            handle::{Attach, Attached, ConnectionShare, Identity, LeftOff, Outgoing, REPLIES_MAX, SessionHandle},
             labels::{label_of, newest_labels},
             registry::{Registry, RegistryOptions},
             shared::store_error,

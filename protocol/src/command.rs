@@ -8,7 +8,7 @@ use crate::{
     context::ToolDefinition,
     hook::{HookOffer, HookResult},
 };
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 #[macro_use]
 mod table;
@@ -22,9 +22,10 @@ pub use table::{Address, Does, Scope, Sender, Spec};
 // After the payload and the name, a row states:
 // - the reply. A reply of its own is a variant in `reply.rs`, and an arm in `reply/duplicate.rs`;
 // - `Scope`: where the command is executed, and so where the compiler asks for its arm. `Session`: in the agent loop,
-//   `src/core/agent_loop/commands.rs`. `Connection` and `Server`: in `src/server/v2.rs`;
+//   `src/core/agent_loop/commands.rs`. `Hosting`: in its actor, `src/runtime/actor/hosting.rs`. `Connection` and
+//   `Server`: in `src/server/v2.rs`;
 // - `Address`: whether its envelope names a session;
-// - `Sender`: who may send it. `Owner` for what changes a session (in the scope `Server` this refuses only observers),
+// - `Sender`: who may send it. `Writer` for what changes a session (in the scope `Server` this refuses only observers),
 //   `Anyone` for what only reads;
 // - `Does`: what it leaves behind. `Writes` if it must happen once for each `id`, `Transient` if a copy does no harm.
 //
@@ -49,62 +50,66 @@ commands! {
     /// Checks the connection and, if it names one, a session for events that were missed. Answered by `pong`.
     Ping(Ping) = "ping" => "pong", Connection, Optional, Anyone, Transient;
     /// Sends input to the model. Answered by `accepted` once it is durable.
-    UserInput(UserInput) = "user_input" => "accepted", Session, Required, Owner, Writes;
+    UserInput(UserInput) = "user_input" => "accepted", Session, Required, Writer, Writes;
     /// Cancels the running turn. Answered by `ok`.
-    CancelTurn(CancelTurn) = "cancel_turn" => "ok", Session, Required, Owner, Cancels;
+    CancelTurn(CancelTurn) = "cancel_turn" => "ok", Session, Required, Writer, Cancels;
     /// Retries a turn that failed or was cancelled. Answered by `accepted`.
-    RetryTurn(RetryTurn) = "retry_turn" => "accepted", Session, Required, Owner, Writes;
+    RetryTurn(RetryTurn) = "retry_turn" => "accepted", Session, Required, Writer, Writes;
     /// Removes queued inputs, or reorders them. Answered by `ok`.
-    EditQueue(EditQueue) = "edit_queue" => "ok", Session, Required, Owner, Writes;
+    EditQueue(EditQueue) = "edit_queue" => "ok", Session, Required, Writer, Writes;
     /// Returns a tool's result. Answered by `ok`, with `duplicate: true` when repeated, or `error too_late`.
-    ToolResult(ToolResult) = "tool_result" => "ok", Session, Required, Owner, Ends;
+    ToolResult(ToolResult) = "tool_result" => "ok", Session, Required, Writer, Ends;
     /// Reports that a tool, or a hook, is still running; restarts its timeout. Answered by `ok`.
-    CallProgress(CallProgress) = "call_progress" => "ok", Session, Required, Owner, Transient;
+    CallProgress(CallProgress) = "call_progress" => "ok", Session, Required, Writer, Transient;
     /// Answers an approval. Answered by `error no_pending_approval` until approvals exist.
-    ApprovalResponse(ApprovalResponse) = "approval_response" => "ok", Session, Required, Owner, Writes;
+    ApprovalResponse(ApprovalResponse) = "approval_response" => "ok", Session, Required, Writer, Writes;
     /// Moves to another entry of the tree. Answered by `navigated`, after the summary of the abandoned branch.
-    Navigate(Navigate) = "navigate" => "navigated", Session, Required, Owner, Writes;
+    Navigate(Navigate) = "navigate" => "navigated", Session, Required, Writer, Writes;
     /// Creates a new session from the path to an entry. Answered by `forked`.
-    ForkSession(ForkSession) = "fork_session" => "forked", Server, Required, Owner, Writes;
+    ForkSession(ForkSession) = "fork_session" => "forked", Server, Required, Writer, Writes;
     /// Returns the tree, or the part below an entry. Answered by `tree`.
     GetTree(GetTree) = "get_tree" => "tree", Server, Required, Anyone, Transient;
     /// Sets or removes an entry's label. Answered by `ok { entryId }`.
-    SetLabel(SetLabel) = "set_label" => "ok", Session, Required, Owner, Writes;
+    SetLabel(SetLabel) = "set_label" => "ok", Session, Required, Writer, Writes;
     /// Stores the client's data in the history; the model never sees it. Answered by `ok { entryId }`.
-    AppendCustom(AppendCustom) = "append_custom" => "ok", Session, Required, Owner, Writes;
+    AppendCustom(AppendCustom) = "append_custom" => "ok", Session, Required, Writer, Writes;
     /// Adds a message in the user's role, without starting a turn. Answered by `ok { entryId }`.
-    AppendCustomMessage(AppendCustomMessage) = "append_custom_message" => "ok", Session, Required, Owner, Writes;
+    AppendCustomMessage(AppendCustomMessage) = "append_custom_message" => "ok", Session, Required, Writer, Writes;
     /// Returns how full the window is. Answered by `context_info`.
     GetContextInfo(Empty) = "get_context_info" => "context_info", Session, Required, Anyone, Transient;
     /// Returns exactly what the next request would send. Answered by `context`.
     GetContext(GetContext) = "get_context" => "context", Session, Required, Anyone, Transient;
     /// Compacts now, even while the circuit breaker is open. Answered by `ok { jobId }`; the outcome is an event.
-    StartCompaction(StartCompaction) = "start_compaction" => "ok", Session, Required, Owner, Writes;
+    StartCompaction(StartCompaction) = "start_compaction" => "ok", Session, Required, Writer, Writes;
     /// Computes the compaction that `start_compaction` would make, without changes. Answered by `compaction_preview`
     /// once its summary is ready.
-    PreviewCompaction(PreviewCompaction) = "preview_compaction" => "compaction_preview", Session, Required, Owner, Previews;
+    PreviewCompaction(PreviewCompaction) = "preview_compaction" => "compaction_preview", Session, Required, Writer, Previews;
     /// Cancels a compaction; the context is unchanged. Answered by `ok`.
-    CancelCompaction(CancelCompaction) = "cancel_compaction" => "ok", Session, Required, Owner, Cancels;
+    CancelCompaction(CancelCompaction) = "cancel_compaction" => "ok", Session, Required, Writer, Cancels;
     /// Restores what a compaction removed from the context, with everything said since. Answered by `ok`.
-    UndoCompaction(UndoCompaction) = "undo_compaction" => "ok", Session, Required, Owner, Writes;
+    UndoCompaction(UndoCompaction) = "undo_compaction" => "ok", Session, Required, Writer, Writes;
     /// Keeps an entry verbatim through every compaction. Answered by `ok`.
-    PinEntry(PinEntry) = "pin_entry" => "ok", Session, Required, Owner, Writes;
+    PinEntry(PinEntry) = "pin_entry" => "ok", Session, Required, Writer, Writes;
     /// Unpins an entry. Answered by `ok`.
-    UnpinEntry(PinEntry) = "unpin_entry" => "ok", Session, Required, Owner, Writes;
+    UnpinEntry(PinEntry) = "unpin_entry" => "ok", Session, Required, Writer, Writes;
     /// Sets the strategy of this session. Answered by `ok`.
-    SetContextStrategy(SetContextStrategy) = "set_context_strategy" => "ok", Session, Required, Owner, Writes;
+    SetContextStrategy(SetContextStrategy) = "set_context_strategy" => "ok", Session, Required, Writer, Writes;
     /// Sets the model of this session. Answered by `ok`.
-    SetModel(SetModel) = "set_model" => "ok", Session, Required, Owner, Writes;
+    SetModel(SetModel) = "set_model" => "ok", Session, Required, Writer, Writes;
     /// Sets the system prompt of this session. Answered by `ok`.
-    SetInstructions(SetInstructions) = "set_instructions" => "ok", Session, Required, Owner, Writes;
+    SetInstructions(SetInstructions) = "set_instructions" => "ok", Session, Required, Writer, Writes;
     /// Sets the sampling and the limits of this session's requests. Answered by `ok`.
-    SetOptions(SetOptions) = "set_options" => "ok", Session, Required, Owner, Writes;
-    /// Registers this client's tools, replacing those it registered before. Answered by `ok`.
-    RegisterTools(RegisterTools) = "register_tools" => "ok", Session, Required, Owner, Transient;
-    /// Registers this client's hooks, replacing those it registered before. Answered by `ok`.
-    RegisterHooks(RegisterHooks) = "register_hooks" => "ok", Session, Required, Owner, Transient;
+    SetOptions(SetOptions) = "set_options" => "ok", Session, Required, Writer, Writes;
+    /// Offers tools, replacing those that this connection offered before. Answered by `ok`, with `standby: true` if
+    /// another connection hosts the session.
+    RegisterTools(RegisterTools) = "register_tools" => "ok", Hosting, Required, Writer, Transient;
+    /// Offers hooks, replacing those that this connection offered before. Answered by `ok`, with `standby: true` if
+    /// another connection hosts the session.
+    RegisterHooks(RegisterHooks) = "register_hooks" => "ok", Hosting, Required, Writer, Transient;
+    /// Makes this connection, which must have offered tools or hooks, the host. Answered by `ok`.
+    TakeOverHost(Empty) = "take_over_host" => "ok", Hosting, Required, Writer, Transient;
     /// Answers a `hook_call`. Answered by `ok`, with `duplicate: true` when repeated, or `error too_late`.
-    HookResult(Box<HookResult>) = "hook_result" => "ok", Session, Required, Owner, Transient;
+    HookResult(Box<HookResult>) = "hook_result" => "ok", Session, Required, Writer, Transient;
 }
 
 /// No payload, or `{}`.
@@ -145,8 +150,8 @@ payloads! {
     struct Hello {
         /// 2.
         protocol_version: u32,
-        /// Stable per tab: a newer connection of the same client becomes the owner of its sessions, and the older one
-        /// observes them.
+        /// Stable per tab, and different in every tab: a newer connection of the same client hosts the tools and hooks
+        /// that the older one hosted.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         client_id: Option<String>,
         /// The client program, for the operator.
@@ -161,6 +166,7 @@ payloads! {
     }
 
     /// A program and its version.
+    #[derive(Eq)]
     struct Software {
         /// Its name.
         name: String,
@@ -170,12 +176,9 @@ payloads! {
 
     /// Payload of `open_session`.
     struct OpenSession {
-        /// Owner (the default) or observer.
+        /// Writer (the default) or observer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         role: Option<SessionRole>,
-        /// Takes the session over from its current owner.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        takeover: Option<bool>,
         /// The position at which this client left off.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         resume: Option<Resume>,
@@ -185,10 +188,10 @@ payloads! {
         /// Sends deltas (the default), or only whole entries.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deltas: Option<bool>,
-        /// Tools to register, as with `register_tools`.
+        /// Tools to offer, as with `register_tools`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tools: Option<Vec<ToolOffer>>,
-        /// Hooks to register, as with `register_hooks`.
+        /// Hooks to offer, as with `register_hooks`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hooks: Option<Vec<HookOffer>>,
     }
@@ -373,7 +376,7 @@ payloads! {
         /// The timeout of a call in milliseconds; absent: the server's default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout_ms: Option<u64>,
-        /// True if a call may safely be made twice.
+        /// True if a call may safely be made twice: a new host is asked to run it even if an earlier one was.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         idempotent: Option<bool>,
     }
@@ -391,25 +394,13 @@ impl ToolOffer {
     }
 }
 
-/// Reads a field that may be `null`, distinguishing `null` from absent.
-pub(crate) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    deserializer: D,
-) -> Result<Option<Option<T>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
-}
-
-/// Reads a required field that may be `null`: serde would read a missing field as `null`.
-fn present_or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
-    Option::deserialize(deserializer)
-}
-
 /// The role of a connection in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum SessionRole {
-    /// May write. One per session.
-    Owner,
+    /// May write. Any number of connections may.
+    Writer,
     /// Receives the same events and may only read.
     Observer,
 }

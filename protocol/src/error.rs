@@ -67,8 +67,8 @@ codes! {
     SessionAlreadyOpen "session_already_open" retriable: false, "This connection is already subscribed to the session.", "Send `close_session` first.";
     TooManySubscriptions "too_many_subscriptions" retriable: false, "This connection is subscribed to as many sessions as it may.", "Close one of them; `welcome.limits.subscriptionsMax` is the limit.";
     SessionNotFound "session_not_found" retriable: false, "You have no such session.", "Check `list_sessions`.";
-    SessionOwned "session_owned" retriable: false, "Another connection owns this session.", "Join as observer, or send `takeover: true`.";
-    ReadOnly "read_only" retriable: false, "Observers may only read.", "Open the session as owner.";
+    ReadOnly "read_only" retriable: false, "Observers may only read.", "Open the session as writer.";
+    NothingOffered "nothing_offered" retriable: false, "This connection has offered no tools and no hooks, so it cannot host the session.", "Send `register_tools` or `register_hooks` first.";
     IdempotencyConflict "idempotency_conflict" retriable: false, "This `id` was already used with other content.", "Use a new `id` for every new command.";
     NotSupported "not_supported" retriable: false, "This server does not support that.", "Check `welcome.features`.";
     EntryNotFound "entry_not_found" retriable: false, "There is no such entry in this session.", "Check `get_entries`.";
@@ -246,8 +246,6 @@ pub enum CloseCode {
     NoSuchSession = 4404,
     /// No `hello` arrived in time.
     NoHello = 4408,
-    /// v1: another connection took over the session. In v2 `role_changed` says so.
-    TakenOver = 4409,
     /// Rate limit.
     RateLimit = 4429,
     /// The client reads too slowly: reconnect and resume.
@@ -270,7 +268,6 @@ impl CloseCode {
         Self::Credentials,
         Self::NoSuchSession,
         Self::NoHello,
-        Self::TakenOver,
         Self::RateLimit,
         Self::SlowReader,
         Self::NoPong,

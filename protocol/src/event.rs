@@ -2,8 +2,7 @@
 //! decoration.
 
 use crate::{
-    CallId, CommandId, Entry, EntryId, ErrorBody, JobId, SessionId, StopReason, Timestamp, TurnId, Usage,
-    command::SessionRole,
+    CallId, CommandId, Entry, EntryId, ErrorBody, JobId, StopReason, Timestamp, TurnId, Usage,
     context::{Breakdown, ContextInfo},
     hook::{HookCall, HookOffer, HookPoint},
     reply::{Pin, SessionItem, SessionSettings},
@@ -11,8 +10,10 @@ use crate::{
 use serde::{Deserialize, Serialize};
 
 pub(crate) mod compacted;
+mod host;
 mod queue;
 
+pub use host::{Host, HostChanged, Participant, PresenceChanged, RunTool};
 pub use queue::{QueueChanged, QueueItemAdded, QueueItemRemoved, QueueReleased, QueueRemovalReason, QueueReordered};
 
 /// A durable event: one stored record, with its `seq` in the envelope.
@@ -26,7 +27,7 @@ pub enum Event {
     TurnStarted(TurnStarted),
     /// A turn ended; exactly one per started turn.
     TurnFinished(Box<TurnFinished>),
-    /// The model called one of the owner's tools.
+    /// The model called a tool. The host is asked to run it by `run_tool`.
     ToolCall(ToolCall),
     /// A tool call was answered, failed or was dropped.
     CallResolved(CallResolved),
@@ -64,9 +65,9 @@ pub enum EphemeralEvent {
     ItemAborted(ItemAborted),
     /// A tool or a hook reported its progress.
     CallProgressed(CallProgressed),
-    /// A call to one of this client's hooks; only sent to that client.
+    /// A call to a hook; only sent to the host.
     HookCall(Box<HookCall>),
-    /// A call to one of this client's hooks was withdrawn; only sent to that client.
+    /// A call to a hook was withdrawn; only sent to the host.
     HookCancelled(HookCancelled),
     /// A hook failed.
     HookFailed(HookFailed),
@@ -82,8 +83,12 @@ pub enum EphemeralEvent {
     ContextWarning(ContextWarning),
     /// The size of the context during a turn: after a tool result, before the next request.
     ContextUpdated(Box<ContextUpdated>),
-    /// This connection's role in the session changed.
-    RoleChanged(RoleChanged),
+    /// Run this tool now; only sent to the host.
+    RunTool(RunTool),
+    /// Another connection hosts the session's tools and hooks, or none does.
+    HostChanged(HostChanged),
+    /// A connection was subscribed to the session, offers something else, or has left.
+    PresenceChanged(PresenceChanged),
     /// The subscription to this session has ended; the connection continues.
     SessionClosed(SessionClosed),
     /// A session in the list changed; only sent to connections that watch the list (`list_sessions`).
@@ -187,8 +192,10 @@ events! {
         /// All of the other settings.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         settings: Option<SessionSettings>,
-        /// The session's leaf, from which it continues; `null` before the first entry.
-        #[serde(default, deserialize_with = "crate::command::present", skip_serializing_if = "Option::is_none")]
+        /// The session's leaf, from which it continues.
+        #[serde(default, with = "crate::leaf::stored", skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "codegen", schemars(with = "Option<crate::leaf::LeafId>"))]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<crate::leaf::LeafId>"))]
         leaf_id: Option<Option<EntryId>>,
         /// All entries that every compaction keeps verbatim.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -310,8 +317,6 @@ events! {
         /// The call.
         #[serde(rename = "hookCallId")]
         call_id: CallId,
-        /// The session.
-        session_id: SessionId,
         /// `timed_out`, or `dropped` if what the hook was called for is over.
         outcome: CallOutcome,
     }
@@ -432,12 +437,6 @@ events! {
         turn_id: TurnId,
         /// The size of the context. A slow reader only receives the newest.
         context_info: ContextInfo,
-    }
-
-    /// Payload of `role_changed`.
-    struct RoleChanged {
-        /// This connection's new role.
-        role: SessionRole,
     }
 
     /// Payload of `session_closed`.

@@ -106,6 +106,10 @@ id!(
     TurnId
 );
 id!(
+    /// A connection. Created by the server.
+    ConnectionId
+);
+id!(
     /// A tool call. Created by the server, not by the upstream, which may reuse ids.
     CallId
 );

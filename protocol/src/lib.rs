@@ -27,6 +27,7 @@ pub mod event;
 pub mod frame;
 pub mod hook;
 pub mod ids;
+pub mod leaf;
 pub mod patch;
 pub mod receipt;
 pub mod reply;
@@ -36,7 +37,7 @@ pub mod v1;
 pub use content::{Cut, Message, Part, Role, StopReason, Usage, UsageSource};
 pub use entry::{Entry, EntryData};
 pub use error::{CloseCode, ErrorBody, ErrorCode};
-pub use ids::{CallId, CommandId, EntryId, JobId, SessionId, TurnId};
+pub use ids::{CallId, CommandId, ConnectionId, EntryId, JobId, SessionId, TurnId};
 pub use time::Timestamp;
 
 /// The protocol version that `hello` must name.

@@ -5,7 +5,7 @@ use crate::{
     command::{SessionRole, StrategySettings},
     context::{ContextEnvelope, ContextInfo},
     entry::SummaryForm,
-    event::{CompactionPrepared, CompactionRung, FailedRung, Retained, TurnStatus},
+    event::{CompactionPrepared, CompactionRung, FailedRung, Host, Participant, Retained, TurnStatus},
     receipt::Receipt,
 };
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 #[serde(tag = "type", content = "payload", rename_all = "snake_case")]
 pub enum Reply {
     /// To `hello`.
-    Welcome(Welcome),
+    Welcome(Box<Welcome>),
     /// To `open_session`.
     SessionOpened(Box<SessionOpened>),
     /// To `list_sessions`.
@@ -60,68 +60,30 @@ macro_rules! replies {
     };
 }
 
+mod welcome;
+
+pub use welcome::{Limits, Server, Welcome};
+
 replies! {
-    /// Payload of `welcome`.
-    struct Welcome {
-        /// 2.
-        protocol_version: u32,
-        /// The server.
-        server: Server,
-        /// Optional features of this server, by name.
-        features: Vec<String>,
-        /// The permissions of these credentials: `sessions`, `operator`.
-        scopes: Vec<String>,
-        /// The interval between the server's pings in milliseconds.
-        heartbeat_ms: u64,
-        /// The server's limits.
-        limits: Limits,
-    }
-
-    /// The server.
-    struct Server {
-        /// `reseed`.
-        name: String,
-        /// Its version.
-        version: String,
-        /// Identifies this process; changes after a restart.
-        instance: String,
-        /// The provider: `offline` or `openai`.
-        provider: String,
-        /// A sentence for the user, for instance about the offline model.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        notice: Option<String>,
-    }
-
-    /// The server's limits.
-    struct Limits {
-        /// Bytes of a frame.
-        message_bytes_max: u64,
-        /// Nesting of arrays and objects in a frame.
-        depth_max: u64,
-        /// Queued inputs.
-        queue_items_max: u64,
-        /// Tools that one client may offer.
-        tools_max: u64,
-        /// Hooks that one client may offer.
-        #[serde(default)]
-        hooks_max: u64,
-        /// Sessions that one connection may subscribe to.
-        #[serde(default)]
-        subscriptions_max: u64,
-    }
-
     /// Payload of `session_opened`: the whole state as of `asOfSeq`.
     struct SessionOpened {
         /// The session.
         session_id: SessionId,
         /// This connection's role.
         role: SessionRole,
+        /// The connection that hosts the tools and hooks; absent if none does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        host: Option<Host>,
+        /// The connections that are subscribed to the session, this one included, in the order in which they came.
+        #[serde(default)]
+        presence: Vec<Participant>,
         /// Identifies the log; with `seq`, a position to resume from.
         epoch: String,
         /// This reply covers everything up to this durable event; live events follow.
         as_of_seq: u64,
-        /// The session's leaf, from which it continues; `null` before the first entry.
-        #[cfg_attr(feature = "codegen", ts(optional = false))]
+        /// The session's leaf, from which it continues.
+        #[serde(with = "crate::leaf")]
+        #[cfg_attr(feature = "codegen", schemars(with = "crate::leaf::LeafId"), ts(as = "crate::leaf::LeafId"))]
         leaf_id: Option<EntryId>,
         /// The session's state.
         state: SessionState,
@@ -245,8 +207,9 @@ replies! {
         /// The error, on `failed`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<ErrorBody>,
-        /// The newest entry when it ended; `null` if there was none.
-        #[cfg_attr(feature = "codegen", ts(optional = false))]
+        /// The newest entry when it ended.
+        #[serde(with = "crate::leaf")]
+        #[cfg_attr(feature = "codegen", schemars(with = "crate::leaf::LeafId"), ts(as = "crate::leaf::LeafId"))]
         leaf_id: Option<EntryId>,
     }
 
@@ -256,8 +219,9 @@ replies! {
         job_id: JobId,
         /// The error.
         error: ErrorBody,
-        /// The newest entry when it failed; `null` if there was none.
-        #[cfg_attr(feature = "codegen", ts(optional = false))]
+        /// The newest entry when it failed.
+        #[serde(with = "crate::leaf")]
+        #[cfg_attr(feature = "codegen", schemars(with = "crate::leaf::LeafId"), ts(as = "crate::leaf::LeafId"))]
         leaf_id: Option<EntryId>,
     }
 
@@ -430,8 +394,9 @@ replies! {
 
     /// Payload of `navigated`.
     struct Navigated {
-        /// The session's leaf, from which it continues; `null` before the first entry.
-        #[cfg_attr(feature = "codegen", ts(optional = false))]
+        /// The session's leaf, from which it continues.
+        #[serde(with = "crate::leaf")]
+        #[cfg_attr(feature = "codegen", schemars(with = "crate::leaf::LeafId"), ts(as = "crate::leaf::LeafId"))]
         leaf_id: Option<EntryId>,
         /// The input to edit, if the move was to before it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -462,8 +427,9 @@ replies! {
     struct Tree {
         /// The entries, parents before their children.
         nodes: Vec<TreeNode>,
-        /// The session's leaf, from which it continues; `null` before the first entry.
-        #[cfg_attr(feature = "codegen", ts(optional = false))]
+        /// The session's leaf, from which it continues.
+        #[serde(with = "crate::leaf")]
+        #[cfg_attr(feature = "codegen", schemars(with = "crate::leaf::LeafId"), ts(as = "crate::leaf::LeafId"))]
         leaf_id: Option<EntryId>,
         /// This reply covers everything up to this durable event.
         as_of_seq: u64,
@@ -497,8 +463,9 @@ replies! {
     struct Entries {
         /// The entries, oldest first.
         items: Vec<Entry>,
-        /// The session's leaf, from which it continues; `null` before the first entry.
-        #[cfg_attr(feature = "codegen", ts(optional = false))]
+        /// The session's leaf, from which it continues.
+        #[serde(with = "crate::leaf")]
+        #[cfg_attr(feature = "codegen", schemars(with = "crate::leaf::LeafId"), ts(as = "crate::leaf::LeafId"))]
         leaf_id: Option<EntryId>,
         /// This reply covers everything up to this durable event.
         as_of_seq: u64,
@@ -545,6 +512,9 @@ replies! {
         /// The compaction that was started.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         job_id: Option<JobId>,
+        /// True if another connection hosts the session's tools and hooks: what was offered waits.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        standby: Option<bool>,
         /// The entry that was written, or will be before the next request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         entry_id: Option<EntryId>,

@@ -143,16 +143,14 @@ pub enum Event {
     Error(Error),
 }
 
-/// Payload of `context_info`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(rename_all = "camelCase")]
-pub struct ContextInfo {
-    /// `tokenCount / maxTokens` in percent, clamped to 0 to 100.
-    pub usage_percent: f64,
-    /// The fields of v2.
-    #[serde(flatten)]
-    pub info: crate::context::ContextInfo,
+crate::context::info::context_info! {
+    /// Payload of `context_info`.
+    ContextInfo {
+        /// `tokenCount / maxTokens` in percent, clamped to 0 to 100.
+        usage_percent: f64,
+    },
+    /// The session's leaf, from which it continues; `null` before the first entry.
+    #[cfg_attr(feature = "codegen", ts(optional = false))]
 }
 
 impl ContextInfo {
@@ -161,7 +159,55 @@ impl ContextInfo {
     pub fn of(info: crate::context::ContextInfo) -> Self {
         // It has two decimals, as clients show it.
         let usage_percent = (info.usage_ratio * 10_000.0).round().clamp(0.0, 10_000.0) / 100.0;
-        Self { usage_percent, info }
+        let crate::context::ContextInfo {
+            token_count,
+            transcript_length,
+            max_tokens,
+            strategy,
+            warning,
+            usage_ratio,
+            source,
+            usage_tokens,
+            trailing_tokens,
+            last_usage_entry_id,
+            error_bound_tokens,
+            reserved_tokens,
+            compact_at_tokens,
+            compact_at_rule,
+            prepare_at_tokens,
+            cached_tokens,
+            generation,
+            compactions,
+            session_id,
+            leaf_id,
+            breaker,
+            breakdown,
+        } = info;
+        Self {
+            usage_percent,
+            token_count,
+            transcript_length,
+            max_tokens,
+            strategy,
+            warning,
+            usage_ratio,
+            source,
+            usage_tokens,
+            trailing_tokens,
+            last_usage_entry_id,
+            error_bound_tokens,
+            reserved_tokens,
+            compact_at_tokens,
+            compact_at_rule,
+            prepare_at_tokens,
+            cached_tokens,
+            generation,
+            compactions,
+            session_id,
+            leaf_id,
+            breaker,
+            breakdown,
+        }
     }
 }
 

@@ -234,6 +234,48 @@ fn schema_and_server_refuse_the_same_commands() {
     assert!(refused > 80, "only {refused} spoilt commands were refused");
 }
 
+/// Returns the names of the optional fields of every command's payload, from the schema.
+fn optional_fields(schema: &Value) -> BTreeMap<String, Vec<String>> {
+    let defs = schema["$defs"].as_object().unwrap();
+    let payload = |frame: &Value| {
+        let payload = &frame["properties"]["payload"];
+        let name = payload["$ref"].as_str().and_then(|path| path.strip_prefix("#/$defs/"));
+        name.map_or(payload.clone(), |name| defs[name].clone())
+    };
+    let optional = |payload: &Value| {
+        let required: Vec<&str> =
+            payload["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let fields = payload["properties"].as_object().into_iter().flatten().map(|(field, _)| field.clone());
+        fields.filter(|field| !required.contains(&field.as_str())).collect()
+    };
+    let commands = defs.iter().filter_map(|(key, frame)| Some((key.strip_prefix("command.")?.to_owned(), frame)));
+    commands.map(|(name, frame)| (name, optional(&payload(frame)))).collect()
+}
+
+#[test]
+fn an_optional_field_that_is_null_counts_as_absent_in_every_command() {
+    let schemas = Schemas::new();
+    let optional = optional_fields(&schemas.v2);
+    let mut tried = 0;
+    for example in examples().into_iter().filter(|example| example.v2 && example.folder == "commands") {
+        let validator = schemas.definition(true, &example.definition());
+        for field in &optional[&example.name] {
+            let (mut absent, mut null) = (example.frame.clone(), example.frame.clone());
+            if absent["payload"].as_object_mut().is_none_or(|payload| payload.remove(field).is_none()) {
+                absent = example.frame.clone();
+            }
+            null["payload"][field] = Value::Null;
+            let place = format!("{} with `{field}: null`", example.place);
+            let parsed = |frame: &Value| frame::parse_v2(&frame.to_string()).map(|received| received.command);
+            let (absent, read) = (parsed(&absent), parsed(&null));
+            assert_eq!(read.ok(), absent.ok(), "{place}");
+            assert!(validator.is_valid(&null), "{place} does not fit the schema");
+            tried += 1;
+        }
+    }
+    assert!(tried > 60, "only {tried} fields were tried");
+}
+
 #[test]
 fn clients_may_be_sent_fields_that_they_do_not_know() {
     let schemas = Schemas::new();

@@ -1,6 +1,6 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
-import type { CallId, CommandId, EntryId, JobId, TurnId } from "./basics.js";
+import type { CallId, CommandId, EntryId, JobId, LeafId, TurnId } from "./basics.js";
 import type { HookOffer, HookResult } from "./hooks.js";
 
 /** A command with its payload. */
@@ -40,6 +40,7 @@ export type Command =
   | { type: "set_options"; payload?: SetOptions }
   | { type: "register_tools"; payload: RegisterTools }
   | { type: "register_hooks"; payload: RegisterHooks }
+  | { type: "take_over_host"; payload?: Empty }
   | { type: "hook_result"; payload: HookResult };
 
 /** Payload of `hello`. */
@@ -47,8 +48,8 @@ export interface Hello {
   /** 2. */
   protocolVersion: number;
   /**
-   * Stable per tab: a newer connection of the same client becomes the owner of its sessions, and the older one
-   * observes them.
+   * Stable per tab, and different in every tab: a newer connection of the same client hosts the tools and hooks
+   * that the older one hosted.
    */
   clientId?: string;
   /** The client program, for the operator. */
@@ -69,24 +70,22 @@ export interface Software {
 
 /** Payload of `open_session`. */
 export interface OpenSession {
-  /** Owner (the default) or observer. */
+  /** Writer (the default) or observer. */
   role?: SessionRole;
-  /** Takes the session over from its current owner. */
-  takeover?: boolean;
   /** The position at which this client left off. */
   resume?: Resume;
   /** The number of newest entries in the reply; absent: 50. */
   entries?: number;
   /** Sends deltas (the default), or only whole entries. */
   deltas?: boolean;
-  /** Tools to register, as with `register_tools`. */
+  /** Tools to offer, as with `register_tools`. */
   tools?: Array<ToolOffer>;
-  /** Hooks to register, as with `register_hooks`. */
+  /** Hooks to offer, as with `register_hooks`. */
   hooks?: Array<HookOffer>;
 }
 
 /** The role of a connection in a session. */
-export type SessionRole = "owner" | "observer";
+export type SessionRole = "writer" | "observer";
 
 /** A position in a session's log and in the items that were running. */
 export interface Resume {
@@ -121,7 +120,7 @@ export interface ToolOffer {
   parameters: Record<string, unknown>;
   /** The timeout of a call in milliseconds; absent: the server's default. */
   timeoutMs?: number;
-  /** True if a call may safely be made twice. */
+  /** True if a call may safely be made twice: a new host is asked to run it even if an earlier one was. */
   idempotent?: boolean;
 }
 
@@ -175,10 +174,10 @@ export interface UserInput {
   input: Input;
   /** The handling while a turn is running; absent: `queue`. */
   whenBusy?: WhenBusy;
-  /** The entry to continue from, in the same durable append; `null` for the root, absent for the leaf. */
-  parentId?: EntryId | null;
-  /** Refuses with `leaf_moved` if a message was appended after this entry; `null` for before the first. */
-  ifLeaf?: EntryId | null;
+  /** The entry to continue from, in the same durable append; absent for the leaf. */
+  parentId?: LeafId;
+  /** Refuses with `leaf_moved` if a message was appended after this entry. */
+  ifLeaf?: LeafId;
   /**
    * With `parentId`: summarises the abandoned branch at the new position, before the input; `accepted` then
    * comes once the summary is ready.
@@ -280,8 +279,8 @@ export interface ApprovalResponse {
 
 /** Payload of `navigate`. */
 export interface Navigate {
-  /** The entry to move to; `null` for before the first. */
-  entryId: EntryId | null;
+  /** The entry to move to. */
+  entryId: LeafId;
   /** The position at the entry; absent: `at`. */
   position?: NavigatePosition;
   /** Summarises the abandoned branch at the new position. */

@@ -1,6 +1,6 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
-import type { EntryId, SessionId, Timestamp, TurnId } from "./basics.js";
+import type { EntryId, LeafId, SessionId, Timestamp, TurnId } from "./basics.js";
 import type { Message } from "./content.js";
 
 /** A named part of the system prompt. */
@@ -48,13 +48,13 @@ export interface ContextInfo {
   /** Tokens left free for an answer. */
   reservedTokens: number;
   /**
-   * The strategy compacts automatically before it sends a request with more tokens than this; absent if it never
-   * does.
+   * The strategy compacts automatically before it sends a request with more tokens than this; absent if it
+   * never does.
    */
   compactAtTokens?: number;
   /**
-   * The rule that decides `compactAtTokens`; absent if that is absent, or if the strategy has its own rule. Not in
-   * v1.
+   * The rule that decides `compactAtTokens`; absent if that is absent, or if the strategy has its own rule.
+   * Not in v1.
    */
   compactAtRule?: CompactAtRule;
   /** Above this count a compaction is prepared in the background; absent if none is. */
@@ -67,8 +67,8 @@ export interface ContextInfo {
   compactions: number;
   /** The session. */
   sessionId: SessionId;
-  /** The session's leaf, from which it continues; `null` before the first entry. */
-  leafId: EntryId | null;
+  /** The session's leaf, from which it continues. */
+  leafId: LeafId;
   /** The open circuit breaker of automatic compaction, if it is open. */
   breaker?: Breaker;
   /** Tokens by kind; they add up to `tokenCount`. */

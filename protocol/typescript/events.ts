@@ -1,7 +1,7 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
-import type { CallId, CommandId, EntryId, JobId, SessionId, Timestamp, TurnId } from "./basics.js";
-import type { SessionRole } from "./commands.js";
+import type { CallId, CommandId, ConnectionId, EntryId, JobId, LeafId, Timestamp, TurnId } from "./basics.js";
+import type { SessionRole, Software } from "./commands.js";
 import type { StopReason, Usage } from "./content.js";
 import type { Breakdown, ContextInfo } from "./context.js";
 import type { Entry, SummaryForm } from "./entries.js";
@@ -38,6 +38,30 @@ export interface Retained {
   checked: number;
   /** The number of facts that the summary had lost and that were restored verbatim. */
   restored: number;
+}
+
+/** The connection that hosts a session's tools and hooks. */
+export interface Host {
+  /** The connection; the last one if it is away. */
+  connectionId: ConnectionId;
+  /** Its `clientId`. A new connection of this client hosts in its place. */
+  clientId?: string;
+  /** True if it is not connected. */
+  away?: boolean;
+}
+
+/** A connection that is subscribed to a session. */
+export interface Participant {
+  /** The connection. */
+  connectionId: ConnectionId;
+  /** Its `clientId`. */
+  clientId?: string;
+  /** The client program. */
+  client?: Software;
+  /** Its role. */
+  role: SessionRole;
+  /** True if it offers tools or hooks: it hosts the session, or is on standby. */
+  offers?: boolean;
 }
 
 /** The end of a turn. */
@@ -194,8 +218,8 @@ export interface SessionUpdated {
   strategy?: string;
   /** All of the other settings. */
   settings?: SessionSettings;
-  /** The session's leaf, from which it continues; `null` before the first entry. */
-  leafId?: EntryId | null;
+  /** The session's leaf, from which it continues. */
+  leafId?: LeafId;
   /** All entries that every compaction keeps verbatim. */
   pins?: Array<Pin>;
   /** The number of times that the loop was seeded. */
@@ -328,7 +352,9 @@ export type EphemeralEvent =
   | { type: "compaction_prepared"; payload: CompactionPrepared }
   | { type: "context_warning"; payload: ContextWarning }
   | { type: "context_updated"; payload: ContextUpdated }
-  | { type: "role_changed"; payload: RoleChanged }
+  | { type: "run_tool"; payload: RunTool }
+  | { type: "host_changed"; payload: HostChanged }
+  | { type: "presence_changed"; payload: PresenceChanged }
   | { type: "session_closed"; payload: SessionClosed }
   | { type: "session_changed"; payload: SessionItem };
 
@@ -383,8 +409,6 @@ export interface CallProgressed {
 export interface HookCancelled {
   /** The call. */
   hookCallId: CallId;
-  /** The session. */
-  sessionId: SessionId;
   /** `timed_out`, or `dropped` if what the hook was called for is over. */
   outcome: CallOutcome;
 }
@@ -451,10 +475,26 @@ export interface ContextUpdated {
   contextInfo: ContextInfo;
 }
 
-/** Payload of `role_changed`. */
-export interface RoleChanged {
-  /** This connection's new role. */
-  role: SessionRole;
+/** Payload of `run_tool`. The call itself is the durable event `tool_call`, which comes first. */
+export interface RunTool {
+  /** The call. */
+  toolCallId: CallId;
+  /** True if this client was asked before, on an earlier connection: it ignores this if the tool is still running. */
+  again?: boolean;
+}
+
+/** Payload of `host_changed`. */
+export interface HostChanged {
+  /** The host; absent if there is none any more. */
+  host?: Host;
+}
+
+/** Payload of `presence_changed`. */
+export interface PresenceChanged {
+  /** The connection, as it is now. */
+  connection: Participant;
+  /** True if it has left. */
+  left?: boolean;
 }
 
 /** Payload of `session_closed`. */

@@ -65,6 +65,7 @@ export interface ReplyTypes {
   set_options: "ok";
   register_tools: "ok";
   register_hooks: "ok";
+  take_over_host: "ok";
   hook_result: "ok";
 }
 
@@ -105,6 +106,7 @@ export interface Addresses {
   set_options: "required";
   register_tools: "required";
   register_hooks: "required";
+  take_over_host: "required";
   hook_result: "required";
 }
 

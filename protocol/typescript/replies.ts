@@ -1,12 +1,12 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
-import type { CallId, CommandId, EntryId, JobId, SessionId, Timestamp, TurnId } from "./basics.js";
+import type { CallId, CommandId, ConnectionId, EntryId, JobId, LeafId, SessionId, Timestamp, TurnId } from "./basics.js";
 import type { SessionRole, StrategySettings } from "./commands.js";
 import type { Part, Usage } from "./content.js";
 import type { ContextEnvelope, ContextInfo } from "./context.js";
 import type { Entry, SummaryForm } from "./entries.js";
 import type { ErrorBody } from "./errors.js";
-import type { CompactionPrepared, CompactionRung, FailedRung, Retained, TurnStatus } from "./events.js";
+import type { CompactionPrepared, CompactionRung, FailedRung, Host, Participant, Retained, TurnStatus } from "./events.js";
 import type { Receipt } from "./receipt.js";
 
 /** A reply with its payload. */
@@ -36,6 +36,8 @@ export interface Welcome {
   features: Array<string>;
   /** The permissions of these credentials: `sessions`, `operator`. */
   scopes: Array<string>;
+  /** Identifies this connection among those that are subscribed to a session. */
+  connectionId: ConnectionId;
   /** The interval between the server's pings in milliseconds. */
   heartbeatMs: number;
   /** The server's limits. */
@@ -70,6 +72,18 @@ export interface Limits {
   hooksMax: number;
   /** Sessions that one connection may subscribe to. */
   subscriptionsMax: number;
+  /** Connections of one session that `presence` names. */
+  presenceMax: number;
+  /** Entries of a page of `get_entries`. */
+  pageEntriesMax: number;
+  /** Durable events that a `resume` replays; after more it answers with a snapshot. */
+  replayEventsMax: number;
+  /** Refused frames in a row after which the connection is closed. */
+  badFramesMax: number;
+  /** Seconds for which a preview can be committed. */
+  previewSecs: number;
+  /** Seconds after which a connection on standby hosts in place of one that is away. */
+  hostAwaySecs: number;
 }
 
 /** Payload of `sessions`. */
@@ -109,18 +123,36 @@ export interface SessionItem {
 /** The state of a session. */
 export type SessionState = "idle" | "running" | "compacting";
 
+/** Payload of `entries`. */
+export interface Entries {
+  /** The entries, oldest first. */
+  items: Array<Entry>;
+  /** The session's leaf, from which it continues. */
+  leafId: LeafId;
+  /** This reply covers everything up to this durable event. */
+  asOfSeq: number;
+  /** True if there are more in the requested direction. */
+  more: boolean;
+  /** The `seq` of damaged records in this range; absent if there are none. */
+  damaged?: Array<number>;
+}
+
 /** Payload of `session_opened`: the whole state as of `asOfSeq`. */
 export interface SessionOpened {
   /** The session. */
   sessionId: SessionId;
   /** This connection's role. */
   role: SessionRole;
+  /** The connection that hosts the tools and hooks; absent if none does. */
+  host?: Host;
+  /** The connections that are subscribed to the session, this one included, in the order in which they came. */
+  presence: Array<Participant>;
   /** Identifies the log; with `seq`, a position to resume from. */
   epoch: string;
   /** This reply covers everything up to this durable event; live events follow. */
   asOfSeq: number;
-  /** The session's leaf, from which it continues; `null` before the first entry. */
-  leafId: EntryId | null;
+  /** The session's leaf, from which it continues. */
+  leafId: LeafId;
   /** The session's state. */
   state: SessionState;
   /** The number of times that the loop was seeded. */
@@ -219,8 +251,8 @@ export interface UnansweredTurn {
   status: TurnStatus;
   /** The error, on `failed`. */
   error?: ErrorBody;
-  /** The newest entry when it ended; `null` if there was none. */
-  leafId: EntryId | null;
+  /** The newest entry when it ended. */
+  leafId: LeafId;
 }
 
 /** A failed compaction, with its position in the history. */
@@ -229,8 +261,8 @@ export interface FailedCompaction {
   jobId: JobId;
   /** The error. */
   error: ErrorBody;
-  /** The newest entry when it failed; `null` if there was none. */
-  leafId: EntryId | null;
+  /** The newest entry when it failed. */
+  leafId: LeafId;
 }
 
 /** A compaction that is running. */
@@ -298,20 +330,6 @@ export interface Pin {
   under?: EntryId;
 }
 
-/** Payload of `entries`. */
-export interface Entries {
-  /** The entries, oldest first. */
-  items: Array<Entry>;
-  /** The session's leaf, from which it continues; `null` before the first entry. */
-  leafId: EntryId | null;
-  /** This reply covers everything up to this durable event. */
-  asOfSeq: number;
-  /** True if there are more in the requested direction. */
-  more: boolean;
-  /** The `seq` of damaged records in this range; absent if there are none. */
-  damaged?: Array<number>;
-}
-
 /** Payload of `pong`. */
 export interface Pong {
   /** The session's newest durable event; absent if the ping named no session. */
@@ -343,6 +361,8 @@ export interface Accepted {
 export interface Done {
   /** The compaction that was started. */
   jobId?: JobId;
+  /** True if another connection hosts the session's tools and hooks: what was offered waits. */
+  standby?: boolean;
   /** The entry that was written, or will be before the next request. */
   entryId?: EntryId;
   /** This reply covers everything up to this durable event; what the command caused follows. */
@@ -411,8 +431,8 @@ export interface Stretch {
 
 /** Payload of `navigated`. */
 export interface Navigated {
-  /** The session's leaf, from which it continues; `null` before the first entry. */
-  leafId: EntryId | null;
+  /** The session's leaf, from which it continues. */
+  leafId: LeafId;
   /** The input to edit, if the move was to before it. */
   input?: Array<Part>;
   /** The summary of the abandoned branch. */
@@ -437,8 +457,8 @@ export interface Forked {
 export interface Tree {
   /** The entries, parents before their children. */
   nodes: Array<TreeNode>;
-  /** The session's leaf, from which it continues; `null` before the first entry. */
-  leafId: EntryId | null;
+  /** The session's leaf, from which it continues. */
+  leafId: LeafId;
   /** This reply covers everything up to this durable event. */
   asOfSeq: number;
   /**

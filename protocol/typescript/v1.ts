@@ -139,13 +139,13 @@ export interface ContextInfo {
   /** Tokens left free for an answer. */
   reservedTokens: number;
   /**
-   * The strategy compacts automatically before it sends a request with more tokens than this; absent if it never
-   * does.
+   * The strategy compacts automatically before it sends a request with more tokens than this; absent if it
+   * never does.
    */
   compactAtTokens?: number;
   /**
-   * The rule that decides `compactAtTokens`; absent if that is absent, or if the strategy has its own rule. Not in
-   * v1.
+   * The rule that decides `compactAtTokens`; absent if that is absent, or if the strategy has its own rule.
+   * Not in v1.
    */
   compactAtRule?: CompactAtRule;
   /** Above this count a compaction is prepared in the background; absent if none is. */

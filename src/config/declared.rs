@@ -155,6 +155,8 @@ settings! {
         queue_items_max: u32 = "32", rules::whole("inputs", 1..=10_000);
         /// The time for which a turn continues while nobody is connected to its session; 0 cancels it at once.
         detached_turn_secs: u64 = "3600", rules::whole("seconds", 0..=7 * DAY_SECS);
+        /// The time after which a connection on standby hosts the tools and hooks in place of one that is away.
+        host_away_secs: u64 = "30", rules::whole("seconds", 0..=DAY_SECS);
     }
 
     /// Hooks: external code called at fixed extension points.

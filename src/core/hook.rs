@@ -168,7 +168,7 @@ pub fn check_name(name: &str) -> Result<(), String> {
 pub enum HookPlace {
     /// A hook of the server, by index.
     Server(usize),
-    /// The hook of the owner's client.
+    /// The hook of the host.
     Client,
 }
 

@@ -194,7 +194,6 @@ fn close_label(code: CloseCode) -> &'static str {
         CloseCode::Credentials => "4401",
         CloseCode::NoSuchSession => "4404",
         CloseCode::NoHello => "4408",
-        CloseCode::TakenOver => "4409",
         CloseCode::RateLimit => "4429",
         CloseCode::SlowReader => "4504",
         CloseCode::NoPong => "4508",

@@ -129,7 +129,7 @@ fn refused_with(code: ErrorCode) -> Refused {
         Code::UnsupportedVersion | Code::Unauthenticated | Code::Forbidden | Code::AlreadyGreeted => {
             Refused::Only(&["hello"])
         }
-        Code::SessionOwned | Code::SessionAlreadyOpen | Code::TooManySubscriptions => Refused::Only(&["open_session"]),
+        Code::SessionAlreadyOpen | Code::TooManySubscriptions => Refused::Only(&["open_session"]),
         Code::SessionNotFound => Refused::Only(&["open_session", "delete_session", "fork_session"]),
         Code::NothingToCompact | Code::CompactionRunning => Refused::Only(&["start_compaction", "preview_compaction"]),
         Code::PreviewNotFound | Code::HistoryMoved => Refused::Only(&["start_compaction"]),
@@ -140,6 +140,7 @@ fn refused_with(code: ErrorCode) -> Refused {
         Code::NothingToRetry => Refused::Only(&["retry_turn"]),
         Code::UnknownCall | Code::TooLate => Refused::Only(&["tool_result", "hook_result", "call_progress"]),
         Code::InvalidTools => Refused::Only(&["register_tools"]),
+        Code::NothingOffered => Refused::Only(&["take_over_host"]),
         Code::InvalidHooks => Refused::Only(&["register_hooks"]),
         Code::UnknownStrategy => Refused::Only(&["set_context_strategy", "start_compaction", "preview_compaction"]),
         Code::UnknownModel => Refused::Only(&["set_model"]),

@@ -6,8 +6,14 @@
 mod attach;
 mod command;
 mod hooks;
+mod hosting;
+mod members;
 
-use self::{attach::Owner, hooks::Host};
+pub(crate) use self::{attach::REPLAY_EVENTS_MAX, members::PRESENCE_MAX};
+use self::{
+    hosting::Host,
+    members::{Client, Members},
+};
 use super::{
     effects::{Asker, Effects},
     feed::Feed,
@@ -28,11 +34,16 @@ use crate::{
     store::{Error as StoreError, Head, Lease, SessionStore},
 };
 use reseed_protocol::{
-    ErrorBody, ErrorCode, SessionId, Timestamp,
-    event::SubscriptionEnd,
+    CallId, ErrorBody, ErrorCode, SessionId, Timestamp,
+    event::{self, Event, SubscriptionEnd},
     reply::{Reply, SessionState},
 };
-use std::{collections::VecDeque, future::Future, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    future::Future,
+    sync::Arc,
+    time::Duration,
+};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     sync::mpsc,
@@ -56,9 +67,13 @@ struct Actor {
     effects: Effects,
     feed: Arc<Feed>,
     row: Arc<Row>,
-    owner: Option<Owner>,
-    /// The client that offered the hooks known to the loop, if any.
+    members: Members,
+    /// The client whose tools and hooks the loop knows, if any.
     host: Option<Box<Host>>,
+    /// The host that clients know of.
+    told_host: Option<event::Host>,
+    /// The client that was asked to run each open tool call. Bounded by the calls of one answer.
+    runs: BTreeMap<CallId, Client>,
     stopping: bool,
     /// The running turn was stopped early; queued inputs must not start.
     held: bool,
@@ -116,8 +131,10 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
         effects,
         feed,
         row: started.row,
-        owner: None,
+        members: Members::default(),
         host: None,
+        told_host: None,
+        runs: BTreeMap::new(),
         stopping: false,
         held: false,
         queue_waits,
@@ -226,7 +243,7 @@ impl Actor {
                 let remembered = self.remember(mark).await?;
                 let _ = answer.send(remembered);
             }
-            Message::Left(origin) => self.owner_left(origin).await?,
+            Message::Left { origin, has_closed } => self.member_left(origin, has_closed).await?,
             Message::Close(reason) => {
                 self.tell(Input::Stop(Box::new(self.gone(Some(reason)))), None).await?;
                 return Err(End::Close(reason));
@@ -235,6 +252,10 @@ impl Actor {
                 self.held = true;
                 let message = "no client is connected, so the session stopped its turn; send it again";
                 self.tell(Input::Abandon(Box::new(ErrorBody::new(ErrorCode::ShuttingDown, message))), None).await?;
+            }
+            Message::Input(Input::Tick) => {
+                self.settle_host().await?;
+                self.tell(Input::Tick, None).await?;
             }
             Message::Input(input) => {
                 self.effects.note_fault(&input);
@@ -294,7 +315,11 @@ impl Actor {
                         append.events.extend(next.events);
                         append.marks.extend(next.marks);
                     }
+                    let has_calls = append.events.iter().any(|event| matches!(event, Event::ToolCall(_)));
                     self.effects.append(now, append, asker).await.map_err(End::Close)?;
+                    if has_calls {
+                        self.run_open_calls();
+                    }
                 }
                 Effect::Reply { origin, id, reply } => self.effects.reply(asker, origin, id, reply),
                 Effect::Emit(event) => self.effects.emit(&event),
@@ -383,7 +408,7 @@ impl Actor {
             .map(|at: Timestamp| Instant::now() + Duration::from_millis(at.millis_since(self.shared.clock.now())));
         let alone_for = if self.visited { self.shared.detached_turn } else { VISIT_TIME };
         let alone = self.detached_since.map(|since| since + alone_for);
-        [tools, alone, self.next_look()].into_iter().flatten().min()
+        [tools, alone, self.next_look(), self.next_host_change()].into_iter().flatten().min()
     }
 }
 

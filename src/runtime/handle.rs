@@ -1,12 +1,14 @@
 //! A session's handle: what the rest of the server may ask of an open session. Its channels are private.
 
 use super::feed::{Bell, Cursor, Reader, Seen};
-use crate::core::agent_loop::{Mark, Origin, Snapshot, Tools};
+use crate::core::{
+    agent_loop::{Mark, Origin, Snapshot, Tools},
+    hook::HookSpec,
+};
 use reseed_protocol::{
-    CommandId, ErrorBody, ErrorCode, SessionId,
-    command::{Command, GetContext, SessionRole},
-    event::SubscriptionEnd,
-    hook::HookOffer,
+    CommandId, ConnectionId, ErrorBody, ErrorCode, SessionId,
+    command::{Command, GetContext, SessionRole, Software},
+    event::{Host, Participant, SubscriptionEnd},
     reply::{Context, Reply, RunningItem},
 };
 use std::sync::Arc;
@@ -25,8 +27,8 @@ pub const REPLIES_MAX: usize = 64;
 pub(crate) const SUBSCRIPTIONS_MAX: usize = 64;
 
 /// Messages that may wait for a connection: of each session the replies to as many commands as are read before one is
-/// answered, and the message that it is no longer the owner; and the events.
-pub(crate) const OUTGOING_MAX: usize = SUBSCRIPTIONS_MAX * (REPLIES_MAX / 2 + 1) + REPLIES_MAX / 2;
+/// answered; and the events.
+pub(crate) const OUTGOING_MAX: usize = SUBSCRIPTIONS_MAX * REPLIES_MAX / 2 + REPLIES_MAX / 2;
 
 /// Bytes of events that may wait for one connection, or one event if that is larger. Each call of a `context` hook
 /// carries everything that would be sent, so a client that does not read would otherwise hold one such copy per hook.
@@ -39,8 +41,6 @@ pub enum Outgoing {
     Reply(SessionId, CommandId, Box<Reply>),
     /// An ephemeral event for this connection only.
     Event(Box<Private>),
-    /// Another connection owns this session now; this one observes it.
-    Demoted(SessionId),
 }
 
 /// An ephemeral event for one connection.
@@ -48,6 +48,8 @@ pub enum Outgoing {
 pub struct Private {
     /// The session it belongs to: a connection that has left that session does not receive it.
     pub session: SessionId,
+    /// It is sent once the connection has sent all durable events up to this one, which it may refer to.
+    pub after: u64,
     /// The complete frame.
     pub frame: String,
     /// The room it takes in the connection's queue, released when it is written or dropped.
@@ -59,16 +61,12 @@ pub struct Private {
 pub struct Attach {
     /// The connection.
     pub origin: Origin,
-    /// Owner or observer.
+    /// Writer or observer.
     pub role: SessionRole,
-    /// Takes the session over from its owner.
-    pub takeover: bool,
-    /// The client's own name; a newer connection with the same name replaces the older one.
-    pub client_id: Option<String>,
     /// The tools that it offers, read by [`check_offers`](crate::core::agent_loop::check_offers).
     pub tools: Option<Tools>,
-    /// The hooks that it offers.
-    pub hooks: Option<Vec<HookOffer>>,
+    /// The hooks that it offers, read by [`check_hooks`](crate::core::hook::check_hooks).
+    pub hooks: Option<Arc<[HookSpec]>>,
     /// The channel for replies, and for events for this connection only.
     pub outgoing: mpsc::Sender<Outgoing>,
     /// What its other sessions share.
@@ -80,16 +78,32 @@ pub struct Attach {
 /// What all sessions of one connection share.
 #[derive(Debug, Clone)]
 pub struct ConnectionShare {
+    /// Who it is.
+    pub identity: Arc<Identity>,
     /// Wakes the connection when any of them has more to read.
     pub bell: Bell,
     /// Room for events for this connection only, in bytes.
     pub event_room: Arc<Semaphore>,
 }
 
-impl Default for ConnectionShare {
-    fn default() -> Self {
-        Self { bell: Bell::default(), event_room: Arc::new(Semaphore::new(EVENT_BYTES_MAX)) }
+impl ConnectionShare {
+    /// Creates what the sessions of a connection share.
+    #[must_use]
+    pub fn new(identity: Identity) -> Self {
+        let event_room = Arc::new(Semaphore::new(EVENT_BYTES_MAX));
+        Self { identity: Arc::new(identity), bell: Bell::default(), event_room }
     }
+}
+
+/// What others are told of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The server's name for the connection.
+    pub connection_id: ConnectionId,
+    /// The client's own name; a newer connection of the same name hosts what the older one hosted.
+    pub client_id: Option<String>,
+    /// The client program.
+    pub software: Option<Software>,
 }
 
 /// A connection's position when it left.
@@ -116,6 +130,10 @@ pub struct Attached {
     pub cursor: Cursor,
     /// True if it continues at its earlier position, so that it needs no state.
     pub replay: bool,
+    /// The connection that hosts the session's tools and hooks.
+    pub host: Option<Host>,
+    /// The connections that are subscribed to the session.
+    pub presence: Vec<Participant>,
     /// The feed.
     pub feed: Reader,
 }
@@ -134,7 +152,11 @@ pub(super) enum Message {
     /// Writes the mark of a command that was executed elsewhere.
     Remember(Mark, oneshot::Sender<Result<(), ErrorBody>>),
     /// A connection has left: check whether anyone still needs this session.
-    Left(Origin),
+    Left {
+        origin: Origin,
+        /// The connection continues: it has closed the session.
+        has_closed: bool,
+    },
     /// Leave memory and end all subscriptions.
     Close(SubscriptionEnd),
     Input(crate::core::agent_loop::Input),
@@ -157,7 +179,7 @@ impl SessionHandle {
     /// Joins the session.
     ///
     /// # Errors
-    /// [`Gone`], or inside it the reason for a refusal: `session_owned`, `invalid_hooks`.
+    /// [`Gone`], or inside it the reason for a refusal: `session_damaged`.
     pub async fn attach(&self, attach: Attach) -> Result<Result<Attached, ErrorBody>, Gone> {
         let (answer, answered) = oneshot::channel();
         self.send(Message::Attach(attach, answer)).await?;
@@ -210,12 +232,12 @@ impl SessionHandle {
 
     /// Reports that a connection has left the session but continues. It must have released the feed.
     pub async fn leave(&self, origin: Origin) {
-        let _: Result<(), Gone> = self.send(Message::Left(origin)).await;
+        let _: Result<(), Gone> = self.send(Message::Left { origin, has_closed: true }).await;
     }
 
     /// Reports that a connection is gone. It must have released the feed.
     pub fn left(&self, origin: Origin) {
-        let sent = self.mailbox.try_send(Box::new(Message::Left(origin)));
+        let sent = self.mailbox.try_send(Box::new(Message::Left { origin, has_closed: false }));
         // The actor must receive this even if its mailbox is full: it may be waiting for hooks of that connection.
         if let Err(mpsc::error::TrySendError::Full(message)) = sent
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
@@ -237,11 +259,4 @@ impl SessionHandle {
 /// Returns the error for anything that a stopping server no longer starts.
 pub(super) fn stopping() -> ErrorBody {
     ErrorBody::new(ErrorCode::ShuttingDown, "the server is stopping; reconnect and resume")
-}
-
-pub(super) fn owned_error() -> ErrorBody {
-    ErrorBody::new(
-        ErrorCode::SessionOwned,
-        "another connection owns this session; join as observer, or send takeover: true",
-    )
 }

@@ -41,7 +41,10 @@ pub(crate) mod whole;
 #[cfg(test)]
 mod resume_decisions;
 
+pub(crate) use actor::{PRESENCE_MAX, REPLAY_EVENTS_MAX};
 pub(crate) use feed::{Cursor, Frame, Reader, Seen};
-pub(crate) use handle::{Attach, Attached, ConnectionShare, LeftOff, Outgoing, SUBSCRIPTIONS_MAX, SessionHandle};
+pub(crate) use handle::{
+    Attach, Attached, ConnectionShare, Identity, LeftOff, Outgoing, Private, SUBSCRIPTIONS_MAX, SessionHandle,
+};
 pub(crate) use registry::{Registry, RegistryOptions};
 pub(crate) use shared::store_error;

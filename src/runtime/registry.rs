@@ -54,6 +54,8 @@ pub struct RegistryOptions {
     pub sessions_open_max: usize,
     /// The time for which a turn continues after its last connection has left.
     pub detached_turn: Duration,
+    /// The time after which a connection on standby hosts tools and hooks in place of one that is away.
+    pub host_away: Duration,
 }
 
 /// Returns 64 random bits per call, from which ids are made; or why there are none.
@@ -92,7 +94,8 @@ impl Registry {
     /// the bits can guess session ids.
     #[must_use]
     pub fn with_random_bits(options: RegistryOptions, random_bits: RandomBits) -> Arc<Self> {
-        let RegistryOptions { store, provider, clock, hooks, deployment, sessions_open_max, detached_turn } = options;
+        let RegistryOptions { store, provider, clock, hooks, deployment, sessions_open_max, detached_turn, host_away } =
+            options;
         // The core calls hooks by their index, so both lists must be the same.
         let deployment = Arc::new(Deployment { hooks: hooks.specs(), ..deployment });
         let shared = Shared {
@@ -102,6 +105,7 @@ impl Registry {
             hooks,
             deployment,
             detached_turn,
+            host_away,
             drain: CancellationToken::new(),
             stop: CancellationToken::new(),
             calibrations: DashMap::new(),
@@ -156,19 +160,18 @@ impl Registry {
     /// # Errors
     /// `overloaded`, `shutting_down`, `store_failed`.
     pub async fn create(&self, owner: &str) -> Result<SessionHandle, ErrorBody> {
-        self.make(owner, None).await.map(|(handle, _)| handle)
+        self.make(owner, None).await
     }
 
-    /// Creates a session for `owner` and opens it; or opens the one that this command has created before, and returns
-    /// true.
+    /// Creates a session for `owner` and opens it; or opens the one that this command has created before.
     ///
     /// # Errors
     /// `overloaded`, `shutting_down`, `store_failed`.
-    pub async fn create_once(&self, owner: &str, command: &CommandId) -> Result<(SessionHandle, bool), ErrorBody> {
+    pub async fn create_once(&self, owner: &str, command: &CommandId) -> Result<SessionHandle, ErrorBody> {
         self.make(owner, Some(command)).await
     }
 
-    async fn make(&self, owner: &str, command: Option<&CommandId>) -> Result<(SessionHandle, bool), ErrorBody> {
+    async fn make(&self, owner: &str, command: Option<&CommandId>) -> Result<SessionHandle, ErrorBody> {
         self.check_room()?;
         let id = self.random_id()?;
         let now = self.shared.clock.now();
@@ -187,7 +190,7 @@ impl Registry {
                     let head = Head { created_at: now, updated_at: now, ..Head::default() };
                     let handle = self.spawn(actor::Started { lease, seed, head, stored_seq: 0, row });
                     *place = Some(handle.clone());
-                    return Ok((handle, false));
+                    return Ok(handle);
                 }
                 Err(error) => Err(error),
             },
@@ -197,7 +200,7 @@ impl Registry {
         drop(place);
         drop(slot);
         forget(&self.slots, &id);
-        Ok((self.open(&refused?, owner).await?, true))
+        self.open(&refused?, owner).await
     }
 
     /// Returns the session with this id if it belongs to `owner`, opening it if necessary.
@@ -278,6 +281,12 @@ impl Registry {
     #[must_use]
     pub fn damage(&self, id: &SessionId) -> Option<ErrorBody> {
         self.shared.damage(id)
+    }
+
+    /// Returns the time after which a connection on standby hosts tools and hooks in place of one that is away.
+    #[must_use]
+    pub fn host_away(&self) -> std::time::Duration {
+        self.shared.host_away
     }
 
     /// Returns the context info of an empty session.

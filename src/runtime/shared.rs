@@ -31,6 +31,7 @@ pub(super) struct Shared {
     pub(super) hooks: Hooks,
     pub(super) deployment: Arc<Deployment>,
     pub(super) detached_turn: Duration,
+    pub(super) host_away: Duration,
     /// The server is about to stop: finish the running turn, accept nothing more, leave memory.
     pub(super) drain: CancellationToken,
     /// The server is stopping: end the running turn now.

@@ -10,7 +10,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use reseed_protocol::{ErrorBody, ErrorCode, context::ContextInfo};
+use reseed_protocol::{ConnectionId, ErrorBody, ErrorCode, context::ContextInfo};
 use std::{
     sync::{
         Arc, OnceLock,
@@ -126,6 +126,11 @@ impl App {
 
     pub(super) fn next_origin(&self) -> crate::core::agent_loop::Origin {
         crate::core::agent_loop::Origin(self.next_origin.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Returns the public name of a connection, unique among all processes of this server.
+    pub(super) fn connection_id(&self, origin: crate::core::agent_loop::Origin) -> ConnectionId {
+        format!("{}-{}", self.instance, origin.0).parse().expect("an instance is an id, and short")
     }
 
     /// Returns the context info of an empty session.

@@ -19,6 +19,7 @@ mod limits;
 mod linger;
 mod listen;
 mod offered;
+mod opening;
 mod operator;
 mod sessions;
 mod socket;

@@ -17,7 +17,7 @@ use reseed_protocol::{
 /// Sessions on a page: default and maximum.
 const LIST_LIMIT: (u32, u32) = (50, 200);
 /// Entries on a page: default and maximum.
-const ENTRIES_LIMIT: (u32, u32) = (100, 500);
+pub(super) const ENTRIES_LIMIT: (u32, u32) = (100, 500);
 /// Entries walked back on the path in search of the one that the client names: beyond this, it should page backwards.
 const PATH_WALK_MAX: u32 = 10_000;
 /// Bytes of a page's entries: a page of large ones ends early, with at least one, so that it fits into a frame.

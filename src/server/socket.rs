@@ -24,7 +24,7 @@ use crate::{
     core::agent_loop::Origin,
     metrics::{self, Dialect, OpenConnection, Outcome},
     runtime::{
-        ConnectionShare, Outgoing,
+        ConnectionShare, Identity, Outgoing,
         handle::{OUTGOING_MAX, REPLIES_MAX},
         watch::Watcher,
     },
@@ -33,9 +33,9 @@ use axum::extract::ws::{Message, WebSocket};
 use futures_util::SinkExt as _;
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, SessionId,
-    command::{Command, Does, SessionRole},
-    event::{EphemeralEvent, RoleChanged, SubscriptionEnd},
-    frame::{encode_event, encode_reply},
+    command::{Command, Does},
+    event::SubscriptionEnd,
+    frame::encode_reply,
     reply::Reply,
 };
 use std::{
@@ -47,7 +47,7 @@ use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 /// Bad frames in a row after which the connection is closed: a program with another protocol, not a typing error.
-const BAD_FRAMES_MAX: u32 = 50;
+pub(super) const BAD_FRAMES_MAX: u32 = 50;
 /// Pings that may stay unanswered.
 const PINGS_UNANSWERED_MAX: u32 = 2;
 
@@ -77,7 +77,6 @@ pub(super) struct Connection {
     pub(super) origin: Origin,
     /// The user, once known.
     pub(super) name: Option<Name>,
-    pub(super) client_id: Option<String>,
     pub(super) speaks: Speaks,
     /// At most [`SUBSCRIPTIONS_MAX`].
     pub(super) subscriptions: Vec<Subscription>,
@@ -116,6 +115,11 @@ impl Connection {
     ) -> Self {
         let (outgoing, incoming) = mpsc::channel(OUTGOING_MAX);
         let origin = app.next_origin();
+        let shared = ConnectionShare::new(Identity {
+            connection_id: app.connection_id(origin),
+            client_id: None,
+            software: None,
+        });
         let speaks = if negotiated { Speaks::V2 { greeted: false } } else { Speaks::Undecided };
         let since = tokio::time::Instant::now();
         let next_beat = since + app.patience.heartbeat;
@@ -130,10 +134,9 @@ impl Connection {
             app,
             origin,
             name,
-            client_id: None,
             speaks,
             subscriptions: Vec::new(),
-            shared: ConnectionShare::default(),
+            shared,
             outgoing,
             v1: v1::Translator::default(),
             watching: None,
@@ -354,24 +357,11 @@ impl Connection {
                     None => Ok(()),
                 }
             }
-            Outgoing::Event(event) => {
-                let is_here = self.subscription(&event.session).is_some();
-                match self.speaks {
-                    Speaks::V2 { .. } if is_here => self.send(event.frame).await,
-                    _ => Ok(()),
-                }
-            }
-            Outgoing::Demoted(session) => {
-                // v1 has no observers.
-                let Speaks::V2 { .. } = self.speaks else {
-                    return Err(End::Close(CloseCode::TakenOver, "another connection took over the session"));
-                };
-                let here = self.subscriptions.iter_mut().find(|subscription| subscription.handle.id == session);
-                let Some(subscription) = here else { return Ok(()) };
-                subscription.role = SessionRole::Observer;
-                let event = EphemeralEvent::RoleChanged(RoleChanged { role: subscription.role });
-                self.send(encode_event(Some(&session), &event)).await
-            }
+            // v1 has none of them.
+            Outgoing::Event(event) => match self.speaks {
+                Speaks::V2 { .. } => self.private(event).await,
+                _ => Ok(()),
+            },
         }
     }
 

@@ -116,9 +116,7 @@ async fn talk(connection: &mut Connection, command: Command) -> Result<(), Error
         let handle = connection.app.registry.create(&name).await?;
         let attach = Attach {
             origin: connection.origin,
-            role: SessionRole::Owner,
-            takeover: false,
-            client_id: None,
+            role: SessionRole::Writer,
             tools: None,
             hooks: None,
             outgoing: connection.outgoing.clone(),
@@ -128,7 +126,7 @@ async fn talk(connection: &mut Connection, command: Command) -> Result<(), Error
         let attached = handle.attach(attach).await;
         let attached =
             attached.map_err(|_| ErrorBody::new(ErrorCode::StoreFailed, "the session could not be opened"))??;
-        connection.subscribe(handle, SessionRole::Owner, false, attached);
+        connection.subscribe(handle, SessionRole::Writer, false, attached);
     }
     let id = fresh_id(connection);
     hand_over(connection, id, command).await

@@ -3,30 +3,24 @@
 use super::{
     closing::{End, Flow},
     handshake::anonymous,
+    opening::open_session,
     sessions,
-    socket::{Connection, Speaks, count_reply},
+    socket::{BAD_FRAMES_MAX, Connection, Speaks, count_reply},
     tree,
 };
 use crate::{
-    core::{
-        agent_loop::{Snapshot, Tools, check_offers},
-        hook::check_hooks,
-        session::fingerprint::fingerprint,
-    },
-    runtime::{Attach, Attached, LeftOff, SUBSCRIPTIONS_MAX, Seen, fork},
+    core::session::fingerprint::fingerprint,
+    runtime::{ConnectionShare, Identity, PRESENCE_MAX, REPLAY_EVENTS_MAX, SUBSCRIPTIONS_MAX, fork},
 };
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, PROTOCOL_VERSION, SessionId,
     command::{
-        Command, ConnectionCommand, ForkSession, Hello, OpenSession, Ping, Resume, Routed, Sender, ServerCommand,
-        SessionCommand, SessionRole,
+        Command, ConnectionCommand, ForkSession, Hello, Ping, Routed, Sender, ServerCommand, SessionCommand,
+        SessionRole,
     },
     frame::{self, Received},
-    reply::{Done, Limits, Pong, Reply, Resumed, RunningTurn, Server, SessionOpened, Welcome},
+    reply::{Done, Limits, Pong, Reply, Server, Welcome},
 };
-
-/// The default number of entries in `session_opened`.
-const ENTRIES_DEFAULT: u32 = 50;
 
 /// Longest `clientId`.
 const CLIENT_ID_CHARS_MAX: usize = 64;
@@ -42,7 +36,8 @@ const FEATURES: &[&str] = &[
     "context",
     "sessions",
     "observers",
-    "takeover",
+    "hosts",
+    "presence",
     "tree",
     "navigate",
     "labels",
@@ -135,11 +130,14 @@ async fn carry_out(
         {
             hand_to(connection, session, id, Command::RenameSession(rename)).await.map(|()| None)
         }
+        (Routed::Hosting(command), Some(session)) => {
+            hand_over(connection, session, id, command.into()).await.map(|()| None)
+        }
         (Routed::Session(command), Some(session)) => {
             hand_over(connection, session, id, command.into()).await.map(|()| None)
         }
         // `hello` was answered, and `parse_v2` has required the session of all others.
-        (Routed::Connection(_) | Routed::Server(_) | Routed::Session(_), _) => {
+        (Routed::Connection(_) | Routed::Server(_) | Routed::Hosting(_) | Routed::Session(_), _) => {
             Err(ErrorBody::new(ErrorCode::MissingField, "name the session").with_field("sessionId"))
         }
     }
@@ -168,7 +166,8 @@ fn no_session(session: &SessionId) -> ErrorBody {
     ErrorBody::new(ErrorCode::NoSession, message).with_field("sessionId")
 }
 
-fn owner(connection: &Connection) -> String {
+/// Returns the user whose sessions the connection sees.
+pub(super) fn owner(connection: &Connection) -> String {
     connection.name.clone().unwrap_or_default()
 }
 
@@ -201,7 +200,12 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
         return Err(End::Close(CloseCode::Credentials, why));
     };
     connection.known_as(name);
-    connection.client_id = hello.client_id;
+    let connection_id = connection.app.connection_id(connection.origin);
+    connection.shared = ConnectionShare::new(Identity {
+        connection_id: connection_id.clone(),
+        client_id: hello.client_id,
+        software: hello.client,
+    });
     connection.speaks = Speaks::V2 { greeted: true };
     connection.good_frame();
     let app = &connection.app;
@@ -216,6 +220,7 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
         },
         features: FEATURES.iter().map(ToString::to_string).collect(),
         scopes: vec!["sessions".to_owned()],
+        connection_id,
         heartbeat_ms: u64::try_from(app.patience.heartbeat.as_millis()).unwrap_or(u64::MAX),
         limits: Limits {
             message_bytes_max: app.limits.message_bytes_max() as u64,
@@ -224,9 +229,15 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
             tools_max: crate::core::agent_loop::TOOLS_MAX as u64,
             hooks_max: crate::core::hook::HOOKS_MAX as u64,
             subscriptions_max: SUBSCRIPTIONS_MAX as u64,
+            presence_max: PRESENCE_MAX as u64,
+            page_entries_max: u64::from(sessions::ENTRIES_LIMIT.1),
+            replay_events_max: REPLAY_EVENTS_MAX,
+            bad_frames_max: u64::from(BAD_FRAMES_MAX),
+            preview_secs: crate::core::agent_loop::PREVIEW_MILLIS / 1_000,
+            host_away_secs: app.registry.host_away().as_secs(),
         },
     };
-    connection.send(frame::encode_reply(Some(id), None, &Reply::Welcome(welcome))).await
+    connection.send(frame::encode_reply(Some(id), None, &Reply::Welcome(Box::new(welcome)))).await
 }
 
 /// Refuses what the table of commands does not allow observers of the session that a command names.
@@ -234,7 +245,7 @@ fn refuse_observer(connection: &Connection, session: Option<&SessionId>, command
     let subscription = connection.subscription(session?)?;
     let observes = subscription.role == SessionRole::Observer;
     (observes && command.spec().sender != Sender::Anyone).then(|| {
-        let message = format!("only the owner may send `{}`; this connection is an observer", command.name());
+        let message = format!("only writers may send `{}`; this connection is an observer", command.name());
         ErrorBody::new(ErrorCode::ReadOnly, message)
     })
 }
@@ -295,136 +306,4 @@ async fn hand_to(
         }
     }
     Err(ErrorBody::new(ErrorCode::StoreFailed, format!("cannot open session `{session}`; try again")))
-}
-
-async fn open_session(
-    connection: &mut Connection,
-    id: &CommandId,
-    session: Option<&SessionId>,
-    open: OpenSession,
-) -> Result<Box<SessionOpened>, ErrorBody> {
-    let role = open.role.unwrap_or(SessionRole::Owner);
-    let tools = check_opening(session, &open, role)?;
-    if connection.subscriptions.len() >= SUBSCRIPTIONS_MAX {
-        let message = format!("this connection is subscribed to {SUBSCRIPTIONS_MAX} sessions; close one of them first");
-        return Err(ErrorBody::new(ErrorCode::TooManySubscriptions, message));
-    }
-    let (app, owner) = (connection.app.clone(), owner(connection));
-    let resume = open.resume.as_ref();
-    for _ in 0..2 {
-        // Whoever repeats the command that has created a session is the one who has it open, half-open by now.
-        let (handle, repeats) = match session {
-            Some(session) => (app.registry.open(session, &owner).await?, false),
-            None => app.registry.create_once(&owner, id).await?,
-        };
-        if connection.subscription(&handle.id).is_some() {
-            let message = format!("this connection is subscribed to session `{}`; send close_session first", handle.id);
-            return Err(ErrorBody::new(ErrorCode::SessionAlreadyOpen, message).with_field("sessionId"));
-        }
-        let attach = Attach {
-            origin: connection.origin,
-            role,
-            takeover: open.takeover.unwrap_or(repeats),
-            client_id: connection.client_id.clone(),
-            tools: tools.clone(),
-            hooks: open.hooks.clone(),
-            outgoing: connection.outgoing.clone(),
-            shared: connection.shared.clone(),
-            resume: resume.map(left_off),
-        };
-        let Ok(attached) = handle.attach(attach).await else { continue };
-        let attached = attached?;
-        let entries = match attached.replay {
-            true => None,
-            false => {
-                let count = open.entries.unwrap_or(ENTRIES_DEFAULT);
-                let asker = sessions::Asker { app: &app, owner: &owner };
-                let page = sessions::newest(&asker, &handle.id, &attached.snapshot, count).await;
-                // Reading may have found damage that makes the session read-only.
-                let damage = app.registry.damage(&handle.id).filter(|_| role == SessionRole::Owner);
-                match page.and_then(|page| damage.map_or(Ok(page), Err)) {
-                    Ok(page) => Some(page),
-                    Err(error) => {
-                        // It has joined but lacks its entries, so it leaves again.
-                        drop(attached);
-                        handle.leave(connection.origin).await;
-                        return Err(error);
-                    }
-                }
-            }
-        };
-        let opened = session_opened(&handle.id, role, &attached, entries, resume.is_some());
-        connection.subscribe(handle, role, open.deltas.unwrap_or(true), attached);
-        return Ok(Box::new(opened));
-    }
-    Err(ErrorBody::new(ErrorCode::StoreFailed, "cannot open the session; try again"))
-}
-
-/// Validates the command itself, before a session is created or opened for it. Returns the tools that it offers.
-fn check_opening(
-    session: Option<&SessionId>,
-    open: &OpenSession,
-    role: SessionRole,
-) -> Result<Option<Tools>, ErrorBody> {
-    if session.is_none() && (role == SessionRole::Observer || open.resume.is_some()) {
-        let message = "name the session: a new one has nothing to observe or resume";
-        return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("sessionId"));
-    }
-    for (field, is_there) in [("tools", open.tools.is_some()), ("hooks", open.hooks.is_some())] {
-        if is_there && role == SessionRole::Observer {
-            let message = format!("an observer cannot offer {field}");
-            return Err(ErrorBody::new(ErrorCode::ReadOnly, message).with_field(field));
-        }
-    }
-    let tools = open.tools.clone().map(check_offers).transpose()?;
-    if let Some(hooks) = &open.hooks {
-        check_hooks(hooks.clone())?;
-    }
-    Ok(tools)
-}
-
-fn left_off(resume: &Resume) -> LeftOff {
-    let items = resume.items.iter().flatten();
-    let seen = items.map(|item| Seen { item: item.item_id.clone(), part: item.part, offset: item.offset });
-    LeftOff { epoch: resume.epoch.clone(), seq: resume.seq, items: seen.collect() }
-}
-
-fn session_opened(
-    id: &SessionId,
-    role: SessionRole,
-    attached: &Attached,
-    entries: Option<sessions::Page>,
-    asked_to_resume: bool,
-) -> SessionOpened {
-    let Snapshot { seq, leaf, state, generation, name, model, strategy, settings, context_info, .. } =
-        attached.snapshot.clone();
-    let Snapshot { turn, last_turn, compaction, queue, pending, .. } = attached.snapshot.clone();
-    let items = if attached.replay { Vec::new() } else { attached.items.clone() };
-    SessionOpened {
-        session_id: id.clone(),
-        role,
-        epoch: attached.epoch.clone(),
-        as_of_seq: seq,
-        leaf_id: leaf,
-        state,
-        generation,
-        name: Some(name).filter(|name| !name.is_empty()),
-        model,
-        strategy,
-        settings,
-        context_info,
-        resumed: asked_to_resume.then_some(if attached.replay { Resumed::Replay } else { Resumed::Snapshot }),
-        more: entries.as_ref().map(|page| page.more),
-        entries: entries.map(|page| page.items),
-        turn: turn.map(|turn_id| RunningTurn { turn_id, items }),
-        last_turn,
-        unanswered_turns: attached.snapshot.unanswered_turns.clone(),
-        failed_compactions: attached.snapshot.failed_compactions.clone(),
-        compaction,
-        held: attached.snapshot.held.clone(),
-        queue,
-        pending,
-        pins: attached.snapshot.pins.clone(),
-        undone: attached.snapshot.undone.clone(),
-    }
 }

@@ -109,6 +109,7 @@ pub async fn start_with_hooks(
         deployment,
         sessions_open_max: limits.sessions_open_max as usize,
         detached_turn: Duration::from_secs(settings.turns.detached_turn_secs),
+        host_away: Duration::from_secs(settings.turns.host_away_secs),
     });
     // Forks that cannot be settled stay hidden, and are tried again at the next start.
     if let Err(error) = fork::settle(&registry).await {

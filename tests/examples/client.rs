@@ -40,8 +40,7 @@ async fn main() -> anyhow::Result<()> {
     let (mut socket, _) = connect_async(&url).await.with_context(|| format!("connect to {url}"))?;
     let hello = Hello { protocol_version: PROTOCOL_VERSION, client_id: None, client: None, ticket: None, token: None };
     send(&mut socket, "hello", None, Command::Hello(hello)).await?;
-    let open =
-        OpenSession { role: None, takeover: None, resume: None, entries: None, deltas: None, tools: None, hooks: None };
+    let open = OpenSession { role: None, resume: None, entries: None, deltas: None, tools: None, hooks: None };
     // The id of a command that makes or changes a session identifies it: sent again, it is not executed again.
     let id = |what: &str| format!("{what}-{:016x}", fastrand::u64(..));
     send(&mut socket, &id("open"), None, Command::OpenSession(open)).await?;

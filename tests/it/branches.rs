@@ -83,7 +83,7 @@ impl Talk {
         let Self { server, client, model, session, .. } = self;
         client.hang_up();
         let mut client = Client::v2(&server.ws()).await;
-        let opened = client.ask("open_session", json!({ "sessionId": session, "takeover": true })).await;
+        let opened = client.ask("open_session", json!({ "sessionId": session })).await;
         assert_eq!(opened["type"], "session_opened", "{opened}");
         (server, model, client, opened["payload"].clone())
     }

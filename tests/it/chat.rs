@@ -121,12 +121,11 @@ async fn what_cannot_be_reached_or_opened_is_told_and_the_exit_code_says_so() {
     let tokens = [("AUTH_TOKENS", "ada:correct-horse-battery-staple")];
     let closed = server("8000", &tokens).await;
     let open = server("8000", &[]).await;
-    let (mut owner, opened) = Client::v2_session(&open.ws()).await;
-    let owned = opened["sessionId"].as_str().unwrap();
-    let table: [(&Server, &[&str], &str); 5] = [
+    let (mut other, opened) = Client::v2_session(&open.ws()).await;
+    let shared = opened["sessionId"].as_str().unwrap();
+    let table: [(&Server, &[&str], &str); 4] = [
         (&open, &["--session", "no-such-session"], "(session_not_found)"),
         (&open, &["--session", "not an id"], "`not an id` is no session's id"),
-        (&open, &["--session", owned], "(session_owned)"),
         (&closed, &[], "with --token (unauthenticated)"),
         (&closed, &["--token", "wrong"], "4401"),
     ];
@@ -135,10 +134,11 @@ async fn what_cannot_be_reached_or_opened_is_told_and_the_exit_code_says_so() {
         assert_eq!(ended.code, Some(1), "{arguments:?}: {}", ended.shown);
         assert!(ended.faults.contains(expected), "{arguments:?}: {}", ended.faults);
     }
-    let taken = chat(&open, &[], &format!("/take {owned}\nhello\n")).await;
-    assert_eq!(taken.code, Some(0), "{}", taken.faults);
-    assert!(taken.shown.contains(&format!("session {owned}")), "{}", taken.shown);
-    assert_eq!(owner.event("role_changed").await["payload"]["role"], "observer");
+    // A session that is open elsewhere is shared.
+    let joined = chat(&open, &[], &format!("/open {shared}\nhello\n")).await;
+    assert_eq!(joined.code, Some(0), "{}", joined.faults);
+    assert!(joined.shown.contains(&format!("session {shared}")), "{}", joined.shown);
+    assert_eq!(other.event("turn_finished").await["payload"]["status"], "completed");
     let known = chat(&closed, &["--token", "correct-horse-battery-staple"], "hello\n").await;
     assert_eq!(known.code, Some(0), "{}", known.faults);
 }

@@ -13,7 +13,9 @@ use reseed::{
         model::{ModelRequest, Purpose},
     },
     hooks::Hooks,
-    internals::{Attach, ConnectionShare, Faulty, Outgoing, REPLIES_MAX, Registry, RegistryOptions, SystemClock},
+    internals::{
+        Attach, ConnectionShare, Faulty, Identity, Outgoing, REPLIES_MAX, Registry, RegistryOptions, SystemClock,
+    },
     provider::scripted::{Gate, Reply, Scripted},
     store::{SessionStore, memory::MemoryStore},
 };
@@ -70,7 +72,7 @@ async fn a_session_carries_out_its_own_commands_and_no_others() {
         };
         let id = client.send(name, payload).await;
         let reply = |frame: &Value| frame["re"] == id.as_str();
-        if *scope == Scope::Session {
+        if matches!(scope, Scope::Session | Scope::Hosting) {
             client.ask("ping", json!({})).await;
             assert!(!client.seen.iter().any(reply), "`{name}` was answered without the session");
             drop(held);
@@ -89,7 +91,7 @@ async fn only_commands_of_the_server_read_the_store() {
     let store = Arc::new(MemoryStore::new());
     let server = Server::over(Scripted::new(), store.clone(), &[]).await;
     let mut clients = Vec::new();
-    for spec in Command::TABLE.iter().filter(|spec| spec.scope != Scope::Session) {
+    for spec in Command::TABLE.iter().filter(|spec| matches!(spec.scope, Scope::Connection | Scope::Server)) {
         clients.push((spec, connect(&server, json!({})).await));
     }
     store.close().await.unwrap();
@@ -117,7 +119,7 @@ async fn observers_are_refused_what_the_table_does_not_leave_to_anyone() {
 }
 
 #[tokio::test]
-async fn a_session_refuses_its_owners_commands_from_another_connection() {
+async fn a_session_refuses_its_writers_commands_from_another_connection() {
     let deployment =
         Deployment { model: "test".into(), windows: Windows::new(Some(8_000), Vec::new()), ..Deployment::default() };
     let registry = Registry::new(RegistryOptions {
@@ -128,18 +130,18 @@ async fn a_session_refuses_its_owners_commands_from_another_connection() {
         deployment,
         sessions_open_max: 8,
         detached_turn: DETACHED_TURN,
+        host_away: DETACHED_TURN,
     });
     let handle = registry.create("").await.unwrap();
     let (outgoing, mut incoming) = mpsc::channel(REPLIES_MAX);
+    let identity = Identity { connection_id: "connection".parse().unwrap(), client_id: None, software: None };
     let attach = Attach {
         origin: Origin(1),
-        role: SessionRole::Owner,
-        takeover: false,
-        client_id: None,
+        role: SessionRole::Writer,
         tools: None,
         hooks: None,
         outgoing: outgoing.clone(),
-        shared: ConnectionShare::default(),
+        shared: ConnectionShare::new(identity),
         resume: None,
     };
     let _attached = handle.attach(attach).await.unwrap().unwrap();
@@ -153,9 +155,13 @@ async fn a_session_refuses_its_owners_commands_from_another_connection() {
             reply::Reply::Error(error) => Some(error.code),
             _ => None,
         };
-        assert_eq!(code == Some(ErrorCode::ReadOnly), spec.sender == Sender::Owner, "`{}`: {code:?}", spec.name);
+        assert_eq!(code == Some(ErrorCode::ReadOnly), spec.sender == Sender::Writer, "`{}`: {code:?}", spec.name);
         let is_of_sessions = !matches!(code, Some(ErrorCode::NotSupported | ErrorCode::ReadOnly));
-        assert!(spec.sender == Sender::Owner || is_of_sessions == (spec.scope == Scope::Session), "`{}`", spec.name);
+        assert!(
+            spec.sender == Sender::Writer || is_of_sessions == matches!(spec.scope, Scope::Session | Scope::Hosting),
+            "`{}`",
+            spec.name
+        );
     }
     registry.stop(Duration::ZERO).await;
 }

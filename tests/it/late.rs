@@ -158,7 +158,7 @@ async fn how_a_call_ended_is_known_after_a_restart_a_move_and_a_compaction() {
                 assert!(!context.contains(r#""role":"tool""#), "the results are summarised: {context}");
             }
             "move" => {
-                let moved = client.ask("navigate", json!({ "entryId": null })).await;
+                let moved = client.ask("navigate", json!({ "entryId": "root" })).await;
                 assert_eq!(moved["type"], "navigated", "{moved}");
             }
             _ => {}

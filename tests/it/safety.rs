@@ -229,7 +229,7 @@ async fn a_session_of_one_name_does_not_exist_for_another() {
             [
                 ("open_session", json!({ "sessionId": id })),
                 ("open_session", json!({ "sessionId": id, "role": "observer" })),
-                ("open_session", json!({ "sessionId": id, "takeover": true })),
+                ("open_session", json!({ "sessionId": id })),
                 ("open_session", json!({ "sessionId": id, "resume": { "epoch": "x", "seq": 1 } })),
                 ("get_entries", json!({ "sessionId": id })),
                 ("rename_session", json!({ "sessionId": id, "name": "mine" })),

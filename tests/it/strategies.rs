@@ -204,6 +204,19 @@ fn schema() -> (Value, Value) {
     (schema["$defs"]["StrategySettings"]["properties"].clone(), schema["$defs"].clone())
 }
 
+/// Returns the schema of a field without the `null` that counts as absent.
+fn without_null(field: &Value) -> Value {
+    let mut field = field.clone();
+    if let Some(kind) = field["type"].as_array().and_then(|kinds| kinds.iter().find(|kind| *kind != "null")).cloned() {
+        field["type"] = kind;
+    }
+    let other = field["anyOf"].as_array().and_then(|any| any.iter().find(|schema| schema["type"] != "null")).cloned();
+    for (key, value) in other.iter().filter_map(Value::as_object).flatten() {
+        field[key] = value.clone();
+    }
+    field
+}
+
 /// Returns the page's module of the settings, which has their names, documentation, types and bounds from the schema.
 fn settings_module() -> String {
     let (fields, definitions) = schema();
@@ -214,6 +227,7 @@ fn settings_module() -> String {
         .to_owned();
     let mut settings = serde_json::Map::new();
     for (name, field) in fields.as_object().unwrap() {
+        let field = &without_null(field);
         let definition = field["$ref"].as_str().map(|path| &definitions[path.trim_start_matches("#/$defs/")]);
         let options = definition.map(|definition| {
             let variants = definition["oneOf"].as_array().expect("an enumeration");

@@ -14,7 +14,7 @@ mod disk;
 mod fold;
 mod kills;
 mod leaving;
-mod owners;
 mod resume;
 mod slow;
 mod terminal;
+mod writers;

@@ -280,7 +280,7 @@ async fn a_call_outlives_its_connection() {
     let called = client.event("tool_call").await;
     client.hang_up();
     let mut client = Client::v2(&server.ws()).await;
-    let open = json!({ "sessionId": opened["sessionId"], "takeover": true });
+    let open = json!({ "sessionId": opened["sessionId"] });
     let joined = client.ask("open_session", open).await["payload"].clone();
     assert_eq!(*present(&joined["pending"][0]["toolCallId"]), called["payload"]["toolCallId"], "{joined}");
     assert_eq!(joined["pending"][0]["arguments"], r#"{"at":"sea"}"#);

@@ -147,6 +147,7 @@ impl Imported {
                 deployment: Deployment { model: "m".into(), strategy: "manual".into(), ..Deployment::default() },
                 sessions_open_max: 4,
                 detached_turn: Duration::ZERO,
+                host_away: Duration::ZERO,
             });
             let (outgoing, mut replies) = mpsc::channel(1);
             registry.fork(ForkOrder {

@@ -5,7 +5,7 @@ mod joining;
 
 use crate::{
     disk::{Disk, Road},
-    history::{Ended, Given, History, Sent, Trace, What},
+    history::{Given, History, Sent, Trace, What},
     view::{Streamed, View, texts},
 };
 use fastrand::Rng;
@@ -61,7 +61,6 @@ pub(crate) struct Server {
 #[derive(Debug, Clone)]
 pub(crate) struct Wish {
     pub(crate) role: SessionRole,
-    pub(crate) takeover: bool,
     pub(crate) named: bool,
     pub(crate) resume: bool,
     pub(crate) tools: Option<Vec<ToolOffer>>,
@@ -140,8 +139,8 @@ impl Client {
         joined.or(self.joining.as_ref().map(|joining| joining.server.node)) == Some(node)
     }
 
-    pub(crate) fn owns(&self) -> bool {
-        self.connection.as_ref().is_some_and(|connection| connection.role == SessionRole::Owner)
+    pub(crate) fn writes(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.role == SessionRole::Writer)
     }
 
     /// Records what the client receives, and applies it.
@@ -169,7 +168,7 @@ impl Client {
                     self.answered.push(self.unanswered.remove(at));
                 }
             }
-            What::Closed(_) | What::Cut => {}
+            What::Closed(_) | What::Cut | What::Run(_) => {}
         }
         let durable = wire.disk.durable(&wire.session);
         let line = match &what {
@@ -185,6 +184,7 @@ impl Client {
                 reply => format!("is answered {id}: {}", word(&format!("{reply:?}"))),
             },
             What::Closed(end) => format!("is no longer subscribed: {end:?}"),
+            What::Run(run) => format!("is asked to run {}{}", run.tool_call_id, if run.again { " again" } else { "" }),
             What::Cut => "is cut off".to_owned(),
         };
         wire.trace.line(format_args!("client {}: {line}", self.number));
@@ -196,11 +196,10 @@ impl Client {
         wire.connections += 1;
         let number = wire.connections;
         wire.trace.line(format_args!(
-            "client {}: joins node {} by connection {number} as {:?}{}{}",
+            "client {}: joins node {} by connection {number} as {:?}{}",
             self.number,
             server.node,
             wish.role,
-            if wish.takeover { ", taking over" } else { "" },
             if wish.resume { ", resuming" } else { "" },
         ));
         let (outgoing, incoming) = mpsc::channel(REPLIES_MAX);
@@ -233,7 +232,7 @@ impl Client {
                 wire.trace.line(format_args!("client {}: is refused: {}", self.number, error.code));
             }
             Ok(Joined { handle, attached, path }) => {
-                let Attached { snapshot, items, epoch, cursor, replay, feed } = attached;
+                let Attached { snapshot, items, epoch, cursor, replay, feed, .. } = attached;
                 let from = if replay { cursor.seq } else { snapshot.seq };
                 let mut state = Box::new(view(epoch, &snapshot, path));
                 state.streamed = items.first().map(|item| Streamed {
@@ -351,9 +350,9 @@ impl Client {
                     Ok(EphemeralEvent::HookCancelled(cancelled)) => {
                         connection.calls.retain(|call| call.call_id != cancelled.call_id);
                     }
+                    Ok(EphemeralEvent::RunTool(run)) => self.take(wire, number, What::Run(run)),
                     other => panic!("a client was told {other:?} alone"),
                 },
-                Outgoing::Demoted(_) => self.leave(wire, What::Closed(Ended::Demoted)),
             }
         }
         let mut taken = 0;
@@ -388,13 +387,13 @@ impl Client {
             Frame::Ephemeral(text) => self.ephemeral(wire, number, &text),
             Frame::Delta(text) => self.ephemeral(wire, number, &text),
             Frame::Closed(end) => {
-                self.leave(wire, What::Closed(Ended::Subscription(end)));
+                self.leave(wire, What::Closed(end));
                 return false;
             }
             Frame::Behind { after, up_to } => {
                 let page = connection.server.road.read(&wire.session, after, PAGE).await.unwrap_or_default();
                 if page.is_empty() {
-                    self.leave(wire, What::Closed(Ended::Subscription(SubscriptionEnd::Failed)));
+                    self.leave(wire, What::Closed(SubscriptionEnd::Failed));
                     return false;
                 }
                 for record in page.into_iter().take_while(|record| record.seq <= up_to) {

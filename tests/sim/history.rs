@@ -12,7 +12,7 @@ use reseed::{
 use reseed_protocol::{
     CommandId, SessionId,
     command::Command,
-    event::{EphemeralEvent, Event, SubscriptionEnd},
+    event::{EphemeralEvent, Event, RunTool, SubscriptionEnd},
     reply::Reply,
 };
 use std::{
@@ -85,13 +85,6 @@ pub(crate) struct Given {
     pub(crate) what: What,
 }
 
-/// Why a client is no longer subscribed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
-    Subscription(SubscriptionEnd),
-    Demoted,
-}
-
 /// A frame that a client received.
 #[derive(Debug, Clone)]
 pub(crate) enum What {
@@ -103,8 +96,10 @@ pub(crate) enum What {
     Ephemeral(EphemeralEvent),
     /// A reply.
     Reply(CommandId, Box<Reply>),
-    /// The server ended the subscription, or demoted the client, which then leaves.
-    Closed(Ended),
+    /// The server ended the subscription.
+    Closed(SubscriptionEnd),
+    /// It was asked to run this tool call, as the host.
+    Run(RunTool),
     /// The connection broke.
     Cut,
 }

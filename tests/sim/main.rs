@@ -31,7 +31,11 @@ mod world;
 
 use broken::Broken;
 use history::{History, What};
-use reseed_protocol::{ErrorCode, event::Event, reply::Reply};
+use reseed_protocol::{
+    ErrorCode,
+    event::{EphemeralEvent, Event},
+    reply::Reply,
+};
 use std::{
     env, fmt,
     sync::{
@@ -69,6 +73,9 @@ struct Tally {
     snapshots: u64,
     cuts: u64,
     closed: u64,
+    runs: u64,
+    hosts: u64,
+    shared: u64,
     repeats: u64,
     queued: u64,
     faults: u64,
@@ -104,6 +111,9 @@ impl Tally {
             snapshots: given(|what| matches!(what, What::Opened { replay: false, .. })),
             cuts: given(|what| matches!(what, What::Cut)),
             closed: given(|what| matches!(what, What::Closed(_))),
+            runs: given(|what| matches!(what, What::Run(_))),
+            hosts: given(|what| matches!(what, What::Ephemeral(EphemeralEvent::HostChanged(_)))),
+            shared: shared_turns(history),
             repeats: (history.sent.len() - ids.len()) as u64,
             queued: events(|event| matches!(event, Event::QueueItemAdded(_) | Event::QueueItemRemoved(_))),
             faults: history.faults,
@@ -122,6 +132,7 @@ impl Tally {
 
     fn add(&mut self, other: Self) {
         let Self { turns, compactions, events, requests, replays, snapshots, cuts, closed, .. } = other;
+        let Self { runs, hosts, shared, .. } = other;
         let Self { repeats, queued, faults, moves, forks, background, undone, previews, pins, .. } = other;
         let Self { hooks, client_hooks, hook_changes, hook_faults, hook_failures, held, .. } = other;
         self.held += held;
@@ -142,12 +153,24 @@ impl Tally {
         self.snapshots += snapshots;
         self.cuts += cuts;
         self.closed += closed;
+        self.runs += runs;
+        self.hosts += hosts;
+        self.shared += shared;
         self.repeats += repeats;
         self.queued += queued;
         self.faults += faults;
         self.moves += moves;
         self.forks += forks;
     }
+}
+
+/// Returns the number of turns that a client other than the first writer began.
+fn shared_turns(history: &History) -> u64 {
+    let is_of_another = |event: &&Event| match event {
+        Event::TurnStarted(started) => started.command_ids.iter().any(|id| !id.as_str().starts_with("client1-")),
+        _ => false,
+    };
+    history.events.iter().filter(is_of_another).count() as u64
 }
 
 /// Returns true if a hook caused this error.
@@ -253,7 +276,10 @@ fn whatever_happens_the_promises_hold() {
             ("resumes by replay", tally.replays, 5.0),
             ("states given whole", tally.snapshots, 2.0),
             ("cuts", tally.cuts, 4.0),
-            ("connections closed by the server", tally.closed, 1.0),
+            ("subscriptions ended by the server", tally.closed, 0.3),
+            ("tools run by a host", tally.runs, 0.5),
+            ("changes of the host", tally.hosts, 1.0),
+            ("turns of a second writer", tally.shared, 1.0),
             ("repeated commands", tally.repeats, 3.0),
             ("changes of the queue", tally.queued, 3.0),
             ("faults of the disk", tally.faults, 0.2),

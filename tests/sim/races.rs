@@ -17,8 +17,8 @@ use reseed_protocol::{
 use serde_json::json;
 use std::time::Duration;
 use steps::{
-    OWNER, at_work, came_to_nothing, commit, ensure, failed, fill, finish, gather, input, made, only_in_the_background,
-    quiet, race, tell, tokens, until,
+    WRITER, at_work, came_to_nothing, commit, ensure, failed, fill, finish, gather, input, made,
+    only_in_the_background, quiet, race, tell, tokens, until,
 };
 
 #[test]
@@ -37,13 +37,13 @@ fn crossing_with_many_items_gives_one_compaction() {
             let calls = world.wire.rng.usize(3..6);
             world.script.call_next(calls);
             input(world, 10).await;
-            until(world, "the calls are made", async |world| world.clients[OWNER].view.pending.len() == calls).await;
+            until(world, "the calls are made", async |world| world.clients[WRITER].view.pending.len() == calls).await;
             for _ in 0..world.wire.rng.usize(2..5) {
                 input(world, 4).await;
             }
-            for call in world.clients[OWNER].view.pending.clone() {
+            for call in world.clients[WRITER].view.pending.clone() {
                 let words = world.wire.rng.usize(8..14);
-                send(world, OWNER, tool_result(&call, &"found ".repeat(words), false)).await;
+                send(world, WRITER, tool_result(&call, &"found ".repeat(words), false)).await;
             }
             let millis = world.wire.rng.u64(1..100);
             world.pass(Duration::from_millis(millis)).await;
@@ -109,7 +109,7 @@ fn a_turn_that_is_cancelled_leaves_a_background_compaction_alone() {
             let job = fill(world).await;
             world.script.call_next(1);
             input(world, 2).await;
-            until(world, "a call is made", async |world| !world.clients[OWNER].view.pending.is_empty()).await;
+            until(world, "a call is made", async |world| !world.clients[WRITER].view.pending.is_empty()).await;
             tell(world, "cancel_turn", json!({})).await;
             if world.wire.rng.bool() {
                 quiet(world).await;
@@ -151,7 +151,7 @@ fn navigate_during_a_background_compaction() {
     race(
         async |world| {
             let job = fill(world).await;
-            let early: EntryId = world.clients[OWNER].view.path()[1].entry_id.clone();
+            let early: EntryId = world.clients[WRITER].view.path()[1].entry_id.clone();
             let summarize = world.wire.rng.bool();
             tell(world, "navigate", json!({ "entryId": early, "position": "at", "summarize": summarize })).await;
             if world.wire.rng.bool() {
@@ -283,15 +283,15 @@ fn a_preview_that_is_asked_for_again_on_another_connection_is_answered_there() {
             world.script.hold_summaries(true);
             tell(world, "preview_compaction", json!({})).await;
             until(world, "its summary is asked for", async |world| world.script.summaries() > 0).await;
-            let (id, command) = world.clients[OWNER].unanswered[0].clone();
-            world.clients[OWNER].cut(&mut world.wire);
+            let (id, command) = world.clients[WRITER].unanswered[0].clone();
+            world.clients[WRITER].cut(&mut world.wire);
             gather(world).await;
-            world.clients[OWNER].send(&mut world.wire, id, command).await;
+            world.clients[WRITER].send(&mut world.wire, id, command).await;
             let millis = world.wire.rng.u64(0..20);
             world.pass(Duration::from_millis(millis)).await;
             world.script.hold_summaries(false);
             quiet(world).await;
-            world.clients[OWNER].preview.is_some()
+            world.clients[WRITER].preview.is_some()
         },
         |shown, history| {
             ensure(*shown, || "no preview was shown".to_owned())?;
@@ -312,17 +312,17 @@ fn a_preview_of_open_calls_is_not_applied_over_their_results() {
             }
             world.script.call_next(2);
             input(world, 2).await;
-            until(world, "the calls are made", async |world| world.clients[OWNER].view.pending.len() == 2).await;
+            until(world, "the calls are made", async |world| world.clients[WRITER].view.pending.len() == 2).await;
             let strategy = ["threshold", "sliding_window", "truncate", "importance"][world.wire.rng.usize(..4)];
             tell(world, "preview_compaction", json!({ "strategy": strategy })).await;
-            until(world, "it is answered", async |world| world.clients[OWNER].unanswered.is_empty()).await;
-            let Some(preview) = world.clients[OWNER].preview.clone() else { return };
+            until(world, "it is answered", async |world| world.clients[WRITER].unanswered.is_empty()).await;
+            let Some(preview) = world.clients[WRITER].preview.clone() else { return };
             let early = world.wire.rng.bool();
             if early {
                 tell(world, "start_compaction", json!({ "previewId": preview })).await;
             }
-            for call in world.clients[OWNER].view.pending.clone() {
-                send(world, OWNER, tool_result(&call, "found it", false)).await;
+            for call in world.clients[WRITER].view.pending.clone() {
+                send(world, WRITER, tool_result(&call, "found it", false)).await;
             }
             quiet(world).await;
             if !early {
@@ -347,7 +347,7 @@ fn what_is_pinned_while_a_move_waits_for_its_summary_stays_in_every_compaction()
             }
             world.script.hold_summaries(true);
             let path: Vec<EntryId> =
-                world.clients[OWNER].view.path().iter().map(|entry| entry.entry_id.clone()).collect();
+                world.clients[WRITER].view.path().iter().map(|entry| entry.entry_id.clone()).collect();
             tell(world, "navigate", json!({ "entryId": path[3], "position": "at", "summarize": true })).await;
             until(world, "its summary is asked for", async |world| world.script.summaries() > 0).await;
             tell(world, "pin_entry", json!({ "entryId": path[0] })).await;

@@ -6,7 +6,7 @@ use crate::{
 };
 use fastrand::Rng;
 use reseed_protocol::{
-    CommandId,
+    CommandId, EntryId,
     command::{Command, SessionRole, ToolOffer},
     reply::PendingCall,
 };
@@ -19,14 +19,14 @@ const WAITING_MAX: usize = 8;
 /// The number of the undisturbed observer: it reads, never disconnects by itself, and writes nothing.
 pub(crate) const UNDISTURBED: usize = 0;
 
-pub(crate) fn owner_takes_over() -> Wish {
+pub(crate) fn writer() -> Wish {
     let tools = Some(vec![look()]);
-    Wish { role: SessionRole::Owner, takeover: true, named: true, resume: true, tools, hooks: None, text: true }
+    Wish { role: SessionRole::Writer, named: true, resume: true, tools, hooks: None, text: true }
 }
 
 pub(crate) fn observer() -> Wish {
     let (tools, hooks) = (None, None);
-    Wish { role: SessionRole::Observer, takeover: false, named: false, resume: true, tools, hooks, text: true }
+    Wish { role: SessionRole::Observer, named: false, resume: true, tools, hooks, text: true }
 }
 
 fn look() -> ToolOffer {
@@ -36,9 +36,10 @@ fn look() -> ToolOffer {
 
 /// Makes some client do something.
 pub(crate) async fn act(world: &mut World) {
-    // The owner has more to do than the others.
-    let owner = world.clients.iter().position(Client::owns).filter(|_| world.wire.rng.u8(..100) < 65);
-    let number = owner.unwrap_or_else(|| world.wire.rng.usize(..world.clients.len()));
+    // Writers have more to do than observers.
+    let writers: Vec<usize> = (0..world.clients.len()).filter(|number| world.clients[*number].writes()).collect();
+    let writer = world.wire.rng.choice(&writers).copied().filter(|_| world.wire.rng.u8(..100) < 65);
+    let number = writer.unwrap_or_else(|| world.wire.rng.usize(..world.clients.len()));
     if world.clients[number].is_away() {
         if number != UNDISTURBED || !world.profile.alone {
             join(world, number);
@@ -65,7 +66,7 @@ pub(crate) async fn act(world: &mut World) {
         }
         return;
     }
-    if chance < 35 || !world.clients[number].owns() {
+    if chance < 35 || !world.clients[number].writes() {
         let bytes = [1, 300, 64 * 1024][world.wire.rng.usize(..3)];
         world.clients[number].read(&mut world.wire, bytes, None).await;
         return;
@@ -82,22 +83,21 @@ fn join(world: &mut World, number: usize) {
     let wish = if number == UNDISTURBED {
         observer()
     } else {
-        let owner = number == 1 || rng.u8(..3) == 0;
-        let tools = (owner && rng.u8(..4) > 0).then(|| vec![look()]);
+        let writes = number <= 2 || rng.u8(..3) == 0;
+        let tools = (writes && rng.u8(..4) > 0).then(|| vec![look()]);
         Wish {
-            role: if owner { SessionRole::Owner } else { SessionRole::Observer },
-            takeover: rng.u8(..3) == 0,
+            role: if writes { SessionRole::Writer } else { SessionRole::Observer },
             named: rng.u8(..4) > 0,
             resume: rng.u8(..5) > 0,
             tools,
-            hooks: world.habits.offers().filter(|_| owner),
+            hooks: world.habits.offers().filter(|_| writes),
             text: rng.u8(..8) > 0,
         }
     };
     world.clients[number].join(&mut world.wire, &server, wish);
 }
 
-/// Makes an owner send a command: a new one, one of unknown outcome, or an answered one.
+/// Makes a writer send a command: a new one, one of unknown outcome, or an answered one.
 async fn write(world: &mut World, number: usize) {
     if answer_hook(world, number).await {
         return;
@@ -161,17 +161,18 @@ fn command(world: &mut World, number: usize) -> Option<Command> {
         100..108 => {
             let mut payload = json!({ "input": format!("branch {told} of {number}: {}", "word ".repeat(words)) });
             match rng.u8(..3) {
-                0 => payload["ifLeaf"] = json!(view.leaf),
+                0 => payload["ifLeaf"] = place(&view.leaf),
                 way => {
-                    payload["parentId"] = json!(entry);
+                    payload["parentId"] = place(&entry);
                     payload["summarize"] = json!(way == 2);
                 }
             }
             make("user_input", payload)
         }
-        108..120 => {
+        108..110 => make("take_over_host", json!({})),
+        110..120 => {
             let position = ["before", "at", "tip"][rng.usize(..3)];
-            let mut payload = json!({ "entryId": entry, "position": position, "summarize": rng.u8(..3) > 0 });
+            let mut payload = json!({ "entryId": place(&entry), "position": position, "summarize": rng.u8(..3) > 0 });
             if rng.u8(..3) == 0 {
                 payload["label"] = json!(format!("label {told}"));
             }
@@ -221,6 +222,11 @@ fn command(world: &mut World, number: usize) -> Option<Command> {
     })
 }
 
+/// Returns a place in the tree as it is written on the wire.
+fn place(entry: &Option<EntryId>) -> Value {
+    entry.as_ref().map_or(json!("root"), |entry| json!(entry))
+}
+
 /// Mostly one that compacts automatically.
 fn some_strategy(rng: &mut Rng) -> &'static str {
     const STRATEGIES: &[&str] = &[
@@ -265,10 +271,13 @@ async fn answer_hook(world: &mut World, number: usize) -> bool {
     true
 }
 
-/// Makes the owner's tools answer, so that no turn waits for them, and releases what waits for a failed move.
+/// Makes the clients' tools and hooks answer, so that no turn waits for them, and releases what waits for a failed
+/// move.
 pub(crate) async fn answer_calls(world: &mut World) {
-    let Some(number) = world.clients.iter().position(Client::owns) else { return };
-    while answer_hook(world, number).await {}
+    for number in 0..world.clients.len() {
+        while answer_hook(world, number).await {}
+    }
+    let Some(number) = world.clients.iter().position(Client::writes) else { return };
     for call in world.clients[number].view.pending.clone() {
         send(world, number, tool_result(&call, "found", false)).await;
     }

@@ -54,10 +54,6 @@ fn explain(code: CloseCode) -> (&'static str, &'static str) {
             ("v1: the session was deleted. In v2 `session_closed` says so.", "Open another session.")
         }
         CloseCode::NoHello => ("No `hello` arrived in time.", "Reconnect and send `hello` first."),
-        CloseCode::TakenOver => (
-            "v1: another connection took over the session. In v2 `role_changed` says so.",
-            "Tell the user; reconnect only on request.",
-        ),
         CloseCode::RateLimit => {
             ("The client far exceeded its rate limit.", "Wait a minute, then reconnect and resume.")
         }

@@ -1,7 +1,8 @@
 //! JSON Schema of whole frames, one definition per message.
 //!
 //! Invariants: what a v2 client sends is closed (`additionalProperties: false`), what the server sends and everything
-//! in v1 is open; an optional field is absent rather than null; every definition is reachable from the root.
+//! in v1 is open; an optional field that a client sends may be null, which counts as absent, and one that the server
+//! sends is never null; every definition is reachable from the root.
 
 use super::{Dialect, Kind, Message, NOTICE};
 use crate::{
@@ -80,7 +81,7 @@ impl Document {
     fn merge(&mut self, side: Side, mut definitions: BTreeMap<String, Value>) -> BTreeMap<String, String> {
         let mut renamed = BTreeMap::new();
         for (name, definition) in &mut definitions {
-            tidy(definition, side == Side::Server, self.closed || side == Side::Server);
+            tidy(definition, side == Side::Server);
             if self.definitions.get(name).is_some_and(|known| known != definition) {
                 renamed.insert(name.clone(), format!("{name}Received"));
             }
@@ -243,19 +244,19 @@ fn variants<T: JsonSchema>(generator: &mut SchemaGenerator) -> Vec<Value> {
     schema["oneOf"].as_array().expect("an enum of messages has a schema per variant").clone()
 }
 
-/// Removes what applies to Rust but not to JSON: names of integer types, and `null` for absent where the version does
-/// not allow it. What the server writes is open, whatever the type says about reading it.
-fn tidy(schema: &mut Value, open: bool, absent_not_null: bool) {
+/// Removes what applies to Rust but not to JSON: names of integer types, and in what the server writes `null` for
+/// absent. What the server writes is also open, whatever the type says about reading it.
+fn tidy(schema: &mut Value, is_written: bool) {
     match schema {
-        Value::Array(items) => items.iter_mut().for_each(|item| tidy(item, open, absent_not_null)),
+        Value::Array(items) => items.iter_mut().for_each(|item| tidy(item, is_written)),
         Value::Object(object) => {
             if object.get("format").and_then(Value::as_str).is_some_and(|f| f.starts_with("uint") || f == "double") {
                 object.remove("format");
             }
-            if open && object.get("additionalProperties") == Some(&Value::Bool(false)) {
+            if is_written && object.get("additionalProperties") == Some(&Value::Bool(false)) {
                 object.remove("additionalProperties");
             }
-            if absent_not_null {
+            if is_written {
                 let required: Vec<String> = object
                     .get("required")
                     .and_then(Value::as_array)
@@ -266,7 +267,7 @@ fn tidy(schema: &mut Value, open: bool, absent_not_null: bool) {
                     optional.for_each(|(_, property)| without_null(property));
                 }
             }
-            object.values_mut().for_each(|value| tidy(value, open, absent_not_null));
+            object.values_mut().for_each(|value| tidy(value, is_written));
         }
         _ => {}
     }

@@ -29,6 +29,7 @@ const FILES: &[(&str, &str)] = &[
     ("hook", "hooks"),
     ("error", "errors"),
     ("ids", "basics"),
+    ("leaf", "basics"),
     ("time", "basics"),
     ("v1", "v1"),
 ];

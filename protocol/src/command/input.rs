@@ -1,6 +1,5 @@
 //! The user's input.
 
-use super::present;
 use crate::EntryId;
 use serde::{
     Deserialize, Deserializer, Serialize,
@@ -16,11 +15,15 @@ payloads! {
         /// The handling while a turn is running; absent: `queue`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         when_busy: Option<WhenBusy>,
-        /// The entry to continue from, in the same durable append; `null` for the root, absent for the leaf.
-        #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+        /// The entry to continue from, in the same durable append; absent for the leaf.
+        #[serde(default, with = "crate::leaf::optional", skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "codegen", schemars(with = "Option<crate::leaf::LeafId>"))]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<crate::leaf::LeafId>"))]
         parent_id: Option<Option<EntryId>>,
-        /// Refuses with `leaf_moved` if a message was appended after this entry; `null` for before the first.
-        #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+        /// Refuses with `leaf_moved` if a message was appended after this entry.
+        #[serde(default, with = "crate::leaf::optional", skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "codegen", schemars(with = "Option<crate::leaf::LeafId>"))]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<crate::leaf::LeafId>"))]
         if_leaf: Option<Option<EntryId>>,
         /// With `parentId`: summarises the abandoned branch at the new position, before the input; `accepted` then
         /// comes once the summary is ready.

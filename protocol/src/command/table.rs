@@ -12,7 +12,7 @@ pub struct Spec {
     pub reply: &'static str,
     /// The place where the command is executed.
     pub scope: Scope,
-    /// Whether its envelope names a session.
+    /// Says whether its envelope names a session.
     pub address: Address,
     /// The connections that may send it.
     pub sender: Sender,
@@ -28,16 +28,18 @@ pub enum Scope {
     /// In the store and the registry of sessions, without the session's own loop. Its row enforces only the refusal to
     /// observers; what executes it checks the owner, a stopping server and repeated ids.
     Server,
+    /// In the actor of the session that the command names, which knows its connections.
+    Hosting,
     /// In the loop of the session that the command names.
     Session,
 }
 
-/// Whether a command's envelope names a session.
+/// Says whether a command's envelope names a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Address {
     /// It must not.
     None,
-    /// It may. What the command does without is said by the command.
+    /// It may. The command's own documentation says what it does without one.
     Optional,
     /// It must.
     Required,
@@ -51,8 +53,8 @@ pub enum Sender {
     Anyone,
     /// Every connection that does not observe a session, whether it has opened one or not.
     NonObserver,
-    /// The connection that owns the session.
-    Owner,
+    /// Every connection that is subscribed to the session as a writer.
+    Writer,
 }
 
 /// A command's traces in a session. They decide whether it is executed once per `id`, and when it is refused.
@@ -161,26 +163,29 @@ macro_rules! commands {
             }
         }
 
-        routes! { [] [] [] $($scope { $(#[$doc])* $variant($payload), })* }
+        routes! { [] [] [] [] $($scope { $(#[$doc])* $variant($payload), })* }
     };
 }
 
 /// Declares an enum for each scope, so that the code that executes the commands of one scope matches them exhaustively.
-/// Takes the rows one by one and puts each into the list of its scope; once none is left, the three lists become the
-/// enums.
+/// Takes the rows one by one and puts each into the list of its scope; once none is left, the lists become the enums.
 macro_rules! routes {
-    ([$($connection:tt)*] [$($server:tt)*] [$($session:tt)*] Connection { $($row:tt)* } $($rest:tt)*) => {
-        routes! { [$($connection)* $($row)*] [$($server)*] [$($session)*] $($rest)* }
+    ([$($connection:tt)*] [$($server:tt)*] [$($hosting:tt)*] [$($session:tt)*] Connection { $($row:tt)* } $($rest:tt)*) => {
+        routes! { [$($connection)* $($row)*] [$($server)*] [$($hosting)*] [$($session)*] $($rest)* }
     };
-    ([$($connection:tt)*] [$($server:tt)*] [$($session:tt)*] Server { $($row:tt)* } $($rest:tt)*) => {
-        routes! { [$($connection)*] [$($server)* $($row)*] [$($session)*] $($rest)* }
+    ([$($connection:tt)*] [$($server:tt)*] [$($hosting:tt)*] [$($session:tt)*] Server { $($row:tt)* } $($rest:tt)*) => {
+        routes! { [$($connection)*] [$($server)* $($row)*] [$($hosting)*] [$($session)*] $($rest)* }
     };
-    ([$($connection:tt)*] [$($server:tt)*] [$($session:tt)*] Session { $($row:tt)* } $($rest:tt)*) => {
-        routes! { [$($connection)*] [$($server)*] [$($session)* $($row)*] $($rest)* }
+    ([$($connection:tt)*] [$($server:tt)*] [$($hosting:tt)*] [$($session:tt)*] Hosting { $($row:tt)* } $($rest:tt)*) => {
+        routes! { [$($connection)*] [$($server)*] [$($hosting)* $($row)*] [$($session)*] $($rest)* }
+    };
+    ([$($connection:tt)*] [$($server:tt)*] [$($hosting:tt)*] [$($session:tt)*] Session { $($row:tt)* } $($rest:tt)*) => {
+        routes! { [$($connection)*] [$($server)*] [$($hosting)*] [$($session)* $($row)*] $($rest)* }
     };
     (
         [$($(#[$connection_doc:meta])* $connection:ident($connection_payload:ty),)*]
         [$($(#[$server_doc:meta])* $server:ident($server_payload:ty),)*]
+        [$($(#[$hosting_doc:meta])* $hosting:ident($hosting_payload:ty),)*]
         [$($(#[$session_doc:meta])* $session:ident($session_payload:ty),)*]
     ) => {
         /// A command that is executed on the connection.
@@ -193,6 +198,12 @@ macro_rules! routes {
         #[derive(Debug, Clone, PartialEq)]
         pub enum ServerCommand {
             $($(#[$server_doc])* $server($server_payload),)*
+        }
+
+        /// A command that is executed in a session's actor.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum HostingCommand {
+            $($(#[$hosting_doc])* $hosting($hosting_payload),)*
         }
 
         /// A command that is executed in a session's loop.
@@ -208,6 +219,8 @@ macro_rules! routes {
             Connection(ConnectionCommand),
             /// In the store and the registry of sessions.
             Server(ServerCommand),
+            /// In a session's actor.
+            Hosting(HostingCommand),
             /// In a session's loop.
             Session(SessionCommand),
         }
@@ -219,7 +232,16 @@ macro_rules! routes {
                 match self {
                     $(Self::$connection(payload) => Routed::Connection(ConnectionCommand::$connection(payload)),)*
                     $(Self::$server(payload) => Routed::Server(ServerCommand::$server(payload)),)*
+                    $(Self::$hosting(payload) => Routed::Hosting(HostingCommand::$hosting(payload)),)*
                     $(Self::$session(payload) => Routed::Session(SessionCommand::$session(payload)),)*
+                }
+            }
+        }
+
+        impl From<HostingCommand> for Command {
+            fn from(command: HostingCommand) -> Self {
+                match command {
+                    $(HostingCommand::$hosting(payload) => Self::$hosting(payload),)*
                 }
             }
         }

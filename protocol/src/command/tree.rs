@@ -1,15 +1,15 @@
 //! Commands that navigate a session's tree, or add entries that are not messages of a turn.
 
-use super::{InputContent, present_or_null};
+use super::InputContent;
 use crate::EntryId;
 use serde::{Deserialize, Serialize};
 
 payloads! {
     /// Payload of `navigate`.
     struct Navigate {
-        /// The entry to move to; `null` for before the first.
-        #[serde(deserialize_with = "present_or_null")]
-        #[cfg_attr(feature = "codegen", schemars(required), ts(optional = false))]
+        /// The entry to move to.
+        #[serde(with = "crate::leaf::required")]
+        #[cfg_attr(feature = "codegen", schemars(with = "crate::leaf::LeafId"), ts(as = "crate::leaf::LeafId"))]
         entry_id: Option<EntryId>,
         /// The position at the entry; absent: `at`.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -155,7 +155,7 @@ impl Dialogue {
             noticed: false,
             opened_once: false,
             opens_later: session.is_none(),
-            wanted: open(session, None, None),
+            wanted: open(session, None),
             caught_up_at: 0,
             turn: None,
             jobs: BTreeSet::new(),
@@ -324,7 +324,7 @@ impl Dialogue {
             }
             Reply::CompactionPreview(preview) => self.on_preview(preview),
             Reply::Navigated(navigated) => self.on_navigated(navigated),
-            Reply::Forked(forked) => self.go_to(open(Some(forked.session_id.clone()), None, None)),
+            Reply::Forked(forked) => self.go_to(open(Some(forked.session_id.clone()), None)),
             Reply::ContextInfo(info) => self.line(&self.screen.breakdown(info)),
             Reply::Sessions(sessions) => {
                 self.listed = sessions.items.iter().map(|item| item.session_id.clone()).collect();
@@ -371,8 +371,8 @@ impl Dialogue {
                 self.ask(Asked::Other, Command::ListSessions(list));
             }
             Line::New => self.begin_later(),
-            Line::Open { which, takeover } => match self.session(&which) {
-                Some(id) => self.go_to(open(Some(id), takeover.then_some(true), None)),
+            Line::Open(which) => match self.session(&which) {
+                Some(id) => self.go_to(open(Some(id), None)),
                 None => self.line(&self.screen.warning("that is no session's id, and no number of /sessions")),
             },
             _ if self.place.is_none() && self.opens_later => {

@@ -226,13 +226,6 @@ impl Dialogue {
                     self.line(&self.screen.note("no session is open; /new makes one, /sessions lists them"));
                 }
             }
-            EphemeralEvent::RoleChanged(changed) => {
-                let role = match changed.role {
-                    reseed_protocol::command::SessionRole::Owner => "the owner: you may write",
-                    reseed_protocol::command::SessionRole::Observer => "an observer: you may only read",
-                };
-                self.line(&self.screen.note(&format!("you are now {role}")));
-            }
             EphemeralEvent::CompactionProgress(progress) => {
                 if progress.phase == SUMMARISING_BRANCH && self.leaving.as_ref() != Some(&progress.job_id) {
                     self.leaving = Some(progress.job_id.clone());
@@ -241,6 +234,8 @@ impl Dialogue {
             }
             // The end of the turn tells it in a line; a line after every tool would hide the answer.
             EphemeralEvent::ContextUpdated(_) | EphemeralEvent::SessionChanged(_) => {}
+            // The terminal hosts no tools, and shows no windows.
+            EphemeralEvent::RunTool(_) | EphemeralEvent::HostChanged(_) | EphemeralEvent::PresenceChanged(_) => {}
         }
     }
 

@@ -29,7 +29,6 @@ pub(super) const HELP: &[(&str, &str)] = &[
     ("/label N [NAME]", "name a line of the tree; without a name, take its name away"),
     ("/sessions", "list the sessions"),
     ("/open ID", "go to another session, by its id or its number in the list"),
-    ("/take ID", "the same, also when another connection owns it"),
     ("/new", "leave this session; what is said next begins a new one"),
     ("/rename NAME", "name this session"),
     ("/help", "this list"),
@@ -56,10 +55,7 @@ pub(super) enum Line {
     Cancel,
     Retry,
     Sessions,
-    Open {
-        which: String,
-        takeover: bool,
-    },
+    Open(String),
     New,
     Rename(String),
     Steer(String),
@@ -132,8 +128,8 @@ fn parse_command(command: &str) -> Line {
         "cancel" => Line::Cancel,
         "retry" => Line::Retry,
         "sessions" => Line::Sessions,
-        "open" | "take" if rest.is_empty() => wanted("a session's id, or its number in /sessions"),
-        "open" | "take" => Line::Open { which: rest.to_owned(), takeover: name == "take" },
+        "open" if rest.is_empty() => wanted("a session's id, or its number in /sessions"),
+        "open" => Line::Open(rest.to_owned()),
         "new" => Line::New,
         "rename" if rest.is_empty() => wanted("a name"),
         "rename" => Line::Rename(rest.to_owned()),
@@ -212,7 +208,7 @@ mod tests {
         let go_to = |which: &str, summarize, instructions: Option<&str>| {
             Line::Go(Go { which: which.to_owned(), summarize, instructions: instructions.map(ToOwned::to_owned) })
         };
-        let open = |which: &str, takeover| Line::Open { which: which.to_owned(), takeover };
+        let open = |which: &str| Line::Open(which.to_owned());
         let table = [
             ("", Line::Nothing),
             ("  \t", Line::Nothing),
@@ -234,8 +230,7 @@ mod tests {
             ("/pin", Line::Wrong("/pin needs a line's number in /tree, or an entry's id".to_owned())),
             ("/strategy truncate", Line::Strategy("truncate".to_owned())),
             ("/strategy", Line::Wrong("/strategy needs a strategy's name".to_owned())),
-            ("/open 2", open("2", false)),
-            ("/take k7m2q9xw4hfa", open("k7m2q9xw4hfa", true)),
+            ("/open 2", open("2")),
             ("/open", Line::Wrong("/open needs a session's id, or its number in /sessions".to_owned())),
             ("/rename  The walk ", Line::Rename("The walk".to_owned())),
             ("/steer a bit shorter", Line::Steer("a bit shorter".to_owned())),

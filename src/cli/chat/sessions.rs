@@ -24,7 +24,7 @@ impl Dialogue {
                     streamed.seen().map(|(part, offset)| ResumeItem { item_id: item_id.clone(), part, offset })
                 });
                 let resume = Resume { epoch: place.epoch.clone(), seq: place.seq, items: Some(items.collect()) };
-                Some(open(Some(place.session_id.clone()), None, Some(resume)))
+                Some(open(Some(place.session_id.clone()), Some(resume)))
             }
         }
     }
@@ -40,7 +40,7 @@ impl Dialogue {
             self.ask(Asked::Close, Command::CloseSession(Empty {}));
         }
         self.leave();
-        self.wanted = open(None, None, None);
+        self.wanted = open(None, None);
         self.opens_later = true;
         self.line(&self.screen.note("what you say next begins a new session"));
     }
@@ -82,20 +82,13 @@ impl Dialogue {
             _ => opened.as_of_seq,
         };
         self.place = Some(Place { session_id: opened.session_id.clone(), epoch: opened.epoch.clone(), seq });
-        self.wanted = open(Some(opened.session_id.clone()), None, None);
+        self.wanted = open(Some(opened.session_id.clone()), None);
     }
 }
 
 /// The command that opens a session, or makes one.
-pub(super) fn open(session: Option<SessionId>, takeover: Option<bool>, resume: Option<Resume>) -> Opening {
-    let open = OpenSession {
-        role: None,
-        takeover,
-        resume,
-        entries: Some(HISTORY_ENTRIES),
-        deltas: None,
-        tools: None,
-        hooks: None,
-    };
+pub(super) fn open(session: Option<SessionId>, resume: Option<Resume>) -> Opening {
+    let open =
+        OpenSession { role: None, resume, entries: Some(HISTORY_ENTRIES), deltas: None, tools: None, hooks: None };
     Opening { session, open }
 }

@@ -98,13 +98,6 @@ impl AgentLoop {
             SessionCommand::GetContext(get) => self.next_request(&get).map(|context| {
                 self.ws.reply(&caller, Reply::Context(Box::new(context)));
             }),
-            SessionCommand::RegisterTools(register) => {
-                self.ws.on_register_tools(&caller, register.tools);
-                Ok(())
-            }
-            SessionCommand::RegisterHooks(register) => {
-                self.hooks.on_register_hooks(&mut self.ws, &caller, register.hooks)
-            }
             SessionCommand::HookResult(result) => self.on_hook_result(&caller, *result),
             SessionCommand::ToolResult(result) => self.on_tool_result(&caller, result, lookup),
             SessionCommand::CallProgress(progress) => self.on_call_progress(&caller, progress, lookup),

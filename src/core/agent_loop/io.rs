@@ -3,7 +3,7 @@
 use super::Tools;
 use crate::{
     context::counter::Report,
-    hook::{HookFault, HookPlace},
+    hook::{HookFault, HookPlace, HookSpec},
     model::{Answer, ModelFault, ModelRequest},
     session::Lookup,
 };
@@ -14,7 +14,7 @@ use reseed_protocol::{
     hook::{HookAnswer, HookCall},
     reply::Reply,
 };
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 /// The id of a request to a model, unique within a loop and its successors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,8 +84,8 @@ pub enum Input {
         /// The answer or the failure.
         answer: Box<Result<HookAnswer, HookFault>>,
     },
-    /// Another client owns the session from now on; the previous owner's hooks are gone. Work started under its
-    /// required hooks still needs them.
+    /// Another client hosts the session from now on, or none; the hooks of the previous host are gone. Work started
+    /// under its required hooks still needs them.
     HostLeft,
     /// The client that hosts hooks has connected, disconnected or changed its hooks: pending calls are sent to the
     /// connected client.
@@ -93,8 +93,10 @@ pub enum Input {
         /// Sends only the calls whose client was away.
         only_away: bool,
     },
-    /// The owner's client offers these tools as it opens the session. They replace the earlier ones.
+    /// The host offers these tools. They replace the earlier ones.
     ToolsOffered(Tools),
+    /// The host offers these hooks, in the order in which they are asked. They replace the earlier ones.
+    HooksOffered(Arc<[HookSpec]>),
     /// Time has passed: a deadline may have expired.
     Tick,
     /// The server will stop, or the session is damaged: finish the running turn and start no other. The queue is

@@ -40,7 +40,7 @@ mod random_orders;
 #[cfg(test)]
 mod random_scripts;
 
-pub use compaction::{INSTRUCTIONS_WINDOW_PART, PINS_MAX, pins_without, undo_target};
+pub use compaction::{INSTRUCTIONS_WINDOW_PART, PINS_MAX, PREVIEW_MILLIS, pins_without, undo_target};
 pub use deployment::{Deployment, Summaries};
 pub use io::{Append, CallHook, CallModel, Effect, Input, Mark, Origin, RequestId};
 pub use prompt::{Snapshot, TOOLS_MAX, Tools, check_offers, usage_percent, usage_ratio};
@@ -211,6 +211,7 @@ impl AgentLoop {
             (_, Input::HostLeft) => self.ws.roster.host_left(&self.ws.session.state),
             (_, Input::AskAgain { only_away }) => self.hooks.ask_again(&mut self.ws, only_away),
             (_, Input::ToolsOffered(tools)) => self.ws.offer_tools(tools),
+            (_, Input::HooksOffered(hooks)) => self.hooks.on_hooks_offered(&mut self.ws, hooks),
             (_, Input::Tick) => self.on_tick(),
             (_, Input::Hold(error)) => self.on_hold(&error),
             (_, Input::Go) => {

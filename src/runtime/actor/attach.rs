@@ -1,27 +1,21 @@
-//! Connections that join a session: one owner at a time, who may take over from another, any number of observers, and
-//! where each resumes reading.
+//! Connections that join a session, as writers or observers, and where each resumes reading.
 
-use super::{Actor, End};
+use super::{Actor, End, members::Member};
 use crate::{
-    core::{
-        agent_loop::{Input, Origin, Tools},
-        hook::check_hooks,
-    },
+    core::agent_loop::Input,
     runtime::{
         feed::{Cursor, Reader, Seen},
-        handle::{Attach, Attached, LeftOff, Outgoing, owned_error},
+        handle::{Attach, Attached, LeftOff},
     },
 };
 use reseed_protocol::{
-    EntryId, ErrorBody, ErrorCode,
-    command::{Command, SessionRole},
-    event::SubscriptionEnd,
+    EntryId, ErrorBody,
+    command::SessionRole,
+    event::{EphemeralEvent, PresenceChanged, SubscriptionEnd},
 };
-use std::sync::Arc;
-use tokio::sync::{Semaphore, mpsc};
 
 /// Missed events that are replayed one by one; a client that missed more gets the whole state.
-const REPLAY_EVENTS_MAX: u64 = 5_000;
+pub(crate) const REPLAY_EVENTS_MAX: u64 = 5_000;
 
 /// Positions in running items that a client may resume from. Answers have a handful of parts; each position is looked
 /// up in the answer's text.
@@ -31,76 +25,23 @@ const RESUME_PLACES_MAX: usize = 256;
 /// because only one answer is streamed at a time.
 const RESUME_ENDED_MAX: usize = 16;
 
-/// The identity of a connected client.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Client {
-    pub(super) origin: Origin,
-    pub(super) client_id: Option<String>,
-}
-
-/// The connection that may write.
-pub(super) struct Owner {
-    pub(super) client: Client,
-    pub(super) outgoing: mpsc::Sender<Outgoing>,
-    /// Room for events for this connection only, in bytes: all of its sessions share it.
-    pub(super) event_room: Arc<Semaphore>,
-    /// Bytes of a call that was not sent because the client did not read. The call is sent again once there is room.
-    pub(super) unsent_bytes: Option<u32>,
-}
-
 impl Actor {
-    /// Admits a connection, as the owner or an observer, and returns its position in the feed.
-    pub(super) async fn attach(&mut self, attach: Attach) -> Result<Result<Attached, ErrorBody>, End> {
-        let mut taken_over = None;
-        if attach.role == SessionRole::Owner {
-            if let Some(error) = self.shared.damage(&self.id) {
-                return Ok(Err(error));
-            }
-            let here = self.owner.as_ref().filter(|owner| !owner.outgoing.is_closed()).map(|owner| &owner.client);
-            if let Some(other) = here.filter(|other| other.origin != attach.origin) {
-                // Origins number connections: a late request of an older connection of the same client does not replace
-                // a newer one.
-                let same_client =
-                    attach.client_id.is_some() && attach.client_id == other.client_id && attach.origin > other.origin;
-                if !(attach.takeover || same_client) {
-                    return Ok(Err(owned_error()));
-                }
-                taken_over = (!same_client).then(Tools::default);
-            }
+    /// Admits a connection, as a writer or an observer, and returns its position in the feed.
+    pub(super) async fn attach(&mut self, mut attach: Attach) -> Result<Result<Attached, ErrorBody>, End> {
+        let writes = attach.role == SessionRole::Writer;
+        if writes && let Some(error) = self.shared.damage(&self.id) {
+            return Ok(Err(error));
         }
-        if attach.tools.is_some() && attach.role != SessionRole::Owner {
-            return Ok(Err(ErrorBody::new(ErrorCode::ReadOnly, "an observer cannot offer tools").with_field("tools")));
+        self.forget_gone().await?;
+        if let Some(connection) = self.members.add(Member::new(&attach)) {
+            self.effects.emit(&EphemeralEvent::PresenceChanged(PresenceChanged { connection, left: false }));
         }
-        if let Some(hooks) = &attach.hooks {
-            if attach.role != SessionRole::Owner {
-                return Ok(Err(
-                    ErrorBody::new(ErrorCode::ReadOnly, "an observer cannot offer hooks").with_field("hooks")
-                ));
-            }
-            if let Err(error) = check_hooks(hooks.clone()) {
-                return Ok(Err(error));
-            }
-        }
-        if attach.role == SessionRole::Owner
-            && let Some(other) = self.owner.take_if(|owner| owner.client.origin != attach.origin)
-        {
-            let _ = other.outgoing.try_send(Outgoing::Demoted(self.id.clone()));
-        }
-        // The tools of a client that was taken over from went with it.
-        if let Some(tools) = attach.tools.or(taken_over) {
-            self.tell(Input::ToolsOffered(tools), None).await?;
-        }
-        if attach.role == SessionRole::Owner {
-            let client = Client { origin: attach.origin, client_id: attach.client_id };
-            let event_room = attach.shared.event_room.clone();
-            self.owner = Some(Owner { client, outgoing: attach.outgoing, event_room, unsent_bytes: None });
-            self.offer_hooks(attach.hooks).await?;
-            self.tell(Input::AskAgain { only_away: false }, None).await?;
+        if writes {
+            self.writer_joined(attach.origin, attach.tools.take(), attach.hooks.take()).await?;
         }
         // Queued inputs start with the tools and hooks of the client that is attached now. An observer brings none:
-        // inputs that need those of the owner wait for the owner.
-        let is_owner = attach.role == SessionRole::Owner;
-        let may_begin = is_owner || self.agent.as_ref().is_some_and(|agent| !agent.needs_its_client());
+        // inputs that need those of a host wait for it.
+        let may_begin = writes || self.agent.as_ref().is_some_and(|agent| !agent.needs_its_client());
         if (self.held || self.queue_waits) && may_begin && !self.stopping && !self.quarantined {
             (self.held, self.queue_waits) = (false, false);
             self.tell(Input::Go, None).await?;
@@ -118,15 +59,10 @@ impl Actor {
             epoch: self.effects.epoch().to_owned(),
             cursor: resumed.unwrap_or(joined),
             replay,
+            host: self.host_for_clients(),
+            presence: self.members.presence(),
             feed: Reader::new(&self.feed, attach.shared.bell),
         }))
-    }
-
-    /// Passes to the loop what a client offers when it opens the session.
-    pub(super) async fn tell_of_coming(&mut self, origin: Origin, command: Command) -> Result<(), End> {
-        let id = "open_session".parse().expect("a word is an id");
-        let input = Input::Command { origin, id, fingerprint: 0, command: Box::new(command), lookup: None };
-        self.tell(input, None).await
     }
 
     /// Returns the cursor from which a client can resume at its position. All or nothing: on another log, or after too

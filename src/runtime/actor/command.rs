@@ -16,7 +16,7 @@ use crate::{
 };
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode,
-    command::{Command, Does, Sender},
+    command::{Command, Does, Routed, Sender, SessionRole},
     event::SubscriptionEnd,
     reply::Reply,
 };
@@ -49,6 +49,19 @@ impl Actor {
             refuse(error);
             return Ok(());
         }
+        let command = match command.route() {
+            Routed::Hosting(hosting) => {
+                let reply = self.hosting(origin, hosting).await?;
+                self.effects.reply(Some(Asker { origin, outgoing }), origin, id, reply);
+                return Ok(());
+            }
+            Routed::Session(command) => Command::from(command),
+            // The server hands on only what is about the session's actor or loop.
+            Routed::Connection(_) | Routed::Server(_) => {
+                refuse(ErrorBody::new(ErrorCode::NotSupported, "this is not a command of a session"));
+                return Ok(());
+            }
+        };
         let mut content = 0;
         if command.spec().does != Does::Transient {
             content = fingerprint(&serde_json::to_vec(&command).unwrap_or_default());
@@ -81,8 +94,7 @@ impl Actor {
                 return Ok(());
             }
         };
-        self.note_hooks(&command);
-        let offers_hooks = matches!(command, Command::RegisterHooks(_));
+        self.note_hook_result(&command);
         let input = Input::Command { origin, id: id.clone(), fingerprint: content, command: Box::new(command), lookup };
         let told = self.tell(input, Some(Asker { origin, outgoing })).await;
         let late = self.agent.as_ref().map(|agent| agent.answers_late()).unwrap_or_default();
@@ -93,8 +105,7 @@ impl Actor {
         if told.is_err() && !self.effects.has_answered() {
             refuse(ErrorBody::new(ErrorCode::StoreFailed, "the store failed to write; reopen the session"));
         }
-        told?;
-        if offers_hooks { self.tell(Input::AskAgain { only_away: true }, None).await } else { Ok(()) }
+        told
     }
 
     /// Returns why this connection may not execute this command now.
@@ -104,9 +115,9 @@ impl Actor {
         if self.stopping && begins_something {
             return Some(stopping());
         }
-        let owns = origin == Origin::HOOK || self.owner.as_ref().is_some_and(|owner| owner.client.origin == origin);
-        if spec.sender == Sender::Owner && !owns {
-            let message = "this connection no longer owns the session; open it again";
+        let writes = |origin| self.members.get(origin).is_some_and(|member| member.role == SessionRole::Writer);
+        if spec.sender == Sender::Writer && origin != Origin::HOOK && !writes(origin) {
+            let message = "this connection is not subscribed to the session as a writer; open it again";
             return Some(ErrorBody::new(ErrorCode::ReadOnly, message));
         }
         self.shared.damage(&self.id).filter(|_| begins_something)

@@ -25,6 +25,7 @@ fn calls(hooks: Vec<Arc<dyn Hook>>) -> (HookCalls, mpsc::Sender<Box<Message>>, m
         hooks: Hooks::new(hooks).unwrap(),
         deployment: Arc::new(Deployment::default()),
         detached_turn: Duration::ZERO,
+        host_away: Duration::ZERO,
         drain: CancellationToken::new(),
         stop: CancellationToken::new(),
         calibrations: DashMap::new(),

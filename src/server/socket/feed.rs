@@ -35,6 +35,7 @@ impl Connection {
                 for frame in frames {
                     self.write_frame(&session, frame).await?;
                 }
+                self.send_private(&session).await?;
                 // One that has ended has made room for another.
                 at += usize::from(self.subscriptions.get(at).is_some_and(|next| next.handle.id == session));
             }
@@ -133,6 +134,9 @@ impl Connection {
     }
 
     async fn durable(&mut self, session: &SessionId, seq: u64, body: &str) -> Flow {
+        if let Some(subscription) = self.subscriptions.iter_mut().find(|here| here.handle.id == *session) {
+            subscription.written = seq;
+        }
         if let Speaks::V2 { .. } = self.speaks {
             return self.send(encode_stored(session, seq, body)).await;
         }

@@ -1,8 +1,12 @@
 //! The sessions that a connection is subscribed to.
 
 use super::Connection;
-use crate::runtime::{Attached, Cursor, Reader, SessionHandle, feed::TEXT_MAY_WAIT};
+use crate::{
+    runtime::{Attached, Cursor, Private, Reader, SessionHandle, feed::TEXT_MAY_WAIT},
+    server::closing::Flow,
+};
 use reseed_protocol::{SessionId, command::SessionRole};
+use std::collections::VecDeque;
 
 /// A session that the connection is subscribed to.
 pub(in crate::server) struct Subscription {
@@ -11,6 +15,11 @@ pub(in crate::server) struct Subscription {
     pub(in crate::server) feed: Reader,
     pub(in crate::server) cursor: Cursor,
     pub(in crate::server) deltas: bool,
+    /// The last durable event that was written; the cursor may be ahead of it.
+    pub(super) written: u64,
+    /// Events for this connection only that wait for a durable one. Bounded by the bytes of
+    /// [`ConnectionShare`](crate::runtime::ConnectionShare).
+    early: VecDeque<Box<Private>>,
 }
 
 impl Connection {
@@ -29,7 +38,28 @@ impl Connection {
     ) {
         self.alarm.look_in(TEXT_MAY_WAIT);
         let Attached { feed, cursor, .. } = attached;
-        self.subscriptions.push(Subscription { handle, role, feed, cursor, deltas });
+        let (written, early) = (cursor.seq, VecDeque::new());
+        self.subscriptions.push(Subscription { handle, role, feed, cursor, deltas, written, early });
+    }
+
+    /// Takes an event for this connection only.
+    pub(super) async fn private(&mut self, event: Box<Private>) -> Flow {
+        let session = event.session.clone();
+        // A connection that has left that session does not receive it.
+        let here = self.subscriptions.iter_mut().find(|subscription| subscription.handle.id == session);
+        let Some(subscription) = here else { return Ok(()) };
+        subscription.early.push_back(event);
+        self.send_private(&session).await
+    }
+
+    /// Sends the events for this connection only that no longer wait for a durable one.
+    pub(super) async fn send_private(&mut self, session: &SessionId) -> Flow {
+        loop {
+            let here = self.subscriptions.iter_mut().find(|subscription| subscription.handle.id == *session);
+            let Some(Subscription { written, early, .. }) = here else { return Ok(()) };
+            let Some(event) = early.pop_front_if(|event| event.after <= *written) else { return Ok(()) };
+            self.send(event.frame).await?;
+        }
     }
 
     /// Ends the subscription to a session, if there is one; the connection continues.

@@ -51,7 +51,7 @@ async fn a_repeated_command_is_done_once_whatever_happened_in_between() {
     let database = folder.path().join("reseed.db");
     let first_server = server(&database).await;
     let (mut client, opened) = Client::v2_session(&first_server.ws()).await;
-    let join = json!({ "sessionId": opened["sessionId"], "takeover": true });
+    let join = json!({ "sessionId": opened["sessionId"] });
 
     let mut done = Vec::new();
     for (kind, payload, other) in writing() {

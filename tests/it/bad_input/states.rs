@@ -5,7 +5,7 @@ use super::bench::{
     Bench,
 };
 use crate::support::{client::Client, server::Server};
-use reseed::provider::scripted::{Reply, Scripted};
+use reseed::provider::scripted::Scripted;
 use serde_json::json;
 
 /// State, command, payload, error code, field.
@@ -21,13 +21,13 @@ const COMMANDS: &[(At, &str, &str, &str, &str)] = &[
     (Said, "open_session", r#"{"sessionId":"$SESSION"}"#, "session_already_open", "sessionId"),
     // Sessions that do not exist
     (Greeted, "open_session", r#"{"sessionId":"nowhere"}"#, "session_not_found", "sessionId"),
-    (Greeted, "open_session", r#"{"sessionId":"nowhere","takeover":true}"#, "session_not_found", "sessionId"),
+    (Greeted, "open_session", r#"{"sessionId":"nowhere"}"#, "session_not_found", "sessionId"),
     (Greeted, "get_entries", r#"{"sessionId":"nowhere"}"#, "session_not_found", "sessionId"),
     (Greeted, "rename_session", r#"{"sessionId":"nowhere","name":"mine"}"#, "session_not_found", "sessionId"),
     (Greeted, "delete_session", r#"{"sessionId":"nowhere"}"#, "session_not_found", "sessionId"),
     // Another user's do not exist
     (Greeted, "open_session", r#"{"sessionId":"$FOREIGN"}"#, "session_not_found", "sessionId"),
-    (Greeted, "open_session", r#"{"sessionId":"$FOREIGN","takeover":true}"#, "session_not_found", "sessionId"),
+    (Greeted, "open_session", r#"{"sessionId":"$FOREIGN"}"#, "session_not_found", "sessionId"),
     (Greeted, "open_session", r#"{"sessionId":"$FOREIGN","role":"observer"}"#, "session_not_found", "sessionId"),
     (Said, "get_entries", r#"{"sessionId":"$FOREIGN"}"#, "session_not_found", "sessionId"),
     (Said, "rename_session", r#"{"sessionId":"$FOREIGN","name":"mine"}"#, "session_not_found", "sessionId"),
@@ -64,7 +64,7 @@ const COMMANDS: &[(At, &str, &str, &str, &str)] = &[
     (Observing, "rename_session", r#"{"name":"mine"}"#, "read_only", ""),
     (Observing, "rename_session", r#"{"sessionId":"$SESSION","name":"mine"}"#, "read_only", ""),
     (Observing, "delete_session", r#"{"sessionId":"$SESSION"}"#, "read_only", ""),
-    (Observing, "open_session", r#"{"sessionId":"$SESSION","takeover":true}"#, "session_already_open", "sessionId"),
+    (Observing, "open_session", r#"{"sessionId":"$SESSION"}"#, "session_already_open", "sessionId"),
     // The first frame was not `hello`: the connection uses v1
     (Silent, "get_entries", "{}", "unknown_command", "type"),
 ];
@@ -110,21 +110,4 @@ async fn a_model_whose_window_is_not_known_is_refused() {
     assert_eq!(error["payload"]["code"], "unknown_model", "{error}");
     assert_eq!(error["payload"]["details"]["field"], "model");
     assert_eq!(client.ask("set_model", json!({ "model": "gpt-4o" })).await["type"], "ok");
-}
-
-#[tokio::test]
-async fn an_owned_session_is_given_up_only_to_who_asks_for_it() {
-    let server = Server::start(Scripted::answering(|_| Reply::text("yes")), &[]).await;
-    let (mut first, opened) = Client::v2_session(&server.ws()).await;
-    let session = &opened["sessionId"];
-    let mut second = Client::v2(&server.ws()).await;
-    let refused = second.ask("open_session", json!({ "sessionId": session })).await;
-    assert_eq!(refused["payload"]["code"], "session_owned", "{refused}");
-    assert_eq!(first.turn("still mine?").await["status"], "completed");
-    let taken = second.ask("open_session", json!({ "sessionId": session, "takeover": true })).await;
-    assert_eq!(taken["payload"]["role"], "owner", "{taken}");
-    assert_eq!(first.event("role_changed").await["payload"]["role"], "observer");
-    assert_eq!(second.turn("mine now?").await["status"], "completed");
-    let entries = second.ask("get_entries", json!({})).await;
-    assert_eq!(entries["payload"]["items"].as_array().unwrap().len(), 4);
 }

@@ -86,7 +86,7 @@ async fn what_is_wrong_is_refused_by_field() {
         ),
         ("rename_session", json!({ "name": "a\u{7}b" }), "invalid_field", "name"),
         ("navigate", json!({ "entryId": first, "label": long }), "invalid_field", "label"),
-        ("navigate", json!({ "entryId": null, "label": "x" }), "invalid_field", "label"),
+        ("navigate", json!({ "entryId": "root", "label": "x" }), "invalid_field", "label"),
         (
             "navigate",
             json!({ "entryId": first, "summarize": true, "replaceInstructions": true }),

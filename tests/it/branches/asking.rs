@@ -40,10 +40,10 @@ async fn where_input_may_go_and_where_not() {
     let table: &[(Value, Outcome<'_>)] = &[
         (json!({ "parentId": "nowhere" }), Err(("entry_not_found", "parentId"))),
         (json!({ "ifLeaf": first }), Err(("leaf_moved", "ifLeaf"))),
-        (json!({ "ifLeaf": null }), Err(("leaf_moved", "ifLeaf"))),
+        (json!({ "ifLeaf": "root" }), Err(("leaf_moved", "ifLeaf"))),
         (json!({ "ifLeaf": "nowhere" }), Err(("leaf_moved", "ifLeaf"))),
         (json!({ "ifLeaf": last, "parentId": second }), Ok(&["one", "re: one", "two", "new"])),
-        (json!({ "parentId": null }), Ok(&["new"])),
+        (json!({ "parentId": "root", "ifLeaf": null }), Ok(&["new"])),
         (json!({ "parentId": last, "whenBusy": "queue" }), Ok(&["one", "re: one", "two", "re: two", "new"])),
     ];
     for (wish, expected) in table {

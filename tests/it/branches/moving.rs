@@ -19,9 +19,9 @@ async fn every_position_leads_where_it_says() {
         (json!({ "entryId": re_two, "position": "before" }), json!(second), None),
         (json!({ "entryId": first, "position": "at" }), json!(first), None),
         (json!({ "entryId": first }), json!(first), None),
-        (json!({ "entryId": first, "position": "before" }), json!(null), Some("one")),
+        (json!({ "entryId": first, "position": "before" }), json!("root"), Some("one")),
         (json!({ "entryId": first, "position": "tip" }), json!(re_two), None),
-        (json!({ "entryId": null, "position": "at" }), json!(null), None),
+        (json!({ "entryId": "root", "position": "at" }), json!("root"), None),
         (json!({ "entryId": re_one, "position": "tip" }), json!(re_two), None),
     ];
     for (payload, leaf, input) in table {
@@ -259,7 +259,7 @@ async fn an_id_is_used_once_also_while_its_move_is_at_work() {
     let mut client = Client::v2(&server.ws()).await;
     let list = client.ask("list_sessions", json!({})).await;
     let session = list["payload"]["items"][0]["sessionId"].clone();
-    let opened = client.ask("open_session", json!({ "sessionId": session, "takeover": true })).await;
+    let opened = client.ask("open_session", json!({ "sessionId": session })).await;
     assert_eq!(opened["payload"]["compaction"]["phase"], "summarising_branch", "{opened}");
     client.send_as(&move_id, "navigate", payload).await;
     client.ask("ping", json!({})).await;
@@ -301,7 +301,7 @@ async fn a_long_branch_is_summarised_within_the_window() {
     for number in 0..25 {
         client.turn(&format!("question {number}")).await;
     }
-    let reply = client.ask("navigate", json!({ "entryId": null, "summarize": true })).await;
+    let reply = client.ask("navigate", json!({ "entryId": "root", "summarize": true })).await;
     assert_eq!(reply["type"], "navigated", "{reply}");
     let prompt = said(&model.requests().pop().unwrap()).join("\n");
     assert!(prompt.contains("question 24"), "the newest is in it");

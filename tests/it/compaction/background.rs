@@ -138,8 +138,8 @@ async fn what_changes_its_ground_makes_it_void() {
     let table = [
         ("set_context_strategy", json!({ "strategy": "truncate", "settings": { "background": 1 } })),
         ("set_model", json!({ "model": "another" })),
-        ("user_input", json!({ "input": "From the beginning.", "parentId": null })),
-        ("navigate", json!({ "entryId": null })),
+        ("user_input", json!({ "input": "From the beginning.", "parentId": "root" })),
+        ("navigate", json!({ "entryId": "root" })),
         ("preview_compaction", json!({})),
     ];
     for (command, payload) in table {

@@ -221,7 +221,7 @@ async fn long_instructions_reach_the_model_whole_or_are_refused() {
     for command in ["start_compaction", "preview_compaction", "navigate"] {
         let mut order = json!({ "instructions": too_long });
         if command == "navigate" {
-            order["entryId"] = Value::Null;
+            order["entryId"] = json!("root");
             order["summarize"] = json!(true);
         }
         let refused = client.ask(command, order).await;

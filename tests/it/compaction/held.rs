@@ -121,7 +121,7 @@ async fn what_is_held_outlives_the_server_and_the_next_request_is_the_same() {
             server = Server::facing_over(&upstream.base_url(), open(), &settings).await;
             client = Client::v2(&server.ws()).await;
             let opened = client.ask("open_session", json!({ "sessionId": opened["sessionId"] })).await;
-            assert_eq!(opened["payload"]["role"], "owner", "{opened}");
+            assert_eq!(opened["payload"]["role"], "writer", "{opened}");
         }
         let finished = client.turn(&words(99, 1_000)).await;
         assert_eq!(finished["status"], "completed", "{finished}");

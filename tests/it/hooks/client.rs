@@ -311,7 +311,7 @@ async fn tools_answers_wait_for_their_hooks_side_by_side() {
     );
     // The same on the connection that replaces this one.
     let (mut next, _) = joined(&server, "tab-one", json!({ "sessionId": opened["sessionId"] })).await;
-    assert_eq!(client.event("role_changed").await["payload"]["role"], "observer");
+    client.event("host_changed").await;
     assert!(client.seen.iter().filter(|frame| frame["type"] == "ok").count() == 0, "none was answered");
     for (id, result) in &commands {
         next.send_as(id, "tool_result", result.clone()).await;
@@ -382,7 +382,7 @@ async fn a_move_waits_for_its_hook_which_is_told_what_is_left() {
     answer(&mut client, &call, json!({ "cancel": true })).await;
     let refused = client.event("error").await;
     assert_eq!(refused["payload"]["code"], "navigation_cancelled", "{refused}");
-    client.send("navigate", json!({ "entryId": null })).await;
+    client.send("navigate", json!({ "entryId": "root" })).await;
     let call = client.event("hook_call").await["payload"].clone();
     assert_eq!((&call["commonAncestorId"], &call["newLeafId"]), (&Value::Null, &Value::Null), "{call}");
     assert_eq!(call["entriesToSummarize"].as_array().unwrap().len(), 3, "{call}");

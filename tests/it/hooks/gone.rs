@@ -1,5 +1,5 @@
-//! Required hooks of a client that is gone when they are needed: across a restart, after a takeover; and what may be
-//! said to a session that waits for hooks.
+//! Required hooks of a client that is gone when they are needed: across a restart, after the host has gone; what may
+//! be said to a session that waits for hooks.
 
 use super::client::{FAR_MS, answer, finished, hook, joined, offered};
 use crate::support::{binary::Binary, client::Client, json::present, server::Server};
@@ -77,21 +77,22 @@ async fn an_input_that_waited_over_a_restart_fails_where_nobody_offers_its_hooks
 }
 
 #[tokio::test]
-async fn a_turn_that_was_taken_over_does_not_go_on_without_its_required_hooks() {
+async fn a_turn_whose_host_has_gone_does_not_go_on_without_its_required_hooks() {
     for offers in [json!(null), json!([]), json!([hook("own", "before_compaction")])] {
         let (model, gate) = (Scripted::new(), Gate::new());
         model.push(Reply::text("The number is 4711.").held_by(&gate));
         model.push(Reply::text("Gladly."));
-        let server = Server::start(model.clone(), &[("HOOK_AWAY_SECS", "1")]).await;
+        let server = Server::start(model.clone(), &[("HOOK_AWAY_SECS", "1"), ("HOST_AWAY_SECS", "0")]).await;
         let mut archive = hook("archive", "context");
         archive["reasons"] = json!(["turn_end"]);
         let (mut first, opened) = joined(&server, "tab-one", json!({ "hooks": [archive] })).await;
         first.ask("user_input", json!({ "input": "Which number?" })).await;
         model.wait_for_requests(1).await;
-        let mut open = json!({ "sessionId": opened["sessionId"], "takeover": true });
+        let mut open = json!({ "sessionId": opened["sessionId"] });
         if !offers.is_null() {
             open["hooks"] = offers.clone();
         }
+        first.hang_up();
         let (mut second, _) = joined(&server, "tab-two", open).await;
         gate.open();
         let ended = finished(&mut second).await;
@@ -134,7 +135,7 @@ async fn whoever_waits_for_hooks_of_a_session_that_is_deleted_is_told_so() {
             let entry = client.ask("append_custom", json!({ "customType": "note", "data": 1 })).await;
             let entry = entry["payload"]["entryId"].clone();
             assert!(entry.is_string(), "{entry}");
-            ids.push(client.send("navigate", json!({ "entryId": null, "position": "before" })).await);
+            ids.push(client.send("navigate", json!({ "entryId": "root", "position": "before" })).await);
         }
         client.event("hook_call").await;
         let (mut other, _) = joined(&server, "tab-two", json!({})).await;

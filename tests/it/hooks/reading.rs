@@ -4,9 +4,10 @@ use reseed::{
     core::{
         agent_loop::{Deployment, Origin},
         context::windows::Windows,
+        hook::check_hooks,
     },
     hooks::Hooks,
-    internals::{Attach, ConnectionShare, Outgoing, REPLIES_MAX, Registry, RegistryOptions, SystemClock},
+    internals::{Attach, ConnectionShare, Identity, Outgoing, REPLIES_MAX, Registry, RegistryOptions, SystemClock},
     provider::scripted::{Reply, Scripted},
     store::memory::MemoryStore,
 };
@@ -41,19 +42,19 @@ async fn a_client_that_did_not_read_for_a_moment_is_asked_once_it_reads() {
         deployment,
         sessions_open_max: 8,
         detached_turn: PATIENCE,
+        host_away: PATIENCE,
     });
     let handle = registry.create("").await.unwrap();
     let (outgoing, mut incoming) = mpsc::channel(REPLIES_MAX);
     let offer: HookOffer = serde_json::from_value(json!({ "name": "policy", "point": "before_agent_start" })).unwrap();
+    let identity = Identity { connection_id: "connection".parse().unwrap(), client_id: None, software: None };
     let attach = Attach {
         origin: Origin(1),
-        role: SessionRole::Owner,
-        takeover: false,
-        client_id: None,
+        role: SessionRole::Writer,
         tools: None,
-        hooks: Some(vec![offer]),
+        hooks: Some(check_hooks(vec![offer]).unwrap().into()),
         outgoing: outgoing.clone(),
-        shared: ConnectionShare::default(),
+        shared: ConnectionShare::new(identity),
         resume: None,
     };
     let _attached = handle.attach(attach).await.unwrap().unwrap();

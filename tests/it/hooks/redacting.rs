@@ -359,7 +359,7 @@ async fn a_client_may_do_anything_in_the_middle_of_its_call() {
     assert_eq!(client.ask("get_context", json!({})).await["type"], "context");
     assert_eq!(client.ask("get_context_info", json!({})).await["type"], "context_info");
     assert_eq!(client.ask("start_compaction", json!({})).await["payload"]["code"], "nothing_to_compact");
-    assert_eq!(client.ask("navigate", json!({ "entryId": null })).await["payload"]["code"], "turn_running");
+    assert_eq!(client.ask("navigate", json!({ "entryId": "root" })).await["payload"]["code"], "turn_running");
     assert_eq!(client.ask("retry_turn", json!({})).await["payload"]["code"], "turn_running");
     let calls = client.seen.iter().filter(|frame| frame["type"] == "hook_call");
     assert!(

@@ -15,7 +15,7 @@ use std::path::Path;
 /// Returns the part of `session_opened` that must not change: everything but what belongs to the process.
 fn standing(opened: &Value) -> Value {
     let mut standing = opened.clone();
-    for own in ["epoch", "resumed"] {
+    for own in ["epoch", "presence", "resumed"] {
         standing.as_object_mut().unwrap().remove(own);
     }
     standing

@@ -45,7 +45,7 @@ async fn stopping(server: &Binary) {
 /// that the server does not know it yet.
 pub(super) async fn reopened(server: &Binary, session: &str) -> (Client, Value) {
     let mut client = Client::v2(&server.ws()).await;
-    let opened = client.ask("open_session", json!({ "sessionId": session, "takeover": true })).await;
+    let opened = client.ask("open_session", json!({ "sessionId": session })).await;
     assert_eq!(opened["type"], "session_opened", "{opened}");
     (client, opened["payload"].clone())
 }

@@ -37,8 +37,8 @@ async fn a_second_client_takes_nothing_over() {
         assert_ne!(*present(&second.info().await["sessionId"]), *present(&session));
         if dialect == Dialect::V2 {
             let mut third = Client::v2(&server.ws()).await;
-            let refused = third.ask("open_session", json!({ "sessionId": session })).await;
-            assert_eq!(refused["payload"]["code"], "session_owned", "{refused}");
+            let joined = third.ask("open_session", json!({ "sessionId": session })).await;
+            assert_eq!(joined["type"], "session_opened", "whoever asks for a session shares it: {joined}");
         }
         gate.open();
         assert_eq!(first.turn_end().await.error, None);

@@ -80,7 +80,7 @@ async fn a_damaged_session_is_read_only_and_the_others_go_on() {
     }
     let server = Binary::start(folder.path(), &SETTINGS).await;
     let mut client = Client::v2(&server.ws()).await;
-    for role in ["owner", "observer"] {
+    for role in ["writer", "observer"] {
         let refused = client.ask("open_session", json!({ "sessionId": bad, "role": role })).await["payload"].clone();
         assert_eq!((&refused["code"], &refused["retriable"]), (&json!("session_damaged"), &json!(false)), "{refused}");
         let (message, seq) = (refused["message"].as_str().unwrap(), &refused["details"]["seq"]);
@@ -120,7 +120,7 @@ async fn damage_that_is_found_while_the_session_is_open_stops_its_writes() {
     let server = Binary::start(folder.path(), &SETTINGS).await;
     let (session, entries) = spoken(&server, "old", MANY).await;
     let mut client = Client::v2(&server.ws()).await;
-    let open = json!({ "sessionId": session, "entries": 2, "takeover": true });
+    let open = json!({ "sessionId": session, "entries": 2 });
     let opened = client.ask("open_session", open.clone()).await["payload"].clone();
     assert_eq!(
         client
@@ -170,7 +170,7 @@ async fn damage_that_a_resume_comes_upon_is_told_and_not_jumped_over() {
     let server = Binary::start(folder.path(), &SETTINGS).await;
     let (session, entries) = spoken(&server, "old", MANY).await;
     let mut client = Client::v2(&server.ws()).await;
-    let open = json!({ "sessionId": session, "takeover": true });
+    let open = json!({ "sessionId": session });
     let opened = client.ask("open_session", open.clone()).await["payload"].clone();
     client.ask("set_context_strategy", json!({ "strategy": "manual", "settings": { "keepRecentTokens": 20 } })).await;
     client.ask("start_compaction", json!({})).await;

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 /// Opens a session again, from this position.
 async fn resumed(url: &str, session: &Value, resume: &Value) -> (Client, Value) {
     let mut client = Client::v2(url).await;
-    let open = json!({ "sessionId": session, "resume": resume, "takeover": true });
+    let open = json!({ "sessionId": session, "resume": resume });
     let opened = client.ask("open_session", open).await;
     assert_eq!(opened["type"], "session_opened", "{opened}");
     (client, opened["payload"].clone())

@@ -49,7 +49,7 @@ async fn a_tree_shows_every_branch_and_the_labels_that_count() {
     let server = Server::start(echo(), &[]).await;
     let (mut client, opened) = Client::v2_session(&server.ws()).await;
     let empty = get(&mut client, "get_tree", json!({}), "tree").await;
-    assert_eq!(empty, json!({ "nodes": [], "leafId": null, "asOfSeq": 1, "more": false }));
+    assert_eq!(empty, json!({ "nodes": [], "leafId": "root", "asOfSeq": 1, "more": false }));
     let ids = branched(&mut client).await;
     let whole = [
         "0 - message:user one 1",

@@ -5,7 +5,7 @@ use crate::{
     view::{Streamed, View, difference, texts},
 };
 use reseed_protocol::{
-    EntryData,
+    CallId, EntryData,
     content::utf16_len,
     event::{EphemeralEvent, Event},
 };
@@ -51,6 +51,29 @@ pub(crate) fn given_what_the_log_says(history: &History) -> Result<(), String> {
         let stored = usize::try_from(*seq).ok().and_then(|seq| history.log.get(seq.checked_sub(1)?));
         if stored.is_none_or(|stored| stored.body != *body) {
             return Err(format!("client {} was given another event {seq} than the log has", given.client));
+        }
+    }
+    Ok(())
+}
+
+/// One host is asked to run a call, which the log has; the same client is asked again once it is back.
+pub(crate) fn tools_run_once(history: &History) -> Result<(), String> {
+    let mut runs: BTreeMap<&CallId, usize> = BTreeMap::new();
+    for given in &history.given {
+        let What::Run(run) = &given.what else { continue };
+        let (call_id, client) = (&run.tool_call_id, given.client);
+        match runs.get(call_id) {
+            // The first request was on its way to a connection that broke.
+            None => drop(runs.insert(call_id, client)),
+            Some(other) if *other != client => {
+                return Err(format!("client {client} is asked to run `{call_id}`, and client {other} was"));
+            }
+            Some(_) if !run.again => return Err(format!("client {client} is asked twice to run `{call_id}`")),
+            Some(_) => {}
+        }
+        let is_call = |event: &Event| matches!(event, Event::ToolCall(call) if call.call_id == *call_id);
+        if !history.events.iter().any(is_call) {
+            return Err(format!("client {client} is asked to run `{call_id}`, which the log does not have"));
         }
     }
     Ok(())

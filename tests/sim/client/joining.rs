@@ -3,8 +3,11 @@
 use super::{PAGE, Server, Wish};
 use crate::view::View;
 use reseed::{
-    core::agent_loop::{Origin, Snapshot, check_offers},
-    internals::{Attach, Attached, ConnectionShare, LeftOff, Outgoing, SessionHandle},
+    core::{
+        agent_loop::{Origin, Snapshot, check_offers},
+        hook::check_hooks,
+    },
+    internals::{Attach, Attached, ConnectionShare, Identity, LeftOff, Outgoing, SessionHandle},
     store::{EntryQuery, SessionStore},
 };
 use reseed_protocol::{Entry, ErrorBody, ErrorCode, SessionId, event::Event};
@@ -46,15 +49,15 @@ pub(super) async fn join(
     // A session that leaves memory between lookup and joining is opened once more.
     for _ in 0..2 {
         let handle = server.registry.open(session, "").await?;
+        let connection_id = format!("connection-{}", origin.0).parse().expect("an id");
+        let identity = Identity { connection_id, client_id: client_id.clone(), software: None };
         let attach = Attach {
             origin,
             role: wish.role,
-            takeover: wish.takeover,
-            client_id: client_id.clone(),
             tools: wish.tools.clone().map(check_offers).transpose()?,
-            hooks: wish.hooks.clone(),
+            hooks: wish.hooks.clone().map(check_hooks).transpose()?.map(Arc::from),
             outgoing: outgoing.clone(),
-            shared: ConnectionShare::default(),
+            shared: ConnectionShare::new(identity),
             resume: resume.clone(),
         };
         let Ok(attached) = handle.attach(attach).await else { continue };

@@ -15,8 +15,8 @@ use std::{ops::RangeInclusive, time::Duration};
 
 const SEEDS: RangeInclusive<u64> = 1..=60;
 
-/// The client that sends the commands: the first one admitted as owner.
-pub(super) const OWNER: usize = 1;
+/// The client that sends the commands: one that writes.
+pub(super) const WRITER: usize = 1;
 
 /// Inputs within which the window must be nearly full.
 const INPUTS_MAX: usize = 60;
@@ -53,24 +53,24 @@ pub(super) async fn until(world: &mut World, what: &str, is_so: impl AsyncFn(&Wo
 /// Connects all clients.
 pub(super) async fn gather(world: &mut World) {
     until(world, "everyone is in", async |world| {
-        world.clients[OWNER].owns() && world.clients.iter().all(|client| client.connection.is_some())
+        world.clients[WRITER].writes() && world.clients.iter().all(|client| client.connection.is_some())
     })
     .await;
 }
 
 pub(super) async fn tell(world: &mut World, name: &str, payload: Value) {
-    send(world, OWNER, make(name, payload)).await;
+    send(world, WRITER, make(name, payload)).await;
 }
 
 /// Sends an input of this many words, and lets a turn's time pass.
 pub(super) async fn input(world: &mut World, words: usize) {
     let number = world.commands + 1;
-    send(world, OWNER, say(&format!("input {number}: {}", "word ".repeat(words)), None)).await;
+    send(world, WRITER, say(&format!("input {number}: {}", "word ".repeat(words)), None)).await;
 }
 
 /// Returns true if every command is answered, no turn is running and nothing is queued.
 pub(super) fn is_quiet(world: &World) -> bool {
-    let client = &world.clients[OWNER];
+    let client = &world.clients[WRITER];
     client.unanswered.is_empty() && client.view.turn.is_none() && client.view.queue.is_empty()
 }
 
@@ -80,13 +80,13 @@ pub(super) async fn quiet(world: &mut World) {
 
 /// Returns the compaction running in the background.
 pub(super) async fn at_work(world: &World) -> Option<JobId> {
-    let compaction = world.clients[OWNER].snapshot().await?.compaction?;
+    let compaction = world.clients[WRITER].snapshot().await?.compaction?;
     compaction.background.then_some(compaction.job_id)
 }
 
 /// Returns the tokens of the next request.
 pub(super) async fn tokens(world: &World) -> u64 {
-    world.clients[OWNER].snapshot().await.map_or(0, |snapshot| snapshot.context_info.token_count)
+    world.clients[WRITER].snapshot().await.map_or(0, |snapshot| snapshot.context_info.token_count)
 }
 
 /// Talks until a background compaction starts, and holds it there.
@@ -108,7 +108,7 @@ pub(super) async fn fill(world: &mut World) -> JobId {
 pub(super) async fn finish(world: &mut World) {
     world.script.hold_summaries(false);
     until(world, "the compaction is over", async |world| {
-        let snapshot = world.clients[OWNER].snapshot().await;
+        let snapshot = world.clients[WRITER].snapshot().await;
         is_quiet(world) && snapshot.is_some_and(|snapshot| snapshot.compaction.is_none())
     })
     .await;
@@ -118,7 +118,7 @@ pub(super) async fn finish(world: &mut World) {
 pub(super) async fn commit(world: &mut World) {
     finish(world).await;
     for _ in 0..INPUTS_MAX {
-        let snapshot = world.clients[OWNER].snapshot().await;
+        let snapshot = world.clients[WRITER].snapshot().await;
         if snapshot.is_some_and(|snapshot| snapshot.context_info.compactions > 0) {
             return;
         }

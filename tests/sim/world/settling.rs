@@ -56,15 +56,15 @@ impl World {
         self.wire.history.restless = Some(format!("after {REST_LOOKS_MAX} looks clients are at {places:?}"));
     }
 
-    /// Makes a client the owner, which repeats its unanswered commands.
+    /// Makes a client a writer, which repeats its unanswered commands.
     async fn clear_up(&mut self, number: usize) {
         for _ in 0..20 {
-            if self.clients[number].owns() {
+            if self.clients[number].writes() {
                 break;
             }
             self.clients[number].cut(&mut self.wire);
             let server = self.server();
-            self.clients[number].join(&mut self.wire, &server, script::owner_takes_over());
+            self.clients[number].join(&mut self.wire, &server, script::writer());
             self.pass(Duration::from_millis(50)).await;
         }
         for (id, command) in self.clients[number].unanswered.clone() {
@@ -88,11 +88,10 @@ impl World {
     pub(crate) async fn pass(&mut self, time: Duration) {
         sleep(time).await;
         let server = self.server();
-        let owned = self.clients.iter().any(Client::owns);
         for client in &mut self.clients {
             client.look(&mut self.wire);
             if client.is_away() {
-                let wish = if client.number == 1 && !owned { script::owner_takes_over() } else { script::observer() };
+                let wish = if client.number == 1 { script::writer() } else { script::observer() };
                 client.join(&mut self.wire, &server, wish);
             }
             client.read_all(&mut self.wire).await;

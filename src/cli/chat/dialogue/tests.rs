@@ -207,10 +207,7 @@ fn commands_are_sent_as_they_are_typed() {
         ("> /sessions", "→ list_sessions {}\n"),
         ("> /new", "→ close_session {}\nwhat you say next begins a new session\n"),
         ("> /open abc", "→ close_session {}\n→ open_session {\"entries\":20,\"sessionId\":\"abc\"}\n"),
-        (
-            "> /take abc",
-            "→ close_session {}\n→ open_session {\"entries\":20,\"sessionId\":\"abc\",\"takeover\":true}\n",
-        ),
+        ("> /open abc", "→ close_session {}\n→ open_session {\"entries\":20,\"sessionId\":\"abc\"}\n"),
     ];
     for (line, expected) in table {
         check(&[line], expected, false);

@@ -31,6 +31,7 @@ mod work;
 
 pub use instructions::INSTRUCTIONS_WINDOW_PART;
 pub use keep::{PINS_MAX, pins_without, undo_target};
+pub use preview::PREVIEW_MILLIS;
 
 use super::workspace::Workspace;
 use crate::context::{breaker::CircuitBreaker, compaction::Order};

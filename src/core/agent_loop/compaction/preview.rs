@@ -26,7 +26,7 @@ use reseed_protocol::{
 use std::{collections::HashSet, sync::Arc};
 
 /// Milliseconds for which a preview can be applied: as long as a person may think about it.
-const PREVIEW_MILLIS: u64 = 600_000;
+pub const PREVIEW_MILLIS: u64 = 600_000;
 
 /// A compaction that was shown and may be applied.
 #[derive(Debug)]

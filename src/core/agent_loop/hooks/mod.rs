@@ -42,16 +42,16 @@ pub(super) use subject::Subject;
 use super::navigation::hooks::ProposedMove;
 use super::{AgentLoop, CallHook, Deadline, Effect, commands::Caller, late::Callee, prompt::done, step::Step};
 use crate::{
-    hook::{HookFault, HookPlace, HookSpec, check_hooks},
+    hook::{HookFault, HookPlace, HookSpec},
     session::fingerprint::fingerprint_of,
 };
 use reseed_protocol::{
     CallId, ErrorBody, ErrorCode, Timestamp,
     event::{CallOutcome, EphemeralEvent, HookFailed},
-    hook::{HookCall, HookOffer, HookResult},
+    hook::{HookCall, HookResult},
     receipt::{HookOutcome, HookRun},
 };
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 /// Maximum characters of a hook's own error message that are passed on.
 const ERROR_CHARS_MAX: usize = 500;
@@ -281,22 +281,16 @@ impl Turn {
 }
 
 impl Hooks {
-    pub(super) fn on_register_hooks(
-        &mut self,
-        ws: &mut Workspace,
-        caller: &Caller,
-        offers: Vec<HookOffer>,
-    ) -> Result<(), ErrorBody> {
+    /// Replaces the hooks that the host offers.
+    pub(super) fn on_hooks_offered(&mut self, ws: &mut Workspace, hooks: Arc<[HookSpec]>) {
         // Calls in progress continue: the new hooks are called from the next chain on.
-        ws.roster.offer(check_hooks(offers)?.into());
+        ws.roster.offer(hooks);
         ws.keep_hooks_of_work();
-        ws.reply(caller, done(None));
         let gone: Vec<CallId> = self.chains.iter().filter(|chain| chain.has_left(ws)).map(Chain::call_id).collect();
         for call_id in gone {
             let fault = HookFault::unavailable("its client no longer offers it");
             ws.then(Step::HookLate { call_id, is_sent: false, fault });
         }
-        Ok(())
     }
 
     /// Sends pending calls to the connected client again, under their ids: all of them, or those whose client was away.

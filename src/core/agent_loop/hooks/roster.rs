@@ -1,7 +1,7 @@
 //! The roster: which hooks are asked at which point.
 //!
-//! It lists the server's hooks, those of the client that owns the session, and owed hooks. Owed hooks are required
-//! hooks whose client is gone: another client owns the session, or the session was read from the store. A required hook
+//! It lists the server's hooks, those of the client that hosts the session, and owed hooks. Owed hooks are required
+//! hooks whose client is gone: another client is the host, or the session was read from the store. A required hook
 //! fails closed, so work accepted under it must not continue without it. Owed hooks are asked like those of a client
 //! that is away, until a client offers them again or the work is done.
 //!
@@ -27,7 +27,7 @@ const OWED_MAX: usize = 2 * HOOKS_MAX;
 /// The client hooks, carried from loop to loop.
 #[derive(Debug, Clone, Default)]
 pub(in crate::agent_loop) struct Roster {
-    /// The hooks that the owner's client offers. Like its tools, they are offered again after a restart.
+    /// The hooks that the host offers. Like its tools, they are offered again after a restart.
     client: Arc<[HookSpec]>,
     owed: Owed,
     /// The commands whose inputs are not accepted yet: the one that hooks are inspecting, and those in line behind it.
@@ -93,8 +93,8 @@ impl Roster {
         self.owe(state, state.hooks.iter().map(spec_of).collect());
     }
 
-    /// Owes the previous owner's required hooks after the session changed owner: work started under them still needs
-    /// them.
+    /// Owes the required hooks of the previous host after another client has become the host: work started under them
+    /// still needs them.
     pub(in crate::agent_loop) fn host_left(&mut self, state: &SessionState) {
         let gone = std::mem::take(&mut self.client);
         self.owe(state, gone.iter().filter(|spec| spec.required).cloned().collect());

@@ -65,7 +65,7 @@ pub(in crate::agent_loop) struct Prompt {
 /// The parts that are carried from one loop to the next.
 #[derive(Debug, Default)]
 pub(in crate::agent_loop) struct PromptMemory {
-    /// The offered tools. They belong to the owner's client, which offers them again after a restart.
+    /// The offered tools. They belong to the host, which offers them again after a restart.
     tools: Tools,
     /// The last request, and what happened since.
     receipts: Receipts,

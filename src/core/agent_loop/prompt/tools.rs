@@ -1,8 +1,8 @@
-//! The tools that the owner's client offers, and how calls are checked against them.
+//! The tools that the session's host offers, and how calls are checked against them.
 
-use crate::agent_loop::{commands::Caller, prompt::done, workspace::Workspace};
+use crate::agent_loop::workspace::Workspace;
 use crate::{context::causes::Cause, schema::arguments_of};
-use reseed_protocol::{ErrorBody, ErrorCode, command::ToolOffer, context::ToolDefinition, reply::Reply};
+use reseed_protocol::{ErrorBody, ErrorCode, command::ToolOffer, context::ToolDefinition};
 use std::sync::Arc;
 
 /// Maximum number of tools that one client may offer: each is sent with every request.
@@ -76,6 +76,24 @@ impl Tools {
         &self.definitions
     }
 
+    /// Returns true if no tool is offered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.offers.is_empty()
+    }
+
+    /// Returns true if a tool of this name is offered.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.offers.iter().any(|offer| offer.offer.name == name)
+    }
+
+    /// Returns true if a tool of this name is offered, and its calls may safely be made twice.
+    #[must_use]
+    pub fn is_idempotent(&self, name: &str) -> bool {
+        self.offers.iter().any(|offer| offer.offer.name == name && offer.offer.idempotent == Some(true))
+    }
+
     /// Returns these definitions as the tools that a request sends.
     pub(super) fn sent(&self, definitions: &[ToolDefinition]) -> SentTools {
         let is_whole_offer = *self.definitions == definitions;
@@ -115,16 +133,6 @@ impl Tools {
 }
 
 impl Workspace {
-    pub(in crate::agent_loop) fn on_register_tools(&mut self, caller: &Caller, offers: Vec<ToolOffer>) {
-        match check_offers(offers) {
-            Ok(tools) => {
-                self.offer_tools(tools);
-                self.reply(caller, done(None));
-            }
-            Err(error) => self.reply(caller, Reply::Error(error)),
-        }
-    }
-
     /// Replaces the offered tools.
     pub(in crate::agent_loop) fn offer_tools(&mut self, tools: Tools) {
         if tools.definitions() != self.prompt.carried.tools.definitions() {

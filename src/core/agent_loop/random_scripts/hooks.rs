@@ -3,12 +3,12 @@
 use super::World;
 use crate::{
     agent_loop::{CallHook, Input},
-    hook::{HookFault, HookPlace, HookSpec},
+    hook::{HookFault, HookPlace, HookSpec, check_hooks},
 };
 use fastrand::Rng;
 use reseed_protocol::{
     CallId, EntryData, Message, Part, Role,
-    command::{CallProgress, Command, RegisterHooks},
+    command::{CallProgress, Command},
     context::{ContextEnvelope, ContextMessage},
     hook::{ContextReason, HookAnswer, HookCall, HookEvent, HookOffer, HookPoint},
     reply::Reply,
@@ -172,7 +172,7 @@ impl World {
             }
         };
         let hooks = (0..count).map(|at| offer(&mut self.rng, at)).collect();
-        self.command(Command::RegisterHooks(RegisterHooks { hooks }));
+        self.tell(Input::HooksOffered(check_hooks(hooks).unwrap().into()));
         // Calls of hooks that are no longer offered are not awaited, unless the hook is required: its client then
         // counts as away.
         let open: Vec<CallId> = self.agent.open_client_calls().into_iter().map(|call| call.call_id).collect();

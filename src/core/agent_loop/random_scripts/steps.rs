@@ -2,7 +2,7 @@
 
 use super::{World, summary};
 use crate::{
-    agent_loop::{Input, RequestId, pins_without, undo_target},
+    agent_loop::{Input, RequestId, check_offers, pins_without, undo_target},
     context::factory::Strategies,
     model::{Answer, ModelFault, OverflowHint, Purpose, ReportedUsage},
     session::{Lookup, lookup::landing},
@@ -12,7 +12,7 @@ use reseed_protocol::{
     CommandId, EntryId, ErrorBody, ErrorCode, JobId, Part, StopReason,
     command::{
         AppendCustom, AppendCustomMessage, CancelCompaction, CancelTurn, Command, EditQueue, Empty, Input as Said,
-        InputContent, Navigate, NavigatePosition, PinEntry, PreviewCompaction, RegisterTools, RenameSession, RetryTurn,
+        InputContent, Navigate, NavigatePosition, PinEntry, PreviewCompaction, RenameSession, RetryTurn,
         SetContextStrategy, SetInstructions, SetLabel, SetModel, StartCompaction, ToolOffer, ToolResult,
         UndoCompaction, UserInput, WhenBusy,
     },
@@ -217,7 +217,7 @@ impl World {
             timeout_ms: None,
             idempotent: None,
         };
-        self.command(Command::RegisterTools(RegisterTools { tools: vec![offer] }));
+        self.tell(Input::ToolsOffered(check_offers(vec![offer]).unwrap()));
     }
 
     fn compact(&mut self) {

@@ -165,7 +165,7 @@ impl Scene {
     /// Reconnects the client if it was gone.
     pub(super) async fn back(&mut self) {
         if self.host == Host::Client {
-            let open = json!({ "sessionId": self.session, "takeover": true });
+            let open = json!({ "sessionId": self.session });
             (self.client, _) = joined(&self.server, "suffers", open).await;
         }
     }

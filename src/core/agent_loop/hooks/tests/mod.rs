@@ -31,7 +31,7 @@ use crate::{
 };
 use reseed_protocol::{
     CallId, CommandId, Entry, EntryData, ErrorBody, ErrorCode, Message, Part, StopReason, Timestamp,
-    command::{Command, Input as Said, RegisterTools, ToolOffer, UserInput},
+    command::{Command, Input as Said, ToolOffer, UserInput},
     event::{EntryAppended, EphemeralEvent, Event, TurnFinished},
     hook::{HookAnswer, HookCall, HookEvent, HookPoint},
     reply::Reply,

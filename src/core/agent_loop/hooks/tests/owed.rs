@@ -79,11 +79,11 @@ fn the_later_points_of_a_turn_that_was_taken_over_are_not_passed_over() {
         assert_eq!((error.code, error.retriable), (ErrorCode::HookUnavailable, true), "{at}");
         assert_eq!(error.details.as_ref().unwrap()["hook"], at, "{at}: {error:?}");
         assert!(world.entries.iter().all(|entry| !json!(entry).to_string().contains("a cat")), "{at}");
-        // The new owner's input does not need the old owner's hook.
+        // The new host's input does not need the old host's hook.
         world.say("and now").check(&["+ user", "turn", "model"]);
         assert_eq!(world.kept(), [] as [&str; 0], "{at}");
         world.model("nothing").check_at_rest();
-        // A client offers the hook again, after the new owner.
+        // A client offers the hook again, after the new host.
         let mut world = World::new(Vec::new());
         world.offer_tool().offer_hooks(hooks());
         begins(&mut world);
@@ -103,7 +103,7 @@ fn the_later_points_of_a_turn_that_was_taken_over_are_not_passed_over() {
 }
 
 #[test]
-fn the_new_owner_is_heard_while_the_turn_that_it_took_over_waits() {
+fn the_new_host_is_heard_while_the_turn_that_it_took_over_waits() {
     let mut world = World::new(Vec::new());
     world.offer_hooks(required(&[("said", "message"), ("sent", "context")]));
     world.say("first").pass().took();

@@ -2,14 +2,14 @@
 
 use super::World;
 use crate::{
-    agent_loop::{Input, Origin, RequestId},
-    hook::{HookFault, HookPlace},
+    agent_loop::{Input, Origin, RequestId, check_offers},
+    hook::{HookFault, HookPlace, check_hooks},
     model::{Answer, ModelFault},
     session::{Destination, Lookup},
 };
 use reseed_protocol::{
     CallId, ErrorCode, Part, StopReason,
-    command::{CancelTurn, Command, Input as Said, RegisterHooks, RegisterTools, ToolOffer, ToolResult, UserInput},
+    command::{CancelTurn, Command, Input as Said, ToolOffer, ToolResult, UserInput},
     hook::{HookAnswer, HookCall, HookOffer},
 };
 use serde_json::{Value, json};
@@ -46,13 +46,13 @@ impl World {
             timeout_ms: None,
             idempotent: None,
         };
-        self.command(Command::RegisterTools(RegisterTools { tools: vec![offer] }))
+        self.tell(Input::ToolsOffered(check_offers(vec![offer]).unwrap()))
     }
 
-    /// Registers these hooks for the owner's client.
+    /// Offers these hooks as the host.
     pub(super) fn offer_hooks(&mut self, offers: Value) -> &mut Self {
         let hooks: Vec<HookOffer> = serde_json::from_value(offers).unwrap();
-        self.command(Command::RegisterHooks(RegisterHooks { hooks }));
+        self.tell(Input::HooksOffered(check_hooks(hooks).unwrap().into()));
         self.tell(Input::AskAgain { only_away: true })
     }
 

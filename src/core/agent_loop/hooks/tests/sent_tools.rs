@@ -2,6 +2,7 @@
 //! definition.
 
 use super::*;
+use crate::agent_loop::check_offers;
 use reseed_protocol::{Role, hook::ContextReason};
 
 /// Returns a patch that replaces the schema of `look`: it requires a `depth` instead of a `where`.
@@ -98,7 +99,7 @@ fn what_a_client_offers_after_the_request_was_sent_does_not_change_its_calls() {
     for (later, arguments, refused) in table {
         let mut world = World::new(Vec::new());
         world.offer_tool().say("hello");
-        world.command(Command::RegisterTools(RegisterTools { tools: vec![later.clone()] })).took();
+        world.tell(Input::ToolsOffered(check_offers(vec![later.clone()]).unwrap())).took();
         world.model_calls(&[arguments]);
         let made = format!("call look {arguments}");
         assert_eq!(world.took.contains(&made), refused.is_none(), "{later:?} {arguments}: {:?}", world.took);

@@ -1,0 +1,344 @@
+//! Which connection hosts the session's tools and hooks.
+//!
+//! The first connection that offers some is the host. Others that offer some are on standby: the first of them becomes
+//! the host when the host closes the session, withdraws its offer or is away for too long, or when it asks to
+//! (`take_over_host`). A client that comes back under its `clientId` hosts what it hosted before. Writing is not
+//! exclusive: everyone may.
+//!
+//! A tool call is offered to a new host once, unless an earlier host was asked to run it and running it twice could do
+//! harm.
+
+use super::{
+    Actor, End,
+    members::{Client, Offer},
+};
+use crate::{
+    core::{
+        agent_loop::{Input, Origin, Tools, check_offers},
+        hook::{HookSpec, check_hooks},
+    },
+    metrics::hooks::HookCallMeter,
+};
+use reseed_protocol::{
+    CallId, ErrorBody, ErrorCode, Timestamp,
+    command::HostingCommand,
+    event::{self, EphemeralEvent, HostChanged, PresenceChanged, RunTool},
+    reply::{Done, Reply},
+};
+use std::{collections::BTreeMap, sync::Arc};
+use tokio::time::Instant;
+
+/// The client that hosts the session's tools and hooks.
+pub(super) struct Host {
+    pub(super) client: Client,
+    offer: Offer,
+    away: Option<Away>,
+    /// Hook calls waiting for its answer, with their metrics and deadlines. Bounded by `hooks.rs`.
+    pub(super) asked: BTreeMap<CallId, (HookCallMeter, Option<Timestamp>)>,
+}
+
+impl Host {
+    /// Returns true if this connection is a newer one of the same client. Origins number connections, so a late request
+    /// of an older one does not replace a newer one.
+    fn is_continued_by(&self, client: &Client) -> bool {
+        self.client.is_same(client) && client.origin > self.client.origin
+    }
+}
+
+/// How the host left.
+#[derive(Debug, Clone, Copy)]
+struct Away {
+    since: Instant,
+    /// It has closed the session: nobody waits for it.
+    has_closed: bool,
+}
+
+/// What is known of the host when it is decided who hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// Nobody hosts.
+    Vacant,
+    /// It is connected and offers something.
+    Here,
+    /// It is connected and has withdrawn its offer.
+    Withdrawn,
+    /// It is away, and may come back.
+    Away,
+    /// It has closed the session, or was away for too long.
+    Gone,
+}
+
+/// Who hosts from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// The same as before.
+    Stays,
+    /// This connection.
+    Passes(Origin),
+    /// Nobody.
+    Ends,
+}
+
+/// Decides who hosts. An offer stays in force after its host is gone while nobody else could use the session.
+fn verdict(standing: Standing, standby: Option<Origin>, others_write: bool) -> Verdict {
+    match (standing, standby) {
+        (Standing::Here | Standing::Away, _) | (Standing::Vacant, None) => Verdict::Stays,
+        (Standing::Vacant | Standing::Withdrawn | Standing::Gone, Some(next)) => Verdict::Passes(next),
+        (Standing::Withdrawn, None) => Verdict::Ends,
+        (Standing::Gone, None) if others_write => Verdict::Ends,
+        (Standing::Gone, None) => Verdict::Stays,
+    }
+}
+
+impl Actor {
+    /// Executes a command about hosting. Returns its reply.
+    pub(super) async fn hosting(&mut self, origin: Origin, command: HostingCommand) -> Result<Reply, End> {
+        let (tools, hooks) = match command {
+            HostingCommand::TakeOverHost(_) => return self.take_over(origin).await,
+            HostingCommand::RegisterTools(register) => (check_offers(register.tools).map(Some), Ok(None)),
+            HostingCommand::RegisterHooks(register) => {
+                (Ok(None), check_hooks(register.hooks).map(|hooks| Some(hooks.into())))
+            }
+        };
+        match (tools, hooks) {
+            (Ok(tools), Ok(hooks)) => {
+                let standby = self.offer(origin, tools, hooks).await?;
+                Ok(Reply::Ok(Done { standby: standby.then_some(true), ..Done::default() }))
+            }
+            (Err(error), _) | (_, Err(error)) => Ok(Reply::Error(error)),
+        }
+    }
+
+    async fn take_over(&mut self, origin: Origin) -> Result<Reply, End> {
+        if self.members.get(origin).is_none_or(|member| member.offer.is_empty()) {
+            let message = "this connection has offered no tools and no hooks; send register_tools or register_hooks";
+            return Ok(Reply::Error(ErrorBody::new(ErrorCode::NothingOffered, message)));
+        }
+        if self.host.as_ref().is_none_or(|host| host.client.origin != origin) {
+            self.pass_to(origin).await?;
+            self.tell_host();
+        }
+        Ok(Reply::Ok(Done::default()))
+    }
+
+    /// Takes what a connection offers; what is `None` stays as it was. Returns true if it is on standby.
+    async fn offer(
+        &mut self,
+        origin: Origin,
+        tools: Option<Tools>,
+        hooks: Option<Arc<[HookSpec]>>,
+    ) -> Result<bool, End> {
+        let Some(member) = self.members.get_mut(origin) else { return Ok(false) };
+        let offered_before = !member.offer.is_empty();
+        if let Some(tools) = &tools {
+            member.offer.tools = tools.clone();
+        }
+        if let Some(hooks) = &hooks {
+            member.offer.hooks = hooks.clone();
+        }
+        let offers = !member.offer.is_empty();
+        if offers != offered_before
+            && let Some(connection) = member.presence()
+        {
+            self.effects.emit(&EphemeralEvent::PresenceChanged(PresenceChanged { connection, left: false }));
+        }
+        if let Some(host) = self.host.as_mut().filter(|host| host.client.origin == origin) {
+            host.offer = self.members.get(origin).map(|member| member.offer.clone()).unwrap_or_default();
+            if let Some(tools) = tools {
+                self.tell(Input::ToolsOffered(tools), None).await?;
+                self.run_open_calls();
+            }
+            if let Some(hooks) = hooks {
+                self.tell(Input::HooksOffered(hooks), None).await?;
+                self.tell(Input::AskAgain { only_away: true }, None).await?;
+            }
+        }
+        self.settle_host().await?;
+        Ok(offers && self.host.as_ref().is_none_or(|host| host.client.origin != origin))
+    }
+
+    /// Takes what a writer offers as it joins, and makes it the host again if it was.
+    pub(super) async fn writer_joined(
+        &mut self,
+        origin: Origin,
+        tools: Option<Tools>,
+        hooks: Option<Arc<[HookSpec]>>,
+    ) -> Result<(), End> {
+        let Some(member) = self.members.get_mut(origin) else { return Ok(()) };
+        let mut is_back = false;
+        if let Some(host) = self.host.as_mut().filter(|host| host.is_continued_by(&member.client)) {
+            (host.client, host.away) = (member.client.clone(), None);
+            member.offer = host.offer.clone();
+            is_back = true;
+        }
+        if tools.is_some() || hooks.is_some() {
+            self.offer(origin, tools, hooks).await?;
+        } else {
+            self.settle_host().await?;
+        }
+        if is_back {
+            self.tell(Input::AskAgain { only_away: false }, None).await?;
+            self.run_open_calls();
+        }
+        Ok(())
+    }
+
+    /// Handles that a connection has left. Hook calls that wait for its answer fail until it is back.
+    pub(super) async fn member_left(&mut self, origin: Origin, has_closed: bool) -> Result<(), End> {
+        let Some(member) = self.members.remove(origin) else { return Ok(()) };
+        if let Some(connection) = member.presence() {
+            self.effects.emit(&EphemeralEvent::PresenceChanged(PresenceChanged { connection, left: true }));
+        }
+        if let Some(host) = self.host.as_mut().filter(|host| host.client.origin == origin) {
+            host.away = Some(Away { since: Instant::now(), has_closed });
+            self.tell(Input::AskAgain { only_away: false }, None).await?;
+        }
+        self.settle_host().await
+    }
+
+    /// Removes the connections that are gone without having said so.
+    pub(super) async fn forget_gone(&mut self) -> Result<(), End> {
+        for origin in self.members.gone() {
+            self.member_left(origin, false).await?;
+        }
+        Ok(())
+    }
+
+    /// Decides who hosts, and says so if that has changed.
+    pub(super) async fn settle_host(&mut self) -> Result<(), End> {
+        match verdict(self.standing(), self.standby(), self.others_write()) {
+            Verdict::Stays => {}
+            Verdict::Passes(origin) => self.pass_to(origin).await?,
+            Verdict::Ends => {
+                let host = self.host.take();
+                self.dismiss(host.as_deref()).await?;
+                self.tell(Input::ToolsOffered(Tools::default()), None).await?;
+            }
+        }
+        self.tell_host();
+        Ok(())
+    }
+
+    fn standing(&self) -> Standing {
+        let Some(host) = &self.host else { return Standing::Vacant };
+        match host.away {
+            Some(Away { has_closed: true, .. }) => Standing::Gone,
+            Some(Away { since, .. }) if since.elapsed() >= self.shared.host_away => Standing::Gone,
+            Some(_) => Standing::Away,
+            None if host.offer.is_empty() => Standing::Withdrawn,
+            None => Standing::Here,
+        }
+    }
+
+    /// Returns the first connection that would host if the host did not.
+    fn standby(&self) -> Option<Origin> {
+        let host = self.host.as_ref().map(|host| host.client.origin);
+        let mut others = self.members.writers().filter(|member| Some(member.client.origin) != host);
+        others.find(|member| !member.offer.is_empty()).map(|member| member.client.origin)
+    }
+
+    /// Returns true if a connection other than the host may write.
+    fn others_write(&self) -> bool {
+        let host = self.host.as_ref().map(|host| host.client.origin);
+        self.members.writers().any(|member| Some(member.client.origin) != host)
+    }
+
+    /// Makes a connection the host, in place of another or of none.
+    async fn pass_to(&mut self, origin: Origin) -> Result<(), End> {
+        let Some(member) = self.members.get(origin) else { return Ok(()) };
+        let (client, offer) = (member.client.clone(), member.offer.clone());
+        let old = self.host.take();
+        self.dismiss(old.as_deref()).await?;
+        // Hook calls that wait are sent to the new host if it offers those hooks.
+        let asked = old.map(|host| host.asked).unwrap_or_default();
+        self.host = Some(Box::new(Host { client, offer: offer.clone(), away: None, asked }));
+        self.tell(Input::ToolsOffered(offer.tools), None).await?;
+        if !offer.hooks.is_empty() {
+            self.tell(Input::HooksOffered(offer.hooks), None).await?;
+        }
+        self.tell(Input::AskAgain { only_away: false }, None).await?;
+        self.run_open_calls();
+        Ok(())
+    }
+
+    /// Tells the loop that a client no longer hosts its hooks.
+    async fn dismiss(&mut self, host: Option<&Host>) -> Result<(), End> {
+        match host {
+            Some(host) if !host.offer.hooks.is_empty() => self.tell(Input::HostLeft, None).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns who hosts, for clients.
+    pub(super) fn host_for_clients(&self) -> Option<event::Host> {
+        self.host.as_ref().map(|host| event::Host {
+            connection_id: host.client.identity.connection_id.clone(),
+            client_id: host.client.identity.client_id.clone(),
+            away: host.away.is_some(),
+        })
+    }
+
+    /// Tells everyone who hosts, if that has changed.
+    fn tell_host(&mut self) {
+        let host = self.host_for_clients();
+        if host != self.told_host {
+            self.told_host.clone_from(&host);
+            self.effects.emit(&EphemeralEvent::HostChanged(HostChanged { host }));
+        }
+    }
+
+    /// Asks the host to run the open calls that it was not asked to run, as far as it may.
+    pub(super) fn run_open_calls(&mut self) {
+        let (Some(agent), Some(host)) = (&self.agent, &self.host) else { return };
+        let pending = &agent.session().state.pending;
+        self.runs.retain(|call_id, _| pending.iter().any(|call| call.call_id == *call_id));
+        let Some(member) = self.members.get_mut(host.client.origin) else { return };
+        for call in pending {
+            let again = match self.runs.get(&call.call_id) {
+                _ if !host.offer.tools.has(&call.name) => continue,
+                None => false,
+                Some(client) if client.origin == host.client.origin => continue,
+                Some(client) if client.is_same(&host.client) => true,
+                Some(_) if host.offer.tools.is_idempotent(&call.name) => false,
+                Some(_) => continue,
+            };
+            let run = EphemeralEvent::RunTool(RunTool { tool_call_id: call.call_id.clone(), again });
+            if member.tell(&self.id, self.feed.seq(), &run).is_ok() {
+                self.runs.insert(call.call_id.clone(), host.client.clone());
+            }
+        }
+    }
+
+    /// Returns when the host will have been away for too long, if that changes anything.
+    pub(super) fn next_host_change(&self) -> Option<Instant> {
+        let away = self.host.as_ref()?.away.filter(|away| !away.has_closed)?;
+        let changes = self.standing() == Standing::Away && (self.standby().is_some() || self.others_write());
+        changes.then(|| away.since + self.shared.host_away)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_role_passes_to_the_first_on_standby_and_ends_when_others_would_use_what_nobody_hosts() {
+        let next = Some(Origin(2));
+        let table = [
+            (Standing::Vacant, None, true, Verdict::Stays),
+            (Standing::Vacant, next, true, Verdict::Passes(Origin(2))),
+            (Standing::Here, next, true, Verdict::Stays),
+            (Standing::Here, None, false, Verdict::Stays),
+            (Standing::Withdrawn, next, true, Verdict::Passes(Origin(2))),
+            (Standing::Withdrawn, None, false, Verdict::Ends),
+            (Standing::Away, next, true, Verdict::Stays),
+            (Standing::Away, None, true, Verdict::Stays),
+            (Standing::Gone, next, true, Verdict::Passes(Origin(2))),
+            (Standing::Gone, None, true, Verdict::Ends),
+            (Standing::Gone, None, false, Verdict::Stays),
+        ];
+        for (standing, standby, others_write, expected) in table {
+            assert_eq!(verdict(standing, standby, others_write), expected, "{standing:?} {standby:?} {others_write}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The connections that are subscribed to the session, and what others are told of them.
+
+use crate::{
+    core::{agent_loop::Origin, agent_loop::Tools, hook::HookSpec},
+    runtime::handle::{Attach, EVENT_BYTES_MAX, Identity, Outgoing, Private, REPLIES_MAX},
+};
+use reseed_protocol::{
+    SessionId,
+    command::SessionRole,
+    event::{EphemeralEvent, Participant},
+    frame::encode_event,
+};
+use std::sync::Arc;
+use tokio::sync::{Semaphore, mpsc};
+
+/// Connections of a session that others are told of. Each of them is told of each other, so the cost grows with the
+/// square of this number; no session has as many windows.
+pub(crate) const PRESENCE_MAX: usize = 100;
+
+/// Messages that may wait for a connection before it is sent an event: the rest is for replies.
+const WAITING_MAX: usize = REPLIES_MAX / 2 - 1;
+
+/// A connected client.
+#[derive(Debug, Clone)]
+pub(super) struct Client {
+    pub(super) origin: Origin,
+    pub(super) identity: Arc<Identity>,
+}
+
+impl Client {
+    /// Returns true if this is the same client as another one: on the same connection, or with the same name.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let (own, others) = (&self.identity.client_id, &other.identity.client_id);
+        self.origin == other.origin || (own.is_some() && own == others)
+    }
+}
+
+/// The tools and hooks that a client offers. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Offer {
+    pub(super) tools: Tools,
+    pub(super) hooks: Arc<[HookSpec]>,
+}
+
+impl Offer {
+    pub(super) fn is_empty(&self) -> bool {
+        self.tools.is_empty() && self.hooks.is_empty()
+    }
+}
+
+/// A connection that is subscribed to the session.
+pub(super) struct Member {
+    pub(super) client: Client,
+    pub(super) role: SessionRole,
+    pub(super) offer: Offer,
+    outgoing: mpsc::Sender<Outgoing>,
+    /// Room for events for this connection only, in bytes: all of its sessions share it.
+    event_room: Arc<Semaphore>,
+    /// Bytes of a call that was not sent because the client did not read. The call is sent again once there is room.
+    unsent_bytes: Option<u32>,
+    /// True if others are told of it: one of the first [`PRESENCE_MAX`].
+    is_named: bool,
+}
+
+impl Member {
+    pub(super) fn new(attach: &Attach) -> Self {
+        Self {
+            client: Client { origin: attach.origin, identity: attach.shared.identity.clone() },
+            role: attach.role,
+            offer: Offer::default(),
+            outgoing: attach.outgoing.clone(),
+            event_room: attach.shared.event_room.clone(),
+            unsent_bytes: None,
+            is_named: false,
+        }
+    }
+
+    /// Sends an event to this connection only, once it has read all durable events up to `after`.
+    ///
+    /// # Errors
+    /// The reason why it was not sent, as the end of a sentence about the client.
+    pub(super) fn tell(&mut self, session: &SessionId, after: u64, event: &EphemeralEvent) -> Result<(), &'static str> {
+        if self.outgoing.is_closed() {
+            return Err("is not connected");
+        }
+        let frame = encode_event(Some(session), event);
+        let bytes = u32::try_from(frame.len().min(EVENT_BYTES_MAX)).unwrap_or(u32::MAX);
+        match self.event_room.clone().try_acquire_many_owned(bytes) {
+            Ok(_room) if self.waiting() < WAITING_MAX => {
+                let event = Private { session: session.clone(), after, frame, _room };
+                self.outgoing.try_send(Outgoing::Event(Box::new(event))).map_err(|_| "is not connected")
+            }
+            _ => {
+                self.unsent_bytes = Some(bytes);
+                Err("does not read what it is sent")
+            }
+        }
+    }
+
+    /// Returns the number of messages that wait for the connection.
+    fn waiting(&self) -> usize {
+        self.outgoing.max_capacity() - self.outgoing.capacity()
+    }
+
+    /// Returns true if a call could not be sent because the client did not read.
+    pub(super) fn has_unsent(&self) -> bool {
+        self.unsent_bytes.is_some()
+    }
+
+    /// Returns true if the connection reads again: what could not be sent would fit now.
+    pub(super) fn reads_again(&mut self) -> bool {
+        let Some(bytes) = self.unsent_bytes else { return false };
+        let fits = self.event_room.available_permits() >= bytes as usize && self.waiting() < WAITING_MAX;
+        if fits || self.outgoing.is_closed() {
+            self.unsent_bytes = None;
+        }
+        fits
+    }
+
+    /// Returns what others are told of it; `None` if they are not.
+    pub(super) fn presence(&self) -> Option<Participant> {
+        self.is_named.then(|| Participant {
+            connection_id: self.client.identity.connection_id.clone(),
+            client_id: self.client.identity.client_id.clone(),
+            client: self.client.identity.software.clone(),
+            role: self.role,
+            offers: !self.offer.is_empty(),
+        })
+    }
+}
+
+/// The session's connections, in the order in which they came.
+#[derive(Default)]
+pub(super) struct Members(Vec<Member>);
+
+impl Members {
+    pub(super) fn get(&self, origin: Origin) -> Option<&Member> {
+        self.0.iter().find(|member| member.client.origin == origin)
+    }
+
+    pub(super) fn get_mut(&mut self, origin: Origin) -> Option<&mut Member> {
+        self.0.iter_mut().find(|member| member.client.origin == origin)
+    }
+
+    /// Adds a connection. Returns what the others are told of it.
+    pub(super) fn add(&mut self, mut member: Member) -> Option<Participant> {
+        member.is_named = self.0.iter().filter(|other| other.is_named).count() < PRESENCE_MAX;
+        let presence = member.presence();
+        self.0.push(member);
+        presence
+    }
+
+    pub(super) fn remove(&mut self, origin: Origin) -> Option<Member> {
+        let at = self.0.iter().position(|member| member.client.origin == origin)?;
+        Some(self.0.remove(at))
+    }
+
+    /// Returns the connections that are gone without having said so: they were gone before they heard that they had
+    /// joined.
+    pub(super) fn gone(&self) -> Vec<Origin> {
+        self.0.iter().filter(|member| member.outgoing.is_closed()).map(|member| member.client.origin).collect()
+    }
+
+    /// Returns what everyone is told of all connections.
+    pub(super) fn presence(&self) -> Vec<Participant> {
+        self.0.iter().filter_map(Member::presence).collect()
+    }
+
+    /// Iterates over the connections that may write.
+    pub(super) fn writers(&self) -> impl Iterator<Item = &Member> {
+        self.0.iter().filter(|member| member.role == SessionRole::Writer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::handle::ConnectionShare;
+    use reseed_protocol::hook::{HookCall, HookEvent};
+
+    fn call(bytes: usize) -> EphemeralEvent {
+        let event = HookEvent::BeforeAgentStart { system_prompt: "a".repeat(bytes), input: Vec::new() };
+        EphemeralEvent::HookCall(Box::new(HookCall {
+            call_id: "call".parse().unwrap(),
+            hook: "hook".into(),
+            session_id: "session".parse().unwrap(),
+            turn_id: None,
+            deadline: None,
+            event,
+        }))
+    }
+
+    fn identity(client_id: Option<&str>) -> Identity {
+        let client_id = client_id.map(str::to_owned);
+        Identity { connection_id: "connection".parse().unwrap(), client_id, software: None }
+    }
+
+    fn member(origin: u64) -> (Member, mpsc::Receiver<Outgoing>) {
+        let (outgoing, incoming) = mpsc::channel(REPLIES_MAX);
+        let attach = Attach {
+            origin: Origin(origin),
+            role: SessionRole::Writer,
+            tools: None,
+            hooks: None,
+            outgoing,
+            shared: ConnectionShare::new(identity(None)),
+            resume: None,
+        };
+        (Member::new(&attach), incoming)
+    }
+
+    #[test]
+    fn calls_leave_room_for_replies_and_hold_little_of_a_client_that_does_not_read() {
+        let session: SessionId = "session".parse().unwrap();
+        for (bytes, fit) in [(10, REPLIES_MAX / 2 - 1), (EVENT_BYTES_MAX / 4, 3), (2 * EVENT_BYTES_MAX, 1)] {
+            let (mut member, mut incoming) = member(1);
+            let told = (0..REPLIES_MAX).take_while(|_| member.tell(&session, 0, &call(bytes)).is_ok()).count();
+            assert_eq!(told, fit, "of {bytes} bytes");
+            assert_eq!(member.waiting(), told);
+            // Once they are read there is room again.
+            assert!(member.has_unsent() && !member.reads_again(), "of {bytes} bytes");
+            for _ in 0..told {
+                let Ok(Outgoing::Event(event)) = incoming.try_recv() else { panic!("calls were sent") };
+                let head = r#"{"sessionId":"session","type":"hook_call""#;
+                assert!(event.frame.starts_with(head), "{}", &event.frame[..20]);
+            }
+            assert!(member.reads_again() && !member.reads_again(), "it is asked again once");
+            assert!(member.tell(&session, 0, &call(bytes)).is_ok(), "of {bytes} bytes");
+            drop(incoming);
+            assert_eq!(member.tell(&session, 0, &call(bytes)), Err("is not connected"));
+        }
+    }
+
+    #[test]
+    fn a_client_is_the_same_on_its_connection_and_under_its_name() {
+        let client = |origin, name: Option<&str>| Client { origin: Origin(origin), identity: Arc::new(identity(name)) };
+        let table = [
+            (client(1, None), client(1, None), true),
+            (client(1, Some("a")), client(2, Some("a")), true),
+            (client(1, Some("a")), client(2, Some("b")), false),
+            (client(1, None), client(2, None), false),
+            (client(1, Some("a")), client(2, None), false),
+        ];
+        for (before, now, expected) in table {
+            assert_eq!(before.is_same(&now), expected, "{before:?}, {now:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_first_connections_are_named() {
+        let mut members = Members::default();
+        let mut incoming = Vec::new();
+        for origin in 0..PRESENCE_MAX as u64 + 2 {
+            let (member, receiver) = member(origin);
+            incoming.push(receiver);
+            assert_eq!(members.add(member).is_some(), origin < PRESENCE_MAX as u64, "{origin}");
+        }
+        assert_eq!(members.presence().len(), PRESENCE_MAX);
+        // Its place is free for the next one.
+        assert!(members.remove(Origin(3)).and_then(|member| member.presence()).is_some());
+        let (member, _incoming) = member(1_000);
+        assert!(members.add(member).is_some());
+        drop(incoming);
+        assert_eq!(members.gone().len(), PRESENCE_MAX + 1);
+    }
+}

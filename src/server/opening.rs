@@ -1,0 +1,155 @@
+//! `open_session`: checks what it offers, opens or creates the session, and answers with its state.
+
+use super::{sessions, socket::Connection, v2::owner};
+use crate::{
+    core::{
+        agent_loop::{Snapshot, Tools, check_offers},
+        hook::{HookSpec, check_hooks},
+    },
+    runtime::{Attach, Attached, LeftOff, SUBSCRIPTIONS_MAX, Seen},
+};
+use reseed_protocol::{
+    CommandId, ErrorBody, ErrorCode, SessionId,
+    command::{OpenSession, Resume, SessionRole},
+    reply::{Resumed, RunningTurn, SessionOpened},
+};
+use std::sync::Arc;
+
+/// The default number of entries in `session_opened`.
+const ENTRIES_DEFAULT: u32 = 50;
+
+/// Subscribes the connection to a session, which it creates unless the command names one.
+///
+/// # Errors
+/// Why it was refused.
+pub(super) async fn open_session(
+    connection: &mut Connection,
+    id: &CommandId,
+    session: Option<&SessionId>,
+    open: OpenSession,
+) -> Result<Box<SessionOpened>, ErrorBody> {
+    let role = open.role.unwrap_or(SessionRole::Writer);
+    let Offered { tools, hooks } = check_opening(session, &open, role)?;
+    if connection.subscriptions.len() >= SUBSCRIPTIONS_MAX {
+        let message = format!("this connection is subscribed to {SUBSCRIPTIONS_MAX} sessions; close one of them first");
+        return Err(ErrorBody::new(ErrorCode::TooManySubscriptions, message));
+    }
+    let (app, owner) = (connection.app.clone(), owner(connection));
+    let resume = open.resume.as_ref();
+    for _ in 0..2 {
+        let handle = match session {
+            Some(session) => app.registry.open(session, &owner).await?,
+            None => app.registry.create_once(&owner, id).await?,
+        };
+        if connection.subscription(&handle.id).is_some() {
+            let message = format!("this connection is subscribed to session `{}`; send close_session first", handle.id);
+            return Err(ErrorBody::new(ErrorCode::SessionAlreadyOpen, message).with_field("sessionId"));
+        }
+        let attach = Attach {
+            origin: connection.origin,
+            role,
+            tools: tools.clone(),
+            hooks: hooks.clone(),
+            outgoing: connection.outgoing.clone(),
+            shared: connection.shared.clone(),
+            resume: resume.map(left_off),
+        };
+        let Ok(attached) = handle.attach(attach).await else { continue };
+        let attached = attached?;
+        let entries = match attached.replay {
+            true => None,
+            false => {
+                let count = open.entries.unwrap_or(ENTRIES_DEFAULT);
+                let asker = sessions::Asker { app: &app, owner: &owner };
+                let page = sessions::newest(&asker, &handle.id, &attached.snapshot, count).await;
+                // Reading may have found damage that makes the session read-only.
+                let damage = app.registry.damage(&handle.id).filter(|_| role == SessionRole::Writer);
+                match page.and_then(|page| damage.map_or(Ok(page), Err)) {
+                    Ok(page) => Some(page),
+                    Err(error) => {
+                        // It has joined but lacks its entries, so it leaves again.
+                        drop(attached);
+                        handle.leave(connection.origin).await;
+                        return Err(error);
+                    }
+                }
+            }
+        };
+        let opened = session_opened(&handle.id, role, &attached, entries, resume.is_some());
+        connection.subscribe(handle, role, open.deltas.unwrap_or(true), attached);
+        return Ok(Box::new(opened));
+    }
+    Err(ErrorBody::new(ErrorCode::StoreFailed, "cannot open the session; try again"))
+}
+
+/// What a client offers as it opens a session; what is `None` stays as it was.
+struct Offered {
+    tools: Option<Tools>,
+    hooks: Option<Arc<[HookSpec]>>,
+}
+
+/// Validates the command itself, before a session is created or opened for it. Returns the tools and hooks that it
+/// offers.
+fn check_opening(session: Option<&SessionId>, open: &OpenSession, role: SessionRole) -> Result<Offered, ErrorBody> {
+    if session.is_none() && (role == SessionRole::Observer || open.resume.is_some()) {
+        let message = "name the session: a new one has nothing to observe or resume";
+        return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("sessionId"));
+    }
+    for (field, is_there) in [("tools", open.tools.is_some()), ("hooks", open.hooks.is_some())] {
+        if is_there && role == SessionRole::Observer {
+            let message = format!("an observer cannot offer {field}");
+            return Err(ErrorBody::new(ErrorCode::ReadOnly, message).with_field(field));
+        }
+    }
+    let tools = open.tools.clone().map(check_offers).transpose()?;
+    let hooks = open.hooks.clone().map(check_hooks).transpose()?;
+    Ok(Offered { tools, hooks: hooks.map(Arc::from) })
+}
+
+fn left_off(resume: &Resume) -> LeftOff {
+    let items = resume.items.iter().flatten();
+    let seen = items.map(|item| Seen { item: item.item_id.clone(), part: item.part, offset: item.offset });
+    LeftOff { epoch: resume.epoch.clone(), seq: resume.seq, items: seen.collect() }
+}
+
+fn session_opened(
+    id: &SessionId,
+    role: SessionRole,
+    attached: &Attached,
+    entries: Option<sessions::Page>,
+    asked_to_resume: bool,
+) -> SessionOpened {
+    let Snapshot { seq, leaf, state, generation, name, model, strategy, settings, context_info, .. } =
+        attached.snapshot.clone();
+    let Snapshot { turn, last_turn, compaction, queue, pending, .. } = attached.snapshot.clone();
+    let items = if attached.replay { Vec::new() } else { attached.items.clone() };
+    SessionOpened {
+        session_id: id.clone(),
+        role,
+        host: attached.host.clone(),
+        presence: attached.presence.clone(),
+        epoch: attached.epoch.clone(),
+        as_of_seq: seq,
+        leaf_id: leaf,
+        state,
+        generation,
+        name: Some(name).filter(|name| !name.is_empty()),
+        model,
+        strategy,
+        settings,
+        context_info,
+        resumed: asked_to_resume.then_some(if attached.replay { Resumed::Replay } else { Resumed::Snapshot }),
+        more: entries.as_ref().map(|page| page.more),
+        entries: entries.map(|page| page.items),
+        turn: turn.map(|turn_id| RunningTurn { turn_id, items }),
+        last_turn,
+        unanswered_turns: attached.snapshot.unanswered_turns.clone(),
+        failed_compactions: attached.snapshot.failed_compactions.clone(),
+        compaction,
+        held: attached.snapshot.held.clone(),
+        queue,
+        pending,
+        pins: attached.snapshot.pins.clone(),
+        undone: attached.snapshot.undone.clone(),
+    }
+}
