@@ -163,8 +163,8 @@ const HEAD: &str = "session ses, model offline, strategy threshold\n";
 fn greeting(opening: Value) -> Vec<Act> {
     let server = json!({ "name": "reseed", "version": "1", "instance": "i", "provider": "offline" });
     let limits = json!({ "messageBytesMax": 1, "depthMax": 1, "queueItemsMax": 1, "toolsMax": 1 });
-    let welcome = json!({ "protocolVersion": 2, "server": server, "features": [], "scopes": [], "heartbeatMs": 30000,
-                          "limits": limits });
+    let welcome = json!({ "protocolVersion": 2, "server": server, "features": [], "scopes": [],
+                          "connectionId": "c", "heartbeatMs": 30000, "limits": limits });
     vec![Expect("hello"), reply("welcome", welcome), Expect("open_session"), opened(opening)]
 }
 

@@ -54,6 +54,30 @@ fn system(request: &ModelRequest) -> &str {
 }
 
 #[tokio::test]
+async fn a_call_comes_after_the_events_of_its_turn_that_were_before_it() {
+    let server = Server::start(Scripted::answering(|_| Reply::text("It is.")), &[]).await;
+    let points = ["before_agent_start", "context"].map(|point| hook("policy", point));
+    let (mut client, _) = joined(&server, "tab-one", json!({ "hooks": points })).await;
+    for text in ["Is the sea warm?", "And the air?"] {
+        client.send("user_input", json!({ "input": text })).await;
+        // One before the turn's first request, and three about requests.
+        for _ in 0..4 {
+            let call = client.event("hook_call").await["payload"].clone();
+            let kinds = |kind: &str| {
+                client
+                    .seen
+                    .iter()
+                    .position(|frame| frame["type"] == kind && *present(&frame["payload"]["turnId"]) == call["turnId"])
+            };
+            let (started, asked) = (kinds("turn_started"), client.seen.len() - 1);
+            assert!(started.is_some_and(|started| started < asked), "{call}: {:?}", client.seen);
+            answer(&mut client, &call, json!({})).await;
+        }
+        finished(&mut client).await;
+    }
+}
+
+#[tokio::test]
 async fn what_a_clients_hook_answers_is_sent_and_nobody_else_is_asked() {
     let model = Scripted::answering(|_| Reply::text("It is."));
     let server = Server::start(model.clone(), &[]).await;

@@ -207,6 +207,8 @@ async fn a_client_that_comes_back_hosts_in_place_of_its_older_connection() {
     let (mut other, _) = joined(&server, "tab-two", json!({ "sessionId": session })).await;
     let wrong = json!({ "tools": [{ "name": "", "description": "", "parameters": {} }] });
     assert_eq!(other.ask("register_tools", wrong).await["payload"]["code"], "invalid_tools");
+    let wrong = json!({ "hooks": [{ "point": "message", "timeoutMs": 0 }] });
+    assert_eq!(first.ask("register_hooks", wrong).await["payload"]["code"], "invalid_hooks");
 
     let (mut second, opened) = joined(&server, "tab-one", json!({ "sessionId": session })).await;
     let own = opened["payload"]["presence"].as_array().unwrap().last().unwrap()["connectionId"].clone();

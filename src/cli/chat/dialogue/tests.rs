@@ -52,7 +52,7 @@ fn play_from(session: Option<&str>, watched: bool, script: &str) -> (String, Dia
 
 const OPEN: &str = r##"
     connected
-    < {"re":"#1","type":"welcome","payload":{"protocolVersion":2,"server":{"name":"reseed","version":"1","instance":"i","provider":"offline","notice":"The built-in model answers."},"features":[],"scopes":[],"heartbeatMs":30000,"limits":{"messageBytesMax":1,"depthMax":1,"queueItemsMax":1,"toolsMax":1}}}
+    < {"re":"#1","type":"welcome","payload":{"protocolVersion":2,"server":{"name":"reseed","version":"1","instance":"i","provider":"offline","notice":"The built-in model answers."},"features":[],"scopes":[],"connectionId":"c","heartbeatMs":30000,"limits":{"messageBytesMax":1,"depthMax":1,"queueItemsMax":1,"toolsMax":1}}}
     < {"re":"#2","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":0,"model":"offline","strategy":"threshold","entries":[],"queue":[]}}
 "##;
 
@@ -294,7 +294,7 @@ fn input_that_waits_is_awaited_too() {
 /// A chat that has greeted, and goes on with no session.
 const GREETED: &str = r##"
     connected
-    < {"re":"#1","type":"welcome","payload":{"protocolVersion":2,"server":{"name":"reseed","version":"1","instance":"i","provider":"offline"},"features":[],"scopes":[],"heartbeatMs":30000,"limits":{"messageBytesMax":1,"depthMax":1,"queueItemsMax":1,"toolsMax":1}}}
+    < {"re":"#1","type":"welcome","payload":{"protocolVersion":2,"server":{"name":"reseed","version":"1","instance":"i","provider":"offline"},"features":[],"scopes":[],"connectionId":"c","heartbeatMs":30000,"limits":{"messageBytesMax":1,"depthMax":1,"queueItemsMax":1,"toolsMax":1}}}
 "##;
 
 #[test]
