@@ -134,8 +134,8 @@ impl Usage {
     }
 }
 
-/// What was left out of a tool result that was too large. The output shows the beginning and the end, with a note
-/// between them. Lengths and positions are in UTF-16 code units.
+/// The cut in a tool result that was too large. The output shows the beginning and the end, with a note between them.
+/// Lengths and positions are in UTF-16 code units.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
@@ -143,7 +143,7 @@ impl Usage {
 pub struct Cut {
     /// The length of the whole result.
     pub characters: u64,
-    /// How much of it the output shows, without the note.
+    /// The length of the parts that the output shows, without the note.
     pub shown: u64,
     /// The position from which characters were left out: the length of the beginning that is shown.
     pub from: u64,
@@ -182,7 +182,7 @@ pub struct Message {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
     pub incomplete: bool,
-    /// What was left out of the result; on tool messages whose result was too large.
+    /// The cut in the result; on tool messages whose result was too large.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<Box<Cut>>,
 }

@@ -24,7 +24,7 @@ export interface Message {
   stopReason?: StopReason;
   /** The answer was cut off by a cancellation: this is what had been shown. */
   incomplete?: boolean;
-  /** What was left out of the result; on tool messages whose result was too large. */
+  /** The cut in the result; on tool messages whose result was too large. */
   cut?: Cut;
 }
 
@@ -104,13 +104,13 @@ export type UsageSource = "reported" | "estimated";
 export type StopReason = "stop" | "length" | "tool_calls" | "content_filter" | "cancelled";
 
 /**
- * What was left out of a tool result that was too large. The output shows the beginning and the end, with a note
- * between them. Lengths and positions are in UTF-16 code units.
+ * The cut in a tool result that was too large. The output shows the beginning and the end, with a note between them.
+ * Lengths and positions are in UTF-16 code units.
  */
 export interface Cut {
   /** The length of the whole result. */
   characters: number;
-  /** How much of it the output shows, without the note. */
+  /** The length of the parts that the output shows, without the note. */
   shown: number;
   /** The position from which characters were left out: the length of the beginning that is shown. */
   from: number;

@@ -181,7 +181,7 @@ export interface QueueItemAdded {
 export interface QueueItemRemoved {
   /** The command that sent the input. */
   commandId: CommandId;
-  /** What became of the input. */
+  /** The reason. */
   reason: QueueRemovalReason;
   /** The turn that it started or joined. */
   turnId?: TurnId;

@@ -11,10 +11,10 @@ use reseed_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What the mark of a call stores in the place of a command's reply.
+/// The data that the mark of a call stores in place of a command's reply.
 #[derive(Debug, Serialize, Deserialize)]
 struct Stored {
-    /// How the call ended; absent if this version does not know the word.
+    /// The outcome of the call; absent if this version does not know the word.
     #[serde(default, deserialize_with = "known_outcome")]
     outcome: Option<CallOutcome>,
 }

@@ -23,7 +23,7 @@ pub struct QueueItemAdded {
 pub struct QueueItemRemoved {
     /// The command that sent the input.
     pub command_id: CommandId,
-    /// What became of the input.
+    /// The reason.
     pub reason: QueueRemovalReason,
     /// The turn that it started or joined.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -81,7 +81,7 @@ pub(super) struct Pending {
     session: Option<SessionId>,
     command: Command,
     pub(super) asked: Asked,
-    /// Whether it was sent over the present connection.
+    /// True if it was sent over the present connection.
     sent: bool,
 }
 
@@ -97,16 +97,16 @@ pub(super) struct Opening {
 #[derive(Debug)]
 pub(super) struct Dialogue {
     pub(super) screen: Screen,
-    /// Whether a person watches: thoughts and notes on progress are shown to one, not to a pipe.
+    /// True if a person watches: thoughts and notes on progress are shown to one, not to a pipe.
     pub(super) watched: bool,
     /// Begins the id of every command of this process, so that its own are known again.
     pub(super) prefix: String,
     next_id: u64,
     pub(super) pending: Vec<Pending>,
     pub(super) place: Option<Place>,
-    /// Whether the server's notice was shown.
+    /// True if the server's notice was shown.
     noticed: bool,
-    /// Whether a session was ever open: before, a refusal ends the chat.
+    /// True if a session was ever open: before, a refusal ends the chat.
     pub(super) opened_once: bool,
     /// What to open when no session is.
     pub(super) wanted: Opening,
@@ -134,10 +134,10 @@ pub(super) struct Dialogue {
     pub(super) last_entry: Option<EntryId>,
     /// The sessions of the last list, by their numbers.
     pub(super) listed: Vec<SessionId>,
-    /// Whether Ctrl-C was pressed since the last line.
+    /// True if Ctrl-C was pressed since the last line.
     interrupted: bool,
     out: Vec<Step>,
-    /// Whether something stands on the screen's last line.
+    /// True if something stands on the screen's last line.
     line_open: bool,
 }
 
@@ -175,7 +175,7 @@ impl Dialogue {
         }
     }
 
-    /// Whether nothing is awaited: every command answered, no turn, no compaction, nothing on its way.
+    /// Returns true if nothing is awaited: every command answered, no turn, no compaction, nothing on its way.
     pub(super) fn is_idle(&self) -> bool {
         let caught_up = self.place.as_ref().is_none_or(|place| place.seq >= self.caught_up_at);
         self.pending.is_empty() && self.turn.is_none() && self.jobs.is_empty() && self.queued == 0 && caught_up
@@ -428,7 +428,7 @@ impl Dialogue {
         }
     }
 
-    /// Whether this command is one of the kind, of this client's, and not answered yet.
+    /// Returns true if this command is one of the kind, of this client's, and not answered yet.
     pub(super) fn awaits(&self, id: Option<&CommandId>, asked: Asked) -> bool {
         id.is_some_and(|id| self.pending.iter().any(|pending| pending.id == *id && pending.asked == asked))
     }

@@ -80,7 +80,7 @@ pub(super) enum Line {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Go {
     pub(super) which: String,
-    /// Whether with a summary of what is left.
+    /// True to make a summary of what is left.
     pub(super) summarize: bool,
     pub(super) instructions: Option<String>,
 }

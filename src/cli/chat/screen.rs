@@ -22,7 +22,7 @@ const BAR_CHARS: u64 = 24;
 /// How to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Screen {
-    /// Whether colours may be used, and with them signs beyond ASCII.
+    /// True if colours may be used, and with them signs beyond ASCII.
     pub(super) color: bool,
 }
 

@@ -45,7 +45,7 @@ impl Dialogue {
         self.line(&self.screen.note("what you say next begins a new session"));
     }
 
-    /// Whether a session was asked for and has not come yet.
+    /// True if a session was asked for and has not come yet.
     pub(super) fn is_opening(&self) -> bool {
         self.pending.iter().any(|pending| pending.asked == Asked::Open)
     }

@@ -26,7 +26,7 @@ pub(super) struct Streamed {
 /// What to show of a delta.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// Whether it begins a part after another one.
+    /// True if it begins a part after another one.
     pub(super) breaks: bool,
     pub(super) thought: bool,
     pub(super) text: String,

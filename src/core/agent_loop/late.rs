@@ -1,6 +1,6 @@
 //! Answers to calls that are over: a copy of the answer that was taken is a duplicate, any other is too late.
 //!
-//! What is remembered: the store keeps how every tool call ended (`session/ended.rs`). Of hook calls nothing is stored,
+//! The store keeps how every tool call ended (`session/ended.rs`). Of hook calls nothing is stored,
 //! so a bounded memory serves: it is carried from loop to loop, and ends with the session's time in memory.
 
 use super::{commands::Caller, workspace::Workspace};
@@ -46,7 +46,7 @@ impl EndedCalls {
     }
 }
 
-/// What a call is made to.
+/// The kind of a call.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Callee {
     Tool,

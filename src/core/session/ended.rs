@@ -12,7 +12,7 @@ use reseed_protocol::{
 /// A tool call that is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndedCall {
-    /// How it ended; `None` if only its result is known: in a fork, or from an older version.
+    /// Its outcome; `None` if only its result is known: in a fork, or from an older version.
     pub outcome: Option<CallOutcome>,
     /// The fingerprint of its result, as stored.
     pub result: u64,

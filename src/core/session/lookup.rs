@@ -18,7 +18,7 @@ pub enum Lookup {
         /// True if there are more than one read returns.
         is_cut: bool,
     },
-    /// How the call ended that a `tool_result` or `call_progress` names, from its mark.
+    /// The end of the call that a `tool_result` or `call_progress` names, from its mark.
     EndedCall(EndedCall),
 }
 

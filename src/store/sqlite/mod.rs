@@ -165,6 +165,18 @@ impl Drop for SqliteStore {
     }
 }
 
+/// Returns the order to create a session, with an epoch of its own.
+fn new_session(
+    session: &SessionId,
+    owner: &str,
+    created_by: Option<&CommandId>,
+    now: Timestamp,
+) -> Result<Create, Error> {
+    let random = getrandom::u64().map_err(|error| Error::Unknown(format!("make an epoch: {error}")))?;
+    let (session, owner, epoch) = (session.clone(), owner.to_owned(), format!("{random:016x}"));
+    Ok(Create { session, owner, epoch, created_by: created_by.cloned(), now })
+}
+
 impl SessionStore for SqliteStore {
     fn create<'a>(
         &'a self,
@@ -172,11 +184,7 @@ impl SessionStore for SqliteStore {
         owner: &'a str,
         now: Timestamp,
     ) -> StoreFuture<'a, Result<Lease, Error>> {
-        Box::pin(async move {
-            let random = getrandom::u64().map_err(|error| Error::Unknown(format!("make an epoch: {error}")))?;
-            let (session, owner, epoch) = (session.clone(), owner.to_owned(), format!("{random:016x}"));
-            self.write(Create { session, owner, epoch, created_by: None, now }).await
-        })
+        Box::pin(async move { self.write(new_session(session, owner, None, now)?).await })
     }
 
     fn create_once<'a>(
@@ -186,12 +194,7 @@ impl SessionStore for SqliteStore {
         command: &'a CommandId,
         now: Timestamp,
     ) -> StoreFuture<'a, Result<Created, Error>> {
-        Box::pin(async move {
-            let random = getrandom::u64().map_err(|error| Error::Unknown(format!("make an epoch: {error}")))?;
-            let (session, owner, epoch) = (session.clone(), owner.to_owned(), format!("{random:016x}"));
-            let created_by = Some(command.clone());
-            self.write(CreateOnce(Create { session, owner, epoch, created_by, now })).await
-        })
+        Box::pin(async move { self.write(CreateOnce(new_session(session, owner, Some(command), now)?)).await })
     }
 
     fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>> {
