@@ -57,10 +57,12 @@ pub enum Event {
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(tag = "type", content = "payload", rename_all = "snake_case")]
 pub enum EphemeralEvent {
-    /// An answer starts streaming.
+    /// An answer, or a tool call in it, starts streaming.
     ItemStarted(ItemStarted),
     /// A piece of the answer; pieces may be coalesced.
     ItemDelta(ItemDelta),
+    /// A tool call in the answer, or the answer, is complete. After the answer's own, its entry follows.
+    ItemFinished(ItemFinished),
     /// The answer was aborted: what was shown of it is void.
     ItemAborted(ItemAborted),
     /// A tool or a hook reported its progress.
@@ -270,8 +272,14 @@ events! {
         item_id: EntryId,
         /// Its turn.
         turn_id: TurnId,
-        /// `message`.
-        kind: String,
+        /// What starts.
+        kind: ItemKind,
+        /// The part of the item that starts; on tool calls.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        part: Option<u32>,
+        /// The tool's name; on tool calls.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
     }
 
     /// Payload of `item_delta`.
@@ -287,6 +295,15 @@ events! {
         kind: Option<DeltaKind>,
         /// The text.
         text: String,
+    }
+
+    /// Payload of `item_finished`.
+    struct ItemFinished {
+        /// The item.
+        item_id: EntryId,
+        /// The tool call in it that is complete; absent if the whole item is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        part: Option<u32>,
     }
 
     /// Payload of `item_aborted`.
@@ -546,11 +563,21 @@ words! {
         HookSummary,
     }
 
-    /// The kind of part that a delta belongs to.
+    /// What starts streaming.
+    enum ItemKind {
+        /// An answer.
+        Message,
+        /// A tool call in an answer.
+        ToolCall,
+    }
+
+    /// The kind of text in a delta.
     enum DeltaKind {
         /// Text.
         Text,
         /// Reasoning.
         Reasoning,
+        /// The arguments of a tool call.
+        Arguments,
     }
 }

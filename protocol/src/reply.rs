@@ -46,6 +46,9 @@ pub enum Reply {
 }
 
 mod duplicate;
+mod running;
+
+pub use running::RunningPart;
 
 macro_rules! replies {
     ($($(#[$doc:meta])* struct $name:ident { $($(#[$attr:meta])* $field:ident: $ty:ty,)* })*) => {
@@ -230,7 +233,7 @@ replies! {
         /// The id that its entry will have.
         item_id: EntryId,
         /// Its parts so far.
-        parts: Vec<Part>,
+        parts: Vec<RunningPart>,
     }
 
     /// A compaction that is running.

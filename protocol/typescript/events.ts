@@ -341,6 +341,7 @@ export interface CompactionFailed {
 export type EphemeralEvent =
   | { type: "item_started"; payload: ItemStarted }
   | { type: "item_delta"; payload: ItemDelta }
+  | { type: "item_finished"; payload: ItemFinished }
   | { type: "item_aborted"; payload: ItemAborted }
   | { type: "call_progressed"; payload: CallProgressed }
   | { type: "hook_call"; payload: HookCall }
@@ -364,9 +365,16 @@ export interface ItemStarted {
   itemId: EntryId;
   /** Its turn. */
   turnId: TurnId;
-  /** `message`. */
-  kind: string;
+  /** What starts. */
+  kind: ItemKind;
+  /** The part of the item that starts; on tool calls. */
+  part?: number;
+  /** The tool's name; on tool calls. */
+  name?: string;
 }
+
+/** What starts streaming. */
+export type ItemKind = "message" | "tool_call";
 
 /** Payload of `item_delta`. */
 export interface ItemDelta {
@@ -382,8 +390,16 @@ export interface ItemDelta {
   text: string;
 }
 
-/** The kind of part that a delta belongs to. */
-export type DeltaKind = "text" | "reasoning";
+/** The kind of text in a delta. */
+export type DeltaKind = "text" | "reasoning" | "arguments";
+
+/** Payload of `item_finished`. */
+export interface ItemFinished {
+  /** The item. */
+  itemId: EntryId;
+  /** The tool call in it that is complete; absent if the whole item is. */
+  part?: number;
+}
 
 /** Payload of `item_aborted`. */
 export interface ItemAborted {

@@ -230,8 +230,30 @@ export interface RunningItem {
   /** The id that its entry will have. */
   itemId: EntryId;
   /** Its parts so far. */
-  parts: Array<Part>;
+  parts: Array<RunningPart>;
 }
+
+/** A part of an answer that is being streamed. A tool call has no id yet: the durable event `tool_call` names it. */
+export type RunningPart =
+  | {
+      type: "text";
+      /** The text so far. */
+      text: string;
+    }
+  | {
+      type: "reasoning";
+      /** The text so far. */
+      text: string;
+    }
+  | {
+      type: "tool_call";
+      /** The tool's name. */
+      name: string;
+      /** The arguments so far: the beginning of a JSON text. */
+      arguments: string;
+      /** True if the call is complete. */
+      finished?: boolean;
+    };
 
 /** A turn that ended without an answer; the fields are those of `turn_finished`. */
 export interface EndedTurn {

@@ -139,21 +139,63 @@ pub struct OverflowHint {
     pub window_tokens: Option<u64>,
 }
 
-/// A piece of an answer to show as it arrives.
+/// A piece of an answer to show as it arrives. Every piece names its part by its index in the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delta<'a> {
     /// Text of a text part.
     Text {
-        /// Index of the part in the answer.
+        /// The part.
         part: usize,
         /// The piece.
         text: &'a str,
     },
     /// Text of a reasoning part.
     Reasoning {
-        /// Index of the part in the answer.
+        /// The part.
         part: usize,
         /// The piece.
         text: &'a str,
     },
+    /// A tool call begins.
+    Call {
+        /// The part.
+        part: usize,
+        /// The tool's name.
+        name: &'a str,
+    },
+    /// Text of a tool call's arguments.
+    Arguments {
+        /// The part, whose call has begun.
+        part: usize,
+        /// The piece.
+        text: &'a str,
+    },
+    /// A tool call is complete.
+    CallEnd {
+        /// The part.
+        part: usize,
+    },
+}
+
+impl<'a> Delta<'a> {
+    /// Returns the part that it belongs to.
+    #[must_use]
+    pub fn part(&self) -> usize {
+        match *self {
+            Self::Text { part, .. }
+            | Self::Reasoning { part, .. }
+            | Self::Call { part, .. }
+            | Self::Arguments { part, .. }
+            | Self::CallEnd { part } => part,
+        }
+    }
+
+    /// Returns its text; empty for the beginning and the end of a call.
+    #[must_use]
+    pub fn text(&self) -> &'a str {
+        match *self {
+            Self::Text { text, .. } | Self::Reasoning { text, .. } | Self::Arguments { text, .. } => text,
+            Self::Call { .. } | Self::CallEnd { .. } => "",
+        }
+    }
 }

@@ -29,6 +29,8 @@ pub trait DeltaSink: Send {
 /// - dropping the future cancels the upstream request at once, and there is no other way to cancel;
 /// - every piece of text in the answer was passed to `sink` before the future resolves to `Ok`, with part numbers that
 ///   match the answer's parts;
+/// - of a tool call, `sink` gets the name first, then the arguments in pieces, then the end; a call of which it gets
+///   nothing is shown when the answer is complete;
 /// - an answer is complete: a stream that ended early or was empty is a fault.
 ///
 /// ```

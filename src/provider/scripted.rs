@@ -77,7 +77,7 @@ impl Default for Gate {
 }
 
 impl Reply {
-    /// Returns an answer of these parts, one delta per part, without reported usage.
+    /// Returns an answer of these parts, one delta per part, without reported usage. Tool calls are streamed too.
     #[must_use]
     pub fn parts(parts: Vec<Part>) -> Self {
         Self { parts, pieces: 1, stop_reason: None, usage: None, fault: None, gate: None }
@@ -95,7 +95,7 @@ impl Reply {
         Self { fault: Some(fault), ..Self::parts(Vec::new()) }
     }
 
-    /// Sends each text in this many deltas.
+    /// Sends each text, and the arguments of each call, in this many deltas.
     #[must_use]
     pub fn in_pieces(self, pieces: usize) -> Self {
         Self { pieces: pieces.max(1), ..self }
@@ -119,7 +119,7 @@ impl Reply {
         Self { fault: Some(fault), ..self }
     }
 
-    /// Pauses before its last delta, or before its end if it has at most one, until the gate opens.
+    /// Pauses before its last delta with text, or before its end if it has at most one, until the gate opens.
     #[must_use]
     pub fn held_by(self, gate: &Gate) -> Self {
         Self { gate: Some(gate.clone()), ..self }
@@ -224,7 +224,7 @@ impl Provider for Scripted {
     }
 }
 
-/// Sends the reply's texts to the sink; returns true if there were any.
+/// Sends the reply's texts and calls to the sink; returns true if there were any.
 async fn play(reply: &Reply, sink: &mut dyn DeltaSink) -> bool {
     let mut deltas: Vec<Delta<'_>> = Vec::new();
     for (part, content) in reply.parts.iter().enumerate() {
@@ -233,10 +233,17 @@ async fn play(reply: &Reply, sink: &mut dyn DeltaSink) -> bool {
             Part::Reasoning { text, .. } => {
                 deltas.extend(cut(text, reply.pieces).map(|text| Delta::Reasoning { part, text }));
             }
+            Part::ToolCall { name, arguments, .. } => {
+                deltas.push(Delta::Call { part, name });
+                deltas.extend(cut(arguments, reply.pieces).map(|text| Delta::Arguments { part, text }));
+                deltas.push(Delta::CallEnd { part });
+            }
             _ => {}
         }
     }
-    let held_at = deltas.len().checked_sub(1).filter(|&last| last > 0);
+    let mut texts = (0..deltas.len()).rev().filter(|&at| !deltas[at].text().is_empty());
+    let (last, before) = (texts.next(), texts.next());
+    let held_at = last.filter(|_| before.is_some());
     for (at, &delta) in deltas.iter().enumerate() {
         if let (Some(gate), true) = (&reply.gate, held_at == Some(at)) {
             gate.passed().await;
@@ -275,8 +282,7 @@ mod tests {
 
     impl DeltaSink for Shown {
         fn delta(&mut self, delta: Delta<'_>) {
-            let (Delta::Text { text, .. } | Delta::Reasoning { text, .. }) = delta;
-            self.0.push(text.to_owned());
+            self.0.push(delta.text().to_owned());
         }
     }
 

@@ -163,13 +163,13 @@ impl Effects {
         stored_marks.extend(whole::take_all(&mut events));
         let first_seq = self.copy.state().seq + 1;
         let mut records = Vec::with_capacity(events.len());
-        let mut ends = None;
+        let (streamed, mut ends) = (self.feed.unfinished_item(), None);
         for event in &events {
             self.copy.apply(event);
             self.note(now, event);
             let entry = EntryColumns::of(event);
-            let asked = self.asking.as_ref().and_then(|asking| asking.item.as_ref());
-            ends = ends.or_else(|| asked.filter(|item| entry.as_ref().is_some_and(|e| e.entry_id == **item)).cloned());
+            let is_it = |item: &&EntryId| entry.as_ref().is_some_and(|entry| entry.entry_id == **item);
+            ends = ends.or_else(|| streamed.as_ref().filter(is_it).cloned());
             records.push(NewRecord { body: json(event), entry });
         }
         let bodies: Vec<Arc<str>> = records.iter().map(|record| record.body.clone()).collect();
@@ -318,7 +318,7 @@ impl Effects {
         self.summarising.take_if(|asking| asking.request == request);
         let asking = self.asking.take_if(|asking| asking.request == request);
         let item = asking.and_then(|mut asking| asking.item.take());
-        item.map(|item| self.feed.take_shown(&item)).unwrap_or_default()
+        item.map(|item| self.feed.stop(&item)).unwrap_or_default()
     }
 
     pub(super) async fn release(&mut self) {

@@ -4,14 +4,20 @@
 //! the store; ephemeral events, of which a slow reader misses the oldest; and the text of the answer being streamed, as
 //! one piece from the reader's position to the current end, so that deltas coalesce.
 //!
+//! Readers share what they are given: a durable or ephemeral event is serialised once when it is published, and a piece
+//! of the answer once for all readers at the same position. A reader that is sent to the store reads it alone.
+//!
 //! Invariant: nothing enters the feed as durable before the store has acknowledged it.
 
-use super::live::{Live, Reading};
+use super::{
+    encoded::FrameText,
+    live::{Live, Reading},
+};
 use crate::core::model::Delta;
 use reseed_protocol::{
     EntryId, ErrorCode, Part, SessionId, TurnId,
     event::{EphemeralEvent, ItemAborted, SubscriptionEnd},
-    frame::encode_event,
+    frame::{encode_event, encode_stored},
     reply::RunningItem,
 };
 use std::{
@@ -24,7 +30,7 @@ use tokio::{sync::Notify, time::Instant};
 
 /// Durable events kept in memory for readers that keep up; slower ones read the store.
 const TAIL_EVENTS_MAX: usize = 32;
-/// Bytes of these events: an idle session holds little.
+/// Bytes of their frames: an idle session holds little.
 const TAIL_BYTES_MAX: usize = 16 * 1024;
 /// Ephemeral events kept: a reader that misses more has missed only decoration. The end of an answer without an entry
 /// is not decoration, so the oldest of the others is dropped before it.
@@ -54,12 +60,12 @@ struct Inner {
     /// One for each subscriber.
     bells: Vec<Bell>,
     seq: u64,
-    tail: VecDeque<(u64, Arc<str>)>,
+    tail: VecDeque<(u64, FrameText)>,
     tail_bytes: usize,
     ephemeral: VecDeque<Ephemeral>,
     ephemeral_count: u64,
     live: Option<Live>,
-    live_count: u64,
+    live_count: u32,
     closed: Option<SubscriptionEnd>,
     /// A reader of text has seen everything and waits. Readers that still have something to fetch are not woken for
     /// more.
@@ -72,7 +78,7 @@ struct Inner {
 struct Ephemeral {
     number: u64,
     after_seq: u64,
-    frame: Arc<str>,
+    frame: FrameText,
     /// It reports an aborted answer: a reader that saw a part of it must be told.
     ends_item: bool,
     /// It reports the context size: a newer one replaces it.
@@ -136,12 +142,12 @@ impl Drop for Reader {
 /// A unit given to a subscriber.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
-    /// A durable event: its seq and stored body.
-    Durable(u64, Arc<str>),
+    /// A durable event: its seq and its complete frame.
+    Durable(u64, FrameText),
     /// The complete frame of an ephemeral event.
-    Ephemeral(Arc<str>),
-    /// The complete frame of a text delta.
-    Delta(String),
+    Ephemeral(FrameText),
+    /// The complete frame of an event of the answer being streamed.
+    Streamed(FrameText),
     /// Durable events after this seq are no longer in memory: read them from the store, then continue.
     Behind {
         /// The last one it was given.
@@ -177,22 +183,24 @@ impl Feed {
         self.lock().seq
     }
 
-    /// Publishes durable events that the store has acknowledged. The entry of the streamed answer ends its stream.
+    /// Publishes durable events that the store has acknowledged, by their stored bodies. The entry of the streamed
+    /// answer ends its stream.
     pub(super) fn publish(&self, bodies: &[Arc<str>], ends: Option<&EntryId>) {
         let mut inner = self.lock();
         let first_seq = inner.seq + 1;
-        if let Some(live) = inner.live.as_mut().filter(|live| live.is_streaming() && Some(&live.item) == ends) {
-            live.ended_at = Some(first_seq);
+        if let Some(live) = inner.live.as_mut().filter(|live| live.ended_at.is_none() && Some(&live.item) == ends) {
+            live.end(first_seq);
         }
         for body in bodies {
             inner.seq += 1;
             let seq = inner.seq;
-            inner.tail_bytes += body.len();
-            inner.tail.push_back((seq, body.clone()));
+            let frame = FrameText::from(encode_stored(&self.session, seq, body));
+            inner.tail_bytes += frame.len();
+            inner.tail.push_back((seq, frame));
         }
         while inner.tail.len() > TAIL_EVENTS_MAX || (inner.tail_bytes > TAIL_BYTES_MAX && inner.tail.len() > 1) {
-            if let Some((_, body)) = inner.tail.pop_front() {
-                inner.tail_bytes -= body.len();
+            if let Some((_, frame)) = inner.tail.pop_front() {
+                inner.tail_bytes -= frame.len();
             }
         }
         inner.ring();
@@ -234,7 +242,13 @@ impl Feed {
         inner.woken_at = None;
     }
 
-    /// Adds text to the answer. Text of an answer that is no longer streamed is dropped.
+    /// Returns the item that may still become an entry: the answer being streamed, or the one that was stopped.
+    pub(super) fn unfinished_item(&self) -> Option<EntryId> {
+        let inner = self.lock();
+        inner.live.as_ref().filter(|live| live.ended_at.is_none()).map(|live| live.item.clone())
+    }
+
+    /// Adds a piece to the answer. Pieces of an answer that is no longer streamed are dropped.
     pub(super) fn delta(&self, item: &EntryId, delta: Delta<'_>) {
         let mut inner = self.lock();
         let Some(live) = inner.streamed(item) else { return };
@@ -251,14 +265,12 @@ impl Feed {
         self.lock().streamed(item).is_some_and(|live| live.has_begun())
     }
 
-    /// Ends the stream and returns what was shown.
-    pub(super) fn take_shown(&self, item: &EntryId) -> Vec<Part> {
+    /// Stops the stream and returns what was shown, as parts of an entry. The entry or `item_aborted` ends it.
+    pub(super) fn stop(&self, item: &EntryId) -> Vec<Part> {
         let mut inner = self.lock();
-        let parts = inner.streamed(item).map(|live| live.parts());
-        if parts.is_some() {
-            inner.live = None;
-        }
-        parts.unwrap_or_default()
+        let Some(live) = inner.streamed(item) else { return Vec::new() };
+        live.stop();
+        live.shown()
     }
 
     /// Ends the feed: every subscription to it ends for this reason.
@@ -344,13 +356,14 @@ impl Inner {
         self.bells.iter().for_each(|bell| bell.notify_one());
     }
 
-    fn next(&self, session: &SessionId, cursor: &mut Cursor, text: bool, bytes_max: usize) -> Vec<Frame> {
+    fn next(&mut self, session: &SessionId, cursor: &mut Cursor, text: bool, bytes_max: usize) -> Vec<Frame> {
         let mut frames: Vec<Frame> = cursor.void.drain(..).map(|item| void_frame(session, item)).collect();
         let mut bytes = 0;
+        let mut live = self.live.as_mut().filter(|_| text);
         if cursor.seq < self.seq {
             let first = self.tail.front().map_or(u64::MAX, |(seq, _)| *seq);
             if first > cursor.seq + 1 {
-                match self.live.as_ref().filter(|live| text && cursor.is_owed(live)) {
+                match live.filter(|live| cursor.is_owed(live)) {
                     Some(live) => {
                         live.next(&mut cursor.answer, bytes_max, &mut frames);
                     }
@@ -365,16 +378,16 @@ impl Inner {
         let mut ephemeral = self.ephemeral.range(from..).peekable();
         while bytes < bytes_max {
             match (durable.peek(), ephemeral.peek()) {
-                (Some((seq, body)), other) if other.is_none_or(|event| event.after_seq >= *seq) => {
-                    let ended = self.live.as_ref().filter(|live| live.ended_at == Some(*seq));
-                    if let Some(live) = ended.filter(|live| text && cursor.is_owed(live)) {
+                (Some((seq, frame)), other) if other.is_none_or(|event| event.after_seq >= *seq) => {
+                    let ended = live.as_mut().filter(|live| live.ended_at == Some(*seq));
+                    if let Some(live) = ended.filter(|live| cursor.is_owed(live)) {
                         bytes += live.next(&mut cursor.answer, bytes_max.saturating_sub(bytes), &mut frames);
                         if cursor.is_owed(live) {
                             return frames;
                         }
                     }
-                    frames.push(Frame::Durable(*seq, body.clone()));
-                    bytes += body.len();
+                    frames.push(Frame::Durable(*seq, frame.clone()));
+                    bytes += frame.len();
                     cursor.seq = *seq;
                     durable.next();
                 }
@@ -388,8 +401,7 @@ impl Inner {
             }
         }
         let caught_up = durable.peek().is_none() && ephemeral.peek().is_none();
-        let streaming = self.live.as_ref().filter(|live| text && caught_up && live.is_streaming());
-        if let Some(live) = streaming.filter(|live| live.has_more(&cursor.answer)) {
+        if let Some(live) = live.filter(|live| caught_up && live.is_streaming()) {
             live.next(&mut cursor.answer, bytes_max.saturating_sub(bytes), &mut frames);
         }
         frames

@@ -3,16 +3,19 @@
 //! Invariant: a reader's positions are on character boundaries, and their bytes and UTF-16 units mean the same
 //! position.
 
-use super::feed::{Frame, Seen};
+use super::{
+    encoded::{Encoded, FrameText, Told},
+    feed::{Frame, Seen},
+};
 use crate::core::model::Delta;
 use reseed_protocol::{
     EntryId, Part, SessionId, TurnId,
     content::utf16_len,
-    event::{EphemeralEvent, ItemStarted},
+    event::{EphemeralEvent, ItemFinished, ItemKind, ItemStarted},
     frame::encode_event,
-    reply::RunningItem,
+    reply::{RunningItem, RunningPart},
 };
-use std::fmt::Write as _;
+use std::{fmt::Write as _, ops::Range};
 
 /// Most text of one delta, so that a reader that was away does not get one huge frame, and a stalled one does not hold
 /// it: escaped, it may have six times as many bytes.
@@ -22,27 +25,40 @@ const DELTA_BYTES_MAX: usize = 8 * 1024;
 #[derive(Debug)]
 pub(super) struct Live {
     session: SessionId,
-    number: u64,
+    number: u32,
     pub(super) item: EntryId,
     turn: TurnId,
     parts: Vec<LivePart>,
+    /// A cancellation stopped it: no more text comes, and the calls in it are not made.
+    stopped: bool,
     /// The durable event that ended it. The answer is kept until the next one: readers that were present get all of its
     /// text before that event.
     pub(super) ended_at: Option<u64>,
+    encoded: Encoded,
 }
 
 #[derive(Debug)]
 struct LivePart {
-    reasoning: bool,
+    kind: PartKind,
     text: String,
     utf16: u64,
+}
+
+#[derive(Debug)]
+enum PartKind {
+    Text,
+    Reasoning,
+    Call { name: String, finished: bool },
 }
 
 /// A reader's position in an answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Reading {
     /// The number of the answer; 0 for none.
-    number: u64,
+    number: u32,
+    /// It was given all of the answer, and its end.
+    finished: bool,
+    /// Empty once it has finished.
     parts: Vec<PartPosition>,
 }
 
@@ -50,39 +66,109 @@ pub(super) struct Reading {
 struct PartPosition {
     bytes: usize,
     utf16: u64,
+    /// It knows that this part is a tool call.
+    started: bool,
+    /// It knows that this tool call is complete.
+    finished: bool,
+}
+
+#[cfg(test)]
+impl Reading {
+    /// Returns the number of parts that it has room for.
+    pub(super) fn parts_capacity(&self) -> usize {
+        self.parts.capacity()
+    }
 }
 
 impl LivePart {
-    fn part(&self) -> Part {
+    fn running(&self) -> RunningPart {
         let text = self.text.clone();
-        if self.reasoning { Part::Reasoning { text, payload: None } } else { Part::Text { text } }
+        match &self.kind {
+            PartKind::Text => RunningPart::Text { text },
+            PartKind::Reasoning => RunningPart::Reasoning { text },
+            PartKind::Call { name, finished } => {
+                RunningPart::ToolCall { name: name.clone(), arguments: text, finished: *finished }
+            }
+        }
+    }
+
+    /// Returns the part for an entry. A call that was not made is no part of it: an empty text keeps its place.
+    fn shown(&self) -> Part {
+        match &self.kind {
+            PartKind::Text => Part::Text { text: self.text.clone() },
+            PartKind::Reasoning => Part::Reasoning { text: self.text.clone(), payload: None },
+            PartKind::Call { .. } => Part::Text { text: String::new() },
+        }
+    }
+
+    /// Returns true if a reader at this position has all of it.
+    fn is_read(&self, place: PartPosition) -> bool {
+        let knows_call = match self.kind {
+            PartKind::Call { finished, .. } => place.started && place.finished == finished,
+            PartKind::Text | PartKind::Reasoning => true,
+        };
+        knows_call && place.bytes == self.text.len()
+    }
+
+    /// Returns the position of a reader that has all of it.
+    fn end(&self) -> PartPosition {
+        let (started, finished) = match self.kind {
+            PartKind::Call { finished, .. } => (true, finished),
+            PartKind::Text | PartKind::Reasoning => (false, false),
+        };
+        PartPosition { bytes: self.text.len(), utf16: self.utf16, started, finished }
     }
 }
 
 impl Live {
     /// Creates an answer without text; `number`, from 1, distinguishes it from other answers of its feed.
-    pub(super) fn new(session: SessionId, number: u64, item: EntryId, turn: TurnId) -> Self {
-        Self { session, number, item, turn, parts: Vec::new(), ended_at: None }
+    pub(super) fn new(session: SessionId, number: u32, item: EntryId, turn: TurnId) -> Self {
+        let (parts, encoded) = (Vec::new(), Encoded::default());
+        Self { session, number, item, turn, parts, stopped: false, ended_at: None, encoded }
     }
 
     pub(super) fn is_streaming(&self) -> bool {
-        self.ended_at.is_none()
+        self.ended_at.is_none() && !self.stopped
     }
 
-    /// Adds text.
+    /// Adds a piece.
     pub(super) fn push(&mut self, delta: Delta<'_>) {
-        let (part, reasoning, text) = match delta {
-            Delta::Text { part, text } => (part, false, text),
-            Delta::Reasoning { part, text } => (part, true, text),
-        };
-        // Parts that are not shown (tool calls) leave empty slots, so that part numbers match the entry's.
-        while self.parts.len() <= part {
-            self.parts.push(LivePart { reasoning, text: String::new(), utf16: 0 });
+        let (at, text) = (delta.part(), delta.text());
+        // Parts that are not shown (sealed reasoning) leave empty slots, so that part numbers match the entry's.
+        while self.parts.len() <= at {
+            self.parts.push(LivePart { kind: PartKind::Text, text: String::new(), utf16: 0 });
         }
-        let place = &mut self.parts[part];
-        place.reasoning = reasoning;
-        place.text.push_str(text);
-        place.utf16 += utf16_len(text);
+        let part = &mut self.parts[at];
+        match (delta, &mut part.kind) {
+            (Delta::Text { .. }, kind) => *kind = PartKind::Text,
+            (Delta::Reasoning { .. }, kind) => *kind = PartKind::Reasoning,
+            (Delta::Call { name, .. }, kind) => *kind = PartKind::Call { name: name.to_owned(), finished: false },
+            (Delta::CallEnd { .. }, PartKind::Call { finished, .. }) => *finished = true,
+            (Delta::Arguments { .. }, PartKind::Call { .. }) => {}
+            // Without its beginning, a call has no name to show.
+            (Delta::Arguments { .. } | Delta::CallEnd { .. }, _) => return,
+        }
+        part.text.push_str(text);
+        part.utf16 += utf16_len(text);
+    }
+
+    /// Stops it: its entry, if it gets one, holds what was shown.
+    pub(super) fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// Ends it with the durable event that has its entry.
+    pub(super) fn end(&mut self, seq: u64) {
+        self.ended_at = Some(seq);
+        // What readers still lack is serialised again: a session that is idle afterwards holds less.
+        self.encoded.clear();
+        if !self.stopped {
+            for part in &mut self.parts {
+                if let PartKind::Call { finished, .. } = &mut part.kind {
+                    *finished = true;
+                }
+            }
+        }
     }
 
     /// Returns true if readers are given something of it: the first word has come.
@@ -90,89 +176,155 @@ impl Live {
         !self.parts.is_empty()
     }
 
-    /// Returns what was shown.
-    pub(super) fn parts(&self) -> Vec<Part> {
-        self.parts.iter().map(LivePart::part).collect()
+    /// Returns what was shown, as parts of an entry.
+    pub(super) fn shown(&self) -> Vec<Part> {
+        self.parts.iter().map(LivePart::shown).collect()
     }
 
     /// Returns its state for a new reader; `None` before its first text.
     pub(super) fn running(&self) -> Option<RunningItem> {
-        self.has_begun().then(|| RunningItem { item_id: self.item.clone(), parts: self.parts() })
+        let parts = || self.parts.iter().map(LivePart::running).collect();
+        self.has_begun().then(|| RunningItem { item_id: self.item.clone(), parts: parts() })
     }
 
     /// Returns the position of a reader that has all of it.
     pub(super) fn read(&self) -> Reading {
-        let place = |part: &LivePart| PartPosition { bytes: part.text.len(), utf16: part.utf16 };
-        Reading { number: self.number, parts: self.parts.iter().map(place).collect() }
+        if self.ended_at.is_some() {
+            return Reading { number: self.number, finished: true, parts: Vec::new() };
+        }
+        Reading { number: self.number, finished: false, parts: self.parts.iter().map(LivePart::end).collect() }
     }
 
     /// Returns the position of a reader that has seen this much of it; `None` if that is impossible.
     pub(super) fn seen<'a>(&self, items: impl Iterator<Item = &'a Seen>) -> Option<Reading> {
-        let mut reading = Reading { number: self.number, parts: Vec::new() };
+        let mut reading = Reading { number: self.number, ..Reading::default() };
         for Seen { part, offset, .. } in items {
             let at = usize::try_from(*part).ok()?;
             let bytes = byte_place(&self.parts.get(at)?.text, *offset)?;
             if reading.parts.len() <= at {
                 reading.parts.resize(at + 1, PartPosition::default());
             }
-            reading.parts[at] = PartPosition { bytes, utf16: *offset };
+            // At offset 0 the reader may only know of the item. What it knows already is repeated without harm.
+            let started = *offset > 0;
+            reading.parts[at] = PartPosition { bytes, utf16: *offset, started, finished: false };
         }
         Some(reading)
     }
 
-    /// Returns true if there is text that a reader has not been given.
+    /// Returns true if there is something of it that a reader has not been given.
     pub(super) fn has_more(&self, reading: &Reading) -> bool {
-        let seen = if reading.number == self.number { reading.parts.as_slice() } else { &[] };
-        let read = |(part, place): (&LivePart, &PartPosition)| part.text.len() == place.bytes;
-        self.parts.len() != seen.len() || !self.parts.iter().zip(seen).all(read)
+        if !self.has_begun() {
+            return false;
+        }
+        if reading.number != self.number {
+            return true;
+        }
+        let read = |(part, place): (&LivePart, &PartPosition)| part.is_read(*place);
+        let has_all = self.parts.len() == reading.parts.len() && self.parts.iter().zip(&reading.parts).all(read);
+        !reading.finished && (self.ended_at.is_some() || !has_all)
     }
 
     /// Adds what a reader has not been given, in frames of about `bytes_left` bytes of text; returns the number of
     /// bytes.
-    pub(super) fn next(&self, reading: &mut Reading, mut bytes_left: usize, frames: &mut Vec<Frame>) -> usize {
+    pub(super) fn next(&mut self, reading: &mut Reading, mut bytes_left: usize, frames: &mut Vec<Frame>) -> usize {
         let bytes_max = bytes_left;
-        if !self.has_begun() {
+        if !self.has_more(reading) {
             return 0;
         }
         if reading.number != self.number {
-            *reading = Reading { number: self.number, parts: Vec::new() };
-            let started = EphemeralEvent::ItemStarted(ItemStarted {
-                item_id: self.item.clone(),
-                turn_id: self.turn.clone(),
-                kind: "message".to_owned(),
-            });
-            frames.push(Frame::Ephemeral(encode_event(Some(&self.session), &started).into()));
+            *reading = Reading { number: self.number, ..Reading::default() };
+            self.tell(Told::Started, frames);
         }
         reading.parts.resize(self.parts.len(), PartPosition::default());
-        for (index, (part, place)) in self.parts.iter().zip(&mut reading.parts).enumerate() {
-            while place.bytes < part.text.len() && bytes_left > 0 {
-                let rest = &part.text[place.bytes..];
-                let piece = &rest[..rest.floor_char_boundary(DELTA_BYTES_MAX.min(bytes_left).max(4))];
-                frames.push(Frame::Delta(self.delta_frame(index, part.reasoning, place.utf16, piece)));
-                place.bytes += piece.len();
-                place.utf16 += utf16_len(piece);
-                bytes_left = bytes_left.saturating_sub(piece.len());
+        for (index, place) in reading.parts.iter_mut().enumerate() {
+            if matches!(self.parts[index].kind, PartKind::Call { .. }) && !place.started {
+                self.tell(Told::CallStarted(index), frames);
+                place.started = true;
             }
+            while place.bytes < self.parts[index].text.len() && bytes_left > 0 {
+                let rest = &self.parts[index].text[place.bytes..];
+                let length = rest.floor_char_boundary(DELTA_BYTES_MAX.min(bytes_left).max(4));
+                let (from, to) = (place.bytes, place.bytes + length);
+                let utf16 = utf16_len(&rest[..length]);
+                let frame = self.encode(Told::Text { part: index, from, to }, place.utf16);
+                frames.push(Frame::Streamed(frame));
+                place.bytes = to;
+                place.utf16 += utf16;
+                bytes_left = bytes_left.saturating_sub(length);
+            }
+            if place.bytes < self.parts[index].text.len() {
+                return bytes_max - bytes_left;
+            }
+            if matches!(self.parts[index].kind, PartKind::Call { finished: true, .. }) && !place.finished {
+                self.tell(Told::CallFinished(index), frames);
+                place.finished = true;
+            }
+        }
+        if self.ended_at.is_some() {
+            self.tell(Told::Finished, frames);
+            *reading = self.read();
         }
         bytes_max - bytes_left
     }
 
-    /// Serialises a delta by hand: there is one for each token of every answer, for every reader.
-    fn delta_frame(&self, part: usize, reasoning: bool, offset: u64, text: &str) -> String {
-        let mut frame = String::with_capacity(text.len() + 136);
-        let (session, item) = (&self.session, &self.item);
-        let _ = write!(
-            frame,
-            "{{\"sessionId\":\"{session}\",\"type\":\"item_delta\",\"payload\":{{\"itemId\":\"{item}\",\"part\":{part},\"offset\":{offset},"
-        );
-        if reasoning {
-            frame.push_str("\"kind\":\"reasoning\",");
-        }
-        frame.push_str("\"text\":");
-        frame.push_str(&serde_json::to_string(text).expect("a text is JSON"));
-        frame.push_str("}}");
-        frame
+    fn tell(&mut self, told: Told, frames: &mut Vec<Frame>) {
+        frames.push(Frame::Streamed(self.encode(told, 0)));
     }
+
+    /// Returns the frame that reports this; text begins at `offset` in UTF-16 code units.
+    fn encode(&mut self, told: Told, offset: u64) -> FrameText {
+        let Self { session, item, turn, parts, encoded, .. } = self;
+        let started = |kind, part, name| {
+            let (item_id, turn_id) = (item.clone(), turn.clone());
+            EphemeralEvent::ItemStarted(ItemStarted { item_id, turn_id, kind, part, name })
+        };
+        let finished = |part| EphemeralEvent::ItemFinished(ItemFinished { item_id: item.clone(), part });
+        let number = |part: usize| Some(u32::try_from(part).unwrap_or(u32::MAX));
+        encoded.frame(told, || {
+            let event = match told {
+                Told::Text { part, from, to } => {
+                    return delta_frame(session, item, part, &parts[part], offset, from..to);
+                }
+                Told::Started => started(ItemKind::Message, None, None),
+                Told::CallStarted(part) => {
+                    let name = match &parts[part].kind {
+                        PartKind::Call { name, .. } => Some(name.clone()),
+                        PartKind::Text | PartKind::Reasoning => None,
+                    };
+                    started(ItemKind::ToolCall, number(part), name)
+                }
+                Told::CallFinished(part) => finished(number(part)),
+                Told::Finished => finished(None),
+            };
+            encode_event(Some(session), &event)
+        })
+    }
+}
+
+/// Serialises a delta by hand: there is one for each token of every answer.
+fn delta_frame(
+    session: &SessionId,
+    item: &EntryId,
+    number: usize,
+    part: &LivePart,
+    offset: u64,
+    bytes: Range<usize>,
+) -> String {
+    let text = &part.text[bytes];
+    let mut frame = String::with_capacity(text.len() + 136);
+    let _ = write!(
+        frame,
+        "{{\"sessionId\":\"{session}\",\"type\":\"item_delta\",\"payload\":{{\"itemId\":\"{item}\",\"part\":{number},\"offset\":{offset},"
+    );
+    frame.push_str(match part.kind {
+        PartKind::Text => "",
+        PartKind::Reasoning => "\"kind\":\"reasoning\",",
+        PartKind::Call { .. } => "\"kind\":\"arguments\",",
+    });
+    frame.push_str("\"text\":");
+    frame.push_str(&serde_json::to_string(text).expect("a text is JSON"));
+    frame.push_str("}}");
+    frame
 }
 
 /// Returns the byte position after `utf16` code units of a text; `None` within a character or beyond the end.
@@ -190,18 +342,26 @@ fn byte_place(text: &str, utf16: u64) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reseed_protocol::event::DeltaKind;
 
     #[test]
     fn a_delta_frame_is_small_and_true() {
-        let live = |item: &str| {
-            let (session, turn) = ("abcdefghijklmnop".parse().unwrap(), "turn".parse().unwrap());
-            Live::new(session, 1, item.parse().unwrap(), turn)
+        let frame = |item: &str, kind: PartKind, offset: u64, text: &str| {
+            let part = LivePart { kind, text: text.to_owned(), utf16: 0 };
+            let session = "abcdefghijklmnop".parse().unwrap();
+            delta_frame(&session, &item.parse().unwrap(), 1, &part, offset, 0..text.len())
         };
-        let frame = live("item").delta_frame(1, true, 7, "say \"hi\"\n");
-        let parsed: EphemeralEvent = serde_json::from_str(&frame).unwrap();
-        let EphemeralEvent::ItemDelta(delta) = parsed else { panic!("{parsed:?}") };
-        assert_eq!((delta.part, delta.offset, delta.text.as_str()), (1, 7, "say \"hi\"\n"));
-        let length = live("abcdefghijkl").delta_frame(0, false, 100_000, "").len();
+        for (kind, expected) in [
+            (PartKind::Text, None),
+            (PartKind::Reasoning, Some(DeltaKind::Reasoning)),
+            (PartKind::Call { name: "look".into(), finished: false }, Some(DeltaKind::Arguments)),
+        ] {
+            let frame = frame("item", kind, 7, "say \"hi\"\n");
+            let parsed: EphemeralEvent = serde_json::from_str(&frame).unwrap();
+            let EphemeralEvent::ItemDelta(delta) = parsed else { panic!("{parsed:?}") };
+            assert_eq!((delta.part, delta.offset, delta.text.as_str(), delta.kind), (1, 7, "say \"hi\"\n", expected));
+        }
+        let length = frame("abcdefghijkl", PartKind::Text, 100_000, "").len();
         assert!(length <= 148, "{length} bytes, and 4 of the WebSocket header");
     }
 }

@@ -3,6 +3,7 @@
 //! - [`registry`]: the open sessions; opens, creates and deletes sessions
 //! - `actor`: a session's mailbox; everything that can wake it becomes one input of the agent loop
 //! - `effects`: calls the provider, appends to the store; each answer returns as an input
+//! - `encoded`: the frames that readers at the same position in an answer share
 //! - `ended`: the marks of tool calls that are over
 //! - [`feed`]: what subscribers read, each at its own pace, with a cursor
 //! - `late`: pending replies: commands that are answered after later ones
@@ -18,6 +19,7 @@
 
 mod actor;
 mod effects;
+pub(crate) mod encoded;
 mod ended;
 pub(crate) mod feed;
 pub(crate) mod fork;

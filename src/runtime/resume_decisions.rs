@@ -6,12 +6,17 @@ use super::feed::{Cursor, Feed, Frame, Seen};
 use crate::core::model::Delta;
 use fastrand::Rng;
 use reseed_protocol::{
-    EntryId, Part,
+    EntryId,
     content::utf16_len,
     event::{EphemeralEvent, ItemAborted},
+    frame::encode_stored,
+    reply::RunningPart,
 };
 use serde_json::Value;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 const FEEDS: u64 = 1_000;
 const STEPS: usize = 120;
@@ -26,6 +31,10 @@ struct Client {
     seq: u64,
     log: Vec<Arc<str>>,
     items: BTreeMap<String, Texts>,
+    /// The calls that it was told of, by item and part.
+    calls: BTreeSet<(String, u64)>,
+    /// The answers that it was told are complete.
+    finished: BTreeSet<String>,
     resumed: u32,
     refused: u32,
 }
@@ -76,9 +85,18 @@ impl World {
             _ => {
                 let Some((item, texts)) = &mut self.live else { return };
                 let piece = ["word ", "é", "🌍", "汉字", "a"][self.rng.usize(..5)].repeat(self.rng.usize(1..5));
-                let part = self.rng.usize(..2);
-                self.feed.delta(item, Delta::Text { part, text: &piece });
-                texts.entry(part as u64).or_default().push_str(&piece);
+                // Two texts and two calls, in any order.
+                let part = self.rng.usize(..4);
+                let text = texts.entry(part as u64).or_default();
+                if part >= 2 && text.is_empty() {
+                    self.feed.delta(item, Delta::Call { part, name: "look" });
+                }
+                let is_call = part >= 2;
+                self.feed.delta(
+                    item,
+                    if is_call { Delta::Arguments { part, text: &piece } } else { Delta::Text { part, text: &piece } },
+                );
+                text.push_str(&piece);
             }
         }
     }
@@ -93,12 +111,13 @@ impl World {
             }
             for frame in frames {
                 match frame {
-                    Frame::Durable(seq, body) => client.durable(seed, seq, body),
-                    Frame::Delta(frame) => client.delta(seed, &serde_json::from_str(&frame).unwrap()),
-                    Frame::Ephemeral(frame) => client.ephemeral(&serde_json::from_str(&frame).unwrap()),
+                    Frame::Durable(seq, frame) => client.durable(seed, seq, frame.as_str().into()),
+                    Frame::Ephemeral(frame) | Frame::Streamed(frame) => {
+                        client.ephemeral(seed, &serde_json::from_str(&frame).unwrap());
+                    }
                     Frame::Behind { after, up_to } => {
                         for seq in after + 1..=(after + 5).min(up_to) {
-                            client.durable(seed, seq, self.log[seq as usize - 1].clone());
+                            client.durable(seed, seq, self.frame(seq));
                             client.cursor.seq = seq;
                         }
                     }
@@ -136,6 +155,8 @@ impl World {
         if honest {
             client.cursor = cursor.unwrap_or_else(|| panic!("seed {}: an honest client was refused", self.seed));
             client.resumed += 1;
+            // What it was told of the end before it left is repeated.
+            client.finished.clear();
             // The actor reports answers that were aborted while it was away.
             client.items.retain(|item, _| self.feed.holds(&item.parse().unwrap()));
             return;
@@ -144,19 +165,30 @@ impl World {
         let (cursor, items) = self.feed.join();
         let (resumed, refused) = (client.resumed, client.refused);
         *client = Client { cursor, resumed, refused, seq: self.log.len() as u64, ..Client::default() };
-        client.log.clone_from(&self.log);
+        client.log = self.frames();
         for item in items {
             let texts = client.items.entry(item.item_id.to_string()).or_default();
             for (part, said) in item.parts.iter().enumerate() {
-                let Part::Text { text } = said else { panic!("only texts are told") };
-                texts.insert(part as u64, text.clone());
+                if let RunningPart::ToolCall { .. } = said {
+                    client.calls.insert((item.item_id.to_string(), part as u64));
+                }
+                texts.insert(part as u64, said.text().to_owned());
             }
         }
     }
 
+    /// Returns the frame of an event.
+    fn frame(&self, seq: u64) -> Arc<str> {
+        encode_stored(&"session".parse().unwrap(), seq, &self.log[seq as usize - 1]).into()
+    }
+
+    fn frames(&self) -> Vec<Arc<str>> {
+        (1..=self.log.len() as u64).map(|seq| self.frame(seq)).collect()
+    }
+
     fn check(&self, client: &Client) {
         let seed = self.seed;
-        assert_eq!(client.log, self.log, "seed {seed}: another history");
+        assert_eq!(client.log, self.frames(), "seed {seed}: another history");
         if let Some((item, texts)) = &self.live {
             let mut told = client.items.get(item.as_str()).cloned().unwrap_or_default();
             told.retain(|_, text| !text.is_empty());
@@ -180,9 +212,24 @@ impl Client {
         text.push_str(payload["text"].as_str().unwrap());
     }
 
-    fn ephemeral(&mut self, frame: &Value) {
-        if frame["type"] == "item_aborted" {
-            self.items.remove(frame["payload"]["itemId"].as_str().unwrap());
+    fn ephemeral(&mut self, seed: u64, frame: &Value) {
+        let payload = &frame["payload"];
+        let item = payload["itemId"].as_str().unwrap().to_owned();
+        match (frame["type"].as_str().unwrap(), payload["part"].as_u64()) {
+            ("item_delta", Some(part)) => {
+                let is_call = payload["kind"] == "arguments";
+                let knows = self.calls.contains(&(item, part));
+                assert_eq!(is_call, knows, "seed {seed}: arguments of a call that was not told of, or another kind");
+                self.delta(seed, frame);
+            }
+            ("item_started", Some(part)) => {
+                self.calls.insert((item, part));
+            }
+            ("item_finished", None) => assert!(self.finished.insert(item), "seed {seed}: finished twice"),
+            ("item_aborted", _) => {
+                self.items.remove(&item);
+            }
+            _ => {}
         }
     }
 }

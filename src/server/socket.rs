@@ -25,6 +25,7 @@ use crate::{
     metrics::{self, Dialect, OpenConnection, Outcome},
     runtime::{
         ConnectionShare, Identity, Outgoing,
+        encoded::FrameText,
         handle::{OUTGOING_MAX, REPLIES_MAX},
         watch::Watcher,
     },
@@ -366,7 +367,7 @@ impl Connection {
     }
 
     /// Adds a frame to the write buffer; a client that does not read for too long is disconnected.
-    pub(super) async fn send(&mut self, frame: String) -> Flow {
+    pub(super) async fn send(&mut self, frame: impl Into<FrameText>) -> Flow {
         self.write(Message::Text(frame.into()), false).await
     }
 

@@ -167,9 +167,9 @@ impl Translator {
         }
     }
 
-    /// Translates a durable event to v1.
-    pub(super) fn durable(&mut self, body: &str) -> Vec<String> {
-        let Ok(event) = serde_json::from_str::<Event>(body) else { return Vec::new() };
+    /// Translates the frame of a durable event to v1.
+    pub(super) fn durable(&mut self, frame: &str) -> Vec<String> {
+        let Ok(event) = serde_json::from_str::<Event>(frame) else { return Vec::new() };
         match event {
             Event::TurnStarted(_) => vec![self.frame(&v1::Event::LoadingState(LoadingState { loading: true }))],
             Event::EntryAppended(appended) => {

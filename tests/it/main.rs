@@ -26,6 +26,7 @@ mod schema;
 mod settings;
 mod source;
 mod strategies;
+mod streaming;
 mod subscriptions;
 #[path = "../support/mod.rs"]
 mod support;

@@ -24,15 +24,19 @@ use std::{sync::Arc, time::Duration};
 
 const APIS: [ApiChoice; 2] = [ApiChoice::Chat, ApiChoice::Responses];
 
-/// The parts that were shown.
+/// The parts that were shown; a call as `name(arguments)`, once it is complete.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Shown(pub(crate) Vec<String>);
 
 impl DeltaSink for Shown {
     fn delta(&mut self, delta: Delta<'_>) {
-        let (Delta::Text { part, text } | Delta::Reasoning { part, text }) = delta;
+        let part = delta.part();
         self.0.resize(self.0.len().max(part + 1), String::new());
-        self.0[part].push_str(text);
+        match delta {
+            Delta::Call { name, .. } => self.0[part] = format!("{name}("),
+            Delta::CallEnd { .. } => self.0[part].push(')'),
+            _ => self.0[part].push_str(delta.text()),
+        }
     }
 }
 
@@ -85,7 +89,7 @@ async fn an_answer_arrives_whole_over_both_apis() {
         let upstream = Upstream::replying([reply.with_usage(9, 7)]).await;
         let (answer, shown) = ask(&provider(&upstream, api), &hello()).await;
         let answer = answer.unwrap();
-        assert_eq!(shown.0, ["hm", "Grüße, 世界"], "{api:?}");
+        assert_eq!(shown.0, ["hm", "Grüße, 世界", r#"look({"at":1})"#], "{api:?}");
         assert!(matches!(&answer.parts[0], Part::Reasoning { text, .. } if text == "hm"));
         assert_eq!(answer.parts[1], Part::Text { text: "Grüße, 世界".into() });
         assert!(
@@ -294,7 +298,7 @@ async fn a_piece_is_shown_before_the_next_one_exists() {
     struct Opens(Gate, String);
     impl DeltaSink for Opens {
         fn delta(&mut self, delta: Delta<'_>) {
-            let (Delta::Text { text, .. } | Delta::Reasoning { text, .. }) = delta;
+            let text = delta.text();
             self.1.push_str(text);
             self.0.open();
         }

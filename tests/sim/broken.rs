@@ -6,7 +6,7 @@ use reseed::{
     internals::{Frame, LeftOff},
     store::{Append, Error, Lease, SessionHead},
 };
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 /// The injected fault of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,8 +97,8 @@ impl Broken {
             Self::RepeatEvent => frames.insert(at, frames[at].clone()),
             Self::SwapEvents if durable.len() > 1 => frames.swap(durable[0], durable[1]),
             Self::ChangeEvent => {
-                if let Frame::Durable(_, body) = &mut frames[at] {
-                    *body = Arc::from(body.replace("word", "sword"));
+                if let Frame::Durable(_, frame) = &mut frames[at] {
+                    *frame = frame.replace("word", "sword").into();
                 }
             }
             _ => {}

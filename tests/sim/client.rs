@@ -6,7 +6,8 @@ mod joining;
 use crate::{
     disk::{Disk, Road},
     history::{Given, History, Sent, Trace, What},
-    view::{Streamed, View, texts},
+    streamed::Streamed,
+    view::View,
 };
 use fastrand::Rng;
 use joining::{Joined, Joining, Place, give_up, join, view};
@@ -22,6 +23,7 @@ use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode, JobId, SessionId,
     command::{Command, SessionRole, ToolOffer},
     event::{EphemeralEvent, Event, SubscriptionEnd},
+    frame::encode_stored,
     hook::{HookCall, HookOffer},
     reply::Reply,
 };
@@ -235,10 +237,7 @@ impl Client {
                 let Attached { snapshot, items, epoch, cursor, replay, feed, .. } = attached;
                 let from = if replay { cursor.seq } else { snapshot.seq };
                 let mut state = Box::new(view(epoch, &snapshot, path));
-                state.streamed = items.first().map(|item| Streamed {
-                    item: item.item_id.clone(),
-                    parts: texts(&item.parts).map(|(at, text)| (at, text.to_owned())).collect(),
-                });
+                state.streamed = items.first().map(Streamed::of);
                 let (role, text, waiting) = (wish.role, wish.text, Vec::new());
                 let connection = Connection {
                     number,
@@ -383,9 +382,11 @@ impl Client {
         let Some(connection) = &mut self.connection else { return false };
         let number = connection.number;
         match frame {
-            Frame::Durable(seq, body) => self.take(wire, number, What::Durable { seq, body }),
-            Frame::Ephemeral(text) => self.ephemeral(wire, number, &text),
-            Frame::Delta(text) => self.ephemeral(wire, number, &text),
+            Frame::Durable(seq, frame) => {
+                let body = body_of(&wire.session, seq, &frame);
+                self.take(wire, number, What::Durable { seq, body });
+            }
+            Frame::Ephemeral(text) | Frame::Streamed(text) => self.ephemeral(wire, number, &text),
             Frame::Closed(end) => {
                 self.leave(wire, What::Closed(end));
                 return false;
@@ -418,6 +419,12 @@ impl Client {
     pub(crate) async fn snapshot(&self) -> Option<Snapshot> {
         self.connection.as_ref()?.handle.snapshot().await.ok()
     }
+}
+
+/// Returns the stored body in the frame of a durable event.
+fn body_of(session: &SessionId, seq: u64, frame: &str) -> Arc<str> {
+    let head = encode_stored(session, seq, "{");
+    Arc::from(format!("{{{}", frame.strip_prefix(&head).unwrap_or_default()))
 }
 
 /// Returns the first word of a value's debug form: its variant.

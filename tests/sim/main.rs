@@ -26,6 +26,7 @@ mod hooks;
 mod model;
 mod races;
 mod script;
+mod streamed;
 mod view;
 mod world;
 

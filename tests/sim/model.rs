@@ -253,14 +253,27 @@ impl Model {
         }
     }
 
-    async fn show(&self, part: usize, text: &str, reasoning: bool, sink: &mut dyn DeltaSink) {
+    /// Streams a text in pieces, which `delta` makes of their part and text.
+    async fn show(&self, part: usize, text: &str, delta: fn(usize, &str) -> Delta<'_>, sink: &mut dyn DeltaSink) {
         let chars: Vec<char> = text.chars().collect();
         for text in chars.chunks(chars.len().div_ceil(PIECES_MAX).max(3)) {
             let text = &text.iter().collect::<String>();
-            sink.delta(if reasoning { Delta::Reasoning { part, text } } else { Delta::Text { part, text } });
+            sink.delta(delta(part, text));
             self.pause().await;
         }
     }
+}
+
+fn said(part: usize, text: &str) -> Delta<'_> {
+    Delta::Text { part, text }
+}
+
+fn thought(part: usize, text: &str) -> Delta<'_> {
+    Delta::Reasoning { part, text }
+}
+
+fn called(part: usize, text: &str) -> Delta<'_> {
+    Delta::Arguments { part, text }
 }
 
 impl Provider for Model {
@@ -282,19 +295,24 @@ impl Provider for Model {
                 Plan::Say { parts, stop_reason, usage } => {
                     for (at, part) in parts.iter().enumerate() {
                         match part {
-                            Part::Text { text } => self.show(at, text, false, sink).await,
-                            Part::Reasoning { text, .. } => self.show(at, text, true, sink).await,
+                            Part::Text { text } => self.show(at, text, said, sink).await,
+                            Part::Reasoning { text, .. } => self.show(at, text, thought, sink).await,
+                            Part::ToolCall { name, arguments, .. } => {
+                                sink.delta(Delta::Call { part: at, name });
+                                self.show(at, arguments, called, sink).await;
+                                sink.delta(Delta::CallEnd { part: at });
+                            }
                             _ => {}
                         }
                     }
                     Ok(Answer { parts, stop_reason, usage })
                 }
                 Plan::Fail { shown, fault } => {
-                    self.show(0, &shown, false, sink).await;
+                    self.show(0, &shown, said, sink).await;
                     Err(fault)
                 }
                 Plan::Hang { shown } => {
-                    self.show(0, &shown, false, sink).await;
+                    self.show(0, &shown, said, sink).await;
                     sleep(HANG).await;
                     Err(ModelFault::new(ErrorCode::UpstreamTimeout, "it hung"))
                 }

@@ -1,11 +1,12 @@
 //! A client's view as the protocol defines it: a fold. It takes the state received on joining, applies events in the
 //! order of `seq`, and inserts streamed text at its offset. Written against the protocol, not against the server.
 
+use crate::streamed::Streamed;
 use reseed::internals::{LeftOff, Seen};
 use reseed_protocol::{
-    Entry, EntryData, EntryId, Part, TurnId,
+    Entry, EntryData, EntryId, TurnId,
     content::utf16_len,
-    event::{EphemeralEvent, Event, ItemDelta, TurnStatus},
+    event::{EphemeralEvent, Event, TurnStatus},
     reply::{EndedTurn, FailedCompaction, PendingCall, Pin, QueueItem, SessionSettings, UnansweredTurn},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,13 +36,6 @@ pub(crate) struct View {
     pub(crate) entries: BTreeMap<EntryId, Entry>,
     /// The answer being streamed, as far as it was shown.
     pub(crate) streamed: Option<Streamed>,
-}
-
-/// An answer being streamed: the texts of its parts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Streamed {
-    pub(crate) item: EntryId,
-    pub(crate) parts: BTreeMap<u32, String>,
 }
 
 impl View {
@@ -150,9 +144,20 @@ impl View {
     pub(crate) fn decorate(&mut self, event: &EphemeralEvent) -> Result<(), String> {
         match event {
             EphemeralEvent::ItemStarted(started) => {
-                self.streamed = Some(Streamed { item: started.item_id.clone(), parts: BTreeMap::new() });
+                let of_this = self.streamed.as_mut().and_then(|streamed| streamed.started(started));
+                match of_this {
+                    Some(outcome) => outcome?,
+                    None => self.streamed = Some(Streamed::new(started.item_id.clone())),
+                }
             }
-            EphemeralEvent::ItemDelta(delta) => self.delta(delta)?,
+            EphemeralEvent::ItemDelta(delta) => match &mut self.streamed {
+                Some(streamed) => streamed.delta(delta)?,
+                None => return Err(format!("text of `{}`, of which no beginning was given", delta.item_id)),
+            },
+            EphemeralEvent::ItemFinished(finished) => match &mut self.streamed {
+                Some(streamed) => streamed.finished(finished)?,
+                None => return Err(format!("the end of `{}`, of which no beginning was given", finished.item_id)),
+            },
             EphemeralEvent::ItemAborted(aborted) => {
                 self.streamed.take_if(|streamed| streamed.item == aborted.item_id);
             }
@@ -161,27 +166,13 @@ impl View {
         Ok(())
     }
 
-    fn delta(&mut self, delta: &ItemDelta) -> Result<(), String> {
-        let streamed = self.streamed.as_mut().filter(|streamed| streamed.item == delta.item_id);
-        let Some(streamed) = streamed else {
-            return Err(format!("text of `{}`, of which no beginning was given", delta.item_id));
-        };
-        let text = streamed.parts.entry(delta.part).or_default();
-        let (item, part, offset, end) = (&delta.item_id, delta.part, delta.offset, utf16_len(text));
-        if offset != end {
-            return Err(format!("text for place {offset} of part {part} of `{item}`, which ends at {end}"));
-        }
-        text.push_str(&delta.text);
-        Ok(())
-    }
-
     /// Returns the position from which a client with this view resumes.
     pub(crate) fn left_off(&self) -> LeftOff {
         let parts = self.streamed.iter().flat_map(|streamed| {
-            streamed.parts.iter().map(|(part, text)| Seen {
+            streamed.parts.iter().map(|(at, part)| Seen {
                 item: streamed.item.clone(),
-                part: *part,
-                offset: utf16_len(text),
+                part: *at,
+                offset: utf16_len(part.text()),
             })
         });
         LeftOff { epoch: self.epoch.clone(), seq: self.seq, items: parts.collect() }
@@ -232,12 +223,4 @@ pub(crate) fn difference(mine: &View, theirs: &View) -> Option<String> {
     let shared = mine.len().min(theirs.len());
     let (mine, theirs) = (&mine[mine.len() - shared..], &theirs[theirs.len() - shared..]);
     differing.or((mine != theirs).then(|| "the path".to_owned()))
-}
-
-/// Returns the texts of an entry's parts, with their indices.
-pub(crate) fn texts(content: &[Part]) -> impl Iterator<Item = (u32, &str)> {
-    content.iter().zip(0..).filter_map(|(part, at)| match part {
-        Part::Text { text } | Part::Reasoning { text, .. } => Some((at, text.as_str())),
-        _ => None,
-    })
 }

@@ -180,9 +180,13 @@ impl Dialogue {
     pub(super) fn on_ephemeral(&mut self, event: &EphemeralEvent) {
         match event {
             EphemeralEvent::ItemStarted(started) if self.last_entry.as_ref() == Some(&started.item_id) => {}
-            EphemeralEvent::ItemStarted(started) => {
-                self.items.insert(started.item_id.clone(), Streamed::default());
-            }
+            EphemeralEvent::ItemStarted(started) => match &started.name {
+                // Its arguments come with its entry.
+                Some(name) => self.progress(&format!("writing a call of the tool {}", clean(name))),
+                None => {
+                    self.items.insert(started.item_id.clone(), Streamed::default());
+                }
+            },
             EphemeralEvent::ItemDelta(delta) => self.on_delta(delta),
             EphemeralEvent::ItemAborted(aborted) => {
                 if self.items.remove(&aborted.item_id).is_some_and(|streamed| streamed.was_shown()) {
@@ -191,6 +195,8 @@ impl Dialogue {
                     self.line(&self.screen.warning(&void));
                 }
             }
+            // The entry that follows shows all of it.
+            EphemeralEvent::ItemFinished(_) => {}
             // Only to clients that offer hooks.
             EphemeralEvent::HookCall(_) | EphemeralEvent::HookCancelled(_) => {}
             // Its result, which says so, is an entry.

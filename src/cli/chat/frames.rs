@@ -5,10 +5,10 @@
 //! word this client does not know, an error code for instance, costs that word and nothing else.
 
 use reseed_protocol::{
-    Entry, EntryId, JobId, Part, SessionId, TurnId,
+    Entry, EntryId, JobId, SessionId, TurnId,
     context::ContextInfo,
     event::{CompactionPrepared, DeltaKind, EphemeralEvent, Event, ItemDelta},
-    reply::{QueueItem, Reply, RunningTurn},
+    reply::{QueueItem, Reply, RunningPart, RunningTurn},
 };
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
@@ -161,13 +161,14 @@ impl Opened {
     /// The answers that were being streamed when the session was opened, each with its parts so far as deltas.
     pub(super) fn running_items(&self) -> impl Iterator<Item = (&EntryId, Vec<ItemDelta>)> {
         self.turn.iter().flat_map(|turn| &turn.items).map(|item| {
-            let deltas = (0..).zip(&item.parts).filter_map(|(part, content)| {
-                let (kind, text) = match content {
-                    Part::Text { text } => (None, text.clone()),
-                    Part::Reasoning { text, .. } => (Some(DeltaKind::Reasoning), text.clone()),
-                    Part::Image { .. } | Part::ToolCall { .. } | Part::ToolResult { .. } => return None,
+            let deltas = (0..).zip(&item.parts).map(|(part, content)| {
+                let kind = match content {
+                    RunningPart::Text { .. } => None,
+                    RunningPart::Reasoning { .. } => Some(DeltaKind::Reasoning),
+                    RunningPart::ToolCall { .. } => Some(DeltaKind::Arguments),
                 };
-                Some(ItemDelta { item_id: item.item_id.clone(), part, offset: 0, kind, text })
+                let text = content.text().to_owned();
+                ItemDelta { item_id: item.item_id.clone(), part, offset: 0, kind, text }
             });
             (&item.item_id, deltas.collect())
         })

@@ -42,7 +42,8 @@ pub(super) enum Rest {
 }
 
 impl Streamed {
-    /// Takes a delta. `None`: nothing of it is new, or it comes after a hole and waits for its entry.
+    /// Takes a delta. `None`: nothing of it is new, or it waits for its entry, because it comes after a hole or belongs
+    /// to a tool call.
     pub(super) fn take(&mut self, delta: &ItemDelta) -> Option<Piece> {
         if self.seen.len() >= PARTS_MAX && !self.seen.contains_key(&delta.part) {
             return None;
@@ -54,6 +55,9 @@ impl Streamed {
             return None;
         }
         *seen += utf16_len(text);
+        if delta.kind == Some(DeltaKind::Arguments) {
+            return None;
+        }
         let thought = delta.kind == Some(DeltaKind::Reasoning);
         let breaks = self.part.is_some_and(|part| part != delta.part);
         self.part = Some(delta.part);
@@ -118,6 +122,18 @@ mod tests {
         }
         let parts = whole.iter().map(|text| Part::Text { text: (*text).to_owned() }).collect();
         (shown, streamed.finish(&Message::new(Role::Assistant, parts)))
+    }
+
+    #[test]
+    fn the_arguments_of_a_call_are_followed_and_not_shown() {
+        let mut streamed = Streamed::default();
+        for (offset, text) in [(0, "{\"at\""), (5, ":\"🌍\"}")] {
+            let (item_id, kind) = ("i".parse().unwrap(), Some(DeltaKind::Arguments));
+            let delta = ItemDelta { item_id, part: 1, offset, kind, text: text.to_owned() };
+            assert_eq!(streamed.take(&delta), None);
+        }
+        assert!(!streamed.was_shown());
+        assert_eq!(streamed.seen().collect::<Vec<_>>(), [(1, 11)]);
     }
 
     #[test]

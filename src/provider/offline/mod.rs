@@ -2,7 +2,7 @@
 //! behaves like any model with a small window.
 //!
 //! - it knows nothing but the request: it recalls only from the messages and summaries it was sent
-//! - it streams word by word at a readable pace; dropping the future stops it
+//! - it streams word by word at a readable pace, tool calls included; dropping the future stops it
 //! - it refuses a request that leaves no token for an answer, and ends an answer that would exceed the window or the
 //!   output limit with [`StopReason::Length`]
 //! - it counts its own tokens (`count`) and reports them as usage
@@ -82,6 +82,7 @@ impl Offline {
             match left.checked_sub(part_tokens(&call)) {
                 Some(after) if !is_cut => {
                     left = after;
+                    stream_call(parts.len(), &call, pace, sink).await;
                     parts.push(call);
                 }
                 _ => is_cut = true,
@@ -130,6 +131,19 @@ async fn stream(text: &str, left: &mut u64, pace: Option<Duration>, sink: &mut d
         sink.delta(Delta::Text { part: 0, text: piece });
     }
     said
+}
+
+/// Streams a call: its name, and its arguments piece by piece.
+async fn stream_call(part: usize, call: &Part, pace: Option<Duration>, sink: &mut dyn DeltaSink) {
+    let Part::ToolCall { name, arguments, .. } = call else { return };
+    sink.delta(Delta::Call { part, name });
+    for text in pieces(arguments) {
+        if let Some(pace) = pace {
+            tokio::time::sleep(pace).await;
+        }
+        sink.delta(Delta::Arguments { part, text });
+    }
+    sink.delta(Delta::CallEnd { part });
 }
 
 /// Returns the longest prefix of a piece that fits these tokens, at least one character.

@@ -17,13 +17,26 @@ use reseed_protocol::{
 use serde_json::json;
 use std::sync::Arc;
 
+/// What was shown: the pieces of the text, and the calls with their names and arguments.
 #[derive(Default)]
-struct Shown(Vec<String>);
+struct Shown {
+    texts: Vec<String>,
+    calls: Vec<(String, String)>,
+    ended: usize,
+}
 
 impl DeltaSink for Shown {
     fn delta(&mut self, delta: Delta<'_>) {
-        let Delta::Text { part: 0, text } = delta else { panic!("the offline model says one text") };
-        self.0.push(text.to_owned());
+        match delta {
+            Delta::Text { part: 0, text } => self.texts.push(text.to_owned()),
+            Delta::Call { part, name } => {
+                self.calls.push((name.to_owned(), String::new()));
+                assert_eq!(part, self.calls.len(), "calls follow the text");
+            }
+            Delta::Arguments { part, text } => self.calls[part - 1].1.push_str(text),
+            Delta::CallEnd { .. } => self.ended += 1,
+            other => panic!("the offline model says one text: {other:?}"),
+        }
     }
 }
 
@@ -57,7 +70,13 @@ fn ask(window_tokens: u64, request: &ModelRequest) -> Answer {
     let answer = model(window_tokens).answer(request, &mut shown).now_or_never();
     let answer = answer.expect("without a pace there is nothing to wait for").unwrap_or_else(|fault| panic!("{fault}"));
     let Some(Part::Text { text }) = answer.parts.first() else { panic!("no text first: {answer:?}") };
-    assert_eq!(&shown.0.concat(), text);
+    assert_eq!(&shown.texts.concat(), text);
+    let calls = answer.parts.iter().filter_map(|part| match part {
+        Part::ToolCall { name, arguments, .. } => Some((name.clone(), arguments.clone())),
+        _ => None,
+    });
+    assert_eq!(shown.calls, calls.collect::<Vec<_>>());
+    assert_eq!(shown.ended, shown.calls.len());
     let usage = answer.usage.expect("usage is reported");
     assert!(usage.input_tokens + usage.output_tokens <= window_tokens);
     assert_eq!(usage.output_tokens, answer.parts.iter().map(part_tokens).sum::<u64>());
@@ -207,7 +226,7 @@ async fn words_come_one_by_one_and_dropping_stops_them() {
         _ = paced.answer(&asked, &mut shown) => panic!("four hours have not passed"),
         () = std::future::ready(()) => {}
     }
-    assert_eq!(shown.0, ["1,"]);
+    assert_eq!(shown.texts, ["1,"]);
 }
 
 #[tokio::test]

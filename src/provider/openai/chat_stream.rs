@@ -2,7 +2,8 @@
 //!
 //! A `finish_reason` or `[DONE]` ends the answer; usage may follow the former. Servers differ in everything else: usage
 //! with `choices: []` or with one empty delta; reasoning under three names; calls without an index, or all with the
-//! same; errors mid-stream, nested or flat.
+//! same; errors mid-stream, nested or flat. No event ends a call, and pieces of several may alternate, so all calls end
+//! with the answer.
 
 use super::usage::Usage;
 use crate::{
@@ -141,17 +142,15 @@ impl ChatStream {
             Some(part) => part,
             None => {
                 let id = id.unwrap_or_default().to_owned();
-                let piece = Piece::Call { id: id.clone(), name: String::new(), arguments: String::new() };
-                let part = assembly.open(piece)?;
+                let part = assembly.open(Piece::call(id.as_str()))?;
                 self.calls.push(OpenCall { index: delta.index, id, part });
                 part
             }
         };
         let Some(function) = &delta.function else { return Ok(()) };
-        if let (Some(name), Some((_, kept, _))) = (&function.name, assembly.call(part))
-            && kept.is_empty()
-        {
-            kept.push_str(name.as_str());
+        // Some servers repeat the name with each piece, or send an empty one.
+        if let Some(name) = function.name.as_ref().filter(|_| !assembly.is_named(part)) {
+            assembly.name_call(part, "", name.as_str());
         }
         let Some(arguments) = function.arguments else { return Ok(()) };
         match serde_json::from_str::<Text<'_>>(arguments.get()) {

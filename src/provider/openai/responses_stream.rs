@@ -199,12 +199,11 @@ impl ResponsesStream {
             "message" => item.fill(0, sent.content.as_deref(), text, assembly),
             "function_call" => {
                 let part = item.name_call(&sent, assembly)?;
-                match &sent.arguments {
-                    Some(whole) if assembly.call(part).is_some_and(|(_, _, arguments)| arguments.is_empty()) => {
-                        assembly.extend(part, whole.as_str())
-                    }
-                    _ => Ok(()),
+                if let Some(whole) = sent.arguments.as_ref().filter(|_| assembly.lacks_arguments(part)) {
+                    assembly.extend(part, whole.as_str())?;
                 }
+                assembly.end_call(part);
+                Ok(())
             }
             "reasoning" => {
                 item.fill(0, sent.content.as_deref(), reasoning, assembly)?;
@@ -299,13 +298,8 @@ impl OpenItem {
             Some(part) => part,
             None => self.open(0, call(), assembly)?,
         };
-        if let Some((id, name, _)) = assembly.call(part) {
-            for (kept, sent) in [(id, &sent.call_id), (name, &sent.name)] {
-                if let Some(sent) = sent.as_ref().map(Text::as_str).filter(|sent| !sent.is_empty()) {
-                    sent.clone_into(kept);
-                }
-            }
-        }
+        let [id, name] = [&sent.call_id, &sent.name].map(|sent| sent.as_ref().map_or("", Text::as_str));
+        assembly.name_call(part, id, name);
         Ok(part)
     }
 
@@ -343,7 +337,7 @@ fn reasoning() -> Piece {
 }
 
 fn call() -> Piece {
-    Piece::Call { id: String::new(), name: String::new(), arguments: String::new() }
+    Piece::call("")
 }
 
 fn malformed(note: &str) -> ModelFault {

@@ -15,11 +15,16 @@ struct Shown(Vec<String>);
 
 impl DeltaSink for Shown {
     fn delta(&mut self, delta: Delta<'_>) {
-        let (part, text) = match delta {
-            Delta::Text { part, text } | Delta::Reasoning { part, text } => (part, text),
-        };
+        let part = delta.part();
         self.0.resize(self.0.len().max(part + 1), String::new());
-        self.0[part].push_str(text);
+        match delta {
+            Delta::Call { name, .. } => {
+                assert_eq!(self.0[part], "", "a call begins once");
+                self.0[part] = format!("{name} ");
+            }
+            Delta::CallEnd { .. } => self.0[part].push('.'),
+            _ => self.0[part].push_str(delta.text()),
+        }
     }
 }
 
@@ -51,7 +56,10 @@ fn outcome(mut decoder: impl Decoder, events: &[&str]) -> String {
                 assert_eq!(text, shown, "what is kept was shown");
                 words.push(format!("reasoning({text}{})", if payload.is_some() { ", sealed" } else { "" }));
             }
-            Part::ToolCall { call_id, name, arguments } => words.push(format!("call({call_id} {name} {arguments})")),
+            Part::ToolCall { call_id, name, arguments } => {
+                assert_eq!(format!("{name} {arguments}."), shown, "what is kept was shown");
+                words.push(format!("call({call_id} {name} {arguments})"));
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -1,7 +1,8 @@
 //! Assembles an answer as it arrives: pieces go to the sink at once and are kept until the answer is complete.
 //!
 //! Invariants: everything kept was passed to the sink under its final part number; a part is opened only when it has
-//! content, so none is empty and none must be removed again.
+//! content, so none is empty and none must be removed again. A call is passed on from the moment its name is known, and
+//! what came of its arguments before that follows the name.
 
 use crate::{
     core::model::{Answer, Delta, ModelFault, ReportedUsage},
@@ -21,7 +22,26 @@ const PARTS_MAX: usize = 1024;
 pub(crate) enum Piece {
     Text(String),
     Reasoning { text: String, payload: Option<Value> },
-    Call { id: String, name: String, arguments: String },
+    Call { id: String, name: String, arguments: String, shown: CallShown },
+}
+
+/// What the sink was given of a call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum CallShown {
+    /// Nothing: its name is not known.
+    #[default]
+    Nothing,
+    /// Its beginning.
+    Begun,
+    /// All of it.
+    Ended,
+}
+
+impl Piece {
+    /// Returns a call whose name is not known yet.
+    pub(crate) fn call(id: impl Into<String>) -> Self {
+        Self::Call { id: id.into(), name: String::new(), arguments: String::new(), shown: CallShown::Nothing }
+    }
 }
 
 /// The end of an answer.
@@ -106,16 +126,49 @@ impl<'s> Assembly<'s> {
                 self.shown = true;
                 self.sink.delta(Delta::Reasoning { part, text });
             }
-            Piece::Call { arguments, .. } => arguments.push_str(text),
+            Piece::Call { arguments, shown, .. } => {
+                arguments.push_str(text);
+                if *shown == CallShown::Begun {
+                    self.sink.delta(Delta::Arguments { part, text });
+                }
+            }
         }
         Ok(())
     }
 
-    /// Returns the part's call; `None` if it is not a call.
-    pub(crate) fn call(&mut self, part: usize) -> Option<(&mut String, &mut String, &mut String)> {
-        match self.pieces.get_mut(part) {
-            Some(Piece::Call { id, name, arguments }) => Some((id, name, arguments)),
-            _ => None,
+    /// Returns true if the part is a call without arguments so far.
+    pub(crate) fn lacks_arguments(&self, part: usize) -> bool {
+        matches!(self.pieces.get(part), Some(Piece::Call { arguments, .. }) if arguments.is_empty())
+    }
+
+    /// Sets the id and the name of a call, unless they are empty; the first name begins it for the sink.
+    pub(crate) fn name_call(&mut self, part: usize, sent_id: &str, sent_name: &str) {
+        let Some(Piece::Call { id, name, arguments, shown }) = self.pieces.get_mut(part) else { return };
+        for (kept, sent) in [(id, sent_id), (&mut *name, sent_name)] {
+            if !sent.is_empty() {
+                sent.clone_into(kept);
+            }
+        }
+        if *shown == CallShown::Nothing && !name.is_empty() {
+            *shown = CallShown::Begun;
+            self.shown = true;
+            self.sink.delta(Delta::Call { part, name });
+            if !arguments.is_empty() {
+                self.sink.delta(Delta::Arguments { part, text: arguments });
+            }
+        }
+    }
+
+    /// Returns true if the part is a call whose name is known.
+    pub(crate) fn is_named(&self, part: usize) -> bool {
+        matches!(self.pieces.get(part), Some(Piece::Call { name, .. }) if !name.is_empty())
+    }
+
+    /// Ends a call: all of its arguments have come.
+    pub(crate) fn end_call(&mut self, part: usize) {
+        if let Some(Piece::Call { shown: shown @ CallShown::Begun, .. }) = self.pieces.get_mut(part) {
+            *shown = CallShown::Ended;
+            self.sink.delta(Delta::CallEnd { part });
         }
     }
 
@@ -131,7 +184,7 @@ impl<'s> Assembly<'s> {
     /// An empty answer is a fault: the model ended without text, call or reasoning. If it was cut off before its first
     /// token, the request filled the window. A server whose stream ends without any event, as llama-cpp-python's does
     /// on overflow, never gets here.
-    pub(crate) fn finish(self, ending: Ending) -> Result<Answer, ModelFault> {
+    pub(crate) fn finish(mut self, ending: Ending) -> Result<Answer, ModelFault> {
         let says_something = self.pieces.iter().any(|piece| match piece {
             Piece::Text(text) | Piece::Reasoning { text, .. } => !text.is_empty(),
             Piece::Call { .. } => true,
@@ -139,16 +192,17 @@ impl<'s> Assembly<'s> {
         if !says_something {
             return Err(nothing_said(ending));
         }
+        if self.pieces.iter().any(|piece| matches!(piece, Piece::Call { name, .. } if name.is_empty())) {
+            return Err(fault(ErrorCode::UpstreamMalformed, "a tool call without a name"));
+        }
+        (0..self.pieces.len()).for_each(|part| self.end_call(part));
         let mut ids: Vec<CallId> = Vec::new();
         let mut parts = Vec::with_capacity(self.pieces.len());
         for piece in self.pieces {
             parts.push(match piece {
                 Piece::Text(text) => Part::Text { text },
                 Piece::Reasoning { text, payload } => Part::Reasoning { text, payload },
-                Piece::Call { name, .. } if name.is_empty() => {
-                    return Err(fault(ErrorCode::UpstreamMalformed, "a tool call without a name"));
-                }
-                Piece::Call { id, name, arguments } => {
+                Piece::Call { id, name, arguments, .. } => {
                     let call_id = call_id(&id, &ids);
                     ids.push(call_id.clone());
                     Part::ToolCall { call_id, name, arguments }
@@ -201,6 +255,9 @@ mod tests {
             self.0.push(match delta {
                 Delta::Text { part, text } => format!("{part} text {text}"),
                 Delta::Reasoning { part, text } => format!("{part} reasoning {text}"),
+                Delta::Call { part, name } => format!("{part} call {name}"),
+                Delta::Arguments { part, text } => format!("{part} arguments {text}"),
+                Delta::CallEnd { part } => format!("{part} end"),
             });
         }
     }
@@ -220,8 +277,8 @@ mod tests {
         assembly.text("a").unwrap();
         assembly.text("b").unwrap();
         for id in ["up:1", "up:1", "no id!"] {
-            let call = Piece::Call { id: id.into(), name: "look".into(), arguments: String::new() };
-            let part = assembly.open(call).unwrap();
+            let part = assembly.open(Piece::call(id)).unwrap();
+            assembly.name_call(part, "", "look");
             assembly.extend(part, "{}").unwrap();
         }
         let answer = assembly.finish(ending(StopReason::Stop, None)).unwrap();
@@ -236,7 +293,27 @@ mod tests {
         assert_eq!(ids, ["up:1", "call_1", "call_2"]);
         assert_eq!(answer.stop_reason, StopReason::ToolCalls);
         assert_eq!(answer.parts[1], Part::Text { text: "ab".into() });
-        assert_eq!(shown.0, ["0 reasoning hm", "1 text a", "1 text b"]);
+        let texts = ["0 reasoning hm", "1 text a", "1 text b"].map(str::to_owned).into_iter();
+        let begun = (2..5).flat_map(|part| [format!("{part} call look"), format!("{part} arguments {{}}")]);
+        let ended = (2..5).map(|part| format!("{part} end"));
+        assert_eq!(shown.0, texts.chain(begun).chain(ended).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_call_is_shown_once_its_name_is_known() {
+        let mut shown = Shown(Vec::new());
+        let mut assembly = Assembly::new(&mut shown);
+        let part = assembly.open(Piece::call("c")).unwrap();
+        assembly.extend(part, "{\"a\"").unwrap();
+        assert!(!assembly.shown());
+        assembly.name_call(part, "", "look");
+        assert!(assembly.shown());
+        assembly.extend(part, ":1}").unwrap();
+        assembly.end_call(part);
+        assembly.end_call(part);
+        let answer = assembly.finish(ending(StopReason::Stop, None)).unwrap();
+        assert!(matches!(&answer.parts[0], Part::ToolCall { arguments, .. } if arguments == "{\"a\":1}"));
+        assert_eq!(shown.0, ["0 call look", "0 arguments {\"a\"", "0 arguments :1}", "0 end"]);
     }
 
     #[test]

@@ -6,18 +6,31 @@ use reseed_protocol::event::ContextWarning;
 
 fn text(frame: &Frame) -> String {
     match frame {
-        Frame::Durable(seq, body) => format!("{seq} {body}"),
-        Frame::Ephemeral(frame) => {
+        Frame::Durable(seq, frame) => {
             let value: serde_json::Value = serde_json::from_str(frame).unwrap();
-            value["type"].as_str().unwrap().to_owned()
+            assert_eq!((value["sessionId"].as_str(), value["seq"].as_u64()), (Some("session"), Some(*seq)));
+            format!("{seq} {}", value["type"].as_str().unwrap())
         }
-        Frame::Delta(frame) => {
+        Frame::Ephemeral(frame) | Frame::Streamed(frame) => {
             let value: serde_json::Value = serde_json::from_str(frame).unwrap();
-            let payload = &value["payload"];
-            format!("{}@{} {}", payload["part"], payload["offset"], payload["text"].as_str().unwrap())
+            let (kind, payload) = (value["type"].as_str().unwrap(), &value["payload"]);
+            match (kind, payload["name"].as_str(), payload["part"].as_u64()) {
+                ("item_delta", ..) => {
+                    format!("{}@{} {}", payload["part"], payload["offset"], payload["text"].as_str().unwrap())
+                }
+                (kind, Some(name), Some(part)) => format!("{kind} {part} {name}"),
+                (kind, _, Some(part)) => format!("{kind} {part}"),
+                (kind, ..) => kind.to_owned(),
+            }
         }
         other => format!("{other:?}"),
     }
+}
+
+/// Publishes events of these types.
+fn publish(feed: &Feed, kinds: &[&str], ends: Option<&EntryId>) {
+    let bodies: Vec<Arc<str>> = kinds.iter().map(|kind| format!("{{\"type\":\"{kind}\"}}").into()).collect();
+    feed.publish(&bodies, ends);
 }
 
 fn read(feed: &Feed, cursor: &mut Cursor) -> Vec<String> {
@@ -34,7 +47,7 @@ fn each_reader_gets_everything_once_at_its_own_pace() {
     let (item, turn) = ids();
     let (mut fast, _) = feed.join();
     let (mut slow, _) = feed.join();
-    feed.publish(&["a".into()], None);
+    publish(&feed, &["a"], None);
     assert_eq!(read(&feed, &mut fast), ["1 a"]);
     feed.begin_item(&item, &turn);
     for piece in ["Grü", "ße 🌍", "!"] {
@@ -45,9 +58,9 @@ fn each_reader_gets_everything_once_at_its_own_pace() {
     feed.delta(&item, Delta::Text { part: 0, text: "x" });
     assert_eq!(read(&feed, &mut slow), ["0@9 x"]);
     assert_eq!(read(&feed, &mut fast), ["0@9 x"]);
-    feed.publish(&["b".into()], Some(&item));
+    publish(&feed, &["b"], Some(&item));
     feed.delta(&item, Delta::Text { part: 0, text: "late" });
-    assert_eq!(read(&feed, &mut slow), ["2 b"]);
+    assert_eq!(read(&feed, &mut slow), ["item_finished", "2 b"]);
     assert!(read(&feed, &mut slow).is_empty());
 }
 
@@ -57,18 +70,19 @@ fn the_rest_of_an_answer_comes_before_its_entry_however_late_its_reader_is() {
     for (entry, then) in [("entry", &["2 entry", "3 end"][..]), (&long, &["Behind { after: 1, up_to: 3 }"])] {
         let feed = Feed::new("session".parse().unwrap(), 0);
         let (item, turn) = ids();
-        feed.publish(&["begin".into()], None);
+        publish(&feed, &["begin"], None);
         let (mut began, _) = feed.join();
         let (late, _) = feed.join();
         feed.begin_item(&item, &turn);
         feed.delta(&item, Delta::Text { part: 0, text: "one" });
         assert_eq!(read(&feed, &mut began), ["item_started", "0@0 one"]);
         feed.delta(&item, Delta::Text { part: 0, text: " two" });
-        feed.publish(&[entry.into(), "end".into()], Some(&item));
+        publish(&feed, &[entry, "end"], Some(&item));
         let back = feed.rejoin(1, &[Seen { item: item.clone(), part: 0, offset: 3 }]).unwrap();
         let away = feed.rejoin(1, &[]).unwrap();
-        let rest: &[&str] = &["0@3  two"];
-        let table = [(began, rest), (late, &["item_started", "0@0 one ", "0@4 two"]), (back, rest), (away, &[])];
+        let rest: &[&str] = &["0@3  two", "item_finished"];
+        let all: &[&str] = &["item_started", "0@0 one ", "0@4 two", "item_finished"];
+        let table = [(began, rest), (late, all), (back, rest), (away, &[])];
         for (mut cursor, answer) in table {
             let mut got = Vec::new();
             loop {
@@ -104,7 +118,7 @@ fn text_wakes_who_waits_and_not_again_at_once() {
     assert!(read(&feed, &mut cursor).is_empty());
     word();
     assert!(!woken(), "it was woken a moment ago, and will look by itself");
-    feed.publish(&["a".into()], None);
+    publish(&feed, &["a"], None);
     assert!(woken(), "durable events wake at once");
     assert_eq!(read(&feed, &mut cursor), ["1 a", "0@2 x"]);
     assert!(read(&feed, &mut cursor).is_empty());
@@ -121,7 +135,7 @@ fn text_wakes_who_waits_and_not_again_at_once() {
 #[test]
 fn who_comes_back_is_told_first_which_answers_came_to_nothing() {
     let feed = Feed::new("session".parse().unwrap(), 0);
-    feed.publish(&["a".into()], None);
+    publish(&feed, &["a"], None);
     let mut cursor = feed.rejoin(0, &[]).unwrap();
     cursor.tell_void(vec![ids().0]);
     assert_eq!(read(&feed, &mut cursor), ["item_aborted", "1 a"]);
@@ -153,8 +167,154 @@ fn what_was_shown_is_known_from_the_first_word_to_the_end() {
     assert!(!feed.shows(&item));
     feed.delta(&item, Delta::Text { part: 0, text: "one" });
     assert!(feed.shows(&item));
-    feed.publish(&["entry".into()], Some(&item));
+    publish(&feed, &["entry"], Some(&item));
     assert!(!feed.shows(&item));
+}
+
+/// Streams an answer of a text and two calls, whose pieces alternate.
+fn with_calls(feed: &Feed) -> EntryId {
+    let (item, turn) = ids();
+    feed.begin_item(&item, &turn);
+    for delta in [
+        Delta::Text { part: 0, text: "Look:" },
+        Delta::Call { part: 1, name: "look" },
+        Delta::Arguments { part: 1, text: "{\"at\":\"" },
+        Delta::Call { part: 2, name: "see" },
+        Delta::Arguments { part: 2, text: "{}" },
+        Delta::CallEnd { part: 2 },
+        Delta::Arguments { part: 1, text: "🌍" },
+    ] {
+        feed.delta(&item, delta);
+    }
+    item
+}
+
+#[test]
+fn a_call_is_shown_with_its_name_its_arguments_and_its_end() {
+    let feed = Feed::new("session".parse().unwrap(), 0);
+    let (mut cursor, _) = feed.join();
+    let item = with_calls(&feed);
+    let begun =
+        ["item_started", "0@0 Look:", "item_started 1 look", "1@0 {\"at\":\"🌍", "item_started 2 see", "2@0 {}"];
+    assert_eq!(read(&feed, &mut cursor), [&begun[..], &["item_finished 2"]].concat());
+    let running = serde_json::to_value(feed.join().1).unwrap();
+    let parts = serde_json::json!([
+        { "type": "text", "text": "Look:" },
+        { "type": "tool_call", "name": "look", "arguments": "{\"at\":\"🌍" },
+        { "type": "tool_call", "name": "see", "arguments": "{}", "finished": true },
+    ]);
+    assert_eq!(running[0]["parts"], parts);
+    feed.delta(&item, Delta::Arguments { part: 1, text: "\"}" });
+    feed.delta(&item, Delta::CallEnd { part: 1 });
+    let (mut late, _) = (Cursor::default(), publish(&feed, &["entry"], Some(&item)));
+    assert_eq!(read(&feed, &mut cursor), ["1@9 \"}", "item_finished 1", "item_finished", "1 entry"]);
+    assert!(read(&feed, &mut cursor).is_empty());
+    let whole = "1@0 {\"at\":\"🌍\"}";
+    let all = [&begun[..3], &[whole, "item_finished 1"], &begun[4..], &["item_finished 2", "item_finished", "1 entry"]];
+    assert_eq!(read(&feed, &mut late), all.concat());
+}
+
+#[test]
+fn a_reader_rejoins_within_the_arguments_of_a_call() {
+    let feed = Feed::new("session".parse().unwrap(), 0);
+    let item = with_calls(&feed);
+    let look = ["item_started 1 look", "1@0 {\"at\":\"🌍"];
+    let see = ["item_started 2 see", "2@0 {}", "item_finished 2"];
+    // The positions of a client, and what follows.
+    type Case<'a> = (&'a [(u32, u64)], Option<Vec<&'a str>>);
+    let table: &[Case<'_>] = &[
+        // A client that knows only of the item is told of each call; so is one that has nothing of a call but its name.
+        (&[(0, 0)], Some([&["0@0 Look:"], &look[..], &see].concat())),
+        (&[(0, 5), (1, 0)], Some([&look[..], &see].concat())),
+        (&[(0, 5), (1, 7)], Some([&["1@7 🌍"], &see[..]].concat())),
+        (&[(0, 5), (1, 9), (2, 1)], Some(vec!["2@1 }", "item_finished 2"])),
+        (&[(0, 5), (1, 9), (2, 2)], Some(vec!["item_finished 2"])),
+        (&[(0, 5), (1, 8)], None),
+        (&[(0, 5), (1, 10)], None),
+        (&[(3, 0)], None),
+    ];
+    for (positions, expected) in table {
+        let seen: Vec<Seen> =
+            positions.iter().map(|&(part, offset)| Seen { item: item.clone(), part, offset }).collect();
+        let got = feed.rejoin(0, &seen).map(|mut cursor| {
+            let got = read(&feed, &mut cursor);
+            assert!(read(&feed, &mut cursor).is_empty());
+            got
+        });
+        assert_eq!(got, expected.as_ref().map(|e| e.iter().map(ToString::to_string).collect()), "{positions:?}");
+    }
+}
+
+#[test]
+fn a_stopped_answer_finishes_without_its_calls_or_is_aborted() {
+    for is_stored in [true, false] {
+        let feed = Feed::new("session".parse().unwrap(), 0);
+        let (mut cursor, _) = feed.join();
+        let item = with_calls(&feed);
+        read(&feed, &mut cursor);
+        let text = |text: &str| Part::Text { text: text.to_owned() };
+        assert_eq!(feed.stop(&item), [text("Look:"), text(""), text("")], "a call that was not made is not kept");
+        feed.delta(&item, Delta::Arguments { part: 1, text: "late" });
+        assert!(read(&feed, &mut cursor).is_empty());
+        if is_stored {
+            publish(&feed, &["entry"], feed.unfinished_item().as_ref());
+            assert_eq!(read(&feed, &mut cursor), ["item_finished", "1 entry"]);
+        } else {
+            let reason = "interrupted".to_owned();
+            feed.emit(&EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason }));
+            assert_eq!(read(&feed, &mut cursor), ["item_aborted"]);
+        }
+        assert_eq!(feed.unfinished_item(), None);
+    }
+}
+
+/// Returns the number of serialisations among the frames that these readers are given: frames of one share its bytes.
+fn serialisations(feed: &Feed, cursors: &mut [Cursor]) -> usize {
+    let frames: Vec<Frame> = cursors.iter_mut().flat_map(|cursor| feed.next(cursor, true, 64 * 1024)).collect();
+    let bytes = |frame: &Frame| match frame {
+        Frame::Durable(_, frame) | Frame::Ephemeral(frame) | Frame::Streamed(frame) => frame.as_ptr(),
+        other => panic!("{other:?}"),
+    };
+    assert!(frames.len() >= cursors.len(), "each is given something");
+    // All of them exist at once, so that different ones have different addresses.
+    frames.iter().map(bytes).collect::<std::collections::BTreeSet<_>>().len()
+}
+
+#[test]
+fn readers_share_one_serialisation_of_each_event_and_of_each_range_of_text() {
+    let feed = Feed::new("session".parse().unwrap(), 0);
+    let mut readers = vec![feed.join().0; 100];
+    publish(&feed, &["a"], None);
+    assert_eq!(serialisations(&feed, &mut readers), 1, "a durable event");
+    feed.emit(&EphemeralEvent::ContextWarning(ContextWarning { usage_ratio: 0.75, message: "full".to_owned() }));
+    assert_eq!(serialisations(&feed, &mut readers), 1, "an ephemeral event");
+    let (item, turn) = ids();
+    feed.begin_item(&item, &turn);
+    feed.delta(&item, Delta::Text { part: 0, text: "one" });
+    assert_eq!(serialisations(&feed, &mut readers[..60]), 2, "item_started and a piece");
+    feed.delta(&item, Delta::Text { part: 0, text: " two" });
+    assert_eq!(serialisations(&feed, &mut readers[..30]), 1, "the newest piece, for those that keep up");
+    feed.delta(&item, Delta::Text { part: 0, text: " three" });
+    // From 0 (with item_started, which is still known), from 3 and from 7 to the end.
+    assert_eq!(serialisations(&feed, &mut readers), 4, "one for each position, and item_started");
+    feed.delta(&item, Delta::Call { part: 1, name: "look" });
+    feed.delta(&item, Delta::Arguments { part: 1, text: "{}" });
+    feed.delta(&item, Delta::CallEnd { part: 1 });
+    assert_eq!(serialisations(&feed, &mut readers), 3, "a call's beginning, its arguments and its end");
+    publish(&feed, &["entry", "end"], Some(&item));
+    assert_eq!(serialisations(&feed, &mut readers), 3, "item_finished, the entry and another event");
+}
+
+#[test]
+fn a_position_costs_no_more_than_before_once_its_answer_is_over() {
+    let feed = Feed::new("session".parse().unwrap(), 0);
+    let (mut cursor, _) = feed.join();
+    let fresh = (std::mem::size_of::<Reading>(), cursor.answer.clone());
+    let item = with_calls(&feed);
+    read(&feed, &mut cursor);
+    publish(&feed, &["entry"], Some(&item));
+    read(&feed, &mut cursor);
+    assert_eq!((fresh.0, cursor.answer.parts_capacity()), (32, fresh.1.parts_capacity()));
 }
 
 #[test]
@@ -162,7 +322,7 @@ fn a_reader_that_is_far_behind_is_sent_to_the_store() {
     let feed = Feed::new("session".parse().unwrap(), 0);
     let (mut cursor, _) = feed.join();
     for _ in 0..TAIL_EVENTS_MAX + 1 {
-        feed.publish(&["x".into()], None);
+        publish(&feed, &["x"], None);
     }
     assert_eq!(feed.next(&mut cursor, true, 1024), [Frame::Behind { after: 0, up_to: TAIL_EVENTS_MAX as u64 + 1 }]);
 }

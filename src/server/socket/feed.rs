@@ -2,7 +2,7 @@
 
 use super::{Connection, Speaks, Subscription};
 use crate::{
-    runtime::{Frame, feed::TEXT_MAY_WAIT},
+    runtime::{Frame, encoded::FrameText, feed::TEXT_MAY_WAIT},
     server::closing::{End, Flow},
     store::{Error, Part},
 };
@@ -48,29 +48,31 @@ impl Connection {
     async fn write_frame(&mut self, session: &SessionId, frame: Frame) -> Flow {
         let is_v2 = matches!(self.speaks, Speaks::V2 { .. });
         match frame {
-            Frame::Durable(seq, body) => self.durable(session, seq, &body).await,
+            Frame::Durable(seq, frame) => self.durable(session, seq, frame).await,
             // v1 has none of them.
-            Frame::Ephemeral(frame) if is_v2 => self.send(frame.to_string()).await,
+            Frame::Ephemeral(frame) if is_v2 => self.send(frame).await,
             Frame::Ephemeral(_) => Ok(()),
-            Frame::Delta(frame) => {
+            Frame::Streamed(frame) => {
                 self.alarm.look_in(TEXT_MAY_WAIT);
                 self.send(frame).await
             }
             Frame::Behind { after, up_to } => Box::pin(self.catch_up(session, after, up_to)).await,
-            Frame::Closed(end) => {
-                self.unsubscribe(session).await;
-                match (is_v2, end) {
-                    (true, end) => {
-                        self.answer_for(session, end).await?;
-                        self.send(encode_event(Some(session), &end.event())).await
-                    }
-                    (false, SubscriptionEnd::Deleted) => {
-                        Err(End::Close(CloseCode::NoSuchSession, "the session was deleted"))
-                    }
-                    (false, SubscriptionEnd::Failed) => {
-                        Err(End::Close(CloseCode::Internal, "the session was closed; open it again"))
-                    }
-                }
+            // Boxed, like the store's pages: both are rare, and would make every idle connection larger.
+            Frame::Closed(end) => Box::pin(self.closed(session, end)).await,
+        }
+    }
+
+    /// Ends a subscription whose session was closed.
+    async fn closed(&mut self, session: &SessionId, end: SubscriptionEnd) -> Flow {
+        self.unsubscribe(session).await;
+        match (self.speaks, end) {
+            (Speaks::V2 { .. }, end) => {
+                self.answer_for(session, end).await?;
+                self.send(encode_event(Some(session), &end.event())).await
+            }
+            (_, SubscriptionEnd::Deleted) => Err(End::Close(CloseCode::NoSuchSession, "the session was deleted")),
+            (_, SubscriptionEnd::Failed) => {
+                Err(End::Close(CloseCode::Internal, "the session was closed; open it again"))
             }
         }
     }
@@ -112,7 +114,7 @@ impl Connection {
                 break;
             }
             cursor.seq = record.seq;
-            self.durable(id, record.seq, &record.body).await?;
+            self.durable(id, record.seq, encode_stored(id, record.seq, &record.body).into()).await?;
         }
         Ok(())
     }
@@ -133,14 +135,14 @@ impl Connection {
         self.send(encode_event(Some(session), &EphemeralEvent::SessionClosed(closed))).await
     }
 
-    async fn durable(&mut self, session: &SessionId, seq: u64, body: &str) -> Flow {
+    async fn durable(&mut self, session: &SessionId, seq: u64, frame: FrameText) -> Flow {
         if let Some(subscription) = self.subscriptions.iter_mut().find(|here| here.handle.id == *session) {
             subscription.written = seq;
         }
         if let Speaks::V2 { .. } = self.speaks {
-            return self.send(encode_stored(session, seq, body)).await;
+            return self.send(frame).await;
         }
-        for frame in self.v1.durable(body) {
+        for frame in self.v1.durable(&frame) {
             self.send(frame).await?;
         }
         Ok(())

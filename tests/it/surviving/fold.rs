@@ -80,6 +80,11 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("no text: {value}")).to_owned()
 }
 
+/// Returns the text of a part, or the arguments of a call.
+fn text_of(part: &Value) -> &str {
+    part["text"].as_str().or(part["arguments"].as_str()).unwrap_or_default()
+}
+
 fn utf16(text: &str) -> u64 {
     text.encode_utf16().count() as u64
 }
@@ -117,7 +122,7 @@ impl Fold {
             let turn = &opened["turn"];
             for item in turn["items"].as_array().into_iter().flatten() {
                 let parts = item["parts"].as_array().unwrap();
-                let parts = parts.iter().map(|part| part["text"].as_str().unwrap_or_default().to_owned()).collect();
+                let parts = parts.iter().map(|part| text_of(part).to_owned()).collect();
                 let turn = turn["turnId"].as_str().map(str::to_owned);
                 self.items.insert(text(&item["itemId"]), Item { turn, parts });
             }
@@ -153,12 +158,17 @@ impl Fold {
             "call_resolved" => self.pending.retain(|id| *id != payload["toolCallId"]),
             "queue_item_added" => self.queued += 1,
             "queue_item_removed" => self.queued -= 1,
+            "item_started" if payload["kind"] == "tool_call" => self.call_started(frame),
             "item_started" => {
                 let item = self.items.entry(text(&payload["itemId"])).or_default();
                 assert!(item.parts.iter().all(String::is_empty), "begun twice: {frame}");
                 item.turn = payload["turnId"].as_str().map(str::to_owned);
             }
             "item_delta" => self.delta(frame),
+            "item_finished" => {
+                let has_begun = self.items.contains_key(payload["itemId"].as_str().unwrap());
+                assert!(has_begun, "it has not begun: {frame}");
+            }
             "item_aborted" => {
                 let id = text(&payload["itemId"]);
                 assert!(self.items.remove(&id).is_some(), "nothing was shown of it: {frame}");
@@ -171,6 +181,19 @@ impl Fold {
             }
             _ => {}
         }
+    }
+
+    /// A call begins, or is named again after a resume: nothing of it but its name may be known.
+    fn call_started(&mut self, frame: &Value) {
+        let payload = &frame["payload"];
+        let item = self.items.get_mut(payload["itemId"].as_str().unwrap());
+        let item = item.unwrap_or_else(|| panic!("its answer has not begun: {frame}"));
+        let part = usize::try_from(payload["part"].as_u64().unwrap()).unwrap();
+        if item.parts.len() <= part {
+            item.parts.resize(part + 1, String::new());
+        }
+        assert_eq!(item.parts[part], "", "begun twice: {frame}");
+        assert!(payload["name"].is_string(), "a call without a name: {frame}");
     }
 
     fn delta(&mut self, frame: &Value) {
@@ -189,7 +212,7 @@ impl Fold {
     fn entry(&mut self, entry: &Value) {
         let Some(item) = self.items.remove(&text(&entry["entryId"])) else { return };
         for (part, shown) in item.parts.iter().enumerate() {
-            let whole = entry["content"][part]["text"].as_str().unwrap_or_default();
+            let whole = text_of(&entry["content"][part]);
             assert!(whole.starts_with(shown.as_str()), "shown was {shown:?}, the entry is {entry}");
         }
     }

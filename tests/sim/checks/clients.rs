@@ -2,11 +2,11 @@
 
 use crate::{
     history::{History, What},
-    view::{Streamed, View, difference, texts},
+    streamed::Streamed,
+    view::{View, difference},
 };
 use reseed_protocol::{
     CallId, EntryData,
-    content::utf16_len,
     event::{EphemeralEvent, Event},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,22 +88,22 @@ pub(crate) fn streams_go_on(history: &History) -> Result<(), String> {
         match &given.what {
             What::Opened { replay: false, state, .. } => stream.clone_from(&state.streamed),
             What::Ephemeral(EphemeralEvent::ItemStarted(started)) => {
-                let again = stream.as_ref().filter(|stream| stream.item == started.item_id);
-                if again.is_some_and(|stream| !stream.parts.is_empty()) {
-                    return Err(format!("client {client} has text of `{}`, which begins again", started.item_id));
+                match stream.as_mut().and_then(|stream| stream.started(started)) {
+                    Some(outcome) => outcome.map_err(|why| format!("client {client} is given {why}"))?,
+                    None => *stream = Some(Streamed::new(started.item_id.clone())),
                 }
-                *stream = Some(Streamed { item: started.item_id.clone(), parts: BTreeMap::new() });
             }
             What::Ephemeral(EphemeralEvent::ItemDelta(delta)) => {
-                let Some(text) = stream.as_mut().filter(|stream| stream.item == delta.item_id) else {
+                let Some(stream) = stream else {
                     return Err(format!("client {client} is given text of `{}` without its beginning", delta.item_id));
                 };
-                let text = text.parts.entry(delta.part).or_default();
-                if utf16_len(text) != delta.offset {
-                    let (item, end) = (&delta.item_id, utf16_len(text));
-                    return Err(format!("client {client} has {end} of `{item}` and is given {} on", delta.offset));
-                }
-                text.push_str(&delta.text);
+                stream.delta(delta).map_err(|why| format!("client {client} is given {why}"))?;
+            }
+            What::Ephemeral(EphemeralEvent::ItemFinished(finished)) => {
+                let Some(stream) = stream else {
+                    return Err(format!("client {client} is given the end of `{}` alone", finished.item_id));
+                };
+                stream.finished(finished).map_err(|why| format!("client {client} is given {why}"))?;
             }
             What::Ephemeral(EphemeralEvent::ItemAborted(aborted)) => {
                 stream.take_if(|stream| stream.item == aborted.item_id);
@@ -115,10 +115,8 @@ pub(crate) fn streams_go_on(history: &History) -> Result<(), String> {
                         let id = &appended.entry.entry_id;
                         let Some(shown) = stream.take_if(|stream| stream.item == *id) else { continue };
                         let EntryData::Message(message) = &appended.entry.data else { continue };
-                        let said: BTreeMap<u32, &str> = texts(&message.content).collect();
-                        let other = |(at, text): (&u32, &String)| !said.get(at).unwrap_or(&"").starts_with(&**text);
-                        if shown.parts.iter().any(other) {
-                            return Err(format!("client {client} was shown {shown:?}, and the entry says {said:?}"));
+                        if !shown.is_beginning_of(message) {
+                            return Err(format!("client {client} was shown {shown:?}, and the entry says {message:?}"));
                         }
                     }
                     Some(Event::TurnFinished(_)) => *stream = None,

@@ -1,0 +1,92 @@
+//! The newest frames of the answer being streamed, so that readers at the same position share one serialisation.
+
+use std::collections::VecDeque;
+
+/// The complete text of a frame. A clone shares the bytes, down to the socket's write buffer.
+pub(crate) type FrameText = axum::extract::ws::Utf8Bytes;
+
+/// Frames kept: readers that keep up are at one or two positions, and those that do not soon are.
+const FRAMES_MAX: usize = 16;
+/// Bytes of these frames, unless the newest alone has more: with the answer's own text, what a session with a stalled
+/// answer holds.
+const BYTES_MAX: usize = 32 * 1024;
+
+/// What a frame reports of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// The answer starts.
+    Started,
+    /// A tool call starts in this part.
+    CallStarted(usize),
+    /// Text of a part, from one byte to another.
+    Text { part: usize, from: usize, to: usize },
+    /// The tool call in this part is complete.
+    CallFinished(usize),
+    /// The answer is complete.
+    Finished,
+}
+
+/// The newest frames, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Encoded {
+    frames: VecDeque<(Told, FrameText)>,
+    bytes: usize,
+}
+
+impl Encoded {
+    /// Returns the frame that reports this, serialised now unless it is among the newest.
+    pub(super) fn frame(&mut self, told: Told, encode: impl FnOnce() -> String) -> FrameText {
+        if let Some((_, frame)) = self.frames.iter().rev().find(|(known, _)| *known == told) {
+            return frame.clone();
+        }
+        let frame = FrameText::from(encode());
+        self.bytes += frame.len();
+        self.frames.push_back((told, frame.clone()));
+        while self.frames.len() > FRAMES_MAX || (self.bytes > BYTES_MAX && self.frames.len() > 1) {
+            if let Some((_, oldest)) = self.frames.pop_front() {
+                self.bytes -= oldest.len();
+            }
+        }
+        frame
+    }
+
+    /// Forgets all frames.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns how many of these ranges are serialised again, after all of them were once.
+    fn again(ranges: usize, bytes: usize) -> usize {
+        let (mut encoded, mut written) = (Encoded::default(), 0);
+        for round in 0..2 {
+            for from in (0..ranges).rev() {
+                encoded.frame(Told::Text { part: 0, from, to: ranges }, || {
+                    written += round;
+                    "x".repeat(bytes)
+                });
+            }
+        }
+        assert!(encoded.bytes <= BYTES_MAX.max(bytes) && encoded.frames.len() <= FRAMES_MAX);
+        assert_eq!(encoded.bytes, encoded.frames.iter().map(|(_, frame)| frame.len()).sum::<usize>());
+        written
+    }
+
+    #[test]
+    fn the_newest_frames_are_kept_up_to_a_number_and_a_size() {
+        for (ranges, bytes, expected) in [
+            (1, 10, 0),
+            (FRAMES_MAX, 10, 0),
+            (FRAMES_MAX + 1, 10, FRAMES_MAX + 1),
+            (2, BYTES_MAX / 2, 0),
+            (2, BYTES_MAX, 2),
+            (1, 2 * BYTES_MAX, 0),
+        ] {
+            assert_eq!(again(ranges, bytes), expected, "{ranges} ranges of {bytes} bytes");
+        }
+    }
+}
