@@ -108,14 +108,19 @@ function step(world, random) {
       moves.push(() => world.finishTurn("interrupted"), () => { world.voidRunning(); world.startCompaction("threshold"); });
     }
     if (item && !call) {
-      for (let more = 0; more < 6; more += 1) moves.push(() => world.delta(item, item.parts.length > 1 || random() < 0.7 ? item.parts.length > 0 ? item.parts.length - 1 : 0 : item.parts.length, text()));
+      const last = item.parts.at(-1);
+      const writes = last?.type === "tool_call" && !last.finished;
+      const goesOn = last && last.type !== "tool_call" && (item.parts.length > 1 || random() < 0.7);
+      const at = item.parts.length - (goesOn || writes ? 1 : 0);
+      for (let more = 0; more < 6; more += 1) moves.push(() => (writes ? world.callDelta(item, at, text()) : world.delta(item, at, text())));
+      moves.push(() => (writes ? world.finishCall(item, at) : world.startCall(item, item.parts.length, "look")));
       if (item.parts.length === 0) moves.push(() => world.delta(item, 0, text(), "reasoning"));
       moves.push(() => world.finishItem(item), () => world.finishItem(item, { stopReason: "cancelled", incomplete: true }));
       moves.push(() => { world.abortItem(item, "upstream_truncated"); world.finishTurn("failed", { code: "upstream_truncated", message: "cut", retriable: true }); });
       moves.push(() => {
         const part = { type: "tool_call", toolCallId: world.id("k"), name: "look", arguments: "{}" };
-        world.finishItem(item, { stopReason: "tool_calls", calls: [part] });
-        world.call(part);
+        const { content } = world.finishItem(item, { stopReason: "tool_calls", calls: [part] });
+        for (const called of content) if (called.type === "tool_call") world.call(called);
       });
     }
     if (call) {
@@ -299,6 +304,28 @@ test("deltas go where they belong", () => {
     const next = reduce(state, { type: "item_delta", payload: { itemId, part: 0, offset, text } });
     assert.deepEqual([next.items[0].parts[0].text, next.outOfSync], [expected, outOfSync], name);
     assert.equal(state.items[0].parts[0].text, "hello", "the old state is as it was");
+  }
+});
+
+test("a tool call grows with its name, however often its beginning is told", () => {
+  const { state, itemId } = streaming("hello");
+  const start = { type: "item_started", payload: { itemId, turnId: state.turnId, kind: "tool_call", part: 1, name: "look" } };
+  const piece = (offset, text) => ({ type: "item_delta", payload: { itemId, part: 1, offset, kind: "arguments", text } });
+  const end = { type: "item_finished", payload: { itemId, part: 1 } };
+  const call = (text, more = {}) => ({ type: "tool_call", name: "look", arguments: text, ...more });
+  const table = [
+    ["its beginning", [start], call("")],
+    ["pieces", [start, piece(0, "{\"a\""), piece(4, ":1}")], call("{\"a\":1}")],
+    ["its beginning again", [start, piece(0, "{}"), start, piece(0, "{}")], call("{}")],
+    ["its end", [start, piece(0, "{}"), end, end], call("{}", { finished: true })],
+    ["pieces without a beginning", [piece(0, "{}")], undefined],
+    ["an end without a beginning", [end], undefined],
+  ];
+  for (const [name, frames, expected] of table) {
+    const next = frames.reduce(reduce, state);
+    assert.deepEqual(next.items[0].parts, [{ type: "text", text: "hello" }, ...(expected ? [expected] : [])], name);
+    const places = resumePoint(next).items.map(({ part, offset }) => [part, offset]);
+    assert.deepEqual(places, [[0, 5], ...(expected ? [[1, expected.arguments.length]] : [])], name);
   }
 });
 

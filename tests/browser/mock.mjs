@@ -412,9 +412,14 @@ export class MockServer {
   async tool(world) {
     const item = world.startItem();
     world.delta(item, 0, "Let me look that up.");
-    const toolCallId = world.id("k");
-    const part = { type: "tool_call", toolCallId, name: "look_up", arguments: "{\"query\":\"reseed\",\"limit\":3}" };
-    world.finishItem(item, { stopReason: "tool_calls", calls: [part] });
+    world.startCall(item, 1, "look_up");
+    for (const piece of ["{\"query\":", "\"reseed\"", ",\"limit\":3}"]) {
+      await this.pause(world, this.wordMillis);
+      world.callDelta(item, 1, piece);
+    }
+    world.finishCall(item, 1);
+    const { content: [, part] } = world.finishItem(item, { stopReason: "tool_calls" });
+    const { toolCallId } = part;
     world.call(part);
     await (/\bheld\b/.test(this.saidLast(world)) ? this.hold(world) : this.step(world));
     world.resolve(toolCallId, "no such tool: `look_up`", true);

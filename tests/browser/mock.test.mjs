@@ -51,6 +51,27 @@ onPage("a streaming view ends as the whole text does, at every cut", {}, async (
   assert.deepEqual(wrong, []);
 });
 
+onPage("a tool call grows under its name, and its row becomes that of the entry", {}, async ({ page }) => {
+  const shown = await page.evaluate(async () => {
+    const { ItemView } = await import("/assets/message.js");
+    const text = { type: "text", text: "Let me see." };
+    const item = (...parts) => ({ itemId: "item", turnId: "turn", parts });
+    const call = (args) => ({ type: "tool_call", name: "look_up", arguments: args });
+    const view = new ItemView(item(text));
+    const steps = ["", "{\"query\":", "{\"query\":\"<b>x</b>\"}"].map((args) => {
+      view.update(item(text, call(args)));
+      return [view.node.querySelector("summary").textContent, view.node.querySelector("pre").textContent];
+    });
+    return { steps, folds: view.node.querySelectorAll("details").length, bold: view.node.querySelectorAll("b").length };
+  });
+  assert.deepEqual(shown.steps, [
+    ["Tool look_up ", ""],
+    ["Tool look_up {\"query\":", "{\"query\":"],
+    ["Tool look_up {\"query\":\"<b>x</b>\"}", "{\"query\":\"<b>x</b>\"}"],
+  ]);
+  assert.deepEqual([shown.folds, shown.bold], [1, 0]);
+});
+
 onPage("a model's HTML stays text", {}, async ({ page }) => {
   await say(page, "some html please");
   await settled(page, 1);

@@ -112,7 +112,15 @@ test("pieces of an answer are put together, seen ones once, and a missing event 
   const delta = (offset, text) => fold(view, { sessionId: world.sessionId, type: "item_delta", payload: { itemId: item.itemId, part: 0, offset, text } });
   for (const [offset, text, shown] of [[0, "hel", "hel"], [2, "llo", "hello"], [0, "he", "hello"], [9, "x", "hello"]]) {
     delta(offset, text);
-    assert.equal(view.items.get(item.itemId)[0], shown);
+    assert.deepEqual(view.items.get(item.itemId)[0], { type: "text", text: shown });
   }
+  for (const frame of [
+    { type: "item_started", payload: { itemId: item.itemId, turnId: world.turn.turnId, kind: "tool_call", part: 1, name: "look" } },
+    { type: "item_delta", payload: { itemId: item.itemId, part: 1, offset: 0, kind: "arguments", text: "{}" } },
+    { type: "item_started", payload: { itemId: item.itemId, turnId: world.turn.turnId, kind: "tool_call", part: 1, name: "look" } },
+    { type: "item_finished", payload: { itemId: item.itemId, part: 1 } },
+  ]) fold(view, { sessionId: world.sessionId, ...frame });
+  const parts = [{ type: "text", text: "hello" }, { type: "tool_call", name: "look", arguments: "{}", finished: true }];
+  assert.deepEqual(view.items.get(item.itemId), parts);
   assert.equal(fold(view, { sessionId: world.sessionId, seq: view.seq + 2, type: "queue_released", payload: {} }), false);
 });

@@ -161,19 +161,42 @@ export class World {
     this.ephemeral("item_delta", { itemId: item.itemId, part, offset, text, ...(kind ? { kind } : {}) });
   }
 
+  /** A tool call of the answer starts. */
+  startCall(item, part, name) {
+    item.parts[part] = { type: "tool_call", name, arguments: "" };
+    this.ephemeral("item_started", { itemId: item.itemId, turnId: this.turn.turnId, kind: "tool_call", part, name });
+  }
+
+  callDelta(item, part, text) {
+    const offset = item.parts[part].arguments.length;
+    item.parts[part].arguments += text;
+    this.ephemeral("item_delta", { itemId: item.itemId, part, offset, kind: "arguments", text });
+  }
+
+  finishCall(item, part) {
+    item.parts[part].finished = true;
+    this.ephemeral("item_finished", { itemId: item.itemId, part });
+  }
+
   abortItem(item, reason) {
     this.turn.items = this.turn.items.filter((other) => other !== item);
     this.ephemeral("item_aborted", { itemId: item.itemId, reason });
   }
 
-  /** The item becomes an entry. */
+  /** The item becomes an entry: the calls that were shown get ids, and `calls` come after them. */
   finishItem(item, { stopReason = "stop", calls = [], incomplete } = {}) {
     this.turn.items = this.turn.items.filter((other) => other !== item);
-    const content = [...item.parts, ...calls];
+    if (item.parts.length > 0) this.ephemeral("item_finished", { itemId: item.itemId });
+    const called = item.parts.map((part) => {
+      if (part.type !== "tool_call") return part;
+      const { finished: _, ...call } = part;
+      return { ...call, toolCallId: this.id("c") };
+    });
+    const content = [...called.filter((part) => !incomplete || part.type !== "tool_call"), ...calls];
     const outputTokens = content.reduce((sum, part) => sum + tokens(part.text ?? part.arguments), 0);
     const usage = { inputTokens: this.contextInfo().tokenCount, cachedTokens: 0, outputTokens, source: "reported" };
     const message = { role: "assistant", content, model: this.model, usage, stopReason, ...(incomplete ? { incomplete } : {}) };
-    this.append({ type: "message", ...message }, { entryId: item.itemId, turnId: this.turn.turnId });
+    return this.append({ type: "message", ...message }, { entryId: item.itemId, turnId: this.turn.turnId });
   }
 
   call(part) {
@@ -231,11 +254,17 @@ export class World {
     const known = new Set([...this.entries.map((entry) => entry.entryId), ...(this.turn?.items ?? []).map((item) => item.itemId)]);
     const ended = [...new Set(items.map((seen) => seen.itemId))].filter((itemId) => !known.has(itemId));
     const aborted = ended.map((itemId) => ({ sessionId, type: "item_aborted", payload: { itemId, reason: "interrupted" } }));
-    const catchUp = (this.turn?.items ?? []).flatMap((item) => item.parts.flatMap((part, index) => {
-      const offset = items.find((seen) => seen.itemId === item.itemId && seen.part === index)?.offset ?? 0;
-      const text = part.text.slice(offset);
-      const kind = part.type === "reasoning" ? { kind: "reasoning" } : {};
-      return text ? [{ sessionId, type: "item_delta", payload: { itemId: item.itemId, part: index, offset, text, ...kind } }] : [];
+    const catchUp = (this.turn?.items ?? []).flatMap(({ itemId, parts }) => parts.flatMap((part, index) => {
+      const offset = items.find((seen) => seen.itemId === itemId && seen.part === index)?.offset ?? 0;
+      const isCall = part.type === "tool_call";
+      const text = (isCall ? part.arguments : part.text).slice(offset);
+      const kind = { text: {}, reasoning: { kind: "reasoning" }, tool_call: { kind: "arguments" } }[part.type];
+      const started = { itemId, turnId: this.turn.turnId, kind: "tool_call", part: index, name: part.name };
+      return [
+        ...(isCall && offset === 0 ? [{ sessionId, type: "item_started", payload: started }] : []),
+        ...(text ? [{ sessionId, type: "item_delta", payload: { itemId, part: index, offset, text, ...kind } }] : []),
+        ...(part.finished ? [{ sessionId, type: "item_finished", payload: { itemId, part: index } }] : []),
+      ];
     }));
     return { opened: { ...opened, resumed: "replay" }, frames: structuredClone([...aborted, ...missed, ...catchUp]) };
   }

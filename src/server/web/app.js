@@ -23,7 +23,7 @@ import { CommandError, Connection, ConnectionLost, explainError, newId } from ".
 import { Context } from "./context.js";
 import { clientId, credentials, keepToken } from "./credentials.js";
 import { Directory } from "./directory.js";
-import { fromOpened, fromSnapshot, isHeldUp, isRunning, needsPath, partText, reduce, resumePoint, withPage } from "./fold.js";
+import { fromOpened, fromSnapshot, isHeldUp, isRunning, needsPath, reduce, resumePoint, withPage } from "./fold.js";
 import { Moves } from "./moves.js";
 import { TreeSource } from "./tree-source.js";
 
@@ -452,7 +452,7 @@ export class App {
     switch (event.type) {
       case "entry_appended": {
         const { entry } = event.payload;
-        if (entry.type === "message" && entry.role === "assistant") onAnnounce(entry.content.map(partText).join("\n"));
+        if (entry.type === "message" && entry.role === "assistant") onAnnounce(entry.content.map(spoken).join("\n"));
         // Between turns nothing else tells what the window holds now.
         if (!this.state?.turnId && (entry.type === "custom_message" || entry.type === "branch_summary")) void this.context.refresh();
         break;
@@ -491,4 +491,12 @@ export class App {
     const { text, details } = explainError(error);
     this.listeners.onNotice({ kind: "error", message: text, details });
   }
+}
+
+/**
+ * What a screen reader is told of a part of an answer.
+ * @param {import("./fold.js").Part} part
+ */
+function spoken(part) {
+  return part.type === "text" || part.type === "reasoning" ? part.text : "";
 }

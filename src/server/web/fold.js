@@ -16,6 +16,7 @@
  * @typedef {import("reseed-protocol").ContextInfo} ContextInfo
  * @typedef {import("reseed-protocol").Entry} Entry
  * @typedef {import("reseed-protocol").Part} Part
+ * @typedef {import("reseed-protocol").RunningPart} RunningPart
  * @typedef {import("reseed-protocol").Event} DurableEvent
  * @typedef {import("reseed-protocol").EphemeralEvent} EphemeralEvent
  * @typedef {(DurableEvent | EphemeralEvent) & { seq?: number, sessionId?: string }} EventFrame
@@ -23,7 +24,7 @@
  * @typedef {object} Item An answer that is not an entry yet.
  * @property {string} itemId the id that its entry will have
  * @property {string} turnId
- * @property {Part[]} parts
+ * @property {RunningPart[]} parts
  * @property {string} [aborted] why what was shown is void
  *
  * @typedef {object} Call A tool call without an answer.
@@ -206,11 +207,12 @@ export function isRunning(state) {
 }
 
 /**
- * The text of a part, empty where it has none.
- * @param {Part | undefined} part
+ * The text of a part so far; of a tool call its arguments.
+ * @param {RunningPart | undefined} part
  */
 export function partText(part) {
-  return part && (part.type === "text" || part.type === "reasoning") ? part.text : "";
+  if (!part) return "";
+  return part.type === "tool_call" ? part.arguments : part.text;
 }
 
 /**
@@ -258,8 +260,9 @@ function apply(state, event) {
     case "queue_released": return { ...state, queue: changeQueue(state.queue, event) };
     case "session_updated": return updateSession(state, event.payload);
     case "context_compacted": return compacted(state, event.payload);
-    case "item_started": return startItem(state, event.payload.itemId, event.payload.turnId);
+    case "item_started": return startItem(state, event.payload);
     case "item_delta": return addDelta(state, event.payload);
+    case "item_finished": return finishCall(state, event.payload);
     case "item_aborted": {
       const { itemId, reason } = event.payload;
       // Nothing was shown of an item without text, so there is nothing to mark as void.
@@ -401,15 +404,47 @@ function moved(state, leafId) {
 }
 
 /**
+ * An answer starts, or a tool call in it. After a resume either may be told again.
  * @param {State} state
- * @param {string} itemId
- * @param {string} turnId
+ * @param {Pick<import("reseed-protocol").ItemStarted, "itemId" | "turnId" | "part" | "name">} started
  * @returns {State}
  */
-function startItem(state, itemId, turnId) {
-  if (state.items.some((item) => item.itemId === itemId)) return state;
+function startItem(state, { itemId, turnId, part, name }) {
   if (state.known.has(itemId)) return state;
-  return { ...state, items: [...state.items, { itemId, turnId, parts: [] }] };
+  const isNew = !state.items.some((item) => item.itemId === itemId);
+  const begun = isNew ? { ...state, items: [...state.items, { itemId, turnId, parts: [] }] } : state;
+  if (part === undefined || name === undefined) return begun;
+  return mapItem(begun, itemId, (item) => {
+    if (item.aborted || item.parts[part]?.type === "tool_call") return item;
+    return { ...item, parts: withPart(item.parts, part, { type: "tool_call", name, arguments: "" }) };
+  });
+}
+
+/**
+ * A tool call in an answer is complete. That the whole answer is needs nothing: its entry follows.
+ * @param {State} state
+ * @param {import("reseed-protocol").ItemFinished} finished
+ * @returns {State}
+ */
+function finishCall(state, { itemId, part }) {
+  return mapItem(state, itemId, (item) => {
+    const call = part === undefined ? undefined : item.parts[part];
+    if (part === undefined || call?.type !== "tool_call") return item;
+    return { ...item, parts: withPart(item.parts, part, { ...call, finished: true }) };
+  });
+}
+
+/**
+ * @param {RunningPart[]} parts
+ * @param {number} index
+ * @param {RunningPart} part
+ * @returns {RunningPart[]}
+ */
+function withPart(parts, index, part) {
+  const changed = [...parts];
+  while (changed.length < index) changed.push({ type: "text", text: "" });
+  changed[index] = part;
+  return changed;
 }
 
 /**
@@ -429,20 +464,24 @@ function mapItem(state, itemId, change) {
  * @returns {State}
  */
 function addDelta(state, { itemId, part: index, offset, kind, text }) {
-  const started = startItem(state, itemId, state.turnId ?? "");
+  const started = startItem(state, { itemId, turnId: state.turnId ?? "" });
   const item = started.items.find((candidate) => candidate.itemId === itemId);
   if (!item || item.aborted) return state;
-  const old = partText(item.parts[index]);
+  const before = item.parts[index];
+  // A call whose beginning is not known has no name to show: its entry has it.
+  if (kind === "arguments" && before?.type !== "tool_call") return started;
+  const old = partText(before);
   if (offset > old.length) return { ...started, outOfSync: started.outOfSync ?? "resume" };
   if (offset + text.length <= old.length) return started;
-  const parts = [...item.parts];
-  while (parts.length < index) parts.push({ type: "text", text: "" });
-  const type = (kind ?? item.parts[index]?.type) === "reasoning" ? "reasoning" : "text";
-  parts[index] = { type, text: old.slice(0, offset) + text };
-  return mapItem(started, itemId, (found) => ({ ...found, parts }));
+  const whole = old.slice(0, offset) + text;
+  /** @type {RunningPart} */
+  const part = before?.type === "tool_call"
+    ? { ...before, arguments: whole }
+    : { type: (kind ?? before?.type) === "reasoning" ? "reasoning" : "text", text: whole };
+  return mapItem(started, itemId, (found) => ({ ...found, parts: withPart(found.parts, index, part) }));
 }
 
-/** @param {Part[]} parts */
+/** @param {RunningPart[]} parts */
 function textLength(parts) {
   return parts.reduce((sum, part) => sum + partText(part).length, 0);
 }

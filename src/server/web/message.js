@@ -172,11 +172,18 @@ function answerPart(part) {
     case "reasoning": return part.text === "" ? null : fold("reasoning", ["Reasoning"], el("pre", { class: "plain" }, part.text));
     case "tool_call": {
       const name = el("code", {}, part.name);
-      const preview = part.arguments.length > PREVIEW_CHARS ? `${part.arguments.slice(0, PREVIEW_CHARS)}…` : part.arguments;
-      return fold("", ["Tool ", name, ` ${preview}`], el("pre", { class: "plain" }, indented(part.arguments)));
+      return fold("", ["Tool ", name, ` ${preview(part.arguments)}`], el("pre", { class: "plain" }, indented(part.arguments)));
     }
     default: return null;
   }
+}
+
+/**
+ * The beginning of a call's arguments.
+ * @param {string} text
+ */
+function preview(text) {
+  return text.length > PREVIEW_CHARS ? `${text.slice(0, PREVIEW_CHARS)}…` : text;
 }
 
 /**
@@ -245,20 +252,36 @@ export class ItemView {
   }
 
   /**
-   * @param {Part} part
+   * @param {import("./fold.js").RunningPart} part
    * @param {number} index
    */
   makePart(part, index) {
-    const text = document.createTextNode("");
-    const root = el("div", { class: "markdown" });
-    const node = part.type === "reasoning" ? fold("reasoning", ["Thinking…"], el("pre", { class: "plain" }, text)) : root;
+    const [node, show] = runningPart(part);
     const old = this.parts.children[index];
     if (old) old.replaceWith(node);
     else this.parts.append(node);
-    if (part.type !== "reasoning") {
-      const view = new MarkdownView(root);
-      return { type: part.type, show: (/** @type {string} */ text) => view.update(text) };
-    }
-    return { type: part.type, show: (/** @type {string} */ all) => text.appendData(all.slice(text.length)) };
+    return { type: part.type, show };
   }
+}
+
+/**
+ * The element of a part that is still being written, and what shows its text so far.
+ * @param {import("./fold.js").RunningPart} part
+ * @returns {[HTMLElement, (text: string) => void]}
+ */
+function runningPart(part) {
+  if (part.type === "text") {
+    const root = el("div", { class: "markdown" });
+    const view = new MarkdownView(root);
+    return [root, (text) => view.update(text)];
+  }
+  const text = document.createTextNode("");
+  const label = document.createTextNode("");
+  const grow = (/** @type {string} */ all) => {
+    text.appendData(all.slice(text.length));
+    label.data = ` ${preview(all)}`;
+  };
+  const content = el("pre", { class: "plain" }, text);
+  if (part.type === "reasoning") return [fold("reasoning", ["Thinking…"], content), grow];
+  return [fold("", ["Tool ", el("code", {}, part.name), label], content), grow];
 }
