@@ -26,7 +26,8 @@ let place; // sessionId, epoch and the last seq that was seen
 let frame; // the frame of user_input, kept to be sent again
 let accepted;
 const durable = []; // every frame with a seq, as it came first
-const shown = new Map(); // what was streamed of each item
+const shown = new Map(); // what was streamed of each item: the text of each part, or the arguments of a call
+const ended = []; // the items and calls that were told to be complete
 const entries = [];
 
 /** Takes one event in: seq without a gap, pieces without a hole, an entry that begins with what was streamed of it. */
@@ -39,18 +40,30 @@ const fold = (event) => {
     place.seq = seq;
     durable.push(event);
   }
-  if (type === "item_started") shown.set(payload.itemId, "");
+  if (type === "item_started") {
+    const { itemId, kind, part, name } = payload;
+    if (!shown.has(itemId)) shown.set(itemId, []);
+    if (kind === "tool_call") shown.get(itemId)[part] ??= "";
+    wire.same(typeof name, kind === "tool_call" ? "string" : "undefined", "the type of a call's name");
+  }
   if (type === "item_delta") {
-    const text = shown.get(payload.itemId);
+    const parts = shown.get(payload.itemId);
+    const text = parts[payload.part] ?? "";
     wire.same(payload.offset, text.length, "the offset of a piece");
-    shown.set(payload.itemId, text + payload.text);
+    parts[payload.part] = text + payload.text;
+  }
+  if (type === "item_finished") {
+    wire.expect(shown.has(payload.itemId), "what is complete was streamed");
+    ended.push([payload.itemId, payload.part]);
   }
   if (type === "entry_appended") {
     const { entry } = payload;
     entries.push(entry);
     if (entry.role === "assistant") {
-      const text = entry.content.filter((part) => part.type === "text").map((part) => part.text).join("");
-      wire.expect(text.startsWith(shown.get(entry.entryId) ?? ""), "what was streamed is the beginning of the entry");
+      for (const [part, text] of (shown.get(entry.entryId) ?? []).entries()) {
+        const whole = entry.content[part].text ?? entry.content[part].arguments;
+        wire.expect(whole.startsWith(text), "what was streamed is the beginning of the entry");
+      }
     }
   }
   return event;
@@ -142,7 +155,7 @@ await run({
     checkInfo(wire, finished.contextInfo, STRATEGY);
     const answer = entries.at(-1);
     wire.same(answer.content, [{ type: "text", text: "naïve ferries 🚢 sail, 你好." }], "the answer");
-    wire.expect(shown.get(answer.entryId)?.length > 0, "something was streamed");
+    wire.expect(shown.get(answer.entryId)?.[0]?.length > 0, "something was streamed");
     wire.same(answer.parentId, accepted.entryId, "the answer's parent");
   },
   "a command sent again is not done again": async () => {
@@ -152,6 +165,18 @@ await run({
     await expectError("idempotency_conflict", "user_input", { input: "something else" }, frame.id);
     const pong = await expectReply("pong", "ping", { seq: place.seq });
     wire.same([pong.inSync, pong.seq], [true, place.seq], "nothing has happened");
+  },
+  "a tool call is streamed before it is made": async () => {
+    const parameters = { type: "object", required: ["text"], properties: { text: { type: "string" } } };
+    await expectReply("ok", "register_tools", { tools: [{ name: "echo", description: "Repeats a text.", parameters }] });
+    await expectReply("accepted", "user_input", { input: "Use the tool echo with text=fair winds." });
+    const call = (await until("tool_call")).payload;
+    const { entryId } = entries.at(-1);
+    wire.same(shown.get(entryId), ["I call `echo`.", call.arguments], "what was streamed of the answer");
+    wire.same(ended.slice(-2), [[entryId, 1], [entryId, undefined]], "what was complete, in order");
+    await expectReply("ok", "tool_result", { toolCallId: call.toolCallId, output: "fair winds" });
+    wire.same((await until("turn_finished")).payload.status, "completed", "how the turn ended");
+    await expectReply("ok", "register_tools", { tools: [] });
   },
   "what the server does not know is refused by name": async () => {
     const error = await expectError("unknown_field", "user_input", { input: "x", parentID: null });
@@ -218,7 +243,7 @@ await run({
     const { itemId } = (await until("item_delta")).payload;
     wire.same((await until("item_delta")).payload.itemId, itemId, "the item of the second piece");
     wire.drop();
-    const opened = await connect([{ itemId, part: 0, offset: shown.get(itemId).length }]);
+    const opened = await connect([{ itemId, part: 0, offset: shown.get(itemId)[0].length }]);
     wire.expect(["idle", "running"].includes(opened.state), `the session is ${opened.state}`);
     const finished = (await until("turn_finished")).payload;
     wire.same(finished.status, "completed", "how the turn ended");

@@ -48,8 +48,9 @@ class Session:
     def items(self):
         """How much of the running answers was seen: those without an entry."""
         stored = {entry["entryId"] for entry in self.entries}
-        running = {item: text for item, text in self.shown.items() if item not in stored}
-        return [{"itemId": item, "part": 0, "offset": utf16_len(text)} for item, text in running.items()]
+        running = {item: parts for item, parts in self.shown.items() if item not in stored}
+        places = [(item, part, text) for item, parts in running.items() for part, text in (parts or {0: ""}).items()]
+        return [{"itemId": item, "part": part, "offset": utf16_len(text)} for item, part, text in places]
 
     def ask(self, expected, kind, payload, command_id=None):
         """Sends a command about the session, and returns its reply's payload; events on the way are folded."""
@@ -82,17 +83,22 @@ class Session:
             self.place["seq"] = frame["seq"]
             self.durable.append(frame)
         if kind == "item_started":
-            self.shown.setdefault(payload["itemId"], "")
+            parts = self.shown.setdefault(payload["itemId"], {})
+            if payload["kind"] == "tool_call":
+                parts.setdefault(payload["part"], "")
         elif kind == "item_delta":
-            text = self.shown[payload["itemId"]]
+            parts, part = self.shown[payload["itemId"]], payload["part"]
+            text = parts.get(part, "")
             self.wire.same(payload["offset"], utf16_len(text), "the offset of a piece")
-            self.shown[payload["itemId"]] = text + payload["text"]
+            parts[part] = text + payload["text"]
         elif kind == "entry_appended":
             entry = payload["entry"]
             self.entries.append(entry)
-            streamed = self.shown.get(entry["entryId"], "")
             if entry.get("role") == "assistant":
-                self.wire.expect(text_of(entry).startswith(streamed), "what was streamed is the beginning of the entry")
+                for part, streamed in self.shown.get(entry["entryId"], {}).items():
+                    content = entry["content"][part]
+                    whole = content.get("text", content.get("arguments", ""))
+                    self.wire.expect(whole.startswith(streamed), "what was streamed is the beginning of the entry")
 
     def turn(self, text):
         """A whole turn; the answer's text and the meter."""
