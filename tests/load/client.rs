@@ -141,6 +141,11 @@ impl Client {
         self.ask("open_session", json!({}), "session_opened").await
     }
 
+    /// Returns the id of the open session.
+    pub(crate) fn session_id(&self) -> anyhow::Result<&str> {
+        self.session.as_deref().context("no session is open")
+    }
+
     /// Sends a command and waits for its reply, which must be of this type.
     pub(crate) async fn ask(&mut self, kind: &str, payload: Value, reply: &str) -> anyhow::Result<()> {
         self.send(kind, payload).await?;
@@ -197,6 +202,11 @@ impl Client {
             Speaks::Floor => self.socket.send(Message::text(text.to_owned())).await.context("send")?,
             Speaks::V2 => self.send("user_input", json!({ "input": text })).await?,
         }
+        self.watch(began).await
+    }
+
+    /// Reads a turn to its end, which someone else may have started; times count from `began`.
+    pub(crate) async fn watch(&mut self, began: Instant) -> anyhow::Result<Turn> {
         let mut turn = Turn::default();
         loop {
             let frame = self.receive().await?;

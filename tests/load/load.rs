@@ -9,6 +9,7 @@ mod appends;
 mod appends_store;
 mod client;
 mod compacting;
+mod fanout;
 mod figures;
 mod floor;
 mod history;
@@ -47,6 +48,8 @@ struct Sizes {
     turns: usize,
     /// Deltas of an answer that comes as fast as it can.
     stream_deltas: usize,
+    /// Connections that watch one session.
+    watchers: usize,
     /// Entries of the long session.
     entries: usize,
     /// Tokens of the conversations that are compacted, and how often.
@@ -65,6 +68,7 @@ const SMOKE: Sizes = Sizes {
     rounds: 1,
     turns: 5,
     stream_deltas: 2_000,
+    watchers: 100,
     entries: 2_000,
     compacted_tokens: &[60_000],
     compacted_rounds: 1,
@@ -79,6 +83,7 @@ const FULL: Sizes = Sizes {
     rounds: 10,
     turns: 15,
     stream_deltas: 20_000,
+    watchers: 100,
     entries: 100_000,
     compacted_tokens: &[60_000, 600_000],
     compacted_rounds: 9,
@@ -114,7 +119,7 @@ fn fail(error: &anyhow::Error) -> ExitCode {
 /// Runs the measurements, or only those named, and returns true if all of them worked.
 async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
     const NAMES: &[&str] =
-        &["start", "idle", "stalled", "turn", "stream", "history", "planning", "compacting", "appends"];
+        &["start", "idle", "stalled", "turn", "stream", "fanout", "history", "planning", "compacting", "appends"];
     if let Some(unknown) = only.iter().find(|name| !NAMES.contains(name)) {
         bail!("there is no measure `{unknown}`; allowed: {}", NAMES.join(", "));
     }
@@ -129,6 +134,7 @@ async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
             "stalled" => stalled::measure(&bench, sizes.stalled_readers, sizes.stalled_turns, &mut figures).await,
             "turn" => turn::measure(&bench, sizes.rounds, sizes.turns, &mut figures).await,
             "stream" => stream::measure(&bench, sizes.rounds, sizes.stream_deltas, &mut figures).await,
+            "fanout" => fanout::measure(&bench, sizes.watchers, sizes.turns, &mut figures).await,
             "history" => history::measure(&bench, sizes.rounds, sizes.turns, sizes.entries, &mut figures).await,
             "planning" => planning::measure(sizes.entries, &mut figures),
             "compacting" => compacting::measure(sizes.compacted_tokens, sizes.compacted_rounds, &mut figures),
