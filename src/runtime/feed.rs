@@ -15,7 +15,7 @@ use super::{
 };
 use crate::core::model::Delta;
 use reseed_protocol::{
-    EntryId, ErrorCode, Part, SessionId, TurnId,
+    ConnectionId, EntryId, ErrorCode, Part, SessionId, TurnId,
     event::{EphemeralEvent, ItemAborted, SubscriptionEnd},
     frame::{encode_event, encode_stored},
     reply::RunningItem,
@@ -81,8 +81,32 @@ struct Ephemeral {
     frame: FrameText,
     /// It reports an aborted answer: a reader that saw a part of it must be told.
     ends_item: bool,
-    /// It reports the context size: a newer one replaces it.
-    is_meter: bool,
+    /// What it reports the newest state of: a newer event about the same replaces it.
+    about: Option<About>,
+}
+
+/// The things of which a reader needs only the newest state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum About {
+    /// The size of the context.
+    Size,
+    /// The session's host.
+    Host,
+    /// A connection of the session.
+    Connection(ConnectionId),
+}
+
+impl About {
+    fn of(event: &EphemeralEvent) -> Option<Self> {
+        match event {
+            EphemeralEvent::ContextUpdated(_) => Some(Self::Size),
+            EphemeralEvent::HostChanged(_) => Some(Self::Host),
+            EphemeralEvent::PresenceChanged(changed) => {
+                Some(Self::Connection(changed.connection.connection_id.clone()))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// A subscriber's position.
@@ -214,14 +238,15 @@ impl Feed {
         let frame = encode_event(Some(&self.session), event).into();
         let after_seq = inner.seq;
         let ends_item = matches!(event, EphemeralEvent::ItemAborted(_));
-        let is_meter = matches!(event, EphemeralEvent::ContextUpdated(_));
-        if is_meter {
+        let about = About::of(event);
+        if about.is_some() {
             // A reader that has not read the previous one needs only this one.
-            inner.ephemeral.retain(|earlier| !earlier.is_meter);
+            inner.ephemeral.retain(|earlier| earlier.about != about);
         }
-        inner.ephemeral.push_back(Ephemeral { number, after_seq, frame, ends_item, is_meter });
+        inner.ephemeral.push_back(Ephemeral { number, after_seq, frame, ends_item, about });
         if inner.ephemeral.len() > EPHEMERAL_EVENTS_MAX {
-            let oldest = inner.ephemeral.iter().position(|event| !event.ends_item).unwrap_or(0);
+            let may_be_missed = |event: &Ephemeral| !event.ends_item && event.about != Some(About::Host);
+            let oldest = inner.ephemeral.iter().position(may_be_missed).unwrap_or(0);
             inner.ephemeral.remove(oldest);
         }
         if let EphemeralEvent::ItemAborted(aborted) = event

@@ -2,7 +2,10 @@
 
 use super::*;
 use futures_util::FutureExt as _;
-use reseed_protocol::event::ContextWarning;
+use reseed_protocol::{
+    command::SessionRole,
+    event::{ContextWarning, Host, HostChanged, Participant, PresenceChanged},
+};
 
 fn text(frame: &Frame) -> String {
     match frame {
@@ -368,4 +371,39 @@ fn a_reader_that_is_behind_gets_only_the_newest_state_of_the_meter() {
     }
     assert_eq!(counts(&feed, &mut slow), [3]);
     assert!(counts(&feed, &mut slow).is_empty() && counts(&feed, &mut fast).is_empty());
+}
+
+#[test]
+fn of_hosts_and_connections_a_slow_reader_is_told_the_newest() {
+    let changed = |connection: &str, left: bool| {
+        let connection_id = connection.parse().unwrap();
+        let connection =
+            Participant { connection_id, client_id: None, client: None, role: SessionRole::Writer, offers: false };
+        EphemeralEvent::PresenceChanged(PresenceChanged { connection, left })
+    };
+    let host = |connection: &str| {
+        let host = Host { connection_id: connection.parse().unwrap(), client_id: None, away: false };
+        EphemeralEvent::HostChanged(HostChanged { host: Some(host) })
+    };
+    let feed = Feed::new("session".parse().unwrap(), 0);
+    let (mut cursor, _) = feed.join();
+    feed.emit(&host("one"));
+    feed.emit(&changed("one", false));
+    feed.emit(&host("two"));
+    // More than are kept, of which the host is one that is not dropped.
+    for number in 0..EPHEMERAL_EVENTS_MAX {
+        feed.emit(&changed(&format!("c{number}"), false));
+    }
+    feed.emit(&changed("c5", true));
+    let frames: Vec<String> = feed
+        .next(&mut cursor, true, usize::MAX)
+        .into_iter()
+        .map(|frame| match frame {
+            Frame::Ephemeral(text) => text.to_string(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(frames.len(), EPHEMERAL_EVENTS_MAX);
+    let of = |what: &str| frames.iter().filter(|frame| frame.contains(what)).count();
+    assert_eq!((of("host_changed"), of(r#""two""#), of(r#""c5""#), of(r#""left":true"#)), (1, 1, 1, 1), "{frames:?}");
 }
