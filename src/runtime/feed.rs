@@ -12,6 +12,7 @@
 use super::{
     encoded::FrameText,
     live::{Live, Reading},
+    tail::Tail,
 };
 use crate::core::model::Delta;
 use reseed_protocol::{
@@ -28,10 +29,6 @@ use std::{
 };
 use tokio::{sync::Notify, time::Instant};
 
-/// Durable events kept in memory for readers that keep up; slower ones read the store.
-const TAIL_EVENTS_MAX: usize = 32;
-/// Bytes of their frames: an idle session holds little.
-const TAIL_BYTES_MAX: usize = 16 * 1024;
 /// Ephemeral events kept: a reader that misses more has missed only decoration. The end of an answer without an entry
 /// is not decoration, so the oldest of the others is dropped before it.
 const EPHEMERAL_EVENTS_MAX: usize = 32;
@@ -60,8 +57,7 @@ struct Inner {
     /// One for each subscriber.
     bells: Vec<Bell>,
     seq: u64,
-    tail: VecDeque<(u64, FrameText)>,
-    tail_bytes: usize,
+    tail: Tail,
     ephemeral: VecDeque<Ephemeral>,
     ephemeral_count: u64,
     live: Option<Live>,
@@ -159,6 +155,7 @@ impl Drop for Reader {
         let mut inner = self.feed.lock();
         if let Some(at) = inner.bells.iter().position(|bell| Arc::ptr_eq(bell, &self.bell)) {
             inner.bells.swap_remove(at);
+            inner.tail.taken(0, u64::MAX);
         }
     }
 }
@@ -217,16 +214,10 @@ impl Feed {
         }
         for body in bodies {
             inner.seq += 1;
-            let seq = inner.seq;
-            let frame = FrameText::from(encode_stored(&self.session, seq, body));
-            inner.tail_bytes += frame.len();
-            inner.tail.push_back((seq, frame));
+            let (seq, readers) = (inner.seq, inner.bells.len());
+            inner.tail.push(seq, encode_stored(&self.session, seq, body).into(), readers);
         }
-        while inner.tail.len() > TAIL_EVENTS_MAX || (inner.tail_bytes > TAIL_BYTES_MAX && inner.tail.len() > 1) {
-            if let Some((_, frame)) = inner.tail.pop_front() {
-                inner.tail_bytes -= frame.len();
-            }
-        }
+        inner.tail.trim();
         inner.ring();
     }
 
@@ -386,19 +377,22 @@ impl Inner {
         let mut bytes = 0;
         let mut live = self.live.as_mut().filter(|_| text);
         if cursor.seq < self.seq {
-            let first = self.tail.front().map_or(u64::MAX, |(seq, _)| *seq);
+            let first = self.tail.first_seq().unwrap_or(u64::MAX);
             if first > cursor.seq + 1 {
                 match live.filter(|live| cursor.is_owed(live)) {
                     Some(live) => {
                         live.next(&mut cursor.answer, bytes_max, &mut frames);
                     }
-                    None => frames.push(Frame::Behind { after: cursor.seq, up_to: self.seq }),
+                    None => {
+                        frames.push(Frame::Behind { after: cursor.seq, up_to: self.seq });
+                        self.tail.taken(cursor.seq, self.seq);
+                    }
                 }
                 return frames;
             }
         }
-        let from = self.tail.partition_point(|(seq, _)| *seq <= cursor.seq);
-        let mut durable = self.tail.range(from..).peekable();
+        let began_at = cursor.seq;
+        let mut durable = self.tail.after(cursor.seq).peekable();
         let from = self.ephemeral.partition_point(|event| event.number <= cursor.ephemeral);
         let mut ephemeral = self.ephemeral.range(from..).peekable();
         while bytes < bytes_max {
@@ -408,10 +402,10 @@ impl Inner {
                     if let Some(live) = ended.filter(|live| cursor.is_owed(live)) {
                         bytes += live.next(&mut cursor.answer, bytes_max.saturating_sub(bytes), &mut frames);
                         if cursor.is_owed(live) {
-                            return frames;
+                            break;
                         }
                     }
-                    frames.push(Frame::Durable(*seq, frame.clone()));
+                    frames.push(Frame::Durable(*seq, (*frame).clone()));
                     bytes += frame.len();
                     cursor.seq = *seq;
                     durable.next();
@@ -426,9 +420,11 @@ impl Inner {
             }
         }
         let caught_up = durable.peek().is_none() && ephemeral.peek().is_none();
+        drop(durable);
         if let Some(live) = live.filter(|live| caught_up && live.is_streaming()) {
             live.next(&mut cursor.answer, bytes_max.saturating_sub(bytes), &mut frames);
         }
+        self.tail.taken(began_at, cursor.seq);
         frames
     }
 }

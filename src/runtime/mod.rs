@@ -16,6 +16,7 @@
 //! - [`whole`]: the whole of tool results that were cut
 //! - `load`: loads a session from the store, as far back as the model can see
 //! - `state_copy`: the copy of a session's state that is stored with its log
+//! - `tail`: the newest durable events, for readers that keep up
 
 mod actor;
 mod effects;
@@ -37,6 +38,7 @@ pub(crate) mod registry;
 pub(crate) mod shared;
 mod state_copy;
 pub(crate) mod stored;
+mod tail;
 pub(crate) mod watch;
 pub(crate) mod whole;
 

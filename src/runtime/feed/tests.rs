@@ -1,6 +1,7 @@
 //! The feed, read by readers of different speed.
 
 use super::*;
+use crate::runtime::tail::{BYTES_MAX as TAIL_BYTES_MAX, EVENTS_MAX as TAIL_EVENTS_MAX};
 use futures_util::FutureExt as _;
 use reseed_protocol::{
     command::SessionRole,
@@ -306,6 +307,16 @@ fn readers_share_one_serialisation_of_each_event_and_of_each_range_of_text() {
     assert_eq!(serialisations(&feed, &mut readers), 3, "a call's beginning, its arguments and its end");
     publish(&feed, &["entry", "end"], Some(&item));
     assert_eq!(serialisations(&feed, &mut readers), 3, "item_finished, the entry and another event");
+    // A long event that another one follows at once is kept for those that are there, and not for longer.
+    let here: Vec<Reader> = readers.iter().map(|_| Reader::new(&feed, Bell::default())).collect();
+    publish(&feed, &[&"x".repeat(2 * TAIL_BYTES_MAX)], None);
+    publish(&feed, &["end"], None);
+    let (last, others) = readers.split_last_mut().unwrap();
+    assert_eq!(serialisations(&feed, others), 2, "the long event and its end");
+    assert_eq!(serialisations(&feed, std::slice::from_mut(last)), 2, "for the last one too");
+    let first = feed.lock().tail.first_seq();
+    assert_eq!(first, Some(feed.seq()), "only the newest is left");
+    drop(here);
 }
 
 #[test]
