@@ -1,0 +1,9 @@
+/** Builds `dist/`: the modules and their types, those of the wire among them. */
+
+import { execFileSync } from "node:child_process";
+import { rmSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+const folder = fileURLToPath(new URL("..", import.meta.url));
+rmSync(`${folder}dist`, { recursive: true, force: true });
+execFileSync(process.execPath, [`${folder}node_modules/typescript/bin/tsc`, "--project", folder], { stdio: "inherit" });

@@ -1,0 +1,198 @@
+/** The client: one connection, and the sessions that are open on it. */
+
+import { type CommandName, type PayloadOf, type ReplyPayload } from "./connection/commands.js";
+import { type Addressed, Connection, type ConnectionStatus, type Credentials } from "./connection/connection.js";
+import { type Environment, realEnvironment, type SocketConstructor, socketConstructor } from "./connection/environment.js";
+import { tabId } from "./connection/ids.js";
+import { Listeners } from "./listeners.js";
+import { Session, type SessionOptions } from "./session/session.js";
+import { SessionList } from "./sessions.js";
+import { offers } from "./hosting/offer.js";
+import type { DurableFrame, EphemeralFrame, ListSessions, SessionId, Sessions, Software } from "./wire.js";
+
+/** Commands without a reply, at most: more than a person or a program in order gives while the network is away. */
+const OUTBOX_MAX = 256;
+
+/** Bytes that these have together, at most. */
+const OUTBOX_BYTES_MAX = 16 * 1024 * 1024;
+
+/** How to connect. */
+export interface ConnectOptions {
+  /** A token of the server's `AUTH_TOKENS`, for programs. Asked for before each attempt to connect. */
+  readonly token?: string | (() => string | Promise<string>);
+  /** A one-time ticket, for browsers: see `fetchTicket`. Asked for before each attempt to connect. */
+  readonly ticket?: () => string | Promise<string>;
+  /**
+   * Stays the same for one tab or program over reconnects, and differs from all others; absent: kept for the tab in a
+   * browser, and otherwise a new one for each client. A newer connection with the same id takes the role of host from
+   * the older one.
+   */
+  readonly clientId?: string;
+  /** The name and version of your program, for the server's operator. */
+  readonly client?: Software;
+  /** The socket to use; absent: that of the runtime. Node has one since version 22; before, pass that of npm's `ws`. */
+  readonly WebSocket?: SocketConstructor;
+  /** Commands that may wait for a reply; absent: 256. */
+  readonly outboxMax?: number;
+  /** Bytes that they may have together; absent: 16 MiB. */
+  readonly outboxBytesMax?: number;
+  /** Time and chance, for tests. */
+  readonly environment?: Environment;
+}
+
+/** Connects to a server. Returns at once: commands wait until the connection is there. */
+export function connect(url: string | URL, options: ConnectOptions = {}): Client {
+  return new Client(url, options);
+}
+
+/** A connection that lasts, with its sessions. */
+export class Client {
+  readonly #connection: Connection;
+  readonly #environment: Environment;
+  readonly #sessions = new Map<SessionId, Session>();
+  readonly #listeners = new Listeners();
+  #probes = 0;
+  /** The list of sessions. */
+  readonly sessions: SessionList;
+
+  /** Use `connect` instead. */
+  constructor(url: string | URL, options: ConnectOptions = {}) {
+    const clientId = once(() => (options.clientId === undefined ? tabId() : Promise.resolve(options.clientId)));
+    this.#environment = options.environment ?? realEnvironment;
+    this.#connection = new Connection({
+      url: socketUrl(url),
+      WebSocket: socketConstructor(options.WebSocket),
+      environment: this.#environment,
+      client: options.client,
+      clientId,
+      credentials: () => credentials(options),
+      outboxMax: options.outboxMax ?? OUTBOX_MAX,
+      outboxBytesMax: options.outboxBytesMax ?? OUTBOX_BYTES_MAX,
+      onStatus: (status) => this.#statusChanged(status),
+      onEvent: (event) => this.#take(event),
+      onProbe: () => this.#probe(),
+    });
+    this.sessions = new SessionList(this.#connection);
+  }
+
+  /** How the connection is; the same object until it changes. */
+  get status(): ConnectionStatus {
+    return this.#connection.status;
+  }
+
+  /** Calls a function after each change of `status`, and returns the function that ends this. */
+  readonly subscribe = (listener: () => void): (() => void) => this.#listeners.add(listener);
+
+  /**
+   * Returns the session, of which there is one object. It is opened when somebody subscribes to it or asks something of
+   * it. Options count for the first call; `Session.host` changes what is offered later.
+   */
+  session(id: SessionId, options: SessionOptions = {}): Session {
+    const known = this.#sessions.get(id);
+    if (known) return known;
+    const session = this.#made(id, options);
+    this.#sessions.set(id, session);
+    return session;
+  }
+
+  /** Creates a session and opens it. One is created even if the connection is lost meanwhile. */
+  async createSession(options: SessionOptions = {}): Promise<Session> {
+    const { role, entries, deltas } = options;
+    const opening = { ...(role ? { role } : {}), ...(entries === undefined ? {} : { entries }), ...(deltas === undefined ? {} : { deltas }) };
+    const payload = { ...opening, ...offers(options) };
+    const { sessionId } = await this.#connection.request("open_session", payload, {}, (opened) => {
+      this.session(opened.sessionId, options).adopt(opened);
+    });
+    return this.session(sessionId, options);
+  }
+
+  /** Fetches one page of sessions, newest first. `sessions` is the list that stays true by itself. */
+  listSessions(options: Omit<ListSessions, "watch"> = {}): Promise<Sessions> {
+    return this.#connection.request("list_sessions", options);
+  }
+
+  /** Sends any command: what a newer server knows and this version has no method for. */
+  request<T extends CommandName>(type: T, payload: PayloadOf<T>, to: Addressed = {}): Promise<ReplyPayload<T>> {
+    return this.#connection.request(type, payload, to);
+  }
+
+  /** Connects anew, also after the connection has stopped, for instance after the user has logged in again. */
+  reconnect(): void {
+    this.#connection.reconnect();
+  }
+
+  /** Ends the connection. Turns that run go on without this client. */
+  close(): void {
+    this.#connection.close();
+  }
+
+  #made(id: SessionId, options: SessionOptions): Session {
+    return new Session(id, options, {
+      connection: this.#connection,
+      environment: this.#environment,
+      connectionId: () => (this.status.phase === "open" ? this.status.welcome.connectionId : null),
+    });
+  }
+
+  #statusChanged(status: ConnectionStatus): void {
+    for (const session of this.#sessions.values()) {
+      if (status.phase === "open") session.connected();
+      else session.disconnected();
+    }
+    if (status.phase === "open") this.sessions.connected();
+    this.#listeners.tell();
+  }
+
+  #take(event: DurableFrame | EphemeralFrame): void {
+    if (event.type === "session_changed") this.sessions.take(event.payload);
+    else if (event.sessionId !== undefined) this.#sessions.get(event.sessionId)?.take(event);
+  }
+
+  /** Asks whether the server is there and, in turn, whether each session has received everything. */
+  #probe(): void {
+    const open = [...this.#sessions.values()].filter((session) => session.status.phase === "open");
+    const session = open[this.#probes % open.length];
+    this.#probes += 1;
+    if (!session?.snapshot) return void this.#connection.requestNow("ping", {}).catch(() => undefined);
+    const { seq } = session.snapshot;
+    const ask = this.#connection.requestNow("ping", { seq }, { session: session.id }, ({ inSync }) => {
+      // What arrived between the question and its answer is not missing.
+      if (inSync === false && session.snapshot?.seq === seq) session.resync();
+    });
+    ask.catch(() => undefined);
+  }
+
+}
+
+/** Returns the address of the socket: `http` becomes `ws`, and without a path it is `/ws`. */
+export function socketUrl(url: string | URL): string {
+  const address = new URL(url);
+  address.protocol = address.protocol.replace(/^http/, "ws");
+  if (address.pathname === "/") address.pathname = "/ws";
+  return address.href;
+}
+
+/**
+ * Gets a ticket from the server, which a page sends in place of a token: `ticket: () => fetchTicket(url, token)`. A page
+ * that has no token of its own asks its own server instead, which does this for it.
+ */
+export async function fetchTicket(server: string | URL, token: string): Promise<string> {
+  const address = new URL("/api/tickets", server);
+  address.protocol = address.protocol.replace(/^ws/, "http");
+  const response = await fetch(address, { method: "POST", headers: { Authorization: `Bearer ${token}` } });
+  if (!response.ok) throw new Error(`POST ${address.pathname} was answered ${response.status}`);
+  const { ticket } = (await response.json()) as { ticket: string };
+  return ticket;
+}
+
+async function credentials({ token, ticket }: ConnectOptions): Promise<Credentials> {
+  if (ticket) return { ticket: await ticket() };
+  if (token === undefined) return {};
+  return { token: typeof token === "string" ? token : await token() };
+}
+
+/** Returns a function that asks once and remembers. */
+function once<T>(ask: () => Promise<T>): () => Promise<T> {
+  let asked: Promise<T> | undefined;
+  return () => (asked ??= ask());
+}

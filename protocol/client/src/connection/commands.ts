@@ -1,0 +1,39 @@
+/** What is to be known of a command before it is sent. */
+
+import { type Addresses, type Command, type Reply, type ReplyTypes, WRITING_COMMANDS } from "../wire.js";
+
+/** The name of a command. */
+export type CommandName = Command["type"];
+
+/** The payload of the command called `T`. */
+export type PayloadOf<T extends CommandName> = Extract<Command, { type: T }>["payload"];
+
+/** The payload of the reply to the command called `T`, unless it is refused. */
+export type ReplyPayload<T extends CommandName> = Extract<Reply, { type: ReplyTypes[T] }>["payload"];
+
+/** Commands that work without a subscription to the session. */
+export const WITHOUT_SUBSCRIPTION: ReadonlySet<CommandName> = new Set<CommandName>([
+  ...namesOf<"none" | "optional">({ hello: true, open_session: true, list_sessions: true, ping: true }),
+  "rename_session",
+  "delete_session",
+  "get_entries",
+  "get_tree",
+]);
+
+/** Commands that only ask: asking twice changes nothing. */
+const READING = ["list_sessions", "get_entries", "get_tree", "get_context", "get_context_info"] as const;
+
+/** Commands that are sent again when a connection is lost before their reply. */
+const RESENT: ReadonlySet<CommandName> = new Set<CommandName>([...WRITING_COMMANDS, ...READING]);
+
+/** Returns true if the command may be sent again under its id. A new session is created once for each id. */
+export function isResent(type: CommandName, creates: boolean): boolean {
+  return creates || RESENT.has(type);
+}
+
+/** Returns the names of a record that has all commands which address a session in one of these ways. */
+function namesOf<A extends Addresses[CommandName]>(
+  names: { [T in CommandName as Addresses[T] extends A ? T : never]: true },
+): CommandName[] {
+  return Object.keys(names) as CommandName[];
+}

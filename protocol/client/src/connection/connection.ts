@@ -1,0 +1,343 @@
+/**
+ * One connection that lasts: sockets come and go beneath it.
+ *
+ * What always holds:
+ * - credentials are asked for before each attempt, since a ticket works once;
+ * - an attempt that was given up changes nothing any more, whatever comes of it later;
+ * - what waits for a connection is bounded, and nothing of it is sent before `welcome`.
+ */
+
+import { asError, ClientClosed, CommandError, CommandTooLarge, ConnectionLost, NoCredentials } from "../errors.js";
+import type { EphemeralFrame, DurableFrame, Hello, ServerFrame, SessionId, Software, Welcome } from "../wire.js";
+import { backoff } from "./backoff.js";
+import { closeCode } from "./close-codes.js";
+import { type CommandName, isResent, type PayloadOf, type ReplyPayload, WITHOUT_SUBSCRIPTION } from "./commands.js";
+import type { Environment, Socket, SocketConstructor } from "./environment.js";
+import { Heartbeat } from "./heartbeat.js";
+import { newId } from "./ids.js";
+import { Outbox } from "./outbox.js";
+
+/** Milliseconds from the first packet to `welcome`; a network that swallows packets would else hold the client up. */
+const CONNECT_MS = 20_000;
+
+/** Milliseconds that a connection must have lasted for its end to count as the first failure. */
+const LASTED_MS = 10_000;
+
+/** Close code that a client gives itself when the other end is silent, as the server would. */
+const SILENT = 4508;
+
+/** The socket's state while frames can be sent. */
+const OPEN = 1;
+
+/** How a connection is. */
+export type ConnectionStatus =
+  | { readonly phase: "connecting" }
+  | { readonly phase: "open"; readonly welcome: Welcome }
+  | {
+      readonly phase: "waiting";
+      /** When the next attempt begins, in milliseconds since 1970. */
+      readonly retryAt: number;
+      /** Why the last one ended. */
+      readonly reason: string;
+    }
+  | {
+      readonly phase: "stopped";
+      /** The close code; 1000 if this client was closed. */
+      readonly code: number;
+      /** Why it ended. */
+      readonly reason: string;
+      /** The error behind it, if there is one. */
+      readonly error?: Error;
+    };
+
+/** What the fields `ticket` or `token` of `hello` get. */
+export type Credentials = Pick<Hello, "ticket" | "token">;
+
+/** What a connection needs. */
+export interface ConnectionOptions {
+  readonly url: string;
+  readonly WebSocket: SocketConstructor;
+  readonly environment: Environment;
+  readonly client: Software | undefined;
+  /** The tab's identity. */
+  readonly clientId: () => Promise<string>;
+  /** Gives credentials for one attempt. */
+  readonly credentials: () => Promise<Credentials>;
+  /** Commands without a reply, and their bytes, at most. */
+  readonly outboxMax: number;
+  readonly outboxBytesMax: number;
+  /** Takes what has changed. */
+  readonly onStatus: (status: ConnectionStatus) => void;
+  /** Takes an event. */
+  readonly onEvent: (event: DurableFrame | EphemeralFrame) => void;
+  /** Asks whether the server is there and everything was received. */
+  readonly onProbe: () => void;
+}
+
+/** How a command is sent. */
+export interface Addressed {
+  /** The session in the envelope. */
+  readonly session?: SessionId | undefined;
+  /** The command's id; absent for a new one. */
+  readonly id?: string | undefined;
+}
+
+/** Takes a reply before the events behind it, which may arrive before a promise is told. */
+export type OnReply<T extends CommandName> = (reply: ReplyPayload<T>) => void;
+
+/** A connection that lasts. */
+export class Connection {
+  readonly #options: ConnectionOptions;
+  readonly #outbox: Outbox;
+  readonly #open = new Set<SessionId>();
+  #status: ConnectionStatus = { phase: "connecting" };
+  #socket: Socket | null = null;
+  #heartbeat: Heartbeat | null = null;
+  #cancelTimer: () => void = () => undefined;
+  /** Counts the attempts, so that what comes of an earlier one is known as such. */
+  #attempt = 0;
+  #failures = 0;
+  #welcomedAt = 0;
+  #renewed = false;
+  #bytesMax = Number.POSITIVE_INFINITY;
+  #endWake: () => void;
+
+  /** Begins to connect. */
+  constructor(options: ConnectionOptions) {
+    this.#options = options;
+    this.#outbox = new Outbox(options.outboxMax, options.outboxBytesMax);
+    this.#endWake = options.environment.onWake(() => this.wake());
+    void this.#connect();
+  }
+
+  /** How it is now. */
+  get status(): ConnectionStatus {
+    return this.#status;
+  }
+
+  /** Sends a command as soon as it may go out. */
+  request<T extends CommandName>(
+    type: T,
+    payload: PayloadOf<T>,
+    to: Addressed = {},
+    onReply: OnReply<T> = () => undefined,
+  ): Promise<ReplyPayload<T>> {
+    return this.#add(type, payload, to, onReply, false);
+  }
+
+  /** Sends a command on the connection there is, or fails; it is not sent again. */
+  requestNow<T extends CommandName>(
+    type: T,
+    payload: PayloadOf<T>,
+    to: Addressed = {},
+    onReply: OnReply<T> = () => undefined,
+  ): Promise<ReplyPayload<T>> {
+    if (this.#socket?.readyState !== OPEN) return Promise.reject(new ConnectionLost("there is no connection"));
+    return this.#add(type, payload, to, onReply, true);
+  }
+
+  /** The session is open on this connection: what waited for it goes out. */
+  opened(session: SessionId): void {
+    this.#open.add(session);
+    this.#flush();
+  }
+
+  /** The session is not open, but may be again: its commands wait. */
+  held(session: SessionId): void {
+    this.#open.delete(session);
+  }
+
+  /** The session will not be opened again: its commands fail. */
+  ended(session: SessionId, error: Error): void {
+    this.#open.delete(session);
+    this.#outbox.fail(session, error);
+  }
+
+  /** The network may be back: connects at once, or asks whether the other end is there. */
+  wake(): void {
+    if (this.#status.phase === "waiting") void this.#connect();
+    else this.#heartbeat?.ask();
+  }
+
+  /** Connects anew, also after it has stopped, for instance when the user has logged in again. */
+  reconnect(): void {
+    this.#failures = 0;
+    this.#renewed = false;
+    void this.#connect();
+  }
+
+  /** Ends it for good. */
+  close(): void {
+    this.#endWake();
+    this.#stop(1000, "the client was closed");
+  }
+
+  #add<T extends CommandName>(
+    type: T,
+    payload: PayloadOf<T>,
+    to: Addressed,
+    onReply: OnReply<T>,
+    now: boolean,
+  ): Promise<ReplyPayload<T>> {
+    const { session, id = newId() } = to;
+    const sessionId = session === undefined ? {} : { sessionId: session };
+    const frame = JSON.stringify({ id, ...sessionId, type, payload: payload ?? {} });
+    if (this.#status.phase === "stopped") return Promise.reject(this.#closedError(this.#status));
+    if (frame.length * 3 > this.#bytesMax) {
+      const bytes = new TextEncoder().encode(frame).length;
+      if (bytes > this.#bytesMax) {
+        const message = `${type} has ${bytes} bytes, the server accepts ${this.#bytesMax}; send less`;
+        return Promise.reject(new CommandTooLarge(message));
+      }
+    }
+    return new Promise((resolve, reject) => {
+      const creates = type === "open_session" && session === undefined;
+      const waitsFor = now || WITHOUT_SUBSCRIPTION.has(type) ? null : (session ?? null);
+      const resent = !now && isResent(type, creates);
+      // The server answers each command with the type that belongs to it.
+      const take = (reply: unknown): void => {
+        onReply(reply as ReplyPayload<T>);
+        (resolve as (reply: unknown) => void)(reply);
+      };
+      this.#outbox.add({ id, frame, session: waitsFor, resent, resolve: take, reject }, !now);
+      if (now) this.#send(this.#outbox.takeOne(id));
+      else this.#flush();
+    });
+  }
+
+  #flush(): void {
+    if (this.#status.phase !== "open") return;
+    this.#send(this.#outbox.take((session) => session === null || this.#open.has(session)));
+  }
+
+  #send(frames: readonly string[]): void {
+    for (const frame of frames) this.#socket?.send(frame);
+  }
+
+  async #connect(): Promise<void> {
+    this.#drop();
+    const attempt = this.#attempt;
+    const isCurrent = (): boolean => this.#attempt === attempt;
+    this.#setStatus({ phase: "connecting" });
+    this.#cancelTimer = this.#options.environment.after(CONNECT_MS, () => this.#closed(1006, "no answer"));
+    try {
+      const [clientId, credentials] = await Promise.all([this.#options.clientId(), this.#options.credentials()]);
+      if (!isCurrent()) return;
+      const hello: Hello = { protocolVersion: 2, clientId, ...credentials };
+      this.#dial(this.#options.client ? { ...hello, client: this.#options.client } : hello, isCurrent);
+    } catch (thrown) {
+      if (!isCurrent()) return;
+      const error = asError(thrown);
+      if (error instanceof NoCredentials || error instanceof SyntaxError) this.#stop(4401, error.message, error);
+      else this.#retry(error.message);
+    }
+  }
+
+  #dial(hello: Hello, isCurrent: () => boolean): void {
+    const socket = new this.#options.WebSocket(this.#options.url, "reseed.v2");
+    this.#socket = socket;
+    socket.onopen = () => {
+      if (isCurrent()) void this.#greet(hello, isCurrent);
+    };
+    socket.onmessage = ({ data }) => {
+      if (isCurrent()) this.#receive(String(data));
+    };
+    socket.onclose = ({ code, reason }) => {
+      if (isCurrent()) this.#closed(code, String(reason));
+    };
+    // The close that follows says what is to be done. Without a listener npm's `ws` throws.
+    socket.onerror = () => undefined;
+  }
+
+  async #greet(hello: Hello, isCurrent: () => boolean): Promise<void> {
+    try {
+      const welcome = await this.requestNow("hello", hello);
+      if (!isCurrent()) return;
+      this.#cancelTimer();
+      this.#welcomedAt = this.#options.environment.now();
+      this.#renewed = false;
+      this.#bytesMax = welcome.limits.messageBytesMax;
+      this.#heartbeat = new Heartbeat(this.#options.environment, welcome.heartbeatMs, {
+        probe: this.#options.onProbe,
+        dead: () => this.#closed(SILENT, "the server is silent"),
+      });
+      this.#setStatus({ phase: "open", welcome });
+      this.#flush();
+    } catch (error) {
+      if (isCurrent() && error instanceof CommandError) this.#refused(error);
+    }
+  }
+
+  /** `hello` was refused; the close that follows may not come. */
+  #refused(error: CommandError): void {
+    if (error.code === "unauthenticated") this.#closed(4401, error.message);
+    else if (error.retriable) this.#retry(error.message, error.retryAfterMs);
+    else this.#stop(4400, error.message, error);
+  }
+
+  #receive(text: string): void {
+    this.#heartbeat?.heard();
+    const frame = JSON.parse(text) as ServerFrame;
+    // An error without `re` is about the connection, and the close that follows says the same.
+    if (isEvent(frame)) this.#options.onEvent(frame);
+    else this.#outbox.reply(frame);
+  }
+
+  #closed(code: number, reason: string): void {
+    const { meaning, then, waitMs } = closeCode(code);
+    const words = reason || meaning;
+    if (then === "stop") this.#stop(code, words);
+    else if (then === "reconnect") this.#retry(words, waitMs);
+    else if (this.#renewed) this.#stop(code, words);
+    else {
+      // New credentials are tried at once, and once: others than these would not be better.
+      this.#renewed = true;
+      void this.#connect();
+    }
+  }
+
+  #retry(reason: string, waitMs = 0): void {
+    const { environment } = this.#options;
+    const lasted = this.#status.phase === "open" && environment.now() - this.#welcomedAt >= LASTED_MS;
+    if (lasted) this.#failures = 0;
+    const wait = Math.max(waitMs, backoff(this.#failures, environment.random()));
+    this.#failures += 1;
+    this.#drop();
+    this.#cancelTimer = environment.after(wait, () => void this.#connect());
+    this.#setStatus({ phase: "waiting", retryAt: environment.now() + wait, reason });
+  }
+
+  #stop(code: number, reason: string, error?: Error): void {
+    if (this.#status.phase === "stopped") return;
+    this.#drop();
+    this.#setStatus({ phase: "stopped", code, reason, ...(error ? { error } : {}) });
+    this.#outbox.fail(null, new ClientClosed(reason));
+  }
+
+  /** Gives the present attempt up. */
+  #drop(): void {
+    this.#attempt += 1;
+    this.#cancelTimer();
+    this.#heartbeat?.stop();
+    this.#heartbeat = null;
+    this.#open.clear();
+    const socket = this.#socket;
+    this.#socket = null;
+    socket?.close();
+    this.#outbox.lost();
+  }
+
+  #closedError({ reason, error }: Extract<ConnectionStatus, { phase: "stopped" }>): Error {
+    return error ?? new ClientClosed(reason);
+  }
+
+  #setStatus(status: ConnectionStatus): void {
+    this.#status = status;
+    this.#options.onStatus(status);
+  }
+}
+
+/** Returns true if a frame is an event: it answers no command. */
+function isEvent(frame: ServerFrame): frame is DurableFrame | EphemeralFrame {
+  return frame.re === undefined && frame.type !== "error";
+}

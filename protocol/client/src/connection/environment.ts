@@ -1,0 +1,71 @@
+/** What a client needs of the place that it runs in: a socket, a clock, chance, and news of the network. */
+
+/** The part of the browser's `WebSocket` that is used. npm's `ws` fits too. */
+export interface Socket {
+  /** 1 while it is open. */
+  readonly readyState: number;
+  /** Bytes that wait to be sent. */
+  readonly bufferedAmount: number;
+  /** Sends a text frame. */
+  send(text: string): void;
+  /** Closes it. */
+  close(code?: number, reason?: string): void;
+  /** Called when it is open. */
+  onopen: ((event: never) => void) | null;
+  /** Called with each frame. */
+  onmessage: ((event: { data: unknown }) => void) | null;
+  /** Called when it has ended. */
+  onclose: ((event: { code: number; reason: string }) => void) | null;
+  /** Called before that, if it failed. */
+  onerror: ((event: never) => void) | null;
+}
+
+/** Makes sockets. */
+export type SocketConstructor = new (url: string, protocols: string) => Socket;
+
+/** Time and chance; tests put their own in their place. */
+export interface Environment {
+  /** Milliseconds since 1970. */
+  now(): number;
+  /** A number from 0 to below 1. */
+  random(): number;
+  /** Calls a function later, and returns the function that prevents it. */
+  after(ms: number, then: () => void): () => void;
+  /**
+   * Calls a function whenever the network may have come back: on `online`, and when the page becomes visible. Returns
+   * the function that ends it.
+   */
+  onWake(then: () => void): () => void;
+}
+
+/** Milliseconds that a timer waits at most; engines take a longer wait for none. */
+const TIMER_MS_MAX = 2 ** 31 - 1;
+
+/** The real time, and the browser's events where there are some. */
+export const realEnvironment: Environment = {
+  now: () => Date.now(),
+  random: () => Math.random(),
+  after(ms, then) {
+    const timer = setTimeout(then, Math.min(ms, TIMER_MS_MAX));
+    return () => clearTimeout(timer);
+  },
+  onWake(then) {
+    if (typeof window === "undefined" || typeof document === "undefined") return () => undefined;
+    const seen = (): void => {
+      if (document.visibilityState === "visible") then();
+    };
+    window.addEventListener("online", then);
+    document.addEventListener("visibilitychange", seen);
+    return () => {
+      window.removeEventListener("online", then);
+      document.removeEventListener("visibilitychange", seen);
+    };
+  },
+};
+
+/** Returns the socket to use: the given one, or that of the environment. */
+export function socketConstructor(given: SocketConstructor | undefined): SocketConstructor {
+  const found = given ?? (globalThis as { WebSocket?: SocketConstructor }).WebSocket;
+  if (found) return found;
+  throw new TypeError("this runtime has no WebSocket; pass one as `WebSocket`, for instance that of npm's `ws`");
+}

@@ -1,0 +1,102 @@
+/** The part of the fold about the context window: compactions that run, are held, made, undone or failed. */
+
+import type {
+  CompactionFailed,
+  CompactionPrepared,
+  CompactionProgress,
+  CompactionStarted,
+  CompactionUndone,
+  ContextCompacted,
+  ContextInfo,
+  JobId,
+  SessionOpened,
+} from "../wire.js";
+import { type CompactionJob, type SessionSnapshot, SUMMARISING_BRANCH } from "./snapshot.js";
+
+/** Codes of compactions that ended without being made and did not fail. */
+const NOT_FAILED: ReadonlySet<string> = new Set(["compaction_cancelled", "compaction_void", "nothing_to_compact"]);
+
+/** Failures that are remembered: as many as the server names in a snapshot. */
+export const FAILURES_MAX = 16;
+
+/** The fields that this file changes. */
+type Change = Partial<SessionSnapshot>;
+
+/** Returns the compaction after a resume: what was known of another one says nothing of this one. */
+export function resumedCompaction(known: CompactionJob | null, { compaction, asOfSeq }: SessionOpened): CompactionJob | null {
+  if (!compaction) return null;
+  if (known?.jobId !== compaction.jobId) return { ...compaction, asOfSeq };
+  const { background: _, ...same } = known;
+  return { ...same, ...compaction, asOfSeq };
+}
+
+/** Returns what a new size of the context changes. */
+export function measured(contextInfo: ContextInfo): Change {
+  return { contextInfo, warning: contextInfo.warning ?? null };
+}
+
+/** Applies `compaction_started`. */
+export function compactionStarted(now: SessionSnapshot, { jobId, trigger, background }: CompactionStarted): Change {
+  // It may arrive after the durable event that ended the same job.
+  if (now.held?.jobId === jobId) return {};
+  return { compaction: { jobId, trigger, phase: "starting", ...(background ? { background } : {}) } };
+}
+
+/**
+ * Applies `compaction_progress`. Steps of a job that nobody has announced are a preview's: the session is not being
+ * compacted. Only the summary of a branch begins with its first step.
+ */
+export function compactionProgressed(now: SessionSnapshot, progress: CompactionProgress): Change {
+  const isAside = progress.phase !== SUMMARISING_BRANCH && now.compaction?.jobId !== progress.jobId;
+  return isAside ? {} : { compaction: { ...now.compaction, ...progress } };
+}
+
+/** Applies `compaction_prepared`: it was made ahead of time, and the server holds it until it is due. */
+export function compactionPrepared(now: SessionSnapshot, prepared: CompactionPrepared): Change {
+  return { compaction: withoutJob(now, prepared.jobId), held: prepared };
+}
+
+/** Applies `context_compacted`. */
+export function compacted(now: SessionSnapshot, report: ContextCompacted): Change {
+  const { jobId, entryId, tokensAfter, generation, breakdown } = report;
+  const { warning: _, ...size } = now.contextInfo;
+  return {
+    compaction: withoutJob(now, jobId),
+    held: heldWithout(now, jobId),
+    generation,
+    ...measured({
+      ...size,
+      tokenCount: tokensAfter,
+      usageRatio: tokensAfter / Math.max(1, size.maxTokens),
+      breakdown: breakdown.after,
+      leafId: entryId,
+      generation,
+      compactions: size.compactions + 1,
+    }),
+  };
+}
+
+/** Applies `compaction_undone`. */
+export function compactionUndone(now: SessionSnapshot, undone: CompactionUndone): Change {
+  return { undone: [...now.undone, undone.entryId], generation: undone.generation, ...measured(undone.contextInfo) };
+}
+
+/** Applies `compaction_failed`. Those that were cancelled, or whose work became pointless, are no failures. */
+export function compactionFailed(now: SessionSnapshot, failed: CompactionFailed): Change {
+  const { jobId, trigger, error, background } = failed;
+  const ended = { compaction: withoutJob(now, jobId), held: heldWithout(now, jobId) };
+  // One without a trigger is the summary of a branch: the reply to the move tells whoever waits for it.
+  if (background || !trigger || NOT_FAILED.has(error.code)) return ended;
+  const failure = { jobId, error, leafId: now.leafId };
+  return { ...ended, failedCompactions: [...now.failedCompactions, failure].slice(-FAILURES_MAX) };
+}
+
+/** Returns the running compaction, unless it is this job. A replay may tell of an earlier one than that which runs. */
+function withoutJob({ compaction }: SessionSnapshot, jobId: JobId): CompactionJob | null {
+  return compaction?.jobId === jobId ? null : compaction;
+}
+
+/** Returns the held compaction, unless it is this job: it was committed or dropped. */
+function heldWithout({ held }: SessionSnapshot, jobId: JobId): CompactionPrepared | null {
+  return held?.jobId === jobId ? null : held;
+}

@@ -1,0 +1,125 @@
+/**
+ * What is known of a session's tree, as immutable values that share their storage.
+ *
+ * - `KnownEntries` holds every entry that was seen, on whatever branch. Adding one costs the same whatever the size: all
+ *   versions share one log, and each version sees the beginning of it.
+ * - `Path` is what to show: from the oldest known entry to the leaf. It is walked when it is read, and only once.
+ */
+
+import type { Entry, EntryId, Place } from "../wire.js";
+
+/** The storage that versions of `KnownEntries` share. */
+interface Log {
+  readonly places: Map<EntryId, number>;
+  readonly list: Entry[];
+}
+
+/** KnownEntries by their id. */
+export class KnownEntries implements Iterable<Entry> {
+  /** No entries. */
+  static readonly none: KnownEntries = new KnownEntries({ places: new Map(), list: [] }, 0);
+
+  readonly #log: Log;
+
+  /** The number of entries. */
+  readonly size: number;
+
+  private constructor(log: Log, size: number) {
+    this.#log = log;
+    this.size = size;
+  }
+
+  /** Returns these entries. */
+  static of(entries: Iterable<Entry>): KnownEntries {
+    return KnownEntries.none.with(entries);
+  }
+
+  /** Returns the entry with this id; `undefined` if it is not known. */
+  get(id: EntryId): Entry | undefined {
+    const place = this.#log.places.get(id);
+    return place !== undefined && place < this.size ? this.#log.list[place] : undefined;
+  }
+
+  /** Returns true if the entry is known. */
+  has(id: EntryId): boolean {
+    return this.get(id) !== undefined;
+  }
+
+  /** Returns these entries and some more. An entry never changes, so one that is known stays as it is. */
+  with(entries: Iterable<Entry>): KnownEntries {
+    const fresh = [...entries].filter((entry) => !this.has(entry.entryId));
+    if (fresh.length === 0) return this;
+    // Another version has added to the log already, or nothing was ever added: this one gets a log of its own.
+    const own = this.size === 0 || this.#log.list.length > this.size;
+    const log = own ? copy(this.#log, this.size) : this.#log;
+    for (const entry of fresh) {
+      if (log.places.has(entry.entryId)) continue;
+      log.places.set(entry.entryId, log.list.length);
+      log.list.push(entry);
+    }
+    return new KnownEntries(log, log.list.length);
+  }
+
+  /** Iterates over the entries in the order in which they became known. */
+  *[Symbol.iterator](): Iterator<Entry> {
+    for (let place = 0; place < this.size; place += 1) yield this.#log.list[place]!;
+  }
+}
+
+function copy(log: Log, size: number): Log {
+  const list = log.list.slice(0, size);
+  return { list, places: new Map(list.map((entry, place) => [entry.entryId, place])) };
+}
+
+/** The way to a leaf, as far as it is known. */
+export class Path implements Iterable<Entry> {
+  readonly #known: KnownEntries;
+  #walked: { readonly entries: readonly Entry[]; readonly more: boolean } | undefined;
+
+  /** Where it ends: the session continues from here. */
+  readonly leafId: Place;
+
+  private constructor(known: KnownEntries, leafId: Place) {
+    this.#known = known;
+    this.leafId = leafId;
+  }
+
+  /** Returns the path to a leaf. */
+  static to(known: KnownEntries, leafId: Place): Path {
+    return new Path(known, leafId);
+  }
+
+  /** The entries, oldest first. The array is made on the first read and stays the same. */
+  get entries(): readonly Entry[] {
+    return this.#walk().entries;
+  }
+
+  /** True if the path has older entries that are not known yet; `Session.loadOlder` fetches them. */
+  get more(): boolean {
+    return this.#walk().more;
+  }
+
+  /** Iterates over the entries, oldest first. */
+  [Symbol.iterator](): Iterator<Entry> {
+    return this.entries[Symbol.iterator]();
+  }
+
+  #walk(): { readonly entries: readonly Entry[]; readonly more: boolean } {
+    if (this.#walked) return this.#walked;
+    const entries: Entry[] = [];
+    let place: Place = this.leafId;
+    while (place !== "root") {
+      const entry = this.#known.get(place);
+      if (!entry) break;
+      entries.push(entry);
+      place = entry.parentId ?? "root";
+    }
+    this.#walked = { entries: entries.reverse(), more: place !== "root" };
+    return this.#walked;
+  }
+}
+
+/** Returns the place that a field names; records of older versions name the root by `null`. */
+export function placeOf(id: Place | null): Place {
+  return id ?? "root";
+}

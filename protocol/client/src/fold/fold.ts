@@ -1,0 +1,197 @@
+/**
+ * The fold: a snapshot and an event give the next snapshot.
+ *
+ * What always holds:
+ * - these functions change none of their arguments, and know neither clock nor network;
+ * - a snapshot that was reached by events equals the one that the server sends at the same moment, decoration aside;
+ * - durable events are applied once and in order; one that would leave a gap is `"gap"` instead;
+ * - an event costs the same however long the history is; only a move to another branch is as long as its path;
+ * - unknown events, entries and fields change nothing.
+ */
+
+import type {
+  DurableFrame,
+  Entry,
+  EphemeralFrame,
+  PresenceChanged,
+  SessionUpdated,
+  TurnFinished,
+  UnansweredTurn,
+} from "../wire.js";
+import {
+  compacted,
+  compactionFailed,
+  compactionPrepared,
+  compactionProgressed,
+  compactionStarted,
+  compactionUndone,
+  FAILURES_MAX,
+  measured,
+} from "./context.js";
+import { Path, placeOf } from "./entries.js";
+import { itemAborted, itemDelta, itemFinished, itemStarted } from "./items.js";
+import { changeQueue } from "./queue.js";
+import { type CompactionJob, type SessionSnapshot, SUMMARISING_BRANCH } from "./snapshot.js";
+
+/** A frame that is an event of a session. */
+export type EventFrame = DurableFrame | EphemeralFrame;
+
+/** The fields that an event changes. */
+type Change = Partial<SessionSnapshot>;
+
+/**
+ * Returns the snapshot after one event. `"gap"` says that an event before it is missing: open the session again with
+ * `resume`.
+ */
+export function fold(now: SessionSnapshot, event: EventFrame): SessionSnapshot | "gap" {
+  const { seq } = event;
+  if (seq === undefined) return withState(now, changed(now, event));
+  if (seq <= now.seq) return now;
+  if (seq > now.seq + 1) return "gap";
+  return withState(now, { seq, ...changed(now, event) });
+}
+
+function changed(now: SessionSnapshot, event: EventFrame): Change {
+  switch (event.type) {
+    case "entry_appended":
+      return entryAppended(now, event.payload.entry);
+    case "turn_started":
+      // Void answers are shown until here. Others stay: a replay may reach the beginning of their turn only now.
+      return {
+        turn: { turnId: event.payload.turnId },
+        lastTurn: null,
+        items: now.items.filter((item) => !item.aborted),
+      };
+    case "turn_finished":
+      return turnFinished(now, event.payload);
+    case "tool_call": {
+      const call = event.payload;
+      return { pending: [...now.pending.filter((known) => known.toolCallId !== call.toolCallId), call] };
+    }
+    case "call_resolved": {
+      const { toolCallId } = event.payload;
+      return { pending: now.pending.filter((call) => call.toolCallId !== toolCallId) };
+    }
+    case "call_progressed": {
+      const { toolCallId, message, deadline } = event.payload;
+      const moved = now.pending.map((call) => (call.toolCallId === toolCallId ? { ...call, message, deadline } : call));
+      return toolCallId === undefined ? {} : { pending: moved };
+    }
+    case "queue_item_added":
+    case "queue_item_removed":
+    case "queue_reordered":
+    case "queue_released":
+      return { queue: changeQueue(now.queue, event) };
+    case "session_updated":
+      return sessionUpdated(now, event.payload);
+    case "item_started":
+      return itemStarted(now, event.payload);
+    case "item_delta":
+      return itemDelta(now, event.payload);
+    case "item_finished":
+      return itemFinished(now, event.payload);
+    case "item_aborted":
+      return itemAborted(now, event.payload);
+    case "compaction_started":
+      return compactionStarted(now, event.payload);
+    case "compaction_progress":
+      return compactionProgressed(now, event.payload);
+    case "compaction_prepared":
+      return compactionPrepared(now, event.payload);
+    case "context_compacted":
+      return compacted(now, event.payload);
+    case "compaction_undone":
+      return compactionUndone(now, event.payload);
+    case "compaction_failed":
+      return compactionFailed(now, event.payload);
+    case "context_updated":
+      return measured(event.payload.contextInfo);
+    case "context_warning":
+      return { warning: event.payload.message };
+    case "host_changed":
+      return { host: event.payload.host ?? null };
+    case "presence_changed":
+      return presenceChanged(now, event.payload);
+    default:
+      // For the host, for the list of sessions, or unknown to this version.
+      return {};
+  }
+}
+
+/** The tree has grown by one entry, which is now the leaf. */
+function entryAppended(now: SessionSnapshot, entry: Entry): Change {
+  const entries = now.entries.with([entry]);
+  const settled = now.items.some((item) => item.itemId === entry.entryId);
+  return {
+    entries,
+    leafId: entry.entryId,
+    path: Path.to(entries, entry.entryId),
+    ...(settled ? { items: now.items.filter((item) => item.itemId !== entry.entryId) } : {}),
+    ...(entry.type === "session_info" ? { name: entry.name } : {}),
+  };
+}
+
+function turnFinished(now: SessionSnapshot, { turnId, status, error, contextInfo }: TurnFinished): Change {
+  const ended = status === "completed" ? null : { turnId, status, ...(error ? { error } : {}) };
+  return {
+    turn: null,
+    items: now.items.filter((item) => item.aborted || item.turnId !== turnId),
+    pending: [],
+    lastTurn: ended,
+    ...(ended ? { unansweredTurns: remembered(now, { ...ended, leafId: now.leafId }) } : {}),
+    ...measured(contextInfo),
+  };
+}
+
+function remembered(now: SessionSnapshot, ended: UnansweredTurn): readonly UnansweredTurn[] {
+  return [...now.unansweredTurns, ended].slice(-FAILURES_MAX);
+}
+
+function sessionUpdated(now: SessionSnapshot, updated: SessionUpdated): Change {
+  const { name, model, strategy, settings, pins, generation, leafId } = updated;
+  return {
+    ...(leafId === undefined ? {} : moved(now, placeOf(leafId))),
+    ...(name === undefined ? {} : { name }),
+    ...(model === undefined ? {} : { model }),
+    ...(strategy === undefined ? {} : { strategy }),
+    ...(settings === undefined ? {} : { settings }),
+    ...(pins === undefined ? {} : { pins }),
+    ...(generation === undefined ? {} : { generation }),
+  };
+}
+
+/** The session continues from another place. What could be retried was asked elsewhere. */
+function moved(now: SessionSnapshot, leafId: SessionSnapshot["leafId"]): Change {
+  return {
+    leafId,
+    path: Path.to(now.entries, leafId),
+    ...(leafId === now.leafId ? {} : { lastTurn: null }),
+    compaction: arrived(now),
+  };
+}
+
+/** The summary of the branch that was left is done. A replay may tell of an earlier move than the one that runs. */
+function arrived({ compaction, seq }: SessionSnapshot): CompactionJob | null {
+  const ends = compaction?.phase === SUMMARISING_BRANCH && seq + 1 > (compaction.asOfSeq ?? 0);
+  return ends ? null : compaction;
+}
+
+function presenceChanged(now: SessionSnapshot, { connection, left }: PresenceChanged): Change {
+  const place = now.presence.findIndex((known) => known.connectionId === connection.connectionId);
+  if (left) return place < 0 ? {} : { presence: now.presence.filter((_, index) => index !== place) };
+  if (place < 0) return { presence: [...now.presence, connection] };
+  return { presence: now.presence.map((known, index) => (index === place ? connection : known)) };
+}
+
+/** Returns the snapshot with these changes, and the state that follows from them. The same one if nothing changes. */
+function withState(now: SessionSnapshot, change: Change): SessionSnapshot {
+  if (Object.keys(change).length === 0) return now;
+  const next = { ...now, ...change };
+  return { ...next, state: stateOf(next) };
+}
+
+/** Returns what the session is doing. A compaction in the background holds nobody up. */
+export function stateOf({ turn, compaction }: Pick<SessionSnapshot, "turn" | "compaction">): SessionSnapshot["state"] {
+  if (turn) return "running";
+  return compaction && !compaction.background ? "compacting" : "idle";
+}

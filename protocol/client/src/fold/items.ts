@@ -1,0 +1,94 @@
+/** The part of the fold about answers that are being written: their text, and the tool calls in them. */
+
+import type { ItemAborted, ItemDelta, ItemFinished, ItemStarted, RunningItem, TurnId } from "../wire.js";
+import type { Item, ItemPart, SessionSnapshot } from "./snapshot.js";
+
+/** The fields that this file changes. */
+type Change = Partial<SessionSnapshot>;
+
+/** Returns the text of a part, of a tool call its arguments; empty if it has none. */
+export function partText(part: ItemPart | undefined): string {
+  if (!part) return "";
+  return part.type === "tool_call" ? part.arguments : part.text;
+}
+
+/** Returns an item of a snapshot. */
+export function itemOf({ itemId, parts }: RunningItem, turnId: TurnId): Item {
+  return { itemId, turnId, parts: parts.map(itemPart) };
+}
+
+/** Returns a part as it is, so that its place stays the same; an answer has no parts of other kinds. */
+function itemPart(part: RunningItem["parts"][number]): ItemPart {
+  const isKnown = part.type === "text" || part.type === "reasoning" || part.type === "tool_call";
+  return isKnown ? part : { type: "text", text: "" };
+}
+
+/** Applies `item_started`: of a message, or of a tool call in it. */
+export function itemStarted(now: SessionSnapshot, started: ItemStarted): Change {
+  const { itemId, turnId, part: index, name = "", toolCallId } = started;
+  const items = withItem(now, itemId, turnId);
+  if (!items || index === undefined) return items ? { items } : {};
+  return changeItem(items, itemId, (item) => {
+    // It is known already if the snapshot had it.
+    if (item.parts[index]?.type === "tool_call") return item;
+    const call = { type: "tool_call", name, arguments: "", ...(toolCallId ? { toolCallId } : {}) } as const;
+    return { ...item, parts: withPart(item.parts, index, call) };
+  });
+}
+
+/** Applies `item_delta`. Text that is there is not added twice; text behind a hole waits for the whole entry. */
+export function itemDelta(now: SessionSnapshot, delta: ItemDelta): Change {
+  const { itemId, part: index, offset, text } = delta;
+  const items = withItem(now, itemId, now.turn?.turnId ?? "");
+  if (!items) return {};
+  return changeItem(items, itemId, (item) => {
+    const old = item.parts[index];
+    const shown = partText(old);
+    if (item.aborted || offset > shown.length || offset + text.length <= shown.length) return item;
+    return { ...item, parts: withPart(item.parts, index, grown(old, delta, shown + text.slice(shown.length - offset))) };
+  });
+}
+
+/** Applies `item_finished`. The whole of a message is its entry, which follows. */
+export function itemFinished(now: SessionSnapshot, { itemId, part: index }: ItemFinished): Change {
+  if (index === undefined) return {};
+  return changeItem(now.items, itemId, (item) => {
+    const part = item.parts[index];
+    if (part?.type !== "tool_call" || part.finished) return item;
+    return { ...item, parts: withPart(item.parts, index, { ...part, finished: true }) };
+  });
+}
+
+/** Applies `item_aborted`. An item that showed nothing vanishes; another one is void until the next turn. */
+export function itemAborted(now: SessionSnapshot, { itemId, reason }: ItemAborted): Change {
+  const shown = now.items.filter((item) => item.itemId !== itemId || item.parts.length > 0);
+  return changeItem(shown, itemId, (item) => ({ ...item, aborted: reason }));
+}
+
+/** Returns the part with this text. */
+function grown(old: ItemPart | undefined, { kind }: ItemDelta, text: string): ItemPart {
+  if (old?.type === "tool_call") return { ...old, arguments: text };
+  if (kind === "arguments") return { type: "tool_call", name: "", arguments: text };
+  const isReasoning = kind === "reasoning" || (kind === undefined && old?.type === "reasoning");
+  return isReasoning ? { type: "reasoning", text } : { type: "text", text };
+}
+
+/** Returns the items with this one among them; `null` if it is an entry already. */
+function withItem(now: SessionSnapshot, itemId: string, turnId: TurnId): readonly Item[] | null {
+  if (now.items.some((item) => item.itemId === itemId)) return now.items;
+  // An ephemeral event may come after the durable one that settles it.
+  if (now.entries.has(itemId)) return null;
+  return [...now.items, { itemId, turnId, parts: [] }];
+}
+
+function changeItem(items: readonly Item[], itemId: string, change: (item: Item) => Item): Change {
+  return { items: items.map((item) => (item.itemId === itemId ? change(item) : item)) };
+}
+
+/** Returns the parts with another one in this place. Parts that nothing is known of are empty texts. */
+function withPart(parts: readonly ItemPart[], index: number, part: ItemPart): readonly ItemPart[] {
+  const changed = [...parts];
+  while (changed.length < index) changed.push({ type: "text", text: "" });
+  changed[index] = part;
+  return changed;
+}

@@ -1,0 +1,99 @@
+/** Where a fold begins and continues: `session_opened`, pages of older entries, and the place to resume from. */
+
+import type { Entries, Resume, ResumeItem, SessionOpened } from "../wire.js";
+import { resumedCompaction } from "./context.js";
+import { KnownEntries, Path, placeOf } from "./entries.js";
+import { stateOf } from "./fold.js";
+import { itemOf, partText } from "./items.js";
+import type { Item, SessionSnapshot } from "./snapshot.js";
+
+/** Returns the snapshot that `session_opened` describes. */
+export function fromOpened(opened: SessionOpened): SessionSnapshot {
+  const entries = KnownEntries.of(opened.entries ?? []);
+  const leafId = placeOf(opened.leafId);
+  const { turn } = opened;
+  return {
+    sessionId: opened.sessionId,
+    role: opened.role,
+    epoch: opened.epoch,
+    seq: opened.asOfSeq,
+    state: opened.state,
+    name: opened.name ?? "",
+    model: opened.model,
+    strategy: opened.strategy,
+    settings: opened.settings,
+    generation: opened.generation,
+    contextInfo: opened.contextInfo,
+    warning: opened.contextInfo.warning ?? null,
+    entries,
+    path: Path.to(entries, leafId),
+    leafId,
+    turn: turn ? { turnId: turn.turnId } : null,
+    items: turn?.items.map((item) => itemOf(item, turn.turnId)) ?? [],
+    lastTurn: opened.lastTurn ?? null,
+    unansweredTurns: (opened.unansweredTurns ?? []).map((turn) => ({ ...turn, leafId: placeOf(turn.leafId) })),
+    failedCompactions: (opened.failedCompactions ?? []).map((job) => ({ ...job, leafId: placeOf(job.leafId) })),
+    compaction: opened.compaction ?? null,
+    held: opened.held ?? null,
+    undone: opened.undone ?? [],
+    pins: opened.pins ?? [],
+    queue: opened.queue,
+    pending: opened.pending,
+    host: opened.host ?? null,
+    presence: opened.presence ?? [],
+  };
+}
+
+/**
+ * Returns the snapshot after `session_opened` has answered a resume. A replay continues from what is known, and the
+ * missed events follow; anything else is a new snapshot.
+ */
+export function reopened(known: SessionSnapshot | null, opened: SessionOpened): SessionSnapshot {
+  const isReplay = opened.resumed === "replay" && known?.sessionId === opened.sessionId;
+  if (!known || !isReplay || known.epoch !== opened.epoch) return fromOpened(opened);
+  const next = {
+    ...known,
+    role: opened.role,
+    compaction: resumedCompaction(known.compaction, opened),
+    held: opened.held ?? null,
+    host: opened.host ?? null,
+    presence: opened.presence ?? [],
+    contextInfo: opened.asOfSeq === known.seq ? opened.contextInfo : known.contextInfo,
+    // Items whose turn is over stay as well: the events that follow bring their entries, or say that they are void.
+    items: resumedItems(known.items, opened),
+  };
+  return { ...next, state: stateOf(next) };
+}
+
+/** Returns the items that were known, each with the longer text, and those that are new. */
+function resumedItems(known: readonly Item[], { turn }: SessionOpened): readonly Item[] {
+  const given = new Map(turn?.items.map((item) => [item.itemId, itemOf(item, turn.turnId)]));
+  const kept = known.map((item) => {
+    const fresh = given.get(item.itemId);
+    given.delete(item.itemId);
+    return fresh && textLength(fresh) > textLength(item) ? fresh : item;
+  });
+  return [...kept, ...given.values()];
+}
+
+function textLength(item: Item): number {
+  return item.parts.reduce((sum, part) => sum + partText(part).length, 0);
+}
+
+/** Returns the place to resume from, for `open_session`. Offsets are UTF-16 code units, as `length` counts them. */
+export function resumePoint(snapshot: SessionSnapshot): Resume {
+  const valid = snapshot.items.filter((item) => !item.aborted);
+  const items = valid.flatMap(({ itemId, parts }): ResumeItem[] => {
+    // An item without text is named too: the server declares void only what it is told of.
+    if (parts.length === 0) return [{ itemId, part: 0, offset: 0 }];
+    return parts.map((part, index) => ({ itemId, part: index, offset: partText(part).length }));
+  });
+  return { epoch: snapshot.epoch, seq: snapshot.seq, ...(items.length > 0 ? { items } : {}) };
+}
+
+/** Returns the snapshot with a page of `get_entries`. The leaf is moved by events alone. */
+export function withEntries(snapshot: SessionSnapshot, page: Pick<Entries, "items">): SessionSnapshot {
+  const entries = snapshot.entries.with(page.items);
+  if (entries === snapshot.entries) return snapshot;
+  return { ...snapshot, entries, path: Path.to(entries, snapshot.leafId) };
+}

@@ -1,0 +1,48 @@
+/** Hooks: functions of this program that the server asks at fixed points of its work. */
+
+import type { HookAnswer, HookAnswerAt, HookCall, HookCallAt, HookOffer, HookPoint } from "../wire.js";
+
+/** What a hook gets beside its call. */
+export interface HookRun {
+  /** Aborted when the answer is not awaited any more. */
+  readonly signal: AbortSignal;
+  /** Tells the user what the hook is doing, and the server to wait longer. */
+  progress(message?: string): void;
+}
+
+/** What a hook returns: nothing leaves everything as it is. */
+type Returned<P extends HookPoint> = HookAnswerAt<P> | void;
+
+/** A hook with its handler. Make it by `hook`, which types the handler by its point. */
+export interface Hook extends HookOffer {
+  /** Looks at the call and says what is to change. An error that is thrown is told as the hook's failure. */
+  run(call: HookCall, run: HookRun): HookAnswer | void | Promise<HookAnswer | void>;
+}
+
+/**
+ * Returns a hook for one extension point.
+ *
+ * ```ts
+ * hook({ point: "tool_call", name: "guard" }, (call) => (call.name === "rm" ? { block: true } : undefined));
+ * ```
+ */
+export function hook<P extends HookPoint>(
+  offer: HookOffer & { readonly point: P },
+  run: (call: HookCallAt<P>, run: HookRun) => Returned<P> | Promise<Returned<P>>,
+): Hook {
+  // A hook is called at its own point only: `Hosting` looks it up by that.
+  return { ...offer, run: (call, about) => run(call as HookCallAt<P>, about) as ReturnType<Hook["run"]> };
+}
+
+/** Returns what is offered to the server. */
+export function hookOffers(hooks: readonly Hook[]): HookOffer[] {
+  return hooks.map(({ run: _, ...offer }) => offer);
+}
+
+/** Returns the hook that a call is for. */
+export function hookOf(hooks: readonly Hook[], call: HookCall): Hook | undefined {
+  return hooks.find((hook) => {
+    const isNamed = (hook.name ?? "client") === call.hook && hook.point === call.point;
+    return isNamed && (call.point !== "context" || !hook.reasons || hook.reasons.includes(call.reason));
+  });
+}

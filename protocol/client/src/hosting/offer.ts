@@ -1,0 +1,21 @@
+/** What a client does for a session: its tools and its hooks. */
+
+import type { HookOffer, ToolOffer } from "../wire.js";
+import { type Hook, hookOffers } from "./hooks.js";
+import { toolOffers, type Tools } from "./tools.js";
+
+/** What a host offers. */
+export interface Offer {
+  /** The tools, by name. */
+  readonly tools?: Tools | undefined;
+  /** The hooks, in the order in which they are asked. */
+  readonly hooks?: readonly Hook[] | undefined;
+}
+
+/** Returns the fields of `open_session` that offer something. */
+export function offers({ tools, hooks }: Offer): { tools?: ToolOffer[]; hooks?: HookOffer[] } {
+  return {
+    ...(tools ? { tools: toolOffers(tools) } : {}),
+    ...(hooks ? { hooks: hookOffers(hooks) } : {}),
+  };
+}

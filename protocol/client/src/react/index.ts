@@ -1,0 +1,80 @@
+/**
+ * React: sessions as state, by `useSyncExternalStore`. Works with React 18 and 19, in strict mode too.
+ *
+ * A session is open while a component shows it, and for a moment longer. Unmounting never cancels a turn.
+ *
+ * @module
+ */
+
+import { useCallback, useMemo, useSyncExternalStore } from "react";
+import type { Client } from "../client.js";
+import type { ConnectionStatus } from "../connection/connection.js";
+import type { SessionSnapshot } from "../fold/snapshot.js";
+import type { Session, SessionOptions, SessionView } from "../session/session.js";
+import type { SessionsView } from "../sessions.js";
+import type { ContextInfo, SessionId } from "../wire.js";
+
+/** A session as a component shows it. */
+export interface ShownSession extends SessionView {
+  /** What can be done with it. */
+  readonly session: Session;
+}
+
+/**
+ * Opens a session while the component is mounted, and returns what is known of it. Renders again after every event,
+ * also of an answer that is being written; `useSessionValue` renders less often.
+ */
+export function useSession(client: Client, id: SessionId, options?: SessionOptions): ShownSession {
+  const session = client.session(id, options);
+  const view = useSyncExternalStore(useHeld(session), () => session.view, () => session.view);
+  return useMemo(() => ({ session, ...view }), [session, view]);
+}
+
+/**
+ * Returns one value of a session, and renders again when it changes. `select` returns a part of the snapshot, not a new
+ * object.
+ */
+export function useSessionValue<T>(
+  client: Client,
+  id: SessionId,
+  select: (snapshot: SessionSnapshot) => T,
+): T | null {
+  const session = client.session(id);
+  const read = (): T | null => (session.snapshot ? select(session.snapshot) : null);
+  return useSyncExternalStore(useHeld(session), read, read);
+}
+
+/** Returns how full a session's context window is; `null` before that is known. */
+export function useContextInfo(client: Client, id: SessionId): ContextInfo | null {
+  return useSessionValue(client, id, contextInfoOf);
+}
+
+/** Returns the list of sessions, newest first, kept true by the server. `client.sessions.loadMore` fetches more. */
+export function useSessions(client: Client): SessionsView {
+  const { sessions } = client;
+  return useSyncExternalStore(sessions.subscribe, () => sessions.view, () => sessions.view);
+}
+
+/** Returns how the connection is. */
+export function useConnection(client: Client): ConnectionStatus {
+  return useSyncExternalStore(client.subscribe, () => client.status, () => client.status);
+}
+
+/** Returns a function that subscribes to a session and keeps it open meanwhile. */
+function useHeld(session: Session): (listener: () => void) => () => void {
+  return useCallback(
+    (listener: () => void) => {
+      const release = session.hold();
+      const end = session.subscribe(listener);
+      return () => {
+        end();
+        release();
+      };
+    },
+    [session],
+  );
+}
+
+function contextInfoOf({ contextInfo }: SessionSnapshot): ContextInfo {
+  return contextInfo;
+}

@@ -1,0 +1,476 @@
+/**
+ * One session: what is known of it, and everything that can be done with it.
+ *
+ * A session is opened when somebody subscribes to it or asks something of it, and stays open on every later connection
+ * until `close`. Closing it, or the client, only ends the subscription: a turn that runs goes on.
+ */
+
+import type { CommandName, PayloadOf, ReplyPayload } from "../connection/commands.js";
+import type { Addressed, Connection, OnReply } from "../connection/connection.js";
+import type { Environment } from "../connection/environment.js";
+import { newId } from "../connection/ids.js";
+import { SessionEnded } from "../errors.js";
+import type { EventFrame } from "../fold/fold.js";
+import { withEntries } from "../fold/open.js";
+import type { SessionSnapshot } from "../fold/snapshot.js";
+import { Hosting } from "../hosting/hosting.js";
+import { type Offer, offers } from "../hosting/offer.js";
+import { Listeners } from "../listeners.js";
+import type {
+  CallId,
+  CommandId,
+  CompactionPreview,
+  Context,
+  ContextFormat,
+  ContextInfo,
+  Done,
+  Entries,
+  Entry,
+  EntryId,
+  ForkPosition,
+  Forked,
+  GetEntries,
+  HookAnswer,
+  Input,
+  InputContent,
+  JobId,
+  Navigate,
+  Navigated,
+  Place,
+  PreviewCompaction,
+  SessionId,
+  SessionOpened,
+  SetOptions,
+  StartCompaction,
+  StrategySettings,
+  Tree,
+  TurnId,
+  UserInput,
+} from "../wire.js";
+import { Answer } from "./answer.js";
+import { type Happened, type Opening, type SessionStatus, Subscription } from "./subscription.js";
+
+/** How a session is opened, and what this client does for it. */
+export interface SessionOptions extends Opening, Offer {}
+
+/** A session as it is shown: changes whenever the status or the snapshot changes. */
+export interface SessionView {
+  /** Whether events arrive. */
+  readonly status: SessionStatus;
+  /** What is known; `null` before the session was opened for the first time. */
+  readonly snapshot: SessionSnapshot | null;
+}
+
+/** How an input is sent. */
+export interface SendOptions extends Omit<UserInput, "input"> {
+  /** The command's id, 16 to 64 characters, if the input may be sent again by a later run of this program. */
+  readonly commandId?: CommandId;
+}
+
+/** Milliseconds that a session stays open after the last `hold` has ended: a view often comes back at once. */
+const LINGER_MS = 1_000;
+
+/** Entries that one page of older ones has. */
+const PAGE_ENTRIES = 100;
+
+/** What a session needs of its client. */
+export interface SessionContext {
+  readonly connection: Connection;
+  readonly environment: Environment;
+  /** The name that the server has given to the present connection. */
+  readonly connectionId: () => string | null;
+}
+
+/** One session. */
+export class Session {
+  /** Its id. */
+  readonly id: SessionId;
+
+  readonly #context: SessionContext;
+  readonly #subscription: Subscription;
+  readonly #hosting: Hosting;
+  readonly #views = new Listeners();
+  readonly #events = new Listeners<[Happened, SessionSnapshot]>();
+  #view: SessionView = { status: { phase: "closed" }, snapshot: null };
+  #holds = 0;
+  #cancelLinger: () => void = () => undefined;
+
+  /** Use `Client.session` instead: there is one object of each session. */
+  constructor(id: SessionId, options: SessionOptions, context: SessionContext) {
+    this.id = id;
+    this.#context = context;
+    this.#hosting = new Hosting(options, context.environment, {
+      tool: (toolCallId, output, isError) => this.sendToolResult(toolCallId, output, isError),
+      hook: (hookCallId, answer) => this.sendHookResult(hookCallId, answer),
+      progress: (about, message) => this.#ask("call_progress", { ...about, ...(message ? { message } : {}) }),
+    });
+    this.#subscription = new Subscription({
+      session: id,
+      connection: context.connection,
+      environment: context.environment,
+      opening: options,
+      offers: () => offers(this.#hosting.offer),
+      onChange: (event) => this.#changed(event),
+    });
+  }
+
+  // ---- what is known
+
+  /** The status and the snapshot; the same object until one of them changes. */
+  get view(): SessionView {
+    return this.#view;
+  }
+
+  /** What is known; `null` before the session was opened for the first time. */
+  get snapshot(): SessionSnapshot | null {
+    return this.#view.snapshot;
+  }
+
+  /** Whether events arrive. */
+  get status(): SessionStatus {
+    return this.#view.status;
+  }
+
+  /** True if the tools and hooks of this very connection are asked. */
+  get isHost(): boolean {
+    const host = this.snapshot?.host;
+    return host != null && host.connectionId === this.#context.connectionId();
+  }
+
+  /** Calls a function after each change of `view`, opens the session, and returns the function that ends this. */
+  readonly subscribe = (listener: () => void): (() => void) => {
+    const end = this.#views.add(listener);
+    this.open();
+    return end;
+  };
+
+  /**
+   * Calls a function with each event after it was folded, with `opened` after a fresh snapshot, and with `replaying`
+   * before the events that were missed. Returns the function that ends this.
+   */
+  onEvent(listener: (event: EventFrame | "opened" | "replaying", snapshot: SessionSnapshot) => void): () => void {
+    return this.#events.add(listener);
+  }
+
+  // ---- opening and closing
+
+  /** Opens the session, now and on every later connection, until `close`. */
+  open(): void {
+    this.#cancelLinger();
+    this.#subscription.want();
+  }
+
+  /** Opens the session and resolves with its snapshot. Rejects if it cannot be opened. */
+  opened(): Promise<SessionSnapshot> {
+    this.open();
+    return new Promise((resolve, reject) => {
+      const look = (): boolean => {
+        const { status, snapshot } = this.#view;
+        if (status.phase === "open" && snapshot) resolve(snapshot);
+        else if (status.phase === "ended") reject(status.error ?? new SessionEnded(status.reason));
+        else if (status.phase === "closed") reject(new SessionEnded("the session was closed"));
+        else return false;
+        return true;
+      };
+      if (look()) return;
+      const end = this.#views.add(() => {
+        if (look()) end();
+      });
+    });
+  }
+
+  /**
+   * Keeps the session open until the returned function is called. The last of these closes it after a moment, unless
+   * somebody is subscribed.
+   */
+  hold(): () => void {
+    this.#holds += 1;
+    this.open();
+    let isHeld = true;
+    return () => {
+      if (!isHeld) return;
+      isHeld = false;
+      this.#holds -= 1;
+      if (this.#holds > 0) return;
+      this.#cancelLinger();
+      this.#cancelLinger = this.#context.environment.after(LINGER_MS, () => {
+        if (this.#views.size === 0) void this.close();
+      });
+    };
+  }
+
+  /**
+   * Ends the subscription. A running turn goes on without this client; its tools and hooks are offered no more.
+   * `cancelTurn` stops a turn.
+   */
+  async close(): Promise<void> {
+    this.#cancelLinger();
+    this.#hosting.stop();
+    await this.#subscription.unwant();
+  }
+
+  // ---- turns and the queue
+
+  /** Says something, and returns the answer as it is written. While a turn runs the input waits in the queue. */
+  send(input: Input, { commandId = newId(), ...options }: SendOptions = {}): Answer {
+    return this.#answer(commandId, (take) => this.#ask("user_input", { input, ...options }, commandId, take));
+  }
+
+  /** Asks again for the answer of a turn that has none, the last one unless it is named. */
+  retryTurn(turnId?: TurnId): Answer {
+    const id = newId();
+    return this.#answer(id, (take) => this.#ask("retry_turn", turnId === undefined ? {} : { turnId }, id, take));
+  }
+
+  /** Stops a turn, the running one unless it is named. What was shown of its answer is kept. */
+  cancelTurn(turnId?: TurnId): Promise<Done> {
+    return this.#ask("cancel_turn", turnId === undefined ? {} : { turnId });
+  }
+
+  /** Takes inputs out of the queue, or puts all that stay in another order, by the ids of their commands. */
+  editQueue(edit: { readonly remove?: CommandId[]; readonly order?: CommandId[] }): Promise<Done> {
+    return this.#ask("edit_queue", edit);
+  }
+
+  /** Decides on an approval. */
+  approve(approvalId: string, review: string, customDenyMessage?: string): Promise<Done> {
+    const message = customDenyMessage === undefined ? {} : { customDenyMessage };
+    return this.#ask("approval_response", { approvalId, review, ...message });
+  }
+
+  // ---- the tree
+
+  /** Continues from another place: an entry, or `"root"` for before the first. */
+  navigate(entryId: Place, options: Omit<Navigate, "entryId"> = {}): Promise<Navigated> {
+    return this.#ask("navigate", { entryId, ...options });
+  }
+
+  /** Makes a session of its own out of the path to an entry. Resolves with its id. */
+  fork(entryId: EntryId, position: ForkPosition = "at"): Promise<Forked> {
+    return this.#ask("fork_session", { entryId, position });
+  }
+
+  /** Returns the shape of the tree, without the texts. */
+  tree(options: { readonly rootId?: EntryId; readonly depth?: number } = {}): Promise<Tree> {
+    return this.#ask("get_tree", options);
+  }
+
+  /** Labels an entry, or without a label takes its label away. */
+  setLabel(entryId: EntryId, label?: string): Promise<Done> {
+    return this.#ask("set_label", label === undefined ? { entryId } : { entryId, label });
+  }
+
+  /** Stores data of this client; the model never sees it. */
+  appendCustom(customType: string, data: unknown): Promise<Done> {
+    return this.#ask("append_custom", { customType, data });
+  }
+
+  /** Tells the model something without asking for an answer. */
+  appendMessage(
+    customType: string,
+    content: InputContent,
+    { display = true, details }: { readonly display?: boolean; readonly details?: unknown } = {},
+  ): Promise<Done> {
+    const more = details === undefined ? {} : { details };
+    return this.#ask("append_custom_message", { customType, content, display, ...more });
+  }
+
+  /** Fetches entries, newest first in choice and oldest first in order. They become part of `snapshot.entries`. */
+  async getEntries(options: GetEntries = {}): Promise<Entries> {
+    const page = await this.#ask("get_entries", options);
+    this.#subscription.change((snapshot) => withEntries(snapshot, page));
+    return page;
+  }
+
+  /** Fetches one entry whole: `cut.whole` is all of a tool result that was cut. */
+  async getEntry(entryId: EntryId): Promise<Entry | undefined> {
+    return (await this.#ask("get_entries", { entryId })).items[0];
+  }
+
+  /**
+   * Fetches the page of the path before what is known. Resolves with true while there is more; show a button as long as
+   * `snapshot.path.more` is true.
+   */
+  async loadOlder(limit: number = PAGE_ENTRIES): Promise<boolean> {
+    const { path } = await this.#known();
+    if (!path.more) return false;
+    const first = path.entries[0];
+    await this.getEntries({ path: true, limit, ...(first ? { before: first.entryId } : {}) });
+    return this.snapshot?.path.more ?? false;
+  }
+
+  // ---- the context window
+
+  /** Returns how full the window is, and puts it into the snapshot. */
+  async getContextInfo(): Promise<ContextInfo> {
+    const contextInfo = await this.#ask("get_context_info", {});
+    this.#subscription.change((now) => ({ ...now, contextInfo, warning: contextInfo.warning ?? null }));
+    return contextInfo;
+  }
+
+  /** Returns exactly what the next request would send. */
+  getContext(options: { readonly format?: ContextFormat; readonly ephemeral?: boolean } = {}): Promise<Context> {
+    return this.#ask("get_context", options);
+  }
+
+  /** Compacts the context. Resolves when it has begun; `snapshot.compaction` and the path show how it goes. */
+  startCompaction(options: StartCompaction = {}): Promise<Done> {
+    return this.#ask("start_compaction", options);
+  }
+
+  /** Makes a compaction and shows it, without changing anything. `startCompaction({ previewId })` then applies it. */
+  previewCompaction(options: PreviewCompaction = {}): Promise<CompactionPreview> {
+    return this.#ask("preview_compaction", options);
+  }
+
+  /** Stops a compaction, the running one unless it is named, or drops the one that is held. */
+  cancelCompaction(jobId?: JobId): Promise<Done> {
+    return this.#ask("cancel_compaction", jobId === undefined ? {} : { jobId });
+  }
+
+  /** Brings back what a compaction has taken out, the one in effect unless it is named. */
+  undoCompaction(entryId?: EntryId): Promise<Done> {
+    return this.#ask("undo_compaction", entryId === undefined ? {} : { entryId });
+  }
+
+  /** Keeps an entry word for word through every compaction. */
+  pin(entryId: EntryId): Promise<Done> {
+    return this.#ask("pin_entry", { entryId });
+  }
+
+  /** Lets go of a pinned entry. */
+  unpin(entryId: EntryId): Promise<Done> {
+    return this.#ask("unpin_entry", { entryId });
+  }
+
+  // ---- settings
+
+  /** Gives the session a name. */
+  rename(name: string): Promise<Done> {
+    return this.#ask("rename_session", { name });
+  }
+
+  /** Deletes the session for good. */
+  delete(): Promise<Done> {
+    return this.#ask("delete_session", {});
+  }
+
+  /** Chooses how the context is kept small. */
+  setStrategy(strategy: string, settings?: StrategySettings): Promise<Done> {
+    return this.#ask("set_context_strategy", settings === undefined ? { strategy } : { strategy, settings });
+  }
+
+  /** Chooses the model. */
+  setModel(model: string, reasoningEffort?: string): Promise<Done> {
+    return this.#ask("set_model", reasoningEffort === undefined ? { model } : { model, reasoningEffort });
+  }
+
+  /** Sets the system prompt; empty for none. */
+  setInstructions(instructions: string): Promise<Done> {
+    return this.#ask("set_instructions", { instructions });
+  }
+
+  /** Sets both options; what is absent goes back to the default. */
+  setOptions(options: SetOptions): Promise<Done> {
+    return this.#ask("set_options", options);
+  }
+
+  // ---- tools and hooks
+
+  /**
+   * Offers tools and hooks, in place of those that were offered before; what is absent stays. They are offered again on
+   * every connection. `standby` of the reply says that another client is the host, and is asked in place of this one.
+   */
+  async host(offer: Offer): Promise<Done> {
+    this.#hosting.change({ ...this.#hosting.offer, ...offer });
+    if (this.status.phase !== "open") {
+      // Opening the session offers them.
+      await this.opened();
+      return {};
+    }
+    const { tools, hooks } = offers(this.#hosting.offer);
+    const replies = await Promise.all([
+      offer.tools ? this.#ask("register_tools", { tools: tools ?? [] }) : {},
+      offer.hooks ? this.#ask("register_hooks", { hooks: hooks ?? [] }) : {},
+    ]);
+    return Object.assign({}, ...replies) as Done;
+  }
+
+  /** Becomes the host: the tools and hooks of this client are asked from now on. */
+  takeOverHost(): Promise<Done> {
+    return this.#ask("take_over_host", {});
+  }
+
+  /** Answers a tool call that this client has run elsewhere. Handlers of `tools` are answered for by themselves. */
+  sendToolResult(toolCallId: CallId, output: string, isError = false): Promise<Done> {
+    return this.#ask("tool_result", { toolCallId, output, ...(isError ? { isError } : {}) });
+  }
+
+  /** Answers a hook call that this client has looked at elsewhere. */
+  sendHookResult(hookCallId: CallId, answer: HookAnswer): Promise<Done> {
+    return this.#ask("hook_result", { hookCallId, ...answer });
+  }
+
+  // ---- what the client calls
+
+  /** Takes the session that a command of this client has created. */
+  adopt(opened: SessionOpened): void {
+    this.#subscription.adopt(opened);
+  }
+
+  /** A connection is there. */
+  connected(): void {
+    this.#subscription.connected();
+  }
+
+  /** The connection is lost. */
+  disconnected(): void {
+    this.#subscription.disconnected();
+  }
+
+  /** Takes an event. */
+  take(event: EventFrame): void {
+    this.#subscription.event(event);
+  }
+
+  /** Something was missed. */
+  resync(): void {
+    this.#subscription.resync();
+  }
+
+  #ask<T extends CommandName>(
+    type: T,
+    payload: PayloadOf<T>,
+    id?: CommandId,
+    onReply?: OnReply<T>,
+  ): Promise<ReplyPayload<T>> {
+    const { status } = this;
+    if (status.phase === "ended") return Promise.reject(status.error ?? new SessionEnded(status.reason));
+    this.open();
+    const to: Addressed = { session: this.id, id };
+    return this.#context.connection.request(type, payload, to, onReply);
+  }
+
+  #answer(commandId: CommandId, ask: ConstructorParameters<typeof Answer>[1]["ask"]): Answer {
+    return new Answer(commandId, {
+      ask,
+      snapshot: () => this.snapshot,
+      listen: (listener) => this.#events.add(listener),
+      cancel: (turnId) => (turnId === null ? this.editQueue({ remove: [commandId] }) : this.cancelTurn(turnId)),
+    });
+  }
+
+  async #known(): Promise<SessionSnapshot> {
+    return this.snapshot ?? this.opened();
+  }
+
+  #changed(event: Happened | null): void {
+    const { status, snapshot } = this.#subscription;
+    this.#view = { status, snapshot };
+    if (event !== null && snapshot) {
+      if (typeof event === "object") this.#hosting.take(event, snapshot);
+      this.#events.tell(event, snapshot);
+    }
+    this.#views.tell();
+  }
+}

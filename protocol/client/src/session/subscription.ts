@@ -1,0 +1,222 @@
+/**
+ * A subscription to one session that lasts: it is opened on each connection, exactly where it was.
+ *
+ * What always holds:
+ * - events are applied between `session_opened` and the end of that connection's subscription, and nowhere else;
+ * - a gap is mended by opening the session again with `resume`, never by guessing;
+ * - one that the server has ended for good is not opened again.
+ */
+
+import type { Connection } from "../connection/connection.js";
+import { backoff } from "../connection/backoff.js";
+import type { Environment } from "../connection/environment.js";
+import { asError, CommandError, SessionEnded } from "../errors.js";
+import { type EventFrame, fold } from "../fold/fold.js";
+import { reopened, resumePoint } from "../fold/open.js";
+import type { SessionSnapshot } from "../fold/snapshot.js";
+import type { HookOffer, OpenSession, SessionClosed, SessionId, SessionOpened, SessionRole, ToolOffer } from "../wire.js";
+
+/** How a session is followed. */
+export type SessionStatus =
+  /** It is not open on the server: `close` was called, or nobody has asked for it yet. */
+  | { readonly phase: "closed" }
+  /** It is being opened. A snapshot that is there already is what was known before. */
+  | { readonly phase: "opening" }
+  /** Events arrive. */
+  | { readonly phase: "open" }
+  /** The server has ended it, and opening it again will not help. */
+  | { readonly phase: "ended"; readonly code: string; readonly reason: string; readonly error?: Error };
+
+/** How a session is opened. */
+export interface Opening {
+  /** Writer (the default) or observer. */
+  readonly role?: SessionRole | undefined;
+  /** How many of the newest entries the first snapshot has; absent: 50. */
+  readonly entries?: number | undefined;
+  /** `false` leaves out the deltas of answers. */
+  readonly deltas?: boolean | undefined;
+}
+
+/** An event that was applied; or that the session was opened, by a snapshot or with a replay of what was missed. */
+export type Happened = EventFrame | "opened" | "replaying";
+
+/** What a subscription needs. */
+export interface SubscriptionOptions {
+  readonly session: SessionId;
+  readonly connection: Connection;
+  readonly environment: Environment;
+  readonly opening: Opening;
+  /** What to offer, each time that the session is opened. */
+  readonly offers: () => { tools?: ToolOffer[]; hooks?: HookOffer[] };
+  /** Takes each change of the status or the snapshot; `event` is the one that was applied. */
+  readonly onChange: (event: Happened | null) => void;
+}
+
+/** A subscription to one session. */
+export class Subscription {
+  readonly #options: SubscriptionOptions;
+  #status: SessionStatus = { phase: "closed" };
+  #snapshot: SessionSnapshot | null = null;
+  #wanted = false;
+  /** The session is damaged, and can only be read. */
+  #readOnly = false;
+  /** Counts the attempts to open it, so that what comes of an earlier one is known as such. */
+  #attempt = 0;
+  #failures = 0;
+  #cancelRetry: () => void = () => undefined;
+
+  /** Creates one that nobody wants yet. */
+  constructor(options: SubscriptionOptions) {
+    this.#options = options;
+  }
+
+  /** How it is now. */
+  get status(): SessionStatus {
+    return this.#status;
+  }
+
+  /** The newest snapshot; `null` before the first one. */
+  get snapshot(): SessionSnapshot | null {
+    return this.#snapshot;
+  }
+
+  /** Opens the session, now and on every later connection. */
+  want(): void {
+    if (this.#wanted) return;
+    this.#wanted = true;
+    this.#setStatus({ phase: "opening" });
+    this.connected();
+  }
+
+  /** Takes a session that was opened by the command that has created it. */
+  adopt(opened: SessionOpened): void {
+    this.#wanted = true;
+    this.#take(opened);
+  }
+
+  /** Ends it on the server, where a turn continues. */
+  async unwant(): Promise<void> {
+    if (!this.#wanted) return;
+    const { connection, session } = this.#options;
+    this.#wanted = false;
+    this.#attempt += 1;
+    this.#cancelRetry();
+    const wasOpen = this.#status.phase !== "ended";
+    this.#setStatus({ phase: "closed" });
+    connection.ended(session, new SessionEnded("the session was closed"));
+    if (wasOpen) await connection.requestNow("close_session", {}, { session }).catch(() => undefined);
+  }
+
+  /** A connection is there: opens the session on it. */
+  connected(): void {
+    if (!this.#wanted || this.#status.phase === "ended" || this.#options.connection.status.phase !== "open") return;
+    void this.#open();
+  }
+
+  /** The connection is lost. */
+  disconnected(): void {
+    this.#attempt += 1;
+    this.#cancelRetry();
+    if (this.#wanted && this.#status.phase === "open") this.#setStatus({ phase: "opening" });
+  }
+
+  /** Takes an event of this session. */
+  event(event: EventFrame): void {
+    // Before `session_opened`, and after the end, events belong to a subscription that is over.
+    if (this.#status.phase !== "open" || !this.#snapshot) return;
+    if (event.type === "session_closed") return this.#closed(event.payload);
+    const next = fold(this.#snapshot, event);
+    if (next === "gap") return this.resync();
+    this.#snapshot = next;
+    this.#options.onChange(event);
+  }
+
+  /** Changes the snapshot by something that is no event, such as a page of older entries. */
+  change(next: (snapshot: SessionSnapshot) => SessionSnapshot): void {
+    if (!this.#snapshot) return;
+    const changed = next(this.#snapshot);
+    if (changed === this.#snapshot) return;
+    this.#snapshot = changed;
+    this.#options.onChange(null);
+  }
+
+  /** Something was missed: opens the session again on the same connection, where it was. */
+  resync(): void {
+    if (this.#status.phase !== "open") return;
+    const { connection, session } = this.#options;
+    connection.held(session);
+    this.#setStatus({ phase: "opening" });
+    connection.requestNow("close_session", {}, { session }).catch(() => undefined);
+    void this.#open();
+  }
+
+  async #open(): Promise<void> {
+    const { connection, session, opening } = this.#options;
+    this.#attempt += 1;
+    const attempt = this.#attempt;
+    try {
+      await connection.requestNow("open_session", this.#payload(opening), { session }, (opened) => {
+        if (attempt === this.#attempt) this.#take(opened);
+      });
+    } catch (error) {
+      if (attempt === this.#attempt && error instanceof CommandError) this.#refused(error);
+    }
+  }
+
+  #payload({ role, entries, deltas }: Opening): OpenSession {
+    const asked = this.#readOnly ? "observer" : role;
+    return {
+      ...(asked === undefined ? {} : { role: asked }),
+      ...(entries === undefined ? {} : { entries }),
+      ...(deltas === undefined ? {} : { deltas }),
+      ...(this.#snapshot ? { resume: resumePoint(this.#snapshot) } : {}),
+      // An observer may offer nothing.
+      ...(asked === "observer" ? {} : this.#options.offers()),
+    };
+  }
+
+  #take(opened: SessionOpened): void {
+    this.#failures = 0;
+    this.#snapshot = reopened(this.#snapshot, opened);
+    this.#status = { phase: "open" };
+    this.#options.onChange(opened.resumed === "replay" ? "replaying" : "opened");
+    this.#options.connection.opened(this.#options.session);
+  }
+
+  #refused(error: CommandError): void {
+    if (error.code === "session_damaged" && !this.#readOnly) {
+      this.#readOnly = true;
+      void this.#open();
+    } else if (error.retriable) this.#retry(error.retryAfterMs);
+    else this.#end(error.code, error.message, error);
+  }
+
+  #closed({ code, message, retriable, error }: SessionClosed): void {
+    const { connection, session } = this.#options;
+    if (code === "deleted") return this.#end(code, message, error ? new CommandError(error) : undefined);
+    // Stored events that cannot be read are passed over by a new snapshot.
+    if (!retriable) this.#snapshot = null;
+    connection.held(session);
+    this.#setStatus({ phase: "opening" });
+    this.#retry();
+  }
+
+  #retry(waitMs = 0): void {
+    const { environment } = this.#options;
+    const wait = Math.max(waitMs, backoff(this.#failures, environment.random()));
+    this.#failures += 1;
+    this.#cancelRetry();
+    this.#cancelRetry = environment.after(wait, () => this.connected());
+  }
+
+  #end(code: string, reason: string, error?: Error): void {
+    this.#attempt += 1;
+    this.#options.connection.ended(this.#options.session, error ?? new SessionEnded(reason));
+    this.#setStatus({ phase: "ended", code, reason, ...(error ? { error: asError(error) } : {}) });
+  }
+
+  #setStatus(status: SessionStatus): void {
+    this.#status = status;
+    this.#options.onChange(null);
+  }
+}
