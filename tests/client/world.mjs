@@ -1,0 +1,216 @@
+/**
+ * A real server, a client on it whose frames are recorded, and a witness: a bare connection that asks the server what is
+ * true.
+ */
+
+import { WebSocket } from "ws";
+import { connect, fold, fromOpened, reopened } from "reseed-client";
+import { Server } from "../browser/server.mjs";
+
+/** Milliseconds that anything may take on a busy machine; reached only by a test that fails. */
+const PATIENCE_MS = 60_000;
+
+/** Fields of a snapshot that events alone decide, so that they are known at every moment. */
+const DURABLE = [
+  "sessionId", "epoch", "seq", "leafId", "name", "model", "strategy", "settings", "generation", "lastTurn",
+  "unansweredTurns", "failedCompactions", "queue", "pins", "undone",
+];
+
+/** Fields that ephemeral events decide: they are compared where nothing is on its way. */
+const SETTLED = ["items", "compaction", "held", "state"];
+
+/** Returns what two snapshots must have in common; `settled` if nothing is on its way. */
+export function comparable(snapshot, settled, unknown = []) {
+  const fields = settled ? [...DURABLE, ...SETTLED, "contextInfo"] : DURABLE;
+  const chosen = fields.filter((field) => !unknown.includes(field)).map((field) => [field, snapshot[field]]);
+  return JSON.parse(JSON.stringify({
+    ...Object.fromEntries(chosen),
+    turn: snapshot.turn?.turnId ?? null,
+    path: snapshot.path.entries,
+    more: snapshot.path.more,
+    // A call's deadline moves by an event that is not stored.
+    pending: snapshot.pending.map(({ toolCallId, turnId, name, arguments: args }) => ({ toolCallId, turnId, name, args })),
+  }));
+}
+
+/** Waits until a condition holds, looking after every change. */
+export async function until(subscribe, condition, what) {
+  if (condition()) return;
+  await new Promise((resolve, reject) => {
+    const limit = setTimeout(() => reject(new Error(`waited in vain until ${what}`)), PATIENCE_MS);
+    const end = subscribe(() => {
+      if (!condition()) return;
+      clearTimeout(limit);
+      end();
+      resolve();
+    });
+  });
+}
+
+/** A bare connection that opens sessions afresh. */
+export class Witness {
+  #socket;
+  #replies = new Map();
+  #next = 0;
+  #looked = Promise.resolve();
+
+  static async on(url) {
+    const witness = new Witness();
+    witness.#socket = new WebSocket(new URL("/ws", url.replace(/^http/, "ws")), "reseed.v2");
+    await new Promise((resolve, reject) => {
+      witness.#socket.onopen = resolve;
+      witness.#socket.onerror = reject;
+    });
+    witness.#socket.onmessage = ({ data }) => {
+      const frame = JSON.parse(data);
+      witness.#replies.get(frame.re)?.(frame);
+      witness.#replies.delete(frame.re);
+    };
+    await witness.ask("hello", { protocolVersion: 2 });
+    return witness;
+  }
+
+  async ask(type, payload, sessionId) {
+    const id = `witness-${(this.#next += 1)}`;
+    const reply = new Promise((resolve) => this.#replies.set(id, resolve));
+    this.#socket.send(JSON.stringify({ id, ...(sessionId ? { sessionId } : {}), type, payload }));
+    const frame = await reply;
+    if (frame.type === "error") throw new Error(`${type}: ${frame.payload.message}`);
+    return frame.payload;
+  }
+
+  /** What `session_opened` says now, with the whole path. */
+  look(sessionId) {
+    // One look at a time: a session is open on a connection once.
+    this.#looked = this.#looked.then(() => this.#look(sessionId));
+    return this.#looked;
+  }
+
+  async #look(sessionId) {
+    const opened = await this.ask("open_session", { role: "observer", entries: 1000 }, sessionId);
+    await this.ask("close_session", {}, sessionId);
+    return opened;
+  }
+
+  close() {
+    this.#socket.close();
+  }
+}
+
+/** A server with a client whose frames are recorded. */
+export class World {
+  /** Frames of sessions, in the order in which they came, `session_opened` among them. */
+  frames = [];
+  #cut = () => false;
+
+  static async start(settings = {}, options = {}) {
+    const world = new World();
+    world.server = new Server(settings);
+    await world.server.start();
+    world.witness = await Witness.on(world.server.url);
+    world.client = world.connect(options);
+    return world;
+  }
+
+  /** Connects one more client; reconnecting takes no time. */
+  connect(options = {}) {
+    const take = (socket, frame) => {
+      this.frames.push(frame);
+      if (this.#cut(frame)) socket.terminate();
+    };
+    class Tapped extends WebSocket {
+      constructor(url, protocols) {
+        super(url, protocols);
+        this.on("message", (data) => {
+          if (this.readyState === WebSocket.OPEN) take(this, JSON.parse(data));
+        });
+      }
+    }
+    const environment = {
+      now: () => Date.now(),
+      random: () => 0,
+      after(ms, then) {
+        const timer = setTimeout(then, ms);
+        return () => clearTimeout(timer);
+      },
+      onWake: () => () => undefined,
+    };
+    return connect(this.server.url, { WebSocket: Tapped, environment, clientId: "recorded", ...options });
+  }
+
+  /** Cuts the connection after each frame for which this is true. */
+  cutWhen(condition) {
+    this.#cut = condition;
+  }
+
+  /** Waits until nothing is on its way in a session. */
+  async settled(session) {
+    const idle = () => {
+      const { status, snapshot } = session;
+      return status.phase === "open" && snapshot.state === "idle" && !snapshot.turn && snapshot.queue.length === 0;
+    };
+    await until(session.subscribe, idle, "the session is idle");
+    const opened = await this.witness.look(session.id);
+    await until(session.subscribe, () => session.snapshot.seq >= opened.asOfSeq, "every event has come");
+    return session.snapshot.seq === opened.asOfSeq && idle() ? opened : this.settled(session);
+  }
+
+  async end() {
+    this.client.close();
+    this.witness.close();
+    await this.server.remove();
+  }
+}
+
+/**
+ * Watches a session: asks the witness after every durable event, and remembers what it says by `seq`.
+ */
+export class Samples {
+  bySeq = new Map();
+  #looking = null;
+  #again = false;
+
+  constructor(world, session) {
+    this.world = world;
+    this.session = session;
+    this.end = session.onEvent((event) => {
+      if (event.seq !== undefined) this.look();
+    });
+  }
+
+  look() {
+    if (this.#looking) this.#again = true;
+    else this.#looking = this.#look();
+  }
+
+  async #look() {
+    do {
+      this.#again = false;
+      const opened = await this.world.witness.look(this.session.id);
+      this.bySeq.set(opened.asOfSeq, opened);
+    } while (this.#again);
+    this.#looking = null;
+  }
+
+  /** Waits for the last look. */
+  async done() {
+    this.end();
+    await this.#looking;
+  }
+}
+
+/** Plays recorded frames through the fold. `check` gets the snapshot after each frame. */
+export function play(frames, sessionId, check) {
+  let snapshot = null;
+  for (const frame of frames) {
+    if (frame.sessionId !== sessionId) continue;
+    if (frame.type === "session_opened") snapshot = snapshot ? reopened(snapshot, frame.payload) : fromOpened(frame.payload);
+    else if (snapshot && frame.re === undefined && frame.type !== "error") {
+      const next = fold(snapshot, frame);
+      if (next === "gap") throw new Error(`a gap before event ${frame.seq}, after ${snapshot.seq}`);
+      snapshot = next;
+    }
+    if (snapshot) check(snapshot, frame);
+  }
+  return snapshot;
+}
