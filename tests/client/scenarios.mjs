@@ -83,13 +83,11 @@ export const SCENARIOS = {
     async run(session) {
       for (let turn = 0; turn < 3; turn += 1) await say(session, `Write 150 words about ${["tea", "rain", "boats"][turn]}.`);
       await session.pin(first(session));
-      await session.startCompaction();
-      await settledCompaction(session);
+      await compact(session);
       await session.undoCompaction();
       await session.unpin(first(session));
       const { previewId } = await session.previewCompaction();
-      await session.startCompaction({ previewId });
-      await settledCompaction(session);
+      await compact(session, { previewId });
       for (let turn = 0; turn < 9; turn += 1) await say(session, `Write 300 words about ${turn}.`);
       await session.setStrategy("sliding_window", { keepTurns: 2 });
       await say(session, "Say exactly done");
@@ -148,15 +146,15 @@ export const SCENARIOS = {
   },
 };
 
-async function settledCompaction(session) {
-  const isOver = () => session.snapshot.compaction === null && session.snapshot.state === "idle";
-  await new Promise((resolve) => setImmediate(resolve));
-  if (isOver()) return;
-  await new Promise((resolve) => {
-    const end = session.subscribe(() => {
-      if (!isOver()) return;
+/** Compacts, and waits for the end. */
+async function compact(session, options) {
+  const ended = new Promise((resolve) => {
+    const end = session.onEvent(({ type }) => {
+      if (type !== "context_compacted" && type !== "compaction_failed") return;
       end();
       resolve();
     });
   });
+  await session.startCompaction(options);
+  await ended;
 }

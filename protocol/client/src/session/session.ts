@@ -93,6 +93,7 @@ export class Session {
   readonly #events = new Listeners<[Happened, SessionSnapshot]>();
   #view: SessionView = { status: { phase: "closed" }, snapshot: null };
   #holds = 0;
+  #measuring = false;
   #cancelLinger: () => void = () => undefined;
 
   /** Use `Client.session` instead: there is one object of each session. */
@@ -470,7 +471,27 @@ export class Session {
     if (event !== null && snapshot) {
       if (typeof event === "object") this.#hosting.take(event, snapshot);
       this.#events.tell(event, snapshot);
+      if (typeof event === "object" && !snapshot.turn && changesContext(event)) this.#measure();
     }
     this.#views.tell();
   }
+
+  /** Asks for the size of the context, once for all that has changed since it was asked for. */
+  #measure(): void {
+    if (this.#measuring) return;
+    this.#measuring = true;
+    queueMicrotask(() => {
+      this.#measuring = false;
+      // Whoever shows the size sees the old one until the next event that tells it.
+      if (this.status.phase === "open") this.getContextInfo().catch(() => undefined);
+    });
+  }
+}
+
+/** Returns true if an event changes the size of the context without telling the new one. During a turn others tell it. */
+function changesContext(event: EventFrame): boolean {
+  if (event.type === "context_compacted") return true;
+  if (event.type !== "session_updated") return false;
+  const { leafId, model, strategy, settings, pins } = event.payload;
+  return [leafId, model, strategy, settings, pins].some((changed) => changed !== undefined);
 }

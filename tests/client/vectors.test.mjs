@@ -1,0 +1,59 @@
+/** The vectors that the clients of all languages share: `protocol/client/vectors/README.md` says how they are read. */
+
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { test } from "node:test";
+import { fold, fromOpened, reopened, resumePoint } from "reseed-client";
+import { comparable } from "./world.mjs";
+
+const FOLDER = new URL("../../protocol/client/vectors/", import.meta.url);
+const FILES = readdirSync(FOLDER).filter((file) => file.endsWith(".json"));
+
+/** Applies the frames, and checks that none of them changes the snapshot before. */
+function folded(start, frames) {
+  return frames.reduce((snapshot, frame) => {
+    const before = JSON.stringify(snapshot.items);
+    const next = fold(snapshot, frame);
+    assert.notEqual(next, "gap", JSON.stringify(frame));
+    assert.equal(JSON.stringify(snapshot.items), before, "the snapshot before is as it was");
+    return next;
+  }, start);
+}
+
+for (const file of FILES) {
+  const { about, opened, steps } = JSON.parse(readFileSync(new URL(file, FOLDER), "utf8"));
+  test(`${file}: ${about}`, () => {
+    let snapshot = fromOpened(opened);
+    steps.forEach((step, index) => {
+      if (step.opened) snapshot = reopened(snapshot, step.opened);
+      snapshot = folded(snapshot, step.frames);
+      const expected = fromOpened(step.expected);
+      const view = (state) => ({
+        ...comparable(state, step.settled, step.unknown),
+        // Void answers are shown for a while, but no snapshot has them.
+        ...(step.settled ? { items: state.items.filter((item) => !item.aborted) } : {}),
+        ...(step.expected.presence && !isRecorded(step) ? { presence: state.presence, host: state.host } : {}),
+      });
+      assert.deepEqual(plain(view(snapshot)), plain(view(expected)), `step ${index + 1} of ${file}`);
+    });
+    assert.equal(resumePoint(snapshot).seq, snapshot.seq);
+  });
+}
+
+/** In a recording, whoever looked at the session comes and goes as well. */
+function isRecorded({ expected }) {
+  return expected.role === "observer";
+}
+
+function plain(value) {
+  return JSON.parse(JSON.stringify(value));
+}
+
+test("an event that leaves a gap is told, and one that was seen changes nothing", () => {
+  const { opened } = JSON.parse(readFileSync(new URL("presence.json", FOLDER), "utf8"));
+  const snapshot = fromOpened(opened);
+  const event = (seq) => ({ sessionId: opened.sessionId, seq, type: "session_updated", payload: { name: "other" } });
+  assert.equal(fold(snapshot, event(5)), "gap");
+  assert.equal(fold(snapshot, event(3)), snapshot);
+  assert.equal(fold(snapshot, event(4)).name, "other");
+});
