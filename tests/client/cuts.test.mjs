@@ -1,0 +1,108 @@
+/**
+ * Connections that are lost at random: nothing is lost, nothing is done twice, and what is shown equals what the server
+ * says afresh.
+ *
+ *     CUTS=10000 node --test cuts.test.mjs    so many seeds; 200 otherwise
+ *     SEED=72 node --test cuts.test.mjs       that one alone
+ */
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { fromOpened, tool } from "reseed-client";
+import { WebSocket } from "ws";
+import { comparable, World } from "./world.mjs";
+
+const SEEDS = process.env.SEED ? [Number(process.env.SEED)] : Array.from({ length: Number(process.env.CUTS ?? 200) }, (_, seed) => seed + 1);
+/** Seeds that run side by side on one server. */
+const LANES = 4;
+/** Cuts of one run at most, so that each comes to an end. */
+const CUTS_MAX = 12;
+
+/** Numbers from 0 to below 1 that depend on the seed alone (mulberry32). */
+function seeded(seed) {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** Sockets that are lost by chance, after a frame was sent or received. */
+function lossy(random, counted) {
+  const isCut = () => counted.cuts < CUTS_MAX && random() < 0.06 && (counted.cuts += 1) > 0;
+  return class extends WebSocket {
+    constructor(url, protocols) {
+      super(url, protocols);
+      this.on("message", () => void (isCut() && this.terminate()));
+    }
+
+    send(text) {
+      const isBefore = isCut();
+      if (!isBefore) super.send(text);
+      if (isBefore || isCut()) this.terminate();
+    }
+  };
+}
+
+async function run(seed, world) {
+  const random = seeded(seed);
+  const counted = { cuts: 0 };
+  const runs = new Map();
+  const weather = tool({
+    description: "The weather.",
+    parameters: { type: "object", properties: { place: { type: "string" } }, required: ["place"] },
+    run: (_, { toolCallId }) => {
+      runs.set(toolCallId, (runs.get(toolCallId) ?? 0) + 1);
+      return "rain";
+    },
+  });
+  const client = world.connect({ WebSocket: lossy(random, counted), clientId: `seed-${seed}` });
+  try {
+    const session = await client.createSession({ entries: 1000, tools: { weather } });
+    const said = ["Say exactly one", "Use weather place=harbour", "Count 1 to 30", "Say exactly 🐈 over there"];
+    const answers = said.map((text) => ({ text, answer: session.send(text) }));
+    await session.rename(`seed ${seed}`);
+    let streamed = "";
+    for await (const piece of answers[2].answer.text()) streamed += piece;
+    const results = await Promise.all(answers.map(({ answer }) => answer.finished()));
+    await session.setLabel(session.snapshot.path.entries[0].entryId, "first");
+
+    // The truth, after the last cut.
+    counted.cuts = CUTS_MAX;
+    const opened = await world.settled(session);
+    assert.deepEqual(comparable(session.snapshot, true, ["contextInfo"]), comparable(fromOpened(opened), true, ["contextInfo"]));
+    const { entries } = session.snapshot.path;
+    const inputs = entries.filter((entry) => entry.role === "user").map((entry) => entry.content[0].text);
+    assert.deepEqual(inputs, said, "every input is there once, in order");
+    assert.deepEqual(results.map(({ status }) => status), said.map(() => "completed"));
+    assert.equal(streamed, results[2].text, "what was streamed is the answer");
+    assert.equal(results[3].text, "🐈 over there");
+    assert.equal(entries.filter((entry) => entry.type === "label").length, 1);
+    assert.ok([...runs.values()].every((times) => times === 1), "a tool runs once for each call");
+    assert.equal(runs.size, entries.filter((entry) => entry.role === "tool").length);
+    await session.delete();
+    return counted.cuts;
+  } finally {
+    client.close();
+  }
+}
+
+let world;
+before(async () => void (world = await World.start({ OFFLINE_WORD_MILLIS: "0" })));
+after(() => world.end());
+
+test(`${SEEDS.length} seeds of lost connections`, async () => {
+  const left = [...SEEDS];
+  const lane = async () => {
+    for (let seed = left.shift(); seed !== undefined; seed = left.shift()) {
+      try {
+        await run(seed, world);
+      } catch (error) {
+        throw new Error(`failed with SEED=${seed}`, { cause: error });
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: LANES }, lane));
+});
