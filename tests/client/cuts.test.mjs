@@ -31,7 +31,7 @@ function seeded(seed) {
 
 /** Sockets that are lost by chance, after a frame was sent or received. */
 function lossy(random, counted) {
-  const isCut = () => counted.cuts < CUTS_MAX && random() < 0.06 && (counted.cuts += 1) > 0;
+  const isCut = () => counted.cuts < CUTS_MAX && random() < 0.12 && (counted.cuts += 1) > 0;
   return class extends WebSocket {
     constructor(url, protocols) {
       super(url, protocols);
@@ -90,7 +90,7 @@ async function run(seed, world) {
 }
 
 let world;
-before(async () => void (world = await World.start({ OFFLINE_WORD_MILLIS: "0" })));
+before(async () => void (world = await World.start({ OFFLINE_WORD_MILLIS: "1" })));
 after(() => world.end());
 
 test(`${SEEDS.length} seeds of lost connections`, async () => {

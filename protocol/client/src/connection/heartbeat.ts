@@ -44,8 +44,8 @@ export class Heartbeat {
     const askedAt = this.#environment.now();
     this.#watched.probe();
     this.#cancel = this.#environment.after(ANSWER_MS, () => {
-      if (this.#heardAt >= askedAt) this.#listen(this.#silenceMs);
-      else this.#watched.dead();
+      if (this.#heardAt < askedAt) this.#watched.dead();
+      else this.#listen(this.#silenceMs - (this.#environment.now() - this.#heardAt));
     });
   }
 

@@ -1,0 +1,76 @@
+/** A client on the server in memory, with a clock that the test moves. */
+
+import { connect } from "reseed-client";
+import { FakeServer } from "reseed-client/testing";
+
+/** Time and chance in the hands of a test. */
+export class Hands {
+  time = 0;
+  chance = 0.5;
+  #timers = new Set();
+  #wakers = new Set();
+
+  environment = {
+    now: () => this.time,
+    random: () => this.chance,
+    after: (ms, then) => {
+      const timer = { at: this.time + ms, then };
+      this.#timers.add(timer);
+      return () => void this.#timers.delete(timer);
+    },
+    onWake: (then) => {
+      this.#wakers.add(then);
+      return () => void this.#wakers.delete(then);
+    },
+  };
+
+  /** Lets time pass, and everything that was due happen. */
+  async pass(ms) {
+    await quiet();
+    const end = this.time + ms;
+    for (;;) {
+      const due = [...this.#timers].filter((timer) => timer.at <= end).sort((one, other) => one.at - other.at)[0];
+      if (!due) break;
+      this.#timers.delete(due);
+      this.time = Math.max(this.time, due.at);
+      due.then();
+      await quiet();
+    }
+    this.time = end;
+    await quiet();
+  }
+
+  /** The network is back, or the page is seen again. */
+  async wake() {
+    for (const wake of this.#wakers) wake();
+    await quiet();
+  }
+}
+
+/** Lets everything happen that needs no time. */
+export async function quiet() {
+  for (let turn = 0; turn < 4; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** A server, a client on it and the time between them. */
+export async function bench(options = {}) {
+  const hands = new Hands();
+  const server = new FakeServer();
+  const client = connect(server.url, { WebSocket: server.WebSocket, environment: hands.environment, clientId: "tab", ...options });
+  await quiet();
+  return { hands, server, client };
+}
+
+/** The same, with a session that is open. */
+export async function opened(options = {}, sessionOptions = {}) {
+  const made = await bench(options);
+  const fake = made.server.session();
+  const session = made.client.session(fake.id, sessionOptions);
+  await session.opened();
+  return { ...made, fake, session };
+}
+
+/** The types of the commands that have arrived. */
+export function types(server) {
+  return server.commands.map((command) => command.type);
+}

@@ -1,0 +1,240 @@
+/** The connection: when it is made again, with what, and what becomes of what was sent. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CLOSE_CODES, closeCode, CommandError, connect, NoCredentials } from "reseed-client";
+import { FakeServer } from "reseed-client/testing";
+import { bench, Hands, opened, quiet, types } from "./bench.mjs";
+
+const THEN = { stop: "stopped", reconnect: "waiting", renew: "open" };
+
+for (const [code, { meaning, then }] of Object.entries(CLOSE_CODES)) {
+  test(`after close code ${code} (${meaning}): ${then}`, async () => {
+    const { client, server } = await bench();
+    assert.equal(client.status.phase, "open");
+    server.drop(Number(code));
+    await quiet();
+    assert.equal(client.status.phase, THEN[then]);
+  });
+}
+
+test("unknown codes: 44xx are final, others are not", () => {
+  assert.deepEqual([4499, 4403, 4599, 3000, 1015].map((code) => closeCode(code).then), ["stop", "stop", "reconnect", "reconnect", "reconnect"]);
+});
+
+test("waits grow to a limit, and are anything below it", async () => {
+  const { client, server, hands } = await bench();
+  server.refuse(100);
+  server.drop();
+  const waits = [];
+  for (let attempt = 0; attempt < 9; attempt += 1) {
+    await quiet();
+    assert.equal(client.status.phase, "waiting");
+    waits.push(client.status.retryAt - hands.time);
+    await hands.pass(waits.at(-1));
+  }
+  assert.deepEqual(waits, [250, 500, 1000, 2000, 4000, 8000, 15000, 15000, 15000]);
+  hands.chance = 0.1;
+  await hands.pass(15_000);
+  assert.equal(client.status.retryAt - hands.time, 3_000);
+});
+
+test("a rate limit that was far exceeded is waited out", async () => {
+  const { client, server, hands } = await bench();
+  server.drop(4429);
+  await quiet();
+  assert.equal(client.status.retryAt - hands.time, 60_000);
+});
+
+test("credentials are asked for before each attempt; refused ones are renewed once", async () => {
+  const tickets = [];
+  const ticket = async () => {
+    tickets.push(`ticket-${tickets.length}`);
+    return tickets.at(-1);
+  };
+  const { client, server, hands } = await bench({ ticket });
+  server.drop();
+  await hands.pass(1_000);
+  server.drop(4401);
+  await quiet();
+  const sent = server.commands.filter((command) => command.type === "hello").map((command) => command.payload.ticket);
+  assert.deepEqual(sent, ["ticket-0", "ticket-1", "ticket-2"]);
+  assert.equal(client.status.phase, "open");
+
+  const error = { code: "unauthenticated", message: "wrong ticket", retriable: false };
+  server.on("hello", () => ({ error }));
+  server.drop();
+  await hands.pass(1_000);
+  assert.deepEqual([client.status.phase, client.status.code], ["stopped", 4401]);
+  assert.equal(tickets.length, 5, "one more attempt, and no third");
+});
+
+test("a callback that fails is asked again, one that says NoCredentials is not", async () => {
+  let error = new Error("offline");
+  const { client, hands } = await bench({
+    token: () => {
+      throw error;
+    },
+  });
+  assert.deepEqual([client.status.phase, client.status.reason], ["waiting", "offline"]);
+  error = new NoCredentials("logged out");
+  await hands.pass(1_000);
+  assert.deepEqual([client.status.phase, client.status.reason], ["stopped", "logged out"]);
+  error = undefined;
+});
+
+test("what is asked while the connection is away goes out once the session is open, in order, under the same ids", async () => {
+  const { server, session, hands } = await opened();
+  server.on("rename_session", () => undefined);
+  server.on("set_label", () => undefined);
+  const renamed = session.rename("Ferry");
+  const labelled = session.setLabel("entry", "label");
+  await quiet();
+  server.drop();
+  await quiet();
+  const said = session.send("while away");
+  const info = session.getContextInfo();
+  const first = server.commands.filter((command) => ["rename_session", "set_label"].includes(command.type));
+  server.commands.length = 0;
+  server.on("rename_session", () => ({}));
+  server.on("set_label", () => ({}));
+  await hands.pass(1_000);
+  await Promise.all([renamed, labelled, said.finished(), info]);
+  assert.deepEqual(types(server), ["hello", "open_session", "rename_session", "set_label", "user_input", "get_context_info"]);
+  const again = server.commands.filter((command) => ["rename_session", "set_label"].includes(command.type));
+  assert.deepEqual(again, first);
+});
+
+test("what cannot be sent twice fails with the connection", async () => {
+  const { server, session } = await opened();
+  server.on("preview_compaction", () => undefined);
+  const preview = session.previewCompaction();
+  await quiet();
+  server.drop();
+  await assert.rejects(preview, { name: "ConnectionLost" });
+});
+
+test("a session that is being created is created once", async () => {
+  const { client, server, hands } = await bench();
+  let lost = true;
+  server.on("open_session", (command) => {
+    if (lost) return void (lost = false);
+    const fake = server.sessions.get(command.sessionId) ?? server.session();
+    return fake.open(server.sockets[0], undefined).opened;
+  });
+  const created = client.createSession();
+  await quiet();
+  server.drop();
+  await hands.pass(1_000);
+  const session = await created;
+  const ids = server.commands.filter((command) => command.type === "open_session").map((command) => command.id);
+  assert.deepEqual(ids, [ids[0], ids[0]]);
+  assert.ok(ids[0].length >= 16);
+  assert.equal(session.status.phase, "open");
+});
+
+test("the outbox is bounded", async () => {
+  const { client, server, session } = await opened({ outboxMax: 2 });
+  server.drop();
+  await quiet();
+  const given = [1, 2, 3].map((number) => session.rename(`${number}`));
+  await assert.rejects(given[2], { name: "OutboxFull", message: "2 commands wait for a reply already; wait for some of them" });
+  client.close();
+  for (const waiting of given.slice(0, 2)) await assert.rejects(waiting, { name: "ClientClosed" });
+  await assert.rejects(session.rename("4"), { name: "ClientClosed" });
+});
+
+test("a command that the server would not accept for its size is not sent", async () => {
+  const { session } = await opened();
+  await assert.rejects(session.send("ü".repeat(600_000)).finished(), { name: "CommandTooLarge" });
+});
+
+test("after a silence the client asks, and takes a silent server for gone", async () => {
+  const { client, server, session, hands } = await opened();
+  await hands.pass(21_000);
+  const ping = server.commands.findLast((command) => command.type === "ping");
+  assert.deepEqual([ping.sessionId, ping.payload], [session.id, { seq: 0 }]);
+  server.on("ping", () => undefined);
+  const greetings = () => types(server).filter((type) => type === "hello").length;
+  await hands.pass(28_000);
+  assert.equal(greetings(), 1);
+  await hands.pass(2_000);
+  assert.equal(greetings(), 2);
+  assert.equal(client.status.phase, "open");
+});
+
+test("a pong that knows of more events opens the session again where it was", async () => {
+  const { fake, server, session, hands } = await opened();
+  const show = fake.append.bind(fake);
+  // An event that gets lost on its way.
+  const [socket] = server.sockets;
+  fake.leave(socket);
+  show({ type: "session_updated", payload: { name: "missed" } });
+  await hands.pass(21_000);
+  assert.equal(session.snapshot.name, "missed");
+  const { payload } = server.commands.findLast((command) => command.type === "open_session");
+  assert.equal(payload.resume.seq, 0);
+});
+
+test("a gap opens the session again where it was", async () => {
+  const { fake, server, session } = await opened();
+  const [socket] = server.sockets;
+  fake.leave(socket);
+  fake.append({ type: "session_updated", payload: { name: "missed" } });
+  fake.open(socket, undefined);
+  fake.append({ type: "session_updated", payload: { model: "other" } });
+  await quiet();
+  assert.deepEqual([session.snapshot.name, session.snapshot.model, session.snapshot.seq], ["missed", "other", 2]);
+  assert.deepEqual(types(server).slice(-3), ["close_session", "open_session", "get_context_info"]);
+});
+
+test("when the network is back the client does not wait", async () => {
+  const { client, server, hands } = await bench();
+  server.refuse(3);
+  server.drop();
+  await hands.pass(2_000);
+  assert.equal(client.status.phase, "waiting");
+  await hands.wake();
+  assert.equal(client.status.phase, "open");
+  server.commands.length = 0;
+  await hands.wake();
+  assert.deepEqual(types(server), ["ping"], "one that seems open is asked");
+});
+
+test("a network that swallows everything does not hold the client up", async () => {
+  const hands = new Hands();
+  class Silent {
+    readyState = 0;
+    close() {}
+  }
+  const client = connect("http://fake.invalid", { WebSocket: Silent, environment: hands.environment, clientId: "tab" });
+  await hands.pass(20_000);
+  assert.equal(client.status.phase, "waiting");
+});
+
+test("addresses: http becomes ws, and the path is /ws unless one is given", async () => {
+  const asked = [];
+  for (const url of ["http://host:1/", "https://host", "wss://host/base/ws", "ws://host/other"]) {
+    const Socket = class {
+      constructor(address, protocol) {
+        asked.push([address, protocol]);
+      }
+      close() {}
+    };
+    const client = connect(url, { WebSocket: Socket, environment: new Hands().environment, clientId: "tab" });
+    await quiet();
+    client.close();
+  }
+  assert.deepEqual(asked.map(([address]) => address), ["ws://host:1/ws", "wss://host/ws", "wss://host/base/ws", "ws://host/other"]);
+  assert.equal(asked[0][1], "reseed.v2");
+});
+
+test("a hello that is refused for good stops the client, with the server's words", async () => {
+  const hands = new Hands();
+  const server = new FakeServer();
+  server.on("hello", () => ({ error: { code: "unsupported_version", message: "speak version 3", retriable: false } }));
+  const client = connect(server.url, { WebSocket: server.WebSocket, environment: hands.environment, clientId: "tab" });
+  await quiet();
+  assert.deepEqual([client.status.phase, client.status.reason], ["stopped", "speak version 3"]);
+  assert.ok(client.status.error instanceof CommandError);
+});

@@ -1,0 +1,307 @@
+/** Sessions: how they end, what an answer is, what is hosted, what lists know. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fold, fromOpened, hook, tool } from "reseed-client";
+import { payload } from "reseed-client/testing";
+import { bench, opened, quiet, types } from "./bench.mjs";
+
+const CALL = { toolCallId: "n9x4w7ck2mze", turnId: "turn", name: "weather", arguments: '{"place":"harbour"}', deadline: new Date(60_000).toISOString() };
+const PARAMETERS = { type: "object", properties: { place: { type: "string" } } };
+
+const closed = (code, retriable) => ({ type: "session_closed", payload: { code, message: "why", retriable } });
+
+test("an answer is read as it is written", async () => {
+  const { session, server } = await opened();
+  server.reply = () => ["Start ", "at ", "16:50."];
+  const answer = session.send("When?");
+  let text = "";
+  for await (const piece of answer.text()) text += piece;
+  assert.equal(text, "Start at 16:50.");
+  const { status, entries } = await answer.finished();
+  assert.deepEqual([status, entries.length, session.snapshot.path.entries.length], ["completed", 1, 2]);
+  assert.equal((await answer.accepted).queued, false);
+});
+
+test("whoever comes late reads it whole, and two readers read the same", async () => {
+  const { session } = await opened();
+  const answer = session.send("When?");
+  const { text } = await answer.finished();
+  for (let reader = 0; reader < 2; reader += 1) {
+    let read = "";
+    for await (const piece of answer.text()) read += piece;
+    assert.equal(read, text);
+  }
+});
+
+test("reading less does not cancel; cancelling does", async () => {
+  const { session, server, fake } = await opened();
+  server.on("user_input", (command) => {
+    queueMicrotask(() => {
+      fake.ask("x", command.id, { entryId: "e1", turnId: "t1" });
+      fake.show({ type: "item_started", payload: { itemId: "i1", turnId: "t1", kind: "message" } });
+      fake.show({ type: "item_delta", payload: { itemId: "i1", part: 0, offset: 0, text: "Start" } });
+    });
+    return { entryId: "e1", turnId: "t1", queued: false, asOfSeq: 0 };
+  });
+  const answer = session.send("x");
+  for await (const piece of answer.text()) if (piece) break;
+  assert.ok(!types(server).includes("cancel_turn"));
+  await answer.cancel();
+  assert.deepEqual(server.commands.at(-1).payload, { turnId: "t1" });
+  fake.finish("t1", { status: "cancelled" });
+  assert.equal((await answer.finished()).status, "cancelled");
+  assert.equal(session.snapshot.lastTurn.turnId, "t1");
+});
+
+test("an answer that failed throws from text, and what was void is told in pieces", async () => {
+  const { session, server, fake } = await opened();
+  server.on("user_input", () => ({ entryId: "e1", turnId: "t1", queued: false, asOfSeq: 0 }));
+  const answer = session.send("x");
+  await answer.accepted;
+  fake.show({ type: "item_started", payload: { itemId: "i1", turnId: "t1", kind: "message" } });
+  fake.show({ type: "item_delta", payload: { itemId: "i1", part: 0, offset: 0, text: "Start" } });
+  const pieces = answer.pieces();
+  assert.equal((await pieces.next()).value.text, "Start");
+  fake.show({ type: "item_aborted", payload: { itemId: "i1", reason: "upstream_error" } });
+  assert.deepEqual((await pieces.next()).value, { type: "void", itemId: "i1" });
+  const error = { code: "upstream_error", message: "the model's server failed", retriable: true };
+  fake.finish("t1", { status: "failed", error });
+  assert.equal((await pieces.next()).done, true);
+  await assert.rejects((async () => { for await (const _ of answer.text()); })(), { name: "TurnFailed", message: error.message });
+});
+
+test("an input that is refused rejects everywhere, and is no unhandled rejection", async () => {
+  const { session, server } = await opened();
+  server.on("user_input", () => ({ error: { code: "queue_full", message: "the queue is full (32 inputs)", retriable: true } }));
+  const answer = session.send("x");
+  await assert.rejects(answer.accepted, { code: "queue_full" });
+  await assert.rejects(answer.finished(), { code: "queue_full" });
+  await assert.rejects(answer.text().next(), { code: "queue_full" });
+});
+
+test("an input that was taken out of the queue has no answer", async () => {
+  const { session, server, fake } = await opened();
+  server.on("user_input", () => ({ queued: true, asOfSeq: 0 }));
+  const answer = session.send("x");
+  await answer.accepted;
+  fake.append({ type: "queue_item_added", payload: { position: 0, item: { commandId: answer.commandId, content: [], entryId: "e1" } } });
+  await answer.cancel();
+  assert.deepEqual(server.commands.at(-1).payload, { remove: [answer.commandId] });
+  fake.append({ type: "queue_item_removed", payload: { commandId: answer.commandId, reason: "cancelled" } });
+  assert.equal((await answer.finished()).status, "removed");
+});
+
+test("a turn that ended behind a snapshot is found in it", async () => {
+  const { session, server, fake, hands } = await opened();
+  server.on("user_input", () => ({ entryId: "e1", turnId: "t1", queued: false, asOfSeq: 0 }));
+  const answer = session.send("x");
+  await answer.accepted;
+  server.drop();
+  const message = (entryId, parentId, role, text) => ({ entryId, parentId, timestamp: "", type: "message", role, content: [{ type: "text", text }] });
+  const snapshot = { ...payload("replies/session_opened", "session_opened"), sessionId: fake.id, role: "writer", leafId: "e2", state: "idle" };
+  server.on("open_session", () => ({ ...snapshot, resumed: "snapshot", entries: [message("e1", null, "user", "x"), message("e2", "e1", "assistant", "done")] }));
+  await hands.pass(1_000);
+  let text = "";
+  for await (const piece of answer.text()) text += piece;
+  assert.deepEqual([text, (await answer.finished()).status], ["done", "completed"]);
+});
+
+test("a session ends as the server says", async () => {
+  const table = [
+    [closed("deleted", false), "ended"],
+    [closed("failed", true), "opening"],
+    [closed("failed", false), "opening"],
+    [closed("draining", true), "opening"],
+  ];
+  for (const [event, phase] of table) {
+    const { session, fake, server, hands } = await opened();
+    fake.append({ type: "session_updated", payload: { name: "kept" } });
+    fake.show(event);
+    await quiet();
+    assert.equal(session.status.phase, phase, event.payload.code);
+    if (phase === "ended") {
+      await assert.rejects(session.rename("x"), { name: "SessionEnded" });
+      continue;
+    }
+    await hands.pass(1_000);
+    assert.equal(session.status.phase, "open");
+    const { payload: opening } = server.commands.findLast((command) => command.type === "open_session");
+    assert.equal(opening.resume?.seq, event.payload.retriable ? 1 : undefined);
+  }
+});
+
+test("a session that cannot be opened says why; a damaged one is read", async () => {
+  const { client, server } = await bench();
+  await assert.rejects(client.session("nowhere").opened(), { code: "session_not_found" });
+  const fake = server.session();
+  server.on("open_session", (command, socket) => {
+    if (command.payload.role === "observer") return { ...fake.open(socket, undefined).opened, role: "observer" };
+    return { error: { code: "session_damaged", message: "a record is damaged", retriable: false } };
+  });
+  const session = client.session(fake.id, { tools: {} });
+  assert.equal((await session.opened()).role, "observer");
+});
+
+test("a tool runs when the host is asked, once for each call, and its result is sent again if it is asked for again", async () => {
+  const runs = [];
+  const weather = tool({
+    description: "The weather.",
+    parameters: PARAMETERS,
+    run: async ({ place }, call) => {
+      runs.push([place, call.toolCallId]);
+      call.progress("looking");
+      return { wind: "SW 5" };
+    },
+  });
+  const { session, server, fake, hands } = await opened({}, { tools: { weather } });
+  const offered = server.commands.findLast((command) => command.type === "open_session").payload.tools;
+  assert.deepEqual(offered, [{ name: "weather", description: "The weather.", parameters: PARAMETERS }]);
+  fake.append({ type: "tool_call", payload: CALL });
+  await quiet();
+  assert.deepEqual(runs, [], "that there is a call concerns everybody");
+  fake.show({ type: "run_tool", payload: { toolCallId: CALL.toolCallId } });
+  await quiet();
+  const results = () => server.commands.filter((command) => command.type === "tool_result").map((command) => command.payload);
+  assert.deepEqual(runs, [["harbour", CALL.toolCallId]]);
+  assert.deepEqual(results(), [{ toolCallId: CALL.toolCallId, output: '{"wind":"SW 5"}' }]);
+  assert.deepEqual(server.commands.find((command) => command.type === "call_progress").payload, { toolCallId: CALL.toolCallId, message: "looking" });
+  server.drop();
+  await hands.pass(1_000);
+  fake.show({ type: "run_tool", payload: { toolCallId: CALL.toolCallId, again: true } });
+  await quiet();
+  assert.deepEqual([runs.length, results().length], [1, 2]);
+  assert.equal(server.commands.findLast((command) => command.type === "open_session").payload.tools.length, 1, "offered again");
+  fake.append({ type: "call_resolved", payload: { toolCallId: CALL.toolCallId, outcome: "answered" } });
+  await quiet();
+  assert.equal(session.snapshot.pending.length, 0);
+});
+
+test("a tool that throws has failed; one that nobody waits for is aborted", async () => {
+  const aborted = [];
+  const endless = (_, { signal }) => new Promise((resolve) => signal.addEventListener("abort", () => resolve(aborted.push(signal.reason.name))));
+  const tools = {
+    weather: tool({ description: "", parameters: PARAMETERS, run: () => { throw new Error("out of order"); } }),
+    endless: tool({ description: "", parameters: PARAMETERS, run: endless }),
+  };
+  const { server, fake, hands } = await opened({}, { tools });
+  const call = (toolCallId, name) => {
+    fake.append({ type: "tool_call", payload: { ...CALL, toolCallId, name } });
+    fake.show({ type: "run_tool", payload: { toolCallId } });
+  };
+  call("failing", "weather");
+  call("unknown", "parking");
+  call("cancelled", "endless");
+  call("late", "endless");
+  await quiet();
+  fake.show({ type: "tool_cancelled", payload: { toolCallId: "cancelled", name: "endless", turnId: "turn", outcome: "dropped" } });
+  await quiet();
+  assert.deepEqual(aborted, ["AbortError"]);
+  await hands.pass(60_000);
+  assert.deepEqual(aborted, ["AbortError", "TimeoutError"]);
+  const results = server.commands.filter((command) => command.type === "tool_result").map(({ payload }) => payload);
+  assert.deepEqual(results, [
+    { toolCallId: "failing", output: "out of order", isError: true },
+    { toolCallId: "unknown", output: "this client does not offer the tool parking", isError: true },
+  ]);
+});
+
+test("hooks are asked at their point, once for each call; one that only observes does not answer", async () => {
+  const asked = [];
+  const hooks = [
+    hook({ point: "message", name: "redact" }, ({ message }) => {
+      asked.push("redact");
+      return { message };
+    }),
+    hook({ point: "tool_result", name: "watch", observe: true }, () => void asked.push("watch")),
+    hook({ point: "before_navigate", name: "moody" }, () => {
+      throw new Error("not today");
+    }),
+  ];
+  const { server, fake } = await opened({}, { hooks });
+  const ask = (name) => {
+    const call = payload(`events/hook_call.${name}`, "hook_call");
+    fake.show({ type: "hook_call", payload: { ...call, ...(call.deadline ? { deadline: new Date(9_000).toISOString() } : {}) } });
+    return call;
+  };
+  const message = ask("message");
+  ask("message");
+  ask("tool_result.observe");
+  fake.show({ type: "hook_call", payload: { hookCallId: "h2", hook: "moody", sessionId: fake.id, point: "before_navigate", deadline: new Date(9_000).toISOString() } });
+  await quiet();
+  assert.deepEqual(asked, ["redact", "watch"]);
+  const results = server.commands.filter((command) => command.type === "hook_result").map((command) => command.payload);
+  assert.deepEqual(results.reverse(), [{ hookCallId: message.hookCallId, message: message.message }, { hookCallId: "h2", error: "not today" }]);
+});
+
+test("tools that are offered later replace those before", async () => {
+  const { session, server } = await opened();
+  server.on("register_tools", () => ({ standby: true }));
+  const weather = tool({ description: "", parameters: PARAMETERS, run: () => "" });
+  assert.deepEqual(await session.host({ tools: { weather } }), { standby: true });
+  assert.deepEqual(server.commands.at(-1).payload.tools.map(({ name }) => name), ["weather"]);
+});
+
+test("a session stays open while it is held, and a moment longer", async () => {
+  const { client, server, hands } = await bench();
+  const fake = server.session();
+  const session = client.session(fake.id);
+  assert.equal(client.session(fake.id), session);
+  await quiet();
+  assert.equal(fake.followers, 0, "nobody has asked for it yet");
+  const [one, other] = [session.hold(), session.hold()];
+  await quiet();
+  assert.equal(fake.followers, 1);
+  one();
+  other();
+  const back = session.hold();
+  await hands.pass(5_000);
+  assert.equal(fake.followers, 1, "it came back at once");
+  back();
+  await hands.pass(5_000);
+  assert.deepEqual([fake.followers, session.status.phase], [0, "closed"]);
+  await session.rename("asking opens it");
+  await session.opened();
+  assert.equal(fake.followers, 1);
+});
+
+test("the list of sessions stays true", async () => {
+  const { client, server, hands } = await bench();
+  const item = (sessionId, updatedAt, more = {}) => ({ sessionId, name: sessionId, createdAt: "", updatedAt, entries: 0, tokenCount: 0, usageRatio: 0, state: "idle", ...more });
+  server.on("list_sessions", ({ payload: { cursor } }) => (cursor ? { items: [item("b", "1"), item("c", "0")] } : { items: [item("a", "3"), item("b", "1")], nextCursor: "more" }));
+  const names = () => client.sessions.view.items.map(({ name }) => name);
+  client.sessions.subscribe(() => undefined);
+  await quiet();
+  assert.deepEqual([names(), client.sessions.view.more], [["a", "b"], true]);
+  await client.sessions.loadMore();
+  assert.deepEqual([names(), client.sessions.view.more], [["a", "b", "c"], false]);
+  server.send({ type: "session_changed", payload: item("c", "4") });
+  server.send({ type: "session_changed", payload: item("a", "3", { name: "renamed" }) });
+  server.send({ type: "session_changed", payload: item("b", "1", { deleted: true }) });
+  await quiet();
+  assert.deepEqual(names(), ["c", "renamed"]);
+  server.drop();
+  await hands.pass(1_000);
+  assert.deepEqual(names(), ["a", "b"], "fetched and watched anew");
+  assert.equal(server.commands.at(-1).payload.watch, true);
+});
+
+test("what an event does not touch is the same object, and a long history costs no more", () => {
+  const start = fromOpened({ ...payload("replies/session_opened", "session_opened"), entries: [], leafId: "root", asOfSeq: 0, state: "idle" });
+  let snapshot = start;
+  const { sessionId } = start;
+  // With a copy of the history for each event this would take minutes.
+  for (let seq = 1; seq <= 100_000; seq += 1) {
+    const entry = { entryId: `e${seq}`, parentId: seq === 1 ? null : `e${seq - 1}`, timestamp: "", type: "custom", customType: "x" };
+    snapshot = fold(snapshot, { sessionId, seq, type: "entry_appended", payload: { entry } });
+  }
+  const next = fold(snapshot, { sessionId, type: "item_delta", payload: { itemId: "i", part: 0, offset: 0, text: "x" } });
+  for (const field of ["entries", "path", "contextInfo", "queue", "pending", "pins"]) assert.equal(next[field], snapshot[field], field);
+  assert.equal(next.path.entries.length, 100_000);
+  assert.equal(next.path.entries, snapshot.path.entries);
+  assert.equal(start.entries.size, 0);
+  // Two futures of one snapshot do not see each other.
+  const append = (id) => fold(snapshot, { sessionId, seq: 100_001, type: "entry_appended", payload: { entry: { entryId: id, parentId: "e100000", timestamp: "", type: "custom", customType: "x" } } });
+  const [one, other] = [append("one"), append("other")];
+  assert.deepEqual([one.entries.has("one"), one.entries.has("other"), other.entries.has("one"), other.entries.has("other")], [true, false, false, true]);
+});
