@@ -1,0 +1,34 @@
+/**
+ * Writes the client as one module for the page that the server has built in, which is served without a build step:
+ * `node scripts/bundle.mjs FILE`. With `--check` it only compares, and ends with 1 if they differ.
+ *
+ * The server joins the page's modules line by line and knows `export const` alone, so everything is in one function.
+ */
+
+import { readFileSync, writeFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+
+const folder = fileURLToPath(new URL("..", import.meta.url));
+const target = process.argv.slice(2).find((word) => !word.startsWith("--")) ?? `${folder}../../src/server/web/client.js`;
+const options = { absWorkingDir: folder, entryPoints: ["src/index.ts"], bundle: true, target: "es2022", write: false, charset: "utf8" };
+
+const [module, script] = await Promise.all([
+  build({ ...options, format: "esm", metafile: true, outfile: "client.js" }),
+  build({ ...options, format: "iife", globalName: "reseed" }),
+]);
+const [{ exports }] = Object.values(module.metafile.outputs);
+const [{ text }] = script.outputFiles;
+const lines = [
+  "// @ts-nocheck Written from protocol/client by `npm run bundle`. Do not edit.",
+  text.trimEnd(),
+  ...exports.sort().map((name) => `export const ${name} = reseed.${name};`),
+  "",
+];
+const bundle = lines.join("\n");
+
+if (!process.argv.includes("--check")) writeFileSync(target, bundle);
+else if (readFileSync(target, "utf8") !== bundle) {
+  console.error(`${target} differs from protocol/client; run \`npm run generate\` there`);
+  process.exitCode = 1;
+}

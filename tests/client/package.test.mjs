@@ -1,0 +1,141 @@
+/** The package as others get it: what is in it, whether its types are found, and whether the examples run on it. */
+
+import assert from "node:assert/strict";
+import { cpSync, existsSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { chromium } from "playwright-core";
+import { Server } from "../browser/server.mjs";
+import { copied, pack, PACKAGE, run, temporary, tool, unpack } from "./packed.mjs";
+
+const HERE = fileURLToPath(new URL(".", import.meta.url));
+const EXAMPLES = fileURLToPath(new URL("../examples/", import.meta.url));
+const TOKEN = "a-token-that-only-the-page's-server-knows".replaceAll("'", "-");
+/** Milliseconds that a page may take on a busy machine. */
+const WAIT_MS = 60_000;
+
+test("the tarball holds the modules, their types and the README, and nothing else", (context) => {
+  const tarball = pack(temporary(context));
+  const files = run("tar", ["-tzf", tarball]).trim().split("\n").map((file) => file.replace(/^package\//, ""));
+  const others = files.filter((file) => !/^dist\/(client\/src|typescript)\/.*\.(js|d\.ts)$/.test(file));
+  assert.deepEqual(others.sort(), ["README.md", "package.json"]);
+  const { dependencies, exports } = JSON.parse(readFileSync(join(PACKAGE, "package.json"), "utf8"));
+  assert.equal(dependencies, undefined, "no dependency at run time");
+  for (const entry of Object.values(exports)) {
+    if (typeof entry === "string") continue;
+    assert.equal(Object.keys(entry)[0], "types", "types come first");
+    for (const path of Object.values(entry)) assert.ok(files.includes(path.replace("./", "")), path);
+  }
+});
+
+test("publint and arethetypeswrong find nothing wrong", (context) => {
+  const tarball = pack(temporary(context));
+  tool("publint", ["run", tarball, "--strict"]);
+  tool("attw", [tarball, "--profile", "esm-only", "--no-emoji"]);
+});
+
+test("the frames of the fake server are those of the protocol", () => {
+  run(process.execPath, [join(PACKAGE, "scripts/examples.mjs"), "--check"]);
+});
+
+test("the module for the server's own page has all exports, and is the committed one", async (context) => {
+  const script = join(PACKAGE, "scripts/bundle.mjs");
+  const file = join(temporary(context), "client.mjs");
+  run(process.execPath, [script, file]);
+  const [bundled, packed] = await Promise.all([import(pathToFileURL(file)), import("reseed-client")]);
+  assert.deepEqual(Object.keys(bundled), Object.keys(packed));
+  // The server joins the page's modules line by line: it knows no other form of these.
+  const forms = readFileSync(file, "utf8").split("\n").filter((line) => /^(import|export)\b/.test(line));
+  assert.ok(forms.every((line) => /^export const \w+ = reseed\.\w+;$/.test(line)));
+  // The page does not use it yet.
+  if (existsSync(join(PACKAGE, "../../src/server/web/client.js"))) run(process.execPath, [script, "--check"]);
+});
+
+test("Node imports every entry, and the README's example runs", async (context) => {
+  const folder = temporary(context);
+  unpack(pack(folder), folder);
+  symlinkSync(join(HERE, "node_modules/ws"), join(folder, "node_modules/ws"));
+  const readme = readFileSync(join(PACKAGE, "README.md"), "utf8");
+  const [, example] = /```js\n([^]*?)```/.exec(readme);
+  assert.ok(example.split("\n").length <= 22, "about twenty lines");
+  writeFileSync(join(folder, "example.mjs"), example.replace('"ws://127.0.0.1:8080"', "process.env.RESEED_URL"));
+  const server = new Server();
+  try {
+    const RESEED_URL = (await server.start()).replace(/^http/, "ws").replace(/\/$/, "");
+    const said = run(process.execPath, ["example.mjs"], { cwd: folder, env: { ...process.env, RESEED_URL }, timeout: WAIT_MS });
+    assert.match(said, /Miso/);
+  } finally {
+    await server.remove();
+  }
+});
+
+test("the web example is checked by tsc and runs in a browser, from another origin, with tickets", async (context) => {
+  const folder = temporary(context);
+  copied(join(EXAMPLES, "web"), folder);
+  unpack(pack(folder), folder);
+  const lines = ["index.html", "chat.js"].map((file) => readFileSync(join(folder, file), "utf8").split("\n").length);
+  assert.ok(lines[0] + lines[1] < 100, `${lines} lines`);
+  tool("tsc", ["--project", "jsconfig.json"], { cwd: folder });
+  await inBrowser(folder, async (page) => {
+    await page.fill("input", "My cat is called Miso.");
+    await page.click("button");
+    await page.waitForFunction(() => document.querySelectorAll("li.assistant").length === 1 && /\d % full/.test(document.querySelector("[role=status]").textContent), null, { timeout: WAIT_MS });
+    await page.fill("input", "Use the clock tool.");
+    await page.click("button");
+    await page.waitForFunction(() => /GMT/.test(document.body.innerText), null, { timeout: WAIT_MS });
+    const shown = () => page.$$eval("li", (lines) => lines.map((line) => line.textContent));
+    await page.waitForFunction(() => document.querySelectorAll("li.assistant").length === 3, null, { timeout: WAIT_MS });
+    const before = await shown();
+    await page.reload();
+    await page.waitForFunction((count) => document.querySelectorAll("li").length === count, before.length, { timeout: WAIT_MS });
+    assert.deepEqual(await shown(), before, "a reload shows the same");
+  });
+});
+
+test("the React example is checked by tsc, with the types of React 18 and 19, and runs in a browser", async (context) => {
+  const folder = temporary(context);
+  copied(join(EXAMPLES, "react"), folder);
+  const tarball = pack(folder);
+  for (const version of ["react18", "react19"]) {
+    cpSync(join(HERE, version, "node_modules"), join(folder, "node_modules"), { recursive: true, force: true });
+    unpack(tarball, folder);
+    tool("tsc", ["--project", folder]);
+  }
+  const esbuild = join(PACKAGE, "node_modules/.bin/esbuild");
+  run(esbuild, ["chat.tsx", "--bundle", "--format=esm", "--outfile=chat.js", "--log-level=error"], { cwd: folder });
+  await inBrowser(folder, async (page) => {
+    await page.click("text=New chat");
+    await page.fill("input", "My cat is called Miso.");
+    await page.click("text=Send");
+    await page.waitForSelector("li.assistant", { timeout: WAIT_MS });
+    await page.waitForFunction(() => document.querySelector("nav").textContent.includes("Miso"), null, { timeout: WAIT_MS });
+    assert.ok((await page.$eval("meter", (meter) => meter.value)) > 0);
+  });
+});
+
+/** Serves a folder from an origin of its own, beside a server that wants tokens, and opens it in Chromium. */
+async function inBrowser(folder, act) {
+  const { serve } = await import("../examples/web/serve.mjs");
+  let url = "";
+  const http = serve({ folder, server: () => url, token: TOKEN });
+  await new Promise((resolve) => http.listen(0, "127.0.0.1", resolve));
+  const origin = `http://127.0.0.1:${http.address().port}`;
+  const server = new Server({ AUTH_TOKENS: `web:${TOKEN}`, ALLOWED_ORIGINS: origin });
+  const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
+  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
+  try {
+    url = await server.start();
+    const page = await browser.newPage();
+    const wrong = [];
+    page.on("pageerror", (error) => wrong.push(error.message));
+    await page.goto(origin);
+    await act(page);
+    assert.deepEqual(wrong, []);
+  } finally {
+    await browser.close();
+    await server.remove();
+    http.closeAllConnections();
+    await new Promise((resolve) => http.close(resolve));
+  }
+}

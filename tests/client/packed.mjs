@@ -1,0 +1,50 @@
+/** The package as others get it: packed once, and put where a test wants it. */
+
+import { execFileSync } from "node:child_process";
+import { cpSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+/** The folder of the package. */
+export const PACKAGE = fileURLToPath(new URL("../../protocol/client/", import.meta.url));
+
+/** Runs a program, and returns what it prints; what it prints is the error if it fails. */
+export function run(program, args, options = {}) {
+  try {
+    return execFileSync(program, args, { encoding: "utf8", stdio: "pipe", ...options });
+  } catch (error) {
+    throw new Error(`${program} ${args.join(" ")}\n${error.stdout}${error.stderr}`, { cause: error });
+  }
+}
+
+/** Runs a program of the package's own tools. */
+export function tool(name, args, options) {
+  return run(process.execPath, [join(PACKAGE, "node_modules/.bin", name), ...args], options);
+}
+
+/** A folder that is removed at the end of a test. */
+export function temporary(context) {
+  const folder = mkdtempSync(join(tmpdir(), "reseed-client-"));
+  context.after(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** Packs the package as `npm pack` does. Returns the tarball. */
+export function pack(folder) {
+  const [{ filename }] = JSON.parse(run("npm", ["pack", "--json", "--ignore-scripts", "--pack-destination", folder], { cwd: PACKAGE }));
+  return join(folder, filename);
+}
+
+/** Puts the packed package into `node_modules` of a folder. */
+export function unpack(tarball, folder) {
+  const target = join(folder, "node_modules/reseed-client");
+  rmSync(target, { recursive: true, force: true });
+  mkdirSync(target, { recursive: true });
+  run("tar", ["-xzf", tarball, "--strip-components=1", "-C", target]);
+}
+
+/** Copies a folder without what was installed into it. */
+export function copied(source, target) {
+  cpSync(source, target, { recursive: true, filter: (path) => !path.includes("node_modules") });
+}
