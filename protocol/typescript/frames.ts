@@ -114,7 +114,7 @@ export interface Addresses {
 export type ReplyTo<T extends Command["type"]> = Extract<Reply, { type: ReplyTypes[T] | "error" }>;
 
 /** What a hook at point `P` is asked. */
-export type HookCallAt<P extends HookPoint> = Extract<HookCall, { event: P }>;
+export type HookCallAt<P extends HookPoint> = Extract<HookCall, { point: P }>;
 
 /** Which fields the answer at which point may have, beside `error`. */
 export interface HookAnswerFields {

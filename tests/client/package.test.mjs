@@ -90,6 +90,17 @@ test("the web example is checked by tsc and runs in a browser, from another orig
     await page.reload();
     await page.waitForFunction((count) => document.querySelectorAll("li").length === count, before.length, { timeout: WAIT_MS });
     assert.deepEqual(await shown(), before, "a reload shows the same");
+    const tab = (of) => of.evaluate(() => sessionStorage.getItem("reseed-client-id"));
+    const known = await tab(page);
+    const [copy] = await Promise.all([page.waitForEvent("popup"), page.evaluate(() => void open(location.href))]);
+    await copy.waitForSelector("li", { timeout: WAIT_MS });
+    assert.equal(await tab(page), known);
+    assert.notEqual(await tab(copy), known, "a duplicated tab is a client of its own");
+    await copy.reload();
+    await copy.waitForSelector("li", { timeout: WAIT_MS });
+    await page.reload();
+    await page.waitForSelector("li", { timeout: WAIT_MS });
+    assert.equal(await tab(page), known, "a reloaded one stays itself");
   });
 });
 

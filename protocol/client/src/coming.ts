@@ -6,13 +6,13 @@
 import type * as now from "../../typescript/index.js";
 
 /** An entry, or the place before the first entry. */
-export type Place = now.EntryId | "root";
+export type LeafId = now.EntryId | "root";
 
 /** What a connection may do with a session. */
 export type SessionRole = "writer" | "observer";
 
 /** A connection that is subscribed to a session. */
-export interface Connection {
+export interface Participant {
   /** The server's name for the connection. */
   connectionId: string;
   /** The client's own name for its tab. */
@@ -22,7 +22,7 @@ export interface Connection {
   /** What it may do. */
   role: SessionRole;
   /** True if it offers tools or hooks. */
-  offers?: true;
+  offers?: boolean;
 }
 
 /** The connection whose tools and hooks are asked. */
@@ -32,7 +32,7 @@ export interface Host {
   /** The client's own name for its tab. */
   clientId?: string;
   /** True while it is not connected and may still come back. */
-  away?: true;
+  away?: boolean;
 }
 
 /** Payload of `host_changed`. */
@@ -44,9 +44,9 @@ export interface HostChanged {
 /** Payload of `presence_changed`. */
 export interface PresenceChanged {
   /** The connection, as it is now. */
-  connection: Connection;
+  connection: Participant;
   /** True if it has left. */
-  left?: true;
+  left?: boolean;
 }
 
 /** Payload of `run_tool`, sent to the host alone: run this call now. */
@@ -54,7 +54,7 @@ export interface RunTool {
   /** The call. */
   toolCallId: now.CallId;
   /** True if this client was sent it before. */
-  again?: true;
+  again?: boolean;
 }
 
 /** Payload of `item_started`. */
@@ -63,15 +63,55 @@ export interface ItemStarted {
   itemId: now.EntryId;
   /** Its turn. */
   turnId: now.TurnId;
-  /** `message`, or `tool_call` for a part of it. */
-  kind: string;
-  /** The part, if it is a tool call. */
+  /** What starts. */
+  kind: ItemKind;
+  /** The part of the item that starts; on tool calls. */
   part?: number;
-  /** The tool's name. */
+  /** The tool's name; on tool calls. */
   name?: string;
-  /** The call's id, if it is known already. */
-  toolCallId?: now.CallId;
 }
+
+/** What starts streaming. */
+export type ItemKind = "message" | "tool_call";
+
+/** The kind of text in a delta. */
+export type DeltaKind = "text" | "reasoning" | "arguments";
+
+/** An item being streamed. */
+export interface RunningItem {
+  /** The id that its entry will have. */
+  itemId: now.EntryId;
+  /** Its parts so far. */
+  parts: Array<RunningPart>;
+}
+
+/** A part of an answer that is being streamed. A tool call has no id yet. */
+export type RunningPart =
+  | {
+      type: "text";
+      /** The text so far. */
+      text: string;
+    }
+  | {
+      type: "reasoning";
+      /** The text so far. */
+      text: string;
+    }
+  | {
+      type: "tool_call";
+      /** The tool's name. */
+      name: string;
+      /** The arguments so far: the beginning of a JSON text. */
+      arguments: string;
+      /** True if the call is complete. */
+      finished?: boolean;
+    };
+
+/** A turn that is running. */
+export type RunningTurn = Omit<now.RunningTurn, "items"> & {
+  /** Its items that are not entries yet. */
+  items: Array<RunningItem>;
+};
 
 /** Payload of `item_delta`. */
 export interface ItemDelta {
@@ -82,7 +122,7 @@ export interface ItemDelta {
   /** The position of the text, in UTF-16 code units from the start of the part. */
   offset: number;
   /** The kind of part; absent for text. */
-  kind?: "text" | "reasoning" | "arguments";
+  kind?: DeltaKind;
   /** The text. */
   text: string;
 }
@@ -103,7 +143,7 @@ export type Event =
 /** Payload of `session_updated`: absent fields have not changed. */
 export type SessionUpdated = Omit<now.SessionUpdated, "leafId"> & {
   /** The session's leaf. */
-  leafId?: Place | null;
+  leafId?: LeafId;
 };
 
 /** An ephemeral event. */
@@ -119,12 +159,14 @@ export type EphemeralEvent =
 /** Payload of `session_opened`. */
 export type SessionOpened = Omit<
   now.SessionOpened,
-  "role" | "leafId" | "unansweredTurns" | "failedCompactions"
+  "role" | "leafId" | "unansweredTurns" | "failedCompactions" | "turn"
 > & {
+  /** The running turn. */
+  turn?: RunningTurn;
   /** This connection's role. */
   role: SessionRole;
   /** The session's leaf. */
-  leafId: Place | null;
+  leafId: LeafId;
   /** The newest turns that ended without an answer, oldest first. */
   unansweredTurns?: UnansweredTurn[];
   /** The newest failed compactions that somebody waited for, oldest first. */
@@ -132,43 +174,43 @@ export type SessionOpened = Omit<
   /** The host; absent if there is none. */
   host?: Host;
   /** The connections that are subscribed. */
-  presence?: Connection[];
+  presence: Participant[];
 };
 
 /** A turn that ended without an answer, with its place in the history. */
 export type UnansweredTurn = Omit<now.UnansweredTurn, "leafId"> & {
   /** The newest entry when it ended. */
-  leafId: Place;
+  leafId: LeafId;
 };
 
 /** A failed compaction, with its place in the history. */
 export type FailedCompaction = Omit<now.FailedCompaction, "leafId"> & {
   /** The newest entry when it failed. */
-  leafId: Place;
+  leafId: LeafId;
 };
 
 /** Payload of `entries`. */
 export type Entries = Omit<now.Entries, "leafId"> & {
   /** The session's leaf. */
-  leafId: Place | null;
+  leafId: LeafId;
 };
 
 /** Payload of `tree`. */
 export type Tree = Omit<now.Tree, "leafId"> & {
   /** The session's leaf. */
-  leafId: Place | null;
+  leafId: LeafId;
 };
 
 /** Payload of `navigated`. */
 export type Navigated = Omit<now.Navigated, "leafId"> & {
   /** The session's leaf. */
-  leafId: Place | null;
+  leafId: LeafId;
 };
 
 /** Payload of `ok`. */
 export type Done = now.Done & {
   /** True if the offered tools and hooks wait behind those of the host. */
-  standby?: true;
+  standby?: boolean;
 };
 
 /** Payload of `welcome`. */
@@ -186,15 +228,15 @@ export type OpenSession = Omit<now.OpenSession, "role" | "takeover"> & {
 /** Payload of `user_input`. */
 export type UserInput = Omit<now.UserInput, "parentId" | "ifLeaf"> & {
   /** The entry to continue from; absent for the leaf. */
-  parentId?: Place;
+  parentId?: LeafId;
   /** Refuses with `leaf_moved` if a message was appended after this entry. */
-  ifLeaf?: Place;
+  ifLeaf?: LeafId;
 };
 
 /** Payload of `navigate`. */
 export type Navigate = Omit<now.Navigate, "entryId"> & {
   /** The entry to move to. */
-  entryId: Place;
+  entryId: LeafId;
 };
 
 /** A command with its payload. */

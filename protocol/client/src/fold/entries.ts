@@ -6,7 +6,7 @@
  * - `Path` is what to show: from the oldest known entry to the leaf. It is walked when it is read, and only once.
  */
 
-import type { Entry, EntryId, Place } from "../wire.js";
+import type { Entry, EntryId, LeafId } from "../wire.js";
 
 /** The storage that versions of `KnownEntries` share. */
 interface Log {
@@ -77,15 +77,15 @@ export class Path implements Iterable<Entry> {
   #walked: { readonly entries: readonly Entry[]; readonly more: boolean } | undefined;
 
   /** Where it ends: the session continues from here. */
-  readonly leafId: Place;
+  readonly leafId: LeafId;
 
-  private constructor(known: KnownEntries, leafId: Place) {
+  private constructor(known: KnownEntries, leafId: LeafId) {
     this.#known = known;
     this.leafId = leafId;
   }
 
   /** Returns the path to a leaf. */
-  static to(known: KnownEntries, leafId: Place): Path {
+  static to(known: KnownEntries, leafId: LeafId): Path {
     return new Path(known, leafId);
   }
 
@@ -107,7 +107,7 @@ export class Path implements Iterable<Entry> {
   #walk(): { readonly entries: readonly Entry[]; readonly more: boolean } {
     if (this.#walked) return this.#walked;
     const entries: Entry[] = [];
-    let place: Place = this.leafId;
+    let place: LeafId = this.leafId;
     while (place !== "root") {
       const entry = this.#known.get(place);
       if (!entry) break;
@@ -120,6 +120,6 @@ export class Path implements Iterable<Entry> {
 }
 
 /** Returns the place that a field names; records of older versions name the root by `null`. */
-export function placeOf(id: Place | null): Place {
+export function placeOf(id: LeafId | null): LeafId {
   return id ?? "root";
 }

@@ -8,9 +8,7 @@ export {
   type Call,
   type CompactionJob,
   type Item,
-  type ItemPart,
   type SessionSnapshot,
   SUMMARISING_BRANCH,
-  type ToolCallPart,
   type Turn,
 } from "./snapshot.js";

@@ -1,38 +1,39 @@
 /** The part of the fold about answers that are being written: their text, and the tool calls in them. */
 
-import type { ItemAborted, ItemDelta, ItemFinished, ItemStarted, RunningItem, TurnId } from "../wire.js";
-import type { Item, ItemPart, SessionSnapshot } from "./snapshot.js";
+import type {
+  ItemAborted,
+  ItemDelta,
+  ItemFinished,
+  ItemStarted,
+  RunningItem,
+  RunningPart,
+  TurnId,
+} from "../wire.js";
+import type { Item, SessionSnapshot } from "./snapshot.js";
 
 /** The fields that this file changes. */
 type Change = Partial<SessionSnapshot>;
 
 /** Returns the text of a part, of a tool call its arguments; empty if it has none. */
-export function partText(part: ItemPart | undefined): string {
+export function partText(part: RunningPart | undefined): string {
   if (!part) return "";
   return part.type === "tool_call" ? part.arguments : part.text;
 }
 
 /** Returns an item of a snapshot. */
 export function itemOf({ itemId, parts }: RunningItem, turnId: TurnId): Item {
-  return { itemId, turnId, parts: parts.map(itemPart) };
-}
-
-/** Returns a part as it is, so that its place stays the same; an answer has no parts of other kinds. */
-function itemPart(part: RunningItem["parts"][number]): ItemPart {
-  const isKnown = part.type === "text" || part.type === "reasoning" || part.type === "tool_call";
-  return isKnown ? part : { type: "text", text: "" };
+  return { itemId, turnId, parts };
 }
 
 /** Applies `item_started`: of a message, or of a tool call in it. */
 export function itemStarted(now: SessionSnapshot, started: ItemStarted): Change {
-  const { itemId, turnId, part: index, name = "", toolCallId } = started;
+  const { itemId, turnId, part: index, name = "" } = started;
   const items = withItem(now, itemId, turnId);
   if (!items || index === undefined) return items ? { items } : {};
   return changeItem(items, itemId, (item) => {
     // It is known already if the snapshot had it.
     if (item.parts[index]?.type === "tool_call") return item;
-    const call = { type: "tool_call", name, arguments: "", ...(toolCallId ? { toolCallId } : {}) } as const;
-    return { ...item, parts: withPart(item.parts, index, call) };
+    return { ...item, parts: withPart(item.parts, index, { type: "tool_call", name, arguments: "" }) };
   });
 }
 
@@ -66,7 +67,7 @@ export function itemAborted(now: SessionSnapshot, { itemId, reason }: ItemAborte
 }
 
 /** Returns the part with this text. */
-function grown(old: ItemPart | undefined, { kind }: ItemDelta, text: string): ItemPart {
+function grown(old: RunningPart | undefined, { kind }: ItemDelta, text: string): RunningPart {
   if (old?.type === "tool_call") return { ...old, arguments: text };
   if (kind === "arguments") return { type: "tool_call", name: "", arguments: text };
   const isReasoning = kind === "reasoning" || (kind === undefined && old?.type === "reasoning");
@@ -86,7 +87,7 @@ function changeItem(items: readonly Item[], itemId: string, change: (item: Item)
 }
 
 /** Returns the parts with another one in this place. Parts that nothing is known of are empty texts. */
-function withPart(parts: readonly ItemPart[], index: number, part: ItemPart): readonly ItemPart[] {
+function withPart(parts: readonly RunningPart[], index: number, part: RunningPart): readonly RunningPart[] {
   const changed = [...parts];
   while (changed.length < index) changed.push({ type: "text", text: "" });
   changed[index] = part;

@@ -6,22 +6,21 @@
  */
 
 import type {
-  CallId,
   CompactionPrepared,
-  Connection,
   ContextInfo,
   EndedTurn,
   EntryId,
   FailedCompaction,
   Host,
   JobId,
-  Part,
+  Participant,
   PendingCall,
   Pin,
-  Place,
+  LeafId,
   QueueItem,
   SessionId,
   SessionRole,
+  RunningPart,
   SessionSettings,
   SessionState,
   TurnId,
@@ -60,7 +59,7 @@ export interface SessionSnapshot {
   /** The path to the leaf: what to show. */
   readonly path: Path;
   /** The place that the session continues from. */
-  readonly leafId: Place;
+  readonly leafId: LeafId;
   /** The running turn; `null` if there is none. */
   readonly turn: Turn | null;
   /** Answers that are being written, and void ones until the next turn begins. */
@@ -86,7 +85,7 @@ export interface SessionSnapshot {
   /** The connection whose tools and hooks are asked; `null` if there is none. */
   readonly host: Host | null;
   /** The connections that are subscribed to the session, in the order in which they came. */
-  readonly presence: readonly Connection[];
+  readonly presence: readonly Participant[];
 }
 
 /** A running turn. */
@@ -102,26 +101,9 @@ export interface Item {
   /** Its turn. */
   readonly turnId: TurnId;
   /** Its parts so far. */
-  readonly parts: readonly ItemPart[];
+  readonly parts: readonly RunningPart[];
   /** Why what was shown of it is void; absent while it is valid. */
   readonly aborted?: string;
-}
-
-/** A part of an answer that is being written. */
-export type ItemPart = Extract<Part, { type: "text" | "reasoning" }> | ToolCallPart;
-
-/** A tool call that is being written. */
-export interface ToolCallPart {
-  /** What it is. */
-  readonly type: "tool_call";
-  /** The call, once it has an id. */
-  readonly toolCallId?: CallId;
-  /** The tool. */
-  readonly name: string;
-  /** The arguments so far: the beginning of a JSON text. */
-  readonly arguments: string;
-  /** True once the arguments are complete. */
-  readonly finished?: true;
 }
 
 /** A tool call without a result. */

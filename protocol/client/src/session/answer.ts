@@ -7,8 +7,8 @@
 
 import { asError } from "../errors.js";
 import type { EventFrame } from "../fold/fold.js";
-import type { ItemPart, SessionSnapshot } from "../fold/snapshot.js";
-import type { Accepted, CallId, Entry, EntryId, ErrorBody, Part, TurnId, TurnStatus, Usage } from "../wire.js";
+import type { SessionSnapshot } from "../fold/snapshot.js";
+import type { Accepted, CallId, Entry, EntryId, ErrorBody, Part, RunningPart, TurnId, TurnStatus, Usage } from "../wire.js";
 import type { Happened } from "./subscription.js";
 
 /** A piece of an answer. */
@@ -51,7 +51,7 @@ export interface AnswerSource {
 /** One message of the turn: its parts as far as they are known. */
 interface Shown {
   readonly itemId: EntryId;
-  parts: readonly (ItemPart | Part)[];
+  parts: readonly (RunningPart | Part)[];
   isVoid: boolean;
   /** True once it is an entry. */
   isWhole: boolean;
@@ -300,7 +300,7 @@ class Cursor {
     }
   }
 
-  *#part(itemId: EntryId, part: number, content: ItemPart | Part, peek: boolean): Generator<AnswerPiece, void, void> {
+  *#part(itemId: EntryId, part: number, content: RunningPart | Part, peek: boolean): Generator<AnswerPiece, void, void> {
     const place = `${itemId} ${part}`;
     const read = this.#read.get(place) ?? 0;
     const isText = content.type === "text" || content.type === "reasoning";
@@ -311,7 +311,7 @@ class Cursor {
     else if (content.type === "tool_result") {
       const { toolCallId, output, isError = false } = content;
       yield { type: "tool_result", toolCallId, output, isError };
-    } else if (content.type === "tool_call" && content.toolCallId !== undefined) {
+    } else if (content.type === "tool_call" && "toolCallId" in content) {
       yield { type: "tool_call", toolCallId: content.toolCallId, name: content.name, arguments: content.arguments };
     }
   }

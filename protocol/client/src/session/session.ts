@@ -36,7 +36,7 @@ import type {
   JobId,
   Navigate,
   Navigated,
-  Place,
+  LeafId,
   PreviewCompaction,
   SessionId,
   SessionOpened,
@@ -242,7 +242,7 @@ export class Session {
   // ---- the tree
 
   /** Continues from another place: an entry, or `"root"` for before the first. */
-  navigate(entryId: Place, options: Omit<Navigate, "entryId"> = {}): Promise<Navigated> {
+  navigate(entryId: LeafId, options: Omit<Navigate, "entryId"> = {}): Promise<Navigated> {
     return this.#ask("navigate", { entryId, ...options });
   }
 

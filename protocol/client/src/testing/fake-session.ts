@@ -9,7 +9,7 @@ import type {
   EphemeralEvent,
   Event,
   Part,
-  Place,
+  LeafId,
   Resume,
   ServerFrame,
   SessionId,
@@ -29,7 +29,7 @@ export class FakeSession {
 
   readonly #followers = new Set<FakeSocket>();
   readonly #opened: SessionOpened;
-  #leafId: Place = "root";
+  #leafId: LeafId = "root";
 
   /** Creates an empty session. Other fields of its first snapshot may be given. */
   constructor(id: SessionId = newId().slice(0, 16), opened: Partial<SessionOpened> = {}) {
