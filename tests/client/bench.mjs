@@ -56,7 +56,12 @@ export async function quiet() {
 export async function bench(options = {}) {
   const hands = new Hands();
   const server = new FakeServer();
-  const client = connect(server.url, { WebSocket: server.WebSocket, environment: hands.environment, clientId: "tab", ...options });
+  const client = connect(server.url, {
+    WebSocket: server.WebSocket,
+    environment: hands.environment,
+    clientId: "tab",
+    ...options,
+  });
   await quiet();
   return { hands, server, client };
 }

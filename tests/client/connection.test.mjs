@@ -19,7 +19,10 @@ for (const [code, { meaning, then }] of Object.entries(CLOSE_CODES)) {
 }
 
 test("unknown codes: 44xx are final, others are not", () => {
-  assert.deepEqual([4499, 4403, 4599, 3000, 1015].map((code) => closeCode(code).then), ["stop", "stop", "reconnect", "reconnect", "reconnect"]);
+  assert.deepEqual(
+    [4499, 4403, 4599, 3000, 1015].map((code) => closeCode(code).then),
+    ["stop", "stop", "reconnect", "reconnect", "reconnect"],
+  );
 });
 
 test("waits grow to a limit, and are anything below it", async () => {
@@ -83,7 +86,7 @@ test("a callback that fails is asked again, one that says NoCredentials is not",
   error = undefined;
 });
 
-test("what is asked while the connection is away goes out once the session is open, in order, under the same ids", async () => {
+test("what is asked while the connection is away goes out later, in order, under the same ids", async () => {
   const { server, session, hands } = await opened();
   server.on("rename_session", () => undefined);
   server.on("set_label", () => undefined);
@@ -100,7 +103,14 @@ test("what is asked while the connection is away goes out once the session is op
   server.on("set_label", () => ({}));
   await hands.pass(1_000);
   await Promise.all([renamed, labelled, said.finished(), info]);
-  assert.deepEqual(types(server), ["hello", "open_session", "rename_session", "set_label", "user_input", "get_context_info"]);
+  assert.deepEqual(types(server), [
+    "hello",
+    "open_session",
+    "rename_session",
+    "set_label",
+    "user_input",
+    "get_context_info",
+  ]);
   const again = server.commands.filter((command) => ["rename_session", "set_label"].includes(command.type));
   assert.deepEqual(again, first);
 });
@@ -138,7 +148,10 @@ test("the outbox is bounded", async () => {
   server.drop();
   await quiet();
   const given = [1, 2, 3].map((number) => session.rename(`${number}`));
-  await assert.rejects(given[2], { name: "OutboxFull", message: "2 commands wait for a reply already; wait for some of them" });
+  await assert.rejects(given[2], {
+    name: "OutboxFull",
+    message: "2 commands wait for a reply already; wait for some of them",
+  });
   client.close();
   for (const waiting of given.slice(0, 2)) await assert.rejects(waiting, { name: "ClientClosed" });
   await assert.rejects(session.rename("4"), { name: "ClientClosed" });
@@ -225,7 +238,10 @@ test("addresses: http becomes ws, and the path is /ws unless one is given", asyn
     await quiet();
     client.close();
   }
-  assert.deepEqual(asked.map(([address]) => address), ["ws://host:1/ws", "wss://host/ws", "wss://host/base/ws", "ws://host/other"]);
+  assert.deepEqual(
+    asked.map(([address]) => address),
+    ["ws://host:1/ws", "wss://host/ws", "wss://host/base/ws", "ws://host/other"],
+  );
   assert.equal(asked[0][1], "reseed.v2");
 });
 

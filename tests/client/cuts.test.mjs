@@ -12,7 +12,9 @@ import { fromOpened, tool } from "reseed-client";
 import { WebSocket } from "ws";
 import { comparable, World } from "./world.mjs";
 
-const SEEDS = process.env.SEED ? [Number(process.env.SEED)] : Array.from({ length: Number(process.env.CUTS ?? 200) }, (_, seed) => seed + 1);
+const SEEDS = process.env.SEED
+  ? [Number(process.env.SEED)]
+  : Array.from({ length: Number(process.env.CUTS ?? 200) }, (_, seed) => seed + 1);
 /** Seeds that run side by side on one server. */
 const LANES = 4;
 /** Cuts of one run at most, so that each comes to an end. */
@@ -72,15 +74,24 @@ async function run(seed, world) {
     // The truth, after the last cut.
     counted.cuts = CUTS_MAX;
     const opened = await world.settled(session);
-    assert.deepEqual(comparable(session.snapshot, true, ["contextInfo"]), comparable(fromOpened(opened), true, ["contextInfo"]));
+    assert.deepEqual(
+      comparable(session.snapshot, true, ["contextInfo"]),
+      comparable(fromOpened(opened), true, ["contextInfo"]),
+    );
     const { entries } = session.snapshot.path;
     const inputs = entries.filter((entry) => entry.role === "user").map((entry) => entry.content[0].text);
     assert.deepEqual(inputs, said, "every input is there once, in order");
-    assert.deepEqual(results.map(({ status }) => status), said.map(() => "completed"));
+    assert.deepEqual(
+      results.map(({ status }) => status),
+      said.map(() => "completed"),
+    );
     assert.equal(streamed, results[2].text, "what was streamed is the answer");
     assert.equal(results[3].text, "🐈 over there");
     assert.equal(entries.filter((entry) => entry.type === "label").length, 1);
-    assert.ok([...runs.values()].every((times) => times === 1), "a tool runs once for each call");
+    assert.ok(
+      [...runs.values()].every((times) => times === 1),
+      "a tool runs once for each call",
+    );
     assert.equal(runs.size, entries.filter((entry) => entry.role === "tool").length);
     await session.delete();
     return counted.cuts;

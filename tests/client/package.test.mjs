@@ -17,9 +17,12 @@ const WAIT_MS = 60_000;
 
 test("the tarball holds the modules, their types and the README, and nothing else", (context) => {
   const tarball = pack(temporary(context));
-  const files = run("tar", ["-tzf", tarball]).trim().split("\n").map((file) => file.replace(/^package\//, ""));
+  const files = run("tar", ["-tzf", tarball])
+    .trim()
+    .split("\n")
+    .map((file) => file.replace(/^package\//, ""));
   const others = files.filter((file) => !/^dist\/(client\/src|typescript)\/.*\.(js|d\.ts)$/.test(file));
-  assert.deepEqual(others.sort(), ["README.md", "package.json"]);
+  assert.deepEqual(others.sort(), ["README.md", "dist/LICENSE-APACHE", "dist/LICENSE-MIT", "package.json"]);
   const { dependencies, exports } = JSON.parse(readFileSync(join(PACKAGE, "package.json"), "utf8"));
   assert.equal(dependencies, undefined, "no dependency at run time");
   for (const entry of Object.values(exports)) {
@@ -46,7 +49,9 @@ test("the module for the server's own page has all exports, and is the committed
   const [bundled, packed] = await Promise.all([import(pathToFileURL(file)), import("reseed-client")]);
   assert.deepEqual(Object.keys(bundled), Object.keys(packed));
   // The server joins the page's modules line by line: it knows no other form of these.
-  const forms = readFileSync(file, "utf8").split("\n").filter((line) => /^(import|export)\b/.test(line));
+  const forms = readFileSync(file, "utf8")
+    .split("\n")
+    .filter((line) => /^(import|export)\b/.test(line));
   assert.ok(forms.every((line) => /^export const \w+ = reseed\.\w+;$/.test(line)));
   // The page does not use it yet.
   if (existsSync(join(PACKAGE, "../../src/server/web/client.js"))) run(process.execPath, [script, "--check"]);
@@ -63,7 +68,11 @@ test("Node imports every entry, and the README's example runs", async (context) 
   const server = new Server();
   try {
     const RESEED_URL = (await server.start()).replace(/^http/, "ws").replace(/\/$/, "");
-    const said = run(process.execPath, ["example.mjs"], { cwd: folder, env: { ...process.env, RESEED_URL }, timeout: WAIT_MS });
+    const said = run(process.execPath, ["example.mjs"], {
+      cwd: folder,
+      env: { ...process.env, RESEED_URL },
+      timeout: WAIT_MS,
+    });
     assert.match(said, /Miso/);
   } finally {
     await server.remove();
@@ -80,15 +89,25 @@ test("the web example is checked by tsc and runs in a browser, from another orig
   await inBrowser(folder, async (page) => {
     await page.fill("input", "My cat is called Miso.");
     await page.click("button");
-    await page.waitForFunction(() => document.querySelectorAll("li.assistant").length === 1 && /\d % full/.test(document.querySelector("[role=status]").textContent), null, { timeout: WAIT_MS });
+    await page.waitForFunction(
+      () =>
+        document.querySelectorAll("li.assistant").length === 1 &&
+        /\d % full/.test(document.querySelector("[role=status]").textContent),
+      null,
+      { timeout: WAIT_MS },
+    );
     await page.fill("input", "Use the clock tool.");
     await page.click("button");
     await page.waitForFunction(() => /GMT/.test(document.body.innerText), null, { timeout: WAIT_MS });
     const shown = () => page.$$eval("li", (lines) => lines.map((line) => line.textContent));
-    await page.waitForFunction(() => document.querySelectorAll("li.assistant").length === 3, null, { timeout: WAIT_MS });
+    await page.waitForFunction(() => document.querySelectorAll("li.assistant").length === 3, null, {
+      timeout: WAIT_MS,
+    });
     const before = await shown();
     await page.reload();
-    await page.waitForFunction((count) => document.querySelectorAll("li").length === count, before.length, { timeout: WAIT_MS });
+    await page.waitForFunction((count) => document.querySelectorAll("li").length === count, before.length, {
+      timeout: WAIT_MS,
+    });
     assert.deepEqual(await shown(), before, "a reload shows the same");
     const tab = (of) => of.evaluate(() => sessionStorage.getItem("reseed-client-id"));
     const known = await tab(page);
@@ -104,7 +123,7 @@ test("the web example is checked by tsc and runs in a browser, from another orig
   });
 });
 
-test("the React example is checked by tsc, with the types of React 18 and 19, and runs in a browser", async (context) => {
+test("the React example is checked with the types of React 18 and 19, and runs in a browser", async (context) => {
   const folder = temporary(context);
   copied(join(EXAMPLES, "react"), folder);
   const tarball = pack(folder);
@@ -120,7 +139,9 @@ test("the React example is checked by tsc, with the types of React 18 and 19, an
     await page.fill("input", "My cat is called Miso.");
     await page.click("text=Send");
     await page.waitForSelector("li.assistant", { timeout: WAIT_MS });
-    await page.waitForFunction(() => document.querySelector("nav").textContent.includes("Miso"), null, { timeout: WAIT_MS });
+    await page.waitForFunction(() => document.querySelector("nav").textContent.includes("Miso"), null, {
+      timeout: WAIT_MS,
+    });
     assert.ok((await page.$eval("meter", (meter) => meter.value)) > 0);
   });
 });

@@ -32,7 +32,9 @@ export function temporary(context) {
 
 /** Packs the package as `npm pack` does. Returns the tarball. */
 export function pack(folder) {
-  const [{ filename }] = JSON.parse(run("npm", ["pack", "--json", "--ignore-scripts", "--pack-destination", folder], { cwd: PACKAGE }));
+  const [{ filename }] = JSON.parse(
+    run("npm", ["pack", "--json", "--ignore-scripts", "--pack-destination", folder], { cwd: PACKAGE }),
+  );
   return join(folder, filename);
 }
 

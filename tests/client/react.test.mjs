@@ -8,18 +8,21 @@ import { bench, quiet } from "./bench.mjs";
 import { pack, temporary, unpack } from "./packed.mjs";
 
 for (const version of ["react18", "react19"]) {
-  test(`${version}: what a session, its context and the list are is shown, and unmounting closes without cancelling`, async (context) => {
+  test(`${version}: what is known is shown, and unmounting closes without cancelling`, async (context) => {
     const folder = fileURLToPath(new URL(`${version}/`, import.meta.url));
     unpack(pack(temporary(context)), folder);
     const { window } = new JSDOM("<main></main>");
     const globals = { window, document: window.document, navigator: window.navigator, IS_REACT_ACT_ENVIRONMENT: true };
-    for (const [name, value] of Object.entries(globals)) Object.defineProperty(globalThis, name, { value, configurable: true });
+    for (const [name, value] of Object.entries(globals))
+      Object.defineProperty(globalThis, name, { value, configurable: true });
     context.after(() => {
       for (const name of Object.keys(globals)) delete globalThis[name];
     });
     const at = (path) => import(new URL(`${version}/node_modules/${path}`, import.meta.url));
     const [{ default: React }, { createRoot }, { renderToString }, hooks] = await Promise.all([
-      at("react/index.js"), at("react-dom/client.js").then((module) => module.default), at("react-dom/server.js").then((module) => module.default),
+      at("react/index.js"),
+      at("react-dom/client.js").then((module) => module.default),
+      at("react-dom/server.js").then((module) => module.default),
       at("reseed-client/dist/client/src/react/index.js"),
     ]);
     const { createElement: h, StrictMode, act } = React;
@@ -27,7 +30,20 @@ for (const version of ["react18", "react19"]) {
 
     const { client, server, hands } = await bench();
     const fake = server.session();
-    server.on("list_sessions", () => ({ items: [{ sessionId: fake.id, name: "Ferry", createdAt: "", updatedAt: "", entries: 0, tokenCount: 0, usageRatio: 0, state: "idle" }] }));
+    server.on("list_sessions", () => ({
+      items: [
+        {
+          sessionId: fake.id,
+          name: "Ferry",
+          createdAt: "",
+          updatedAt: "",
+          entries: 0,
+          tokenCount: 0,
+          usageRatio: 0,
+          state: "idle",
+        },
+      ],
+    }));
     const renders = { gauge: 0 };
     const Gauge = React.memo(() => {
       renders.gauge += 1;
@@ -37,7 +53,13 @@ for (const version of ["react18", "react19"]) {
       const { snapshot, status } = hooks.useSession(client, fake.id);
       const { items } = hooks.useSessions(client);
       const shown = snapshot?.items.map((item) => item.parts.map((part) => part.text).join("")) ?? [];
-      return h("p", null, [status.phase, hooks.useConnection(client).phase, items.map((item) => item.name).join(), shown.join(), h(Gauge, { key: 1 })]);
+      return h("p", null, [
+        status.phase,
+        hooks.useConnection(client).phase,
+        items.map((item) => item.name).join(),
+        shown.join(),
+        h(Gauge, { key: 1 }),
+      ]);
     }
     const tree = h(StrictMode, null, h(Chat));
     assert.equal(renderToString(tree), "<p>closed<!-- -->open<b>?</b></p>");

@@ -29,8 +29,13 @@ async function record(name, { about, settings, options, run }) {
     await samples.done();
     samples.bySeq.delete(end.asOfSeq);
     const frames = world.frames.filter((frame) => frame.sessionId === session.id && !LEFT_OUT.has(frame.type));
-    const [{ payload: opened }, ...events] = frames.filter((frame) => frame.type === "session_opened" || frame.re === undefined);
-    writeFileSync(`${FOLDER}${name}.json`, printed({ about, opened, steps: steps(events, chosen(samples.bySeq), end) }));
+    const [{ payload: opened }, ...events] = frames.filter(
+      (frame) => frame.type === "session_opened" || frame.re === undefined,
+    );
+    writeFileSync(
+      `${FOLDER}${name}.json`,
+      printed({ about, opened, steps: steps(events, chosen(samples.bySeq), end) }),
+    );
     console.log(`${name}: ${events.length} frames`);
   } finally {
     await world.end();
@@ -64,8 +69,22 @@ function unknown(events) {
 
 /** JSON with one frame a line. */
 export function printed({ about, opened, steps }) {
-  const line = (value) => JSON.stringify(value);
-  const step = ({ settled, unknown = [], opened, frames, expected }) =>
-    `    {\n      "settled": ${settled},${unknown.length > 0 ? `\n      "unknown": ${line(unknown)},` : ""}${opened ? `\n      "opened": ${line(opened)},` : ""}\n      "frames": [${frames.map((frame) => `\n        ${line(frame)}`).join(",")}\n      ],\n      "expected": ${line(expected)}\n    }`;
-  return `{\n  "about": ${line(about)},\n  "opened": ${line(opened)},\n  "steps": [\n${steps.map(step).join(",\n")}\n  ]\n}\n`;
+  const line = JSON.stringify;
+  const list = (items) => items.map((item) => `\n        ${line(item)}`).join(",");
+  const fields = ({ settled, unknown = [], opened: resumed, frames, expected }) => [
+    `"settled": ${settled}`,
+    ...(unknown.length > 0 ? [`"unknown": ${line(unknown)}`] : []),
+    ...(resumed ? [`"opened": ${line(resumed)}`] : []),
+    `"frames": [${list(frames)}\n      ]`,
+    `"expected": ${line(expected)}`,
+  ];
+  const step = (one) => `    {\n      ${fields(one).join(",\n      ")}\n    }`;
+  return `{
+  "about": ${line(about)},
+  "opened": ${line(opened)},
+  "steps": [
+${steps.map(step).join(",\n")}
+  ]
+}
+`;
 }

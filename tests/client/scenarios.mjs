@@ -72,7 +72,7 @@ export const SCENARIOS = {
       await say(session, "Say exactly four", { parentId: answered });
       await session.navigate(answered, { summarize: true, label: "the way back" });
       const { sessionId } = await session.fork(answered);
-      await (await client.session(sessionId).opened());
+      await await client.session(sessionId).opened();
       await client.session(sessionId).close();
       await say(session, "Say exactly five");
     },
@@ -81,7 +81,8 @@ export const SCENARIOS = {
     about: "Compactions: ordered, undone, by a preview, and by themselves; pins.",
     settings: { OFFLINE_WINDOW: "4000" },
     async run(session) {
-      for (let turn = 0; turn < 3; turn += 1) await say(session, `Write 150 words about ${["tea", "rain", "boats"][turn]}.`);
+      for (let turn = 0; turn < 3; turn += 1)
+        await say(session, `Write 150 words about ${["tea", "rain", "boats"][turn]}.`);
       await session.pin(first(session));
       await compact(session);
       await session.undoCompaction();
@@ -98,7 +99,12 @@ export const SCENARIOS = {
     options: {
       tools: {
         weather: tool({ ...WEATHER, run: ({ place }) => ({ place, wind: "SW 5" }) }),
-        broken: tool({ ...WEATHER, run: () => { throw new Error("out of order"); } }),
+        broken: tool({
+          ...WEATHER,
+          run: () => {
+            throw new Error("out of order");
+          },
+        }),
         slow: tool({
           ...WEATHER,
           run: async (_, call) => {
@@ -107,7 +113,10 @@ export const SCENARIOS = {
             return "fog";
           },
         }),
-        endless: tool({ ...WEATHER, run: (_, { signal }) => new Promise((resolve) => signal.addEventListener("abort", resolve)) }),
+        endless: tool({
+          ...WEATHER,
+          run: (_, { signal }) => new Promise((resolve) => signal.addEventListener("abort", resolve)),
+        }),
       },
     },
     async run(session) {
@@ -126,16 +135,25 @@ export const SCENARIOS = {
       tools: { weather: tool({ ...WEATHER, run: () => "rain" }) },
       hooks: [
         hook({ point: "message", name: "redact" }, ({ message }) => {
-          const content = message.content.map((part) => (part.type === "text" ? { ...part, text: part.text.replaceAll("4711", "[number]") } : part));
+          const content = message.content.map((part) =>
+            part.type === "text" ? { ...part, text: part.text.replaceAll("4711", "[number]") } : part,
+          );
           return { message: { ...message, content } };
         }),
         hook({ point: "context", name: "clock", reasons: ["ephemeral"] }, () => ({
-          patch: [{ op: "messages_uncached_append", messages: [{ role: "user", content: [{ type: "text", text: "It is noon." }] }] }],
+          patch: [
+            {
+              op: "messages_uncached_append",
+              messages: [{ role: "user", content: [{ type: "text", text: "It is noon." }] }],
+            },
+          ],
         })),
         hook({ point: "before_agent_start", name: "start" }, () => ({ entries: [{ customType: "seen", data: 1 }] })),
         hook({ point: "tool_call", name: "guard" }, () => undefined),
         hook({ point: "tool_result", name: "watch", observe: true }, () => undefined),
-        hook({ point: "before_navigate", name: "moody", required: false }, () => { throw new Error("not today"); }),
+        hook({ point: "before_navigate", name: "moody", required: false }, () => {
+          throw new Error("not today");
+        }),
       ],
     },
     async run(session) {

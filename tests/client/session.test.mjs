@@ -6,7 +6,13 @@ import { fold, fromOpened, hook, tool } from "reseed-client";
 import { payload } from "reseed-client/testing";
 import { bench, opened, quiet, types } from "./bench.mjs";
 
-const CALL = { toolCallId: "n9x4w7ck2mze", turnId: "turn", name: "weather", arguments: '{"place":"harbour"}', deadline: new Date(60_000).toISOString() };
+const CALL = {
+  toolCallId: "n9x4w7ck2mze",
+  turnId: "turn",
+  name: "weather",
+  arguments: '{"place":"harbour"}',
+  deadline: new Date(60_000).toISOString(),
+};
 const PARAMETERS = { type: "object", properties: { place: { type: "string" } } };
 
 const closed = (code, retriable) => ({ type: "session_closed", payload: { code, message: "why", retriable } });
@@ -68,12 +74,19 @@ test("an answer that failed throws from text, and what was void is told in piece
   const error = { code: "upstream_error", message: "the model's server failed", retriable: true };
   fake.finish("t1", { status: "failed", error });
   assert.equal((await pieces.next()).done, true);
-  await assert.rejects((async () => { for await (const _ of answer.text()); })(), { name: "TurnFailed", message: error.message });
+  await assert.rejects(
+    (async () => {
+      for await (const _ of answer.text());
+    })(),
+    { name: "TurnFailed", message: error.message },
+  );
 });
 
 test("an input that is refused rejects everywhere, and is no unhandled rejection", async () => {
   const { session, server } = await opened();
-  server.on("user_input", () => ({ error: { code: "queue_full", message: "the queue is full (32 inputs)", retriable: true } }));
+  server.on("user_input", () => ({
+    error: { code: "queue_full", message: "the queue is full (32 inputs)", retriable: true },
+  }));
   const answer = session.send("x");
   await assert.rejects(answer.accepted, { code: "queue_full" });
   await assert.rejects(answer.finished(), { code: "queue_full" });
@@ -85,7 +98,10 @@ test("an input that was taken out of the queue has no answer", async () => {
   server.on("user_input", () => ({ queued: true, asOfSeq: 0 }));
   const answer = session.send("x");
   await answer.accepted;
-  fake.append({ type: "queue_item_added", payload: { position: 0, item: { commandId: answer.commandId, content: [], entryId: "e1" } } });
+  fake.append({
+    type: "queue_item_added",
+    payload: { position: 0, item: { commandId: answer.commandId, content: [], entryId: "e1" } },
+  });
   await answer.cancel();
   assert.deepEqual(server.commands.at(-1).payload, { remove: [answer.commandId] });
   fake.append({ type: "queue_item_removed", payload: { commandId: answer.commandId, reason: "cancelled" } });
@@ -98,9 +114,26 @@ test("a turn that ended behind a snapshot is found in it", async () => {
   const answer = session.send("x");
   await answer.accepted;
   server.drop();
-  const message = (entryId, parentId, role, text) => ({ entryId, parentId, timestamp: "", type: "message", role, content: [{ type: "text", text }] });
-  const snapshot = { ...payload("replies/session_opened", "session_opened"), sessionId: fake.id, role: "writer", leafId: "e2", state: "idle" };
-  server.on("open_session", () => ({ ...snapshot, resumed: "snapshot", entries: [message("e1", null, "user", "x"), message("e2", "e1", "assistant", "done")] }));
+  const message = (entryId, parentId, role, text) => ({
+    entryId,
+    parentId,
+    timestamp: "",
+    type: "message",
+    role,
+    content: [{ type: "text", text }],
+  });
+  const snapshot = {
+    ...payload("replies/session_opened", "session_opened"),
+    sessionId: fake.id,
+    role: "writer",
+    leafId: "e2",
+    state: "idle",
+  };
+  server.on("open_session", () => ({
+    ...snapshot,
+    resumed: "snapshot",
+    entries: [message("e1", null, "user", "x"), message("e2", "e1", "assistant", "done")],
+  }));
   await hands.pass(1_000);
   let text = "";
   for await (const piece of answer.text()) text += piece;
@@ -143,7 +176,7 @@ test("a session that cannot be opened says why; a damaged one is read", async ()
   assert.equal((await session.opened()).role, "observer");
 });
 
-test("a tool runs when the host is asked, once for each call, and its result is sent again if it is asked for again", async () => {
+test("a tool runs when the host is asked, once for each call; its result is sent again if asked for", async () => {
   const runs = [];
   const weather = tool({
     description: "The weather.",
@@ -162,16 +195,24 @@ test("a tool runs when the host is asked, once for each call, and its result is 
   assert.deepEqual(runs, [], "that there is a call concerns everybody");
   fake.show({ type: "run_tool", payload: { toolCallId: CALL.toolCallId } });
   await quiet();
-  const results = () => server.commands.filter((command) => command.type === "tool_result").map((command) => command.payload);
+  const results = () =>
+    server.commands.filter((command) => command.type === "tool_result").map((command) => command.payload);
   assert.deepEqual(runs, [["harbour", CALL.toolCallId]]);
   assert.deepEqual(results(), [{ toolCallId: CALL.toolCallId, output: '{"wind":"SW 5"}' }]);
-  assert.deepEqual(server.commands.find((command) => command.type === "call_progress").payload, { toolCallId: CALL.toolCallId, message: "looking" });
+  assert.deepEqual(server.commands.find((command) => command.type === "call_progress").payload, {
+    toolCallId: CALL.toolCallId,
+    message: "looking",
+  });
   server.drop();
   await hands.pass(1_000);
   fake.show({ type: "run_tool", payload: { toolCallId: CALL.toolCallId, again: true } });
   await quiet();
   assert.deepEqual([runs.length, results().length], [1, 2]);
-  assert.equal(server.commands.findLast((command) => command.type === "open_session").payload.tools.length, 1, "offered again");
+  assert.equal(
+    server.commands.findLast((command) => command.type === "open_session").payload.tools.length,
+    1,
+    "offered again",
+  );
   fake.append({ type: "call_resolved", payload: { toolCallId: CALL.toolCallId, outcome: "answered" } });
   await quiet();
   assert.equal(session.snapshot.pending.length, 0);
@@ -179,9 +220,16 @@ test("a tool runs when the host is asked, once for each call, and its result is 
 
 test("a tool that throws has failed; one that nobody waits for is aborted", async () => {
   const aborted = [];
-  const endless = (_, { signal }) => new Promise((resolve) => signal.addEventListener("abort", () => resolve(aborted.push(signal.reason.name))));
+  const endless = (_, { signal }) =>
+    new Promise((resolve) => signal.addEventListener("abort", () => resolve(aborted.push(signal.reason.name))));
   const tools = {
-    weather: tool({ description: "", parameters: PARAMETERS, run: () => { throw new Error("out of order"); } }),
+    weather: tool({
+      description: "",
+      parameters: PARAMETERS,
+      run: () => {
+        throw new Error("out of order");
+      },
+    }),
     endless: tool({ description: "", parameters: PARAMETERS, run: endless }),
   };
   const { server, fake, hands } = await opened({}, { tools });
@@ -194,7 +242,10 @@ test("a tool that throws has failed; one that nobody waits for is aborted", asyn
   call("cancelled", "endless");
   call("late", "endless");
   await quiet();
-  fake.show({ type: "tool_cancelled", payload: { toolCallId: "cancelled", name: "endless", turnId: "turn", outcome: "dropped" } });
+  fake.show({
+    type: "tool_cancelled",
+    payload: { toolCallId: "cancelled", name: "endless", turnId: "turn", outcome: "dropped" },
+  });
   await quiet();
   assert.deepEqual(aborted, ["AbortError"]);
   await hands.pass(60_000);
@@ -221,17 +272,32 @@ test("hooks are asked at their point, once for each call; one that only observes
   const { server, fake } = await opened({}, { hooks });
   const ask = (name) => {
     const call = payload(`events/hook_call.${name}`, "hook_call");
-    fake.show({ type: "hook_call", payload: { ...call, ...(call.deadline ? { deadline: new Date(9_000).toISOString() } : {}) } });
+    fake.show({
+      type: "hook_call",
+      payload: { ...call, ...(call.deadline ? { deadline: new Date(9_000).toISOString() } : {}) },
+    });
     return call;
   };
   const message = ask("message");
   ask("message");
   ask("tool_result.observe");
-  fake.show({ type: "hook_call", payload: { hookCallId: "h2", hook: "moody", sessionId: fake.id, point: "before_navigate", deadline: new Date(9_000).toISOString() } });
+  fake.show({
+    type: "hook_call",
+    payload: {
+      hookCallId: "h2",
+      hook: "moody",
+      sessionId: fake.id,
+      point: "before_navigate",
+      deadline: new Date(9_000).toISOString(),
+    },
+  });
   await quiet();
   assert.deepEqual(asked, ["redact", "watch"]);
   const results = server.commands.filter((command) => command.type === "hook_result").map((command) => command.payload);
-  assert.deepEqual(results.reverse(), [{ hookCallId: message.hookCallId, message: message.message }, { hookCallId: "h2", error: "not today" }]);
+  assert.deepEqual(results.reverse(), [
+    { hookCallId: message.hookCallId, message: message.message },
+    { hookCallId: "h2", error: "not today" },
+  ]);
 });
 
 test("tools that are offered later replace those before", async () => {
@@ -239,7 +305,10 @@ test("tools that are offered later replace those before", async () => {
   server.on("register_tools", () => ({ standby: true }));
   const weather = tool({ description: "", parameters: PARAMETERS, run: () => "" });
   assert.deepEqual(await session.host({ tools: { weather } }), { standby: true });
-  assert.deepEqual(server.commands.at(-1).payload.tools.map(({ name }) => name), ["weather"]);
+  assert.deepEqual(
+    server.commands.at(-1).payload.tools.map(({ name }) => name),
+    ["weather"],
+  );
 });
 
 test("a session stays open while it is held, and a moment longer", async () => {
@@ -267,8 +336,22 @@ test("a session stays open while it is held, and a moment longer", async () => {
 
 test("the list of sessions stays true", async () => {
   const { client, server, hands } = await bench();
-  const item = (sessionId, updatedAt, more = {}) => ({ sessionId, name: sessionId, createdAt: "", updatedAt, entries: 0, tokenCount: 0, usageRatio: 0, state: "idle", ...more });
-  server.on("list_sessions", ({ payload: { cursor } }) => (cursor ? { items: [item("b", "1"), item("c", "0")] } : { items: [item("a", "3"), item("b", "1")], nextCursor: "more" }));
+  const item = (sessionId, updatedAt, more = {}) => ({
+    sessionId,
+    name: sessionId,
+    createdAt: "",
+    updatedAt,
+    entries: 0,
+    tokenCount: 0,
+    usageRatio: 0,
+    state: "idle",
+    ...more,
+  });
+  server.on("list_sessions", ({ payload: { cursor } }) =>
+    cursor
+      ? { items: [item("b", "1"), item("c", "0")] }
+      : { items: [item("a", "3"), item("b", "1")], nextCursor: "more" },
+  );
   const names = () => client.sessions.view.items.map(({ name }) => name);
   client.sessions.subscribe(() => undefined);
   await quiet();
@@ -287,21 +370,47 @@ test("the list of sessions stays true", async () => {
 });
 
 test("what an event does not touch is the same object, and a long history costs no more", () => {
-  const start = fromOpened({ ...payload("replies/session_opened", "session_opened"), entries: [], leafId: "root", asOfSeq: 0, state: "idle" });
+  const start = fromOpened({
+    ...payload("replies/session_opened", "session_opened"),
+    entries: [],
+    leafId: "root",
+    asOfSeq: 0,
+    state: "idle",
+  });
   let snapshot = start;
   const { sessionId } = start;
   // With a copy of the history for each event this would take minutes.
   for (let seq = 1; seq <= 100_000; seq += 1) {
-    const entry = { entryId: `e${seq}`, parentId: seq === 1 ? null : `e${seq - 1}`, timestamp: "", type: "custom", customType: "x" };
+    const entry = {
+      entryId: `e${seq}`,
+      parentId: seq === 1 ? null : `e${seq - 1}`,
+      timestamp: "",
+      type: "custom",
+      customType: "x",
+    };
     snapshot = fold(snapshot, { sessionId, seq, type: "entry_appended", payload: { entry } });
   }
-  const next = fold(snapshot, { sessionId, type: "item_delta", payload: { itemId: "i", part: 0, offset: 0, text: "x" } });
-  for (const field of ["entries", "path", "contextInfo", "queue", "pending", "pins"]) assert.equal(next[field], snapshot[field], field);
+  const next = fold(snapshot, {
+    sessionId,
+    type: "item_delta",
+    payload: { itemId: "i", part: 0, offset: 0, text: "x" },
+  });
+  for (const field of ["entries", "path", "contextInfo", "queue", "pending", "pins"])
+    assert.equal(next[field], snapshot[field], field);
   assert.equal(next.path.entries.length, 100_000);
   assert.equal(next.path.entries, snapshot.path.entries);
   assert.equal(start.entries.size, 0);
   // Two futures of one snapshot do not see each other.
-  const append = (id) => fold(snapshot, { sessionId, seq: 100_001, type: "entry_appended", payload: { entry: { entryId: id, parentId: "e100000", timestamp: "", type: "custom", customType: "x" } } });
+  const append = (id) =>
+    fold(snapshot, {
+      sessionId,
+      seq: 100_001,
+      type: "entry_appended",
+      payload: { entry: { entryId: id, parentId: "e100000", timestamp: "", type: "custom", customType: "x" } },
+    });
   const [one, other] = [append("one"), append("other")];
-  assert.deepEqual([one.entries.has("one"), one.entries.has("other"), other.entries.has("one"), other.entries.has("other")], [true, false, false, true]);
+  assert.deepEqual(
+    [one.entries.has("one"), one.entries.has("other"), other.entries.has("one"), other.entries.has("other")],
+    [true, false, false, true],
+  );
 });

@@ -5,14 +5,16 @@ import { after, before, test } from "node:test";
 import { fromOpened, tool } from "reseed-client";
 import { comparable, until, World } from "./world.mjs";
 
-const clock = (answer) => tool({ description: "The time.", parameters: { type: "object", properties: {} }, run: () => answer });
+const clock = (answer) =>
+  tool({ description: "The time.", parameters: { type: "object", properties: {} }, run: () => answer });
 
 let world;
 before(async () => void (world = await World.start({ OFFLINE_WORD_MILLIS: "3" })));
 after(() => world.end());
 
 /** Waits for a condition on a session. */
-const when = (session, condition, what) => until(session.subscribe, () => session.snapshot !== null && condition(session.snapshot), what);
+const when = (session, condition, what) =>
+  until(session.subscribe, () => session.snapshot !== null && condition(session.snapshot), what);
 
 test("two windows see each other, and what both say in one order", async () => {
   const other = world.connect({ clientId: "other", client: { name: "second", version: "2" } });
@@ -20,15 +22,25 @@ test("two windows see each other, and what both say in one order", async () => {
   const two = other.session(one.id, { entries: 1000 });
   await two.opened();
   await when(one, ({ presence }) => presence.length === 2, "the second window is seen");
-  const answers = [one, two].flatMap((session, window) => [1, 2].map((time) => session.send(`Say exactly ${window}-${time}`)));
+  const answers = [one, two].flatMap((session, window) =>
+    [1, 2].map((time) => session.send(`Say exactly ${window}-${time}`)),
+  );
   await Promise.all(answers.map((answer) => answer.finished()));
   const seq = Math.max(one.snapshot.seq, two.snapshot.seq);
-  await Promise.all([one, two].map((session) => when(session, (snapshot) => snapshot.seq >= seq, "both have everything")));
+  await Promise.all(
+    [one, two].map((session) => when(session, (snapshot) => snapshot.seq >= seq, "both have everything")),
+  );
   const ids = (session) => session.snapshot.path.entries.map((entry) => entry.entryId);
   assert.deepEqual(ids(one), ids(two));
   assert.equal(ids(one).length, 8);
   assert.deepEqual(one.snapshot.presence, two.snapshot.presence);
-  assert.deepEqual(one.snapshot.presence.map(({ clientId, client, role }) => [clientId, client?.name, role]), [["recorded", undefined, "writer"], ["other", "second", "writer"]]);
+  assert.deepEqual(
+    one.snapshot.presence.map(({ clientId, client, role }) => [clientId, client?.name, role]),
+    [
+      ["recorded", undefined, "writer"],
+      ["other", "second", "writer"],
+    ],
+  );
   other.close();
   await when(one, ({ presence }) => presence.length === 1, "it is seen to go");
 });
@@ -79,7 +91,8 @@ test("the list follows what happens", async () => {
   const end = world.client.sessions.subscribe(() => undefined);
   const session = await world.client.createSession();
   await session.rename("in the list");
-  const named = () => world.client.sessions.view.items.some(({ sessionId, name }) => sessionId === session.id && name === "in the list");
+  const named = () =>
+    world.client.sessions.view.items.some(({ sessionId, name }) => sessionId === session.id && name === "in the list");
   await until(world.client.sessions.subscribe, named, "the name is there");
   await session.delete();
   await until(world.client.sessions.subscribe, () => !named(), "it is gone");
@@ -101,7 +114,10 @@ test("a server that is killed in the middle of an answer is found again, and the
     assert.equal((await answer.finished()).status, "interrupted");
     own.witness = await own.anotherWitness();
     const opened = await own.settled(session);
-    assert.deepEqual(comparable(session.snapshot, true, ["contextInfo"]), comparable(fromOpened(opened), true, ["contextInfo"]));
+    assert.deepEqual(
+      comparable(session.snapshot, true, ["contextInfo"]),
+      comparable(fromOpened(opened), true, ["contextInfo"]),
+    );
     const again = session.retryTurn();
     await again.cancel();
     assert.equal((await again.finished()).status, "cancelled");

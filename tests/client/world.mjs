@@ -1,6 +1,6 @@
 /**
- * A real server, a client on it whose frames are recorded, and a witness: a bare connection that asks the server what is
- * true.
+ * A real server, a client on it whose frames are recorded, and a witness: a bare connection that asks the server what
+ * is true.
  */
 
 import { WebSocket } from "ws";
@@ -12,8 +12,21 @@ const PATIENCE_MS = 60_000;
 
 /** Fields of a snapshot that events alone decide, so that they are known at every moment. */
 const DURABLE = [
-  "sessionId", "epoch", "seq", "leafId", "name", "model", "strategy", "settings", "generation", "lastTurn",
-  "unansweredTurns", "failedCompactions", "queue", "pins", "undone",
+  "sessionId",
+  "epoch",
+  "seq",
+  "leafId",
+  "name",
+  "model",
+  "strategy",
+  "settings",
+  "generation",
+  "lastTurn",
+  "unansweredTurns",
+  "failedCompactions",
+  "queue",
+  "pins",
+  "undone",
 ];
 
 /** Fields that ephemeral events decide: they are compared where nothing is on its way. */
@@ -23,16 +36,23 @@ const SETTLED = ["compaction", "held", "state"];
 export function comparable(snapshot, settled, unknown = []) {
   const fields = settled ? [...DURABLE, ...SETTLED, "contextInfo"] : DURABLE;
   const chosen = fields.filter((field) => !unknown.includes(field)).map((field) => [field, snapshot[field]]);
-  return JSON.parse(JSON.stringify({
-    ...Object.fromEntries(chosen),
-    turn: snapshot.turn?.turnId ?? null,
-    path: snapshot.path.entries,
-    more: snapshot.path.more,
-    // Void answers are shown for a while, but no snapshot of the server has them.
-    ...(settled ? { items: snapshot.items.filter((item) => !item.aborted) } : {}),
-    // A call's deadline moves by an event that is not stored.
-    pending: snapshot.pending.map(({ toolCallId, turnId, name, arguments: args }) => ({ toolCallId, turnId, name, args })),
-  }));
+  return JSON.parse(
+    JSON.stringify({
+      ...Object.fromEntries(chosen),
+      turn: snapshot.turn?.turnId ?? null,
+      path: snapshot.path.entries,
+      more: snapshot.path.more,
+      // Void answers are shown for a while, but no snapshot of the server has them.
+      ...(settled ? { items: snapshot.items.filter((item) => !item.aborted) } : {}),
+      // A call's deadline moves by an event that is not stored.
+      pending: snapshot.pending.map(({ toolCallId, turnId, name, arguments: args }) => ({
+        toolCallId,
+        turnId,
+        name,
+        args,
+      })),
+    }),
+  );
 }
 
 /** Waits until a condition holds, looking after every change. */
@@ -202,7 +222,8 @@ export function play(frames, sessionId, check) {
   let snapshot = null;
   for (const frame of frames) {
     if (frame.sessionId !== sessionId) continue;
-    if (frame.type === "session_opened") snapshot = snapshot ? reopened(snapshot, frame.payload) : fromOpened(frame.payload);
+    if (frame.type === "session_opened")
+      snapshot = snapshot ? reopened(snapshot, frame.payload) : fromOpened(frame.payload);
     else if (snapshot && frame.re === undefined && frame.type !== "error") {
       const next = fold(snapshot, frame);
       if (next === "gap") throw new Error(`a gap before event ${frame.seq}, after ${snapshot.seq}`);

@@ -10,8 +10,16 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
 const folder = fileURLToPath(new URL("..", import.meta.url));
-const target = process.argv.slice(2).find((word) => !word.startsWith("--")) ?? `${folder}../../src/server/web/client.js`;
-const options = { absWorkingDir: folder, entryPoints: ["src/index.ts"], bundle: true, target: "es2022", write: false, charset: "utf8" };
+const target =
+  process.argv.slice(2).find((word) => !word.startsWith("--")) ?? `${folder}../../src/server/web/client.js`;
+const options = {
+  absWorkingDir: folder,
+  entryPoints: ["src/index.ts"],
+  bundle: true,
+  target: "es2022",
+  write: false,
+  charset: "utf8",
+};
 
 const [module, script] = await Promise.all([
   build({ ...options, format: "esm", metafile: true, outfile: "client.js" }),

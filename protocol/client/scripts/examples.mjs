@@ -10,7 +10,9 @@ const examples = fileURLToPath(new URL("../../examples/v2/", import.meta.url));
 const target = fileURLToPath(new URL("../src/testing/examples.ts", import.meta.url));
 
 const names = ["events", "replies"].flatMap((folder) =>
-  readdirSync(`${examples}${folder}`).sort().map((file) => `${folder}/${file.replace(/\.json$/, "")}`),
+  readdirSync(`${examples}${folder}`)
+    .sort()
+    .map((file) => `${folder}/${file.replace(/\.json$/, "")}`),
 );
 const lines = names.map((name) => {
   const frame = JSON.parse(readFileSync(`${examples}${name}.json`, "utf8"));

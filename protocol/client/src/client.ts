@@ -2,7 +2,12 @@
 
 import { type CommandName, type PayloadOf, type ReplyPayload } from "./connection/commands.js";
 import { type Addressed, Connection, type ConnectionStatus, type Credentials } from "./connection/connection.js";
-import { type Environment, realEnvironment, type SocketConstructor, socketConstructor } from "./connection/environment.js";
+import {
+  type Environment,
+  realEnvironment,
+  type SocketConstructor,
+  socketConstructor,
+} from "./connection/environment.js";
 import { tabId } from "./connection/ids.js";
 import { Listeners } from "./listeners.js";
 import { Session, type SessionOptions } from "./session/session.js";
@@ -98,7 +103,11 @@ export class Client {
   /** Creates a session and opens it. One is created even if the connection is lost meanwhile. */
   async createSession(options: SessionOptions = {}): Promise<Session> {
     const { role, entries, deltas } = options;
-    const opening = { ...(role ? { role } : {}), ...(entries === undefined ? {} : { entries }), ...(deltas === undefined ? {} : { deltas }) };
+    const opening = {
+      ...(role ? { role } : {}),
+      ...(entries === undefined ? {} : { entries }),
+      ...(deltas === undefined ? {} : { deltas }),
+    };
     const payload = { ...opening, ...offers(options) };
     const { sessionId } = await this.#connection.request("open_session", payload, {}, (opened) => {
       this.session(opened.sessionId, options).adopt(opened);
@@ -161,7 +170,6 @@ export class Client {
     });
     ask.catch(() => undefined);
   }
-
 }
 
 /** Returns the address of the socket: `http` becomes `ws`, and without a path it is `/ws`. */
@@ -173,8 +181,8 @@ export function socketUrl(url: string | URL): string {
 }
 
 /**
- * Gets a ticket from the server, which a page sends in place of a token: `ticket: () => fetchTicket(url, token)`. A page
- * that has no token of its own asks its own server instead, which does this for it.
+ * Gets a ticket from the server, which is sent in place of a token: `ticket: () => fetchTicket(url, token)`. A page has no
+ * token; it asks its own server instead, which does this for it.
  */
 export async function fetchTicket(server: string | URL, token: string): Promise<string> {
   const address = new URL("/api/tickets", server);

@@ -137,8 +137,7 @@ export interface ItemFinished {
 
 /** A durable event. */
 export type Event =
-  | Exclude<now.Event, { type: "session_updated" }>
-  | { type: "session_updated"; payload: SessionUpdated };
+  Exclude<now.Event, { type: "session_updated" }> | { type: "session_updated"; payload: SessionUpdated };
 
 /** Payload of `session_updated`: absent fields have not changed. */
 export type SessionUpdated = Omit<now.SessionUpdated, "leafId"> & {

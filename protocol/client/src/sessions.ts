@@ -24,7 +24,9 @@ const PAGE_ITEMS = 50;
 export function withSession(items: readonly SessionItem[], item: SessionItem): readonly SessionItem[] {
   const others = items.filter((other) => other.sessionId !== item.sessionId);
   if (item.deleted) return others;
-  const isSame = others.length < items.length && items.find((known) => known.sessionId === item.sessionId)?.updatedAt === item.updatedAt;
+  const isSame =
+    others.length < items.length &&
+    items.find((known) => known.sessionId === item.sessionId)?.updatedAt === item.updatedAt;
   // An item that was not written to stays where it is.
   if (isSame) return items.map((known) => (known.sessionId === item.sessionId ? item : known));
   return [item, ...others];
@@ -61,7 +63,10 @@ export class SessionList {
   /** Fetches the next page of older sessions. */
   async loadMore(): Promise<void> {
     if (this.#cursor === undefined) return;
-    const { items, nextCursor } = await this.#connection.request("list_sessions", { limit: PAGE_ITEMS, cursor: this.#cursor });
+    const { items, nextCursor } = await this.#connection.request("list_sessions", {
+      limit: PAGE_ITEMS,
+      cursor: this.#cursor,
+    });
     this.#cursor = nextCursor;
     const known = new Set(this.#view.items.map((item) => item.sessionId));
     const fresh = items.filter((item) => !known.has(item.sessionId));

@@ -2,7 +2,7 @@
 
 import { type FormEvent, StrictMode, useState } from "react";
 import { createRoot } from "react-dom/client";
-import { type Client, connect, type Entry, textOf } from "reseed-client";
+import { type Client, connect, type Entry, type RunningPart, textOf } from "reseed-client";
 import { useContextInfo, useSession, useSessions } from "reseed-client/react";
 
 function Chats({ client }: { client: Client }) {
@@ -13,9 +13,13 @@ function Chats({ client }: { client: Client }) {
     <>
       <nav>
         <button onClick={create}>New chat</button>
-        {loading ? "…" : items.map((item) => (
-          <button key={item.sessionId} onClick={() => setId(item.sessionId)}>{item.name || "New chat"}</button>
-        ))}
+        {loading
+          ? "…"
+          : items.map((item) => (
+              <button key={item.sessionId} onClick={() => setId(item.sessionId)}>
+                {item.name || "New chat"}
+              </button>
+            ))}
       </nav>
       {id && <Chat key={id} client={client} id={id} />}
     </>
@@ -36,15 +40,21 @@ function Chat({ client, id }: { client: Client; id: string }) {
       <Gauge client={client} id={id} />
       {snapshot.path.more && <button onClick={() => session.loadOlder()}>Older messages</button>}
       <ol>
-        {snapshot.path.entries.map((entry) => <Message key={entry.entryId} entry={entry} />)}
+        {snapshot.path.entries.map((entry) => (
+          <Message key={entry.entryId} entry={entry} />
+        ))}
         {snapshot.items.map((item) => (
-          <li key={item.itemId}>{item.parts.map((part) => ("text" in part ? part.text : `${part.name}…`)).join("")}</li>
+          <li key={item.itemId}>{item.parts.map(shown).join("")}</li>
         ))}
       </ol>
       <form onSubmit={submit}>
         <input aria-label="Message" value={text} onChange={(event) => setText(event.target.value)} />
         <button>Send</button>
-        {snapshot.turn && <button type="button" onClick={() => session.cancelTurn()}>Stop</button>}
+        {snapshot.turn && (
+          <button type="button" onClick={() => session.cancelTurn()}>
+            Stop
+          </button>
+        )}
       </form>
     </section>
   );
@@ -52,7 +62,13 @@ function Chat({ client, id }: { client: Client; id: string }) {
 
 function Message({ entry }: { entry: Entry }) {
   if (entry.type === "compaction") return <li>The older part was summarised.</li>;
-  return entry.type === "message" && entry.role !== "tool" ? <li className={entry.role}>{textOf(entry.content)}</li> : null;
+  return entry.type === "message" && entry.role !== "tool" ? (
+    <li className={entry.role}>{textOf(entry.content)}</li>
+  ) : null;
+}
+
+function shown(part: RunningPart) {
+  return part.type === "tool_call" ? `${part.name}…` : part.text;
 }
 
 function Gauge({ client, id }: { client: Client; id: string }) {
@@ -62,4 +78,8 @@ function Gauge({ client, id }: { client: Client; id: string }) {
 
 const get = async (path: string, method = "GET") => (await fetch(path, { method })).text();
 const client = connect(await get("server"), { ticket: () => get("ticket", "POST") });
-createRoot(document.querySelector("main")!).render(<StrictMode><Chats client={client} /></StrictMode>);
+createRoot(document.querySelector("main")!).render(
+  <StrictMode>
+    <Chats client={client} />
+  </StrictMode>,
+);

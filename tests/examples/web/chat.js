@@ -17,7 +17,9 @@ const known = location.hash.slice(1);
 const session = known ? client.session(known, options) : await client.createSession(options);
 location.hash = session.id;
 
-const [form, input, list, status] = ["form", "input", "ol", "[role=status]"].map((name) => /** @type {any} */ (document.querySelector(name)));
+const [form, input, list, status] = ["form", "input", "ol", "[role=status]"].map(
+  (name) => /** @type {any} */ (document.querySelector(name)),
+);
 
 session.subscribe(show);
 client.subscribe(show);
@@ -31,7 +33,9 @@ function show() {
   const messages = snapshot.path.entries.flatMap((entry) => (entry.type === "message" ? [entry] : []));
   const lines = [
     ...messages.map(({ role, content }) => line(role, textOf(content) || content.map((part) => part.type).join(", "))),
-    ...snapshot.items.map(({ parts }) => line("assistant", parts.map((part) => ("text" in part ? part.text : "…")).join(""))),
+    ...snapshot.items.map(({ parts }) =>
+      line("assistant", parts.map((part) => ("text" in part ? part.text : "…")).join("")),
+    ),
     ...snapshot.queue.map(({ content }) => line("tool", `waiting: ${textOf(content)}`)),
   ];
   list.replaceChildren(...lines);

@@ -4,7 +4,8 @@
  *     AUTH_TOKENS=web:change-this-token ALLOWED_ORIGINS=http://127.0.0.1:3000 reseed
  *     RESEED_TOKEN=change-this-token node serve.mjs
  *
- * An argument names another folder. RESEED_URL is the server's address, PORT this one's. A real page would know its user before it gives out a ticket.
+ * An argument names another folder. RESEED_URL is the server's address, PORT this one's. A real page would know its
+ * user before it gives out a ticket.
  */
 
 import { readFile } from "node:fs/promises";
@@ -24,7 +25,9 @@ export function serve({ folder, server, token }) {
   return createServer(async (request, response) => {
     const { pathname } = new URL(request.url, "http://here");
     const path = normalize(pathname === "/" ? "/index.html" : pathname);
-    const file = path.startsWith("/reseed-client/") ? join(client, path.slice("/reseed-client/".length)) : join(folder, path);
+    const file = path.startsWith("/reseed-client/")
+      ? join(client, path.slice("/reseed-client/".length))
+      : join(folder, path);
     try {
       const answer = answers[`${request.method} ${path}`];
       const [type, body] = answer ? await answer() : [TYPES[extname(file)] ?? "text/plain", await readFile(file)];

@@ -32,8 +32,8 @@ export function isResent(type: CommandName, creates: boolean): boolean {
 }
 
 /** Returns the names of a record that has all commands which address a session in one of these ways. */
-function namesOf<A extends Addresses[CommandName]>(
-  names: { [T in CommandName as Addresses[T] extends A ? T : never]: true },
-): CommandName[] {
+function namesOf<A extends Addresses[CommandName]>(names: {
+  [T in CommandName as Addresses[T] extends A ? T : never]: true;
+}): CommandName[] {
   return Object.keys(names) as CommandName[];
 }

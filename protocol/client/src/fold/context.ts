@@ -23,7 +23,10 @@ export const FAILURES_MAX = 16;
 type Change = Partial<SessionSnapshot>;
 
 /** Returns the compaction after a resume: what was known of another one says nothing of this one. */
-export function resumedCompaction(known: CompactionJob | null, { compaction, asOfSeq }: SessionOpened): CompactionJob | null {
+export function resumedCompaction(
+  known: CompactionJob | null,
+  { compaction, asOfSeq }: SessionOpened,
+): CompactionJob | null {
   if (!compaction) return null;
   if (known?.jobId !== compaction.jobId) return { ...compaction, asOfSeq };
   const { background: _, ...same } = known;

@@ -1,8 +1,8 @@
 /**
  * What is known of a session's tree, as immutable values that share their storage.
  *
- * - `KnownEntries` holds every entry that was seen, on whatever branch. Adding one costs the same whatever the size: all
- *   versions share one log, and each version sees the beginning of it.
+ * - `KnownEntries` holds every entry that was seen, on whatever branch. Adding one costs the same whatever the size:
+ *   all versions share one log, and each version sees the beginning of it.
  * - `Path` is what to show: from the oldest known entry to the leaf. It is walked when it is read, and only once.
  */
 

@@ -1,14 +1,6 @@
 /** The part of the fold about answers that are being written: their text, and the tool calls in them. */
 
-import type {
-  ItemAborted,
-  ItemDelta,
-  ItemFinished,
-  ItemStarted,
-  RunningItem,
-  RunningPart,
-  TurnId,
-} from "../wire.js";
+import type { ItemAborted, ItemDelta, ItemFinished, ItemStarted, RunningItem, RunningPart, TurnId } from "../wire.js";
 import type { Item, SessionSnapshot } from "./snapshot.js";
 
 /** The fields that this file changes. */
@@ -46,7 +38,10 @@ export function itemDelta(now: SessionSnapshot, delta: ItemDelta): Change {
     const old = item.parts[index];
     const shown = partText(old);
     if (item.aborted || offset > shown.length || offset + text.length <= shown.length) return item;
-    return { ...item, parts: withPart(item.parts, index, grown(old, delta, shown + text.slice(shown.length - offset))) };
+    return {
+      ...item,
+      parts: withPart(item.parts, index, grown(old, delta, shown + text.slice(shown.length - offset))),
+    };
   });
 }
 

@@ -26,7 +26,11 @@ export interface ShownSession extends SessionView {
  */
 export function useSession(client: Client, id: SessionId, options?: SessionOptions): ShownSession {
   const session = client.session(id, options);
-  const view = useSyncExternalStore(useHeld(session), () => session.view, () => session.view);
+  const view = useSyncExternalStore(
+    useHeld(session),
+    () => session.view,
+    () => session.view,
+  );
   return useMemo(() => ({ session, ...view }), [session, view]);
 }
 
@@ -34,11 +38,7 @@ export function useSession(client: Client, id: SessionId, options?: SessionOptio
  * Returns one value of a session, and renders again when it changes. `select` returns a part of the snapshot, not a new
  * object.
  */
-export function useSessionValue<T>(
-  client: Client,
-  id: SessionId,
-  select: (snapshot: SessionSnapshot) => T,
-): T | null {
+export function useSessionValue<T>(client: Client, id: SessionId, select: (snapshot: SessionSnapshot) => T): T | null {
   const session = client.session(id);
   const read = (): T | null => (session.snapshot ? select(session.snapshot) : null);
   return useSyncExternalStore(useHeld(session), read, read);
@@ -52,12 +52,20 @@ export function useContextInfo(client: Client, id: SessionId): ContextInfo | nul
 /** Returns the list of sessions, newest first, kept true by the server. `client.sessions.loadMore` fetches more. */
 export function useSessions(client: Client): SessionsView {
   const { sessions } = client;
-  return useSyncExternalStore(sessions.subscribe, () => sessions.view, () => sessions.view);
+  return useSyncExternalStore(
+    sessions.subscribe,
+    () => sessions.view,
+    () => sessions.view,
+  );
 }
 
 /** Returns how the connection is. */
 export function useConnection(client: Client): ConnectionStatus {
-  return useSyncExternalStore(client.subscribe, () => client.status, () => client.status);
+  return useSyncExternalStore(
+    client.subscribe,
+    () => client.status,
+    () => client.status,
+  );
 }
 
 /** Returns a function that subscribes to a session and keeps it open meanwhile. */

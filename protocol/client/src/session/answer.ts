@@ -5,10 +5,21 @@
  * the turn itself.
  */
 
-import { asError } from "../errors.js";
+import { asError, CommandError } from "../errors.js";
 import type { EventFrame } from "../fold/fold.js";
 import type { SessionSnapshot } from "../fold/snapshot.js";
-import type { Accepted, CallId, Entry, EntryId, ErrorBody, Part, RunningPart, TurnId, TurnStatus, Usage } from "../wire.js";
+import type {
+  Accepted,
+  CallId,
+  Entry,
+  EntryId,
+  ErrorBody,
+  Part,
+  RunningPart,
+  TurnId,
+  TurnStatus,
+  Usage,
+} from "../wire.js";
 import type { Happened } from "./subscription.js";
 
 /** A piece of an answer. */
@@ -104,7 +115,16 @@ export class Answer {
 
   /** Stops the turn; what was shown so far is kept. Takes the input out of the queue if it still waits. */
   async cancel(): Promise<void> {
-    if (!this.#result) await this.#source.cancel(this.#turnId);
+    await this.accepted;
+    if (this.#result) return;
+    try {
+      await this.#source.cancel(this.#turnId);
+    } catch (error) {
+      // Its turn has begun meanwhile, and the event that said so came before this reply.
+      const hasBegun = error instanceof CommandError && error.code === "not_queued" && this.#turnId !== null;
+      if (!hasBegun) throw error;
+      await this.#source.cancel(this.#turnId);
+    }
   }
 
   /**
@@ -300,7 +320,12 @@ class Cursor {
     }
   }
 
-  *#part(itemId: EntryId, part: number, content: RunningPart | Part, peek: boolean): Generator<AnswerPiece, void, void> {
+  *#part(
+    itemId: EntryId,
+    part: number,
+    content: RunningPart | Part,
+    peek: boolean,
+  ): Generator<AnswerPiece, void, void> {
     const place = `${itemId} ${part}`;
     const read = this.#read.get(place) ?? 0;
     const isText = content.type === "text" || content.type === "reasoning";

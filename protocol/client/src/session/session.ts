@@ -17,37 +17,19 @@ import { Hosting } from "../hosting/hosting.js";
 import { type Offer, offers } from "../hosting/offer.js";
 import { Listeners } from "../listeners.js";
 import type {
-  CallId,
   CommandId,
-  CompactionPreview,
-  Context,
-  ContextFormat,
   ContextInfo,
   Done,
   Entries,
-  Entry,
-  EntryId,
-  ForkPosition,
-  Forked,
   GetEntries,
-  HookAnswer,
   Input,
-  InputContent,
-  JobId,
-  Navigate,
-  Navigated,
-  LeafId,
-  PreviewCompaction,
   SessionId,
   SessionOpened,
-  SetOptions,
-  StartCompaction,
-  StrategySettings,
-  Tree,
   TurnId,
   UserInput,
 } from "../wire.js";
 import { Answer } from "./answer.js";
+import { SessionCommands } from "./commands.js";
 import { type Happened, type Opening, type SessionStatus, Subscription } from "./subscription.js";
 
 /** How a session is opened, and what this client does for it. */
@@ -82,7 +64,7 @@ export interface SessionContext {
 }
 
 /** One session. */
-export class Session {
+export class Session extends SessionCommands {
   /** Its id. */
   readonly id: SessionId;
 
@@ -98,12 +80,13 @@ export class Session {
 
   /** Use `Client.session` instead: there is one object of each session. */
   constructor(id: SessionId, options: SessionOptions, context: SessionContext) {
+    super();
     this.id = id;
     this.#context = context;
     this.#hosting = new Hosting(options, context.environment, {
       tool: (toolCallId, output, isError) => this.sendToolResult(toolCallId, output, isError),
       hook: (hookCallId, answer) => this.sendHookResult(hookCallId, answer),
-      progress: (about, message) => this.#ask("call_progress", { ...about, ...(message ? { message } : {}) }),
+      progress: (about, message) => this.ask("call_progress", { ...about, ...(message ? { message } : {}) }),
     });
     this.#subscription = new Subscription({
       session: id,
@@ -210,82 +193,26 @@ export class Session {
     await this.#subscription.unwant();
   }
 
-  // ---- turns and the queue
+  // ---- turns
 
   /** Says something, and returns the answer as it is written. While a turn runs the input waits in the queue. */
   send(input: Input, { commandId = newId(), ...options }: SendOptions = {}): Answer {
-    return this.#answer(commandId, (take) => this.#ask("user_input", { input, ...options }, commandId, take));
+    return this.#answer(commandId, (take) => this.ask("user_input", { input, ...options }, commandId, take));
   }
 
   /** Asks again for the answer of a turn that has none, the last one unless it is named. */
   retryTurn(turnId?: TurnId): Answer {
     const id = newId();
-    return this.#answer(id, (take) => this.#ask("retry_turn", turnId === undefined ? {} : { turnId }, id, take));
+    return this.#answer(id, (take) => this.ask("retry_turn", turnId === undefined ? {} : { turnId }, id, take));
   }
 
-  /** Stops a turn, the running one unless it is named. What was shown of its answer is kept. */
-  cancelTurn(turnId?: TurnId): Promise<Done> {
-    return this.#ask("cancel_turn", turnId === undefined ? {} : { turnId });
-  }
-
-  /** Takes inputs out of the queue, or puts all that stay in another order, by the ids of their commands. */
-  editQueue(edit: { readonly remove?: CommandId[]; readonly order?: CommandId[] }): Promise<Done> {
-    return this.#ask("edit_queue", edit);
-  }
-
-  /** Decides on an approval. */
-  approve(approvalId: string, review: string, customDenyMessage?: string): Promise<Done> {
-    const message = customDenyMessage === undefined ? {} : { customDenyMessage };
-    return this.#ask("approval_response", { approvalId, review, ...message });
-  }
-
-  // ---- the tree
-
-  /** Continues from another place: an entry, or `"root"` for before the first. */
-  navigate(entryId: LeafId, options: Omit<Navigate, "entryId"> = {}): Promise<Navigated> {
-    return this.#ask("navigate", { entryId, ...options });
-  }
-
-  /** Makes a session of its own out of the path to an entry. Resolves with its id. */
-  fork(entryId: EntryId, position: ForkPosition = "at"): Promise<Forked> {
-    return this.#ask("fork_session", { entryId, position });
-  }
-
-  /** Returns the shape of the tree, without the texts. */
-  tree(options: { readonly rootId?: EntryId; readonly depth?: number } = {}): Promise<Tree> {
-    return this.#ask("get_tree", options);
-  }
-
-  /** Labels an entry, or without a label takes its label away. */
-  setLabel(entryId: EntryId, label?: string): Promise<Done> {
-    return this.#ask("set_label", label === undefined ? { entryId } : { entryId, label });
-  }
-
-  /** Stores data of this client; the model never sees it. */
-  appendCustom(customType: string, data: unknown): Promise<Done> {
-    return this.#ask("append_custom", { customType, data });
-  }
-
-  /** Tells the model something without asking for an answer. */
-  appendMessage(
-    customType: string,
-    content: InputContent,
-    { display = true, details }: { readonly display?: boolean; readonly details?: unknown } = {},
-  ): Promise<Done> {
-    const more = details === undefined ? {} : { details };
-    return this.#ask("append_custom_message", { customType, content, display, ...more });
-  }
+  // ---- what older events have told
 
   /** Fetches entries, newest first in choice and oldest first in order. They become part of `snapshot.entries`. */
   async getEntries(options: GetEntries = {}): Promise<Entries> {
-    const page = await this.#ask("get_entries", options);
+    const page = await this.ask("get_entries", options);
     this.#subscription.change((snapshot) => withEntries(snapshot, page));
     return page;
-  }
-
-  /** Fetches one entry whole: `cut.whole` is all of a tool result that was cut. */
-  async getEntry(entryId: EntryId): Promise<Entry | undefined> {
-    return (await this.#ask("get_entries", { entryId })).items[0];
   }
 
   /**
@@ -300,80 +227,11 @@ export class Session {
     return this.snapshot?.path.more ?? false;
   }
 
-  // ---- the context window
-
   /** Returns how full the window is, and puts it into the snapshot. */
   async getContextInfo(): Promise<ContextInfo> {
-    const contextInfo = await this.#ask("get_context_info", {});
+    const contextInfo = await this.ask("get_context_info", {});
     this.#subscription.change((now) => ({ ...now, contextInfo, warning: contextInfo.warning ?? null }));
     return contextInfo;
-  }
-
-  /** Returns exactly what the next request would send. */
-  getContext(options: { readonly format?: ContextFormat; readonly ephemeral?: boolean } = {}): Promise<Context> {
-    return this.#ask("get_context", options);
-  }
-
-  /** Compacts the context. Resolves when it has begun; `snapshot.compaction` and the path show how it goes. */
-  startCompaction(options: StartCompaction = {}): Promise<Done> {
-    return this.#ask("start_compaction", options);
-  }
-
-  /** Makes a compaction and shows it, without changing anything. `startCompaction({ previewId })` then applies it. */
-  previewCompaction(options: PreviewCompaction = {}): Promise<CompactionPreview> {
-    return this.#ask("preview_compaction", options);
-  }
-
-  /** Stops a compaction, the running one unless it is named, or drops the one that is held. */
-  cancelCompaction(jobId?: JobId): Promise<Done> {
-    return this.#ask("cancel_compaction", jobId === undefined ? {} : { jobId });
-  }
-
-  /** Brings back what a compaction has taken out, the one in effect unless it is named. */
-  undoCompaction(entryId?: EntryId): Promise<Done> {
-    return this.#ask("undo_compaction", entryId === undefined ? {} : { entryId });
-  }
-
-  /** Keeps an entry word for word through every compaction. */
-  pin(entryId: EntryId): Promise<Done> {
-    return this.#ask("pin_entry", { entryId });
-  }
-
-  /** Lets go of a pinned entry. */
-  unpin(entryId: EntryId): Promise<Done> {
-    return this.#ask("unpin_entry", { entryId });
-  }
-
-  // ---- settings
-
-  /** Gives the session a name. */
-  rename(name: string): Promise<Done> {
-    return this.#ask("rename_session", { name });
-  }
-
-  /** Deletes the session for good. */
-  delete(): Promise<Done> {
-    return this.#ask("delete_session", {});
-  }
-
-  /** Chooses how the context is kept small. */
-  setStrategy(strategy: string, settings?: StrategySettings): Promise<Done> {
-    return this.#ask("set_context_strategy", settings === undefined ? { strategy } : { strategy, settings });
-  }
-
-  /** Chooses the model. */
-  setModel(model: string, reasoningEffort?: string): Promise<Done> {
-    return this.#ask("set_model", reasoningEffort === undefined ? { model } : { model, reasoningEffort });
-  }
-
-  /** Sets the system prompt; empty for none. */
-  setInstructions(instructions: string): Promise<Done> {
-    return this.#ask("set_instructions", { instructions });
-  }
-
-  /** Sets both options; what is absent goes back to the default. */
-  setOptions(options: SetOptions): Promise<Done> {
-    return this.#ask("set_options", options);
   }
 
   // ---- tools and hooks
@@ -387,29 +245,14 @@ export class Session {
     if (this.status.phase !== "open") {
       // Opening the session offers them.
       await this.opened();
-      return {};
+      return this.isHost ? {} : { standby: true };
     }
     const { tools, hooks } = offers(this.#hosting.offer);
     const replies = await Promise.all([
-      offer.tools ? this.#ask("register_tools", { tools: tools ?? [] }) : {},
-      offer.hooks ? this.#ask("register_hooks", { hooks: hooks ?? [] }) : {},
+      offer.tools ? this.ask("register_tools", { tools: tools ?? [] }) : {},
+      offer.hooks ? this.ask("register_hooks", { hooks: hooks ?? [] }) : {},
     ]);
     return Object.assign({}, ...replies) as Done;
-  }
-
-  /** Becomes the host: the tools and hooks of this client are asked from now on. */
-  takeOverHost(): Promise<Done> {
-    return this.#ask("take_over_host", {});
-  }
-
-  /** Answers a tool call that this client has run elsewhere. Handlers of `tools` are answered for by themselves. */
-  sendToolResult(toolCallId: CallId, output: string, isError = false): Promise<Done> {
-    return this.#ask("tool_result", { toolCallId, output, ...(isError ? { isError } : {}) });
-  }
-
-  /** Answers a hook call that this client has looked at elsewhere. */
-  sendHookResult(hookCallId: CallId, answer: HookAnswer): Promise<Done> {
-    return this.#ask("hook_result", { hookCallId, ...answer });
   }
 
   // ---- what the client calls
@@ -439,7 +282,7 @@ export class Session {
     this.#subscription.resync();
   }
 
-  #ask<T extends CommandName>(
+  protected override ask<T extends CommandName>(
     type: T,
     payload: PayloadOf<T>,
     id?: CommandId,
@@ -488,7 +331,7 @@ export class Session {
   }
 }
 
-/** Returns true if an event changes the size of the context without telling the new one. During a turn others tell it. */
+/** Returns true if an event changes the size of the context without telling it. During a turn other events tell it. */
 function changesContext(event: EventFrame): boolean {
   if (event.type === "context_compacted") return true;
   if (event.type !== "session_updated") return false;

@@ -14,7 +14,15 @@ import { asError, CommandError, SessionEnded } from "../errors.js";
 import { type EventFrame, fold } from "../fold/fold.js";
 import { reopened, resumePoint } from "../fold/open.js";
 import type { SessionSnapshot } from "../fold/snapshot.js";
-import type { HookOffer, OpenSession, SessionClosed, SessionId, SessionOpened, SessionRole, ToolOffer } from "../wire.js";
+import type {
+  HookOffer,
+  OpenSession,
+  SessionClosed,
+  SessionId,
+  SessionOpened,
+  SessionRole,
+  ToolOffer,
+} from "../wire.js";
 
 /** How a session is followed. */
 export type SessionStatus =

@@ -116,7 +116,9 @@ export class FakeServer {
   }
 
   /** Resolves with the next command of this type that arrives. */
-  next<T extends CommandName>(type: T): Promise<CommandOf<T> & { readonly id: string; readonly sessionId?: SessionId }> {
+  next<T extends CommandName>(
+    type: T,
+  ): Promise<CommandOf<T> & { readonly id: string; readonly sessionId?: SessionId }> {
     return new Promise((resolve) => {
       this.#waiting.push({ type, resolve: resolve as (command: CommandFrame) => void });
     });
@@ -206,8 +208,16 @@ export class FakeServer {
   }
 }
 
-const NO_SESSION: ErrorBody = { code: "no_session", message: "this connection is not subscribed to it", retriable: false };
-const SESSION_NOT_FOUND: ErrorBody = { code: "session_not_found", message: "there is no such session", retriable: false };
+const NO_SESSION: ErrorBody = {
+  code: "no_session",
+  message: "this connection is not subscribed to it",
+  retriable: false,
+};
+const SESSION_NOT_FOUND: ErrorBody = {
+  code: "session_not_found",
+  message: "there is no such session",
+  retriable: false,
+};
 
 /** Returns the payload of the example that answers a command. */
 function payloadOf(type: CommandName): ReplyPayload<CommandName> {
@@ -229,5 +239,9 @@ function repeated(reply: ReplyFrame): ReplyFrame {
 
 function textOfInput(input: Input): string {
   if (typeof input === "string") return input;
-  return input.map(({ content }) => (typeof content === "string" ? content : content.map((part) => ("text" in part ? part.text : "")).join(""))).join("\n");
+  return input
+    .map(({ content }) =>
+      typeof content === "string" ? content : content.map((part) => ("text" in part ? part.text : "")).join(""),
+    )
+    .join("\n");
 }

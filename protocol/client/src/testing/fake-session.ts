@@ -58,7 +58,8 @@ export class FakeSession {
   open(socket: FakeSocket, resume: Resume | undefined): { opened: SessionOpened; missed: readonly ServerFrame[] } {
     this.#followers.add(socket);
     const canReplay = resume?.epoch === this.#opened.epoch && resume.seq <= this.log.length;
-    if (!resume || !canReplay) return { opened: { ...this.#opened, ...(resume ? { resumed: "snapshot" } : {}) }, missed: this.log };
+    if (!resume || !canReplay)
+      return { opened: { ...this.#opened, ...(resume ? { resumed: "snapshot" } : {}) }, missed: this.log };
     const { entries: _, ...opened } = this.#opened;
     const missed = this.log.filter((frame) => frame.seq > resume.seq);
     return { opened: { ...opened, asOfSeq: this.log.length, leafId: this.#leafId, resumed: "replay" }, missed };

@@ -1,0 +1,77 @@
+/** Every command of the protocol has a method, which sends it as the examples have it. */
+
+import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
+import { test } from "node:test";
+import { WRITING_COMMANDS } from "reseed-client";
+import { opened, quiet } from "./bench.mjs";
+
+/** What a method is called with, and the payload that comes of it. */
+const METHODS = {
+  user_input: [
+    (session) => session.send("hi", { parentId: "root", whenBusy: "reject" }).accepted,
+    { input: "hi", parentId: "root", whenBusy: "reject" },
+  ],
+  cancel_turn: [(session) => session.cancelTurn("t1"), { turnId: "t1" }],
+  retry_turn: [(session) => session.retryTurn().accepted, {}],
+  edit_queue: [(session) => session.editQueue({ remove: ["c1"] }), { remove: ["c1"] }],
+  approval_response: [
+    (session) => session.approve("a1", "denied", "no"),
+    { approvalId: "a1", review: "denied", customDenyMessage: "no" },
+  ],
+  navigate: [(session) => session.navigate("root", { label: "x" }), { entryId: "root", label: "x" }],
+  fork_session: [(session) => session.fork("e1"), { entryId: "e1", position: "at" }],
+  get_tree: [(session) => session.tree({ depth: 2 }), { depth: 2 }],
+  set_label: [(session) => session.setLabel("e1"), { entryId: "e1" }],
+  append_custom: [(session) => session.appendCustom("x", null), { customType: "x", data: null }],
+  append_custom_message: [
+    (session) => session.appendMessage("x", "y", { details: 1 }),
+    { customType: "x", content: "y", display: true, details: 1 },
+  ],
+  get_entries: [(session) => session.getEntry("e1"), { entryId: "e1" }],
+  get_context_info: [(session) => session.getContextInfo(), {}],
+  get_context: [(session) => session.getContext({ format: "markdown" }), { format: "markdown" }],
+  start_compaction: [(session) => session.startCompaction({ rebuild: true }), { rebuild: true }],
+  preview_compaction: [(session) => session.previewCompaction(), {}],
+  cancel_compaction: [(session) => session.cancelCompaction("j1"), { jobId: "j1" }],
+  undo_compaction: [(session) => session.undoCompaction(), {}],
+  pin_entry: [(session) => session.pin("e1"), { entryId: "e1" }],
+  unpin_entry: [(session) => session.unpin("e1"), { entryId: "e1" }],
+  rename_session: [(session) => session.rename("x"), { name: "x" }],
+  delete_session: [(session) => session.delete(), {}],
+  set_context_strategy: [(session) => session.setStrategy("manual"), { strategy: "manual" }],
+  set_model: [(session) => session.setModel("m", "low"), { model: "m", reasoningEffort: "low" }],
+  set_instructions: [(session) => session.setInstructions(""), { instructions: "" }],
+  set_options: [(session) => session.setOptions({ temperature: 1 }), { temperature: 1 }],
+  register_tools: [(session) => session.host({ tools: {} }), { tools: [] }],
+  register_hooks: [(session) => session.host({ hooks: [] }), { hooks: [] }],
+  take_over_host: [(session) => session.takeOverHost(), {}],
+  tool_result: [(session) => session.sendToolResult("c1", "x", true), { toolCallId: "c1", output: "x", isError: true }],
+  hook_result: [(session) => session.sendHookResult("h1", { block: true }), { hookCallId: "h1", block: true }],
+  list_sessions: [(_, client) => client.listSessions({ limit: 3 }), { limit: 3 }],
+};
+
+/** What the client sends by itself. */
+const BY_ITSELF = ["hello", "open_session", "close_session", "ping", "call_progress"];
+
+for (const [type, [call, payload]] of Object.entries(METHODS)) {
+  test(`${type} has a method`, async () => {
+    const { client, server, session } = await opened();
+    await call(session, client);
+    await quiet();
+    const sent = server.commands.find((command) => command.type === type);
+    assert.deepEqual(sent.payload, payload);
+    assert.equal(sent.sessionId, type === "list_sessions" ? undefined : session.id);
+    if (WRITING_COMMANDS.includes(type)) assert.ok(sent.id.length >= 16);
+  });
+}
+
+test("no command is left out", () => {
+  const folder = new URL("../../protocol/examples/v2/commands/", import.meta.url);
+  const commands = new Set([...readdirSync(folder).map((file) => file.split(".")[0]), ...WRITING_COMMANDS]);
+  const covered = new Set([...Object.keys(METHODS), ...BY_ITSELF]);
+  assert.deepEqual(
+    [...commands].filter((type) => !covered.has(type)),
+    [],
+  );
+});
