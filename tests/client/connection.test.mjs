@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { JSDOM } from "jsdom";
 import { CLOSE_CODES, closeCode, CommandError, connect, NoCredentials } from "reseed-client";
 import { FakeServer } from "reseed-client/testing";
 import { bench, Hands, opened, quiet, types } from "./bench.mjs";
@@ -253,4 +254,46 @@ test("a hello that is refused for good stops the client, with the server's words
   await quiet();
   assert.deepEqual([client.status.phase, client.status.reason], ["stopped", "speak version 3"]);
   assert.ok(client.status.error instanceof CommandError);
+});
+
+test("in a browser, `online` and a page that is looked at again wake the client", async (context) => {
+  const { window } = new JSDOM("");
+  const globals = { window, document: window.document };
+  for (const [name, value] of Object.entries(globals))
+    Object.defineProperty(globalThis, name, { value, configurable: true });
+  context.after(() => {
+    for (const name of Object.keys(globals)) delete globalThis[name];
+  });
+  const server = new FakeServer();
+  const client = connect(server.url, { WebSocket: server.WebSocket, clientId: "tab" });
+  await quiet();
+  for (const wake of [
+    () => window.dispatchEvent(new window.Event("online")),
+    () => window.document.dispatchEvent(new window.Event("visibilitychange")),
+  ]) {
+    // jsdom's page is seen unless it says otherwise.
+    Object.defineProperty(window.document, "visibilityState", { value: "visible", configurable: true });
+    server.commands.length = 0;
+    wake();
+    await quiet();
+    assert.deepEqual(types(server), ["ping"]);
+  }
+  Object.defineProperty(window.document, "visibilityState", { value: "hidden", configurable: true });
+  server.commands.length = 0;
+  window.document.dispatchEvent(new window.Event("visibilitychange"));
+  await quiet();
+  assert.deepEqual(types(server), [], "a page that is hidden asks nothing");
+  client.close();
+});
+
+test("a runtime without a WebSocket is told what to do", () => {
+  const had = Object.getOwnPropertyDescriptor(globalThis, "WebSocket");
+  delete globalThis.WebSocket;
+  try {
+    assert.throws(() => connect("ws://127.0.0.1"), {
+      message: /pass one as `WebSocket`, for instance that of npm's `ws`/,
+    });
+  } finally {
+    if (had) Object.defineProperty(globalThis, "WebSocket", had);
+  }
 });

@@ -79,6 +79,16 @@ test("Node imports every entry, and the README's example runs", async (context) 
   }
 });
 
+test("the types promise what they should, however modules are resolved", (context) => {
+  const folder = temporary(context);
+  cpSync(join(HERE, "react19/node_modules"), join(folder, "node_modules"), { recursive: true });
+  unpack(pack(folder), folder);
+  cpSync(join(HERE, "types.mts"), join(folder, "types.mts"));
+  const lib = ["--lib", "es2022,dom,dom.iterable", "--target", "es2022", "--strict", "--noEmit"];
+  tool("tsc", [...lib, "--module", "nodenext", "types.mts"], { cwd: folder });
+  tool("tsc", [...lib, "--module", "esnext", "--moduleResolution", "bundler", "types.mts"], { cwd: folder });
+});
+
 test("the web example is checked by tsc and runs in a browser, from another origin, with tickets", async (context) => {
   const folder = temporary(context);
   copied(join(EXAMPLES, "web"), folder);
