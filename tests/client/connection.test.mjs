@@ -67,6 +67,7 @@ test("credentials are asked for before each attempt; refused ones are renewed on
 
   const error = { code: "unauthenticated", message: "wrong ticket", retriable: false };
   server.on("hello", () => ({ error }));
+  await hands.pass(15_000);
   server.drop();
   await hands.pass(1_000);
   assert.deepEqual([client.status.phase, client.status.code], ["stopped", 4401]);
@@ -200,6 +201,36 @@ test("a gap opens the session again where it was", async () => {
   await quiet();
   assert.deepEqual([session.snapshot.name, session.snapshot.model, session.snapshot.seq], ["missed", "other", 2]);
   assert.deepEqual(types(server).slice(-3), ["close_session", "open_session", "get_context_info"]);
+});
+
+test("a second gap right after the first asks for everything anew", async () => {
+  const { fake, server, session } = await opened();
+  server.on("open_session", (_, socket) => ({ ...fake.open(socket, undefined).opened, asOfSeq: fake.log.length }));
+  const resumes = () =>
+    server.commands.flatMap(({ type, payload }) => (type === "open_session" ? [payload.resume !== undefined] : []));
+  const gap = () =>
+    server.send({ sessionId: fake.id, seq: session.snapshot.seq + 2, type: "queue_released", payload: {} });
+  gap();
+  await quiet();
+  gap();
+  await quiet();
+  assert.deepEqual(resumes(), [false, true, false]);
+  assert.equal(session.status.phase, "open");
+});
+
+test("credentials that are accepted and refused in a moment are not renewed for ever", async () => {
+  let asked = 0;
+  const { client, server, hands } = await bench({ token: () => `token-${(asked += 1)}` });
+  server.drop(4401);
+  await quiet();
+  server.drop(4401);
+  await quiet();
+  assert.deepEqual([client.status.phase, asked], ["stopped", 2]);
+  client.reconnect();
+  await hands.pass(15_000);
+  server.drop(4401);
+  await quiet();
+  assert.deepEqual([client.status.phase, asked], ["open", 4]);
 });
 
 test("when the network is back the client does not wait", async () => {

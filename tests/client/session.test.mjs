@@ -414,3 +414,22 @@ test("what an event does not touch is the same object, and a long history costs 
     [true, false, false, true],
   );
 });
+
+test("an answer that nobody will tell of any more ends with the session", async () => {
+  const ends = [
+    [({ session }) => session.close(), "the session was closed"],
+    [({ client }) => client.close(), "the session was closed"],
+    [({ fake }) => fake.show(closed("deleted", false)), "why"],
+  ];
+  for (const [end, message] of ends) {
+    const made = await opened();
+    made.server.on("user_input", () => ({ entryId: "e1", turnId: "t1", queued: false, asOfSeq: 0 }));
+    const answer = made.session.send("x");
+    await answer.accepted;
+    const read = answer.text().next();
+    await end(made);
+    await assert.rejects(read, { name: "SessionEnded", message });
+    await assert.rejects(answer.finished(), { name: "SessionEnded", message });
+    assert.ok(!types(made.server).includes("cancel_turn"));
+  }
+});

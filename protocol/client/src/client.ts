@@ -130,8 +130,9 @@ export class Client {
     this.#connection.reconnect();
   }
 
-  /** Ends the connection. Turns that run go on without this client. */
+  /** Closes all sessions and ends the connection. Turns that run go on without this client. */
   close(): void {
+    for (const session of this.#sessions.values()) void session.close();
     this.#connection.close();
   }
 

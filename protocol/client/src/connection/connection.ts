@@ -20,7 +20,7 @@ import { Outbox } from "./outbox.js";
 /** Milliseconds from the first packet to `welcome`; a network that swallows packets would else hold the client up. */
 const CONNECT_MS = 20_000;
 
-/** Milliseconds that a connection must have lasted for its end to count as the first failure. */
+/** Milliseconds after which a connection has lasted: its end is the first failure, and its credentials were good. */
 const LASTED_MS = 10_000;
 
 /** Close code that a client gives itself when the other end is silent, as the server would. */
@@ -255,7 +255,6 @@ export class Connection {
       if (!isCurrent()) return;
       this.#cancelTimer();
       this.#welcomedAt = this.#options.environment.now();
-      this.#renewed = false;
       this.#bytesMax = welcome.limits.messageBytesMax;
       this.#heartbeat = new Heartbeat(this.#options.environment, welcome.heartbeatMs, {
         probe: this.#options.onProbe,
@@ -286,6 +285,10 @@ export class Connection {
   #closed(code: number, reason: string): void {
     const { meaning, then, waitMs } = closeCode(code);
     const words = reason || meaning;
+    if (this.#hasLasted()) {
+      this.#failures = 0;
+      this.#renewed = false;
+    }
     if (then === "stop") this.#stop(code, words);
     else if (then === "reconnect") this.#retry(words, waitMs);
     else if (this.#renewed) this.#stop(code, words);
@@ -296,10 +299,12 @@ export class Connection {
     }
   }
 
+  #hasLasted(): boolean {
+    return this.#status.phase === "open" && this.#options.environment.now() - this.#welcomedAt >= LASTED_MS;
+  }
+
   #retry(reason: string, waitMs = 0): void {
     const { environment } = this.#options;
-    const lasted = this.#status.phase === "open" && environment.now() - this.#welcomedAt >= LASTED_MS;
-    if (lasted) this.#failures = 0;
     const wait = Math.max(waitMs, backoff(this.#failures, environment.random()));
     this.#failures += 1;
     this.#drop();

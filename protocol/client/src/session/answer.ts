@@ -55,6 +55,8 @@ export interface AnswerSource {
   ask(take: (accepted: Accepted) => void): Promise<Accepted>;
   /** Calls a function with whatever happens to the session. */
   listen(listener: (event: Happened, snapshot: SessionSnapshot) => void): () => void;
+  /** Calls a function when the session is closed or has ended, so that no more is heard of it. */
+  onEnd(listener: (error: Error) => void): () => void;
   /** Cancels the turn, or takes the input out of the queue. */
   cancel(turnId: TurnId | null): Promise<unknown>;
 }
@@ -96,7 +98,11 @@ export class Answer {
       this.#end = resolve;
       this.#fail = reject;
     });
-    this.#unlisten = source.listen((event, snapshot) => this.#take(event, snapshot));
+    const ends = [
+      source.listen((event, snapshot) => this.#take(event, snapshot)),
+      source.onEnd((error) => this.#refused(error)),
+    ];
+    this.#unlisten = () => ends.forEach((end) => end());
     this.accepted = source.ask((reply) => this.#begin(reply));
     this.accepted.catch((error: unknown) => this.#refused(asError(error)));
     // Whoever does not ask how it ended need not handle that it failed.
@@ -108,7 +114,10 @@ export class Answer {
     return this.#turnId;
   }
 
-  /** Resolves when the turn is over, however it ended. Rejects if the input was refused. */
+  /**
+   * Resolves when the turn is over, however it ended. Rejects if the input was refused, and with `SessionEnded` if the
+   * session is closed before: the turn goes on, but nobody tells this client.
+   */
   finished(): Promise<AnswerResult> {
     return this.#finished;
   }
@@ -179,6 +188,7 @@ export class Answer {
   }
 
   #refused(error: Error): void {
+    if (this.#result || this.#failure) return;
     this.#unlisten();
     this.#failure = error;
     this.#fail(error);

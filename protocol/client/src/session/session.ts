@@ -73,6 +73,7 @@ export class Session extends SessionCommands {
   readonly #hosting: Hosting;
   readonly #views = new Listeners();
   readonly #events = new Listeners<[Happened, SessionSnapshot]>();
+  readonly #ends = new Listeners<[Error]>();
   #view: SessionView = { status: { phase: "closed" }, snapshot: null };
   #holds = 0;
   #measuring = false;
@@ -151,8 +152,7 @@ export class Session extends SessionCommands {
       const look = (): boolean => {
         const { status, snapshot } = this.#view;
         if (status.phase === "open" && snapshot) resolve(snapshot);
-        else if (status.phase === "ended") reject(status.error ?? new SessionEnded(status.reason));
-        else if (status.phase === "closed") reject(new SessionEnded("the session was closed"));
+        else if (status.phase === "ended" || status.phase === "closed") reject(endOf(status));
         else return false;
         return true;
       };
@@ -289,7 +289,7 @@ export class Session extends SessionCommands {
     onReply?: OnReply<T>,
   ): Promise<ReplyPayload<T>> {
     const { status } = this;
-    if (status.phase === "ended") return Promise.reject(status.error ?? new SessionEnded(status.reason));
+    if (status.phase === "ended") return Promise.reject(endOf(status));
     this.open();
     const to: Addressed = { session: this.id, id };
     return this.#context.connection.request(type, payload, to, onReply);
@@ -300,6 +300,7 @@ export class Session extends SessionCommands {
       ask,
       snapshot: () => this.snapshot,
       listen: (listener) => this.#events.add(listener),
+      onEnd: (listener) => this.#ends.add(listener),
       cancel: (turnId) => (turnId === null ? this.editQueue({ remove: [commandId] }) : this.cancelTurn(turnId)),
     });
   }
@@ -310,7 +311,9 @@ export class Session extends SessionCommands {
 
   #changed(event: Happened | null): void {
     const { status, snapshot } = this.#subscription;
+    const had = this.#view.status;
     this.#view = { status, snapshot };
+    if (status !== had && (status.phase === "ended" || status.phase === "closed")) this.#ends.tell(endOf(status));
     if (event !== null && snapshot) {
       if (typeof event === "object") this.#hosting.take(event, snapshot);
       this.#events.tell(event, snapshot);
@@ -329,6 +332,12 @@ export class Session extends SessionCommands {
       if (this.status.phase === "open") this.getContextInfo().catch(() => undefined);
     });
   }
+}
+
+/** Returns why nothing more is heard of a session. */
+function endOf(status: Extract<SessionStatus, { phase: "ended" | "closed" }>): Error {
+  if (status.phase === "closed") return new SessionEnded("the session was closed");
+  return status.error ?? new SessionEnded(status.reason);
 }
 
 /** Returns true if an event changes the size of the context without telling it. During a turn other events tell it. */

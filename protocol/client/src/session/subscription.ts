@@ -60,6 +60,9 @@ export interface SubscriptionOptions {
   readonly onChange: (event: Happened | null) => void;
 }
 
+/** Milliseconds within which a second gap asks for everything anew: the resume has not mended it. */
+const RESYNC_MS = 2_000;
+
 /** A subscription to one session. */
 export class Subscription {
   readonly #options: SubscriptionOptions;
@@ -71,6 +74,9 @@ export class Subscription {
   /** Counts the attempts to open it, so that what comes of an earlier one is known as such. */
   #attempt = 0;
   #failures = 0;
+  #resyncedAt = Number.NEGATIVE_INFINITY;
+  /** The next attempt asks for a snapshot, whatever is known. */
+  #anew = false;
   #cancelRetry: () => void = () => undefined;
 
   /** Creates one that nobody wants yet. */
@@ -151,7 +157,9 @@ export class Subscription {
   /** Something was missed: opens the session again on the same connection, where it was. */
   resync(): void {
     if (this.#status.phase !== "open") return;
-    const { connection, session } = this.#options;
+    const { connection, session, environment } = this.#options;
+    this.#anew = environment.now() - this.#resyncedAt < RESYNC_MS;
+    this.#resyncedAt = environment.now();
     connection.held(session);
     this.#setStatus({ phase: "opening" });
     connection.requestNow("close_session", {}, { session }).catch(() => undefined);
@@ -177,7 +185,7 @@ export class Subscription {
       ...(asked === undefined ? {} : { role: asked }),
       ...(entries === undefined ? {} : { entries }),
       ...(deltas === undefined ? {} : { deltas }),
-      ...(this.#snapshot ? { resume: resumePoint(this.#snapshot) } : {}),
+      ...(this.#snapshot && !this.#anew ? { resume: resumePoint(this.#snapshot) } : {}),
       // An observer may offer nothing.
       ...(asked === "observer" ? {} : this.#options.offers()),
     };
@@ -185,6 +193,7 @@ export class Subscription {
 
   #take(opened: SessionOpened): void {
     this.#failures = 0;
+    this.#anew = false;
     this.#snapshot = reopened(this.#snapshot, opened);
     this.#status = { phase: "open" };
     this.#options.onChange(opened.resumed === "replay" ? "replaying" : "opened");
@@ -203,7 +212,7 @@ export class Subscription {
     const { connection, session } = this.#options;
     if (code === "deleted") return this.#end(code, message, error ? new CommandError(error) : undefined);
     // Stored events that cannot be read are passed over by a new snapshot.
-    if (!retriable) this.#snapshot = null;
+    if (!retriable) this.#anew = true;
     connection.held(session);
     this.#setStatus({ phase: "opening" });
     this.#retry();
