@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fold, fromOpened, hook, tool } from "reseed-client";
-import { payload } from "reseed-client/testing";
+import { FakeSession, payload } from "reseed-client/testing";
 import { bench, opened, quiet, types } from "./bench.mjs";
 
 const CALL = {
@@ -432,4 +432,53 @@ test("an answer that nobody will tell of any more ends with the session", async 
     await assert.rejects(answer.finished(), { name: "SessionEnded", message });
     assert.ok(!types(made.server).includes("cancel_turn"));
   }
+});
+
+const said = (entryId, parentId) => ({
+  entryId,
+  parentId,
+  timestamp: "",
+  type: "message",
+  role: "user",
+  content: [{ type: "text", text: entryId }],
+});
+
+test("older entries are fetched page by page, to where the server has no more", async () => {
+  const { client, server } = await bench();
+  const fake = server.session(new FakeSession("paged", { entries: [said("e3", "e2")], leafId: "e3", more: true }));
+  const pages = { e3: { items: [said("e1", "lost"), said("e2", "e1")], more: false } };
+  server.on("get_entries", ({ payload: { before } }) => ({ ...pages[before], leafId: "e3", asOfSeq: 0 }));
+  const session = client.session(fake.id);
+  await session.opened();
+  const path = () => session.snapshot.path.entries.map((entry) => entry.entryId);
+  assert.deepEqual([path(), session.snapshot.path.more], [["e3"], true]);
+  assert.equal(await session.loadOlder(), false);
+  assert.deepEqual(
+    [path(), session.snapshot.path.more],
+    [["e1", "e2", "e3"], false],
+    "whatever the parent of the first",
+  );
+  fake.append({ type: "entry_appended", payload: { entry: said("e4", "e3") } });
+  await quiet();
+  assert.deepEqual([path(), session.snapshot.path.more], [["e1", "e2", "e3", "e4"], false]);
+});
+
+test("where the session moves to an entry that is not known, its past is fetched", async () => {
+  const { client, server } = await bench();
+  const fake = server.session(new FakeSession("moved", { entries: [said("e3", "e2")], leafId: "e3", more: true }));
+  server.on("get_entries", () => ({
+    items: [said("o1", null), said("o2", "o1")],
+    more: false,
+    leafId: "o2",
+    asOfSeq: 1,
+  }));
+  const session = client.session(fake.id);
+  await session.opened();
+  fake.append({ type: "session_updated", payload: { leafId: "o2" } });
+  await quiet();
+  assert.deepEqual(
+    session.snapshot.path.entries.map((entry) => entry.entryId),
+    ["o1", "o2"],
+  );
+  assert.equal(session.snapshot.path.more, false);
 });

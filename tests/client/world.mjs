@@ -123,6 +123,7 @@ export class Witness {
 export class World {
   /** Frames of sessions, in the order in which they came, `session_opened` among them. */
   frames = [];
+  #clients = [];
 
   static async start(settings = {}, options = {}) {
     const world = new World();
@@ -153,7 +154,9 @@ export class World {
       },
       onWake: () => () => undefined,
     };
-    return connect(this.server.url, { WebSocket: Tapped, environment, clientId: "recorded", ...options });
+    const client = connect(this.server.url, { WebSocket: Tapped, environment, clientId: "recorded", ...options });
+    this.#clients.push(client);
+    return client;
   }
 
   /** A witness on the server as it is now. */
@@ -174,7 +177,8 @@ export class World {
   }
 
   async end() {
-    this.client.close();
+    // A client that a failing test has left open would look for its server for ever.
+    for (const client of this.#clients) client.close();
     this.witness.close();
     await this.server.remove();
   }

@@ -79,14 +79,18 @@ export class Path implements Iterable<Entry> {
   /** Where it ends: the session continues from here. */
   readonly leafId: LeafId;
 
-  private constructor(known: KnownEntries, leafId: LeafId) {
+  /** The entry of which the server has said that nothing is before it, whatever its parent; `null` if none is known. */
+  readonly top: EntryId | null;
+
+  private constructor(known: KnownEntries, leafId: LeafId, top: EntryId | null) {
     this.#known = known;
     this.leafId = leafId;
+    this.top = top;
   }
 
   /** Returns the path to a leaf. */
-  static to(known: KnownEntries, leafId: LeafId): Path {
-    return new Path(known, leafId);
+  static to(known: KnownEntries, leafId: LeafId, top: EntryId | null): Path {
+    return new Path(known, leafId, top);
   }
 
   /** The entries, oldest first. The array is made on the first read and stays the same. */
@@ -112,7 +116,8 @@ export class Path implements Iterable<Entry> {
       const entry = this.#known.get(place);
       if (!entry) break;
       entries.push(entry);
-      place = entry.parentId ?? "root";
+      // The records before the top are damaged: nobody has them.
+      place = entry.entryId === this.top ? "root" : (entry.parentId ?? "root");
     }
     this.#walked = { entries: entries.reverse(), more: place !== "root" };
     return this.#walked;

@@ -125,7 +125,7 @@ function entryAppended(now: SessionSnapshot, entry: Entry): Change {
   return {
     entries,
     leafId: entry.entryId,
-    path: Path.to(entries, entry.entryId),
+    path: Path.to(entries, entry.entryId, now.path.top),
     ...(settled ? { items: now.items.filter((item) => item.itemId !== entry.entryId) } : {}),
     ...(entry.type === "session_info" ? { name: entry.name } : {}),
   };
@@ -164,7 +164,7 @@ function sessionUpdated(now: SessionSnapshot, updated: SessionUpdated): Change {
 function moved(now: SessionSnapshot, leafId: SessionSnapshot["leafId"]): Change {
   return {
     leafId,
-    path: Path.to(now.entries, leafId),
+    path: Path.to(now.entries, leafId, now.path.top),
     ...(leafId === now.leafId ? {} : { lastTurn: null }),
     compaction: arrived(now),
   };

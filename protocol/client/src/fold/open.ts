@@ -26,7 +26,7 @@ export function fromOpened(opened: SessionOpened): SessionSnapshot {
     contextInfo: opened.contextInfo,
     warning: opened.contextInfo.warning ?? null,
     entries,
-    path: Path.to(entries, leafId),
+    path: Path.to(entries, leafId, opened.more === false ? (opened.entries?.[0]?.entryId ?? null) : null),
     leafId,
     turn: turn ? { turnId: turn.turnId } : null,
     items: turn?.items.map((item) => itemOf(item, turn.turnId)) ?? [],
@@ -91,9 +91,20 @@ export function resumePoint(snapshot: SessionSnapshot): Resume {
   return { epoch: snapshot.epoch, seq: snapshot.seq, ...(items.length > 0 ? { items } : {}) };
 }
 
-/** Returns the snapshot with a page of `get_entries`. The leaf is moved by events alone. */
-export function withEntries(snapshot: SessionSnapshot, page: Pick<Entries, "items">): SessionSnapshot {
+/**
+ * Returns the snapshot with a page of `get_entries`. The leaf is moved by events alone.
+ *
+ * @param isOlder true for a page of the path that ends where the known part of it begins: if the server has no more,
+ * the path begins there
+ */
+export function withEntries(
+  snapshot: SessionSnapshot,
+  page: Pick<Entries, "items" | "more">,
+  isOlder = false,
+): SessionSnapshot {
   const entries = snapshot.entries.with(page.items);
-  if (entries === snapshot.entries) return snapshot;
-  return { ...snapshot, entries, path: Path.to(entries, snapshot.leafId) };
+  const first = page.items[0] ?? snapshot.path.entries[0];
+  const top = isOlder && !page.more && first ? first.entryId : snapshot.path.top;
+  if (entries === snapshot.entries && top === snapshot.path.top) return snapshot;
+  return { ...snapshot, entries, path: Path.to(entries, snapshot.leafId, top) };
 }

@@ -23,6 +23,7 @@ import type {
   Entries,
   GetEntries,
   Input,
+  LeafId,
   SessionId,
   SessionOpened,
   TurnId,
@@ -220,10 +221,15 @@ export class Session extends SessionCommands {
    * `snapshot.path.more` is true.
    */
   async loadOlder(limit: number = PAGE_ENTRIES): Promise<boolean> {
-    const { path } = await this.#known();
+    const { path } = this.snapshot ?? (await this.opened());
     if (!path.more) return false;
     const first = path.entries[0];
-    await this.getEntries({ path: true, limit, ...(first ? { before: first.entryId } : {}) });
+    const page = await this.ask("get_entries", { path: true, limit, ...(first ? { before: first.entryId } : {}) });
+    this.#subscription.change((snapshot) => {
+      // The session may have moved meanwhile: then the page is not the one before what is shown.
+      const isOlder = snapshot.path.entries[0]?.entryId === first?.entryId;
+      return withEntries(snapshot, page, isOlder);
+    });
     return this.snapshot?.path.more ?? false;
   }
 
@@ -305,10 +311,6 @@ export class Session extends SessionCommands {
     });
   }
 
-  async #known(): Promise<SessionSnapshot> {
-    return this.snapshot ?? this.opened();
-  }
-
   #changed(event: Happened | null): void {
     const { status, snapshot } = this.#subscription;
     const had = this.#view.status;
@@ -317,9 +319,15 @@ export class Session extends SessionCommands {
     if (event !== null && snapshot) {
       if (typeof event === "object") this.#hosting.take(event, snapshot);
       this.#events.tell(event, snapshot);
-      if (typeof event === "object" && !snapshot.turn && changesContext(event)) this.#measure();
+      if (typeof event === "object") this.#lookAfter(event, snapshot);
     }
     this.#views.tell();
+  }
+
+  /** Asks for what an event makes necessary to know and does not tell. */
+  #lookAfter(event: EventFrame, snapshot: SessionSnapshot): void {
+    if (!snapshot.turn && changesContext(event)) this.#measure();
+    if (movesAway(event, snapshot)) this.loadOlder().catch(() => undefined);
   }
 
   /** Asks for the size of the context, once for all that has changed since it was asked for. */
@@ -343,7 +351,18 @@ function endOf(status: Extract<SessionStatus, { phase: "ended" | "closed" }>): E
 /** Returns true if an event changes the size of the context without telling it. During a turn other events tell it. */
 function changesContext(event: EventFrame): boolean {
   if (event.type === "context_compacted") return true;
+  if (event.type === "entry_appended") return ["custom_message", "branch_summary"].includes(event.payload.entry.type);
   if (event.type !== "session_updated") return false;
   const { leafId, model, strategy, settings, pins } = event.payload;
   return [leafId, model, strategy, settings, pins].some((changed) => changed !== undefined);
+}
+
+/** Returns true if the session has moved to where nothing is known, so that nothing could be shown of its past. */
+function movesAway(event: EventFrame, { entries, leafId }: SessionSnapshot): boolean {
+  if (event.type === "session_updated") return event.payload.leafId !== undefined && isUnknown(leafId);
+  return event.type === "entry_appended" && isUnknown(event.payload.entry.parentId ?? "root");
+
+  function isUnknown(place: LeafId): boolean {
+    return place !== "root" && !entries.has(place);
+  }
 }
