@@ -17,9 +17,14 @@ const known = location.hash.slice(1);
 const session = known ? client.session(known, options) : await client.createSession(options);
 location.hash = session.id;
 
-const [form, input, list, status] = ["form", "input", "ol", "[role=status]"].map(
-  (name) => /** @type {any} */ (document.querySelector(name)),
-);
+const [form, fields, input, stop, list, status] = [
+  "form",
+  "fieldset",
+  "input",
+  "[type=button]",
+  "ol",
+  "[role=status]",
+].map((name) => /** @type {any} */ (document.querySelector(name)));
 
 session.subscribe(show);
 client.subscribe(show);
@@ -51,7 +56,9 @@ form.onsubmit = (/** @type {SubmitEvent} */ event) => {
   session.send(input.value).accepted.catch((error) => (status.textContent = error.message));
   input.value = "";
 };
-form.lastElementChild.onclick = () => session.cancelTurn();
+stop.onclick = () => session.cancelTurn();
+fields.disabled = false;
+input.focus();
 
 /** @param {string} path */
 async function text(path, method = "GET") {
