@@ -11,8 +11,8 @@ mod members;
 
 pub(crate) use self::{attach::REPLAY_EVENTS_MAX, members::PRESENCE_MAX};
 use self::{
-    hosting::Host,
-    members::{Client, Members},
+    hosting::{Host, Run},
+    members::Members,
 };
 use super::{
     effects::{Asker, Effects},
@@ -73,12 +73,12 @@ struct Actor {
     /// The host that clients know of.
     told_host: Option<event::Host>,
     /// The client that was asked to run each open tool call. Bounded by the calls of one answer.
-    runs: BTreeMap<CallId, Client>,
+    runs: BTreeMap<CallId, Run>,
     stopping: bool,
     /// The running turn was stopped early; queued inputs must not start.
     held: bool,
-    /// The session was loaded with queued inputs: they wait for the tools and hooks of the client that opened it, which
-    /// arrive with its first commands.
+    /// The session was loaded with queued inputs: they wait for the first connection that may write, which may bring
+    /// tools and hooks.
     queue_waits: bool,
     /// A record of the session was found damaged.
     quarantined: bool,

@@ -30,7 +30,7 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 
 /// Ephemeral events kept: a reader that misses more has missed only decoration. The end of an answer without an entry
-/// is not decoration, so the oldest of the others is dropped before it.
+/// is not decoration, nor who hosts the session, so the oldest of the others is dropped before them, presence first.
 const EPHEMERAL_EVENTS_MAX: usize = 32;
 
 /// The minimum interval at which text wakes its readers: text in between is sent together. Models are mostly slower
@@ -236,8 +236,10 @@ impl Feed {
         }
         inner.ephemeral.push_back(Ephemeral { number, after_seq, frame, ends_item, about });
         if inner.ephemeral.len() > EPHEMERAL_EVENTS_MAX {
+            let is_presence = |event: &Ephemeral| matches!(event.about, Some(About::Connection(_)));
             let may_be_missed = |event: &Ephemeral| !event.ends_item && event.about != Some(About::Host);
-            let oldest = inner.ephemeral.iter().position(may_be_missed).unwrap_or(0);
+            let oldest = inner.ephemeral.iter().position(is_presence);
+            let oldest = oldest.or_else(|| inner.ephemeral.iter().position(may_be_missed)).unwrap_or(0);
             inner.ephemeral.remove(oldest);
         }
         if let EphemeralEvent::ItemAborted(aborted) = event

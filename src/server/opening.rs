@@ -69,7 +69,7 @@ pub(super) async fn open_session(
                     Err(error) => {
                         // It has joined but lacks its entries, so it leaves again.
                         drop(attached);
-                        handle.leave(connection.origin).await;
+                        handle.left(connection.origin);
                         return Err(error);
                     }
                 }

@@ -9,6 +9,7 @@ use super::{
     socket::Connection,
 };
 use crate::{
+    core::agent_loop::Origin,
     metrics::{self, Outcome},
     runtime::Attach,
 };
@@ -99,10 +100,20 @@ pub(super) async fn received(connection: &mut Connection, text: &str) -> Flow {
     Ok(())
 }
 
+/// Returns the beginning of the ids of a connection's commands.
+fn own_prefix(origin: Origin) -> String {
+    format!("v1-{}-", origin.0)
+}
+
+/// Returns true if this connection sent the command: it is not told of the failures of others.
+fn is_own(origin: Origin, command: &CommandId) -> bool {
+    command.as_str().starts_with(&own_prefix(origin))
+}
+
 /// Returns a new command id: v1 ids are not idempotency keys.
 fn fresh_id(connection: &mut Connection) -> CommandId {
     connection.v1.frames += 1;
-    let text = format!("v1-{}-{}-command", connection.origin.0, connection.v1.frames);
+    let text = format!("{}{}-command", own_prefix(connection.origin), connection.v1.frames);
     text.parse().expect("digits, letters and dashes are an id")
 }
 
@@ -167,8 +178,8 @@ impl Translator {
         }
     }
 
-    /// Translates the frame of a durable event to v1.
-    pub(super) fn durable(&mut self, frame: &str) -> Vec<String> {
+    /// Translates the frame of a durable event to v1, for the connection of this number.
+    pub(super) fn durable(&mut self, origin: Origin, frame: &str) -> Vec<String> {
         let Ok(event) = serde_json::from_str::<Event>(frame) else { return Vec::new() };
         match event {
             Event::TurnStarted(_) => vec![self.frame(&v1::Event::LoadingState(LoadingState { loading: true }))],
@@ -194,7 +205,7 @@ impl Translator {
                 frames
             }
             // Only if a client requested it.
-            Event::CompactionFailed(failed) if failed.command_id.is_some() => {
+            Event::CompactionFailed(failed) if failed.command_id.as_ref().is_some_and(|id| is_own(origin, id)) => {
                 vec![error_frame(failed.error)]
             }
             Event::ContextCompacted(mut compacted) => {

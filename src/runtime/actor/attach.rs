@@ -8,11 +8,7 @@ use crate::{
         handle::{Attach, Attached, LeftOff},
     },
 };
-use reseed_protocol::{
-    EntryId, ErrorBody,
-    command::SessionRole,
-    event::{EphemeralEvent, PresenceChanged, SubscriptionEnd},
-};
+use reseed_protocol::{EntryId, ErrorBody, command::SessionRole, event::SubscriptionEnd};
 
 /// Missed events that are replayed one by one; a client that missed more gets the whole state.
 pub(crate) const REPLAY_EVENTS_MAX: u64 = 5_000;
@@ -33,11 +29,15 @@ impl Actor {
             return Ok(Err(error));
         }
         self.forget_gone().await?;
-        if let Some(connection) = self.members.add(Member::new(&attach)) {
-            self.effects.emit(&EphemeralEvent::PresenceChanged(PresenceChanged { connection, left: false }));
-        }
+        let mut member = Member::new(&attach);
+        let (tools, hooks) = (attach.tools.take(), attach.hooks.take());
         if writes {
-            self.writer_joined(attach.origin, attach.tools.take(), attach.hooks.take()).await?;
+            member.offer = self.first_offer(&member.client, tools.clone(), hooks.clone());
+        }
+        let presence = self.members.add(member);
+        self.tell_presence(presence, false);
+        if writes {
+            self.writer_joined(attach.origin, tools, hooks).await?;
         }
         // Queued inputs start with the tools and hooks of the client that is attached now. An observer brings none:
         // inputs that need those of a host wait for it.

@@ -51,9 +51,16 @@ impl Actor {
         }
         let command = match command.route() {
             Routed::Hosting(hosting) => {
-                let reply = self.hosting(origin, hosting).await?;
-                self.effects.reply(Some(Asker { origin, outgoing }), origin, id, reply);
-                return Ok(());
+                return match self.check_hosting(origin, hosting) {
+                    Ok((reply, order)) => {
+                        self.effects.reply(Some(Asker { origin, outgoing }), origin, id, reply);
+                        self.execute_hosting(origin, order).await
+                    }
+                    Err(error) => {
+                        refuse(error);
+                        Ok(())
+                    }
+                };
             }
             Routed::Session(command) => Command::from(command),
             // The server hands on only what is about the session's actor or loop.

@@ -31,7 +31,7 @@ const ASKED_MAX: usize = 256;
 
 impl Host {
     /// Records that a call is sent, or will be sent again when its client is back, which counts as one call.
-    fn is_asked(&mut self, call_id: CallId, point: HookPoint, deadline: Option<Timestamp>) {
+    fn note_asked(&mut self, call_id: CallId, point: HookPoint, deadline: Option<Timestamp>) {
         if let Some((_, last)) = self.asked.get_mut(&call_id) {
             *last = deadline;
         } else if self.asked.len() < ASKED_MAX {
@@ -71,7 +71,7 @@ impl Actor {
         let (call_id, point, deadline) = (call.call_id.clone(), call.event.point(), call.deadline);
         let sent = self.send_call(call);
         if let Some(host) = &mut self.host {
-            host.is_asked(call_id.clone(), point, deadline);
+            host.note_asked(call_id.clone(), point, deadline);
         }
         sent.err().map(|fault| Input::HookAnswered { call_id, answer: Box::new(Err(fault)) })
     }

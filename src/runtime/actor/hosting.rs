@@ -1,7 +1,7 @@
 //! Which connection hosts the session's tools and hooks.
 //!
 //! The first connection that offers some is the host. Others that offer some are on standby: the first of them becomes
-//! the host when the host closes the session, withdraws its offer or is away for too long, or when it asks to
+//! the host when the host closes the session, withdraws its offer or is away for too long, and any of them on request
 //! (`take_over_host`). A client that comes back under its `clientId` hosts what it hosted before. Writing is not
 //! exclusive: everyone may.
 //!
@@ -22,7 +22,7 @@ use crate::{
 use reseed_protocol::{
     CallId, ErrorBody, ErrorCode, Timestamp,
     command::HostingCommand,
-    event::{self, EphemeralEvent, HostChanged, PresenceChanged, RunTool},
+    event::{self, CallOutcome, EphemeralEvent, HookCancelled, HostChanged, Participant, PresenceChanged, RunTool},
     reply::{Done, Reply},
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -38,10 +38,11 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Returns true if this connection is a newer one of the same client. Origins number connections, so a late request
-    /// of an older one does not replace a newer one.
+    /// Returns true if this connection is a newer one of the same client, or the same one that had closed the session.
+    /// Origins number connections, so a late request of an older one does not replace a newer one.
     fn is_continued_by(&self, client: &Client) -> bool {
-        self.client.is_same(client) && client.origin > self.client.origin
+        let is_back = client.origin == self.client.origin && self.away.is_some();
+        self.client.is_same(client) && (is_back || client.origin > self.client.origin)
     }
 }
 
@@ -90,104 +91,152 @@ fn verdict(standing: Standing, standby: Option<Origin>, others_write: bool) -> V
     }
 }
 
+/// The client that was asked to run a tool call.
+pub(super) struct Run {
+    client: Client,
+    /// The client has left since. The request counts even if it did not arrive: the call may have been made.
+    has_left: bool,
+}
+
+/// A checked command about hosting.
+pub(super) enum Order {
+    /// Offer these instead of what the connection offered before; what is `None` stays as it was.
+    Offer { tools: Option<Tools>, hooks: Option<Arc<[HookSpec]>> },
+    /// Become the host.
+    TakeOver,
+}
+
 impl Actor {
-    /// Executes a command about hosting. Returns its reply.
-    pub(super) async fn hosting(&mut self, origin: Origin, command: HostingCommand) -> Result<Reply, End> {
-        let (tools, hooks) = match command {
-            HostingCommand::TakeOverHost(_) => return self.take_over(origin).await,
-            HostingCommand::RegisterTools(register) => (check_offers(register.tools).map(Some), Ok(None)),
+    /// Checks a command about hosting. Returns its reply, which precedes everything that it causes.
+    ///
+    /// # Errors
+    /// `invalid_tools`, `invalid_hooks`; `nothing_offered`.
+    pub(super) fn check_hosting(&self, origin: Origin, command: HostingCommand) -> Result<(Reply, Order), ErrorBody> {
+        let own = self.members.get(origin).map(|member| member.offer.clone()).unwrap_or_default();
+        let (order, offers) = match command {
+            HostingCommand::TakeOverHost(_) if own.is_empty() => {
+                let message =
+                    "this connection has offered no tools and no hooks; send register_tools or register_hooks";
+                return Err(ErrorBody::new(ErrorCode::NothingOffered, message));
+            }
+            HostingCommand::TakeOverHost(_) => return Ok((Reply::Ok(Done::default()), Order::TakeOver)),
+            HostingCommand::RegisterTools(register) => {
+                let tools = check_offers(register.tools)?;
+                let offers = !(tools.is_empty() && own.hooks.is_empty());
+                (Order::Offer { tools: Some(tools), hooks: None }, offers)
+            }
             HostingCommand::RegisterHooks(register) => {
-                (Ok(None), check_hooks(register.hooks).map(|hooks| Some(hooks.into())))
+                let hooks = check_hooks(register.hooks)?;
+                let offers = !(hooks.is_empty() && own.tools.is_empty());
+                (Order::Offer { tools: None, hooks: Some(hooks.into()) }, offers)
             }
         };
-        match (tools, hooks) {
-            (Ok(tools), Ok(hooks)) => {
-                let standby = self.offer(origin, tools, hooks).await?;
-                Ok(Reply::Ok(Done { standby: standby.then_some(true), ..Done::default() }))
+        let hosts = self.host.as_ref().is_some_and(|host| host.client.origin == origin);
+        let is_free = matches!(self.standing(), Standing::Vacant | Standing::Gone);
+        let standby = (offers && !hosts && !is_free).then_some(true);
+        Ok((Reply::Ok(Done { standby, ..Done::default() }), order))
+    }
+
+    /// Executes a command about hosting.
+    pub(super) async fn execute_hosting(&mut self, origin: Origin, order: Order) -> Result<(), End> {
+        match order {
+            Order::Offer { tools, hooks } => self.offer(origin, tools, hooks).await,
+            Order::TakeOver => {
+                if self.host.as_ref().is_none_or(|host| host.client.origin != origin) {
+                    self.pass_to(origin).await?;
+                    self.tell_host();
+                }
+                Ok(())
             }
-            (Err(error), _) | (_, Err(error)) => Ok(Reply::Error(error)),
         }
     }
 
-    async fn take_over(&mut self, origin: Origin) -> Result<Reply, End> {
-        if self.members.get(origin).is_none_or(|member| member.offer.is_empty()) {
-            let message = "this connection has offered no tools and no hooks; send register_tools or register_hooks";
-            return Ok(Reply::Error(ErrorBody::new(ErrorCode::NothingOffered, message)));
+    /// Takes what a connection offers; what is `None` stays as it was.
+    async fn offer(&mut self, origin: Origin, tools: Option<Tools>, hooks: Option<Arc<[HookSpec]>>) -> Result<(), End> {
+        let Some(member) = self.members.get_mut(origin) else { return Ok(()) };
+        let offered_before = !member.offer.is_empty();
+        member.offer.replace(tools.clone(), hooks.clone());
+        if offered_before == member.offer.is_empty() {
+            let presence = member.presence();
+            self.tell_presence(presence, false);
         }
-        if self.host.as_ref().is_none_or(|host| host.client.origin != origin) {
-            self.pass_to(origin).await?;
-            self.tell_host();
+        let has_hooks = hooks.is_some();
+        if self.offer_to_loop(origin, tools, hooks).await? {
+            self.run_open_calls();
+            if has_hooks {
+                self.tell(Input::AskAgain { only_away: true }, None).await?;
+            }
         }
-        Ok(Reply::Ok(Done::default()))
+        self.settle_host().await
     }
 
-    /// Takes what a connection offers; what is `None` stays as it was. Returns true if it is on standby.
-    async fn offer(
+    /// Passes an offer to the loop if this connection is the host. Returns true if it is.
+    async fn offer_to_loop(
         &mut self,
         origin: Origin,
         tools: Option<Tools>,
         hooks: Option<Arc<[HookSpec]>>,
     ) -> Result<bool, End> {
-        let Some(member) = self.members.get_mut(origin) else { return Ok(false) };
-        let offered_before = !member.offer.is_empty();
-        if let Some(tools) = &tools {
-            member.offer.tools = tools.clone();
+        let Some(host) = self.host.as_mut().filter(|host| host.client.origin == origin) else { return Ok(false) };
+        host.offer.replace(tools.clone(), hooks.clone());
+        if let Some(tools) = tools {
+            self.tell(Input::ToolsOffered(tools), None).await?;
         }
-        if let Some(hooks) = &hooks {
-            member.offer.hooks = hooks.clone();
+        if let Some(hooks) = hooks {
+            self.tell(Input::HooksOffered(hooks), None).await?;
         }
-        let offers = !member.offer.is_empty();
-        if offers != offered_before
-            && let Some(connection) = member.presence()
-        {
-            self.effects.emit(&EphemeralEvent::PresenceChanged(PresenceChanged { connection, left: false }));
-        }
-        if let Some(host) = self.host.as_mut().filter(|host| host.client.origin == origin) {
-            host.offer = self.members.get(origin).map(|member| member.offer.clone()).unwrap_or_default();
-            if let Some(tools) = tools {
-                self.tell(Input::ToolsOffered(tools), None).await?;
-                self.run_open_calls();
-            }
-            if let Some(hooks) = hooks {
-                self.tell(Input::HooksOffered(hooks), None).await?;
-                self.tell(Input::AskAgain { only_away: true }, None).await?;
-            }
-        }
-        self.settle_host().await?;
-        Ok(offers && self.host.as_ref().is_none_or(|host| host.client.origin != origin))
+        Ok(true)
     }
 
-    /// Takes what a writer offers as it joins, and makes it the host again if it was.
+    /// Returns what a connection offers as it joins: what the command says, and otherwise what its client hosted before.
+    pub(super) fn first_offer(&self, client: &Client, tools: Option<Tools>, hooks: Option<Arc<[HookSpec]>>) -> Offer {
+        let before = self.host.as_ref().filter(|host| host.is_continued_by(client)).map(|host| host.offer.clone());
+        let mut offer = before.unwrap_or_default();
+        offer.replace(tools, hooks);
+        offer
+    }
+
+    /// Takes what a writer offers as it joins, and makes it the host again if its client was.
     pub(super) async fn writer_joined(
         &mut self,
         origin: Origin,
         tools: Option<Tools>,
         hooks: Option<Arc<[HookSpec]>>,
     ) -> Result<(), End> {
-        let Some(member) = self.members.get_mut(origin) else { return Ok(()) };
-        let mut is_back = false;
-        if let Some(host) = self.host.as_mut().filter(|host| host.is_continued_by(&member.client)) {
-            (host.client, host.away) = (member.client.clone(), None);
-            member.offer = host.offer.clone();
-            is_back = true;
+        let Some(client) = self.members.get(origin).map(|member| member.client.clone()) else { return Ok(()) };
+        let Some(host) = self.host.as_mut().filter(|host| host.is_continued_by(&client)) else {
+            return self.settle_host().await;
+        };
+        let older = std::mem::replace(&mut host.client, client).origin;
+        host.away = None;
+        // The older connection is probably dead, and should not be the next host.
+        if let Some(member) = self.members.get_mut(older).filter(|_| older != origin) {
+            member.offer = Offer::default();
+            let presence = member.presence();
+            self.tell_presence(presence, false);
         }
-        if tools.is_some() || hooks.is_some() {
-            self.offer(origin, tools, hooks).await?;
-        } else {
-            self.settle_host().await?;
-        }
-        if is_back {
-            self.tell(Input::AskAgain { only_away: false }, None).await?;
-            self.run_open_calls();
-        }
+        self.offer_to_loop(origin, tools, hooks).await?;
+        self.settle_host().await?;
+        self.tell(Input::AskAgain { only_away: false }, None).await?;
+        self.run_open_calls();
         Ok(())
+    }
+
+    /// Tells everyone of a connection.
+    pub(super) fn tell_presence(&mut self, presence: Option<Participant>, left: bool) {
+        if let Some(connection) = presence {
+            self.effects.emit(&EphemeralEvent::PresenceChanged(PresenceChanged { connection, left }));
+        }
     }
 
     /// Handles that a connection has left. Hook calls that wait for its answer fail until it is back.
     pub(super) async fn member_left(&mut self, origin: Origin, has_closed: bool) -> Result<(), End> {
         let Some(member) = self.members.remove(origin) else { return Ok(()) };
-        if let Some(connection) = member.presence() {
-            self.effects.emit(&EphemeralEvent::PresenceChanged(PresenceChanged { connection, left: true }));
+        self.tell_presence(member.presence(), true);
+        let next = self.members.name_next();
+        self.tell_presence(next, false);
+        for run in self.runs.values_mut().filter(|run| run.client.origin == origin) {
+            run.has_left = true;
         }
         if let Some(host) = self.host.as_mut().filter(|host| host.client.origin == origin) {
             host.away = Some(Away { since: Instant::now(), has_closed });
@@ -249,11 +298,13 @@ impl Actor {
         let (client, offer) = (member.client.clone(), member.offer.clone());
         let old = self.host.take();
         self.dismiss(old.as_deref()).await?;
+        let had_hooks = old.as_ref().is_some_and(|old| !old.offer.hooks.is_empty());
         // Hook calls that wait are sent to the new host if it offers those hooks.
         let asked = old.map(|host| host.asked).unwrap_or_default();
         self.host = Some(Box::new(Host { client, offer: offer.clone(), away: None, asked }));
         self.tell(Input::ToolsOffered(offer.tools), None).await?;
-        if !offer.hooks.is_empty() {
+        // Also an empty offer: then the client of the calls that wait counts as away.
+        if had_hooks || !offer.hooks.is_empty() {
             self.tell(Input::HooksOffered(offer.hooks), None).await?;
         }
         self.tell(Input::AskAgain { only_away: false }, None).await?;
@@ -261,12 +312,18 @@ impl Actor {
         Ok(())
     }
 
-    /// Tells the loop that a client no longer hosts its hooks.
+    /// Tells the loop that a client no longer hosts its hooks, and the client that its answers are no longer awaited.
     async fn dismiss(&mut self, host: Option<&Host>) -> Result<(), End> {
-        match host {
-            Some(host) if !host.offer.hooks.is_empty() => self.tell(Input::HostLeft, None).await,
-            _ => Ok(()),
+        let Some(host) = host.filter(|host| !host.offer.hooks.is_empty()) else { return Ok(()) };
+        let (session, after) = (self.id.clone(), self.feed.seq());
+        if let Some(member) = self.members.get_mut(host.client.origin) {
+            for call_id in host.asked.keys() {
+                let cancelled = HookCancelled { call_id: call_id.clone(), outcome: CallOutcome::Dropped };
+                // A client that reads too little to be told finds out by `too_late`.
+                let _ = member.tell(&session, after, &EphemeralEvent::HookCancelled(cancelled));
+            }
         }
+        self.tell(Input::HostLeft, None).await
     }
 
     /// Returns who hosts, for clients.
@@ -297,14 +354,15 @@ impl Actor {
             let again = match self.runs.get(&call.call_id) {
                 _ if !host.offer.tools.has(&call.name) => continue,
                 None => false,
-                Some(client) if client.origin == host.client.origin => continue,
-                Some(client) if client.is_same(&host.client) => true,
+                Some(run) if run.client.origin == host.client.origin && !run.has_left => continue,
+                Some(run) if run.client.is_same(&host.client) => true,
                 Some(_) if host.offer.tools.is_idempotent(&call.name) => false,
                 Some(_) => continue,
             };
             let run = EphemeralEvent::RunTool(RunTool { tool_call_id: call.call_id.clone(), again });
             if member.tell(&self.id, self.feed.seq(), &run).is_ok() {
-                self.runs.insert(call.call_id.clone(), host.client.clone());
+                let run = Run { client: host.client.clone(), has_left: false };
+                self.runs.insert(call.call_id.clone(), run);
             }
         }
     }

@@ -43,6 +43,16 @@ pub(super) struct Offer {
 }
 
 impl Offer {
+    /// Replaces what is given.
+    pub(super) fn replace(&mut self, tools: Option<Tools>, hooks: Option<Arc<[HookSpec]>>) {
+        if let Some(tools) = tools {
+            self.tools = tools;
+        }
+        if let Some(hooks) = hooks {
+            self.hooks = hooks;
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.tools.is_empty() && self.hooks.is_empty()
     }
@@ -155,6 +165,14 @@ impl Members {
         Some(self.0.remove(at))
     }
 
+    /// Names the first connection that is not named, if there is room. Returns what the others are told of it.
+    pub(super) fn name_next(&mut self) -> Option<Participant> {
+        let has_room = self.0.iter().filter(|member| member.is_named).count() < PRESENCE_MAX;
+        let next = self.0.iter_mut().find(|member| has_room && !member.is_named)?;
+        next.is_named = true;
+        next.presence()
+    }
+
     /// Returns the connections that are gone without having said so: they were gone before they heard that they had
     /// joined.
     pub(super) fn gone(&self) -> Vec<Origin> {
@@ -256,10 +274,10 @@ mod tests {
             assert_eq!(members.add(member).is_some(), origin < PRESENCE_MAX as u64, "{origin}");
         }
         assert_eq!(members.presence().len(), PRESENCE_MAX);
+        assert!(members.name_next().is_none());
         // Its place is free for the next one.
         assert!(members.remove(Origin(3)).and_then(|member| member.presence()).is_some());
-        let (member, _incoming) = member(1_000);
-        assert!(members.add(member).is_some());
+        assert!(members.name_next().is_some() && members.name_next().is_none());
         drop(incoming);
         assert_eq!(members.gone().len(), PRESENCE_MAX + 1);
     }

@@ -142,7 +142,7 @@ impl Connection {
         if let Speaks::V2 { .. } = self.speaks {
             return self.send(frame).await;
         }
-        for frame in self.v1.durable(&frame) {
+        for frame in self.v1.durable(self.origin, &frame) {
             self.send(frame).await?;
         }
         Ok(())

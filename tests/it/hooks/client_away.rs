@@ -96,6 +96,45 @@ async fn hooks_that_are_not_required_leave_with_the_client_that_offered_them() {
 }
 
 #[tokio::test]
+async fn a_host_without_hooks_leaves_the_open_call_to_its_client_which_counts_as_away() {
+    for (required, status) in [(true, "failed"), (false, "completed")] {
+        let model = Scripted::answering(|_| Reply::text("It is."));
+        let server = Server::start(model.clone(), &[("HOOK_AWAY_SECS", "1")]).await;
+        let mut policy = hook("policy", "before_agent_start");
+        policy["required"] = json!(required);
+        let (mut first, opened) = joined(&server, "tab-one", json!({ "hooks": [policy] })).await;
+        let call = asked(&mut first, "Is the sea warm?").await;
+        let look = json!({ "name": "look", "description": "Looks.", "parameters": { "type": "object" } });
+        let open = json!({ "sessionId": opened["sessionId"], "tools": [look] });
+        let (mut second, _) = joined(&server, "tab-two", open).await;
+        assert_eq!(second.ask("take_over_host", json!({})).await["type"], "ok");
+        let told = first.event("hook_cancelled").await["payload"].clone();
+        assert_eq!(*present(&told["hookCallId"]), call["hookCallId"]);
+        let ended = finished(&mut second).await;
+        assert_eq!(ended["status"], status, "{ended}");
+        if required {
+            assert_eq!(ended["error"]["code"], "hook_unavailable", "{ended}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_comes_back_with_its_hooks_is_asked_once() {
+    let model = Scripted::answering(|_| Reply::text("It is."));
+    let server = Server::start(model.clone(), &[]).await;
+    let open = json!({ "hooks": [hook("policy", "before_agent_start")] });
+    let (mut first, opened) = joined(&server, "tab-one", open.clone()).await;
+    let call = asked(&mut first, "Is the sea warm?").await;
+    first.hang_up();
+    let again = json!({ "sessionId": opened["sessionId"], "hooks": open["hooks"] });
+    let (mut back, _) = joined(&server, "tab-one", again).await;
+    back.event("hook_call").await;
+    answer(&mut back, &call, json!({})).await;
+    assert_eq!(finished(&mut back).await["status"], "completed");
+    assert_eq!(back.seen.iter().filter(|frame| frame["type"] == "hook_call").count(), 1, "{:?}", back.seen);
+}
+
+#[tokio::test]
 async fn a_required_hook_of_another_client_is_not_asked_of_the_new_host() {
     let model = Scripted::answering(|_| Reply::text("It is."));
     let server = Server::start(model.clone(), &[]).await;

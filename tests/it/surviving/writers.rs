@@ -183,12 +183,15 @@ async fn what_nobody_hosts_is_withdrawn_while_others_use_the_session() {
         let context = client.ask("get_context", json!({})).await;
         context["payload"]["envelope"]["tools"].as_array().map_or(0, Vec::len)
     };
-    // Alone it may come back to what it offered.
+    // Nobody else could use it, and it may come back. An observer keeps the session in memory.
+    let watching = json!({ "sessionId": session, "role": "observer" });
+    let (mut observer, _) = joined(&server, "watcher", watching).await;
     first.hang_up();
+    observer.until(|frame| frame["payload"]["left"] == true).await;
+    assert_eq!(tools(&mut observer).await, 1);
     let (mut back, opened) = joined(&server, "tab-one", json!({ "sessionId": session })).await;
-    if opened["payload"]["host"].is_object() {
-        assert_eq!(tools(&mut back).await, 1, "{opened}");
-    }
+    assert_eq!(opened["payload"]["host"]["clientId"], "tab-one", "{opened}");
+    assert_eq!(tools(&mut back).await, 1, "{opened}");
     back.ask("register_tools", json!({ "tools": [look()] })).await;
     let (mut second, _) = joined(&server, "tab-two", json!({ "sessionId": session })).await;
     assert_eq!(tools(&mut second).await, 1);
@@ -384,4 +387,53 @@ async fn a_turn_that_nobody_waits_for_ends_in_time_and_what_waits_goes_on_when_s
     assert_eq!(client.event("turn_finished").await["payload"]["status"], "completed");
     let entries = client.ask("get_entries", json!({})).await["payload"]["items"].clone();
     assert_eq!(entries[3]["content"][0]["text"], "Here I am.", "{entries}");
+}
+
+#[tokio::test]
+async fn a_host_that_closes_and_opens_the_session_again_is_asked_again() {
+    let model = Scripted::new();
+    let server = Server::start(model.clone(), &[]).await;
+    let (mut client, opened) = joined(&server, "tab-one", json!({ "tools": [look()] })).await;
+    let session = opened["payload"]["sessionId"].clone();
+    let watching = json!({ "sessionId": session, "role": "observer" });
+    let (mut observer, _) = joined(&server, "watcher", watching).await;
+    model.push(call());
+    model.push(Reply::text("It is blue."));
+    client.ask("user_input", json!({ "input": "How is the sea?" })).await;
+    let run = client.event("run_tool").await["payload"].clone();
+    client.ask("close_session", json!({})).await;
+    let again = client.ask("open_session", json!({ "sessionId": session, "tools": [look()] })).await;
+    let host = again["payload"]["host"].clone();
+    assert_eq!((&host["clientId"], host.get("away")), (&json!("tab-one"), None), "{again}");
+    let asked = client.event("run_tool").await["payload"].clone();
+    assert_eq!(asked, json!({ "toolCallId": run["toolCallId"], "again": true }));
+    // Others see it as it was: it left, and came with its offer.
+    observer.until(|frame| frame["payload"]["left"] == true).await;
+    let back = observer.event("presence_changed").await["payload"].clone();
+    assert_eq!((back.get("left"), &back["connection"]["offers"]), (None, &json!(true)), "{back}");
+    let (_second, _) = joined(&server, "tab-two", json!({ "sessionId": session })).await;
+    client.ask("tool_result", json!({ "toolCallId": run["toolCallId"], "output": "blue" })).await;
+    assert_eq!(client.event("turn_finished").await["payload"]["status"], "completed");
+    assert!(client.seen.iter().all(|frame| frame["payload"].get("host").is_none_or(|host| host.get("away").is_none())));
+}
+
+#[tokio::test]
+async fn replies_about_hosting_precede_what_they_cause() {
+    let model = Scripted::new();
+    let server = Server::start(model.clone(), &[]).await;
+    let (mut first, opened) = joined(&server, "tab-one", json!({ "tools": [look()] })).await;
+    let session = opened["payload"]["sessionId"].clone();
+    let mut idempotent = look();
+    idempotent["idempotent"] = json!(true);
+    let (mut second, _) = joined(&server, "tab-two", json!({ "sessionId": session, "tools": [idempotent] })).await;
+    model.push(call());
+    first.ask("user_input", json!({ "input": "How is the sea?" })).await;
+    first.event("run_tool").await;
+    let id = second.send("take_over_host", json!({})).await;
+    second.event("run_tool").await;
+    second.event("host_changed").await;
+    let at = |is: &dyn Fn(&Value) -> bool| second.seen.iter().rposition(is).unwrap();
+    let reply = at(&|frame| frame["re"] == id.as_str());
+    assert!(reply < at(&|frame| frame["type"] == "run_tool"), "{:?}", second.seen);
+    assert!(reply < at(&|frame| frame["type"] == "host_changed"), "{:?}", second.seen);
 }

@@ -20,7 +20,7 @@ use reseed_protocol::{
 };
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Maximum number of hooks owed individually: those of the client that lost the session, and of the one before it.
+/// Maximum number of hooks owed individually: those of the last host, and of the one before it.
 /// Beyond it a hook is added only if none is owed at its point, which is enough to fail closed.
 const OWED_MAX: usize = 2 * HOOKS_MAX;
 
@@ -185,7 +185,7 @@ impl Roster {
 }
 
 impl Workspace {
-    /// Returns the hooks of the server and of the client that owns the session.
+    /// Returns the hooks of the server and of the host.
     fn hooks_here(&self) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
         let server = self.deployment.hooks.iter().enumerate().map(|(at, spec)| (HookPlace::Server(at), spec));
         server.chain(self.roster.client.iter().map(|spec| (HookPlace::Client, spec)))
