@@ -40,9 +40,9 @@ macro_rules! files {
 files! {
     "app.js" "cache.js" "chat.css" "chat.js" "command-menu.js" "commands.js" "compact-dialog.js" "compaction.js" "composer.js" "connection.js"
     "context.css" "context.js" "credentials.js" "dialogs.js" "difference-view.js" "difference.js" "directory.js"
-    "dom.js" "edit.js" "endings.js" "errors.js" "fold-context.js" "fold-queue.js" "fold.js" "follow.js" "gauge.js" "icon.svg" "layout.css" "lines.js" "long-text.js" "main.js"
+    "dom.js" "edit.js" "endings.js" "errors.js" "fold-context.js" "fold-queue.js" "fold.js" "follow.js" "gauge.js" "icon.svg" "layout.css" "leaf.js" "lines.js" "long-text.js" "main.js"
     "markdown-blocks.js" "markdown-entities.js" "markdown-inline.js" "markdown.js" "message.js" "moves.js"
-    "offered-strategies.js" "panels.css" "patch.js" "pins-view.js"
+    "offered-strategies.js" "opening.js" "panels.css" "patch.js" "pins-view.js" "presence-view.js" "presence.js"
     "queue.js" "report.js" "request-view.js" "request.css" "request.js" "row-tools.js" "sessions.js" "strategies.js"
     "strategy-settings.js" "strategy-view.js" "stretch.js" "theme.js" "toasts.js" "tokens.css" "transform.js" "tree-rows.js" "tree-source.js"
     "tree-view.js" "tree.css" "tree.js" "writing-commands.js"

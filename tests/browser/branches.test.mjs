@@ -175,21 +175,48 @@ onPage("the list follows what happens in another window", { settings: { OFFLINE_
   await other.close();
 });
 
-onPage("an observer sees moves and may take over", {}, async ({ page }) => {
+onPage("two windows edit and move in one chat, and see what the other does", {}, async ({ page }) => {
   await talk(page, ["Count to 3", "Count to 4"]);
   const { page: other, faults } = await second(page);
-  await other.waitForSelector("#role-line:not([hidden])");
+  await settled(other, 2);
   await edit(page, 1, "Count to 5");
   await shows(other, ["Count to 3", "Count to 5"]);
   await settled(other, 2);
-  assert.equal(await other.locator("#log .row-actions button:not([aria-label='Copy answer'])").count(), 0);
+  await other.click("#log [aria-label='Earlier version']");
+  await shows(page, ["Count to 3", "Count to 4"]);
+  await page.click("#log [aria-label='Later version']");
+  for (const window of [page, other]) await shows(window, ["Count to 3", "Count to 5"]);
+  assert.deepEqual(await conversation(other), await conversation(page));
+  assert.deepEqual(faults, []);
+  await other.close();
+});
+
+onPage("the first question is asked differently from the root, with and without a summary", {}, async ({ page }) => {
+  await talk(page, ["Count to 3"]);
+  const { page: other, faults } = await second(page);
+  await settled(other, 1);
+  await edit(page, 0, "Count to 4");
+  for (const window of [page, other]) {
+    await shows(window, ["Count to 4"]);
+    await settled(window, 1);
+    await window.waitForSelector("#log .siblings .count:has-text('2/2')");
+  }
   await page.click("#log [aria-label='Earlier version']");
-  await shows(other, ["Count to 3", "Count to 4"]);
-  await other.click("#role-line button");
-  await other.waitForSelector("#role-line", { state: "hidden" });
-  await other.click("#log [aria-label='Later version']");
-  await shows(other, ["Count to 3", "Count to 5"]);
-  assert.deepEqual(await conversation(other).then((rows) => rows.length), 4);
+  await shows(other, ["Count to 3"]);
+  // With a summary the session stands at the root for as long as the question is on its way.
+  const row = page.locator("#log .message.user").first();
+  await row.hover();
+  await row.locator("[aria-label='Edit and ask again']").click();
+  await row.locator(".editor input[type=checkbox]").check();
+  await row.locator(".editor textarea").fill("Count to 5");
+  await row.locator(".editor textarea").press("Enter");
+  for (const window of [page, other]) {
+    await shows(window, ["Count to 5"]);
+    await settled(window, 1);
+    await window.waitForSelector("#log .message:has-text('Summary of the branch that was left')");
+  }
+  await page.reload();
+  await shows(page, ["Count to 5"]);
   assert.deepEqual(faults, []);
   await other.close();
 });

@@ -67,7 +67,7 @@ onPage("an answer that was stopped is marked once", { wordMillis: 15 }, async ({
   await say(page, "a long one, slowly");
   await page.waitForFunction(() => /Sentence 2/.test(document.querySelector("#tail")?.innerText));
   await page.keyboard.press("Escape");
-  await page.waitForSelector("[data-ended=cancelled]:has-text('You stopped this answer.')");
+  await page.waitForSelector("[data-ended=cancelled]:has-text('This answer was stopped.')");
   server.wordMillis = 0;
   await say(page, "go on");
   await settled(page, 2);

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fromOpened, fromSnapshot, inEffect, isHeldUp, reduce, resumePoint, withPage } from "../../src/server/web/fold.js";
-import { World, seeded } from "./world.mjs";
+import { World, nameOf, seeded } from "./world.mjs";
 
 const SEEDS = 120;
 const STEPS = 90;
@@ -42,7 +42,7 @@ function apply(state, frame) {
 function same(state, world, message) {
   const told = view(state);
   const now = view(fromSnapshot(world.snapshot({ entries: 1000 })));
-  if (state.contextInfo.leafId !== state.leafId || stale.has(state.contextInfo)) told.info = now.info;
+  if (state.contextInfo.leafId !== nameOf(state.leafId) || stale.has(state.contextInfo)) told.info = now.info;
   assert.deepEqual(told, now, message);
 }
 
@@ -65,7 +65,10 @@ function step(world, random) {
   const moves = [
     () => world.update({ name: text().trim() || "name" }),
     () => world.update({ model: pick(["mock-1", "mock-2"]) }),
-    () => world.ephemeral("no_such_event", { leafId: null }),
+    () => world.ephemeral("no_such_event", { leafId: "root" }),
+    () => world.ephemeral("host_changed", { host: { connectionId: "c1" } }),
+    () => world.join({ connectionId: pick(["c1", "c2", "c3"]), role: pick(["writer", "observer"]), ...(random() < 0.5 ? { offers: true } : {}) }),
+    () => world.part(pick(["c1", "c2", "c3"])),
     () => world.ephemeral("context_warning", { usageRatio: 0.91, message: "nearly full" }),
   ];
   if (world.tree.size > 0) {
@@ -351,11 +354,12 @@ test("whatever moves the leaf moves the view", () => {
     ["an entry that is a root", grown(state, null), ["other"], false],
     ["an entry below one that is not known", grown(state, "elsewhere"), ["other"], true],
     ["a move up", moved(state, b), [a, b], false],
-    ["a move before the first", moved(state, null), [], false],
+    ["a move before the first", moved(state, "root"), [], false],
+    ["a move before the first, as older servers stored it", moved(state, null), [], false],
     ["a move to what is not known", moved(state, "elsewhere"), [], true],
     ["a move away and back", moved(moved(state, "elsewhere"), c), [a, b, c], false],
     ["a move to what is above the first that is known", moved(short, b), [], true],
-    ["an entry where nothing is shown", grown(moved(state, null), null), ["other"], false],
+    ["an entry where nothing is shown", grown(moved(state, "root"), null), ["other"], false],
   ];
   for (const [name, next, path, more] of table) {
     assert.deepEqual([next.entries.map((one) => one.entryId), next.more, next.outOfSync], [path, more, null], name);

@@ -41,8 +41,7 @@ export const contextCommands = {
     reply("context", { envelope, tokens });
   },
 
-  on_start_compaction({ role, id, payload, world, reply, refuse }) {
-    if (role !== "owner") return refuse("read_only", "observers may only read");
+  on_start_compaction({ id, payload, world, reply, refuse }) {
     if (world.heldUp) return refuse("compaction_running", "the session is being compacted", true);
     const { previewId, instructions } = payload;
     if (previewId) return this.applyPreview({ id, previewId, world, reply, refuse });
@@ -102,8 +101,7 @@ export const contextCommands = {
     this.cancels.get(world.leaving ? world : running)?.();
   },
 
-  on_undo_compaction({ role, id, payload, world, reply, refuse }) {
-    if (role !== "owner") return refuse("read_only", "observers may only read");
+  on_undo_compaction({ id, payload, world, reply, refuse }) {
     if (world.busy) return refuse("turn_running", "a compaction is taken back when the session is idle");
     const found = world.inEffect();
     if (!found) return refuse("nothing_to_undo", "no compaction is in effect on this branch");
@@ -112,8 +110,7 @@ export const contextCommands = {
     world.undo(id);
   },
 
-  on_pin_entry({ role, payload, world, reply, refuse }) {
-    if (role !== "owner") return refuse("read_only", "observers may only read");
+  on_pin_entry({ payload, world, reply, refuse }) {
     if (!world.mayPin(payload.entryId)) return refuse("invalid_field", "there is nothing to keep");
     if (world.pins.length >= this.pinsMax) return refuse("too_many_pins", `${this.pinsMax} entries may be pinned`);
     reply("ok", { asOfSeq: world.seq });

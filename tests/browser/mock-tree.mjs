@@ -1,5 +1,7 @@
 /** What the small server does about the tree, the queue and the list: one method a command, as in `mock.mjs`. */
 
+import { nameOf } from "./world.mjs";
+
 /** Features of the welcome that these commands stand for. */
 export const TREE_FEATURES = ["queue", "edit_queue", "steer", "tree", "navigate", "labels", "fork", "watch"];
 
@@ -11,8 +13,7 @@ export const treeCommands = {
     reply("tree", structuredClone(world.nodes(payload, this.nodesMax)));
   },
 
-  on_navigate({ role, id, payload, world, reply, refuse }) {
-    if (role !== "owner") return refuse("read_only", "observers may only read");
+  on_navigate({ id, payload, world, reply, refuse }) {
     if (world.leaving?.id === id) {
       // Sent again after a lost connection: whoever sent it last is answered.
       Object.assign(world.leaving, { reply, refuse });
@@ -21,13 +22,13 @@ export const treeCommands = {
     if (world.turn || world.heldUp) return refuse("turn_running", "the session is busy");
     const { entryId, position = "at", summarize, instructions } = payload;
     const entry = world.tree.get(entryId);
-    if (entryId !== null && !entry) return refuse("entry_not_found", "there is no such entry");
-    const to = { before: () => entry.parentId, at: () => entryId, tip: () => (entry ? world.tip(entryId) : null) }[position]();
+    if (entryId !== "root" && !entry) return refuse("entry_not_found", "there is no such entry");
+    const to = { before: () => entry.parentId, at: () => entry?.entryId ?? null, tip: () => (entry ? world.tip(entryId) : null) }[position]();
     const asOfSeq = world.seq;
     const arrive = (summary) => {
       const about = world.move(to, { commandId: id, ...(summary === undefined ? {} : { summary }) });
       (world.leaving?.reply ?? reply)("navigated", {
-        leafId: world.leafId, asOfSeq, ...(about ? { branchSummaryEntryId: about.entryId } : {}),
+        leafId: nameOf(world.leafId), asOfSeq, ...(about ? { branchSummaryEntryId: about.entryId } : {}),
         ...(position === "before" ? { input: entry.content } : {}),
       });
     };

@@ -74,6 +74,8 @@ export class MockServer {
     this.worlds = new Map();
     /** What each connection is subscribed to: its role in each session, by the session's id. */
     this.subscriptions = new Map();
+    /** Sessions of which a part cannot be read, by id: they are only opened to read. */
+    this.damaged = new Set();
     /** Sessions by the id of the command that made them. */
     this.created = new Map();
     /** What clients have done against the rules of the wire; a test of the page fails on it. */
@@ -154,6 +156,9 @@ export class MockServer {
     if (address === "required" && sessionId === undefined) return about("missing_field", "it names no session");
     if (address === "none" && sessionId !== undefined) return about("unknown_field", "it names a session");
     if ("sessionId" in payload) return about("unknown_field", "the session is named in the payload");
+    // It would count as absent, which is never what the page means.
+    const empty = Object.keys(payload).find((field) => payload[field] === null);
+    if (empty) return about("missing_field", `\`${empty}\` is null`);
     if (type === "ping" && payload.seq !== undefined && sessionId === undefined) return about("missing_field", "it has `seq` and names no session");
     const short = (WRITING_COMMANDS.has(type) || (type === "open_session" && sessionId === undefined)) && id.length < 16;
     return short ? about("invalid_id", `its id is ${id}`) : null;
@@ -163,6 +168,7 @@ export class MockServer {
     this.connections += 1;
     const subscribed = new Map();
     this.subscriptions.set(client, subscribed);
+    client.connectionId = `mock-${this.connections}`;
     client.on("message", (data) => {
       const frame = JSON.parse(data.toString());
       const { id, sessionId, type, payload = {} } = frame;
@@ -187,16 +193,19 @@ export class MockServer {
       }
       if (sessionId !== undefined && !this.worlds.has(sessionId)) return refuse("session_not_found", "there is no such session among yours");
       if (sessionId !== undefined && !FROM_OUTSIDE.has(type) && !subscribed.has(sessionId)) return refuse("no_session", `this connection is not subscribed to ${sessionId}`);
+      const role = subscribed.get(sessionId);
+      if (role === "observer" && WRITING_COMMANDS.has(type)) return refuse("read_only", "observers may only read");
       const known = this.done.get(id);
       if (known) return reply(known.kind, { ...known.body, duplicate: true });
       const keep = (kind, body) => {
         if (WRITING_COMMANDS.has(type)) this.done.set(id, { kind, body });
         reply(kind, body);
       };
-      handler.call(this, { client, id, payload, reply: keep, refuse, world: this.worlds.get(sessionId), role: subscribed.get(sessionId) });
+      handler.call(this, { client, id, payload, reply: keep, refuse, world: this.worlds.get(sessionId) });
     });
     client.on("close", () => {
       this.subscriptions.delete(client);
+      for (const sessionId of subscribed.keys()) this.worlds.get(sessionId)?.part(client.connectionId);
       this.watchers.delete(client);
     });
   }
@@ -206,15 +215,18 @@ export class MockServer {
       refuse("unauthenticated", "the credentials are missing, wrong or used up");
       return client.close(4401);
     }
-    client.id = payload.clientId;
+    client.about = { clientId: payload.clientId, client: payload.client };
     reply("welcome", {
       protocolVersion: 2,
       server: {
         name: "reseed", version: "0.1.0", instance: "mock", provider: "offline",
         notice: "No model is configured: the built-in offline model answers. Set OPENAI_API_KEY to talk to a real one.",
       },
-      features: this.features, scopes: ["sessions"], heartbeatMs: 30_000,
-      limits: { messageBytesMax: 1_048_576, depthMax: 32, queueItemsMax: 8, toolsMax: 64, subscriptionsMax: SUBSCRIPTIONS_MAX },
+      features: this.features, scopes: ["sessions"], connectionId: client.connectionId, heartbeatMs: 30_000,
+      limits: {
+        messageBytesMax: 1_048_576, depthMax: 32, queueItemsMax: 8, toolsMax: 64, hooksMax: 32, subscriptionsMax: SUBSCRIPTIONS_MAX,
+        presenceMax: 100, pageEntriesMax: 500, replayEventsMax: 5000, badFramesMax: 50, previewSecs: 600, hostAwaySecs: 30,
+      },
     });
   }
 
@@ -225,14 +237,9 @@ export class MockServer {
     const subscribed = this.subscriptions.get(client);
     if (subscribed.has(sessionId)) return refuse("session_already_open", `this connection is subscribed to ${sessionId}`);
     if (subscribed.size >= SUBSCRIPTIONS_MAX) return refuse("too_many_subscriptions", "close one of them first");
-    const { resume, takeover, role = "owner" } = payload;
-    const owner = [...this.subscriptions].find(([, theirs]) => theirs.get(sessionId) === "owner");
-    if (owner && role === "owner") {
-      const [other, theirs] = owner;
-      if (!takeover && other.id !== client.id) return refuse("session_owned", "another connection owns this session");
-      theirs.set(sessionId, "observer");
-      other.send(JSON.stringify({ sessionId, type: "role_changed", payload: { role: "observer" } }));
-    }
+    const { resume, role = "writer" } = payload;
+    if (role === "writer" && this.damaged.has(sessionId)) return refuse("session_damaged", "the record of event 3 is damaged");
+    world.join({ connectionId: client.connectionId, ...client.about, role });
     subscribed.set(sessionId, role);
     if (!resume || resume.epoch !== world.epoch || resume.seq > world.seq) {
       return reply("session_opened", { ...world.snapshot({ ...payload, role }), ...(resume ? { resumed: "snapshot" } : {}) });
@@ -248,7 +255,9 @@ export class MockServer {
       ? { code, message: "the session was deleted", retriable: false }
       : { code, message: "the session was closed after an internal error; open it again with `resume`", retriable: true };
     for (const [client, subscribed] of this.subscriptions) {
-      if (subscribed.delete(sessionId)) client.send(JSON.stringify({ sessionId, type: "session_closed", payload }));
+      if (!subscribed.delete(sessionId)) continue;
+      client.send(JSON.stringify({ sessionId, type: "session_closed", payload }));
+      this.worlds.get(sessionId)?.part(client.connectionId);
     }
   }
 
@@ -265,6 +274,7 @@ export class MockServer {
 
   on_close_session({ client, world, reply }) {
     this.subscriptions.get(client).delete(world.sessionId);
+    world.part(client.connectionId);
     reply("ok", {});
   }
 
@@ -297,8 +307,7 @@ export class MockServer {
     reply("pong", { ...place, serverTime: new Date().toISOString() });
   }
 
-  on_user_input({ role, id, payload, world, reply, refuse }) {
-    if (role !== "owner") return refuse("read_only", "observers may only read");
+  on_user_input({ id, payload, world, reply, refuse }) {
     if (payload.input.trim() === "") return refuse("empty_input", "say something");
     if (/\btoo much\b/.test(payload.input)) return refuse("input_too_large", "the input has about 89004 tokens, the window 8000");
     if (world.turn || world.heldUp) {
@@ -307,7 +316,7 @@ export class MockServer {
       return world.enqueue(payload.input, id, payload.whenBusy === "steer");
     }
     reply("accepted", { queued: false, asOfSeq: world.seq });
-    if (payload.parentId !== undefined) world.move(payload.parentId, { commandId: id });
+    if (payload.parentId !== undefined) world.move(payload.parentId === "root" ? null : payload.parentId, { commandId: id });
     world.say(payload.input, id);
     // As the server does: a session is named after its first words.
     if (!world.name) world.update({ name: payload.input.trim().split("\n")[0].slice(0, 60) });

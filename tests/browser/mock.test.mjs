@@ -204,31 +204,6 @@ onPage("a reload in the middle of an answer goes on with it", { wordMillis: 12 }
   assert.match((await conversation(page))[1], /Sentence 1 of .* Sentence 120 of a long answer\./s);
 });
 
-onPage("another window takes over, and this one can take it back", {}, async ({ page, server }) => {
-  await say(page, "hello");
-  await settled(page, 1);
-  const other = await newPage(page.context());
-  await other.page.goto(page.url());
-  await other.page.waitForSelector("#role-line:not([hidden])");
-  assert.equal(await other.page.locator("#input").isDisabled(), true);
-  await other.page.click("#role-line button");
-  // It reads along on the connection that it has.
-  await page.waitForSelector("#role-line:has-text('another window')");
-  assert.equal(await page.locator("#input").isDisabled(), true);
-  await other.page.waitForSelector("#role-line", { state: "hidden" });
-  await say(other.page, "from the other one");
-  await settled(page, 2);
-  await page.click("#role-line button");
-  await other.page.waitForSelector("#role-line:not([hidden])");
-  await say(page, "again");
-  await settled(page, 3);
-  await settled(other.page, 3);
-  assert.deepEqual(await conversation(page), await conversation(other.page));
-  assert.equal(server.connections, 2);
-  assert.deepEqual(other.faults, []);
-  await other.page.close();
-});
-
 onPage("a server that asks for a token gets a ticket", { token: "secret-token", expected: AWAY }, async ({ page }) => {
   await page.fill("dialog input", "wrong");
   await page.press("dialog input", "Enter");

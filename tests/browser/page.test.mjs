@@ -204,26 +204,27 @@ onPage("tokens: the page asks, and gets a ticket for them", { settings: { AUTH_T
   await page.waitForFunction(() => document.querySelector("#log > li:last-child")?.innerText.includes("1, 2, 3"));
 });
 
-onPage("two windows: the second reads along, and may take over", {}, async ({ page }) => {
+onPage("two windows: both write, see each other's messages, and say that the other is there", {}, async ({ page }) => {
   await say(page, "Count to 3");
   await settled(page, 1);
   const { page: other, faults } = await newPage(browser.context);
   await other.goto(page.url());
-  await other.waitForSelector("#role-line:not([hidden])");
+  await settled(other, 1);
+  for (const window of [page, other]) await window.waitForSelector("#presence:has-text('2 windows')");
   await say(page, "Count to 4");
   await settled(other, 2);
-  await other.click("#role-line button");
-  await page.waitForSelector("#role-line:has-text('another window')");
   await say(other, "Count to 5");
   await settled(page, 3);
-  await page.click("#role-line button");
-  await other.waitForSelector("#role-line:not([hidden])");
-  await say(page, "Count to 6");
-  await settled(page, 4);
-  await settled(other, 4);
+  // At once: the server puts them into one order.
+  await Promise.all([say(page, "Count to 6"), say(other, "Count to 7")]);
+  for (const window of [page, other]) await settled(window, 5);
   assert.deepEqual(await conversation(page), await conversation(other));
-  assert.deepEqual(faults, []);
+  assert.equal((await conversation(page)).length, 10);
+  await other.reload();
+  await page.waitForSelector("#presence:has-text('2 windows')");
   await other.close();
+  await page.waitForSelector("#presence", { state: "hidden" });
+  assert.deepEqual(faults, []);
 });
 
 /** What a request gets: its status, some of its headers and the bytes of its body as they are sent. */

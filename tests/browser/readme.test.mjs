@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import ts from "typescript";
-import { World, seeded } from "./world.mjs";
+import { World, nameOf, seeded } from "./world.mjs";
 
 const readme = await readFile(new URL("../../protocol/README.md", import.meta.url), "utf8");
 const [, source] = /\n## The fold\n[\s\S]*?\n```ts\n([\s\S]*?)\n```\n/.exec(readme);
@@ -18,14 +18,14 @@ const reply = (type, payload) => ({ re: "1", sessionId: payload.sessionId, type,
 
 /** A view that was just opened. */
 function opened(world, entries) {
-  const view = { epoch: "", seq: 0, entries: new Map(), leafId: null, items: new Map(), queue: [] };
+  const view = { epoch: "", seq: 0, entries: new Map(), leafId: "root", items: new Map(), queue: [] };
   assert.equal(fold(view, reply("session_opened", world.snapshot({ entries }))), true);
   return view;
 }
 
 /** Asks for what is missing of the path, as the text says. */
 function complete(view, world) {
-  for (let [first] = path(view); first ? first.parentId !== null : view.leafId !== null; [first] = path(view)) {
+  for (let [first] = path(view); first ? first.parentId !== null : view.leafId !== "root"; [first] = path(view)) {
     fold(view, reply("entries", world.page({ ...(first ? { before: first.entryId } : {}), limit: 3 })));
   }
 }
@@ -70,7 +70,7 @@ test("it shows the path to the leaf, whatever moves it", () => {
         if (count % 5 === 0) complete(one.view, world);
         const shown = path(one.view);
         assert.deepEqual(shown, shown.length === 0 ? [] : world.entries.slice(-shown.length), `seed ${seed}, step ${count}`);
-        assert.equal(one.view.leafId, world.leafId);
+        assert.equal(one.view.leafId, nameOf(world.leafId));
         if (count % 5 === 0) assert.deepEqual(shown, world.entries, `seed ${seed}, step ${count}`);
         assert.equal(one.view.items.size, 0);
       }
@@ -123,4 +123,14 @@ test("pieces of an answer are put together, seen ones once, and a missing event 
   const parts = [{ type: "text", text: "hello" }, { type: "tool_call", name: "look", arguments: "{}", finished: true }];
   assert.deepEqual(view.items.get(item.itemId), parts);
   assert.equal(fold(view, { sessionId: world.sessionId, seq: view.seq + 2, type: "queue_released", payload: {} }), false);
+});
+
+test("the root has a name, and none in events that older servers stored", () => {
+  const world = new World();
+  world.say("hello", "command-00000001");
+  for (const leafId of ["root", null]) {
+    const view = opened(world, 50);
+    assert.equal(fold(view, { sessionId: world.sessionId, seq: view.seq + 1, type: "session_updated", payload: { leafId } }), true);
+    assert.deepEqual([view.leafId, path(view)], ["root", []]);
+  }
 });

@@ -32,11 +32,11 @@ onPage("frames of another session change nothing", {}, async ({ page, server }) 
   const events = [
     // In the place of the next event, and behind a hole.
     { seq: world.seq + 1, type: "entry_appended", payload: { entry } },
-    { seq: world.seq + 40, type: "session_updated", payload: { name: "elsewhere", leafId: null } },
+    { seq: world.seq + 40, type: "session_updated", payload: { name: "elsewhere", leafId: "root" } },
     { seq: 1, type: "turn_started", payload: { turnId: "foreign2", commandIds: [], generation: 1 } },
     { type: "item_started", payload: { itemId: "foreign3", turnId: "foreign2", kind: "message" } },
     { type: "item_delta", payload: { itemId: "foreign3", part: 0, offset: 0, text: "from elsewhere" } },
-    { type: "role_changed", payload: { role: "observer" } },
+    { type: "presence_changed", payload: { connection: { connectionId: "foreign4", role: "writer" } } },
     { type: "session_closed", payload: { code: "failed", message: "failed", retriable: true } },
     { type: "session_closed", payload: { code: "deleted", message: "deleted", retriable: false } },
   ];
@@ -50,7 +50,7 @@ onPage("frames of another session change nothing", {}, async ({ page, server }) 
   assert.deepEqual([after.length, after.slice(0, 2)], [4, shown]);
   assert.equal(await page.innerText("#title"), title);
   assert.equal(await page.locator(".toast").count(), 0);
-  assert.equal(await page.locator("#role-line").isHidden(), true);
+  assert.equal(await page.locator("#presence").isHidden(), true);
   assert.equal(server.connections, 1);
 });
 

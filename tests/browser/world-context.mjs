@@ -99,7 +99,7 @@ export const contextRules = {
       reservedTokens: 512, ...(never ? {} : { compactAtTokens, compactAtRule: "threshold" }),
       ...(never || this.background >= 1 ? {} : { prepareAtTokens }),
       cachedTokens: 0, generation: this.generation, compactions: this.compactions, sessionId: this.sessionId,
-      leafId: this.leafId, ...(this.breaker ? { breaker: this.breaker } : {}), breakdown,
+      leafId: this.leafId ?? "root", ...(this.breaker ? { breaker: this.breaker } : {}), breakdown,
     };
   },
 
@@ -122,7 +122,7 @@ export const contextRules = {
     const about = { ...(commandId ? { commandId } : {}), ...(trigger ? { trigger } : {}), ...(background ? { background } : {}) };
     const error = { code, message, retriable: false };
     const ended = ["compaction_cancelled", "compaction_void", "nothing_to_compact"].includes(code);
-    if (trigger && !background && !ended) this.failed = [...this.failed, { jobId, error, leafId: this.leafId }].slice(-16);
+    if (trigger && !background && !ended) this.failed = [...this.failed, { jobId, error, leafId: this.leafId ?? "root" }].slice(-16);
     this.durable("compaction_failed", { jobId, ...about, durationMs: 40, pausedMs: 0, error });
   },
 

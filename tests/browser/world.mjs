@@ -16,6 +16,9 @@ export function seeded(seed) {
   };
 }
 
+/** What the wire calls a place in the tree: null is before the first entry. */
+export const nameOf = (leafId) => leafId ?? "root";
+
 export class World {
   constructor({ sessionId = "session-0001", windowTokens = 8000, background = 1, emit = () => undefined } = {}) {
     this.sessionId = sessionId;
@@ -29,6 +32,8 @@ export class World {
     /** Every entry, in the order in which they came. */
     this.tree = new Map();
     this.leafId = null;
+    /** The connections that have the session open. */
+    this.presence = [];
     this.queue = [];
     this.pending = [];
     this.turn = null;
@@ -86,6 +91,20 @@ export class World {
 
   ephemeral(type, payload) {
     this.emit({ sessionId: this.sessionId, type, payload });
+  }
+
+  /** A connection has opened the session, or is another now. */
+  join(connection) {
+    const same = (one) => one.connectionId === connection.connectionId;
+    this.presence = this.presence.some(same) ? this.presence.map((one) => (same(one) ? connection : one)) : [...this.presence, connection];
+    this.ephemeral("presence_changed", { connection });
+  }
+
+  /** A connection has closed the session, or is gone. */
+  part(connectionId) {
+    const connection = this.presence.find((one) => one.connectionId === connectionId);
+    this.presence = this.presence.filter((one) => one !== connection);
+    if (connection) this.ephemeral("presence_changed", { connection, left: true });
   }
 
   /** The next entry, not yet announced: `finish` may still set what depends on its being there. */
@@ -218,7 +237,7 @@ export class World {
     this.turn = null;
     this.pending = [];
     this.lastTurn = status === "completed" ? null : { turnId, status, ...(error ? { error } : {}) };
-    if (this.lastTurn) this.unanswered = [...this.unanswered, { ...this.lastTurn, leafId: this.leafId }].slice(-16);
+    if (this.lastTurn) this.unanswered = [...this.unanswered, { ...this.lastTurn, leafId: nameOf(this.leafId) }].slice(-16);
     this.durable("turn_finished", { turnId, status, ...(error ? { error } : {}), contextInfo: this.contextInfo() });
   }
 
@@ -228,9 +247,9 @@ export class World {
   }
 
   /** What `session_opened` says now. */
-  snapshot({ entries = 50, role = "owner" } = {}) {
+  snapshot({ entries = 50, role = "writer" } = {}) {
     return structuredClone({
-      sessionId: this.sessionId, role, epoch: this.epoch, asOfSeq: this.seq, leafId: this.leafId, state: this.state,
+      sessionId: this.sessionId, role, presence: this.presence, epoch: this.epoch, asOfSeq: this.seq, leafId: nameOf(this.leafId), state: this.state,
       generation: this.generation, ...(this.name ? { name: this.name } : {}), model: this.model, strategy: this.strategy,
       settings: this.settings, contextInfo: this.contextInfo(),
       entries: entries === 0 ? [] : this.entries.slice(-entries), more: this.entries.length > entries,
@@ -273,7 +292,7 @@ export class World {
   page({ before, limit = 100 }) {
     const path = before === undefined ? this.path() : this.path(before).slice(0, -1);
     const start = Math.max(0, path.length - limit);
-    return structuredClone({ items: path.slice(start), leafId: this.leafId, asOfSeq: this.seq, more: start > 0 });
+    return structuredClone({ items: path.slice(start), leafId: nameOf(this.leafId), asOfSeq: this.seq, more: start > 0 });
   }
 
   /** The session goes on from another entry; a summary of the branch that is left, and a name, hang there. */
@@ -284,7 +303,7 @@ export class World {
     if (leafId !== left) this.lastTurn = null;
     this.generation += 1;
     this.leafId = leafId;
-    this.durable("session_updated", { leafId, generation: this.generation, ...(commandId ? { commandId } : {}) });
+    this.durable("session_updated", { leafId: nameOf(leafId), generation: this.generation, ...(commandId ? { commandId } : {}) });
     const about = summary === undefined
       ? null
       : this.append({ type: "branch_summary", fromId: leafId, ...(left ? { leftLeafId: left } : {}), summary }, { commandId });
@@ -320,7 +339,7 @@ export class World {
       }
       level = cut ? [] : level.flatMap((entry) => this.children(entry.entryId));
     }
-    return { nodes, leafId: this.leafId, asOfSeq: this.seq, more: cut || level.length > 0 };
+    return { nodes, leafId: nameOf(this.leafId), asOfSeq: this.seq, more: cut || level.length > 0 };
   }
 
   node(entry) {

@@ -2,8 +2,7 @@
  * What the page knows and what can be done: one connection, at most one open session, the list of the others.
  *
  * What always holds:
- * - `state` is only ever made by `fold.js`; this file decides when, the fold decides what;
- * - opening and closing sessions happens one after the other, and ends at the session that was asked for last;
+ * - `state` is only ever made by `fold.js`; this file and `opening.js` decide when, the fold decides what;
  * - events of a session that was left change nothing;
  * - every change is told by `onChange`, everything a person must know by `onNotice`.
  *
@@ -19,20 +18,15 @@
  * @typedef {{ id: string, text: string }} Sending An input that the server has not taken yet.
  */
 
-import { CommandError, Connection, ConnectionLost, explainError, newId } from "./connection.js";
+import { Connection, ConnectionLost, explainError, newId } from "./connection.js";
 import { Context } from "./context.js";
-import { clientId, credentials, keepToken } from "./credentials.js";
+import { credentials, keepToken, takeClientId } from "./credentials.js";
 import { Directory } from "./directory.js";
-import { fromOpened, fromSnapshot, isHeldUp, isRunning, needsPath, reduce, resumePoint, withPage } from "./fold.js";
+import { isHeldUp, isRunning, needsPath, reduce, withPage } from "./fold.js";
+import { nameOf } from "./leaf.js";
 import { Moves } from "./moves.js";
+import { Opening, PAGE_ENTRIES } from "./opening.js";
 import { TreeSource } from "./tree-source.js";
-
-/** Entries that come with a session and with each older page: a few screens. */
-const PAGE_ENTRIES = 50;
-/** Milliseconds within which a second loss of step asks for a snapshot: the resume did not mend it. */
-const RESYNC_MS = 2000;
-/** Milliseconds until a session that could not be opened just now is tried again, where the server names no time. */
-const REOPEN_MS = 3000;
 
 export class App {
   /**
@@ -48,11 +42,6 @@ export class App {
     this.listeners = listeners;
     /** @type {State | null} */
     this.state = null;
-    /** @type {string | null} the session to show; null: one that is made with the first input */
-    this.target = null;
-    /** @type {string | null} the session that the connection has open */
-    this.opened = null;
-    this.takeover = false;
     /** @type {import("reseed-protocol").Welcome | null} */
     this.welcome = null;
     /** @type {Sending[]} */
@@ -63,24 +52,20 @@ export class App {
     this.watchers = new Set();
     /** Events up to here are replayed: they are shown, but nobody is called because of them. */
     this.quietUntil = 0;
-    this.resyncedAt = 0;
-    /** @type {Promise<unknown>} */
-    this.chain = Promise.resolve();
-    /** @type {Promise<string> | null} */
-    this.creating = null;
+    this.opening = new Opening(this);
+    const clientId = takeClientId();
     const url = new URL("ws", location.href);
     url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
     url.hash = "";
     this.connection = new Connection({
       url: url.href,
-      clientId: clientId(),
-      credentials,
+      identity: async () => ({ clientId: await clientId, ...(await credentials()) }),
       onWelcome: (welcome) => this.greeted(welcome),
       onEvent: (event) => this.receive(event),
       onStatus: (status) => this.statusChanged(status),
       session: () => this.target,
       place: () => (this.state && this.opened === this.state.sessionId ? { session: this.opened, seq: this.state.seq } : null),
-      onOutOfSync: () => this.resync("resume"),
+      onOutOfSync: () => this.opening.resync("resume"),
     });
     this.context = new Context(this);
     this.moves = new Moves({ app: this, onText: listeners.onText });
@@ -93,8 +78,18 @@ export class App {
 
   /** @param {string | null} sessionId */
   start(sessionId) {
-    this.target = sessionId;
+    this.opening.target = sessionId;
     void this.connection.connect();
+  }
+
+  /** The session to show; null: one that is made with the first input. */
+  get target() {
+    return this.opening.target;
+  }
+
+  /** The session that the connection has open, if any. */
+  get opened() {
+    return this.opening.opened;
   }
 
   get status() {
@@ -111,6 +106,7 @@ export class App {
     return this.treeSource.tree;
   }
 
+  /** Whether a person can only read the open session: a damaged one. */
   get readOnly() {
     return this.state?.role === "observer";
   }
@@ -159,164 +155,22 @@ export class App {
    * Shows a session; null: a new one, which is made with its first input.
    * @param {string | null} sessionId
    */
-  async show(sessionId) {
-    if (sessionId === this.target) return;
-    this.connection.forgetWaiting();
-    this.connection.hold();
-    this.aim(sessionId);
-    await this.inTurn(() => this.settle());
-  }
-
-  /** @param {string | null} sessionId */
-  aim(sessionId) {
-    this.target = sessionId;
-    this.state = null;
-    this.listeners.onLeave();
-    this.listeners.onTarget(sessionId);
-    this.changed();
+  show(sessionId) {
+    return this.opening.show(sessionId);
   }
 
   /**
-   * Opening and closing sessions: one after the other.
-   * @template T
-   * @param {() => Promise<T>} task
-   * @returns {Promise<T>}
-   */
-  inTurn(task) {
-    const done = this.chain.then(task);
-    this.chain = done.catch(() => undefined);
-    return done;
-  }
-
-  /** Brings the connection to the session that was asked for; then what waited for it goes out. */
-  async settle() {
-    if (this.connection.status.phase !== "open") return;
-    try {
-      if (this.opened !== this.target) await this.leave();
-      if (this.target !== null && this.opened !== this.target) await this.open(this.target);
-    } catch (error) {
-      if (!(error instanceof CommandError)) return;
-      if (error.retriable) {
-        setTimeout(() => void this.inTurn(() => this.settle()), error.retryAfterMs ?? REOPEN_MS);
-        return this.fail(error);
-      }
-      if (this.target !== null) this.aim(null);
-      this.fail(error);
-    }
-    this.connection.ready();
-  }
-
-  /** Ends the subscription to the open session, if there is one. */
-  async leave() {
-    const left = this.opened;
-    this.opened = null;
-    // It may have ended by itself meanwhile, or with the connection.
-    if (left !== null) await this.connection.request("close_session", {}, { session: left }).catch(() => undefined);
-  }
-
-  /** @param {string} sessionId */
-  async open(sessionId) {
-    const takeover = this.takeover;
-    this.takeover = false;
-    const from = this.state?.sessionId === sessionId && this.state.outOfSync !== "snapshot" ? this.state : null;
-    const resume = from ? { resume: resumePoint(from) } : {};
-    const ask = { entries: PAGE_ENTRIES, ...resume };
-    const session = sessionId;
-    let opened;
-    try {
-      opened = await this.connection.request("open_session", takeover ? { ...ask, takeover } : ask, { session });
-    } catch (error) {
-      if (!(error instanceof CommandError) || error.code !== "session_owned") throw error;
-      opened = await this.connection.request("open_session", { ...ask, role: "observer" }, { session });
-    }
-    if (this.target !== sessionId) {
-      this.opened = sessionId;
-      return;
-    }
-    const replays = from !== null && opened.resumed === "replay" && from.epoch === opened.epoch;
-    if (!replays) this.treeSource.forget();
-    this.adopt(fromOpened(from, opened), opened.asOfSeq);
-  }
-
-  /**
+   * Shows what a session that was just opened holds.
    * @param {State} state
-   * @param {number} asOfSeq
+   * @param {number} asOfSeq up to here events are replayed
    */
   adopt(state, asOfSeq) {
-    this.opened = state.sessionId;
     this.quietUntil = asOfSeq;
     this.state = state;
     this.tree.addPath(state.entries);
     this.completePath();
     void this.treeSource.complete();
     this.changed();
-  }
-
-  /**
-   * Makes the session that the first input goes to.
-   * @returns {Promise<string>} its id
-   */
-  create() {
-    this.creating ??= this.inTurn(async () => {
-      if (this.target !== null) return this.target;
-      const opened = await this.connection.request("open_session", { entries: PAGE_ENTRIES });
-      this.opened = opened.sessionId;
-      if (this.target !== null) return opened.sessionId;
-      this.target = opened.sessionId;
-      this.listeners.onTarget(opened.sessionId);
-      this.treeSource.forget();
-      this.adopt(fromSnapshot(opened), opened.asOfSeq);
-      this.sessions.maybeChanged();
-      return opened.sessionId;
-    }).finally(() => (this.creating = null));
-    return this.creating;
-  }
-
-  /** Makes this window the session's owner again. */
-  takeOver() {
-    this.takeover = true;
-    if (this.status.phase !== "open") return void this.connection.connect();
-    void this.reopen();
-  }
-
-  /**
-   * Gets what was missed.
-   * @param {"resume" | "snapshot"} how
-   */
-  resync(how) {
-    const again = Date.now() - this.resyncedAt < RESYNC_MS;
-    this.resyncedAt = Date.now();
-    if (this.state) this.state = { ...this.state, outOfSync: again ? "snapshot" : how };
-    void this.reopen();
-  }
-
-  async reopen() {
-    this.connection.hold();
-    await this.inTurn(async () => {
-      await this.leave();
-      await this.settle();
-    });
-  }
-
-  /**
-   * The server has ended the subscription to the open session; the connection stays.
-   * @param {import("reseed-protocol").SessionClosed} closed
-   */
-  ended({ code, retriable }) {
-    const { target } = this;
-    this.opened = null;
-    if (code === "deleted") return this.deleted();
-    this.connection.hold();
-    // What cannot be read is asked for once: a resume would need it again, a snapshot may not.
-    if (Date.now() - this.resyncedAt > RESYNC_MS) return this.resync(retriable ? "resume" : "snapshot");
-    setTimeout(() => this.opened === null && this.target === target && this.resync("snapshot"), REOPEN_MS);
-  }
-
-  /** The session that is shown does not exist any more. */
-  deleted() {
-    this.connection.forgetWaiting();
-    this.aim(null);
-    this.listeners.onNotice({ kind: "info", message: "This chat was deleted." });
   }
 
   /**
@@ -373,17 +227,19 @@ export class App {
   /**
    * @param {import("reseed-protocol").Input} input
    * @param {string} text the input as it is shown on its way
-   * @param {{ parentId?: string | null, whenBusy?: "steer" }} [wishes]
+   * @param {{ parentId?: string | null, whenBusy?: "steer" }} [wishes] `parentId`: where to go on from; null for before
+   * the first entry
    * @returns {Promise<boolean>} whether the server took it
    */
-  async sendInput(input, text, wishes = {}) {
+  async sendInput(input, text, { parentId, ...wishes } = {}) {
     const id = newId();
+    const from = parentId === undefined ? {} : { parentId: nameOf(parentId) };
     this.sending = [...this.sending, { id, text }];
     this.listeners.onChange();
     try {
       // Named once: whoever looks at another chat meanwhile does not send it there.
-      const session = this.target ?? (await this.create());
-      await this.connection.request("user_input", { input, ...wishes }, { id, session });
+      const session = this.target ?? (await this.opening.create());
+      await this.connection.request("user_input", { input, ...from, ...wishes }, { id, session });
       return true;
     } catch (error) {
       this.fail(error);
@@ -419,7 +275,7 @@ export class App {
 
   /** @param {import("./connection.js").Status} status */
   statusChanged(status) {
-    if (status.phase !== "open") this.opened = null;
+    if (status.phase !== "open") this.opening.opened = null;
     this.changed();
   }
 
@@ -427,7 +283,7 @@ export class App {
   async greeted(welcome) {
     this.welcome = welcome;
     void this.sessions.list();
-    await this.inTurn(() => this.settle());
+    await this.opening.settleInTurn();
   }
 
   /** @param {EventFrame} event */
@@ -435,14 +291,14 @@ export class App {
     if (event.type === "session_changed") return this.sessions.changed(event.payload);
     if (event.sessionId !== this.opened) return;
     if (!this.state || this.opened !== this.state.sessionId) return;
-    if (event.type === "session_closed") return this.ended(event.payload);
+    if (event.type === "session_closed") return this.opening.ended(event.payload);
     const { seq } = this.state;
     this.state = reduce(this.state, event);
     if (event.type === "entry_appended" && this.state.seq > seq) this.tree.append(event.payload.entry, this.state.seq);
     this.completePath();
     if (event.type === "session_updated") void this.treeSource.complete();
     this.changed();
-    if (this.state.outOfSync && Date.now() - this.resyncedAt > RESYNC_MS) this.resync(this.state.outOfSync);
+    if (this.state.outOfSync && !this.opening.resynced) this.opening.resync(this.state.outOfSync);
     else if (event.seq === undefined || event.seq > this.quietUntil) this.notify(event);
   }
 

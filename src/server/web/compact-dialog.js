@@ -86,7 +86,7 @@ export class CompactDialog {
     dialog.showModal();
   }
 
-  /** Whether what this is about is not shown any more, or not this window's to change. */
+  /** Whether what this is about is not shown any more, or cannot be changed. */
   sessionChanged() {
     const { state, readOnly, status } = this.app;
     return state?.sessionId !== this.sessionId || readOnly || status.phase === "stopped" || status.phase === "login";

@@ -142,7 +142,7 @@ export class ComposerView {
     this.stop.hidden = app.readOnly || !state || !(state.turnId || isHeldUp(state));
     this.send.disabled = app.readOnly || this.text.trim() === "" || ["stopped", "login"].includes(app.status.phase);
     this.input.disabled = app.readOnly;
-    this.input.placeholder = app.readOnly ? "You are reading along" : "Message, or / for commands";
+    this.input.placeholder = app.readOnly ? "You have read-only access" : "Message, or / for commands";
     const running = Boolean(state?.turnId);
     this.steer.hidden = !running || !app.can("steer") || this.send.disabled || this.input.value.startsWith("/");
     this.send.title = running ? "Send after this answer (Enter)" : "Send (Enter)";

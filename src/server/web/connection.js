@@ -20,6 +20,8 @@
  * @typedef {{ phase: "connecting" } | { phase: "open" } | { phase: "waiting", retryAt: number }
  *   | { phase: "stopped", code: number, reason: string } | { phase: "login" }} Status
  *
+ * @typedef {{ clientId: string, ticket?: string }} Identity Who connects: a tab, and a ticket where one is needed.
+ *
  * @typedef {object} Pending A command that waits for its reply.
  * @property {string} frame
  * @property {boolean} keeps whether it outlives a lost connection and is sent again
@@ -30,6 +32,7 @@
  */
 
 import { explain } from "./errors.js";
+import { CLIENT_NAME } from "./presence.js";
 import { WRITING_COMMANDS } from "./writing-commands.js";
 
 /**
@@ -121,8 +124,7 @@ export class Connection {
   /**
    * @param {object} options
    * @param {string} options.url
-   * @param {string} options.clientId
-   * @param {() => Promise<{ ticket?: string }>} options.credentials throws `CommandError` when there are none that hold
+   * @param {() => Promise<Identity>} options.identity throws `CommandError` when no credentials hold
    * @param {(welcome: Welcome) => Promise<void>} options.onWelcome opens the session again, and calls `ready` then
    * @param {(event: EventFrame) => void} options.onEvent
    * @param {(status: Status) => void} options.onStatus
@@ -156,9 +158,9 @@ export class Connection {
     this.generation += 1;
     const mine = this.generation;
     this.setStatus({ phase: "connecting" });
-    let credentials;
+    let identity;
     try {
-      credentials = await this.options.credentials();
+      identity = await this.options.identity();
     } catch (error) {
       if (mine !== this.generation) return;
       if (error instanceof CommandError && error.code === "unauthenticated") this.setStatus({ phase: "login" });
@@ -169,7 +171,7 @@ export class Connection {
     const socket = new WebSocket(this.options.url, "reseed.v2");
     this.socket = socket;
     const current = () => this.socket === socket;
-    socket.onopen = () => current() && void this.greet(credentials);
+    socket.onopen = () => current() && void this.greet(identity);
     socket.onmessage = (event) => current() && this.receive(String(event.data));
     socket.onclose = (event) => current() && this.closed(event.code, event.reason);
   }
@@ -242,12 +244,11 @@ export class Connection {
     }
   }
 
-  /** @param {{ ticket?: string }} credentials */
-  async greet(credentials) {
-    const client = { name: "reseed-web", version: "1" };
+  /** @param {Identity} identity */
+  async greet(identity) {
+    const client = { name: CLIENT_NAME, version: "1" };
     try {
-      const hello = { protocolVersion: 2, clientId: this.options.clientId, client, ...credentials };
-      const welcome = await this.request("hello", hello);
+      const welcome = await this.request("hello", { protocolVersion: 2, client, ...identity });
       this.bytesMax = welcome.limits.messageBytesMax;
       this.setStatus({ phase: "open" });
       this.listen(welcome.heartbeatMs);

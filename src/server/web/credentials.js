@@ -4,12 +4,39 @@ import { CommandError, ConnectionLost, newId } from "./connection.js";
 
 const TOKEN_KEY = "reseed.token";
 const CLIENT_KEY = "reseed.client";
+/** Milliseconds that a page may take to let go of its name after a reload; a duplicated tab waits so long once. */
+const RELEASE_MS = 200;
 
-/** The tab's name, the same after a reload: the server then knows that the older connection is over. */
-export function clientId() {
-  const id = sessionStorage.getItem(CLIENT_KEY) ?? newId();
+/**
+ * Takes the tab's name, the same after a reload: the server then knows that the older connection is over. A duplicated
+ * tab begins with a copy of the other's name, and takes one of its own.
+ */
+export async function takeClientId() {
+  const kept = sessionStorage.getItem(CLIENT_KEY);
+  if (kept !== null && (await isFree(kept))) return kept;
+  const id = newId();
   sessionStorage.setItem(CLIENT_KEY, id);
+  await isFree(id);
   return id;
+}
+
+/**
+ * Whether no other page holds this name; if so, this one holds it as long as it lives. Where the browser knows no
+ * locks, as on a page that is not served safely, every name is free.
+ * @param {string} id
+ * @returns {Promise<boolean>}
+ */
+function isFree(id) {
+  if (!navigator.locks) return Promise.resolve(true);
+  const signal = AbortSignal.timeout(RELEASE_MS);
+  return new Promise((resolve) => {
+    const hold = () => {
+      resolve(true);
+      return new Promise(() => undefined);
+    };
+    // Where locks are refused altogether, nothing is known of other pages.
+    navigator.locks.request(`reseed.client.${id}`, { signal }, hold).catch(() => resolve(!signal.aborted));
+  });
 }
 
 /**

@@ -64,6 +64,7 @@ const ICONS = {
   pin: "M9 4h6l-1 6 4 4H6l4-4zM12 14v7",
   right: "M9 5l7 7-7 7",
   up: "M12 19V5M6 11l6-6 6 6",
+  window: "M8 8V4h12v11h-4M4 8h12v12H4zM4 12h12",
   edit: "M4 20l1-4L16 5l3 3L8 19z",
   undo: "M4 9h10a5 5 0 0 1 0 10H9M8 5L4 9l4 4",
   retry: "M20 11a8 8 0 1 0-2 6M20 4v7h-7",

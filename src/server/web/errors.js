@@ -60,9 +60,8 @@ const WORDS = {
   no_session: ["No chat is open.", "Choose one, or begin a new one."],
   session_not_found: ["This chat does not exist any more.", "Choose another one."],
   too_many_subscriptions: ["This page has too many chats open at once.", "Reload it, then try again."],
-  session_owned: ["This chat is open in another window.", ""],
   session_damaged: ["A part of this chat cannot be read any more, so nothing can be added to it.", OPERATOR],
-  read_only: ["You have read-only access to this chat.", "Use it here to write."],
+  read_only: ["You have read-only access to this chat.", ""],
   unauthenticated: ["The sign-in is missing or has expired.", "Sign in again."],
   forbidden: ["You are not allowed to do this.", ""],
   not_supported: ["This server cannot do that.", ""],
@@ -96,7 +95,7 @@ export function explain({ code, message, retriable, retryAfterMs }) {
  */
 export function explainEnd(status, error) {
   if (error) return explain(error);
-  if (status === "cancelled") return { text: "You stopped this answer." };
+  if (status === "cancelled") return { text: "This answer was stopped." };
   if (status === "interrupted") return explain({ code: "interrupted", message: "the server stopped", retriable: true });
   return { text: "There was no answer. Try again." };
 }

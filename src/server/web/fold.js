@@ -46,11 +46,12 @@
  *
  * @typedef {object} State
  * @property {string} sessionId
- * @property {"owner" | "observer"} role
+ * @property {SessionOpened["role"]} role
+ * @property {import("reseed-protocol").Participant[]} presence the connections that have the session open
  * @property {string} epoch names the log that `seq` is a place in
  * @property {number} seq the last durable event that was applied
  * @property {"resume" | "snapshot" | null} outOfSync what would mend the view, when something was missed
- * @property {string | null} leafId
+ * @property {string | null} leafId where the session goes on; null: before the first entry
  * @property {string} name empty where the session has none
  * @property {string} model
  * @property {string} strategy
@@ -65,8 +66,8 @@
  * @property {string | null} turnId the running turn
  * @property {Item[]} items
  * @property {NonNullable<SessionOpened["lastTurn"]> | null} lastTurn the last turn, where it has no answer
- * @property {NonNullable<SessionOpened["unansweredTurns"]>} unanswered the newest turns without an answer, oldest first
- * @property {NonNullable<SessionOpened["failedCompactions"]>} failures the newest compactions that failed, oldest first
+ * @property {import("./leaf.js").Unanswered[]} unanswered the newest turns without an answer, oldest first
+ * @property {import("./leaf.js").Failure[]} failures the newest compactions that failed, oldest first
  * @property {RunningCompaction | null} compaction
  * @property {import("reseed-protocol").CompactionPrepared | null} held the compaction that is made and waits until it
  * is due
@@ -80,6 +81,8 @@
 
 import { SUMMARISING_BRANCH, compacted, compactionPrepared, compactionProgressed, compactionStarted, compactionUndone, contextOf, heldWithout, resumedCompaction, withoutJob } from "./fold-context.js";
 import { changeQueue } from "./fold-queue.js";
+import { placeOf, placed } from "./leaf.js";
+import { changePresence } from "./presence.js";
 
 export { SUMMARISING_BRANCH, inEffect, isHeldUp, pinOf } from "./fold-context.js";
 
@@ -105,11 +108,12 @@ export function fromSnapshot(opened) {
   return {
     sessionId: opened.sessionId,
     role: opened.role,
+    presence: opened.presence,
     epoch: opened.epoch,
     seq: opened.asOfSeq,
     outOfSync: null,
     known,
-    ...pathTo(known, opened.leafId, top),
+    ...pathTo(known, placeOf(opened.leafId), top),
     name: opened.name ?? "",
     model: opened.model,
     strategy: opened.strategy,
@@ -119,8 +123,8 @@ export function fromSnapshot(opened) {
     turnId,
     items: (opened.turn?.items ?? []).map((item) => ({ ...item, turnId: turnId ?? "" })),
     lastTurn: opened.lastTurn ?? null,
-    unanswered: opened.unansweredTurns ?? [],
-    failures: opened.failedCompactions ?? [],
+    unanswered: placed(opened.unansweredTurns),
+    failures: placed(opened.failedCompactions),
     queue: opened.queue,
     pending: opened.pending,
   };
@@ -149,6 +153,7 @@ export function fromOpened(state, opened) {
   return {
     ...state,
     role: opened.role,
+    presence: opened.presence,
     outOfSync: null,
     compaction: resumedCompaction(state.compaction, opened),
     held: opened.held ?? null,
@@ -282,7 +287,7 @@ function apply(state, event) {
     case "compaction_failed": return compactionFailed(state, event.payload);
     case "context_updated": return withContextInfo(state, event.payload.contextInfo);
     case "context_warning": return { ...state, warning: event.payload.message };
-    case "role_changed": return { ...state, role: event.payload.role };
+    case "presence_changed": return { ...state, presence: changePresence(state.presence, event.payload) };
     default: return state;
   }
 }
@@ -379,7 +384,7 @@ function addCall(state, call) {
 function updateSession(state, updated) {
   return {
     ...state,
-    ...(updated.leafId === undefined ? {} : moved(state, updated.leafId)),
+    ...(updated.leafId === undefined ? {} : moved(state, placeOf(updated.leafId))),
     name: updated.name ?? state.name,
     model: updated.model ?? state.model,
     strategy: updated.strategy ?? state.strategy,

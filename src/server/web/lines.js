@@ -1,4 +1,4 @@
-/** The lines below the bar: the connection, whose session this is, what the server has to say, a window nearly full. */
+/** The lines below the bar: the connection, that one may only read, what the server has to say, a window nearly full. */
 
 import { byId, clock, el, percentOf } from "./dom.js";
 import { breakerText } from "./report.js";
@@ -34,10 +34,8 @@ export class LinesView {
   render() {
     const { state, welcome } = this.app;
     this.renderConnection();
-    const observing = state?.role === "observer";
-    this.say(this.role, observing ? "This chat is open in another window. You have read-only access here." : null, [
-      ["Use it here", () => this.app.takeOver()],
-    ]);
+    const damaged = "A part of this chat cannot be read any more. You can read the rest of it, and write in other chats.";
+    this.say(this.role, this.app.readOnly ? damaged : null, []);
     const notice = this.noticeClosed ? null : welcome?.server.notice ?? null;
     this.say(this.notice, notice, [["Got it", () => {
       this.noticeClosed = true;

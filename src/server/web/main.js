@@ -8,7 +8,9 @@ import { ComposerView } from "./composer.js";
 import { askToGo, confirm, help, instructionsFault, prompt } from "./dialogs.js";
 import { byId } from "./dom.js";
 import { GaugeView } from "./gauge.js";
+import { placeOf } from "./leaf.js";
 import { LinesView } from "./lines.js";
+import { PresenceView } from "./presence-view.js";
 import { RequestView } from "./request-view.js";
 import { SessionsView, sessionHash, sessionOfHash } from "./sessions.js";
 import { clearToasts, clearTyped, toast } from "./toasts.js";
@@ -62,6 +64,7 @@ const gauge = new GaugeView(app, {
   },
 });
 const lines = new LinesView(app, login);
+const presence = new PresenceView(app);
 const sessions = new SessionsView(app, {
   onRename: (item) => void rename(item.sessionId, item.name),
   onDelete: (item) => void remove(item.sessionId, item.name),
@@ -87,6 +90,7 @@ function render() {
   title.textContent = name;
   document.title = app.target === null ? "reseed" : `${name} · reseed`;
   lines.render();
+  presence.render();
   sessions.render();
   gauge.render();
   composer.render();
@@ -270,7 +274,7 @@ async function switchTo(entryId, index, count) {
   // The reply comes before the events that move the view.
   await app.until((state) => state.entries.some((entry) => entry.entryId === entryId), SHOWN_MS);
   requestAnimationFrame(() => chat.reveal(entryId));
-  const { leafId: here } = moved;
+  const here = placeOf(moved.leafId);
   if (left === null || here === null) return;
   const bring = async () => {
     const text = "A summary of the branch that you left is put where you are now, so that the model knows of it.";

@@ -19,6 +19,7 @@
 
 import { CommandError, newId } from "./connection.js";
 import { isHeldUp, textOfParts } from "./fold.js";
+import { nameOf } from "./leaf.js";
 
 /** Milliseconds that what is at work may take to stop. */
 const STOP_MS = 20_000;
@@ -79,7 +80,7 @@ export class Moves {
     this.asked.add(id);
     try {
       await this.stopAll();
-      return await this.connection.request("navigate", { entryId, position, ...about }, { id });
+      return await this.connection.request("navigate", { entryId: nameOf(entryId), position, ...about }, { id });
     } catch (error) {
       if (error instanceof CommandError && error.code === "navigation_cancelled") {
         this.app.listeners.onNotice({ kind: "info", message: "The summary was stopped. The chat is where it was." });

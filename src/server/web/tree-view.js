@@ -133,7 +133,7 @@ export class TreeView {
     this.panel.scrollTop = scrollTop;
     if (focused) this.focusRow(this.current);
     this.older.hidden = !state.more;
-    this.hint.textContent = app.readOnly ? "You have read-only access: only the window that uses this chat can move in it." : "Choose a message to go there.";
+    this.hint.textContent = app.readOnly ? "You have read-only access: choose a message to see it." : "Choose a message to go there.";
   }
 
   /** @param {Row} row */
