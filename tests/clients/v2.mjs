@@ -120,7 +120,7 @@ const connect = async (items) => {
   if (!place) return expectReply("session_opened", "open_session", {}, opening);
   const { sessionId, epoch, seq } = place;
   const opened = await expectReply("session_opened", "open_session", { resume: { epoch, seq, items } }, randomUUID(), sessionId);
-  wire.same([opened.resumed, opened.epoch, opened.role], ["replay", epoch, "owner"], "how it was resumed");
+  wire.same([opened.resumed, opened.epoch, opened.role], ["replay", epoch, "writer"], "how it was resumed");
   wire.expect(opened.asOfSeq >= seq, `the session is at ${opened.asOfSeq}, this client had seen ${seq}`);
   return opened;
 };
@@ -128,7 +128,7 @@ const connect = async (items) => {
 await run({
   "hello and a new session": async () => {
     const opened = await connect();
-    wire.same([opened.state, opened.role, opened.entries], ["idle", "owner", []], "a new session");
+    wire.same([opened.state, opened.role, opened.entries], ["idle", "writer", []], "a new session");
     checkInfo(wire, opened.contextInfo, STRATEGY);
     place = { sessionId: opened.sessionId, epoch: opened.epoch, seq: opened.asOfSeq };
   },
@@ -139,7 +139,7 @@ await run({
     const { sessionId, epoch } = place;
     place = undefined;
     const again = await connect();
-    wire.same([again.sessionId, again.epoch, again.role], [sessionId, epoch, "owner"], "the session of the same command");
+    wire.same([again.sessionId, again.epoch, again.role], [sessionId, epoch, "writer"], "the session of the same command");
     place = { sessionId, epoch, seq: again.asOfSeq };
   },
   "a turn is streamed, stored and finished": async () => {
@@ -213,23 +213,24 @@ await run({
     await expectError("no_session", "user_input", { input: "x" }, randomUUID(), other.sessionId);
     await expectReply("ok", "delete_session", {}, randomUUID(), other.sessionId);
   },
-  "a session that is taken over and deleted elsewhere leaves the connection as it is": async () => {
+  "a session that others write to and delete leaves the connection as it is": async () => {
     const { sessionId } = await expectReply("session_opened", "open_session", {});
     const other = await Wire.open(implementation, `${address}/ws`, ["reseed.v2"]);
     const order = (type, payload, named) => other.send({ id: randomUUID(), sessionId: named, type, payload });
     order("hello", { protocolVersion: 2, clientId: randomUUID() });
-    await other.nextOf("welcome");
+    const { connectionId } = await other.nextOf("welcome");
     order("open_session", {}, sessionId);
-    wire.same((await other.nextOf("error")).code, "session_owned", "the code without takeover");
-    order("open_session", { takeover: true }, sessionId);
-    wire.same((await other.nextOf("session_opened")).role, "owner", "who took it over");
-    const changed = await wire.next();
-    wire.same([changed.type, changed.sessionId, changed.payload], ["role_changed", sessionId, { role: "observer" }], "what the former owner is told");
-    await expectError("read_only", "user_input", { input: "x" }, randomUUID(), sessionId);
-    order("rename_session", { name: "theirs" }, sessionId);
-    for (const type of ["entry_appended", "session_updated"]) {
-      const renamed = await wire.next();
-      wire.same([renamed.type, renamed.sessionId], [type, sessionId], "what an observer sees");
+    wire.same((await other.nextOf("session_opened")).role, "writer", "the role of the second");
+    const joined = await wire.next();
+    wire.same([joined.type, joined.sessionId], ["presence_changed", sessionId], "what the first is told");
+    wire.same(joined.payload.connection.connectionId, connectionId, "who has come");
+    for (const [name, writer] of [["theirs", other], ["mine", wire]]) {
+      writer.send({ id: randomUUID(), sessionId, type: "rename_session", payload: { name } });
+      for (const type of ["entry_appended", "session_updated"]) {
+        let seen = await wire.next();
+        if (seen.re) seen = await wire.next();
+        wire.same([seen.type, seen.sessionId, seen.payload.name ?? name], [type, sessionId, name], "what both see");
+      }
     }
     order("delete_session", {}, sessionId);
     const closed = await wire.next();

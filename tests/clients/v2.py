@@ -1,6 +1,6 @@
 """
-A v2 client: `python v2.py ws://HOST:PORT`. Streams a turn, repeats a command, resumes after a lost connection, talks
-past the window until the server compacts by itself, and is told a fact from before that.
+A v2 client: `python v2.py ws://HOST:PORT`. Streams a turn, repeats a command, resumes after a lost connection, hosts a
+tool, talks past the window until the server compacts by itself, is told a fact from before that, and goes to the root.
 """
 
 import json
@@ -158,6 +158,21 @@ def resumed():
     session.wire.expect(session.durable == live, f"the replay differs: {json.dumps(session.durable)[:2000]}")
 
 
+def hosted():
+    tool = {"name": "look", "description": "Looks at the sea.", "parameters": {"type": "object"}}
+    offered = session.ask("ok", "register_tools", {"tools": [tool]})
+    session.wire.expect("standby" not in offered, f"the only one that offers tools is told {offered}")
+    # An optional field that is null is one that is not there.
+    session.ask("accepted", "user_input", {"input": "Please use look.", "whenBusy": None, "parentId": None})
+    call = session.until("tool_call")
+    session.wire.same(session.until("run_tool"), {"toolCallId": call["toolCallId"]}, "what the host is told to run")
+    session.ask("ok", "tool_result", {"toolCallId": call["toolCallId"], "output": "The sea is calm.", "isError": None})
+    session.wire.same(session.until("turn_finished")["status"], "completed", "how the turn ended")
+    session.wire.expect("calm" in text_of(session.entries[-1]), f"the answer is {session.entries[-1]}")
+    session.ask("ok", "register_tools", {"tools": []})
+    session.wire.expect("host_changed" in session.events, "who offers nothing hosts nothing")
+
+
 def past_the_window():
     compactions = 0
     for number in range(1, INPUTS_MAX + 1):
@@ -176,11 +191,24 @@ def past_the_window():
     session.wire.same(info["compactions"], COMPACTIONS, "the compactions in the meter")
 
 
+def rooted():
+    there = session.ask("navigated", "navigate", {"entryId": "root"})
+    session.wire.same(there["leafId"], "root", "where the session stands")
+    session.wire.same(session.until("session_updated")["leafId"], "root", "what is told of it")
+    answer, info = session.turn("Count to 3.")
+    session.wire.same(answer, "1, 2, 3", "the answer")
+    said, answered = session.entries[-2:]
+    session.wire.same([said["parentId"], answered["parentId"]], [None, said["entryId"]], "the branch")
+    session.wire.same(info["leafId"], answered["entryId"], "the leaf")
+
+
 run({
     "a turn is streamed, stored and finished": first_turn,
     "a command sent again is not done again": repeated,
     "a lost connection loses nothing": resumed,
+    "a tool is run when its host is told to": hosted,
     "a fact outlives the window": past_the_window,
+    "a branch begins at the root": rooted,
     "a ping is answered": lambda: session.wire.ping(),
     "the socket is closed by the book": lambda: session.wire.same(session.wire.close(), 1000, "the code of closing"),
 })
