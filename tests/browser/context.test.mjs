@@ -205,7 +205,7 @@ onPage("a preview without the messages, or after the connection went, still says
   await page.waitForSelector("dialog button:has-text('Preview')");
 });
 
-onPage("another session, or another window, closes the dialog", {}, async ({ page, server }) => {
+onPage("another session closes the dialog", {}, async ({ page, server }) => {
   await talk(page, ["one", "two"]);
   const other = server.make();
   await preview(page, "");

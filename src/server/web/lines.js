@@ -1,4 +1,4 @@
-/** The lines below the bar: the connection, that one may only read, what the server has to say, a window nearly full. */
+/** The lines below the bar: the connection, that one may only read, what the server has to say, a full window. */
 
 import { byId, clock, el, percentOf } from "./dom.js";
 import { breakerText } from "./report.js";
