@@ -25,7 +25,7 @@ test("every error has words for people", async () => {
   // What a person can cause has words of its own.
   const plain = explain({ code: "one_of_tomorrow", message: "", retriable: false }).text;
   const own = codes.filter((code) => explain({ code, message: "" }).text !== plain);
-  for (const code of codes.filter((one) => /^(?:upstream|compaction|context|store|hook|queue|turn|preview|nothing|too_many|unknown_(?:model|strategy)|input_too)/.test(one))) assert.ok(own.includes(code), code);
+  for (const code of codes.filter((one) => /^(?:upstream|compaction|context|store|hook|queue|turn|preview|nothing_to|too_many|unknown_(?:model|strategy)|input_too)/.test(one))) assert.ok(own.includes(code), code);
 });
 
 onPage("a failure stays in the chat after the next question, and after a reload", {}, async ({ page }) => {
