@@ -13,20 +13,20 @@ const RELEASE_MS = 200;
  */
 export async function takeClientId() {
   const kept = sessionStorage.getItem(CLIENT_KEY);
-  if (kept !== null && (await isFree(kept))) return kept;
+  if (kept !== null && (await claim(kept))) return kept;
   const id = newId();
   sessionStorage.setItem(CLIENT_KEY, id);
-  await isFree(id);
+  await claim(id);
   return id;
 }
 
 /**
- * Whether no other page holds this name; if so, this one holds it as long as it lives. Where the browser knows no
- * locks, as on a page that is not served safely, every name is free.
+ * Claims a name for as long as this page lives; false if another page holds it. Where the browser knows no locks, as on
+ * a page that is not served safely, every name is free.
  * @param {string} id
  * @returns {Promise<boolean>}
  */
-function isFree(id) {
+function claim(id) {
   if (!navigator.locks) return Promise.resolve(true);
   const signal = AbortSignal.timeout(RELEASE_MS);
   return new Promise((resolve) => {
