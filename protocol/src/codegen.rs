@@ -1,12 +1,17 @@
-//! Generates the files for other languages from the Rust types: JSON Schema, TypeScript and the page of error codes.
+//! Generates the files for other languages from the Rust types: JSON Schema, TypeScript, AsyncAPI, the page of error
+//! codes, and the tables of README.md.
 //!
 //! The files are committed. `tests/generated.rs` compares them with the output of this module; `UPDATE=1 cargo test -p
 //! reseed-protocol` regenerates them. None of this is in the server.
 
+mod asyncapi;
 mod errors;
 mod layout;
+mod readme;
 mod schema;
 mod typescript;
+
+pub use readme::{LIMITS, Limit};
 
 use serde_json::Value;
 
@@ -64,10 +69,27 @@ pub fn files() -> Vec<(String, String)> {
     let mut files = vec![
         ("schema/reseed.v1.schema.json".to_owned(), pretty(&v1().schema)),
         ("schema/reseed.v2.schema.json".to_owned(), pretty(&v2().schema)),
+        ("schema/reseed.asyncapi.json".to_owned(), pretty(&asyncapi::document(&v2()))),
         ("ERRORS.md".to_owned(), errors::page()),
     ];
     files.extend(typescript::files().into_iter().map(|(name, text)| (format!("typescript/{name}"), text)));
     files
+}
+
+/// Returns the generated parts of README.md: the name in their markers and their text.
+#[must_use]
+pub fn readme_parts() -> Vec<(&'static str, String)> {
+    vec![("commands", readme::commands(&v2().schema)), ("limits", readme::limits(&v2().schema))]
+}
+
+/// Replaces what stands between the markers of a generated part, `<!-- NAME: … -->` and `<!-- NAME ends -->`.
+///
+/// Returns `None` if the page lacks the markers.
+#[must_use]
+pub fn with_part(page: &str, name: &str, text: &str) -> Option<String> {
+    let (before, rest) = page.split_once(&format!("<!-- {name}: "))?;
+    let (_, after) = rest.split_once(&format!("<!-- {name} ends -->"))?;
+    Some(format!("{before}<!-- {name}: {NOTICE} -->\n\n{text}\n<!-- {name} ends -->{after}"))
 }
 
 fn pretty(schema: &Value) -> String {

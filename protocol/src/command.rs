@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 #[macro_use]
 mod table;
+pub mod outcomes;
 
 pub use table::{Address, Does, Scope, Sender, Spec};
 

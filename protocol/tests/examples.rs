@@ -426,11 +426,44 @@ fn what_a_snapshot_holds_is_shown_as_its_event() {
     assert_eq!(saved(held), saved(prepared), "what was said since stays behind the summary");
 }
 
+/// Parses a frame of README.md. `{…}` and `[…]` stand for a value that is left out: it is that of the first example of
+/// this message that has one at this place.
+fn unabridged(place: &str, command: bool, text: &str, examples: &[Example]) -> Value {
+    let text = text.replace("{…}", r#"{"…":0}"#).replace("[…]", r#"["…"]"#);
+    let mut frame: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{place}: {error}"));
+    let name = frame["type"].as_str().unwrap().to_owned();
+    let of_message = |example: &&Example| (example.folder == "commands") == command && example.name == name;
+    let examples: Vec<&Value> = examples.iter().filter(of_message).map(|example| &example.frame).collect();
+    fill(&mut frame, &examples, String::new(), place);
+    frame
+}
+
+fn fill(value: &mut Value, examples: &[&Value], pointer: String, place: &str) {
+    if *value == json!({ "…": 0 }) || *value == json!(["…"]) {
+        let found = examples.iter().find_map(|example| example.pointer(&pointer));
+        *value = found.unwrap_or_else(|| panic!("{place}: no example has {pointer}")).clone();
+        return;
+    }
+    match value {
+        Value::Object(object) => {
+            object.iter_mut().for_each(|(key, value)| fill(value, examples, format!("{pointer}/{key}"), place));
+        }
+        Value::Array(items) => {
+            let items = items.iter_mut().enumerate();
+            items.for_each(|(at, value)| fill(value, examples, format!("{pointer}/{at}"), place));
+        }
+        _ => {}
+    }
+}
+
 /// Frames in README.md are on single lines after `→` (to the server) or `←` (from it).
 #[test]
 fn every_frame_in_the_readme_fits_its_schema_and_the_types() {
     let schemas = Schemas::new();
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let mut examples = examples();
+    examples.sort_by(|one, other| one.place.cmp(&other.place));
+    let (v1, v2_examples): (Vec<_>, Vec<_>) = examples.into_iter().partition(|example| !example.v2);
     let mut v2 = false;
     let mut count = 0;
     for (at, line) in readme.lines().enumerate() {
@@ -443,13 +476,13 @@ fn every_frame_in_the_readme_fits_its_schema_and_the_types() {
             _ => continue,
         };
         let place = format!("README.md line {}", at + 1);
-        let frame: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{place}: {error}"));
+        let frame = unabridged(&place, command, text, if v2 { &v2_examples } else { &v1 });
         let union = if command { "CommandFrame" } else { "ServerFrame" };
         assert!(schemas.definition(v2, union).is_valid(&frame), "{place} is no {union}");
         through_the_types(v2, command, &frame).unwrap_or_else(|error| panic!("{place}: {error}"));
         count += 1;
     }
-    assert!(count >= 20, "only {count} frames were found");
+    assert!(count >= 110, "only {count} frames were found");
     let resumes = |line: &&str| line.starts_with("→ ") && line.contains(r#""resume":"#);
     let resuming: Vec<&str> = readme.lines().filter(resumes).collect();
     assert!(!resuming.is_empty() && resuming.iter().all(|line| line.contains(r#""hooks":"#)), "{resuming:?}");
