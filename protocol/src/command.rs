@@ -1,5 +1,5 @@
 //! The commands of a v2 client. Each command gets exactly one reply, under the same `id`. Every command is declared
-//! once, in the table below.
+//! once, in the table below; [`outcomes`] adds the events and errors of each.
 //!
 //! Unknown commands and unknown fields are refused by name: silently ignoring a field can corrupt a history.
 
@@ -17,8 +17,9 @@ pub mod outcomes;
 pub use table::{Address, Does, Scope, Sender, Spec};
 
 // The table of commands. To add one, add a row; its payload is declared below or in a file of `command/`. `table.rs`
-// has the values of each column. The tests ask for what the compiler does not: "Answered by …" in the doc comment, an
-// example in `protocol/examples/v2`, the generated files, and the list of writing commands in protocol/README.md.
+// has the values of each column. The tests ask for what the compiler does not: "Answered by …" in the doc comment, a
+// row in `outcomes.rs`, an example in `protocol/examples/v2`, the generated files, and the list of writing commands in
+// protocol/README.md.
 //
 // After the payload and the name, a row states:
 // - the reply. A reply of its own is a variant in `reply.rs`, and an arm in `reply/duplicate.rs`;
