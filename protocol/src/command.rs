@@ -85,7 +85,8 @@ commands! {
     StartCompaction(StartCompaction) = "start_compaction" => "ok", Session, Required, Writer, Writes;
     /// Computes the compaction that `start_compaction` would make, without changes. Answered by `compaction_preview`
     /// once its summary is ready.
-    PreviewCompaction(PreviewCompaction) = "preview_compaction" => "compaction_preview", Session, Required, Writer, Previews;
+    PreviewCompaction(PreviewCompaction) =
+        "preview_compaction" => "compaction_preview", Session, Required, Writer, Previews;
     /// Cancels a compaction; the context is unchanged. Answered by `ok`.
     CancelCompaction(CancelCompaction) = "cancel_compaction" => "ok", Session, Required, Writer, Cancels;
     /// Restores what a compaction removed from the context, with everything said since. Answered by `ok`.
