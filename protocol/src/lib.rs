@@ -13,8 +13,8 @@
 //! - [`error`]: error codes and close codes, each with cause and remedy
 //! - [`v1`]: the older version, used until a client opts into v2
 //!
-//! The feature `codegen` adds the module that generates the JSON Schema, the AsyncAPI document, the TypeScript, the page
-//! of error codes and the table of commands from these types.
+//! The feature `codegen` adds the module that generates the JSON Schema, the AsyncAPI document, the TypeScript, the
+//! page of error codes and the table of commands from these types.
 
 #[cfg(feature = "codegen")]
 pub mod codegen;

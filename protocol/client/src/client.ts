@@ -182,8 +182,8 @@ export function socketUrl(url: string | URL): string {
 }
 
 /**
- * Gets a ticket from the server, which is sent in place of a token: `ticket: () => fetchTicket(url, token)`. A page has no
- * token; it asks its own server instead, which does this for it.
+ * Gets a ticket from the server, which is sent in place of a token: `ticket: () => fetchTicket(url, token)`. A page has
+ * no token; it asks its own server instead, which does this for it.
  */
 export async function fetchTicket(server: string | URL, token: string): Promise<string> {
   const address = new URL("/api/tickets", server);

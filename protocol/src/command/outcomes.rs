@@ -1,7 +1,7 @@
 //! What each command can cause: the events that follow it, and the errors that can refuse it.
 //!
-//! The second half of the table of commands. Its rows are in the order of [`Command::TABLE`]; `tests/outcomes.rs` holds
-//! both together. Errors that follow from a column of that table ([`Outcome::refusals`]), and those that any command can
+//! The second half of the table of commands. Its rows are in the order of [`Command::TABLE`], which `tests/outcomes.rs`
+//! checks. Errors that follow from a column of that table ([`Outcome::refusals`]), and those that any command can
 //! get ([`OF_ANY`]), are not repeated in the rows.
 
 use super::{Address, Command, Does, Scope, Sender, Spec};
@@ -74,6 +74,7 @@ impl Work {
                 "turn_started",
                 "item_started",
                 "item_delta",
+                "item_finished",
                 "item_aborted",
                 "entry_appended",
                 "tool_call",

@@ -188,7 +188,7 @@ impl Actor {
         Ok(true)
     }
 
-    /// Returns what a connection offers as it joins: what the command says, and otherwise what its client hosted before.
+    /// Returns what a connection offers as it joins: what the command says, and else what its client hosted before.
     pub(super) fn first_offer(&self, client: &Client, tools: Option<Tools>, hooks: Option<Arc<[HookSpec]>>) -> Offer {
         let before = self.host.as_ref().filter(|host| host.is_continued_by(client)).map(|host| host.offer.clone());
         let mut offer = before.unwrap_or_default();

@@ -12,8 +12,8 @@ export function newId(): string {
 /**
  * Returns an id that stays the same for a tab over reloads, so that a reloaded page gets its role as host back.
  *
- * A tab that was duplicated has a copy of the original's storage. It notices by a lock, which a page holds for its life,
- * and takes an id of its own. Where there are no locks, every load is a client of its own.
+ * A tab that was duplicated has a copy of the original's storage. It notices by a lock, which a page holds for its
+ * life, and takes an id of its own. Where there are no locks, every load is a client of its own.
  */
 export async function tabId(): Promise<string> {
   const storage = sessionStorageOf();
