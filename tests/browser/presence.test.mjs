@@ -72,12 +72,10 @@ onPage("the badge says who else is there, while they are", { expected: AWAY }, a
   assert.equal(await page.locator("#presence .count").innerText(), "2");
   assert.equal(await page.evaluate(() => document.documentElement.scrollWidth > innerWidth), false);
   // A lost connection knows nothing of others, and learns it again.
-  await page.evaluate(() => {
-    const badge = document.querySelector("#presence");
-    window.wasHidden = new Promise((resolve) => new MutationObserver(() => badge.hidden && resolve()).observe(badge, { attributes: true }));
-  });
+  server.ws.shouldHandle = () => false;
   server.dropAll();
-  await page.evaluate(() => window.wasHidden);
+  await page.waitForSelector("#presence", { state: "hidden" });
+  server.ws.shouldHandle = () => true;
   await page.waitForSelector("#presence:not([hidden])");
   await other.page.close();
   await page.waitForSelector("#presence", { state: "hidden" });
