@@ -49,6 +49,8 @@ pub struct Received {
 pub struct Refused {
     /// The client's id, if the frame had a usable one.
     pub id: Option<CommandId>,
+    /// The session that the frame names, if its envelope could be read.
+    pub session: Option<SessionId>,
     /// The error to reply with.
     pub error: ErrorBody,
 }
@@ -59,7 +61,8 @@ pub struct Refused {
 /// The first error in it.
 pub fn parse_v2(text: &str) -> Result<Received, Refused> {
     let (id, envelope) = envelope::<StrictEnvelope<'_>>(text)?;
-    let refuse = |error| Refused { id: Some(id.clone()), error };
+    let named = envelope.session_id.clone();
+    let refuse = |error| Refused { id: Some(id.clone()), session: named.clone(), error };
     let payload = envelope.payload.filter(|payload| payload.get() != "null").map_or("{}", RawValue::get);
     let name: &str = &envelope.kind;
     let command = match Command::parse(name, payload) {
@@ -112,7 +115,7 @@ pub fn peek_type(text: &str) -> Option<String> {
 /// The first error in it.
 pub fn parse_v1(text: &str) -> Result<(CommandId, v1::Command), Refused> {
     let (id, envelope) = envelope::<LenientEnvelope<'_>>(text)?;
-    let refuse = |error| Refused { id: Some(id.clone()), error };
+    let refuse = |error| Refused { id: Some(id.clone()), session: None, error };
     let raw = envelope.payload.filter(|payload| payload.get() != "null").map_or("{}", RawValue::get);
     let name: &str = &envelope.kind;
     let command = match name {
@@ -244,15 +247,15 @@ impl<'a> Envelope<'a> for LenientEnvelope<'a> {
 }
 
 fn envelope<'a, E: Envelope<'a>>(text: &'a str) -> Result<(CommandId, E), Refused> {
-    let nameless = |error| Refused { id: None, error };
-    check(text).map_err(|error| Refused { id: peek_id(text), error })?;
+    let nameless = |error| Refused { id: None, session: None, error };
+    check(text).map_err(|error| Refused { id: peek_id(text), session: None, error })?;
     let envelope: E = strict(text).map_err(|fault| {
         let id = peek_id(text);
         let error = match (fault.code, fault.field.as_str()) {
             (ErrorCode::UnknownField, _) | (_, "sessionId") => fault.into_error("the frame"),
             _ => ErrorBody { code: ErrorCode::InvalidFrame, ..fault.into_error("the frame") },
         };
-        Refused { id, error }
+        Refused { id, session: None, error }
     })?;
     let id = envelope.id();
     let invalid = |message: String| nameless(ErrorBody::new(ErrorCode::InvalidId, message).with_field("id"));
@@ -395,6 +398,20 @@ mod tests {
             let shown: String = text.chars().take(80).collect();
             assert_eq!(code(text), (expected, field.map(str::to_owned)), "{shown}");
         }
+    }
+
+    #[test]
+    fn a_refusal_is_about_the_session_that_the_frame_names() {
+        let session = |text: &str| parse_v2(text).unwrap_err().session.map(|session| session.to_string());
+        let id = ID_EXAMPLE;
+        for rest in
+            [r#""user_input","payload":{"text":"x"}"#, r#""pong""#, r#""hello","payload":{"protocolVersion":2}"#]
+        {
+            let text = format!(r#"{{"id":"{id}","sessionId":"s","type":{rest}}}"#);
+            assert_eq!(session(&text).as_deref(), Some("s"), "{text}");
+        }
+        assert_eq!(session(&format!(r#"{{"id":"{id}","sessionId":"s","type":"ping","surprise":1}}"#)), None);
+        assert_eq!(session(&format!(r#"{{"id":"{id}","type":"pong"}}"#)), None);
     }
 
     #[test]

@@ -112,6 +112,8 @@ pub struct Cursor {
     pub seq: u64,
     ephemeral: u64,
     answer: Reading,
+    /// The last event that it does not need from memory: it reads the store up to there, in pages.
+    waived: u64,
     /// Answers that it saw in part and that were aborted while it was away: reported before anything else.
     void: Vec<EntryId>,
 }
@@ -387,7 +389,8 @@ impl Inner {
                     }
                     None => {
                         frames.push(Frame::Behind { after: cursor.seq, up_to: self.seq });
-                        self.tail.taken(cursor.seq, self.seq);
+                        self.tail.taken(cursor.seq.max(cursor.waived), self.seq);
+                        cursor.waived = self.seq;
                     }
                 }
                 return frames;
@@ -426,7 +429,7 @@ impl Inner {
         if let Some(live) = live.filter(|live| caught_up && live.is_streaming()) {
             live.next(&mut cursor.answer, bytes_max.saturating_sub(bytes), &mut frames);
         }
-        self.tail.taken(began_at, cursor.seq);
+        self.tail.taken(began_at.max(cursor.waived), cursor.seq);
         frames
     }
 }

@@ -308,9 +308,19 @@ impl Connection {
         id: Option<&reseed_protocol::CommandId>,
         error: reseed_protocol::ErrorBody,
     ) -> Flow {
+        self.refuse_about(None, id, error).await
+    }
+
+    /// Answers a refused frame that may name a session; closes a connection that sends nothing else.
+    pub(super) async fn refuse_about(
+        &mut self,
+        session: Option<&SessionId>,
+        id: Option<&CommandId>,
+        error: ErrorBody,
+    ) -> Flow {
         metrics::frame_refused(error.code);
         let frame = match self.speaks {
-            Speaks::V2 { .. } => encode_reply(id, None, &Reply::Error(error)),
+            Speaks::V2 { .. } => encode_reply(id, session, &Reply::Error(error)),
             _ => v1::error_frame(error),
         };
         self.send(frame).await?;

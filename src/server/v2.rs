@@ -18,7 +18,7 @@ use reseed_protocol::{
         Command, ConnectionCommand, ForkSession, Hello, Ping, Routed, Sender, ServerCommand, SessionCommand,
         SessionRole,
     },
-    frame::{self, Received},
+    frame::{self, Received, Refused},
     reply::{Done, Limits, Pong, Reply, Server, Welcome},
 };
 
@@ -55,7 +55,9 @@ const FEATURES: &[&str] = &[
 pub(super) async fn received(connection: &mut Connection, text: &str, greeted: bool) -> Flow {
     let Received { id, session, command } = match frame::parse_v2(text) {
         Ok(received) => received,
-        Err(refused) => return connection.refuse(refused.id.as_ref(), refused.error).await,
+        Err(Refused { id, session, error }) => {
+            return connection.refuse_about(session.as_ref(), id.as_ref(), error).await;
+        }
     };
     let name = command.name();
     if !matches!(command, Command::Hello(_)) {
