@@ -84,6 +84,8 @@ const TOP: &[&str] = &[
 
 /// Folders that tools create and `.gitignore` names.
 const TOP_IGNORED: &[&str] = &["data", "node_modules", "target"];
+/// Folders of what is built or installed; git ignores them too.
+const BUILT: &[&str] = &["client/dist", "node_modules", "target"];
 
 /// Calls that end the process where an error should be returned. (`expect` says why it cannot fail.)
 const SHORTCUTS: &[&str] = &[".unwrap()", "panic!(", "todo!(", "unimplemented!(", "dbg!("];
@@ -225,7 +227,7 @@ fn files(folder: &str) -> Vec<(String, Vec<u8>)> {
             let path = entry.unwrap().path();
             let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
             if path.is_dir() {
-                if !path.ends_with("node_modules") && !path.ends_with("target") {
+                if !BUILT.iter().any(|built| path.ends_with(built)) {
                     open.push(path);
                 }
             } else {
