@@ -74,6 +74,40 @@ test("credentials are asked for before each attempt; refused ones are renewed on
   assert.equal(tickets.length, 5, "one more attempt, and no third");
 });
 
+test("what waits or is asked later rejects with the reason why the connection has stopped", async () => {
+  const unauthenticated = { code: "unauthenticated", message: "wrong token", retriable: false };
+  const table = [
+    [({ server }) => server.on("hello", () => ({ error: unauthenticated })), { name: "CredentialsRefused" }],
+    [({ server }) => server.on("hello", (_, socket) => socket.drop(4400)), { name: "ConnectionStopped", code: 4400 }],
+    [({ server }) => server.on("hello", (_, socket) => socket.drop(1000)), { name: "ConnectionStopped", code: 1000 }],
+    [({ client }) => client.close(), { name: "ClientClosed" }],
+  ];
+  for (const [stop, error] of table) {
+    const { client, server, hands } = await bench();
+    server.drop();
+    await quiet();
+    const asked = assert.rejects(client.listSessions(), error);
+    stop({ client, server });
+    await hands.pass(1_000);
+    assert.equal(client.status.phase, "stopped");
+    assert.equal(client.status.error.name, error.name);
+    await asked;
+    await assert.rejects(client.listSessions(), error);
+  }
+});
+
+test("a session that is waited for rejects when the connection stops", async () => {
+  const { client, server, hands } = await bench();
+  server.drop();
+  await quiet();
+  server.on("hello", (_, socket) => socket.drop(4400));
+  const session = client.session(server.session().id);
+  const waited = assert.rejects(session.opened(), { name: "ConnectionStopped" });
+  await hands.pass(1_000);
+  await waited;
+  await assert.rejects(session.opened(), { name: "ConnectionStopped" });
+});
+
 test("a callback that fails is asked again, one that says NoCredentials is not", async () => {
   let error = new Error("offline");
   const { client, hands } = await bench({
@@ -82,9 +116,13 @@ test("a callback that fails is asked again, one that says NoCredentials is not",
     },
   });
   assert.deepEqual([client.status.phase, client.status.reason], ["waiting", "offline"]);
+  error = new SyntaxError("the answer is no JSON");
+  await hands.pass(1_000);
+  assert.deepEqual([client.status.phase, client.status.reason], ["waiting", "the answer is no JSON"]);
   error = new NoCredentials("logged out");
   await hands.pass(1_000);
   assert.deepEqual([client.status.phase, client.status.reason], ["stopped", "logged out"]);
+  await assert.rejects(client.listSessions(), error);
   error = undefined;
 });
 
@@ -259,7 +297,7 @@ test("a network that swallows everything does not hold the client up", async () 
 
 test("addresses: http becomes ws, and the path is /ws unless one is given", async () => {
   const asked = [];
-  for (const url of ["http://host:1/", "https://host", "wss://host/base/ws", "ws://host/other"]) {
+  for (const url of ["http://host:1/", "https://host#top", "wss://host/base/ws", new URL("ws://host/other")]) {
     const Socket = class {
       constructor(address, protocol) {
         asked.push([address, protocol]);
@@ -275,6 +313,32 @@ test("addresses: http becomes ws, and the path is /ws unless one is given", asyn
     ["ws://host:1/ws", "wss://host/ws", "wss://host/base/ws", "ws://host/other"],
   );
   assert.equal(asked[0][1], "reseed.v2");
+});
+
+test("what is no address of a server is refused at once, with the value and the form", () => {
+  const { WebSocket } = new FakeServer();
+  for (const url of ["127.0.0.1:18943", "localhost:18943", "host", "", "/ws", "ftp://host", "ws://"])
+    assert.throws(() => connect(url, { WebSocket }), {
+      name: "TypeError",
+      message:
+        `\`${url}\` is not the address of a server: it must begin with ws://, wss://, http:// or https://, ` +
+        "for instance ws://127.0.0.1:8080",
+    });
+});
+
+test("a runtime that refuses to make the socket stops the client, and says so", async () => {
+  class Refusing {
+    constructor() {
+      throw new SyntaxError("an insecure connection from a secure page");
+    }
+  }
+  const client = connect("ws://host", { WebSocket: Refusing, environment: new Hands().environment, clientId: "tab" });
+  const asked = assert.rejects(client.listSessions(), { name: "ConnectionStopped", code: 1006 });
+  await quiet();
+  const { phase, code, reason } = client.status;
+  const words = "cannot connect to ws://host/ws: an insecure connection from a secure page";
+  assert.deepEqual([phase, code, reason], ["stopped", 1006, words]);
+  await asked;
 });
 
 test("a hello that is refused for good stops the client, with the server's words", async () => {

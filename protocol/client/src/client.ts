@@ -45,7 +45,10 @@ export interface ConnectOptions {
   readonly environment?: Environment;
 }
 
-/** Connects to a server. Returns at once: commands wait until the connection is there. */
+/**
+ * Connects to a server: `ws://host:port`, or `wss`, `http`, `https`, with or without `/ws`. Returns at once: commands
+ * wait until the connection is there. Throws a `TypeError` if the address is none of these.
+ */
 export function connect(url: string | URL, options: ConnectOptions = {}): Client {
   return new Client(url, options);
 }
@@ -175,8 +178,14 @@ export class Client {
 
 /** Returns the address of the socket: `http` becomes `ws`, and without a path it is `/ws`. */
 export function socketUrl(url: string | URL): string {
-  const address = new URL(url);
+  const address = parsed(url);
+  if (!address || !/^(ws|http)s?:$/.test(address.protocol)) {
+    const forms = "must begin with ws://, wss://, http:// or https://, for instance ws://127.0.0.1:8080";
+    throw new TypeError(`\`${url}\` is not the address of a server: it ${forms}`);
+  }
   address.protocol = address.protocol.replace(/^http/, "ws");
+  // A socket's address has none.
+  address.hash = "";
   if (address.pathname === "/") address.pathname = "/ws";
   return address.href;
 }
@@ -192,6 +201,14 @@ export async function fetchTicket(server: string | URL, token: string): Promise<
   if (!response.ok) throw new Error(`POST ${address.pathname} was answered ${response.status}`);
   const { ticket } = (await response.json()) as { ticket: string };
   return ticket;
+}
+
+function parsed(url: string | URL): URL | null {
+  try {
+    return new URL(url);
+  } catch {
+    return null;
+  }
 }
 
 async function credentials({ token, ticket }: ConnectOptions): Promise<Credentials> {

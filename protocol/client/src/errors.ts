@@ -29,9 +29,27 @@ export class ConnectionLost extends Error {
   override readonly name = "ConnectionLost";
 }
 
-/** The client was closed, or the server ended the connection for good; nothing is sent any more. */
+/** This client was closed with `client.close()`; nothing is sent any more. */
 export class ClientClosed extends Error {
   override readonly name = "ClientClosed";
+}
+
+/** The server refused the token or the ticket, and renewed ones too. `client.reconnect()` tries others. */
+export class CredentialsRefused extends Error {
+  override readonly name = "CredentialsRefused";
+}
+
+/** The connection ended in a way that connecting again does not help; nothing is sent until `client.reconnect()`. */
+export class ConnectionStopped extends Error {
+  override readonly name = "ConnectionStopped";
+  /** The close code. */
+  readonly code: number;
+
+  /** Creates it from the close. */
+  constructor(code: number, reason: string) {
+    super(reason);
+    this.code = code;
+  }
 }
 
 /** The session was closed, here or by the server. */

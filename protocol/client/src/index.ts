@@ -23,6 +23,8 @@ export {
   CommandError,
   CommandTooLarge,
   ConnectionLost,
+  ConnectionStopped,
+  CredentialsRefused,
   NoCredentials,
   OutboxFull,
   SessionEnded,

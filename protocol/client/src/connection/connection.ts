@@ -7,7 +7,16 @@
  * - what waits for a connection is bounded, and nothing of it is sent before `welcome`.
  */
 
-import { asError, ClientClosed, CommandError, CommandTooLarge, ConnectionLost, NoCredentials } from "../errors.js";
+import {
+  asError,
+  ClientClosed,
+  CommandError,
+  CommandTooLarge,
+  ConnectionLost,
+  ConnectionStopped,
+  CredentialsRefused,
+  NoCredentials,
+} from "../errors.js";
 import type { EphemeralFrame, DurableFrame, Hello, ServerFrame, SessionId, Software, Welcome } from "../wire.js";
 import { backoff } from "./backoff.js";
 import { closeCode } from "./close-codes.js";
@@ -42,12 +51,12 @@ export type ConnectionStatus =
     }
   | {
       readonly phase: "stopped";
-      /** The close code; 1000 if this client was closed. */
+      /** The close code; 1000 if this client was closed, 1006 if the runtime refused to make a socket. */
       readonly code: number;
       /** Why it ended. */
       readonly reason: string;
-      /** The error behind it, if there is one. */
-      readonly error?: Error;
+      /** What commands reject with from now on. */
+      readonly error: Error;
     };
 
 /** What the fields `ticket` or `token` of `hello` get. */
@@ -169,7 +178,7 @@ export class Connection {
   /** Ends it for good. */
   close(): void {
     this.#endWake();
-    this.#stop(1000, "the client was closed");
+    this.#stop(1000, new ClientClosed("the client was closed"));
   }
 
   #add<T extends CommandName>(
@@ -182,7 +191,7 @@ export class Connection {
     const { session, id = newId() } = to;
     const sessionId = session === undefined ? {} : { sessionId: session };
     const frame = JSON.stringify({ id, ...sessionId, type, payload: payload ?? {} });
-    if (this.#status.phase === "stopped") return Promise.reject(this.#closedError(this.#status));
+    if (this.#status.phase === "stopped") return Promise.reject(this.#status.error);
     if (frame.length * 3 > this.#bytesMax) {
       const bytes = new TextEncoder().encode(frame).length;
       if (bytes > this.#bytesMax) {
@@ -228,13 +237,14 @@ export class Connection {
     } catch (thrown) {
       if (!isCurrent()) return;
       const error = asError(thrown);
-      if (error instanceof NoCredentials || error instanceof SyntaxError) this.#stop(4401, error.message, error);
+      if (error instanceof NoCredentials) this.#stop(4401, error);
       else this.#retry(error.message);
     }
   }
 
   #dial(hello: Hello, isCurrent: () => boolean): void {
-    const socket = new this.#options.WebSocket(this.#options.url, "reseed.v2");
+    const socket = this.#newSocket();
+    if (!socket) return;
     this.#socket = socket;
     socket.onopen = () => {
       if (isCurrent()) void this.#greet(hello, isCurrent);
@@ -247,6 +257,17 @@ export class Connection {
     };
     // The close that follows says what is to be done. Without a listener npm's `ws` throws.
     socket.onerror = () => undefined;
+  }
+
+  /** Makes a socket. Where the runtime refuses, for instance `ws:` on a page of `https:`, it always would. */
+  #newSocket(): Socket | null {
+    const { url, WebSocket } = this.#options;
+    try {
+      return new WebSocket(url, "reseed.v2");
+    } catch (thrown) {
+      this.#stop(1006, new ConnectionStopped(1006, `cannot connect to ${url}: ${asError(thrown).message}`));
+      return null;
+    }
   }
 
   async #greet(hello: Hello, isCurrent: () => boolean): Promise<void> {
@@ -271,7 +292,7 @@ export class Connection {
   #refused(error: CommandError): void {
     if (error.code === "unauthenticated") this.#closed(4401, error.message);
     else if (error.retriable) this.#retry(error.message, error.retryAfterMs);
-    else this.#stop(4400, error.message, error);
+    else this.#stop(4400, error);
   }
 
   #receive(text: string): void {
@@ -289,9 +310,9 @@ export class Connection {
       this.#failures = 0;
       this.#renewed = false;
     }
-    if (then === "stop") this.#stop(code, words);
+    if (then === "stop") this.#stop(code, new ConnectionStopped(code, words));
     else if (then === "reconnect") this.#retry(words, waitMs);
-    else if (this.#renewed) this.#stop(code, words);
+    else if (this.#renewed) this.#stop(code, new CredentialsRefused(words));
     else {
       // New credentials are tried at once, and once: others than these would not be better.
       this.#renewed = true;
@@ -312,11 +333,11 @@ export class Connection {
     this.#setStatus({ phase: "waiting", retryAt: environment.now() + wait, reason });
   }
 
-  #stop(code: number, reason: string, error?: Error): void {
+  #stop(code: number, error: Error): void {
     if (this.#status.phase === "stopped") return;
     this.#drop();
-    this.#setStatus({ phase: "stopped", code, reason, ...(error ? { error } : {}) });
-    this.#outbox.fail(null, new ClientClosed(reason));
+    this.#setStatus({ phase: "stopped", code, reason: error.message, error });
+    this.#outbox.fail(null, error);
   }
 
   /** Gives the present attempt up. */
@@ -330,10 +351,6 @@ export class Connection {
     this.#socket = null;
     socket?.close();
     this.#outbox.lost();
-  }
-
-  #closedError({ reason, error }: Extract<ConnectionStatus, { phase: "stopped" }>): Error {
-    return error ?? new ClientClosed(reason);
   }
 
   #setStatus(status: ConnectionStatus): void {

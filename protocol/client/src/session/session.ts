@@ -75,6 +75,7 @@ export class Session extends SessionCommands {
   readonly #views = new Listeners();
   readonly #events = new Listeners<[Happened, SessionSnapshot]>();
   readonly #ends = new Listeners<[Error]>();
+  readonly #disconnects = new Listeners();
   #view: SessionView = { status: { phase: "closed" }, snapshot: null };
   #holds = 0;
   #measuring = false;
@@ -146,21 +147,27 @@ export class Session extends SessionCommands {
     this.#subscription.want();
   }
 
-  /** Opens the session and resolves with its snapshot. Rejects if it cannot be opened. */
+  /**
+   * Opens the session and resolves with its newest snapshot, at once if it is open. Rejects if it cannot be opened, or
+   * if the connection stops before.
+   */
   opened(): Promise<SessionSnapshot> {
+    const { connection } = this.#context;
     this.open();
     return new Promise((resolve, reject) => {
       const look = (): boolean => {
         const { status, snapshot } = this.#view;
         if (status.phase === "open" && snapshot) resolve(snapshot);
         else if (status.phase === "ended" || status.phase === "closed") reject(endOf(status));
+        else if (connection.status.phase === "stopped") reject(connection.status.error);
         else return false;
         return true;
       };
       if (look()) return;
-      const end = this.#views.add(() => {
-        if (look()) end();
-      });
+      const waits = (): void => {
+        if (look()) ends.forEach((end) => end());
+      };
+      const ends = [this.#views.add(waits), this.#disconnects.add(waits)];
     });
   }
 
@@ -276,6 +283,7 @@ export class Session extends SessionCommands {
   /** The connection is lost. */
   disconnected(): void {
     this.#subscription.disconnected();
+    this.#disconnects.tell();
   }
 
   /** Takes an event. */
