@@ -21,11 +21,12 @@ test("an answer is read as it is written", async () => {
   const { session, server } = await opened();
   server.reply = () => ["Start ", "at ", "16:50."];
   const answer = session.send("When?");
-  let text = "";
-  for await (const piece of answer.text()) text += piece;
-  assert.equal(text, "Start at 16:50.");
-  const { status, entries } = await answer.finished();
-  assert.deepEqual([status, entries.length, session.snapshot.path.entries.length], ["completed", 1, 2]);
+  const pieces = [];
+  for await (const piece of answer.text()) pieces.push(piece);
+  assert.deepEqual(pieces, ["Start ", "at ", "16:50."]);
+  const { status, finishReason, entries } = await answer.finished();
+  assert.deepEqual([status, finishReason], ["completed", "stop"]);
+  assert.deepEqual([entries.length, session.snapshot.path.entries.length], [1, 2]);
   assert.equal((await answer.accepted).queued, false);
 });
 
@@ -38,6 +39,16 @@ test("whoever comes late reads it whole, and two readers read the same", async (
     for await (const piece of answer.text()) read += piece;
     assert.equal(read, text);
   }
+});
+
+test("an answer says that the output limit has cut it", async () => {
+  const { session, server, fake } = await opened();
+  server.on("user_input", () => ({ entryId: "e1", turnId: "t1", queued: false, asOfSeq: 0 }));
+  const answer = session.send("x");
+  await answer.accepted;
+  fake.finish("t1", { finishReason: "length" });
+  const { status, finishReason } = await answer.finished();
+  assert.deepEqual([status, finishReason], ["completed", "length"]);
 });
 
 test("reading less does not cancel; cancelling does", async () => {
@@ -56,7 +67,8 @@ test("reading less does not cancel; cancelling does", async () => {
   await answer.cancel();
   assert.deepEqual(server.commands.at(-1).payload, { turnId: "t1" });
   fake.finish("t1", { status: "cancelled" });
-  assert.equal((await answer.finished()).status, "cancelled");
+  const { status, finishReason } = await answer.finished();
+  assert.deepEqual([status, finishReason], ["cancelled", undefined]);
   assert.equal(session.snapshot.lastTurn.turnId, "t1");
 });
 
@@ -132,12 +144,13 @@ test("a turn that ended behind a snapshot is found in it", async () => {
   server.on("open_session", () => ({
     ...snapshot,
     resumed: "snapshot",
-    entries: [message("e1", null, "user", "x"), message("e2", "e1", "assistant", "done")],
+    entries: [message("e1", null, "user", "x"), { ...message("e2", "e1", "assistant", "done"), stopReason: "length" }],
   }));
   await hands.pass(1_000);
   let text = "";
   for await (const piece of answer.text()) text += piece;
-  assert.deepEqual([text, (await answer.finished()).status], ["done", "completed"]);
+  const { status, finishReason } = await answer.finished();
+  assert.deepEqual([text, status, finishReason], ["done", "completed", "length"]);
 });
 
 test("a session ends as the server says", async () => {

@@ -16,6 +16,7 @@ import type {
   ErrorBody,
   Part,
   RunningPart,
+  StopReason,
   TurnId,
   TurnStatus,
   Usage,
@@ -37,6 +38,8 @@ export type AnswerPiece =
 export interface AnswerResult {
   /** How its turn ended; `removed` if the input was taken out of the queue before its turn. */
   readonly status: TurnStatus | "removed";
+  /** Why the last message of a completed turn ended: `length` if the output limit cut it. */
+  readonly finishReason?: StopReason;
   /** The text of the last message. */
   readonly text: string;
   /** What the turn has added to the session, oldest first. */
@@ -226,10 +229,15 @@ export class Answer {
         for (const shown of this.#shown) if (shown.itemId === event.payload.itemId) shown.isVoid = true;
         return;
       case "turn_finished": {
-        const { turnId, status, error, usage } = event.payload;
+        const { turnId, status, finishReason, error, usage } = event.payload;
         if (turnId !== this.#turnId) return;
         this.#showItems(snapshot);
-        this.#over({ status, ...(error ? { error } : {}), ...(usage ? { usage } : {}) });
+        this.#over({
+          status,
+          ...(finishReason ? { finishReason } : {}),
+          ...(error ? { error } : {}),
+          ...(usage ? { usage } : {}),
+        });
         return;
       }
       default:
@@ -249,7 +257,9 @@ export class Answer {
     if (this.#turnId === null && next < 0) this.#turnId = snapshot.turn?.turnId ?? null;
     if (snapshot.turn && snapshot.turn.turnId === this.#turnId) return;
     const ended = snapshot.unansweredTurns.find((turn) => turn.turnId === this.#turnId);
-    this.#over({ status: ended?.status ?? "completed", ...(ended?.error ? { error: ended.error } : {}) });
+    if (ended) return this.#over({ status: ended.status, ...(ended.error ? { error: ended.error } : {}) });
+    const finishReason = this.#lastMessage()?.stopReason;
+    this.#over({ status: "completed", ...(finishReason ? { finishReason } : {}) });
   }
 
   /** Takes what is shown of the running items. */
@@ -279,12 +289,16 @@ export class Answer {
     return fresh;
   }
 
-  #over(end: Pick<AnswerResult, "status" | "error" | "usage">): void {
+  #over(end: Omit<AnswerResult, "text" | "entries">): void {
     this.#unlisten();
-    const last = this.#entries.findLast((entry) => entry.type === "message" && entry.role === "assistant");
-    const text = last?.type === "message" ? textOf(last.content) : "";
-    this.#result = { ...end, text, entries: this.#entries };
+    this.#result = { ...end, text: textOf(this.#lastMessage()?.content ?? []), entries: this.#entries };
     this.#end(this.#result);
+  }
+
+  /** Returns the last message of the model. */
+  #lastMessage(): Extract<Entry, { type: "message" }> | undefined {
+    const last = this.#entries.findLast((entry) => entry.type === "message" && entry.role === "assistant");
+    return last?.type === "message" ? last : undefined;
   }
 }
 

@@ -80,7 +80,7 @@ export class FakeServer {
   readonly commands: CommandFrame[] = [];
   /** The sessions, by id. */
   readonly sessions = new Map<SessionId, FakeSession>();
-  /** What the built-in script answers to an input, in pieces. */
+  /** What the built-in script answers to an input. It is streamed in these pieces. */
   reply: (text: string) => readonly string[] = () => ["Start at 16:50: ", "the walk takes half an hour."];
 
   readonly #handlers = new Map<CommandName, Handler<never>>();

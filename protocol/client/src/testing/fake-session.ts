@@ -109,8 +109,9 @@ export class FakeSession {
 
   /** Ends a turn. */
   finish(turnId: TurnId, end: Partial<TurnFinished> = {}): void {
-    const finished = payload("events/turn_finished", "turn_finished");
-    this.append({ type: "turn_finished", payload: { ...finished, turnId, ...end } });
+    const { finishReason = "stop", ...finished } = payload("events/turn_finished", "turn_finished");
+    const reason = (end.status ?? "completed") === "completed" ? { finishReason } : {};
+    this.append({ type: "turn_finished", payload: { ...finished, ...reason, turnId, ...end } });
   }
 
   #place(entryId: EntryId): { entryId: EntryId; parentId: EntryId | null; timestamp: string } {

@@ -3,6 +3,9 @@
 import type { Socket, SocketConstructor } from "../connection/environment.js";
 import type { CommandFrame, ServerFrame } from "../wire.js";
 
+/** Microtasks between a piece of an answer and the next frame: enough for a reader to take it as a piece of its own. */
+const PIECE_TURNS = 32;
+
 /** The server's side of one connection. */
 export interface Peer {
   /** A client has connected. */
@@ -17,10 +20,12 @@ export interface Peer {
 export class FakeSocket implements Socket {
   readyState = 0;
   readonly bufferedAmount = 0;
-  onopen: ((event: never) => void) | null = null;
-  onmessage: ((event: { data: unknown }) => void) | null = null;
-  onclose: ((event: { code: number; reason: string }) => void) | null = null;
-  onerror: ((event: never) => void) | null = null;
+  onopen: Socket["onopen"] = null;
+  onmessage: Socket["onmessage"] = null;
+  onclose: Socket["onclose"] = null;
+  onerror: Socket["onerror"] = null;
+  /** Frames that wait until a piece before them was read; `null` while none has to be. */
+  #held: Arriving[] | null = null;
   readonly #peer: Peer;
 
   /** Connects to a peer. */
@@ -50,9 +55,20 @@ export class FakeSocket implements Socket {
 
   /** Sends a frame to the client. */
   deliver(frame: ServerFrame): void {
-    const data = JSON.stringify(frame);
+    this.#arrive({ data: JSON.stringify(frame), isPiece: frame.type === "item_delta" });
+  }
+
+  #arrive(frame: Arriving): void {
+    if (this.#held) return void this.#held.push(frame);
     queueMicrotask(() => {
-      if (this.readyState === 1) this.onmessage?.({ data });
+      if (this.readyState === 1) this.onmessage?.({ data: frame.data });
+    });
+    if (!frame.isPiece) return;
+    const held: Arriving[] = [];
+    this.#held = held;
+    afterTurns(PIECE_TURNS, () => {
+      this.#held = null;
+      for (const next of held) this.#arrive(next);
     });
   }
 
@@ -63,6 +79,18 @@ export class FakeSocket implements Socket {
     this.#peer.closed(this);
     queueMicrotask(() => this.onclose?.({ code, reason }));
   }
+}
+
+/** A frame on its way to the client. */
+interface Arriving {
+  readonly data: string;
+  /** True for a piece of an answer. */
+  readonly isPiece: boolean;
+}
+
+/** Calls a function after so many microtasks. */
+function afterTurns(turns: number, then: () => void): void {
+  queueMicrotask(() => (turns > 1 ? afterTurns(turns - 1, then) : then()));
 }
 
 /** Returns a socket constructor that connects to a peer. */
