@@ -61,8 +61,7 @@ test("Node imports every entry, and the README's example runs", async (context) 
   const folder = temporary(context);
   unpack(pack(folder), folder);
   symlinkSync(join(HERE, "node_modules/ws"), join(folder, "node_modules/ws"));
-  const readme = readFileSync(join(PACKAGE, "README.md"), "utf8");
-  const [, example] = /```js\n([^]*?)```/.exec(readme);
+  const example = readmeExample();
   assert.ok(example.split("\n").length <= 22, "about twenty lines");
   writeFileSync(join(folder, "example.mjs"), example.replace('"ws://127.0.0.1:8080"', "process.env.RESEED_URL"));
   const server = new Server();
@@ -83,10 +82,28 @@ test("the types promise what they should, however modules are resolved", (contex
   const folder = temporary(context);
   cpSync(join(HERE, "react19/node_modules"), join(folder, "node_modules"), { recursive: true });
   unpack(pack(folder), folder);
-  cpSync(join(HERE, "types.mts"), join(folder, "types.mts"));
-  const lib = ["--lib", "es2022,dom,dom.iterable", "--target", "es2022", "--strict", "--noEmit"];
-  tool("tsc", [...lib, "--module", "nodenext", "types.mts"], { cwd: folder });
-  tool("tsc", [...lib, "--module", "esnext", "--moduleResolution", "bundler", "types.mts"], { cwd: folder });
+  for (const name of ["ws", "node"])
+    symlinkSync(join(HERE, "node_modules/@types", name), join(folder, "node_modules/@types", name));
+  const files = ["types.mts", "sockets.mts", "sockets-dom.mts"];
+  for (const file of files) cpSync(join(HERE, file), join(folder, file));
+  files.push("readme.mts");
+  writeFileSync(join(folder, "readme.mts"), readmeExample());
+  const options = ["--target", "es2022", "--strict", "--noEmit", "--types", "node"];
+  const lib = ["--lib", "es2022,dom,dom.iterable"];
+  tool("tsc", [...options, ...lib, "--module", "nodenext", ...files], { cwd: folder });
+  tool("tsc", [...options, ...lib, "--module", "esnext", "--moduleResolution", "bundler", ...files], { cwd: folder });
+  // A program in Node has no types of a page.
+  const inNode = ["sockets.mts", "readme.mts"];
+  tool("tsc", [...options, "--lib", "es2022", "--module", "nodenext", ...inNode], { cwd: folder });
+});
+
+test("without the rest of the repository the build says what it needs", (context) => {
+  const folder = temporary(context);
+  for (const part of ["src", "scripts", "package.json", "tsconfig.json"])
+    cpSync(join(PACKAGE, part), join(folder, part), { recursive: true });
+  assert.throws(() => run(process.execPath, [join(folder, "scripts/build.mjs")]), {
+    message: /LICENSE-APACHE is missing; build in protocol\/client of a checkout of the whole repository/,
+  });
 });
 
 test("the web example is checked by tsc and runs in a browser, from another origin, with tickets", async (context) => {
@@ -155,6 +172,11 @@ test("the React example is checked with the types of React 18 and 19, and runs i
     assert.ok((await page.$eval("meter", (meter) => meter.value)) > 0);
   });
 });
+
+/** The first example of the README. */
+function readmeExample() {
+  return /```js\n([^]*?)```/.exec(readFileSync(join(PACKAGE, "README.md"), "utf8"))[1];
+}
 
 /** Serves a folder from an origin of its own, beside a server that wants tokens, and opens it in Chromium. */
 async function inBrowser(folder, act) {

@@ -1,6 +1,9 @@
 /** What a client needs of the place that it runs in: a socket, a clock, chance, and news of the network. */
 
-/** The part of the browser's `WebSocket` that is used. npm's `ws` fits too. */
+/** A handler of a socket's event. A method, so that one for a richer event of some implementation is assignable. */
+type SocketHandler<E> = { handle(event: E): void }["handle"];
+
+/** The part of the browser's `WebSocket` that is used. The class of npm's `ws` has it too. */
 export interface Socket {
   /** 1 while it is open. */
   readonly readyState: number;
@@ -11,13 +14,13 @@ export interface Socket {
   /** Closes it. */
   close(code?: number, reason?: string): void;
   /** Called when it is open. */
-  onopen: ((event: never) => void) | null;
+  onopen: SocketHandler<never> | null;
   /** Called with each frame. */
-  onmessage: ((event: { data: unknown }) => void) | null;
+  onmessage: SocketHandler<{ data: unknown }> | null;
   /** Called when it has ended. */
-  onclose: ((event: { code: number; reason: string }) => void) | null;
+  onclose: SocketHandler<{ code: number; reason: string }> | null;
   /** Called before that, if it failed. */
-  onerror: ((event: never) => void) | null;
+  onerror: SocketHandler<never> | null;
 }
 
 /** Makes sockets. */
