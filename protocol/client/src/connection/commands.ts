@@ -31,6 +31,18 @@ export function isResent(type: CommandName, creates: boolean): boolean {
   return creates || RESENT.has(type);
 }
 
+/** In JSON: an escaped backslash, or half a surrogate pair, which `JSON.stringify` escapes only where it is alone. */
+const LONE_SURROGATES = /\\\\|\\ud[89a-f][0-9a-f]{2}/g;
+
+/**
+ * Returns a frame as text. Half a surrogate pair, as text that was cut anywhere may have, becomes U+FFFD: it is no
+ * Unicode, and the server would refuse the whole frame.
+ */
+export function frameText(frame: object): string {
+  const text = JSON.stringify(frame);
+  return text.includes("\\ud") ? text.replace(LONE_SURROGATES, (found) => (found === "\\\\" ? found : "\ufffd")) : text;
+}
+
 /** Returns the names of a record that has all commands which address a session in one of these ways. */
 function namesOf<A extends Addresses[CommandName]>(names: {
   [T in CommandName as Addresses[T] extends A ? T : never]: true;

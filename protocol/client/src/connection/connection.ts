@@ -17,10 +17,26 @@ import {
   CredentialsRefused,
   NoCredentials,
 } from "../errors.js";
-import type { EphemeralFrame, DurableFrame, Hello, ServerFrame, SessionId, Software, Welcome } from "../wire.js";
+import type {
+  EphemeralFrame,
+  DurableFrame,
+  Hello,
+  ReplyFrame,
+  ServerFrame,
+  SessionId,
+  Software,
+  Welcome,
+} from "../wire.js";
 import { backoff } from "./backoff.js";
 import { closeCode } from "./close-codes.js";
-import { type CommandName, isResent, type PayloadOf, type ReplyPayload, WITHOUT_SUBSCRIPTION } from "./commands.js";
+import {
+  type CommandName,
+  frameText,
+  isResent,
+  type PayloadOf,
+  type ReplyPayload,
+  WITHOUT_SUBSCRIPTION,
+} from "./commands.js";
 import type { Environment, Socket, SocketConstructor } from "./environment.js";
 import { Heartbeat } from "./heartbeat.js";
 import { newId } from "./ids.js";
@@ -190,15 +206,10 @@ export class Connection {
   ): Promise<ReplyPayload<T>> {
     const { session, id = newId() } = to;
     const sessionId = session === undefined ? {} : { sessionId: session };
-    const frame = JSON.stringify({ id, ...sessionId, type, payload: payload ?? {} });
+    const frame = frameText({ id, ...sessionId, type, payload: payload ?? {} });
     if (this.#status.phase === "stopped") return Promise.reject(this.#status.error);
-    if (frame.length * 3 > this.#bytesMax) {
-      const bytes = new TextEncoder().encode(frame).length;
-      if (bytes > this.#bytesMax) {
-        const message = `${type} has ${bytes} bytes, the server accepts ${this.#bytesMax}; send less`;
-        return Promise.reject(new CommandTooLarge(message));
-      }
-    }
+    const tooLarge = tooLargeFor(this.#bytesMax, type, frame);
+    if (tooLarge) return Promise.reject(tooLarge);
     return new Promise((resolve, reject) => {
       const creates = type === "open_session" && session === undefined;
       const waitsFor = now || WITHOUT_SUBSCRIPTION.has(type) ? null : (session ?? null);
@@ -208,7 +219,7 @@ export class Connection {
         onReply(reply as ReplyPayload<T>);
         (resolve as (reply: unknown) => void)(reply);
       };
-      this.#outbox.add({ id, frame, session: waitsFor, resent, resolve: take, reject }, !now);
+      this.#outbox.add({ id, type, frame, session: waitsFor, resent, resolve: take, reject }, !now);
       if (now) this.#send(this.#outbox.takeOne(id));
       else this.#flush();
     });
@@ -277,6 +288,8 @@ export class Connection {
       this.#cancelTimer();
       this.#welcomedAt = this.#options.environment.now();
       this.#bytesMax = welcome.limits.messageBytesMax;
+      // What was given before the limit was known would end each connection with 1009.
+      this.#outbox.refuse(({ type, frame }) => tooLargeFor(this.#bytesMax, type, frame));
       this.#heartbeat = new Heartbeat(this.#options.environment, welcome.heartbeatMs, {
         probe: this.#options.onProbe,
         dead: () => this.#closed(SILENT, "the server is silent"),
@@ -300,7 +313,18 @@ export class Connection {
     const frame = JSON.parse(text) as ServerFrame;
     // An error without `re` is about the connection, and the close that follows says the same.
     if (isEvent(frame)) this.#options.onEvent(frame);
-    else this.#outbox.reply(frame);
+    else this.#replied(frame);
+  }
+
+  #replied(frame: ReplyFrame): void {
+    const again = this.#outbox.reply(frame, (session) => session === null || this.#open.has(session));
+    if (again === null) return;
+    const { environment } = this.#options;
+    const wait = Math.max(again.waitMs ?? 0, backoff(again.refusals, environment.random()));
+    environment.after(wait, () => {
+      this.#outbox.release(again.id);
+      this.#flush();
+    });
   }
 
   #closed(code: number, reason: string): void {
@@ -357,6 +381,15 @@ export class Connection {
     this.#status = status;
     this.#options.onStatus(status);
   }
+}
+
+/** Returns the error for a command that has more bytes than the server accepts. */
+function tooLargeFor(bytesMax: number, type: CommandName, frame: string): CommandTooLarge | null {
+  // A UTF-16 unit has at most three bytes.
+  if (frame.length * 3 <= bytesMax) return null;
+  const bytes = new TextEncoder().encode(frame).length;
+  if (bytes <= bytesMax) return null;
+  return new CommandTooLarge(`${type} has ${bytes} bytes, the server accepts ${bytesMax}; send less`);
 }
 
 /** Returns true if a frame is an event: it answers no command. */
