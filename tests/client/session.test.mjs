@@ -267,6 +267,8 @@ test("a tool that throws has failed; one that nobody waits for is aborted", asyn
   assert.deepEqual(results, [
     { toolCallId: "failing", output: "out of order", isError: true },
     { toolCallId: "unknown", output: "this client does not offer the tool parking", isError: true },
+    // The server alone judges whether this is too late.
+    { toolCallId: "late", output: "2" },
   ]);
 });
 
@@ -342,8 +344,7 @@ test("a session stays open while it is held, and a moment longer", async () => {
   back();
   await hands.pass(5_000);
   assert.deepEqual([fake.followers, session.status.phase], [0, "closed"]);
-  await session.rename("asking opens it");
-  await session.opened();
+  await session.setLabel("entry", "asking opens it");
   assert.equal(fake.followers, 1);
 });
 

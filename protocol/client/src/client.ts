@@ -57,7 +57,13 @@ export function connect(url: string | URL, options: ConnectOptions = {}): Client
 export class Client {
   readonly #connection: Connection;
   readonly #environment: Environment;
+  /** The sessions that are open, or that somebody listens to. */
   readonly #sessions = new Map<SessionId, Session>();
+  /** Those that only their owners keep alive, so that a client that has seen many sessions does not remember them. */
+  readonly #idle = new Map<SessionId, WeakRef<Session>>();
+  readonly #forgotten = new FinalizationRegistry((id: SessionId) => {
+    if (!this.#idle.get(id)?.deref()) this.#idle.delete(id);
+  });
   readonly #listeners = new Listeners();
   #probes = 0;
   /** The list of sessions. */
@@ -92,14 +98,16 @@ export class Client {
   readonly subscribe = (listener: () => void): (() => void) => this.#listeners.add(listener);
 
   /**
-   * Returns the session, of which there is one object. It is opened when somebody subscribes to it or asks something of
-   * it. Options count for the first call; `Session.host` changes what is offered later.
+   * Returns the session, of which there is one object as long as it is open or in use. It is opened when somebody
+   * subscribes to it or asks something of it. Options count for the first call; `Session.host` changes what is offered
+   * later.
    */
   session(id: SessionId, options: SessionOptions = {}): Session {
-    const known = this.#sessions.get(id);
+    const known = this.#sessions.get(id) ?? this.#idle.get(id)?.deref();
     if (known) return known;
     const session = this.#made(id, options);
-    this.#sessions.set(id, session);
+    this.#forgotten.register(session, id);
+    this.#idle.set(id, new WeakRef(session));
     return session;
   }
 
@@ -144,7 +152,19 @@ export class Client {
       connection: this.#connection,
       environment: this.#environment,
       connectionId: () => (this.status.phase === "open" ? this.status.welcome.connectionId : null),
+      onUse: (session, isUsed) => this.#used(session, isUsed),
     });
+  }
+
+  #used(session: Session, isUsed: boolean): void {
+    if (isUsed === this.#sessions.has(session.id)) return;
+    if (isUsed) {
+      this.#idle.delete(session.id);
+      this.#sessions.set(session.id, session);
+    } else {
+      this.#sessions.delete(session.id);
+      this.#idle.set(session.id, new WeakRef(session));
+    }
   }
 
   #statusChanged(status: ConnectionStatus): void {

@@ -4,23 +4,31 @@
  * What always holds:
  * - a call runs once, by its id, however often it is delivered; a result that is known is sent again instead;
  * - a tool runs when `run_tool` says so, not when `tool_call` tells everybody about the call;
- * - what nobody waits for any more is aborted, and its result is not sent.
+ * - what nobody waits for any more is aborted, and its result is not sent;
+ * - the server alone judges a deadline: what is aborted here for its time still sends the result that it comes to.
  */
 
-import { asError } from "../errors.js";
+import { asError, CommandError, CommandTooLarge, OutboxFull } from "../errors.js";
 import type { Environment } from "../connection/environment.js";
 import type { EventFrame } from "../fold/fold.js";
 import type { Call, SessionSnapshot } from "../fold/snapshot.js";
-import type { CallId, HookAnswer, HookCall, RunTool } from "../wire.js";
+import type { CallId, HookAnswer, HookCall, PendingCall, RunTool } from "../wire.js";
 import { type Hook, hookOf } from "./hooks.js";
 import type { Offer } from "./offer.js";
 import { outputOf } from "./tools.js";
 
-/** Results that are kept in case they are asked for again. A session has a few open calls at a time. */
-const RESULTS_MAX = 256;
+/** Calls that are remembered after they have ended here. A session has a few open calls at a time. */
+const ENDED_MAX = 256;
 
-/** Milliseconds that a call has at least, whatever this machine's clock says. */
-const GRACE_MS = 5_000;
+/** Milliseconds that a call without a limit of its own has at least, whatever this machine's clock says. */
+const GRACE_MS = 60_000;
+
+/** Milliseconds until a result that could not be sent now is sent again, and how often that is tried. */
+const RESEND_MS = 1_000;
+const RESENDS_MAX = 5;
+
+/** Refusals of what a result is, beside those that are called `invalid_*`. */
+const UNSENDABLE: ReadonlySet<string> = new Set(["unknown_field", "missing_field", "duplicate_key", "too_deep"]);
 
 /** Ways to answer, given by the session. */
 export interface Answers {
@@ -28,16 +36,29 @@ export interface Answers {
   tool(toolCallId: CallId, output: string, isError: boolean): Promise<unknown>;
   /** Sends a hook's answer. */
   hook(hookCallId: CallId, answer: HookAnswer): Promise<unknown>;
-  /** Says that a call is still at work. */
+  /** Says that a call is still at work, if the session is open now. */
   progress(about: { toolCallId?: CallId; hookCallId?: CallId }, message: string | undefined): Promise<unknown>;
 }
 
-/** A call that runs, or whose result is known. */
+/** What a call has come to. */
+type Result =
+  | { readonly type: "tool"; readonly output: string; readonly isError: boolean }
+  | { readonly type: "hook"; readonly answer: HookAnswer };
+
+/** A call that runs, or has ended. It holds nothing of the call itself, which may be as large as the context. */
 interface Work {
+  readonly id: CallId;
+  readonly type: Result["type"];
+  /** Milliseconds that were asked for when it was offered. */
+  readonly timeoutMs: number;
   readonly abort: AbortController;
-  /** Sends the result again; absent while the call runs. */
-  resend?: () => void;
-  /** Ends the watch over the deadline. */
+  /** The deadline that was told last. */
+  deadline: string | undefined;
+  /** True once the handler has returned. */
+  hasEnded: boolean;
+  /** What to send when the call is delivered again; `null` while it runs and once nobody can ask for it any more. */
+  result: Result | null;
+  /** Ends the watch over the deadline, or the wait before the result is sent again. */
   cancelTimer: () => void;
 }
 
@@ -87,6 +108,17 @@ export class Hosting {
     }
   }
 
+  /**
+   * Takes the calls that are open according to `session_opened`: their deadlines may have moved meanwhile. Others have
+   * ended, of which the events tell that were missed, unless they are passed over by a new snapshot.
+   */
+  reopened(pending: readonly PendingCall[], isReplay: boolean): void {
+    const open = new Set(pending.map(({ toolCallId }) => toolCallId));
+    const ended = [...this.#work.values()].filter(({ id, type }) => !isReplay && type === "tool" && !open.has(id));
+    for (const { id } of ended) this.#drop(id);
+    for (const { toolCallId, deadline } of pending) this.#watch(toolCallId, deadline);
+  }
+
   /** Aborts everything: the session is closed here. */
   stop(): void {
     for (const id of [...this.#work.keys()]) this.#drop(id);
@@ -95,76 +127,133 @@ export class Hosting {
   #runTool({ toolCallId }: RunTool, { pending }: SessionSnapshot): void {
     const call = pending.find((candidate) => candidate.toolCallId === toolCallId);
     // The event before this one has told of the call; one that is not open any more needs no result.
-    if (!call || this.#isKnown(toolCallId)) return;
-    this.#begin(toolCallId, call.deadline, (work) => this.#tool(call, work));
+    if (!call || this.#isKnown(toolCallId, call.deadline)) return;
+    const timeoutMs = this.#offer.tools?.[call.name]?.timeoutMs ?? GRACE_MS;
+    const work = this.#begin("tool", toolCallId, timeoutMs, call.deadline);
+    void this.#tool(call, work).then((result) => this.#ended(work, result));
   }
 
   #runHook(call: HookCall): void {
     const { hookCallId, deadline } = call;
     const hook = hookOf(this.#offer.hooks ?? [], call);
-    if (!hook || this.#isKnown(hookCallId)) return;
-    this.#begin(hookCallId, deadline, (work) => this.#hook(hook, call, work));
+    if (!hook || this.#isKnown(hookCallId, deadline)) return;
+    const work = this.#begin("hook", hookCallId, hook.timeoutMs ?? GRACE_MS, deadline);
+    void this.#hook(hook, call, work).then((result) => this.#ended(work, result));
   }
 
-  async #tool({ toolCallId, turnId, name, arguments: text }: Call, work: Work): Promise<() => Promise<unknown>> {
+  async #tool({ toolCallId, turnId, name, arguments: text }: Call, work: Work): Promise<Result> {
     const { signal } = work.abort;
-    const progress = (message?: string): void => quietly(this.#answers.progress({ toolCallId }, message));
+    const progress = (message?: string): void => this.#progress(work, message);
     try {
       const tool = this.#offer.tools?.[name];
       if (!tool) throw new Error(`this client does not offer the tool ${name}`);
       const args = JSON.parse(text) as Record<string, unknown>;
       const output = outputOf(await tool.run(args, { toolCallId, turnId, name, signal, progress }));
-      return () => this.#answers.tool(toolCallId, output, false);
+      return { type: "tool", output, isError: false };
     } catch (error) {
-      return () => this.#answers.tool(toolCallId, asError(error).message, true);
+      return failed("tool", asError(error).message);
     }
   }
 
-  async #hook(hook: Hook, call: HookCall, work: Work): Promise<() => Promise<unknown>> {
-    const { hookCallId } = call;
+  async #hook(hook: Hook, call: HookCall, work: Work): Promise<Result | null> {
     const { signal } = work.abort;
-    const progress = (message?: string): void => quietly(this.#answers.progress({ hookCallId }, message));
-    let answer: HookAnswer;
+    const progress = (message?: string): void => this.#progress(work, message);
+    let result: Result;
     try {
-      answer = (await hook.run(call, { signal, progress })) ?? {};
+      result = { type: "hook", answer: (await hook.run(call, { signal, progress })) ?? {} };
     } catch (error) {
-      answer = { error: asError(error).message };
+      result = failed("hook", asError(error).message);
     }
     // A hook that only observes is not asked for an answer.
-    return () => (call.deadline === undefined ? Promise.resolve() : this.#answers.hook(hookCallId, answer));
+    return call.deadline === undefined ? null : result;
   }
 
-  #begin(id: CallId, deadline: string | undefined, run: (work: Work) => Promise<() => Promise<unknown>>): void {
-    const work: Work = { abort: new AbortController(), cancelTimer: () => undefined };
+  #progress({ id, type, abort }: Work, message: string | undefined): void {
+    if (abort.signal.aborted) return;
+    const about = type === "tool" ? { toolCallId: id } : { hookCallId: id };
+    // Without it the deadline stays, no more.
+    this.#answers.progress(about, message).catch(() => undefined);
+  }
+
+  #begin(type: Result["type"], id: CallId, timeoutMs: number, deadline: string | undefined): Work {
+    const work: Work = {
+      id,
+      type,
+      timeoutMs,
+      abort: new AbortController(),
+      deadline: undefined,
+      hasEnded: false,
+      result: null,
+      cancelTimer: () => undefined,
+    };
     this.#work.set(id, work);
     if (deadline !== undefined) this.#watch(id, deadline);
-    void run(work).then((send) => {
-      if (work.abort.signal.aborted) return;
-      work.cancelTimer();
-      work.resend = () => quietly(send());
-      work.resend();
-      this.#forgetOldest();
-    });
+    return work;
+  }
+
+  #ended(work: Work, result: Result | null): void {
+    work.cancelTimer();
+    work.hasEnded = true;
+    if (this.#work.get(work.id) !== work) return;
+    work.result = result;
+    this.#send(work);
+    this.#forgetOldest();
+  }
+
+  /** Sends the result. What cannot be sent as it is becomes a failure with the reason, so that the turn goes on. */
+  #send(work: Work, tries = 0): void {
+    const { result } = work;
+    if (!result) return;
+    this.#answer(work.id, result).then(
+      () => {
+        // The server does not ask for a hook's answer again; a tool's is kept until `call_resolved`.
+        if (result.type === "hook") work.result = null;
+      },
+      (error: unknown) => {
+        // It was dropped meanwhile, or is being sent again for another reason.
+        if (this.#work.get(work.id) !== work || work.result !== result) return;
+        if (isForNow(error)) {
+          if (tries >= RESENDS_MAX) return;
+          const wait = Math.max(RESEND_MS * 2 ** tries, (error as Partial<CommandError>).retryAfterMs ?? 0);
+          work.cancelTimer();
+          work.cancelTimer = this.#environment.after(wait, () => this.#send(work, tries + 1));
+        } else if (isUnsendable(error) && !isFailure(result)) {
+          work.result = failed(result.type, `the result could not be sent: ${asError(error).message}`);
+          this.#send(work);
+        } else if (error instanceof CommandError) work.result = null;
+      },
+    );
+  }
+
+  /** Sends a result; what cannot become JSON rejects as well. */
+  async #answer(id: CallId, result: Result): Promise<unknown> {
+    if (result.type === "tool") return this.#answers.tool(id, result.output, result.isError);
+    return this.#answers.hook(id, result.answer);
   }
 
   /** Returns true if the call runs already, or has run: then its result is sent again. */
-  #isKnown(id: CallId): boolean {
+  #isKnown(id: CallId, deadline: string | undefined): boolean {
     const work = this.#work.get(id);
-    work?.resend?.();
-    return work !== undefined;
+    if (!work) return false;
+    if (deadline !== undefined) this.#watch(id, deadline);
+    this.#send(work);
+    return true;
   }
 
   /**
-   * Aborts a call at its deadline, in case the server's word of it does not arrive. The clocks may differ, so it is
-   * never at once.
+   * Aborts a call at its deadline, in case the server's word of it does not arrive. The clocks may differ, so a call
+   * has its own limit at least, from each time that a new deadline is told.
    */
   #watch(id: CallId, deadline: string): void {
     const work = this.#work.get(id);
-    if (!work || work.resend) return;
+    const isLater = (known: string): boolean => Date.parse(deadline) > Date.parse(known);
+    if (!work || work.hasEnded || (work.deadline !== undefined && !isLater(work.deadline))) return;
+    work.deadline = deadline;
     work.cancelTimer();
     const left = Date.parse(deadline) - this.#environment.now();
-    work.cancelTimer = this.#environment.after(Math.max(left, GRACE_MS), () => {
+    work.cancelTimer = this.#environment.after(Math.max(left, work.timeoutMs), () => {
       work.abort.abort(new DOMException("the call's deadline has passed", "TimeoutError"));
+      this.#forgetOldest();
     });
   }
 
@@ -173,20 +262,31 @@ export class Hosting {
     if (!work) return;
     this.#work.delete(id);
     work.cancelTimer();
-    if (!work.resend) work.abort.abort(new DOMException("the result is not awaited any more", "AbortError"));
+    if (!work.hasEnded) work.abort.abort(new DOMException("the result is not awaited any more", "AbortError"));
   }
 
   #forgetOldest(): void {
-    if (this.#work.size <= RESULTS_MAX) return;
-    for (const [id, work] of this.#work) {
-      if (!work.resend) continue;
-      this.#work.delete(id);
-      return;
-    }
+    const over = [...this.#work.values()].filter((work) => work.hasEnded || work.abort.signal.aborted);
+    for (const work of over.slice(0, Math.max(0, over.length - ENDED_MAX))) this.#drop(work.id);
   }
 }
 
-/** Lets a refused or lost answer be: the server has told the turn about it, and asks again after a reconnect. */
-function quietly(sent: Promise<unknown>): void {
-  sent.catch(() => undefined);
+function failed(type: Result["type"], reason: string): Result {
+  return type === "tool" ? { type, output: reason, isError: true } : { type, answer: { error: reason } };
+}
+
+function isFailure(result: Result): boolean {
+  return result.type === "tool" ? result.isError : result.answer.error !== undefined;
+}
+
+/** Returns true if the same result may be accepted a moment later. */
+function isForNow(error: unknown): boolean {
+  return error instanceof OutboxFull || (error instanceof CommandError && error.retriable);
+}
+
+/** Returns true if a result will not be accepted in any later attempt, but another one would be. */
+function isUnsendable(error: unknown): boolean {
+  if (error instanceof CommandError) return error.code.startsWith("invalid_") || UNSENDABLE.has(error.code);
+  // A `TypeError` comes from JSON: a cycle, or a `BigInt`.
+  return error instanceof CommandTooLarge || error instanceof TypeError;
 }

@@ -5,7 +5,7 @@
  * the turn itself.
  */
 
-import { asError, CommandError } from "../errors.js";
+import { asError, CommandError, ConnectionLost } from "../errors.js";
 import type { EventFrame } from "../fold/fold.js";
 import type { SessionSnapshot } from "../fold/snapshot.js";
 import type {
@@ -52,6 +52,8 @@ export interface AnswerResult {
 
 /** What an answer needs of its session. */
 export interface AnswerSource {
+  /** The entry behind which the answer begins, if that is known before the reply: a retry writes no input. */
+  readonly after: EntryId | null;
   /** The newest snapshot. */
   snapshot(): SessionSnapshot | null;
   /** Sends the command; `take` gets the reply before the events behind it. */
@@ -85,6 +87,7 @@ export class Answer {
   readonly #entries: Entry[] = [];
   readonly #finished: Promise<AnswerResult>;
   #turnId: TurnId | null = null;
+  #isAccepted = false;
   #inputId: EntryId | null = null;
   #result: AnswerResult | null = null;
   #failure: Error | null = null;
@@ -97,6 +100,7 @@ export class Answer {
   constructor(commandId: string, source: AnswerSource) {
     this.commandId = commandId;
     this.#source = source;
+    this.#inputId = source.after;
     this.#finished = new Promise((resolve, reject) => {
       this.#end = resolve;
       this.#fail = reject;
@@ -183,6 +187,7 @@ export class Answer {
   }
 
   #begin({ turnId, entryId, duplicate }: Accepted): void {
+    this.#isAccepted = true;
     this.#inputId ??= entryId ?? null;
     this.#turnId ??= turnId ?? null;
     // The first reply of a command that was sent twice: its turn may be over already.
@@ -247,16 +252,21 @@ export class Answer {
 
   /** Finds its place in a snapshot, which may have skipped events. */
   #reconcile(snapshot: SessionSnapshot): void {
-    if (this.#result || this.#inputId === null) return;
-    if (snapshot.queue.some((item) => item.commandId === this.commandId)) return;
+    if (this.#result || this.#failure) return;
+    // A command that is not accepted yet is sent again, and its reply tells of its place.
+    if (!this.#isAccepted || snapshot.queue.some((item) => item.commandId === this.commandId)) return;
     const path = snapshot.path.entries;
     const place = path.findIndex((entry) => entry.entryId === this.#inputId);
     const rest = place < 0 ? [] : path.slice(place + 1);
     const next = rest.findIndex((entry) => entry.type === "message" && entry.role === "user");
     for (const entry of next < 0 ? rest : rest.slice(0, next)) this.#add(entry);
-    if (this.#turnId === null && next < 0) this.#turnId = snapshot.turn?.turnId ?? null;
+    if (this.#turnId === null && place >= 0 && next < 0) this.#turnId = snapshot.turn?.turnId ?? null;
     if (snapshot.turn && snapshot.turn.turnId === this.#turnId) return;
     const ended = snapshot.unansweredTurns.find((turn) => turn.turnId === this.#turnId);
+    if (!ended && place < 0) {
+      const words = "the turn ended while the connection was away, and the newest entries do not tell how";
+      return this.#refused(new ConnectionLost(`${words}; fetch older ones`));
+    }
     if (ended) return this.#over({ status: ended.status, ...(ended.error ? { error: ended.error } : {}) });
     const finishReason = this.#lastMessage()?.stopReason;
     this.#over({ status: "completed", ...(finishReason ? { finishReason } : {}) });

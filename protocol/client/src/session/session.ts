@@ -5,7 +5,7 @@
  * until `close`. Closing it, or the client, only ends the subscription: a turn that runs goes on.
  */
 
-import type { CommandName, PayloadOf, ReplyPayload } from "../connection/commands.js";
+import { type CommandName, type PayloadOf, type ReplyPayload, WITHOUT_SUBSCRIPTION } from "../connection/commands.js";
 import type { Addressed, Connection, OnReply } from "../connection/connection.js";
 import type { Environment } from "../connection/environment.js";
 import { newId } from "../connection/ids.js";
@@ -21,6 +21,7 @@ import type {
   ContextInfo,
   Done,
   Entries,
+  EntryId,
   GetEntries,
   Input,
   LeafId,
@@ -62,6 +63,8 @@ export interface SessionContext {
   readonly environment: Environment;
   /** The name that the server has given to the present connection. */
   readonly connectionId: () => string | null;
+  /** Takes whether the session is open, being opened or listened to, so that it must hear of events. */
+  readonly onUse: (session: Session, isUsed: boolean) => void;
 }
 
 /** One session. */
@@ -78,7 +81,14 @@ export class Session extends SessionCommands {
   readonly #disconnects = new Listeners();
   #view: SessionView = { status: { phase: "closed" }, snapshot: null };
   #holds = 0;
+  /** True while the size of the context is being asked for. */
   #measuring = false;
+  /** True if it has changed since. */
+  #isUnmeasured = false;
+  /** Commands without a reply. */
+  #asked = 0;
+  /** True if the session closes as soon as they have one. */
+  #lingers = false;
   #cancelLinger: () => void = () => undefined;
 
   /** Use `Client.session` instead: there is one object of each session. */
@@ -89,7 +99,12 @@ export class Session extends SessionCommands {
     this.#hosting = new Hosting(options, context.environment, {
       tool: (toolCallId, output, isError) => this.sendToolResult(toolCallId, output, isError),
       hook: (hookCallId, answer) => this.sendHookResult(hookCallId, answer),
-      progress: (about, message) => this.ask("call_progress", { ...about, ...(message ? { message } : {}) }),
+      progress: (about, message) => {
+        const payload = { ...about, ...(message ? { message } : {}) };
+        // The news of this moment: later nobody needs it, and it opens nothing.
+        if (this.status.phase !== "open") return Promise.resolve();
+        return context.connection.requestNow("call_progress", payload, { session: id });
+      },
     });
     this.#subscription = new Subscription({
       session: id,
@@ -128,7 +143,10 @@ export class Session extends SessionCommands {
   readonly subscribe = (listener: () => void): (() => void) => {
     const end = this.#views.add(listener);
     this.open();
-    return end;
+    return () => {
+      end();
+      this.#tellUse();
+    };
   };
 
   /**
@@ -136,7 +154,12 @@ export class Session extends SessionCommands {
    * before the events that were missed. Returns the function that ends this.
    */
   onEvent(listener: (event: EventFrame | "opened" | "replaying", snapshot: SessionSnapshot) => void): () => void {
-    return this.#events.add(listener);
+    const end = this.#events.add(listener);
+    this.#tellUse();
+    return () => {
+      end();
+      this.#tellUse();
+    };
   }
 
   // ---- opening and closing
@@ -144,6 +167,7 @@ export class Session extends SessionCommands {
   /** Opens the session, now and on every later connection, until `close`. */
   open(): void {
     this.#cancelLinger();
+    this.#lingers = false;
     this.#subscription.want();
   }
 
@@ -172,8 +196,8 @@ export class Session extends SessionCommands {
   }
 
   /**
-   * Keeps the session open until the returned function is called. The last of these closes it after a moment, unless
-   * somebody is subscribed.
+   * Keeps the session open until the returned function is called. The last of these closes it after a moment, when
+   * every command has its reply, unless somebody is subscribed.
    */
   hold(): () => void {
     this.#holds += 1;
@@ -183,11 +207,7 @@ export class Session extends SessionCommands {
       if (!isHeld) return;
       isHeld = false;
       this.#holds -= 1;
-      if (this.#holds > 0) return;
-      this.#cancelLinger();
-      this.#cancelLinger = this.#context.environment.after(LINGER_MS, () => {
-        if (this.#views.size === 0) void this.close();
-      });
+      if (this.#holds === 0) this.#linger();
     };
   }
 
@@ -197,6 +217,7 @@ export class Session extends SessionCommands {
    */
   async close(): Promise<void> {
     this.#cancelLinger();
+    this.#lingers = false;
     this.#hosting.stop();
     await this.#subscription.unwant();
   }
@@ -205,13 +226,16 @@ export class Session extends SessionCommands {
 
   /** Says something, and returns the answer as it is written. While a turn runs the input waits in the queue. */
   send(input: Input, { commandId = newId(), ...options }: SendOptions = {}): Answer {
-    return this.#answer(commandId, (take) => this.ask("user_input", { input, ...options }, commandId, take));
+    return this.#answer(commandId, null, (take) => this.ask("user_input", { input, ...options }, commandId, take));
   }
 
   /** Asks again for the answer of a turn that has none, the last one unless it is named. */
   retryTurn(turnId?: TurnId): Answer {
     const id = newId();
-    return this.#answer(id, (take) => this.ask("retry_turn", turnId === undefined ? {} : { turnId }, id, take));
+    const { unansweredTurns = [] } = this.snapshot ?? {};
+    const retried = unansweredTurns.findLast((turn) => turnId === undefined || turn.turnId === turnId);
+    const after = retried && retried.leafId !== "root" ? retried.leafId : null;
+    return this.#answer(id, after, (take) => this.ask("retry_turn", turnId === undefined ? {} : { turnId }, id, take));
   }
 
   // ---- what older events have told
@@ -255,11 +279,13 @@ export class Session extends SessionCommands {
    */
   async host(offer: Offer): Promise<Done> {
     this.#hosting.change({ ...this.#hosting.offer, ...offer });
-    if (this.status.phase !== "open") {
+    if (this.status.phase === "closed" || this.#context.connection.status.phase !== "open") {
       // Opening the session offers them.
       await this.opened();
       return this.isHost ? {} : { standby: true };
     }
+    // The session may be on its way to be opened with what was offered before.
+    await this.opened();
     const { tools, hooks } = offers(this.#hosting.offer);
     const replies = await Promise.all([
       offer.tools ? this.ask("register_tools", { tools: tools ?? [] }) : {},
@@ -284,6 +310,8 @@ export class Session extends SessionCommands {
   disconnected(): void {
     this.#subscription.disconnected();
     this.#disconnects.tell();
+    const { status } = this.#context.connection;
+    if (status.phase === "stopped") this.#ends.tell(status.error);
   }
 
   /** Takes an event. */
@@ -304,13 +332,35 @@ export class Session extends SessionCommands {
   ): Promise<ReplyPayload<T>> {
     const { status } = this;
     if (status.phase === "ended") return Promise.reject(endOf(status));
-    this.open();
     const to: Addressed = { session: this.id, id };
-    return this.#context.connection.request(type, payload, to, onReply);
+    const { connection } = this.#context;
+    if (WITHOUT_SUBSCRIPTION.has(type)) return connection.request(type, payload, to, onReply);
+    const lingers = this.#lingers;
+    this.open();
+    // What a tool sends behind the last view keeps the session no longer than until the reply.
+    this.#lingers = lingers;
+    const reply = connection.request(type, payload, to, onReply);
+    this.#asked += 1;
+    return reply.finally(() => {
+      this.#asked -= 1;
+      if (this.#lingers && this.#asked === 0) this.#linger();
+    });
   }
 
-  #answer(commandId: CommandId, ask: ConstructorParameters<typeof Answer>[1]["ask"]): Answer {
+  /** Closes the session after a moment, unless somebody needs it by then. */
+  #linger(): void {
+    this.#cancelLinger();
+    this.#lingers = true;
+    this.#cancelLinger = this.#context.environment.after(LINGER_MS, () => {
+      if (this.#asked > 0) return;
+      this.#lingers = false;
+      if (this.#views.size === 0) void this.close();
+    });
+  }
+
+  #answer(commandId: CommandId, after: EntryId | null, ask: ConstructorParameters<typeof Answer>[1]["ask"]): Answer {
     return new Answer(commandId, {
+      after,
       ask,
       snapshot: () => this.snapshot,
       listen: (listener) => this.#events.add(listener),
@@ -323,8 +373,10 @@ export class Session extends SessionCommands {
     const { status, snapshot } = this.#subscription;
     const had = this.#view.status;
     this.#view = { status, snapshot };
+    this.#tellUse();
     if (status !== had && (status.phase === "ended" || status.phase === "closed")) this.#ends.tell(endOf(status));
     if (event !== null && snapshot) {
+      if (typeof event === "string") this.#hosting.reopened(this.#subscription.pending, event === "replaying");
       if (typeof event === "object") this.#hosting.take(event, snapshot);
       this.#events.tell(event, snapshot);
       if (typeof event === "object") this.#lookAfter(event, snapshot);
@@ -332,21 +384,31 @@ export class Session extends SessionCommands {
     this.#views.tell();
   }
 
+  #tellUse(): void {
+    const { phase } = this.status;
+    const isUsed = phase === "opening" || phase === "open" || this.#views.size > 0 || this.#events.size > 0;
+    this.#context.onUse(this, isUsed);
+  }
+
   /** Asks for what an event makes necessary to know and does not tell. */
   #lookAfter(event: EventFrame, snapshot: SessionSnapshot): void {
-    if (!snapshot.turn && changesContext(event)) this.#measure();
+    if (!snapshot.turn && changesContext(event)) this.#isUnmeasured = true;
+    this.#measure();
     if (movesAway(event, snapshot)) this.loadOlder().catch(() => undefined);
   }
 
-  /** Asks for the size of the context, once for all that has changed since it was asked for. */
+  /** Asks for the size of the context if it has changed: one question at a time, and none amid a replay. */
   #measure(): void {
-    if (this.#measuring) return;
+    if (!this.#isUnmeasured || this.#measuring || this.#subscription.isReplaying) return;
+    this.#isUnmeasured = false;
+    if (this.status.phase !== "open") return;
     this.#measuring = true;
-    queueMicrotask(() => {
+    const done = (): void => {
       this.#measuring = false;
-      // Whoever shows the size sees the old one until the next event that tells it.
-      if (this.status.phase === "open") this.getContextInfo().catch(() => undefined);
-    });
+      this.#measure();
+    };
+    // If it fails, whoever shows the size sees the old one until the next event that tells it.
+    this.getContextInfo().then(done, done);
   }
 }
 

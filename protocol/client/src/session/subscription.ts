@@ -10,13 +10,14 @@
 import type { Connection } from "../connection/connection.js";
 import { backoff } from "../connection/backoff.js";
 import type { Environment } from "../connection/environment.js";
-import { asError, CommandError, SessionEnded } from "../errors.js";
+import { asError, ClientClosed, CommandError, ConnectionLost, SessionEnded } from "../errors.js";
 import { type EventFrame, fold } from "../fold/fold.js";
 import { reopened, resumePoint } from "../fold/open.js";
 import type { SessionSnapshot } from "../fold/snapshot.js";
 import type {
   HookOffer,
   OpenSession,
+  PendingCall,
   SessionClosed,
   SessionId,
   SessionOpened,
@@ -78,6 +79,9 @@ export class Subscription {
   /** The next attempt asks for a snapshot, whatever is known. */
   #anew = false;
   #cancelRetry: () => void = () => undefined;
+  /** The last event that the newest `session_opened` covers. */
+  #asOfSeq = 0;
+  #pending: readonly PendingCall[] = [];
 
   /** Creates one that nobody wants yet. */
   constructor(options: SubscriptionOptions) {
@@ -92,6 +96,16 @@ export class Subscription {
   /** The newest snapshot; `null` before the first one. */
   get snapshot(): SessionSnapshot | null {
     return this.#snapshot;
+  }
+
+  /** True while events come that were missed: others follow at once. */
+  get isReplaying(): boolean {
+    return this.#snapshot !== null && this.#snapshot.seq < this.#asOfSeq;
+  }
+
+  /** The open calls that the newest `session_opened` has told of; a replay leaves the snapshot's as they were. */
+  get pending(): readonly PendingCall[] {
+    return this.#pending;
   }
 
   /** Opens the session, now and on every later connection. */
@@ -175,7 +189,9 @@ export class Subscription {
         if (attempt === this.#attempt) this.#take(opened);
       });
     } catch (error) {
-      if (attempt === this.#attempt && error instanceof CommandError) this.#refused(error);
+      if (attempt !== this.#attempt || error instanceof ConnectionLost || error instanceof ClientClosed) return;
+      if (error instanceof CommandError) this.#refused(error);
+      else this.#end("unsendable", asError(error).message, asError(error));
     }
   }
 
@@ -194,6 +210,8 @@ export class Subscription {
   #take(opened: SessionOpened): void {
     this.#failures = 0;
     this.#anew = false;
+    this.#asOfSeq = opened.asOfSeq;
+    this.#pending = opened.pending;
     this.#snapshot = reopened(this.#snapshot, opened);
     this.#status = { phase: "open" };
     this.#options.onChange(opened.resumed === "replay" ? "replaying" : "opened");
