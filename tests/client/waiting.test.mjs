@@ -1,0 +1,285 @@
+/** What becomes of commands and answers that wait: for a connection, for their session, for the server. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { connect, tool } from "reseed-client";
+import { FakeServer, payload } from "reseed-client/testing";
+import { bench, opened, quiet, types } from "./bench.mjs";
+
+const PARAMETERS = { type: "object", properties: {} };
+const LARGE = "y".repeat(1_100_000);
+const ID = "0123456789abcdef";
+
+/** Returns how many commands of a type have arrived. */
+const count = (server, type) => types(server).filter((sent) => sent === type).length;
+
+test("a command that is given before the limit is known and exceeds it fails, and the others go out", async () => {
+  const server = new FakeServer();
+  const fake = server.session();
+  // Given before the first packet, so that the limit is not known.
+  const client = connect(server.url, { WebSocket: server.WebSocket, clientId: "tab" });
+  const session = client.session(fake.id);
+  const [large, small] = [session.send(LARGE), session.send("small")];
+  await assert.rejects(large.accepted, { name: "CommandTooLarge" });
+  await small.finished();
+  assert.deepEqual([count(server, "hello"), count(server, "user_input")], [1, 1]);
+  client.close();
+});
+
+test("an offer that is too large ends the session with the reason", async () => {
+  const { client, server } = await bench();
+  const large = tool({ description: LARGE, parameters: PARAMETERS, run: () => "" });
+  const session = client.session(server.session().id, { tools: { large } });
+  await assert.rejects(session.opened(), { name: "CommandTooLarge" });
+  assert.deepEqual([session.status.phase, count(server, "open_session")], ["ended", 0]);
+});
+
+test("a view that goes away while the network is away loses nothing that was said", async () => {
+  const { client, server, hands } = await bench();
+  const fake = server.session();
+  const session = client.session(fake.id);
+  const release = session.hold();
+  await session.opened();
+  server.refuse(3);
+  server.drop();
+  await quiet();
+  const answer = session.send("typed offline");
+  release();
+  await hands.pass(60_000);
+  assert.equal((await answer.accepted).queued, false);
+  assert.deepEqual([count(server, "user_input"), session.status.phase, fake.followers], [1, "closed", 0]);
+});
+
+test("the same command under one id gets one reply, and another one under it is refused", async () => {
+  const { server, session } = await opened({ outboxMax: 2 });
+  server.on("user_input", () => undefined);
+  const [one, same] = [session.send("hi", { commandId: ID }), session.send("hi", { commandId: ID })];
+  await assert.rejects(session.send("other", { commandId: ID }).accepted, { name: "OutboxFull" });
+  await quiet();
+  const [socket] = server.sockets;
+  const reply = { entryId: "e1", turnId: "t1", queued: false, asOfSeq: 0 };
+  socket.deliver({ re: ID, sessionId: session.id, type: "accepted", payload: reply });
+  assert.deepEqual([await one.accepted, await same.accepted], [reply, reply]);
+  assert.equal(count(server, "user_input"), 1);
+  const first = session.send("first", { commandId: ID });
+  await assert.rejects(session.send("other", { commandId: ID }).accepted, { name: "TypeError" });
+  socket.deliver({ re: ID, sessionId: session.id, type: "accepted", payload: reply });
+  await first.accepted;
+});
+
+/** Loses the connection under a command, so that it is sent again, and answers it as `handle` says. */
+async function sentAgain(code, more = {}) {
+  const made = await opened();
+  const { server, session, hands } = made;
+  server.on("set_label", () => undefined);
+  const first = session.setLabel("entry", "first");
+  const second = session.setLabel("entry", "second");
+  await quiet();
+  server.drop();
+  const error = { code, message: "no", retriable: true, ...more };
+  const seen = [];
+  made.refusals = Number.POSITIVE_INFINITY;
+  server.on("set_label", ({ id, payload: { label } }) => {
+    seen.push([id, label]);
+    made.refusals -= 1;
+    return made.refusals >= 0 ? { error } : {};
+  });
+  return { made, first, second, seen, hands };
+}
+
+test("a command that was sent again and is refused for now stays, in its order", async () => {
+  for (const code of ["rate_limited", "store_failed", "overloaded", "shutting_down"]) {
+    const { made, first, second, seen, hands } = await sentAgain(code, { retryAfterMs: 4_000 });
+    made.refusals = 2;
+    await hands.pass(1_000);
+    assert.deepEqual(
+      seen.map(([, label]) => label),
+      ["first", "second"],
+    );
+    await hands.pass(30_000);
+    await Promise.all([first, second]);
+    assert.deepEqual(
+      seen.map(([, label]) => label),
+      ["first", "second", "first", "second"],
+      code,
+    );
+    assert.deepEqual(new Set(seen.map(([id]) => id)).size, 2, "under the same ids");
+  }
+});
+
+test("a command that is refused for now again and again is refused in the end", async () => {
+  const { first, second, seen, hands } = await sentAgain("overloaded");
+  const refused = Promise.all([first, second].map((sent) => assert.rejects(sent, { code: "overloaded" })));
+  await hands.pass(600_000);
+  await refused;
+  assert.equal(seen.length, 12);
+});
+
+test("a command that is refused for now at once is told so at once", async () => {
+  const { server, session } = await opened();
+  server.on("set_label", () => ({ error: { code: "rate_limited", message: "no", retriable: true } }));
+  await assert.rejects(session.setLabel("entry"), { code: "rate_limited" });
+  assert.equal(count(server, "set_label"), 1);
+});
+
+test("a command that came too late for a session that is opened again waits for that", async () => {
+  const { server, session, fake, hands } = await opened();
+  let [late, ended] = [true, false];
+  server.on("set_label", () => {
+    if (!late) return {};
+    late = false;
+    return { error: { code: "no_session", message: "not open", retriable: false } };
+  });
+  const labelled = session.setLabel("entry", "label");
+  fake.show({ type: "session_closed", payload: { code: "failed", message: "why", retriable: true } });
+  void labelled.finally(() => (ended = true));
+  await quiet();
+  assert.deepEqual([session.status.phase, ended], ["opening", false]);
+  await hands.pass(1_000);
+  await labelled;
+  assert.equal(count(server, "set_label"), 2);
+});
+
+test("an answer rejects when the connection has stopped for good", async () => {
+  const { client, server, session } = await opened();
+  server.on("user_input", () => ({ entryId: "e1", turnId: "t1", queued: false, asOfSeq: 0 }));
+  const answer = session.send("x");
+  await answer.accepted;
+  server.drop(4400);
+  await assert.rejects(answer.finished(), { name: "ConnectionStopped" });
+  await assert.rejects(client.session("another").opened(), { name: "ConnectionStopped" });
+});
+
+test("what needs no subscription opens none", async () => {
+  const { client, server } = await bench();
+  const session = client.session(server.session().id);
+  await Promise.all([session.rename("x"), session.tree(), session.getEntries(), session.delete()]);
+  assert.equal(count(server, "open_session"), 0);
+  assert.equal(session.status.phase, "closed");
+});
+
+test("the size of the context is asked for once at a time, and once more if it changed meanwhile", async () => {
+  const { server, fake, session, hands } = await opened();
+  const waiting = [];
+  server.on("get_context_info", (command, socket) => void waiting.push({ command, socket }));
+  const answer = async () => {
+    const { command, socket } = waiting.at(-1);
+    const info = payload("replies/context_info", "context_info");
+    socket.deliver({ re: command.id, sessionId: fake.id, type: "context_info", payload: info });
+    await quiet();
+  };
+  for (let change = 0; change < 20; change += 1) {
+    fake.append({ type: "session_updated", payload: { model: `m${change}` } });
+    await quiet();
+  }
+  assert.equal(waiting.length, 1);
+  await answer();
+  assert.equal(waiting.length, 2);
+  await answer();
+  assert.equal(waiting.length, 2);
+  server.drop();
+  for (let change = 0; change < 20; change += 1)
+    fake.append({ type: "session_updated", payload: { model: `n${change}` } });
+  await hands.pass(1_000);
+  assert.equal(session.snapshot.model, "n19");
+  assert.equal(waiting.length, 3, "once, behind the replay");
+});
+
+/** A snapshot in which nothing runs, with these entries on its path. */
+const idle = (fake, entries = [], more = {}) => ({
+  ...payload("replies/session_opened", "session_opened"),
+  sessionId: fake.id,
+  role: "writer",
+  state: "idle",
+  queue: [],
+  leafId: entries.at(-1)?.entryId ?? "root",
+  entries,
+  resumed: "snapshot",
+  ...more,
+});
+const entry = (entryId, parentId, role, text = entryId) => ({
+  entryId,
+  parentId,
+  timestamp: "",
+  type: "message",
+  role,
+  content: [{ type: "text", text }],
+});
+
+test("a snapshot without a place for an answer ends it with an error, unless it tells how the turn ended", async () => {
+  const failed = { turnId: "t9", status: "failed", leafId: "root" };
+  const retry = { turnId: "t9", queued: false, asOfSeq: 0 };
+  const lost = { name: "ConnectionLost" };
+  const table = [
+    [(session) => session.retryTurn(), retry, {}, lost],
+    [(session) => session.send("x"), { queued: true, asOfSeq: 0 }, {}, lost],
+    [(session) => session.send("x"), { entryId: "e9", turnId: "t9", queued: false, asOfSeq: 0 }, {}, lost],
+    [(session) => session.retryTurn(), retry, { unansweredTurns: [failed] }, "failed"],
+  ];
+  for (const [ask, reply, more, end] of table) {
+    const { server, session, fake, hands } = await opened();
+    server.on("retry_turn", () => reply);
+    server.on("user_input", () => reply);
+    const answer = ask(session);
+    await answer.accepted;
+    const over = typeof end === "string" ? answer.finished() : assert.rejects(answer.finished(), end);
+    server.on("open_session", () => idle(fake, [], more));
+    server.drop();
+    await hands.pass(1_000);
+    const result = await over;
+    if (typeof end === "string") assert.equal(result.status, end);
+  }
+});
+
+test("the answer of a retry is found behind the turn that it repeats", async () => {
+  const { client, server, hands } = await bench();
+  const fake = server.session();
+  const asked = entry("e1", null, "user");
+  const ended = { turnId: "t1", status: "failed", leafId: "e1" };
+  server.on("open_session", () => idle(fake, [asked], { unansweredTurns: [ended], lastTurn: ended }));
+  server.on("retry_turn", () => ({ turnId: "t2", queued: false, asOfSeq: 0 }));
+  const session = client.session(fake.id);
+  await session.opened();
+  const answer = session.retryTurn();
+  await answer.accepted;
+  const later = [entry("e3", "e2", "user"), entry("e4", "e3", "assistant")];
+  const path = [asked, entry("e2", "e1", "assistant", "at last"), ...later];
+  server.on("open_session", () => idle(fake, path));
+  server.drop();
+  await hands.pass(1_000);
+  const { status, text } = await answer.finished();
+  assert.deepEqual([status, text], ["completed", "at last"]);
+});
+
+test("sessions that nobody uses any more are forgotten, and others are not", async () => {
+  setFlagsFromString("--expose-gc");
+  const gc = runInNewContext("gc");
+  const { client, server } = await bench();
+  const fake = server.session();
+  const open = new WeakRef(client.session(fake.id));
+  await open.deref().opened();
+  const heard = server.session();
+  const seen = new WeakRef(client.session(heard.id));
+  const end = seen.deref().subscribe(() => undefined);
+  await seen.deref().opened();
+  await seen.deref().close();
+  const left = [];
+  for (let number = 0; number < 20; number += 1) left.push(await visited());
+  await quiet();
+  gc();
+  await quiet();
+  assert.ok(left.filter((session) => session.deref()).length <= 1);
+  assert.equal(client.session(fake.id), open.deref());
+  assert.equal(client.session(heard.id), seen.deref());
+  end();
+
+  async function visited() {
+    const session = client.session(server.session().id);
+    await session.opened();
+    await session.close();
+    assert.equal(client.session(session.id), session, "one object as long as somebody has it");
+    return new WeakRef(session);
+  }
+});
