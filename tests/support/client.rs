@@ -2,9 +2,18 @@
 //! fails and shows what arrived instead.
 
 use futures_util::{SinkExt as _, StreamExt as _};
-use reseed_protocol::command::{Address, Command};
+use reseed_protocol::{
+    ErrorCode,
+    command::{
+        Address, Command,
+        outcomes::{OF_A_FRAME, OF_ANY, OUTCOMES},
+    },
+};
 use serde_json::{Value, json};
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 use tokio::net::TcpStream;
 use tokio_tungstenite::{
     MaybeTlsStream, WebSocketStream, connect_async,
@@ -22,6 +31,8 @@ pub(crate) struct Client {
     pub(crate) seen: Vec<Value>,
     next: u64,
     name: String,
+    /// The commands that were sent under each id.
+    sent: BTreeMap<String, Vec<String>>,
     /// True after `hello`: frames name their session, and replies their command in `re`.
     is_v2: bool,
     /// The session that was opened last: commands are about it, unless their payload names another.
@@ -42,7 +53,8 @@ impl Client {
         }
         let (socket, _) = connect_async(request).await.unwrap_or_else(|error| panic!("connect to {url}: {error}"));
         let name = format!("{:08x}", fastrand::u32(..));
-        Self { socket, waiting: VecDeque::new(), seen: Vec::new(), next: 0, name, is_v2: false, session: None }
+        let (waiting, sent) = (VecDeque::new(), BTreeMap::new());
+        Self { socket, waiting, seen: Vec::new(), next: 0, name, sent, is_v2: false, session: None }
     }
 
     /// Connects and sends hello.
@@ -93,6 +105,9 @@ impl Client {
     /// Returns the frame of a command, as [`Self::send_as`] sends it.
     pub(crate) fn frame(&mut self, id: &str, kind: &str, mut payload: Value) -> Value {
         self.is_v2 |= kind == "hello";
+        if self.is_v2 {
+            self.sent.entry(id.to_owned()).or_default().push(kind.to_owned());
+        }
         let address = Command::spec_of(kind).map_or(Address::None, |spec| spec.address);
         if !self.is_v2 || address == Address::None {
             return json!({ "id": id, "type": kind, "payload": payload });
@@ -182,7 +197,26 @@ impl Client {
             self.session = frame["payload"]["sessionId"].as_str().map(str::to_owned);
         }
         self.seen.push(frame.clone());
+        self.check_reply(&frame);
         Ok(frame)
+    }
+
+    /// Checks that a reply is one that the table of commands allows.
+    fn check_reply(&self, frame: &Value) {
+        let sent = frame["re"].as_str().and_then(|id| self.sent.get(id));
+        let Some(kinds) = sent.filter(|kinds| kinds.iter().all(|kind| Command::spec_of(kind).is_some())) else {
+            return;
+        };
+        let allows = |kind: &str| match frame["type"].as_str() {
+            Some("error") => {
+                let code: Result<ErrorCode, _> = serde_json::from_value(frame["payload"]["code"].clone());
+                let row = OUTCOMES.iter().find(|row| row.command == kind);
+                let (Ok(code), Some(row)) = (code, row) else { return false };
+                row.own_errors().contains(&code) || OF_ANY.contains(&code) || OF_A_FRAME.contains(&code)
+            }
+            reply => reply == Command::spec_of(kind).map(|spec| spec.reply),
+        };
+        assert!(kinds.iter().any(|kind| allows(kind)), "the table of commands does not allow {kinds:?} to get {frame}");
     }
 }
 

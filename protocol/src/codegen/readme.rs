@@ -84,10 +84,11 @@ pub(super) fn commands(schema: &Value) -> String {
     }
     text.push_str("\nThese errors are not repeated in each row:\n\n| commands | errors |\n| --- | --- |\n");
     let free = Command::TABLE.iter().filter(|spec| !spec.needs_subscription()).map(|spec| spec.name);
-    let rows: [(&str, Vec<ErrorCode>); 6] = [
+    let rows: [(&str, Vec<ErrorCode>); 7] = [
         ("every frame", OF_A_FRAME.to_vec()),
         ("every command", OF_ANY.to_vec()),
         (&format!("all but {}; `ping` if it names a session", names(free)), vec![ErrorCode::NoSession]),
+        ("the same, if the session is deleted while the command waits", vec![ErrorCode::SessionNotFound]),
         ("*writers* and *all but observers*", vec![ErrorCode::ReadOnly]),
         ("*once* and *always*", vec![ErrorCode::IdempotencyConflict]),
         ("*once*", vec![ErrorCode::SessionDamaged]),
@@ -150,7 +151,9 @@ fn events(outcome: &Outcome) -> String {
 }
 
 fn errors(spec: &Spec, outcome: &Outcome) -> String {
-    let found = Outcome::refusals(spec).into_iter().filter(|code| *code == ErrorCode::SessionNotFound);
+    let found = Outcome::refusals(spec)
+        .into_iter()
+        .filter(|code| *code == ErrorCode::SessionNotFound && !spec.needs_subscription());
     let own: Vec<ErrorCode> = found.chain(outcome.errors.iter().copied()).collect();
     let group = |group: &&[ErrorCode]| if *group == OF_HOOKS { "*hook errors*" } else { "*model errors*" };
     let groups = outcome.groups.iter().map(|codes| group(codes).to_owned());

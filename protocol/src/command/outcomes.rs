@@ -210,8 +210,12 @@ impl Outcome {
     #[must_use]
     pub fn refusals(spec: &Spec) -> Vec<ErrorCode> {
         let mut codes = Vec::new();
+        if spec.needs_subscription() {
+            codes.push(ErrorCode::NoSession);
+        }
+        // Also if it is deleted while the command waits.
         if spec.address != Address::None {
-            codes.push(if spec.needs_subscription() { ErrorCode::NoSession } else { ErrorCode::SessionNotFound });
+            codes.push(ErrorCode::SessionNotFound);
         }
         if spec.sender != Sender::Anyone {
             codes.push(ErrorCode::ReadOnly);
