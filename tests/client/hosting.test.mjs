@@ -233,6 +233,16 @@ test("progress is told only while the session is open, and opens nothing", async
   assert.equal(sent(server, "call_progress").length, 1);
 });
 
+test("a session that is deleted aborts its calls", async () => {
+  const { runs, run } = pending();
+  const { fake } = await opened({}, { tools: { work: toolOf(run) } });
+  call(fake);
+  await quiet();
+  fake.show({ type: "session_closed", payload: { code: "deleted", message: "why", retriable: false } });
+  await quiet();
+  assert.equal(runs[0].signal.reason.name, "AbortError");
+});
+
 test("a call that a new snapshot does not have any more is aborted", async () => {
   const { runs, run } = pending();
   const { server, fake, hands } = await opened({}, { tools: { work: toolOf(run) } });

@@ -233,6 +233,21 @@ test("a snapshot without a place for an answer ends it with an error, unless it 
   }
 });
 
+test("a repeated reply from before its turn began does not end the answer", async () => {
+  const { server, session, fake, hands } = await opened();
+  server.on("user_input", () => undefined);
+  const answer = session.send("x");
+  await quiet();
+  server.drop();
+  const reply = { entryId: "e1", turnId: "t1", queued: false, asOfSeq: 0 };
+  server.on("user_input", () => ({ ...reply, duplicate: true }));
+  await hands.pass(1_000);
+  assert.equal((await answer.accepted).duplicate, true);
+  fake.ask("x", answer.commandId, reply);
+  fake.answer("t1", ["said ", "later"]);
+  assert.equal((await answer.finished()).text, "said later");
+});
+
 test("the answer of a retry is found behind the turn that it repeats", async () => {
   const { client, server, hands } = await bench();
   const fake = server.session();

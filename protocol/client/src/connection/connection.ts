@@ -119,6 +119,8 @@ export class Connection {
   #socket: Socket | null = null;
   #heartbeat: Heartbeat | null = null;
   #cancelTimer: () => void = () => undefined;
+  /** Ends the waits of commands that were refused for now. */
+  readonly #cancelReleases = new Set<() => void>();
   /** Counts the attempts, so that what comes of an earlier one is known as such. */
   #attempt = 0;
   #failures = 0;
@@ -321,10 +323,12 @@ export class Connection {
     if (again === null) return;
     const { environment } = this.#options;
     const wait = Math.max(again.waitMs ?? 0, backoff(again.refusals, environment.random()));
-    environment.after(wait, () => {
+    const cancel = environment.after(wait, () => {
+      this.#cancelReleases.delete(cancel);
       this.#outbox.release(again.id);
       this.#flush();
     });
+    this.#cancelReleases.add(cancel);
   }
 
   #closed(code: number, reason: string): void {
@@ -361,6 +365,8 @@ export class Connection {
     if (this.#status.phase === "stopped") return;
     this.#drop();
     this.#setStatus({ phase: "stopped", code, reason: error.message, error });
+    for (const cancel of this.#cancelReleases) cancel();
+    this.#cancelReleases.clear();
     this.#outbox.fail(null, error);
   }
 

@@ -122,8 +122,9 @@ export class Answer {
   }
 
   /**
-   * Resolves when the turn is over, however it ended. Rejects if the input was refused, and with `SessionEnded` if the
-   * session is closed before: the turn goes on, but nobody tells this client.
+   * Resolves when the turn is over, however it ended. Rejects if the input was refused, and if this client is not told
+   * how the turn ends, which goes on: with `SessionEnded` if the session is closed before, with the connection's error
+   * if that has stopped, and with `ConnectionLost` if the turn ended meanwhile and a new snapshot does not tell how.
    */
   finished(): Promise<AnswerResult> {
     return this.#finished;
@@ -186,13 +187,13 @@ export class Answer {
     for (const wake of wakers) wake();
   }
 
-  #begin({ turnId, entryId, duplicate }: Accepted): void {
+  #begin({ turnId, entryId, duplicate, asOfSeq }: Accepted): void {
     this.#isAccepted = true;
     this.#inputId ??= entryId ?? null;
     this.#turnId ??= turnId ?? null;
     // The first reply of a command that was sent twice: its turn may be over already.
     const snapshot = this.#source.snapshot();
-    if (duplicate && snapshot) this.#reconcile(snapshot);
+    if (duplicate && snapshot && snapshot.seq > asOfSeq) this.#reconcile(snapshot);
   }
 
   #refused(error: Error): void {

@@ -218,7 +218,6 @@ export class Session extends SessionCommands {
   async close(): Promise<void> {
     this.#cancelLinger();
     this.#lingers = false;
-    this.#hosting.stop();
     await this.#subscription.unwant();
   }
 
@@ -374,7 +373,10 @@ export class Session extends SessionCommands {
     const had = this.#view.status;
     this.#view = { status, snapshot };
     this.#tellUse();
-    if (status !== had && (status.phase === "ended" || status.phase === "closed")) this.#ends.tell(endOf(status));
+    if (status !== had && (status.phase === "ended" || status.phase === "closed")) {
+      this.#hosting.stop();
+      this.#ends.tell(endOf(status));
+    }
     if (event !== null && snapshot) {
       if (typeof event === "string") this.#hosting.reopened(this.#subscription.pending, event === "replaying");
       if (typeof event === "object") this.#hosting.take(event, snapshot);
