@@ -1,5 +1,6 @@
 /** What is to be known of a command before it is sent. */
 
+import { CommandTooLarge } from "../errors.js";
 import { type Addresses, type Command, type Reply, type ReplyTypes, WRITING_COMMANDS } from "../wire.js";
 
 /** The name of a command. */
@@ -41,6 +42,15 @@ const LONE_SURROGATES = /\\\\|\\ud[89a-f][0-9a-f]{2}/g;
 export function frameText(frame: object): string {
   const text = JSON.stringify(frame);
   return text.includes("\\ud") ? text.replace(LONE_SURROGATES, (found) => (found === "\\\\" ? found : "\ufffd")) : text;
+}
+
+/** Returns the error for a command that has more bytes than the server accepts. */
+export function tooLargeFor(bytesMax: number, type: CommandName, frame: string): CommandTooLarge | null {
+  // A UTF-16 unit has at most three bytes.
+  if (frame.length * 3 <= bytesMax) return null;
+  const bytes = new TextEncoder().encode(frame).length;
+  if (bytes <= bytesMax) return null;
+  return new CommandTooLarge(`${type} has ${bytes} bytes, the server accepts ${bytesMax}; send less`);
 }
 
 /** Returns the names of a record that has all commands which address a session in one of these ways. */

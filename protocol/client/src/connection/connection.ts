@@ -11,7 +11,6 @@ import {
   asError,
   ClientClosed,
   CommandError,
-  CommandTooLarge,
   ConnectionLost,
   ConnectionStopped,
   CredentialsRefused,
@@ -35,6 +34,7 @@ import {
   isResent,
   type PayloadOf,
   type ReplyPayload,
+  tooLargeFor,
   WITHOUT_SUBSCRIPTION,
 } from "./commands.js";
 import type { Environment, Socket, SocketConstructor } from "./environment.js";
@@ -387,15 +387,6 @@ export class Connection {
     this.#status = status;
     this.#options.onStatus(status);
   }
-}
-
-/** Returns the error for a command that has more bytes than the server accepts. */
-function tooLargeFor(bytesMax: number, type: CommandName, frame: string): CommandTooLarge | null {
-  // A UTF-16 unit has at most three bytes.
-  if (frame.length * 3 <= bytesMax) return null;
-  const bytes = new TextEncoder().encode(frame).length;
-  if (bytes <= bytesMax) return null;
-  return new CommandTooLarge(`${type} has ${bytes} bytes, the server accepts ${bytesMax}; send less`);
 }
 
 /** Returns true if a frame is an event: it answers no command. */

@@ -24,12 +24,12 @@ import type {
   EntryId,
   GetEntries,
   Input,
-  LeafId,
   SessionId,
   SessionOpened,
   TurnId,
   UserInput,
 } from "../wire.js";
+import { changesContext, movesAway } from "./after-event.js";
 import { Answer } from "./answer.js";
 import { SessionCommands } from "./commands.js";
 import { type Happened, type Opening, type SessionStatus, Subscription } from "./subscription.js";
@@ -418,23 +418,4 @@ export class Session extends SessionCommands {
 function endOf(status: Extract<SessionStatus, { phase: "ended" | "closed" }>): Error {
   if (status.phase === "closed") return new SessionEnded("the session was closed");
   return status.error ?? new SessionEnded(status.reason);
-}
-
-/** Returns true if an event changes the size of the context without telling it. During a turn other events tell it. */
-function changesContext(event: EventFrame): boolean {
-  if (event.type === "context_compacted") return true;
-  if (event.type === "entry_appended") return ["custom_message", "branch_summary"].includes(event.payload.entry.type);
-  if (event.type !== "session_updated") return false;
-  const { leafId, model, strategy, settings, pins } = event.payload;
-  return [leafId, model, strategy, settings, pins].some((changed) => changed !== undefined);
-}
-
-/** Returns true if the session has moved to where nothing is known, so that nothing could be shown of its past. */
-function movesAway(event: EventFrame, { entries, leafId }: SessionSnapshot): boolean {
-  if (event.type === "session_updated") return event.payload.leafId !== undefined && isUnknown(leafId);
-  return event.type === "entry_appended" && isUnknown(event.payload.entry.parentId ?? "root");
-
-  function isUnknown(place: LeafId): boolean {
-    return place !== "root" && !entries.has(place);
-  }
 }

@@ -1,0 +1,24 @@
+/** What an event makes necessary to ask for, since it does not tell it. */
+
+import type { EventFrame } from "../fold/fold.js";
+import type { SessionSnapshot } from "../fold/snapshot.js";
+import type { LeafId } from "../wire.js";
+
+/** Returns true if an event changes the size of the context without telling it. During a turn other events tell it. */
+export function changesContext(event: EventFrame): boolean {
+  if (event.type === "context_compacted") return true;
+  if (event.type === "entry_appended") return ["custom_message", "branch_summary"].includes(event.payload.entry.type);
+  if (event.type !== "session_updated") return false;
+  const { leafId, model, strategy, settings, pins } = event.payload;
+  return [leafId, model, strategy, settings, pins].some((changed) => changed !== undefined);
+}
+
+/** Returns true if the session has moved to where nothing is known, so that nothing could be shown of its past. */
+export function movesAway(event: EventFrame, { entries, leafId }: SessionSnapshot): boolean {
+  if (event.type === "session_updated") return event.payload.leafId !== undefined && isUnknown(leafId);
+  return event.type === "entry_appended" && isUnknown(event.payload.entry.parentId ?? "root");
+
+  function isUnknown(place: LeafId): boolean {
+    return place !== "root" && !entries.has(place);
+  }
+}
