@@ -10,7 +10,7 @@ use reseed_protocol::{
     event::{EphemeralEvent, Participant},
     frame::encode_event,
 };
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use tokio::sync::{Semaphore, mpsc};
 
 /// Connections of a session that others are told of. Each of them is told of each other, so the cost grows with the
@@ -36,10 +36,19 @@ impl Client {
 }
 
 /// The tools and hooks that a client offers. Cheap to clone.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Offer {
     pub(super) tools: Tools,
     pub(super) hooks: Arc<[HookSpec]>,
+}
+
+/// The offer of everyone who offers nothing: it is shared, because most connections offer nothing.
+static NOTHING: LazyLock<Offer> = LazyLock::new(|| Offer { tools: Tools::default(), hooks: Arc::default() });
+
+impl Default for Offer {
+    fn default() -> Self {
+        NOTHING.clone()
+    }
 }
 
 impl Offer {
@@ -156,6 +165,8 @@ impl Members {
     pub(super) fn add(&mut self, mut member: Member) -> Option<Participant> {
         member.is_named = self.0.iter().filter(|other| other.is_named).count() < PRESENCE_MAX;
         let presence = member.presence();
+        // Most sessions have one connection.
+        self.0.reserve_exact(1);
         self.0.push(member);
         presence
     }
