@@ -140,7 +140,9 @@ impl AgentLoop {
         basis.order.trigger = CompactionTrigger::Manual;
         // The work was done earlier: applying it takes no time.
         (basis.started_at, basis.ended_at) = (self.ws.now, None);
-        self.compaction.work.wait(Ready { basis, outcome, background: false, waited_since: None, merged });
+        // A preview that shows what is held is that compaction, which was prepared in the background.
+        let background = self.ws.is_held(&basis.order.job_id);
+        self.compaction.work.wait(Ready { basis, outcome, background, waited_since: None, merged });
         self.proceed_if_idle();
         Ok(())
     }
