@@ -11,7 +11,7 @@ const FRAMES_MAX: usize = 16;
 /// answer holds.
 const BYTES_MAX: usize = 32 * 1024;
 
-/// What a frame reports of an answer.
+/// The content of a frame about an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Told {
     /// The answer starts.

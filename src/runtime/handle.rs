@@ -69,16 +69,16 @@ pub struct Attach {
     pub hooks: Option<Arc<[HookSpec]>>,
     /// The channel for replies, and for events for this connection only.
     pub outgoing: mpsc::Sender<Outgoing>,
-    /// What its other sessions share.
+    /// The part that it shares with its other sessions.
     pub shared: ConnectionShare,
     /// Its position when it left.
     pub resume: Option<LeftOff>,
 }
 
-/// What all sessions of one connection share.
+/// The part of a connection that all of its sessions share.
 #[derive(Debug, Clone)]
 pub struct ConnectionShare {
-    /// Who it is.
+    /// Its identity.
     pub identity: Arc<Identity>,
     /// Wakes the connection when any of them has more to read.
     pub bell: Bell,
@@ -95,7 +95,7 @@ impl ConnectionShare {
     }
 }
 
-/// What others are told of a connection.
+/// The identity of a connection, as others see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The server's name for the connection.

@@ -160,7 +160,7 @@ impl Live {
     /// Ends it with the durable event that has its entry.
     pub(super) fn end(&mut self, seq: u64) {
         self.ended_at = Some(seq);
-        // What readers still lack is serialised again: a session that is idle afterwards holds less.
+        // Text that readers still lack is serialised again, so that a session that is idle afterwards holds less.
         self.encoded.clear();
         if !self.stopped {
             for part in &mut self.parts {

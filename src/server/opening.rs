@@ -82,7 +82,7 @@ pub(super) async fn open_session(
     Err(ErrorBody::new(ErrorCode::StoreFailed, "cannot open the session; try again"))
 }
 
-/// What a client offers as it opens a session; what is `None` stays as it was.
+/// The offer of a client that opens a session. A part that is `None` stays as it was.
 struct Offered {
     tools: Option<Tools>,
     hooks: Option<Arc<[HookSpec]>>,

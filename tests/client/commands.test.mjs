@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { WRITING_COMMANDS } from "reseed-client";
 import { opened, quiet } from "./bench.mjs";
 
-/** What a method is called with, and the payload that comes of it. */
+/** The arguments of each method, and the payload that it sends. */
 const METHODS = {
   user_input: [
     (session) => session.send("hi", { parentId: "root", whenBusy: "reject" }).accepted,
@@ -51,7 +51,7 @@ const METHODS = {
   list_sessions: [(_, client) => client.listSessions({ limit: 3 }), { limit: 3 }],
 };
 
-/** What the client sends by itself. */
+/** The commands that the client sends by itself. */
 const BY_ITSELF = ["hello", "open_session", "close_session", "ping", "call_progress"];
 
 for (const [type, [call, payload]] of Object.entries(METHODS)) {

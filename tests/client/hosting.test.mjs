@@ -1,4 +1,4 @@
-/** What a host does for the server: limits of calls, results that cannot be sent, and what is remembered of calls. */
+/** Tests hosting: limits of calls, results that cannot be sent, and the memory of calls. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -60,7 +60,7 @@ function steps(events, moments, end) {
   return [...steps, { settled: true, unknown: unknown(events), frames: rest, expected: end }];
 }
 
-/** What events do not tell at the end: the size of the context, if something has changed it since it was told. */
+/** Returns the state that no event carries: the size of the context, if something has changed it since it was sent. */
 function unknown(events) {
   const types = events.filter((frame) => frame.seq !== undefined).map((frame) => frame.type);
   const told = Math.max(types.lastIndexOf("turn_finished"), types.lastIndexOf("compaction_undone"));

@@ -1,4 +1,4 @@
-/** What is played on the real server: each is a story that meets one part of the fold. */
+/** The scenarios for the real server. Each exercises one part of the fold. */
 
 import { hook, tool } from "reseed-client";
 

@@ -1,4 +1,4 @@
-/** Which sockets `connect` takes, in the eyes of the compiler and without a cast; `package.test.mjs` compiles it. */
+/** Passes each kind of socket to `connect` without a cast. `package.test.mjs` compiles it. */
 
 import { type Client, connect, type Socket, type SocketConstructor } from "reseed-client";
 import { FakeServer } from "reseed-client/testing";

@@ -1,4 +1,4 @@
-/** What the types of the package promise; `package.test.mjs` compiles it. Each error that is expected is one. */
+/** Uses the types of the package as they are meant. `package.test.mjs` compiles it, with the expected errors. */
 
 import {
   connect,

@@ -1,4 +1,4 @@
-/** What becomes of commands and answers that wait: for a connection, for their session, for the server. */
+/** Tests commands and answers that wait: for a connection, for their session, for the server. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

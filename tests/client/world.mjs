@@ -101,7 +101,7 @@ export class Witness {
     return frame.payload;
   }
 
-  /** What `session_opened` says now, with the whole path. */
+  /** Returns the payload of a fresh `session_opened`, with the whole path. */
   look(sessionId) {
     // One look at a time: a session is open on a connection once.
     this.#looked = this.#looked.then(() => this.#look(sessionId));

@@ -74,12 +74,12 @@ class Peer {
     }
   }
 
-  /** How often it was told to run a call. */
+  /** Returns the number of times that it was told to run a call. */
   runs(toolCallId) {
     return this.seen.filter((frame) => frame.type === "run_tool" && frame.payload.toolCallId === toolCallId).length;
   }
 
-  /** What it is called where somebody hosts. */
+  /** Returns the `host` of a session that it hosts. */
   get host() {
     return { connectionId: this.connectionId, clientId: this.clientId };
   }

@@ -95,7 +95,7 @@ async fn a_call_streams_and_a_reader_joins_or_resumes_in_the_middle_of_its_argum
     let rest = |from: &str, rest: &str| vec![format!("1@{from} {rest}")];
     let call = "tool_call look".to_owned();
     let begun = vec!["message -".to_owned(), "0@0 Let me see.".to_owned(), call.clone()];
-    // How a client opens the session, and what it is shown of the item until the call is complete.
+    // The options of `open_session`, and the parts of the item that are shown until the call is complete.
     let table: Vec<(Value, Vec<String>)> = vec![
         (watching(json!({})), rest("9", HALVES[1])),
         (at(9), rest("9", HALVES[1])),
@@ -141,7 +141,7 @@ async fn a_call_streams_and_a_reader_joins_or_resumes_in_the_middle_of_its_argum
 
 #[tokio::test]
 async fn a_cancelled_call_is_no_part_of_the_entry() {
-    // What the model says before the call, and how the answer ends.
+    // The text before the call, and the end of the answer.
     for (text, expected) in [("Let me see.", &["finished all", "entry"][..]), ("", &["item_aborted"])] {
         let (server, mut client, _) = half_written(text, &Gate::new()).await;
         client.ask("cancel_turn", json!({})).await;

@@ -21,7 +21,7 @@ const OUTBOX_MAX = 256;
 /** Bytes that these have together, at most. */
 const OUTBOX_BYTES_MAX = 16 * 1024 * 1024;
 
-/** How to connect. */
+/** The options of `connect`. */
 export interface ConnectOptions {
   /** A token of the server's `AUTH_TOKENS`, for programs. Asked for before each attempt to connect. */
   readonly token?: string | (() => string | Promise<string>);
@@ -89,7 +89,7 @@ export class Client {
     this.sessions = new SessionList(this.#connection);
   }
 
-  /** How the connection is; the same object until it changes. */
+  /** The status of the connection; the same object until it changes. */
   get status(): ConnectionStatus {
     return this.#connection.status;
   }
@@ -189,7 +189,7 @@ export class Client {
     if (!session?.snapshot) return void this.#connection.requestNow("ping", {}).catch(() => undefined);
     const { seq } = session.snapshot;
     const ask = this.#connection.requestNow("ping", { seq }, { session: session.id }, ({ inSync }) => {
-      // What arrived between the question and its answer is not missing.
+      // Events that arrived between the question and its answer are not missing.
       if (inSync === false && session.snapshot?.seq === seq) session.resync();
     });
     ask.catch(() => undefined);

@@ -22,7 +22,7 @@ pub struct Limit {
     pub default: u64,
     /// The setting that changes it; `None` if nothing does.
     pub setting: Option<&'static str>,
-    /// What a client meets that exceeds it.
+    /// The consequence of exceeding it.
     pub beyond: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What each command can cause: the events that follow it, and the errors that can refuse it.
+//! The outcomes of each command: the events that follow it, and the errors that can refuse it.
 //!
 //! The second half of the table of commands. Its rows are in the order of [`Command::TABLE`], which `tests/outcomes.rs`
 //! checks. Errors that follow from a column of that table ([`Outcome::refusals`]), and those that any command can

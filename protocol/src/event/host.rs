@@ -1,4 +1,4 @@
-//! Who is connected to a session, and which connection hosts its tools and hooks.
+//! The events about the connections of a session, and about the one that hosts its tools and hooks.
 
 use crate::{
     CallId, ConnectionId,

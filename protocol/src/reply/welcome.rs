@@ -1,4 +1,4 @@
-//! What the server says of itself, in reply to `hello`.
+//! The reply to `hello`: the server, this connection and the limits.
 
 use crate::ConnectionId;
 use serde::{Deserialize, Serialize};

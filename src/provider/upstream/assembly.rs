@@ -25,7 +25,7 @@ pub(crate) enum Piece {
     Call { id: String, name: String, arguments: String, shown: CallShown },
 }
 
-/// What the sink was given of a call.
+/// The part of a call that the sink was given.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum CallShown {
     /// Nothing: its name is not known.

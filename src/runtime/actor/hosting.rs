@@ -1,4 +1,4 @@
-//! Which connection hosts the session's tools and hooks.
+//! Decides which connection hosts the session's tools and hooks.
 //!
 //! The first connection that offers some is the host. Others that offer some are on standby: the first of them becomes
 //! the host when the host closes the session, withdraws its offer or is away for too long, and any of them on request
@@ -46,7 +46,7 @@ impl Host {
     }
 }
 
-/// How the host left.
+/// The absence of a host.
 #[derive(Debug, Clone, Copy)]
 struct Away {
     since: Instant,
@@ -54,7 +54,7 @@ struct Away {
     has_closed: bool,
 }
 
-/// What is known of the host when it is decided who hosts.
+/// The state of the host, on which the decision depends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     /// Nobody hosts.
@@ -69,7 +69,7 @@ enum Standing {
     Gone,
 }
 
-/// Who hosts from now on.
+/// The decision who hosts from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     /// The same as before.

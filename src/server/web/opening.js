@@ -38,7 +38,7 @@ export class Opening {
     return this.app.connection;
   }
 
-  /** Whether the view was caught up a moment ago, so that doing it again at once is of no use. */
+  /** Returns true if the view was caught up a moment ago, so that doing it again is of no use. */
   get resynced() {
     return Date.now() - this.resyncedAt <= RESYNC_MS;
   }
@@ -198,7 +198,7 @@ export class Opening {
     this.opened = null;
     if (code === "deleted") return this.deleted();
     this.connection.hold();
-    // What cannot be read is asked for once: a resume would need it again, a snapshot may not.
+    // A record that cannot be read is requested once: a resume would need it again, a snapshot may not.
     if (!this.resynced) return this.resync(retriable ? "resume" : "snapshot");
     setTimeout(() => this.opened === null && this.target === target && this.resync("snapshot"), REOPEN_MS);
   }

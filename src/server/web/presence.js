@@ -1,10 +1,10 @@
 /**
- * Who has a session open: how that changes, and what the others are called. Pure.
+ * The fold of the connections that have a session open, and the names of the others. Pure.
  *
  * @typedef {import("reseed-protocol").Participant} Participant
  */
 
-/** What the page calls itself. */
+/** The name of the page in `hello`. */
 export const CLIENT_NAME = "reseed-web";
 
 /** Others that are named; the badge counts all of them. */

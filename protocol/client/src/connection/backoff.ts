@@ -1,4 +1,4 @@
-/** How long to wait before the next attempt to connect. */
+/** Computes the wait before the next attempt to connect. */
 
 /** Milliseconds that the first wait is at most. */
 const FIRST_MS = 500;

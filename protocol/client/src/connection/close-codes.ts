@@ -1,16 +1,16 @@
-/** What each close code asks of a client, as one table. */
+/** The table of close codes, with the reaction of a client to each. */
 
 /**
- * What to do after a close: `reconnect` and resume, `renew` the credentials and reconnect, or `stop`, since nothing
+ * The reaction to a close: `reconnect` and resume, `renew` the credentials and reconnect, or `stop`, since nothing
  * changes by trying again.
  */
 export type AfterClose = "reconnect" | "renew" | "stop";
 
 /** One close code. */
 export interface CloseCode {
-  /** What it means. */
+  /** The meaning of the code. */
   readonly meaning: string;
-  /** What the client does. */
+  /** The reaction of the client. */
   readonly then: AfterClose;
   /** Milliseconds to wait at least. */
   readonly waitMs?: number;

@@ -1,4 +1,4 @@
-/** What is to be known of a command before it is sent. */
+/** The facts about a command that decide how it is sent. */
 
 import { CommandTooLarge } from "../errors.js";
 import { type Addresses, type Command, type Reply, type ReplyTypes, WRITING_COMMANDS } from "../wire.js";

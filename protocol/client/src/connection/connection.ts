@@ -54,7 +54,7 @@ const SILENT = 4508;
 /** The socket's state while frames can be sent. */
 const OPEN = 1;
 
-/** How a connection is. */
+/** The status of a connection. */
 export type ConnectionStatus =
   | { readonly phase: "connecting" }
   | { readonly phase: "open"; readonly welcome: Welcome }
@@ -71,14 +71,14 @@ export type ConnectionStatus =
       readonly code: number;
       /** Why it ended. */
       readonly reason: string;
-      /** What commands reject with from now on. */
+      /** The error that commands reject with from now on. */
       readonly error: Error;
     };
 
-/** What the fields `ticket` or `token` of `hello` get. */
+/** The credentials in `hello`. */
 export type Credentials = Pick<Hello, "ticket" | "token">;
 
-/** What a connection needs. */
+/** The dependencies of a connection. */
 export interface ConnectionOptions {
   readonly url: string;
   readonly WebSocket: SocketConstructor;
@@ -99,7 +99,7 @@ export interface ConnectionOptions {
   readonly onProbe: () => void;
 }
 
-/** How a command is sent. */
+/** The options of one command. */
 export interface Addressed {
   /** The session in the envelope. */
   readonly session?: SessionId | undefined;
@@ -137,7 +137,7 @@ export class Connection {
     void this.#connect();
   }
 
-  /** How it is now. */
+  /** Its present status. */
   get status(): ConnectionStatus {
     return this.#status;
   }
@@ -290,7 +290,8 @@ export class Connection {
       this.#cancelTimer();
       this.#welcomedAt = this.#options.environment.now();
       this.#bytesMax = welcome.limits.messageBytesMax;
-      // What was given before the limit was known would end each connection with 1009.
+      // A command that was queued before the limit was known may exceed it. The server would close each connection with
+      // 1009.
       this.#outbox.refuse(({ type, frame }) => tooLargeFor(this.#bytesMax, type, frame));
       this.#heartbeat = new Heartbeat(this.#options.environment, welcome.heartbeatMs, {
         probe: this.#options.onProbe,

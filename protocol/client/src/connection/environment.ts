@@ -1,4 +1,4 @@
-/** What a client needs of the place that it runs in: a socket, a clock, chance, and news of the network. */
+/** The services of the runtime that a client uses: sockets, a clock, random numbers, and changes of the network. */
 
 /** A handler of a socket's event. A method, so that one for a richer event of some implementation is assignable. */
 type SocketHandler<E> = { handle(event: E): void }["handle"];

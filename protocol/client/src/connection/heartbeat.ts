@@ -8,7 +8,7 @@ import type { Environment } from "./environment.js";
 /** Milliseconds that an answer may take. */
 const ANSWER_MS = 10_000;
 
-/** What a heartbeat watches. */
+/** The dependencies of a heartbeat. */
 export interface Watched {
   /** Sends something that the server answers. */
   probe(): void;

@@ -1,6 +1,6 @@
 /** Ids of commands, and the identity of a tab. */
 
-/** Where a tab keeps its identity over a reload. */
+/** The key under which a tab stores its id, so that a reload keeps it. */
 const STORED_AS = "reseed-client-id";
 
 /** Returns an id of 32 characters that nobody else has. */

@@ -40,7 +40,7 @@ export interface Waiting {
 export interface Refused {
   /** Its id. */
   readonly id: string;
-  /** How often that has happened. */
+  /** The number of times that this has happened. */
   readonly refusals: number;
   /** Milliseconds to wait at least, if the server has said so. */
   readonly waitMs: number | undefined;
@@ -48,9 +48,9 @@ export interface Refused {
 
 interface Entry extends Waiting {
   sent: boolean;
-  /** How often it was sent. */
+  /** The number of times that it was sent. */
   sendings: number;
-  /** How often it was refused for now. */
+  /** The number of temporary refusals. */
   refusals: number;
   /** True while it waits for longer than for the connection and its session. */
   held: boolean;
@@ -112,7 +112,7 @@ export class Outbox {
     const frames: string[] = [];
     const behind = new Set<SessionId | null>();
     for (const command of this.#waiting.values()) {
-      // What comes after one that is held, in the same session, keeps its place.
+      // A command waits behind one of the same session that is held back, so that their order stays.
       if (command.held && command.session !== null) behind.add(command.session);
       if (command.sent || command.held || behind.has(command.session) || !mayGo(command.session)) continue;
       frames.push(...this.takeOne(command.id));

@@ -1,5 +1,5 @@
 /**
- * What is known of a session's tree, as immutable values that share their storage.
+ * The known part of a session's tree, as immutable values that share their storage.
  *
  * - `KnownEntries` holds every entry that was seen, on whatever branch. Adding one costs the same whatever the size:
  *   all versions share one log, and each version sees the beginning of it.
@@ -76,7 +76,7 @@ export class Path implements Iterable<Entry> {
   readonly #known: KnownEntries;
   #walked: { readonly entries: readonly Entry[]; readonly more: boolean } | undefined;
 
-  /** Where it ends: the session continues from here. */
+  /** The last entry of the path, from which the session continues. */
   readonly leafId: LeafId;
 
   /** The entry of which the server has said that nothing is before it, whatever its parent; `null` if none is known. */

@@ -1,4 +1,4 @@
-/** Where a fold begins and continues: `session_opened`, pages of older entries, and the place to resume from. */
+/** Starts and extends a fold: `session_opened`, pages of older entries, and the position to resume from. */
 
 import type { Entries, Resume, ResumeItem, SessionOpened } from "../wire.js";
 import { resumedCompaction } from "./context.js";

@@ -32,13 +32,13 @@ import type { KnownEntries, Path } from "./entries.js";
 export interface SessionSnapshot {
   /** The session. */
   readonly sessionId: SessionId;
-  /** What this connection may do. */
+  /** The role of this connection. */
   readonly role: SessionRole;
   /** Names the log that `seq` is a place in. */
   readonly epoch: string;
   /** The last durable event that is in this snapshot. */
   readonly seq: number;
-  /** What the session is doing. */
+  /** The activity of the session. */
   readonly state: SessionState;
   /** The session's name; empty if it has none. */
   readonly name: string;
@@ -48,9 +48,9 @@ export interface SessionSnapshot {
   readonly strategy: string;
   /** The other settings. */
   readonly settings: SessionSettings;
-  /** How often the agent loop was seeded. */
+  /** The number of times that the agent loop was seeded. */
   readonly generation: number;
-  /** How full the context window is. */
+  /** The size of the context. */
   readonly contextInfo: ContextInfo;
   /** A warning about the window, for people; `null` if there is none. */
   readonly warning: string | null;
@@ -108,7 +108,7 @@ export interface Item {
 
 /** A tool call without a result. */
 export interface Call extends PendingCall {
-  /** What the tool says that it is doing. */
+  /** The activity that the tool reports. */
   readonly message?: string;
 }
 

@@ -2,7 +2,7 @@
 
 import type { HookAnswer, HookAnswerAt, HookCall, HookCallAt, HookOffer, HookPoint } from "../wire.js";
 
-/** What a hook gets beside its call. */
+/** The second argument of a hook. */
 export interface HookRun {
   /** Aborted when the answer is not awaited any more. */
   readonly signal: AbortSignal;
@@ -10,7 +10,7 @@ export interface HookRun {
   progress(message?: string): void;
 }
 
-/** What a hook returns: nothing leaves everything as it is. */
+/** The answer of a hook; `undefined` changes nothing. */
 type Returned<P extends HookPoint> = HookAnswerAt<P> | void;
 
 /** A hook with its handler. Make it by `hook`, which types the handler by its point. */

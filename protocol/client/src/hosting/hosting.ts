@@ -40,7 +40,7 @@ export interface Answers {
   progress(about: { toolCallId?: CallId; hookCallId?: CallId }, message: string | undefined): Promise<unknown>;
 }
 
-/** What a call has come to. */
+/** The state of a call. */
 type Result =
   | { readonly type: "tool"; readonly output: string; readonly isError: boolean }
   | { readonly type: "hook"; readonly answer: HookAnswer };
@@ -56,7 +56,7 @@ interface Work {
   deadline: string | undefined;
   /** True once the handler has returned. */
   hasEnded: boolean;
-  /** What to send when the call is delivered again; `null` while it runs and once nobody can ask for it any more. */
+  /** The answer, for a call that is delivered again; `null` while it runs, and once it is no longer needed. */
   result: Result | null;
   /** Ends the watch over the deadline, or the wait before the result is sent again. */
   cancelTimer: () => void;
@@ -76,7 +76,7 @@ export class Hosting {
     this.#answers = answers;
   }
 
-  /** What is offered. */
+  /** The present offer. */
   get offer(): Offer {
     return this.#offer;
   }

@@ -1,10 +1,10 @@
-/** What a client does for a session: its tools and its hooks. */
+/** The tools and hooks that a client offers to a session. */
 
 import type { HookOffer, ToolOffer } from "../wire.js";
 import { type Hook, hookOffers } from "./hooks.js";
 import { toolOffers, type Tools } from "./tools.js";
 
-/** What a host offers. */
+/** The tools and hooks to offer. */
 export interface Offer {
   /** The tools, by name. */
   readonly tools?: Tools | undefined;

@@ -16,12 +16,12 @@ import type { ContextInfo, SessionId } from "../wire.js";
 
 /** A session as a component shows it. */
 export interface ShownSession extends SessionView {
-  /** What can be done with it. */
+  /** The session object, with a method for every command. */
   readonly session: Session;
 }
 
 /**
- * Opens a session while the component is mounted, and returns what is known of it. Renders again after every event,
+ * Opens a session while the component is mounted, and returns its state. Renders again after every event,
  * also of an answer that is being written; `useSessionValue` renders less often.
  */
 export function useSession(client: Client, id: SessionId, options?: SessionOptions): ShownSession {

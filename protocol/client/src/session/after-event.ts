@@ -1,4 +1,4 @@
-/** What an event makes necessary to ask for, since it does not tell it. */
+/** Decides what to ask the server after an event that does not carry everything it changed. */
 
 import type { EventFrame } from "../fold/fold.js";
 import type { SessionSnapshot } from "../fold/snapshot.js";

@@ -31,18 +31,18 @@ export type AnswerPiece =
   | { readonly type: "tool_call"; readonly toolCallId: CallId; readonly name: string; readonly arguments: string }
   /** A tool has answered. */
   | { readonly type: "tool_result"; readonly toolCallId: CallId; readonly output: string; readonly isError: boolean }
-  /** What was shown of this message is void: the model failed, and may be asked again. */
+  /** The text shown of this message is void: the model failed, and may be asked again. */
   | { readonly type: "void"; readonly itemId: EntryId };
 
-/** How an answer has ended. */
+/** The end of an answer. */
 export interface AnswerResult {
-  /** How its turn ended; `removed` if the input was taken out of the queue before its turn. */
+  /** The status of its turn; `removed` if the input was taken out of the queue before its turn. */
   readonly status: TurnStatus | "removed";
   /** Why the last message of a completed turn ended: `length` if the output limit cut it. */
   readonly finishReason?: StopReason;
   /** The text of the last message. */
   readonly text: string;
-  /** What the turn has added to the session, oldest first. */
+  /** The entries that the turn added to the session, oldest first. */
   readonly entries: readonly Entry[];
   /** Why the turn failed. */
   readonly error?: ErrorBody;
@@ -50,7 +50,7 @@ export interface AnswerResult {
   readonly usage?: Usage;
 }
 
-/** What an answer needs of its session. */
+/** The part of a session that an answer uses. */
 export interface AnswerSource {
   /** The entry behind which the answer begins, if that is known before the reply: a retry writes no input. */
   readonly after: EntryId | null;
@@ -331,7 +331,7 @@ export function textOf(parts: readonly Part[]): string {
   return parts.flatMap((part) => (part.type === "text" ? [part.text] : [])).join("\n");
 }
 
-/** How much of an answer one reader has had. */
+/** The position of one reader in an answer. */
 class Cursor {
   readonly #read = new Map<string, number>();
   readonly #voided = new Set<EntryId>();

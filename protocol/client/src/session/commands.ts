@@ -27,7 +27,7 @@ import type {
   TurnId,
 } from "../wire.js";
 
-/** What can be asked of a session. A refusal rejects with a `CommandError`. */
+/** The commands about a session. A refusal rejects with a `CommandError`. */
 export abstract class SessionCommands {
   /** Sends a command about this session as soon as it is open; `onReply` gets the reply before the events behind it. */
   protected abstract ask<T extends CommandName>(

@@ -34,18 +34,18 @@ import { Answer } from "./answer.js";
 import { SessionCommands } from "./commands.js";
 import { type Happened, type Opening, type SessionStatus, Subscription } from "./subscription.js";
 
-/** How a session is opened, and what this client does for it. */
+/** The options of a session: how to open it, and the tools and hooks to offer. */
 export interface SessionOptions extends Opening, Offer {}
 
 /** A session as it is shown: changes whenever the status or the snapshot changes. */
 export interface SessionView {
-  /** Whether events arrive. */
+  /** The status of the subscription. */
   readonly status: SessionStatus;
-  /** What is known; `null` before the session was opened for the first time. */
+  /** The state of the session; `null` before it was opened for the first time. */
   readonly snapshot: SessionSnapshot | null;
 }
 
-/** How an input is sent. */
+/** The options of an input. */
 export interface SendOptions extends Omit<UserInput, "input"> {
   /** The command's id, 16 to 64 characters, if the input may be sent again by a later run of this program. */
   readonly commandId?: CommandId;
@@ -57,7 +57,7 @@ const LINGER_MS = 1_000;
 /** Entries that one page of older ones has. */
 const PAGE_ENTRIES = 100;
 
-/** What a session needs of its client. */
+/** The part of a client that a session uses. */
 export interface SessionContext {
   readonly connection: Connection;
   readonly environment: Environment;
@@ -123,12 +123,12 @@ export class Session extends SessionCommands {
     return this.#view;
   }
 
-  /** What is known; `null` before the session was opened for the first time. */
+  /** The state of the session; `null` before it was opened for the first time. */
   get snapshot(): SessionSnapshot | null {
     return this.#view.snapshot;
   }
 
-  /** Whether events arrive. */
+  /** The status of the subscription. */
   get status(): SessionStatus {
     return this.#view.status;
   }
@@ -336,7 +336,7 @@ export class Session extends SessionCommands {
     if (WITHOUT_SUBSCRIPTION.has(type)) return connection.request(type, payload, to, onReply);
     const lingers = this.#lingers;
     this.open();
-    // What a tool sends behind the last view keeps the session no longer than until the reply.
+    // A tool may send its result after the last view has gone. The session stays open until the reply.
     this.#lingers = lingers;
     const reply = connection.request(type, payload, to, onReply);
     this.#asked += 1;

@@ -25,7 +25,7 @@ import type {
   ToolOffer,
 } from "../wire.js";
 
-/** How a session is followed. */
+/** The status of a subscription. */
 export type SessionStatus =
   /** It is not open on the server: `close` was called, or nobody has asked for it yet. */
   | { readonly phase: "closed" }
@@ -36,11 +36,11 @@ export type SessionStatus =
   /** The server has ended it, and opening it again will not help. */
   | { readonly phase: "ended"; readonly code: string; readonly reason: string; readonly error?: Error };
 
-/** How a session is opened. */
+/** The options of `open_session`. */
 export interface Opening {
   /** Writer (the default) or observer. */
   readonly role?: SessionRole | undefined;
-  /** How many of the newest entries the first snapshot has; absent: 50. */
+  /** The number of newest entries in the first snapshot; absent: 50. */
   readonly entries?: number | undefined;
   /** `false` leaves out the deltas of answers. */
   readonly deltas?: boolean | undefined;
@@ -49,13 +49,13 @@ export interface Opening {
 /** An event that was applied; or that the session was opened, by a snapshot or with a replay of what was missed. */
 export type Happened = EventFrame | "opened" | "replaying";
 
-/** What a subscription needs. */
+/** The dependencies of a subscription. */
 export interface SubscriptionOptions {
   readonly session: SessionId;
   readonly connection: Connection;
   readonly environment: Environment;
   readonly opening: Opening;
-  /** What to offer, each time that the session is opened. */
+  /** Returns the offer, each time that the session is opened. */
   readonly offers: () => { tools?: ToolOffer[]; hooks?: HookOffer[] };
   /** Takes each change of the status or the snapshot; `event` is the one that was applied. */
   readonly onChange: (event: Happened | null) => void;
@@ -88,7 +88,7 @@ export class Subscription {
     this.#options = options;
   }
 
-  /** How it is now. */
+  /** Its present status. */
   get status(): SessionStatus {
     return this.#status;
   }

@@ -20,7 +20,7 @@ import { FakeSession } from "./fake-session.js";
 import { example, payload, type ExampleName } from "./frames.js";
 import { type FakeSocket, socketsTo } from "./socket.js";
 
-/** What a handler returns: the payload of the reply, an error, or nothing if it replies by itself or not at all. */
+/** The result of a handler: the payload of the reply, an error, or nothing if it replies by itself or not at all. */
 export type Handled<T extends CommandName> = ReplyPayload<T> | { readonly error: ErrorBody } | undefined;
 
 /** Handles a command in place of the built-in script. */
@@ -29,7 +29,7 @@ export type Handler<T extends CommandName> = (
   socket: FakeSocket,
 ) => Handled<T>;
 
-/** Which type of reply a command gets, where an example of it has another name. */
+/** The type of the reply to a command, if the example of that reply has another name. */
 const REPLIES: { readonly [T in CommandName]: ExampleName } = {
   hello: "replies/welcome",
   open_session: "replies/session_opened",
@@ -80,7 +80,7 @@ export class FakeServer {
   readonly commands: CommandFrame[] = [];
   /** The sessions, by id. */
   readonly sessions = new Map<SessionId, FakeSession>();
-  /** What the built-in script answers to an input. It is streamed in these pieces. */
+  /** Returns the answer to an input, in the pieces in which it is streamed. */
   reply: (text: string) => readonly string[] = () => ["Start at 16:50: ", "the walk takes half an hour."];
 
   readonly #handlers = new Map<CommandName, Handler<never>>();
