@@ -31,7 +31,7 @@ fn each_example_is_shown_as_plain_text() {
         ("replies/session_opened.json", "session k7m2q9xw4hfatz8n, model offline, strategy threshold"),
         (
             "replies/session_opened.replay.json",
-            "session k7m2q9xw4hfatz8n `My ferry leaves at 17:40.`, model offline, strategy threshold",
+            "session k7m2q9xw4hfatz8n `My ferry leaves at 17:40. When should I start for the harbo…`, model offline, strategy threshold",
         ),
         ("events/turn_finished.json", "[#..................|.....] 1.0 % 81 / 8,000 tokens"),
         (
@@ -58,7 +58,7 @@ fn each_example_is_shown_as_plain_text() {
         ),
         (
             "replies/sessions.json",
-            "*  1  My ferry leaves at 17:40.  (k7m2q9xw4hfatz8n, 2 entries, 1.0 %)\n\
+            "*  1  My ferry leaves at 17:40. When should I start for the harbo…  (k7m2q9xw4hfatz8n, 2 entries, 1.0 %)\n\
              there are older ones; /open takes their id",
         ),
         (
