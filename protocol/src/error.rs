@@ -1,44 +1,70 @@
 //! Error codes and close codes, each declared once with cause and remedy.
 
 use crate::CommandId;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Visitor};
 use serde_json::Value;
+
+pub mod unknown;
 
 macro_rules! codes {
     ($($variant:ident $name:literal retriable: $retriable:literal, $cause:literal, $remedy:literal;)*) => {
         /// The code of an error. Clients handle unknown codes by `retriable`.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
         pub enum ErrorCode {
-            $(#[doc = $cause] #[serde(rename = $name)] $variant,)*
+            $(#[doc = $cause] #[cfg_attr(feature = "codegen", schemars(rename = $name), ts(rename = $name))] $variant,)*
+            /// A code of a newer version. `retriable`, beside it, says what to do.
+            #[cfg_attr(feature = "codegen", schemars(skip), ts(skip))]
+            Unknown(unknown::Name),
         }
 
         impl ErrorCode {
-            /// Every code, in the order of this file.
+            /// Every code that this version knows, in the order of this file.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
             /// Returns the code as it appears on the wire.
             #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                    Self::Unknown(name) => name.as_str(),
+                }
             }
 
             /// Returns true if the same command, sent again unchanged, may succeed.
             #[must_use]
             pub fn is_retriable(self) -> bool {
-                match self { $(Self::$variant => $retriable,)* }
+                match self {
+                    $(Self::$variant => $retriable,)*
+                    Self::Unknown(_) => false,
+                }
             }
 
             /// Returns its cause.
             #[must_use]
             pub fn cause(self) -> &'static str {
-                match self { $(Self::$variant => $cause,)* }
+                match self {
+                    $(Self::$variant => $cause,)*
+                    Self::Unknown(_) => "An error that this version does not know.",
+                }
             }
 
             /// Returns what to do about it.
             #[must_use]
             pub fn remedy(self) -> &'static str {
-                match self { $(Self::$variant => $remedy,)* }
+                match self {
+                    $(Self::$variant => $remedy,)*
+                    Self::Unknown(_) => "Read the message, or update this program.",
+                }
+            }
+        }
+
+        impl From<&str> for ErrorCode {
+            fn from(name: &str) -> Self {
+                match name {
+                    $($name => Self::$variant,)*
+                    _ => Self::Unknown(unknown::Name::of(name)),
+                }
             }
         }
     };
@@ -130,6 +156,32 @@ codes! {
     Overloaded "overloaded" retriable: true, "The server's limit of connections or sessions is reached.", "Try again later.";
     ShuttingDown "shutting_down" retriable: true, "The server is stopping.", "Reconnect and resume.";
     Internal "internal" retriable: true, "An internal error.", "Report it with the server's log of that time.";
+}
+
+impl Serialize for ErrorCode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for ErrorCode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Code;
+
+        impl Visitor<'_> for Code {
+            type Value = ErrorCode;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("the code of an error, as a string")
+            }
+
+            fn visit_str<E>(self, name: &str) -> Result<ErrorCode, E> {
+                Ok(name.into())
+            }
+        }
+
+        deserializer.deserialize_str(Code)
+    }
 }
 
 impl std::fmt::Display for ErrorCode {

@@ -16,85 +16,83 @@ mod queue;
 pub use host::{Host, HostChanged, Participant, PresenceChanged, RunTool};
 pub use queue::{QueueChanged, QueueItemAdded, QueueItemRemoved, QueueReleased, QueueRemovalReason, QueueReordered};
 
-/// A durable event: one stored record, with its `seq` in the envelope.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(tag = "type", content = "payload", rename_all = "snake_case")]
-pub enum Event {
-    /// An entry was appended to the tree, including the user's; it is now the leaf.
-    EntryAppended(Box<EntryAppended>),
-    /// A turn started.
-    TurnStarted(TurnStarted),
-    /// A turn ended; exactly one per started turn.
-    TurnFinished(Box<TurnFinished>),
-    /// The model called a tool. The host is asked to run it by `run_tool`.
-    ToolCall(ToolCall),
-    /// A tool call was answered, failed or was dropped.
-    CallResolved(CallResolved),
-    /// An input was queued.
-    QueueItemAdded(Box<QueueItemAdded>),
-    /// A queued input left the queue: exactly one for each that was added.
-    QueueItemRemoved(QueueItemRemoved),
-    /// The queued inputs were put in another order.
-    QueueReordered(QueueReordered),
-    /// Inputs that were sent during a move no longer wait for one.
-    QueueReleased(QueueReleased),
-    /// The queue as a whole, in records of older versions. Never sent to a client.
-    #[cfg_attr(feature = "codegen", schemars(skip), ts(skip))]
-    QueueChanged(QueueChanged),
-    /// The session's name, model or settings changed.
-    SessionUpdated(Box<SessionUpdated>),
-    /// The context was compacted and the loop seeded again.
-    ContextCompacted(Box<ContextCompacted>),
-    /// A compaction was undone: building the context ignores it from now on.
-    CompactionUndone(Box<CompactionUndone>),
-    /// A compaction or branch summary failed or was cancelled; the context is unchanged.
-    CompactionFailed(Box<CompactionFailed>),
+messages! {
+    /// A durable event: one stored record, with its `seq` in the envelope.
+    pub enum Event {
+        /// An entry was appended to the tree, including the user's; it is now the leaf.
+        EntryAppended(Box<EntryAppended>) = "entry_appended",
+        /// A turn started.
+        TurnStarted(TurnStarted) = "turn_started",
+        /// A turn ended; exactly one per started turn.
+        TurnFinished(Box<TurnFinished>) = "turn_finished",
+        /// The model called a tool. The host is asked to run it by `run_tool`.
+        ToolCall(ToolCall) = "tool_call",
+        /// A tool call was answered, failed or was dropped.
+        CallResolved(CallResolved) = "call_resolved",
+        /// An input was queued.
+        QueueItemAdded(Box<QueueItemAdded>) = "queue_item_added",
+        /// A queued input left the queue: exactly one for each that was added.
+        QueueItemRemoved(QueueItemRemoved) = "queue_item_removed",
+        /// The queued inputs were put in another order.
+        QueueReordered(QueueReordered) = "queue_reordered",
+        /// Inputs that were sent during a move no longer wait for one.
+        QueueReleased(QueueReleased) = "queue_released",
+        /// The queue as a whole, in records of older versions. Never sent to a client.
+        #[cfg_attr(feature = "codegen", schemars(skip), ts(skip))]
+        QueueChanged(QueueChanged) = "queue_changed",
+        /// The session's name, model or settings changed.
+        SessionUpdated(Box<SessionUpdated>) = "session_updated",
+        /// The context was compacted and the loop seeded again.
+        ContextCompacted(Box<ContextCompacted>) = "context_compacted",
+        /// A compaction was undone: building the context ignores it from now on.
+        CompactionUndone(Box<CompactionUndone>) = "compaction_undone",
+        /// A compaction or branch summary failed or was cancelled; the context is unchanged.
+        CompactionFailed(Box<CompactionFailed>) = "compaction_failed",
+    }
 }
 
-/// An ephemeral event: it has no `seq`, is not stored, and may be missed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(tag = "type", content = "payload", rename_all = "snake_case")]
-pub enum EphemeralEvent {
-    /// An answer, or a tool call in it, starts streaming.
-    ItemStarted(ItemStarted),
-    /// A piece of the answer; pieces may be coalesced.
-    ItemDelta(ItemDelta),
-    /// A tool call in the answer, or the answer, is complete. After the answer's own, its entry follows.
-    ItemFinished(ItemFinished),
-    /// The answer was aborted: what was shown of it is void.
-    ItemAborted(ItemAborted),
-    /// A tool or a hook reported its progress.
-    CallProgressed(CallProgressed),
-    /// A call to a hook; only sent to the host.
-    HookCall(Box<HookCall>),
-    /// A call to a hook was withdrawn; only sent to the host.
-    HookCancelled(HookCancelled),
-    /// A hook failed.
-    HookFailed(HookFailed),
-    /// A tool call was withdrawn.
-    ToolCancelled(ToolCancelled),
-    /// A compaction started.
-    CompactionStarted(CompactionStarted),
-    /// The progress of a compaction.
-    CompactionProgress(CompactionProgress),
-    /// A compaction is prepared and held: it is committed at the threshold, in one step.
-    CompactionPrepared(Box<CompactionPrepared>),
-    /// The window is nearly full and nothing will be done about it, or something else about it should be known.
-    ContextWarning(ContextWarning),
-    /// The size of the context during a turn: after a tool result, before the next request.
-    ContextUpdated(Box<ContextUpdated>),
-    /// Run this tool now; only sent to the host.
-    RunTool(RunTool),
-    /// Another connection hosts the session's tools and hooks, or none does.
-    HostChanged(HostChanged),
-    /// A connection was subscribed to the session, offers something else, or has left.
-    PresenceChanged(PresenceChanged),
-    /// The subscription to this session has ended; the connection continues.
-    SessionClosed(SessionClosed),
-    /// A session in the list changed; only sent to connections that watch the list (`list_sessions`).
-    SessionChanged(SessionItem),
+messages! {
+    /// An ephemeral event: it has no `seq`, is not stored, and may be missed.
+    pub enum EphemeralEvent {
+        /// An answer, or a tool call in it, starts streaming.
+        ItemStarted(ItemStarted) = "item_started",
+        /// A piece of the answer; pieces may be coalesced.
+        ItemDelta(ItemDelta) = "item_delta",
+        /// A tool call in the answer, or the answer, is complete. After the answer's own, its entry follows.
+        ItemFinished(ItemFinished) = "item_finished",
+        /// The answer was aborted: what was shown of it is void.
+        ItemAborted(ItemAborted) = "item_aborted",
+        /// A tool or a hook reported its progress.
+        CallProgressed(CallProgressed) = "call_progressed",
+        /// A call to a hook; only sent to the host.
+        HookCall(Box<HookCall>) = "hook_call",
+        /// A call to a hook was withdrawn; only sent to the host.
+        HookCancelled(HookCancelled) = "hook_cancelled",
+        /// A hook failed.
+        HookFailed(HookFailed) = "hook_failed",
+        /// A tool call was withdrawn.
+        ToolCancelled(ToolCancelled) = "tool_cancelled",
+        /// A compaction started.
+        CompactionStarted(CompactionStarted) = "compaction_started",
+        /// The progress of a compaction.
+        CompactionProgress(CompactionProgress) = "compaction_progress",
+        /// A compaction is prepared and held: it is committed at the threshold, in one step.
+        CompactionPrepared(Box<CompactionPrepared>) = "compaction_prepared",
+        /// The window is nearly full and nothing will be done about it, or something else about it should be known.
+        ContextWarning(ContextWarning) = "context_warning",
+        /// The size of the context during a turn: after a tool result, before the next request.
+        ContextUpdated(Box<ContextUpdated>) = "context_updated",
+        /// Run this tool now; only sent to the host.
+        RunTool(RunTool) = "run_tool",
+        /// Another connection hosts the session's tools and hooks, or none does.
+        HostChanged(HostChanged) = "host_changed",
+        /// A connection was subscribed to the session, offers something else, or has left.
+        PresenceChanged(PresenceChanged) = "presence_changed",
+        /// The subscription to this session has ended; the connection continues.
+        SessionClosed(SessionClosed) = "session_closed",
+        /// A session in the list changed; only sent to connections that watch the list (`list_sessions`).
+        SessionChanged(SessionItem) = "session_changed",
+    }
 }
 
 macro_rules! events {

@@ -11,10 +11,14 @@
 //!   [`receipt`]: how much of a request the provider could have cached
 //! - [`hook`]: external code called at fixed extension points
 //! - [`error`]: error codes and close codes, each with cause and remedy
+//! - [`tagged`]: messages of a type that this version does not know
 //! - [`v1`]: the older version, used until a client opts into v2
 //!
 //! The feature `codegen` adds the module that generates the JSON Schema, the AsyncAPI document, the TypeScript, the
 //! page of error codes and the table of commands from these types.
+
+#[macro_use]
+pub mod tagged;
 
 #[cfg(feature = "codegen")]
 pub mod codegen;

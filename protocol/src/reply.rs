@@ -10,39 +10,38 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
-/// A reply with its payload.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(tag = "type", content = "payload", rename_all = "snake_case")]
-pub enum Reply {
-    /// To `hello`.
-    Welcome(Box<Welcome>),
-    /// To `open_session`.
-    SessionOpened(Box<SessionOpened>),
-    /// To `list_sessions`.
-    Sessions(Sessions),
-    /// To `get_entries`.
-    Entries(Entries),
-    /// To `ping`.
-    Pong(Pong),
-    /// To `user_input` and `retry_turn`, once their entries are durable.
-    Accepted(Accepted),
-    /// To every command without a reply of its own.
-    Ok(Done),
-    /// To `get_context_info`.
-    ContextInfo(Box<ContextInfo>),
-    /// To `get_context`.
-    Context(Box<Context>),
-    /// The reply to `preview_compaction`, once its summary is made.
-    CompactionPreview(Box<CompactionPreview>),
-    /// To `navigate`.
-    Navigated(Navigated),
-    /// To `fork_session`.
-    Forked(Forked),
-    /// To `get_tree`.
-    Tree(Tree),
-    /// To a refused command; nothing was changed.
-    Error(ErrorBody),
+messages! {
+    /// A reply with its payload.
+    pub enum Reply {
+        /// To `hello`.
+        Welcome(Box<Welcome>) = "welcome",
+        /// To `open_session`.
+        SessionOpened(Box<SessionOpened>) = "session_opened",
+        /// To `list_sessions`.
+        Sessions(Sessions) = "sessions",
+        /// To `get_entries`.
+        Entries(Entries) = "entries",
+        /// To `ping`.
+        Pong(Pong) = "pong",
+        /// To `user_input` and `retry_turn`, once their entries are durable.
+        Accepted(Accepted) = "accepted",
+        /// To every command without a reply of its own.
+        Ok(Done) = "ok",
+        /// To `get_context_info`.
+        ContextInfo(Box<ContextInfo>) = "context_info",
+        /// To `get_context`.
+        Context(Box<Context>) = "context",
+        /// The reply to `preview_compaction`, once its summary is made.
+        CompactionPreview(Box<CompactionPreview>) = "compaction_preview",
+        /// To `navigate`.
+        Navigated(Navigated) = "navigated",
+        /// To `fork_session`.
+        Forked(Forked) = "forked",
+        /// To `get_tree`.
+        Tree(Tree) = "tree",
+        /// To a refused command; nothing was changed.
+        Error(ErrorBody) = "error",
+    }
 }
 
 mod duplicate;

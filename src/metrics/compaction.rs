@@ -91,31 +91,32 @@ pub(crate) fn breaker_reason(reason: BreakerReason) -> &'static str {
 /// Returns why a fallback step failed as one of a closed set of label values; `other` for an unknown reason.
 #[must_use]
 pub(crate) fn reason(reason: &str) -> &'static str {
-    REASONS.iter().find(|word| **word == reason).copied().unwrap_or("other")
+    reasons().find(|known| *known == reason).unwrap_or("other")
 }
 
-/// The known reasons.
-pub(super) const REASONS: &[&str] = &[
-    "too_little",
-    "not_smaller",
-    "empty",
-    "truncated",
-    "continued",
-    "refused",
-    "malformed",
-    "timeout",
-    ErrorCode::ContextOverflow.as_str(),
-    ErrorCode::UpstreamUnreachable.as_str(),
-    ErrorCode::UpstreamTimeout.as_str(),
-    ErrorCode::UpstreamAuth.as_str(),
-    ErrorCode::UpstreamQuota.as_str(),
-    ErrorCode::UpstreamRateLimited.as_str(),
-    ErrorCode::UpstreamOverloaded.as_str(),
-    ErrorCode::UpstreamNotFound.as_str(),
-    ErrorCode::UpstreamRejected.as_str(),
-    ErrorCode::UpstreamError.as_str(),
-    ErrorCode::UpstreamTruncated.as_str(),
-    ErrorCode::UpstreamMalformed.as_str(),
+/// Returns the known reasons.
+pub(super) fn reasons() -> impl Iterator<Item = &'static str> {
+    REASONS.iter().copied().chain(FAULTS.iter().map(|code| code.as_str()))
+}
+
+/// Reasons that are no errors of a model's.
+const REASONS: &[&str] =
+    &["too_little", "not_smaller", "empty", "truncated", "continued", "refused", "malformed", "timeout"];
+
+/// Errors of a model's, each of which is a reason.
+const FAULTS: &[ErrorCode] = &[
+    ErrorCode::ContextOverflow,
+    ErrorCode::UpstreamUnreachable,
+    ErrorCode::UpstreamTimeout,
+    ErrorCode::UpstreamAuth,
+    ErrorCode::UpstreamQuota,
+    ErrorCode::UpstreamRateLimited,
+    ErrorCode::UpstreamOverloaded,
+    ErrorCode::UpstreamNotFound,
+    ErrorCode::UpstreamRejected,
+    ErrorCode::UpstreamError,
+    ErrorCode::UpstreamTruncated,
+    ErrorCode::UpstreamMalformed,
 ];
 
 /// Records a committed compaction.

@@ -47,7 +47,7 @@ fn values(metric: &str, label: &str) -> Vec<&'static str> {
         ("reseed_compactions_total", "rung") => [&["none"][..], RUNGS].concat(),
         (_, "rung") => RUNGS.to_vec(),
         ("reseed_compactions_total", "outcome") => vec!["committed", "failed", "no_gain", "cancelled", "void"],
-        ("reseed_compaction_rungs_failed_total", "reason") => [compaction::REASONS, &["other"]].concat(),
+        ("reseed_compaction_rungs_failed_total", "reason") => compaction::reasons().chain(["other"]).collect(),
         ("reseed_compaction_previews_total", "outcome") => vec!["shown", "applied"],
         (_, "mode") => vec!["background", "foreground"],
         ("reseed_breakers_open" | "reseed_breakers_opened_total", "reason") => vec!["failures", "no_gain", "undone"],

@@ -241,8 +241,13 @@ pub(super) fn entry(session: &SessionId, record: &StoredRecord) -> Result<Option
 }
 
 fn event(session: &SessionId, record: &StoredRecord) -> Result<Event, Error> {
-    serde_json::from_str(&record.body).map_err(|error| {
+    let unknown = |reason: &dyn std::fmt::Display| {
         let seq = record.seq;
-        Error::Unknown(format!("record {seq} of session `{session}` is not an event of this version: {error}"))
-    })
+        Error::Unknown(format!("record {seq} of session `{session}` is not an event of this version: {reason}"))
+    };
+    match serde_json::from_str(&record.body) {
+        Ok(Event::Unknown(event)) => Err(unknown(&format_args!("its type is `{}`", event.name))),
+        Ok(event) => Ok(event),
+        Err(error) => Err(unknown(&error)),
+    }
 }

@@ -223,7 +223,8 @@ impl Translator {
             | Event::QueueChanged(_)
             | Event::SessionUpdated(_)
             | Event::CompactionUndone(_)
-            | Event::CompactionFailed(_) => Vec::new(),
+            | Event::CompactionFailed(_)
+            | Event::Unknown(_) => Vec::new(),
         }
     }
 

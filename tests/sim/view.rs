@@ -101,6 +101,7 @@ impl View {
             }
             Event::QueueReleased(_) => self.queue.iter_mut().for_each(|item| item.after = None),
             Event::QueueChanged(_) => unreachable!("only older servers wrote it"),
+            Event::Unknown(event) => unreachable!("only newer servers write `{}`", event.name),
             Event::SessionUpdated(updated) => {
                 let updated = (**updated).clone();
                 self.name = updated.name.unwrap_or(std::mem::take(&mut self.name));

@@ -20,7 +20,8 @@ impl Reply {
             | Self::Context(_)
             | Self::CompactionPreview(_)
             | Self::Tree(_)
-            | Self::Error(_) => None,
+            | Self::Error(_)
+            | Self::Unknown(_) => None,
         }
     }
 }

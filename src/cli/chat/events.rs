@@ -136,7 +136,7 @@ impl Dialogue {
                     self.line(&self.screen.note(&format!("the strategy is {strategy}")));
                 }
             }
-            Event::TurnFinished(_) | Event::CallResolved(_) | Event::QueueChanged(_) => {}
+            Event::TurnFinished(_) | Event::CallResolved(_) | Event::QueueChanged(_) | Event::Unknown(_) => {}
         }
     }
 
@@ -242,6 +242,7 @@ impl Dialogue {
             EphemeralEvent::ContextUpdated(_) | EphemeralEvent::SessionChanged(_) => {}
             // The terminal hosts no tools, and shows no windows.
             EphemeralEvent::RunTool(_) | EphemeralEvent::HostChanged(_) | EphemeralEvent::PresenceChanged(_) => {}
+            EphemeralEvent::Unknown(_) => {}
         }
     }
 

@@ -182,13 +182,18 @@ mod tests {
     fn kind(text: &str) -> &'static str {
         match parse(text).map(|incoming| incoming.body) {
             None => "no frame",
+            Some(
+                Body::Unknown
+                | Body::Reply(Reply::Unknown(_))
+                | Body::Event(Event::Unknown(_))
+                | Body::Ephemeral(EphemeralEvent::Unknown(_)),
+            ) => "unknown",
             Some(Body::Opened(_)) => "opened",
             Some(Body::TurnFinished(_)) => "turn finished",
             Some(Body::Refused(_)) => "refused",
             Some(Body::Reply(_)) => "reply",
             Some(Body::Event(_)) => "event",
             Some(Body::Ephemeral(_)) => "ephemeral",
-            Some(Body::Unknown) => "unknown",
         }
     }
 
