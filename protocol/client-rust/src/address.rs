@@ -1,0 +1,80 @@
+//! The address of a server.
+
+use std::str::FromStr;
+use tokio_tungstenite::tungstenite::http::Uri;
+
+/// Where to connect: `ws://HOST[:PORT][/PATH]`, or `wss`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address(Uri);
+
+/// The reason a text is not the address of a server. It names the text without its query, which may hold a secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not the address of a server; write ws://127.0.0.1:8080/ws or http://127.0.0.1:8080, with wss:// or \
+     https:// for TLS"
+)]
+pub struct InvalidAddress(String);
+
+impl Address {
+    /// Returns the address for the handshake.
+    pub(crate) fn uri(&self) -> &Uri {
+        &self.0
+    }
+}
+
+impl FromStr for Address {
+    type Err = InvalidAddress;
+
+    /// Reads an address. A page's address names the server as well: `http` is taken as `ws`, `https` as `wss`. Without
+    /// a path it is `/ws`.
+    fn from_str(text: &str) -> Result<Self, InvalidAddress> {
+        let invalid = || InvalidAddress(text.split(['?', '#']).next().unwrap_or_default().to_owned());
+        let given: Uri = text.parse().map_err(|_| invalid())?;
+        let scheme = match given.scheme_str() {
+            Some("ws" | "http") => "ws",
+            Some("wss" | "https") => "wss",
+            _ => return Err(invalid()),
+        };
+        let host =
+            given.authority().filter(|_| given.host().is_some_and(|host| !host.is_empty())).ok_or_else(invalid)?;
+        let path = if given.path() == "/" { "/ws" } else { given.path() };
+        let query = given.query().map(|query| format!("?{query}")).unwrap_or_default();
+        format!("{scheme}://{host}{path}{query}").parse().map(Self).map_err(|_| invalid())
+    }
+}
+
+impl std::fmt::Display for Address {
+    /// Writes it without a password and without the query, which may hold a ticket.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let host = self.0.authority().map(|authority| authority.as_str()).unwrap_or_default();
+        let host = host.rsplit('@').next().unwrap_or_default();
+        write!(f, "{}://{host}{}", self.0.scheme_str().unwrap_or_default(), self.0.path())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_websocket_address() {
+        let table = [
+            ("ws://127.0.0.1:8080/ws", Some("ws://127.0.0.1:8080/ws")),
+            ("ws://localhost:8080", Some("ws://localhost:8080/ws")),
+            ("wss://example.org/", Some("wss://example.org/ws")),
+            ("wss://name:secret@example.org/chat?ticket=secret", Some("wss://example.org/chat")),
+            ("http://localhost:8080", Some("ws://localhost:8080/ws")),
+            ("https://example.org/", Some("wss://example.org/ws")),
+            ("https://example.org/chat/ws", Some("wss://example.org/chat/ws")),
+            ("ftp://localhost:8080", None),
+            ("localhost:8080", None),
+            ("", None),
+        ];
+        for (text, expected) in table {
+            let address = text.parse::<Address>().ok();
+            assert_eq!(address.as_ref().map(ToString::to_string).as_deref(), expected, "{text}");
+        }
+        let refused = "ftp://example.org/?ticket=secret".parse::<Address>().unwrap_err().to_string();
+        assert!(!refused.contains("secret"), "{refused}");
+    }
+}

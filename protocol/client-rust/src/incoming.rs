@@ -1,0 +1,262 @@
+//! What the server sends, read so that a word of a newer version costs that word and nothing else.
+//!
+//! A frame of this version is read once, as it is. If it does not fit, what does not fit is left out, from the innermost
+//! on: an element of a list, an optional field. A history entry of an unknown type stays, as [`EntryData::Foreign`],
+//! since the path leads through it. What is left over is read as unknown.
+//!
+//! [`EntryData::Foreign`]: reseed_protocol::EntryData::Foreign
+
+use reseed_protocol::{
+    CommandId, SessionId,
+    event::{EphemeralEvent, Event},
+    reply::Reply,
+    tagged::Unknown,
+};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Map, Value, json};
+use serde_path_to_error::Segment;
+
+/// Words of one frame that may be left out, each of which costs another reading of it.
+const LEFT_OUT_MAX: usize = 64;
+
+/// A frame of the server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Incoming {
+    /// The session that it is about, if any.
+    pub session: Option<SessionId>,
+    /// What it says.
+    pub body: Body,
+}
+
+/// What a frame says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Body {
+    /// The reply to this command.
+    Reply(CommandId, Reply),
+    /// An error about the connection, which is closed next.
+    Fault(Reply),
+    /// A durable event, with its `seq`.
+    Event(u64, Event),
+    /// An ephemeral event.
+    Ephemeral(EphemeralEvent),
+}
+
+impl Incoming {
+    /// Reads a frame; `None` if it is none of the protocol's.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Envelope {
+            #[serde(default)]
+            re: Option<CommandId>,
+            #[serde(default)]
+            session_id: Option<SessionId>,
+            #[serde(default)]
+            seq: Option<u64>,
+            #[serde(default, rename = "type")]
+            kind: Kind,
+        }
+        #[derive(Default)]
+        struct Kind {
+            is_error: bool,
+        }
+        impl<'de> Deserialize<'de> for Kind {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let name = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                Ok(Self { is_error: name == "error" })
+            }
+        }
+        let Envelope { re, session_id, seq, kind } = serde_json::from_str(text).ok()?;
+        let body = match (re, seq) {
+            (Some(re), _) => Body::Reply(re, read(text, Reply::Unknown)?),
+            (None, Some(seq)) => Body::Event(seq, read(text, Event::Unknown)?),
+            (None, None) if kind.is_error => Body::Fault(read(text, Reply::Unknown)?),
+            (None, None) => Body::Ephemeral(read(text, EphemeralEvent::Unknown)?),
+        };
+        Some(Self { session: session_id, body })
+    }
+}
+
+/// Reads a message, leaving out what cannot be read.
+fn read<T: DeserializeOwned>(text: &str, unknown: fn(Unknown) -> T) -> Option<T> {
+    if let Ok(message) = serde_json::from_str(text) {
+        return Some(message);
+    }
+    #[derive(Deserialize)]
+    struct Message {
+        #[serde(rename = "type")]
+        name: String,
+        payload: Value,
+    }
+    let Message { name, mut payload } = serde_json::from_str(text).ok()?;
+    for _ in 0..LEFT_OUT_MAX {
+        // The type first, so that what is wrong is found in its place.
+        let text = format!(r#"{{"type":{},"payload":{payload}}}"#, json!(name));
+        match serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(&text)) {
+            Ok(message) => return Some(message),
+            Err(error) => {
+                let path: Vec<&Segment> = error.path().iter().skip(1).collect();
+                if !leave_out(&mut payload, &path) {
+                    break;
+                }
+            }
+        }
+    }
+    Some(unknown(Unknown { name, payload }))
+}
+
+/// Leaves out the innermost thing on a path that can be left out. Returns false if there is none.
+fn leave_out(value: &mut Value, path: &[&Segment]) -> bool {
+    let Some((first, rest)) = path.split_first() else { return false };
+    match (*first, value) {
+        (Segment::Seq { index }, Value::Array(items)) if *index < items.len() => {
+            if !leave_out(&mut items[*index], rest) && !make_foreign(&mut items[*index]) {
+                items.remove(*index);
+            }
+            true
+        }
+        (Segment::Map { key }, Value::Object(fields)) => {
+            let Some(field) = fields.get_mut(key) else { return false };
+            if leave_out(field, rest) || make_foreign(field) {
+                return true;
+            }
+            fields.remove(key).is_some()
+        }
+        _ => false,
+    }
+}
+
+/// Turns an entry of an unknown type into one that says so. Returns false if it is no entry, or was turned already.
+fn make_foreign(value: &mut Value) -> bool {
+    let Value::Object(fields) = value else { return false };
+    let Some(Value::String(kind)) = fields.get("type").cloned() else { return false };
+    if kind == "foreign" || !["entryId", "parentId", "timestamp"].iter().all(|name| fields.contains_key(*name)) {
+        return false;
+    }
+    let mut entry = Map::new();
+    for name in ["entryId", "parentId", "timestamp"] {
+        entry.extend(fields.remove(name).map(|field| (name.to_owned(), field)));
+    }
+    fields.remove("type");
+    entry.extend([
+        ("type".to_owned(), json!("foreign")),
+        ("foreignType".to_owned(), json!(kind)),
+        ("data".to_owned(), Value::Object(std::mem::take(fields))),
+    ]);
+    *value = Value::Object(entry);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reseed_protocol::{EntryData, event::TurnStatus};
+    use std::path::Path;
+
+    /// Returns a frame in a few words.
+    fn kind(text: &str) -> String {
+        match Incoming::parse(text).map(|incoming| incoming.body) {
+            None => "no frame".to_owned(),
+            Some(Body::Reply(_, Reply::Unknown(unknown))) => format!("unknown reply {}", unknown.name),
+            Some(Body::Event(_, Event::Unknown(unknown))) => format!("unknown event {}", unknown.name),
+            Some(Body::Ephemeral(EphemeralEvent::Unknown(unknown))) => format!("unknown ephemeral {}", unknown.name),
+            Some(Body::Reply(_, Reply::Error(error))) => format!("refused {}", error.code),
+            Some(Body::Fault(_)) => "fault".to_owned(),
+            Some(Body::Reply(_, reply)) => format!("reply {}", reply.name()),
+            Some(Body::Event(_, event)) => format!("event {}", event.name()),
+            Some(Body::Ephemeral(event)) => format!("ephemeral {}", event.name()),
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_costs_no_more_than_itself() {
+        let table = [
+            ("nonsense", "no frame"),
+            ("[]", "no frame"),
+            ("{}", "no frame"),
+            (r#"{"re":"a-1","type":"ok","payload":{"surprise":1}}"#, "reply ok"),
+            (r#"{"re":"a-1","type":"surprise","payload":{}}"#, "unknown reply surprise"),
+            (r#"{"sessionId":"ses","seq":1,"type":"surprise","payload":{}}"#, "unknown event surprise"),
+            (r#"{"sessionId":"ses","type":"surprise","payload":[1]}"#, "unknown ephemeral surprise"),
+            (
+                r#"{"sessionId":"ses","seq":1,"type":"turn_started","payload":{"turnId":7}}"#,
+                "unknown event turn_started",
+            ),
+            (r#"{"type":"error","payload":{"code":"surprise","message":"m","retriable":true}}"#, "fault"),
+            (
+                r#"{"re":"a-1","type":"error","payload":{"code":"surprise","message":"m","retriable":true}}"#,
+                "refused surprise",
+            ),
+        ];
+        for (text, expected) in table {
+            assert_eq!(kind(text), expected, "{text}");
+        }
+    }
+
+    /// Returns the example frame with this path.
+    fn example(path: &str) -> Value {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/v2");
+        serde_json::from_str(&std::fs::read_to_string(root.join(path)).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn words_of_a_newer_version_are_left_out_of_what_is_known() {
+        let mut opened = example("replies/session_opened.snapshot.json");
+        let whole = opened["payload"]["entries"].as_array().unwrap().len();
+        opened["payload"]["entries"][0]["type"] = json!("surprise");
+        opened["payload"]["queue"] = json!([{ "surprise": true }]);
+        opened["payload"]["resumed"] = json!("surprise");
+        let Some(Body::Reply(_, Reply::SessionOpened(read))) =
+            Incoming::parse(&opened.to_string()).map(|incoming| incoming.body)
+        else {
+            panic!("it is not read")
+        };
+        let entries = read.entries.unwrap();
+        assert_eq!(entries.len(), whole);
+        let EntryData::Foreign(foreign) = &entries[0].data else { panic!("{:?}", entries[0]) };
+        assert_eq!(foreign.foreign_type, "surprise");
+        assert!(foreign.data.contains_key("content"), "it keeps its fields");
+        assert_eq!((read.queue.len(), read.resumed), (0, None));
+
+        let mut appended = example("events/entry_appended.json");
+        appended["payload"]["entry"]["type"] = json!("surprise");
+        appended["payload"]["turnId"] = json!(["surprise"]);
+        let Some(Body::Event(_, Event::EntryAppended(read))) =
+            Incoming::parse(&appended.to_string()).map(|incoming| incoming.body)
+        else {
+            panic!("it is not read")
+        };
+        assert!(matches!(read.entry.data, EntryData::Foreign(_)) && read.turn_id.is_none());
+
+        let mut finished = example("events/turn_finished.failed.json");
+        finished["payload"]["error"]["code"] = json!("surprise");
+        finished["payload"]["finishReason"] = json!("surprise");
+        let Some(Body::Event(_, Event::TurnFinished(read))) =
+            Incoming::parse(&finished.to_string()).map(|incoming| incoming.body)
+        else {
+            panic!("it is not read")
+        };
+        assert_eq!(read.status, TurnStatus::Failed);
+        assert_eq!(read.error.unwrap().code.as_str(), "surprise");
+    }
+
+    #[test]
+    fn a_frame_of_nonsense_is_given_up_in_the_end() {
+        let mut opened = example("replies/session_opened.snapshot.json");
+        opened["payload"]["queue"] = Value::Array(vec![json!({ "surprise": true }); 10 * LEFT_OUT_MAX]);
+        assert_eq!(kind(&opened.to_string()), "unknown reply session_opened");
+    }
+
+    #[test]
+    fn every_example_frame_of_the_server_is_known() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/v2");
+        for folder in ["replies", "events"] {
+            for file in std::fs::read_dir(root.join(folder)).unwrap() {
+                let path = file.unwrap().path();
+                let kind = kind(&std::fs::read_to_string(&path).unwrap());
+                assert!(!kind.starts_with("unknown") && kind != "no frame", "{} is {kind}", path.display());
+            }
+        }
+    }
+}
