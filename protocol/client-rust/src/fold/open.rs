@@ -210,7 +210,10 @@ mod tests {
 
     #[test]
     fn a_replay_continues_and_anything_else_begins_anew() {
-        let turn = |text: &str| json!({"turnId": "turn", "items": [{"itemId": "item", "parts": [{"type": "text", "text": text}]}]});
+        let turn = |text: &str| {
+            let parts = json!([{"type": "text", "text": text}]);
+            json!({"turnId": "turn", "items": [{"itemId": "item", "parts": parts}]})
+        };
         for (fields, resumed, shown) in [
             (json!({"resumed": "replay", "turn": turn("so")}), Resumed::Replay, "so far"),
             (json!({"resumed": "replay", "turn": turn("so far and on")}), Resumed::Replay, "so far and on"),
