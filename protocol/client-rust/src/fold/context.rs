@@ -134,9 +134,9 @@ pub(super) fn remember<T>(failures: &mut Vec<T>, failure: T) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Told, opened, snapshot};
+    use super::super::fixture::{Told, id, opened, snapshot};
     use super::*;
-    use reseed_protocol::reply::SessionState;
+    use reseed_protocol::{context::ContextInfo, reply::SessionState};
     use serde_json::{Value, json};
 
     fn failed(job: &str, code: &str) -> Value {
@@ -177,10 +177,36 @@ mod tests {
         assert_eq!(told.snapshot.state, SessionState::Compacting);
         told.durable("compaction_failed", failed("j1", "compaction_void"));
         assert_eq!((running(&told).as_str(), told.snapshot.held.is_some()), ("j2 starting None", false));
+        let mut background = failed("j0", "upstream_error");
+        background["background"] = json!(true);
+        told.durable("compaction_failed", background);
         told.durable("compaction_failed", failed("j2", "upstream_error"));
         assert_eq!((running(&told).as_str(), told.snapshot.state), ("none", SessionState::Idle));
         let jobs: Vec<&str> = told.snapshot.failed_compactions.iter().map(|job| job.job_id.as_str()).collect();
-        assert_eq!(jobs, ["j2"], "only this one failed");
+        assert_eq!(jobs, ["j2"], "nobody waited for the others");
+    }
+
+    #[test]
+    fn a_compaction_that_is_made_changes_the_size() {
+        let mut frame: Value =
+            serde_json::from_str(include_str!("../../../examples/v2/events/context_compacted.json")).unwrap();
+        let mut told = Told::by(snapshot());
+        let before = told.snapshot.context_info.clone();
+        told.ephemeral("context_warning", json!({"usageRatio": 0.95, "message": "nearly full"}));
+        told.durable("context_compacted", frame["payload"].take());
+        let now = &told.snapshot;
+        assert_eq!((now.generation, &now.warning), (2, &None));
+        let expected = ContextInfo {
+            token_count: 1874,
+            usage_ratio: 0.23425,
+            leaf_id: Some(id("r8n4v2ch5kzw")),
+            generation: 2,
+            compactions: before.compactions + 1,
+            breakdown: now.context_info.breakdown.clone(),
+            ..before
+        };
+        assert_eq!(now.context_info, expected);
+        assert_eq!(now.context_info.breakdown.summary, 412);
     }
 
     #[test]

@@ -298,6 +298,9 @@ mod tests {
         assert_eq!(shown(&told), "t:void");
         assert_eq!(told.snapshot.item(&id("item")).and_then(Item::aborted), Some("upstream_error"));
         assert_eq!(told.snapshot.resume_point().items, None, "the server is not asked to go on with it");
+        let size = serde_json::to_value(&told.snapshot.context_info).unwrap();
+        told.durable("turn_finished", json!({"turnId": "turn", "status": "failed", "contextInfo": size}));
+        assert_eq!(shown(&told), "t:void", "it is shown until the next turn");
         told.durable("turn_started", json!({"turnId": "next", "commandIds": [], "generation": 1}));
         assert_eq!(told.snapshot.items, []);
 

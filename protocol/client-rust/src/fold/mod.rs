@@ -8,6 +8,24 @@
 //! - events and fields that this version does not know change nothing;
 //! - nothing here knows a clock or a connection.
 //!
+//! ```
+//! use reseed_client::fold::{Applied, Snapshot};
+//! use reseed_protocol::{command::Resume, event::Event, reply::SessionOpened};
+//!
+//! /// Returns where to resume if an event is missing.
+//! fn follow(opened: SessionOpened, events: &[(u64, Event)]) -> Option<Resume> {
+//!     let mut snapshot = Snapshot::opened(opened);
+//!     for (seq, event) in events {
+//!         match snapshot.apply(*seq, event) {
+//!             Applied::Next => println!("{} entries are shown", snapshot.path.len()),
+//!             Applied::Seen => {}
+//!             Applied::Gap => return Some(snapshot.resume_point()),
+//!         }
+//!     }
+//!     None
+//! }
+//! ```
+//!
 //! The clients of all languages are tested with the same vectors, in `protocol/client/vectors`.
 
 mod apply;

@@ -129,6 +129,7 @@ mod tests {
     use super::super::fixture::{Told, entry, id, opened, read, snapshot};
     use super::super::path::tests::STEPS;
     use super::*;
+    use reseed_protocol::reply::SessionState;
     use serde_json::{Value, json};
 
     /// Returns the payload of `entries` with these entries, each with its parent.
@@ -234,6 +235,27 @@ mod tests {
             told.ephemeral("item_delta", json!({"itemId": "item", "part": 0, "offset": offset, "text": "!"}));
             assert_eq!(told.snapshot.items[0].parts()[0].text(), format!("{shown}!"));
         }
+    }
+
+    #[test]
+    fn a_replay_brings_what_no_event_of_the_log_tells() {
+        let held = json!({
+            "jobId": "j1", "trigger": "threshold", "rung": "extract",
+            "tokensBefore": 9, "tokensAfter": 4, "durationMs": 1,
+        });
+        let fields = json!({
+            "resumed": "replay", "asOfSeq": 7, "leafId": "later", "name": "later", "role": "observer", "held": held,
+            "host": {"connectionId": "c1"}, "presence": [], "compaction": {"jobId": "j2", "phase": "ordered"},
+        });
+        let mut now = snapshot();
+        let (before, fresh) = (now.clone(), Snapshot::opened(opened(fields.clone())));
+        now.reopened(opened(fields));
+        assert!(fresh.held.is_some() && fresh.host.is_some() && before.presence != fresh.presence);
+        let mut expected = Snapshot { state: SessionState::Compacting, ..before };
+        (expected.role, expected.held, expected.host) = (fresh.role, fresh.held, fresh.host);
+        (expected.presence, expected.compaction) = (fresh.presence, fresh.compaction);
+        expected.compaction.as_mut().unwrap().as_of_seq = Some(7);
+        assert_eq!(now, expected);
     }
 
     #[test]
