@@ -1,1 +1,47 @@
 //! The fold: the state of one session, as `session_opened` tells it and each event changes it.
+//!
+//! What always holds:
+//! - a snapshot that was reached by events equals the one that the server sends at the same moment, decoration aside;
+//! - durable events are applied once and in order; one that would leave a gap is refused and changes nothing;
+//! - an event costs the same however long the history and the answer are; only a move to another branch is as long as
+//!   its path;
+//! - events and fields that this version does not know change nothing;
+//! - nothing here knows a clock or a connection.
+//!
+//! ```
+//! use reseed_client::fold::{Applied, Snapshot};
+//! use reseed_protocol::{command::Resume, event::Event, reply::SessionOpened};
+//!
+//! /// Returns where to resume if an event is missing.
+//! fn follow(opened: SessionOpened, events: &[(u64, Event)]) -> Option<Resume> {
+//!     let mut snapshot = Snapshot::opened(opened);
+//!     for (seq, event) in events {
+//!         match snapshot.apply(*seq, event) {
+//!             Applied::Next => println!("{} entries are shown", snapshot.path.len()),
+//!             Applied::Seen => {}
+//!             Applied::Gap => return Some(snapshot.resume_point()),
+//!         }
+//!     }
+//!     None
+//! }
+//! ```
+//!
+//! The clients of all languages are tested with the same vectors, in `protocol/client/vectors`.
+
+mod apply;
+mod context;
+mod entries;
+#[cfg(test)]
+mod fixture;
+mod items;
+mod open;
+mod path;
+mod queue;
+mod snapshot;
+
+pub use apply::Applied;
+pub use context::{FAILURES_MAX, SUMMARISING_BRANCH};
+pub use entries::KnownEntries;
+pub use items::{Item, PARTS_MAX};
+pub use path::Path;
+pub use snapshot::{Call, CompactionJob, Snapshot, Turn};

@@ -1,0 +1,320 @@
+//! Applies events to a snapshot.
+
+use super::{Call, Snapshot, Turn, context::remember};
+use reseed_protocol::{
+    EntryData,
+    event::{
+        CallProgressed, CallResolved, EntryAppended, EphemeralEvent, Event, PresenceChanged, SessionUpdated, ToolCall,
+        TurnFinished, TurnStarted, TurnStatus,
+    },
+    reply::{EndedTurn, UnansweredTurn},
+};
+use std::sync::Arc;
+
+/// What became of a durable event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "an event that was seen must not be passed on again, and a gap is closed by a resume"]
+pub enum Applied {
+    /// It is the next one, and the snapshot has it now.
+    Next,
+    /// The snapshot had it already; nothing has changed.
+    Seen,
+    /// An event before it is missing; nothing has changed. Open the session again with [`Snapshot::resume_point`].
+    Gap,
+}
+
+impl Snapshot {
+    /// Applies a durable event with its `seq`.
+    pub fn apply(&mut self, seq: u64, event: &Event) -> Applied {
+        let applied = self.count(seq);
+        if applied == Applied::Next {
+            self.change(event);
+            self.update_state();
+        }
+        applied
+    }
+
+    /// Counts a durable event.
+    fn count(&mut self, seq: u64) -> Applied {
+        match seq.checked_sub(self.seq) {
+            None | Some(0) => Applied::Seen,
+            Some(1) => {
+                self.seq = seq;
+                Applied::Next
+            }
+            Some(_) => Applied::Gap,
+        }
+    }
+
+    fn change(&mut self, event: &Event) {
+        match event {
+            Event::EntryAppended(appended) => self.entry_appended(appended),
+            Event::TurnStarted(started) => self.turn_started(started),
+            Event::TurnFinished(finished) => self.turn_finished(finished),
+            Event::ToolCall(call) => self.tool_called(call),
+            Event::CallResolved(resolved) => self.call_resolved(resolved),
+            Event::QueueItemAdded(added) => self.queue_item_added(added),
+            Event::QueueItemRemoved(removed) => self.queue_item_removed(removed),
+            Event::QueueReordered(reordered) => self.queue_reordered(reordered),
+            Event::QueueReleased(_) => self.queue_released(),
+            // No server sends it.
+            Event::QueueChanged(_) => {}
+            // It has its place, and changes nothing else.
+            Event::Unknown(_) => {}
+            Event::SessionUpdated(updated) => self.session_updated(updated),
+            Event::ContextCompacted(report) => self.compacted(report),
+            Event::CompactionUndone(undone) => self.compaction_undone(undone),
+            Event::CompactionFailed(failed) => self.compaction_failed(failed),
+        }
+    }
+
+    /// Applies an ephemeral event.
+    pub fn apply_ephemeral(&mut self, event: &EphemeralEvent) {
+        match event {
+            EphemeralEvent::ItemStarted(started) => self.item_started(started),
+            EphemeralEvent::ItemDelta(delta) => self.item_delta(delta),
+            EphemeralEvent::ItemFinished(finished) => self.item_finished(finished),
+            EphemeralEvent::ItemAborted(aborted) => self.item_aborted(aborted),
+            EphemeralEvent::CallProgressed(progressed) => self.call_progressed(progressed),
+            EphemeralEvent::CompactionStarted(started) => self.compaction_started(started),
+            EphemeralEvent::CompactionProgress(progress) => self.compaction_progressed(progress),
+            EphemeralEvent::CompactionPrepared(prepared) => self.compaction_prepared(prepared),
+            EphemeralEvent::ContextWarning(warning) => self.warning = Some(warning.message.clone()),
+            EphemeralEvent::ContextUpdated(updated) => self.measured(updated.context_info.clone()),
+            EphemeralEvent::HostChanged(changed) => self.host.clone_from(&changed.host),
+            EphemeralEvent::PresenceChanged(changed) => self.presence_changed(changed),
+            // For the host, for the list of sessions, or for the subscription.
+            EphemeralEvent::RunTool(_)
+            | EphemeralEvent::HookCall(_)
+            | EphemeralEvent::HookCancelled(_)
+            | EphemeralEvent::HookFailed(_)
+            | EphemeralEvent::ToolCancelled(_)
+            | EphemeralEvent::SessionClosed(_)
+            | EphemeralEvent::SessionChanged(_)
+            | EphemeralEvent::Unknown(_) => return,
+        }
+        self.update_state();
+    }
+
+    /// The tree has grown by one entry, which is now the leaf.
+    fn entry_appended(&mut self, EntryAppended { entry, .. }: &EntryAppended) {
+        if let EntryData::SessionInfo(info) = &entry.data {
+            self.name.clone_from(&info.name);
+        }
+        self.items.retain(|item| *item.item_id() != entry.entry_id);
+        let is_next = entry.parent_id == self.leaf_id;
+        let fresh = self.entries.add(Arc::new(entry.clone())).cloned();
+        self.leaf_id = Some(entry.entry_id.clone());
+        match fresh {
+            Some(fresh) if is_next => self.path.push(fresh),
+            _ => self.walk(),
+        }
+    }
+
+    fn turn_started(&mut self, started: &TurnStarted) {
+        self.turn = Some(Turn { turn_id: started.turn_id.clone() });
+        self.last_turn = None;
+        // Void answers are shown until here. Others stay: a replay may reach the beginning of their turn only now.
+        self.items.retain(|item| item.aborted().is_none());
+    }
+
+    fn turn_finished(&mut self, finished: &TurnFinished) {
+        self.turn = None;
+        self.items.retain(|item| item.aborted().is_some() || item.turn_id() != Some(&finished.turn_id));
+        self.pending.clear();
+        let TurnFinished { turn_id, status, error, context_info, .. } = finished.clone();
+        self.last_turn = (status != TurnStatus::Completed).then_some(EndedTurn { turn_id, status, error });
+        if let Some(EndedTurn { turn_id, status, error }) = self.last_turn.clone() {
+            let leaf_id = self.leaf_id.clone();
+            remember(&mut self.unanswered_turns, UnansweredTurn { turn_id, status, error, leaf_id });
+        }
+        self.measured(context_info);
+    }
+
+    fn tool_called(&mut self, call: &ToolCall) {
+        self.pending.retain(|known| known.call_id != call.call_id);
+        self.pending.push(Call::from(call.clone()));
+    }
+
+    fn call_resolved(&mut self, resolved: &CallResolved) {
+        self.pending.retain(|call| call.call_id != resolved.call_id);
+    }
+
+    fn call_progressed(&mut self, progressed: &CallProgressed) {
+        for call in &mut self.pending {
+            if Some(&call.call_id) == progressed.tool_call_id.as_ref() {
+                call.message.clone_from(&progressed.message);
+                call.deadline = progressed.deadline;
+            }
+        }
+    }
+
+    fn session_updated(&mut self, updated: &SessionUpdated) {
+        if let Some(leaf_id) = &updated.leaf_id {
+            self.arrived(self.seq);
+            if *leaf_id != self.leaf_id {
+                self.leaf_id.clone_from(leaf_id);
+                self.walk();
+                // What could be retried was asked elsewhere.
+                self.last_turn = None;
+            }
+        }
+        replace(&mut self.name, &updated.name);
+        replace(&mut self.model, &updated.model);
+        replace(&mut self.strategy, &updated.strategy);
+        replace(&mut self.settings, &updated.settings);
+        replace(&mut self.pins, &updated.pins);
+        replace(&mut self.generation, &updated.generation);
+    }
+
+    fn presence_changed(&mut self, PresenceChanged { connection, left }: &PresenceChanged) {
+        let known = self.presence.iter_mut().find(|known| known.connection_id == connection.connection_id);
+        match known {
+            _ if *left => self.presence.retain(|known| known.connection_id != connection.connection_id),
+            Some(known) => known.clone_from(connection),
+            None => self.presence.push(connection.clone()),
+        }
+    }
+}
+
+/// Replaces a field by its new value, if the event has one.
+fn replace<T: Clone>(field: &mut T, new: &Option<T>) {
+    if let Some(new) = new {
+        field.clone_from(new);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Told, entry, id, opened, snapshot};
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_durable_event_is_the_next_was_seen_or_leaves_a_gap() {
+        for (seq, applied, name) in [
+            (0, Applied::Seen, ""),
+            (1, Applied::Seen, ""),
+            (2, Applied::Next, "other"),
+            (3, Applied::Gap, ""),
+            (u64::MAX, Applied::Gap, ""),
+        ] {
+            let mut told = Told::by(snapshot());
+            let before = told.snapshot.clone();
+            assert_eq!(told.at(seq, "session_updated", json!({"name": "other"})), applied, "seq {seq}");
+            assert_eq!(told.snapshot.name, name);
+            assert_eq!(told.snapshot == before, applied != Applied::Next, "seq {seq}");
+        }
+    }
+
+    #[test]
+    fn an_event_that_is_not_known_only_counts() {
+        let mut told = Told::by(snapshot());
+        let before = told.snapshot.clone();
+        assert_eq!(told.snapshot.count(3), Applied::Gap);
+        assert_eq!(told.snapshot, before);
+        assert_eq!(told.snapshot.count(2), Applied::Next);
+        assert_eq!(told.snapshot, Snapshot { seq: 2, ..before });
+        assert_eq!(told.snapshot.count(2), Applied::Seen);
+    }
+
+    #[test]
+    fn the_path_follows_entries_and_moves() {
+        let mut told = Told::by(snapshot());
+        let moved = |told: &mut Told, to: &str| told.durable("session_updated", json!({"leafId": to}));
+        told.appended("a", None);
+        told.appended("b", Some("a"));
+        told.appended("c", Some("b"));
+        assert_eq!(told.path(), ("a b c".to_owned(), false));
+        moved(&mut told, "a");
+        assert_eq!(told.path(), ("a".to_owned(), false));
+        told.appended("d", Some("a"));
+        assert_eq!(told.path(), ("a d".to_owned(), false));
+        moved(&mut told, "c");
+        assert_eq!(told.path(), ("a b c".to_owned(), false));
+        moved(&mut told, "root");
+        assert_eq!((told.path(), told.snapshot.leaf_id.clone()), ((String::new(), false), None));
+        told.appended("e", None);
+        assert_eq!(told.path(), ("e".to_owned(), false));
+
+        // To where nothing is known.
+        moved(&mut told, "x");
+        assert_eq!(told.path(), (String::new(), true));
+        told.appended("y", Some("x"));
+        assert_eq!(told.path(), ("y".to_owned(), true));
+        // The move to an entry's parent is not told if the entry follows at once.
+        told.appended("z", Some("b"));
+        assert_eq!(told.path(), ("a b z".to_owned(), false));
+        told.appended("v", Some("u"));
+        assert_eq!(told.path(), ("v".to_owned(), true));
+        assert_eq!(told.snapshot.entries.len(), 8);
+    }
+
+    #[test]
+    fn an_entry_is_stored_once() {
+        let mut told = Told::by(Snapshot::opened(opened(json!({"entries": [entry("a", None)], "leafId": "a"}))));
+        told.appended("b", Some("a"));
+        for name in ["a", "b"] {
+            let known = told.snapshot.entries.get(&id(name)).expect("it was told");
+            assert!(told.snapshot.path.iter().any(|shown| Arc::ptr_eq(shown, known)), "{name} is shared with the path");
+        }
+    }
+
+    #[test]
+    fn a_turn_that_ends_without_an_answer_is_remembered_until_something_is_said() {
+        let size = serde_json::to_value(snapshot().context_info).unwrap();
+        for (status, unanswered) in [("completed", 0), ("failed", 1), ("cancelled", 1), ("interrupted", 1)] {
+            let mut told = Told::by(snapshot());
+            told.appended("a", None);
+            told.durable("turn_started", json!({"turnId": "t1", "commandIds": [], "generation": 1}));
+            let call = json!({
+                "toolCallId": "c1", "turnId": "t1", "name": "weather", "arguments": "{}",
+                "deadline": "2026-11-21T09:16:00Z",
+            });
+            told.durable("tool_call", call);
+            told.durable("turn_finished", json!({"turnId": "t1", "status": status, "contextInfo": size.clone()}));
+            let now = &told.snapshot;
+            assert_eq!(
+                (now.unanswered_turns.len(), now.last_turn.is_some()),
+                (unanswered, unanswered == 1),
+                "{status}"
+            );
+            assert!(now.unanswered_turns.iter().all(|turn| turn.leaf_id == Some(id("a"))));
+            assert_eq!((&now.turn, now.pending.as_slice()), (&None, [].as_slice()));
+            told.durable("session_updated", json!({"leafId": "a"}));
+            assert_eq!(told.snapshot.last_turn.is_some(), unanswered == 1, "it has not moved");
+            told.durable("session_updated", json!({"leafId": "root"}));
+            assert_eq!((&told.snapshot.last_turn, told.snapshot.unanswered_turns.len()), (&None, unanswered));
+        }
+    }
+
+    #[test]
+    fn a_call_that_is_pending_is_told_once_reports_and_is_resolved() {
+        let mut told = Told::by(snapshot());
+        for number in ["c1", "c2", "c1"] {
+            let call = json!({
+                "toolCallId": number, "turnId": "t1", "name": "weather", "arguments": "{}",
+                "deadline": "2026-11-21T09:16:00Z",
+            });
+            told.durable("tool_call", call);
+        }
+        let deadline = "2026-11-21T09:20:00Z";
+        told.ephemeral("call_progressed", json!({"toolCallId": "c1", "message": "asking", "deadline": deadline}));
+        told.ephemeral("call_progressed", json!({"hookCallId": "h1", "message": "hooked", "deadline": deadline}));
+        let calls: Vec<_> = told.snapshot.pending.iter().map(|call| (call.call_id.as_str(), &call.message)).collect();
+        assert_eq!(calls, [("c2", &None), ("c1", &Some("asking".to_owned()))]);
+        assert!(told.snapshot.pending[0].deadline < told.snapshot.pending[1].deadline);
+        told.durable("call_resolved", json!({"toolCallId": "c2", "outcome": "answered"}));
+        assert_eq!(told.snapshot.pending.len(), 1);
+    }
+
+    #[test]
+    fn a_warning_lasts_until_the_context_is_measured() {
+        let mut told = Told::by(snapshot());
+        let size = serde_json::to_value(&told.snapshot.context_info).unwrap();
+        told.ephemeral("context_warning", json!({"usageRatio": 0.95, "message": "nearly full"}));
+        assert_eq!(told.snapshot.warning.as_deref(), Some("nearly full"));
+        told.ephemeral("context_updated", json!({"turnId": "t1", "contextInfo": size}));
+        assert_eq!(told.snapshot.warning, None);
+    }
+}

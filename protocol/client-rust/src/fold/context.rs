@@ -1,0 +1,259 @@
+//! The part of the fold about the context window: compactions that run, are held, made, undone or failed.
+
+use super::{CompactionJob, Snapshot};
+use reseed_protocol::{
+    ErrorCode, JobId,
+    event::{
+        CompactionFailed, CompactionPrepared, CompactionProgress, CompactionStarted, CompactionUndone, ContextCompacted,
+    },
+    reply::{FailedCompaction, RunningCompaction},
+};
+
+/// The phase of a job that summarises the branch which is left.
+pub const SUMMARISING_BRANCH: &str = "summarising_branch";
+
+/// Failures that are remembered, of turns and of compactions: as many as the server names in a snapshot.
+pub const FAILURES_MAX: usize = 16;
+
+impl Snapshot {
+    /// Takes the compaction of a resume: what was known of another one says nothing of this one.
+    pub(super) fn resumed_compaction(&mut self, running: Option<RunningCompaction>, as_of_seq: u64) {
+        let known = self.compaction.take();
+        self.compaction = running.map(|running| {
+            let fresh = CompactionJob { as_of_seq: Some(as_of_seq), ..running.into() };
+            match known.filter(|known| known.job_id == fresh.job_id) {
+                Some(CompactionJob { trigger, done, total, .. }) => CompactionJob { trigger, done, total, ..fresh },
+                None => fresh,
+            }
+        });
+    }
+
+    /// Applies `compaction_started`.
+    pub(super) fn compaction_started(&mut self, started: &CompactionStarted) {
+        // It may arrive after the durable event that ended the same job.
+        if self.held.as_ref().is_some_and(|held| held.job_id == started.job_id) {
+            return;
+        }
+        self.compaction = Some(CompactionJob {
+            job_id: started.job_id.clone(),
+            phase: "starting".to_owned(),
+            trigger: Some(started.trigger),
+            background: started.background,
+            done: None,
+            total: None,
+            as_of_seq: None,
+        });
+    }
+
+    /// Applies `compaction_progress`. Steps of a job that nobody has announced are a preview's: the session is not
+    /// being compacted. Only the summary of a branch begins with its first step.
+    pub(super) fn compaction_progressed(&mut self, progress: &CompactionProgress) {
+        let CompactionProgress { job_id, phase, done, total } = progress.clone();
+        let known = self.compaction.take_if(|job| job.job_id == job_id);
+        if known.is_some() || phase == SUMMARISING_BRANCH {
+            let job = known.unwrap_or_else(|| CompactionJob::new(job_id));
+            self.compaction = Some(CompactionJob { phase, done: Some(done), total: Some(total), ..job });
+        }
+    }
+
+    /// Applies `compaction_prepared`: it was made ahead of time, and the server holds it until it is due.
+    pub(super) fn compaction_prepared(&mut self, prepared: &CompactionPrepared) {
+        self.end_job(&prepared.job_id);
+        self.held = Some(prepared.clone());
+    }
+
+    /// Applies `context_compacted`.
+    pub(super) fn compacted(&mut self, report: &ContextCompacted) {
+        self.end_job(&report.job_id);
+        self.drop_held(&report.job_id);
+        self.generation = report.generation;
+        self.warning = None;
+        let size = &mut self.context_info;
+        size.token_count = report.tokens_after;
+        size.usage_ratio = report.tokens_after as f64 / size.max_tokens.max(1) as f64;
+        size.breakdown = report.breakdown.after.clone();
+        size.leaf_id = Some(report.entry_id.clone());
+        size.generation = report.generation;
+        size.compactions += 1;
+        size.warning = None;
+    }
+
+    /// Applies `compaction_undone`.
+    pub(super) fn compaction_undone(&mut self, undone: &CompactionUndone) {
+        self.undone.push(undone.entry_id.clone());
+        self.generation = undone.generation;
+        self.measured(undone.context_info.clone());
+    }
+
+    /// Applies `compaction_failed`. Those that were cancelled, or whose work became pointless, are no failures.
+    pub(super) fn compaction_failed(&mut self, failed: &CompactionFailed) {
+        self.end_job(&failed.job_id);
+        self.drop_held(&failed.job_id);
+        let is_failure = !matches!(
+            failed.error.code,
+            ErrorCode::CompactionCancelled | ErrorCode::CompactionVoid | ErrorCode::NothingToCompact
+        );
+        // One without a trigger is the summary of a branch: the reply to the move tells whoever waits for it.
+        if failed.background || failed.trigger.is_none() || !is_failure {
+            return;
+        }
+        let (job_id, error) = (failed.job_id.clone(), failed.error.clone());
+        remember(&mut self.failed_compactions, FailedCompaction { job_id, error, leaf_id: self.leaf_id.clone() });
+    }
+
+    /// The summary of the branch that was left is done, as the event `seq` says. A replay may tell of an earlier move
+    /// than the one that runs.
+    pub(super) fn arrived(&mut self, seq: u64) {
+        self.compaction.take_if(|job| job.phase == SUMMARISING_BRANCH && seq > job.as_of_seq.unwrap_or(0));
+    }
+
+    /// Ends the running compaction if it is this job. A replay may tell of an earlier one than that which runs.
+    fn end_job(&mut self, job_id: &JobId) {
+        self.compaction.take_if(|job| job.job_id == *job_id);
+    }
+
+    /// Drops the held compaction if it is this job: it was committed or dropped.
+    fn drop_held(&mut self, job_id: &JobId) {
+        self.held.take_if(|held| held.job_id == *job_id);
+    }
+}
+
+impl CompactionJob {
+    /// Creates a job of which nothing else is known.
+    fn new(job_id: JobId) -> Self {
+        RunningCompaction { job_id, phase: String::new(), background: false }.into()
+    }
+}
+
+/// Adds a failure to those that are remembered.
+pub(super) fn remember<T>(failures: &mut Vec<T>, failure: T) {
+    failures.push(failure);
+    let surplus = failures.len().saturating_sub(FAILURES_MAX);
+    failures.drain(..surplus);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Told, id, opened, snapshot};
+    use super::*;
+    use reseed_protocol::{context::ContextInfo, reply::SessionState};
+    use serde_json::{Value, json};
+
+    fn failed(job: &str, code: &str) -> Value {
+        let error = json!({"code": code, "message": "it failed", "retriable": true});
+        json!({"jobId": job, "trigger": "manual", "error": error})
+    }
+
+    fn progress(job: &str, phase: &str, done: u64) -> Value {
+        json!({"jobId": job, "phase": phase, "done": done, "total": 4})
+    }
+
+    /// Returns the running compaction in short.
+    fn running(told: &Told) -> String {
+        let Some(job) = &told.snapshot.compaction else { return "none".to_owned() };
+        let CompactionJob { job_id, phase, background, done, .. } = job;
+        format!("{job_id} {phase}{} {done:?}", if *background { " in the background" } else { "" })
+    }
+
+    #[test]
+    fn a_compaction_runs_is_held_and_fails() {
+        let mut told = Told::by(snapshot());
+        told.ephemeral("compaction_progress", progress("preview", "summarising", 1));
+        assert_eq!(running(&told), "none", "a preview is nobody's compaction");
+        told.ephemeral("compaction_started", json!({"jobId": "j1", "trigger": "threshold", "background": true}));
+        told.ephemeral("compaction_progress", progress("j1", "summarising", 1));
+        told.ephemeral("compaction_progress", progress("preview", "summarising", 3));
+        assert_eq!(running(&told), "j1 summarising in the background Some(1)");
+        assert_eq!(told.snapshot.state, SessionState::Idle, "it holds nobody up");
+
+        let prepared = json!({
+            "jobId": "j1", "trigger": "threshold", "rung": "extract",
+            "tokensBefore": 9, "tokensAfter": 4, "durationMs": 1,
+        });
+        told.ephemeral("compaction_prepared", prepared);
+        told.ephemeral("compaction_started", json!({"jobId": "j1", "trigger": "threshold", "background": true}));
+        assert_eq!(running(&told), "none", "it has ended already");
+        told.ephemeral("compaction_started", json!({"jobId": "j2", "trigger": "manual", "background": false}));
+        assert_eq!(told.snapshot.state, SessionState::Compacting);
+        told.durable("compaction_failed", failed("j1", "compaction_void"));
+        assert_eq!((running(&told).as_str(), told.snapshot.held.is_some()), ("j2 starting None", false));
+        let mut background = failed("j0", "upstream_error");
+        background["background"] = json!(true);
+        told.durable("compaction_failed", background);
+        told.durable("compaction_failed", failed("j2", "upstream_error"));
+        assert_eq!((running(&told).as_str(), told.snapshot.state), ("none", SessionState::Idle));
+        let jobs: Vec<&str> = told.snapshot.failed_compactions.iter().map(|job| job.job_id.as_str()).collect();
+        assert_eq!(jobs, ["j2"], "nobody waited for the others");
+    }
+
+    #[test]
+    fn a_compaction_that_is_made_changes_the_size() {
+        let mut frame: Value =
+            serde_json::from_str(include_str!("../../../examples/v2/events/context_compacted.json")).unwrap();
+        let mut told = Told::by(snapshot());
+        let before = told.snapshot.context_info.clone();
+        told.ephemeral("context_warning", json!({"usageRatio": 0.95, "message": "nearly full"}));
+        told.durable("context_compacted", frame["payload"].take());
+        let now = &told.snapshot;
+        assert_eq!((now.generation, &now.warning), (2, &None));
+        let expected = ContextInfo {
+            token_count: 1874,
+            usage_ratio: 0.23425,
+            leaf_id: Some(id("r8n4v2ch5kzw")),
+            generation: 2,
+            compactions: before.compactions + 1,
+            breakdown: now.context_info.breakdown.clone(),
+            ..before
+        };
+        assert_eq!(now.context_info, expected);
+        assert_eq!(now.context_info.breakdown.summary, 412);
+    }
+
+    #[test]
+    fn the_newest_failures_are_remembered() {
+        let mut told = Told::by(snapshot());
+        for number in 0..20 {
+            told.durable("compaction_failed", failed(&format!("j{number}"), "upstream_error"));
+        }
+        let jobs: Vec<&str> = told.snapshot.failed_compactions.iter().map(|job| job.job_id.as_str()).collect();
+        assert_eq!((jobs.len(), jobs[0], jobs[15]), (FAILURES_MAX, "j4", "j19"));
+    }
+
+    #[test]
+    fn the_summary_of_a_branch_is_a_job_of_its_own() {
+        let mut told = Told::by(snapshot());
+        told.ephemeral("compaction_started", json!({"jobId": "j1", "trigger": "threshold", "background": true}));
+        told.ephemeral("compaction_progress", progress("j2", SUMMARISING_BRANCH, 0));
+        assert_eq!(running(&told), "j2 summarising_branch Some(0)", "it is not in the background as the other one was");
+        assert_eq!(told.snapshot.state, SessionState::Compacting);
+        told.durable("session_updated", json!({"name": "it has not moved"}));
+        assert_eq!(running(&told), "j2 summarising_branch Some(0)");
+        told.durable("session_updated", json!({"leafId": "root"}));
+        assert_eq!(running(&told), "none");
+    }
+
+    #[test]
+    fn a_replay_ends_only_the_moves_that_it_tells_of() {
+        let compaction = json!({"jobId": "j2", "phase": SUMMARISING_BRANCH});
+        let fresh = opened(json!({"resumed": "replay", "asOfSeq": 3, "compaction": compaction}));
+        let mut told = Told::by(snapshot());
+        told.ephemeral("compaction_started", json!({"jobId": "j1", "trigger": "threshold", "background": true}));
+        told.snapshot.reopened(fresh);
+        for (seq, after) in [(2, "j2 summarising_branch None"), (3, "j2 summarising_branch None"), (4, "none")] {
+            told.durable("session_updated", json!({"leafId": "root"}));
+            assert_eq!((told.snapshot.seq, running(&told).as_str()), (seq, after));
+        }
+    }
+
+    #[test]
+    fn a_resumed_compaction_keeps_what_the_reply_does_not_tell() {
+        let mut told = Told::by(snapshot());
+        told.ephemeral("compaction_started", json!({"jobId": "j1", "trigger": "threshold", "background": true}));
+        told.ephemeral("compaction_progress", progress("j1", "summarising", 2));
+        let compaction = json!({"jobId": "j1", "phase": "ordered"});
+        told.snapshot.reopened(opened(json!({"resumed": "replay", "compaction": compaction})));
+        assert_eq!(running(&told), "j1 ordered Some(2)");
+        told.snapshot.reopened(opened(json!({"resumed": "replay"})));
+        assert_eq!(running(&told), "none");
+    }
+}

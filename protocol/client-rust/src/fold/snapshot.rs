@@ -1,0 +1,182 @@
+//! The state of a session at one moment.
+
+use super::{Item, KnownEntries, Path};
+use reseed_protocol::{
+    CallId, ConnectionId, EntryId, JobId, SessionId, Timestamp, TurnId,
+    command::SessionRole,
+    context::ContextInfo,
+    event::{CompactionPrepared, CompactionTrigger, Host, Participant, ToolCall},
+    reply::{
+        EndedTurn, FailedCompaction, PendingCall, Pin, QueueItem, RunningCompaction, SessionSettings, SessionState,
+        UnansweredTurn,
+    },
+};
+
+/// A session at one moment: the fold of its events. A place in the tree is `None` for the root, the place before the
+/// first entry.
+///
+/// [`Snapshot::opened`] makes one, [`Snapshot::apply`] and [`Snapshot::apply_ephemeral`] keep it up to date, and
+/// [`Snapshot::resume_point`] says where to go on after the connection was lost.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// The session.
+    pub session_id: SessionId,
+    /// The role of this connection.
+    pub role: SessionRole,
+    /// Names the log that `seq` is a place in.
+    pub epoch: String,
+    /// The last durable event that is in this snapshot.
+    pub seq: u64,
+    /// The activity of the session.
+    pub state: SessionState,
+    /// The session's name; empty if it has none.
+    pub name: String,
+    /// The model.
+    pub model: String,
+    /// The context strategy's short name.
+    pub strategy: String,
+    /// The other settings.
+    pub settings: SessionSettings,
+    /// The number of times that the agent loop was seeded.
+    pub generation: u64,
+    /// The size of the context.
+    pub context_info: ContextInfo,
+    /// A warning about the window, for people.
+    pub warning: Option<String>,
+    /// Every entry that was seen, on whatever branch.
+    pub entries: KnownEntries,
+    /// The path to the leaf: what to show.
+    pub path: Path,
+    /// The place that the session continues from.
+    pub leaf_id: Option<EntryId>,
+    /// The running turn.
+    pub turn: Option<Turn>,
+    /// Answers that are being written, and void ones until the next turn begins.
+    pub items: Vec<Item>,
+    /// The last turn, if it ended without an answer and nothing was said since: what `retry_turn` would retry.
+    pub last_turn: Option<EndedTurn>,
+    /// The newest turns that ended without an answer, oldest first, each with its place in the history.
+    pub unanswered_turns: Vec<UnansweredTurn>,
+    /// The newest compactions that failed while somebody waited, oldest first.
+    pub failed_compactions: Vec<FailedCompaction>,
+    /// The running compaction, or the summary of an abandoned branch that is being written.
+    pub compaction: Option<CompactionJob>,
+    /// The compaction that was prepared and waits until it is due.
+    pub held: Option<CompactionPrepared>,
+    /// The compactions that were undone.
+    pub undone: Vec<EntryId>,
+    /// The entries that every compaction keeps verbatim.
+    pub pins: Vec<Pin>,
+    /// Inputs that wait for their turn, first in line first.
+    pub queue: Vec<QueueItem>,
+    /// Tool calls without a result.
+    pub pending: Vec<Call>,
+    /// The connection whose tools and hooks are asked.
+    pub host: Option<Host>,
+    /// The connections that are subscribed to the session, in the order in which they came.
+    pub presence: Vec<Participant>,
+}
+
+impl Snapshot {
+    /// Returns the running or void item with this id.
+    #[must_use]
+    pub fn item(&self, id: &EntryId) -> Option<&Item> {
+        self.items.iter().find(|item| item.item_id() == id)
+    }
+
+    /// Returns the pending tool call with this id.
+    #[must_use]
+    pub fn call(&self, id: &CallId) -> Option<&Call> {
+        self.pending.iter().find(|call| call.call_id == *id)
+    }
+
+    /// Returns true if this connection is the session's host, whose tools and hooks are asked.
+    #[must_use]
+    pub fn is_host(&self, connection_id: &ConnectionId) -> bool {
+        self.host.as_ref().is_some_and(|host| host.connection_id == *connection_id && !host.away)
+    }
+
+    /// Recomputes `state`. A compaction in the background holds nobody up.
+    pub(super) fn update_state(&mut self) {
+        let is_held_up = self.compaction.as_ref().is_some_and(|job| !job.background);
+        self.state = match (&self.turn, is_held_up) {
+            (Some(_), _) => SessionState::Running,
+            (None, true) => SessionState::Compacting,
+            (None, false) => SessionState::Idle,
+        };
+    }
+
+    /// Takes a new size of the context, and what there is to say about it.
+    pub(super) fn measured(&mut self, context_info: ContextInfo) {
+        self.warning.clone_from(&context_info.warning);
+        self.context_info = context_info;
+    }
+}
+
+/// A running turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Turn {
+    /// The turn.
+    pub turn_id: TurnId,
+}
+
+/// A tool call without a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Call {
+    /// The call.
+    pub call_id: CallId,
+    /// Its turn.
+    pub turn_id: TurnId,
+    /// The tool.
+    pub name: String,
+    /// The arguments, JSON text.
+    pub arguments: String,
+    /// The time at which it fails if it is not answered.
+    pub deadline: Timestamp,
+    /// The activity that the tool reports.
+    pub message: Option<String>,
+}
+
+impl From<PendingCall> for Call {
+    fn from(pending: PendingCall) -> Self {
+        let PendingCall { call_id, turn_id, name, arguments, deadline } = pending;
+        Self { call_id, turn_id, name, arguments, deadline, message: None }
+    }
+}
+
+impl From<ToolCall> for Call {
+    fn from(call: ToolCall) -> Self {
+        let ToolCall { call_id, turn_id, name, arguments, deadline } = call;
+        Self { call_id, turn_id, name, arguments, deadline, message: None }
+    }
+}
+
+/// A running compaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CompactionJob {
+    /// The job.
+    pub job_id: JobId,
+    /// Its phase: `starting`, `ordered`, `summarising`, or `summarising_branch` for an abandoned branch.
+    pub phase: String,
+    /// Why it runs; `None` if this client was not told.
+    pub trigger: Option<CompactionTrigger>,
+    /// True if turns continue meanwhile.
+    pub background: bool,
+    /// Steps done.
+    pub done: Option<u64>,
+    /// All steps.
+    pub total: Option<u64>,
+    /// The event up to which a snapshot has told of it; `None` if it was seen to begin.
+    pub as_of_seq: Option<u64>,
+}
+
+impl From<RunningCompaction> for CompactionJob {
+    fn from(running: RunningCompaction) -> Self {
+        let RunningCompaction { job_id, phase, background } = running;
+        Self { job_id, phase, trigger: None, background, done: None, total: None, as_of_seq: None }
+    }
+}
