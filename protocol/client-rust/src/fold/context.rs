@@ -65,7 +65,10 @@ impl Snapshot {
     /// Applies `context_compacted`.
     pub(super) fn compacted(&mut self, report: &ContextCompacted) {
         self.end_job(&report.job_id);
-        self.drop_held(&report.job_id);
+        // What is held never outlives another compaction: that was made from it, and is all that is told of its end, or
+        // has made it void. A compaction that is replayed is older than what the server holds now.
+        let is_new = self.seq > self.as_of_seq;
+        self.held.take_if(|held| is_new || held.job_id == report.job_id);
         self.generation = report.generation;
         self.warning = None;
         let size = &mut self.context_info;
@@ -88,7 +91,7 @@ impl Snapshot {
     /// Applies `compaction_failed`. Those that were cancelled, or whose work became pointless, are no failures.
     pub(super) fn compaction_failed(&mut self, failed: &CompactionFailed) {
         self.end_job(&failed.job_id);
-        self.drop_held(&failed.job_id);
+        self.held.take_if(|held| held.job_id == failed.job_id);
         let is_failure = !matches!(
             failed.error.code,
             ErrorCode::CompactionCancelled | ErrorCode::CompactionVoid | ErrorCode::NothingToCompact
@@ -110,11 +113,6 @@ impl Snapshot {
     /// Ends the running compaction if it is this job. A replay may tell of an earlier one than that which runs.
     fn end_job(&mut self, job_id: &JobId) {
         self.compaction.take_if(|job| job.job_id == *job_id);
-    }
-
-    /// Drops the held compaction if it is this job: it was committed or dropped.
-    fn drop_held(&mut self, job_id: &JobId) {
-        self.held.take_if(|held| held.job_id == *job_id);
     }
 }
 
@@ -207,6 +205,22 @@ mod tests {
         };
         assert_eq!(now.context_info, expected);
         assert_eq!(now.context_info.breakdown.summary, 412);
+    }
+
+    #[test]
+    fn what_is_held_ends_with_any_compaction_that_is_not_replayed() {
+        let held = json!({
+            "jobId": "j1", "trigger": "threshold", "rung": "extract",
+            "tokensBefore": 9, "tokensAfter": 4, "durationMs": 1,
+        });
+        let report = include_str!("../../../examples/v2/events/context_compacted.json");
+        let report: Value = serde_json::from_str(report).unwrap();
+        let mut told = Told::by(snapshot());
+        told.snapshot.reopened(opened(json!({"resumed": "replay", "asOfSeq": 2, "held": held})));
+        for (seq, is_held) in [(2, true), (3, false)] {
+            told.durable("context_compacted", report["payload"].clone());
+            assert_eq!((told.snapshot.seq, told.snapshot.held.is_some()), (seq, is_held));
+        }
     }
 
     #[test]

@@ -11,8 +11,9 @@ use reseed_protocol::{
     reply::{RunningItem, RunningPart},
 };
 
-/// The most parts of an item that are shown; its entry has all of them. Parts that are named before their predecessors
-/// take memory for all of them, so one mistaken number must not take all there is.
+/// The most parts of an item that are shown: four times as many as the server lets a model write. The entry has all of
+/// them. A part that is named before its predecessors takes memory for them too, so one mistaken number must not take
+/// all there is.
 pub const PARTS_MAX: usize = 4096;
 
 /// An answer that is not an entry yet.

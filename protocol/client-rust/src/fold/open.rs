@@ -43,6 +43,7 @@ impl Snapshot {
             pending: opened.pending.into_iter().map(Call::from).collect(),
             host: opened.host,
             presence: opened.presence,
+            as_of_seq: opened.as_of_seq,
         }
     }
 
@@ -60,6 +61,7 @@ impl Snapshot {
         self.held = opened.held;
         self.host = opened.host;
         self.presence = opened.presence;
+        self.as_of_seq = opened.as_of_seq;
         // It is the size after the replay. If there is nothing to replay, no event tells it.
         if opened.as_of_seq == self.seq {
             self.measured(opened.context_info);
@@ -253,7 +255,7 @@ mod tests {
         assert!(fresh.held.is_some() && fresh.host.is_some() && before.presence != fresh.presence);
         let mut expected = Snapshot { state: SessionState::Compacting, ..before };
         (expected.role, expected.held, expected.host) = (fresh.role, fresh.held, fresh.host);
-        (expected.presence, expected.compaction) = (fresh.presence, fresh.compaction);
+        (expected.presence, expected.compaction, expected.as_of_seq) = (fresh.presence, fresh.compaction, 7);
         expected.compaction.as_mut().unwrap().as_of_seq = Some(7);
         assert_eq!(now, expected);
     }
