@@ -54,6 +54,9 @@ macro_rules! messages {
         }
 
         impl $name {
+            /// The types that this version knows.
+            pub const NAMES: &'static [&'static str] = &[$($tag,)*];
+
             /// Returns its type on the wire.
             #[must_use]
             pub fn name(&self) -> &str {

@@ -1,10 +1,27 @@
 //! Client of reseed: many sessions over one socket, the fold of their events, exact resume.
 //!
+//! - [`Client`] connects, and connects again; [`Client::next`] says what happens
 //! - [`fold`]: the state of a session, as `session_opened` tells it and each event changes it
-//! - [`incoming`]: frames of the server, read leniently
+//! - [`machine`]: what a client does, without a socket and without a clock
+//! - [`incoming`]: frames of the server, read as far as this version knows them
+//! - [`Socket`]: frames as text, for whoever wants to see each
 
 mod address;
+mod client;
+mod ending;
 pub mod fold;
 pub mod incoming;
+pub mod machine;
+mod outbox;
+mod socket;
+mod subscription;
+mod update;
 
 pub use address::{Address, InvalidAddress};
+pub use client::{AskCredentials, Client, Error, Options};
+pub use ending::{Lost, Then, backoff};
+pub use machine::{Credentials, Identity};
+pub use outbox::{BYTES_MAX, COMMANDS_MAX};
+pub use socket::{Received, Socket};
+pub use subscription::Opening;
+pub use update::{NotTaken, Session, SessionEnd, SessionEvent, Stop, To, Unanswered, Update};

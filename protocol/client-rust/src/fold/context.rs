@@ -74,7 +74,7 @@ impl Snapshot {
         let size = &mut self.context_info;
         size.token_count = report.tokens_after;
         size.usage_ratio = report.tokens_after as f64 / size.max_tokens.max(1) as f64;
-        size.breakdown = report.breakdown.after.clone();
+        size.breakdown = report.breakdown.after;
         size.leaf_id = Some(report.entry_id.clone());
         size.generation = report.generation;
         size.compactions += 1;
@@ -200,7 +200,7 @@ mod tests {
             leaf_id: Some(id("r8n4v2ch5kzw")),
             generation: 2,
             compactions: before.compactions + 1,
-            breakdown: now.context_info.breakdown.clone(),
+            breakdown: now.context_info.breakdown,
             ..before
         };
         assert_eq!(now.context_info, expected);

@@ -1,0 +1,143 @@
+//! How a connection ends, and what to do then.
+
+use std::time::Duration;
+
+/// The longest wait before the first attempt to connect again.
+const FIRST: Duration = Duration::from_millis(500);
+
+/// The longest wait before any attempt: a server that is back should not wait long for its clients.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// Attempts after which the wait does not grow any more.
+const DOUBLINGS_MAX: u32 = 6;
+
+/// Why a connection is no more, or did not come about.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Lost {
+    /// The server closed it with this code. It gave its reason, or the meaning of the code stands for it.
+    #[error("{reason} (closed with {code})")]
+    Closed {
+        /// The close code.
+        code: u16,
+        /// The reason, for people.
+        reason: String,
+    },
+    /// It broke, or nobody answered.
+    #[error("{0}")]
+    Broken(String),
+    /// The other end does not take it, and will not take the next one either: something must change first.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// What to do when a connection is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// Connect again after at least this wait, and resume.
+    Reconnect(Duration),
+    /// Connect again with new credentials.
+    Renew,
+    /// Nothing changes by trying again.
+    Stop,
+}
+
+impl Lost {
+    /// Returns the end that a close frame tells of.
+    #[must_use]
+    pub fn closed(code: u16, reason: &str) -> Self {
+        let reason = if reason.is_empty() { meaning(code).0 } else { reason };
+        Self::Closed { code, reason: reason.to_owned() }
+    }
+
+    /// Returns what to do next.
+    #[must_use]
+    pub fn then(&self) -> Then {
+        match self {
+            Self::Closed { code, .. } => meaning(*code).1,
+            Self::Broken(_) => Then::Reconnect(Duration::ZERO),
+            Self::Refused(_) => Then::Stop,
+        }
+    }
+}
+
+/// Returns what a close code means. Of those that are not known 44xx are final and all others are not.
+fn meaning(code: u16) -> (&'static str, Then) {
+    const AGAIN: Then = Then::Reconnect(Duration::ZERO);
+    match code {
+        1000 => ("closed by either side", Then::Stop),
+        1001 => ("the server or a proxy goes away", AGAIN),
+        1002 => ("the client violated RFC 6455", Then::Stop),
+        1003 => ("the client sent a kind of data that is not accepted", Then::Stop),
+        1006 => ("the connection was lost, or refused before it was open", AGAIN),
+        1007 => ("a frame was not UTF-8", Then::Stop),
+        1008 => ("a proxy's policy refused the connection", Then::Stop),
+        1009 => ("a frame was too large", AGAIN),
+        1011 => ("an internal error of the server", AGAIN),
+        1012 => ("the server restarts", AGAIN),
+        1013 => ("the server is full", AGAIN),
+        1014 => ("a gateway got a bad response", AGAIN),
+        4400 => ("too many bad frames in a row", Then::Stop),
+        4401 => ("the credentials are missing, wrong or expired", Then::Renew),
+        4408 => ("no hello arrived in time", AGAIN),
+        4429 => ("the rate limit was far exceeded", Then::Reconnect(Duration::from_secs(60))),
+        4504 => ("this client read too slowly", AGAIN),
+        4508 => ("no pong was received", AGAIN),
+        _ if code / 100 == 44 => ("the server will not take this connection", Then::Stop),
+        _ => ("the connection was closed", AGAIN),
+    }
+}
+
+/// Returns the wait before the next attempt: anything from nothing to a limit that doubles with each failure ("full
+/// jitter"), so that the clients of a server that comes back do not arrive together.
+#[must_use]
+pub fn backoff(failures: u32, random: &mut fastrand::Rng) -> Duration {
+    let limit = LONGEST.min(FIRST * 2u32.pow(failures.min(DOUBLINGS_MAX)));
+    limit.mul_f64(random.f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reseed_protocol::CloseCode;
+
+    #[test]
+    fn a_close_is_answered_as_by_the_client_in_typescript() {
+        let table = include_str!("../../client/src/connection/close-codes.ts");
+        let mut rows = 0;
+        for row in table.lines().map(str::trim).filter(|row| row.starts_with(|first: char| first.is_ascii_digit())) {
+            rows += 1;
+            let code: u16 = row[..4].parse().unwrap();
+            let (meaning, then) = meaning(code);
+            assert!(row.contains(&format!("meaning: \"{meaning}\"")), "{row} means {meaning}");
+            let expected = match then {
+                Then::Reconnect(wait) if wait.is_zero() => "then: \"reconnect\" }".to_owned(),
+                Then::Reconnect(wait) => format!("then: \"reconnect\", waitMs: {}_000 }}", wait.as_secs()),
+                Then::Renew => "then: \"renew\" }".to_owned(),
+                Then::Stop => "then: \"stop\" }".to_owned(),
+            };
+            assert!(row.contains(&expected), "{row} says {then:?}");
+        }
+        assert_eq!(rows, 18, "every row was read");
+    }
+
+    #[test]
+    fn every_code_of_the_server_has_a_meaning() {
+        for code in CloseCode::ALL.iter().filter(|code| **code != CloseCode::NoSuchSession) {
+            assert!(!meaning(code.code()).0.starts_with("the connection was closed"), "{code:?}");
+        }
+        assert_eq!(Lost::closed(4499, "").then(), Then::Stop);
+        assert_eq!(Lost::closed(4999, "why").to_string(), "why (closed with 4999)");
+        assert_eq!(Lost::closed(4999, "").then(), Then::Reconnect(Duration::ZERO));
+    }
+
+    #[test]
+    fn waits_grow_to_a_limit_and_are_spread() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for (failures, limit_ms) in [(0, 500), (1, 1_000), (5, 16_000), (6, 30_000), (u32::MAX, 30_000)] {
+            let waits: Vec<_> = (0..200).map(|_| backoff(failures, &mut random)).collect();
+            let limit = Duration::from_millis(limit_ms);
+            assert!(waits.iter().all(|wait| *wait <= limit), "{failures}");
+            assert!(waits.iter().any(|wait| *wait > limit / 2) && waits.iter().any(|wait| *wait < limit / 2));
+        }
+    }
+}

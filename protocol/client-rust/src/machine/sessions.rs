@@ -1,0 +1,135 @@
+//! The sessions of a client: opened, resumed, ended.
+
+use super::{Machine, Output, Phase, encoded};
+use crate::{
+    ending::backoff,
+    subscription::{Phase as Subscribed, Subscription, Taken},
+    update::{Session, SessionEnd, Unanswered, Update},
+};
+use reseed_protocol::{
+    ErrorCode, SessionId,
+    command::{Command, Empty},
+    event::{SessionClosed, SubscriptionEnd},
+    reply::{Reply, SessionOpened},
+};
+use std::time::{Duration, Instant};
+
+impl Machine {
+    pub(super) fn open_replied(&mut self, now: Instant, key: Session, reply: Reply) {
+        let known = self.sessions.get_mut(&key).expect("it was just found");
+        match reply {
+            Reply::SessionOpened(opened) if matches!(known.phase, Subscribed::Leaving(_)) => {
+                self.send_now(Some(&opened.session_id), &Command::CloseSession(Empty {}));
+                self.forget(key);
+            }
+            Reply::SessionOpened(opened) => self.opened(key, opened),
+            _ if matches!(known.phase, Subscribed::Leaving(_)) => self.forget(key),
+            Reply::Error(error) if error.code == ErrorCode::SessionDamaged && known.falls_back_to_reading() => {
+                self.send_open(key);
+            }
+            // It is open on this connection: what closes it is still on its way.
+            Reply::Error(error) if error.retriable || error.code == ErrorCode::SessionAlreadyOpen => {
+                self.retry_session(now, key, error.retry_after_ms.unwrap_or_default());
+            }
+            Reply::Error(error) => self.end(key, SessionEnd::Refused(error)),
+            _ => self.end(key, SessionEnd::Unreadable),
+        }
+    }
+
+    pub(super) fn opened(&mut self, key: Session, opened: Box<SessionOpened>) {
+        let known = self.sessions.get_mut(&key).expect("its reply has come");
+        known.opened((*opened).clone());
+        self.by_id.insert(opened.session_id.clone(), key);
+        self.tell(Update::Opened { session: key, opened });
+        self.flush();
+    }
+
+    pub(super) fn event(
+        &mut self,
+        now: Instant,
+        session: Option<&SessionId>,
+        take: impl FnOnce(&mut Subscription) -> Taken,
+    ) {
+        let Some(key) = session.and_then(|id| self.find(id)) else { return };
+        let Some(known) = self.sessions.get_mut(&key) else { return };
+        match take(known) {
+            Taken::Applied(event) => self.tell(Update::Event { session: key, event }),
+            Taken::Ignored => {}
+            Taken::Gap => self.resync(now, key),
+        }
+    }
+
+    /// Something was missed: opens the session again on the same connection, where it was.
+    pub(super) fn resync(&mut self, now: Instant, key: Session) {
+        let Some(known) = self.sessions.get_mut(&key).filter(|known| known.is_open()) else { return };
+        known.missed(now);
+        known.phase = Subscribed::Waiting;
+        let id = known.id.clone();
+        self.send_now(id.as_ref(), &Command::CloseSession(Empty {}));
+        self.send_open(key);
+    }
+
+    pub(super) fn session_closed(&mut self, now: Instant, session: Option<&SessionId>, closed: &SessionClosed) {
+        let Some(key) = session.and_then(|id| self.find(id)) else { return };
+        let Some(known) = self.sessions.get_mut(&key).filter(|known| known.is_open()) else { return };
+        if closed.code == SubscriptionEnd::Deleted {
+            return self.end(key, SessionEnd::Deleted);
+        }
+        if !closed.retriable {
+            known.forget_place();
+        }
+        self.retry_session(now, key, 0);
+    }
+
+    pub(super) fn retry_session(&mut self, now: Instant, key: Session, wait_ms: u64) {
+        let Some(known) = self.sessions.get_mut(&key) else { return };
+        let wait = Duration::from_millis(wait_ms).max(backoff(known.failures, &mut self.random));
+        known.failures = known.failures.saturating_add(1);
+        known.phase = Subscribed::Retrying(now + wait);
+    }
+
+    pub(super) fn end(&mut self, key: Session, why: SessionEnd) {
+        if let Some(known) = self.sessions.get_mut(&key) {
+            known.phase = Subscribed::Ended;
+        }
+        self.fail_session(key, &Unanswered::SessionClosed);
+        self.tell(Update::Ended { session: key, why });
+    }
+
+    /// Asks for a session on the present connection, if there is one.
+    pub(super) fn send_open(&mut self, key: Session) {
+        if !matches!(self.phase, Phase::Open(_)) {
+            return;
+        }
+        let fresh = self.new_id();
+        let Some(known) = self.sessions.get_mut(&key) else { return };
+        if !matches!(known.phase, Subscribed::Waiting | Subscribed::Retrying(_) | Subscribed::Opening(_)) {
+            return;
+        }
+        let id = known.creates.clone().unwrap_or(fresh);
+        known.phase = Subscribed::Opening(id.clone());
+        let frame = encoded(&id, known.id.as_ref(), &Command::OpenSession(known.command()));
+        self.out.push_back(Output::Send(frame));
+    }
+
+    /// Sends a command whose reply nobody waits for, if there is a connection.
+    pub(super) fn send_now(&mut self, session: Option<&SessionId>, command: &Command) {
+        if matches!(self.phase, Phase::Open(_)) {
+            let id = self.new_id();
+            self.out.push_back(Output::Send(encoded(&id, session, command)));
+        }
+    }
+
+    pub(super) fn fail_session(&mut self, session: Session, why: &Unanswered) {
+        for id in self.outbox.fail(Some(session)) {
+            self.tell(Update::Reply { id, result: Err(why.clone()) });
+        }
+    }
+
+    pub(super) fn forget(&mut self, key: Session) {
+        let Some(known) = self.sessions.remove(&key) else { return };
+        if let Some(id) = known.id.filter(|id| self.by_id.get(id) == Some(&key)) {
+            self.by_id.remove(&id);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Commands that have no reply yet, in the order in which they were given.
+//!
+//! What always holds:
+//! - there are at most [`COMMANDS_MAX`] of them, with [`BYTES_MAX`] together;
+//! - a command goes out under one id, however often it is sent;
+//! - a command about a session goes out once that session is open on this connection, in order;
+//! - one that has been sent before, and is refused only for now, stays and is sent again, a bounded number of times.
+
+use crate::{
+    ending::backoff,
+    update::{NotTaken, Session, To, Unanswered},
+};
+use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, command::Command};
+use std::time::{Duration, Instant};
+
+/// Commands without a reply: more than a program in order gives while the network is away.
+pub const COMMANDS_MAX: usize = 256;
+
+/// Bytes that these have together.
+pub const BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Refusals for now that one command may have: whoever gave it should be told some time.
+const REFUSALS_MAX: u32 = 5;
+
+/// A command without a reply.
+#[derive(Debug)]
+struct Waiting {
+    id: CommandId,
+    name: &'static str,
+    to: To,
+    /// True if it needs a subscription to its session.
+    subscribes: bool,
+    /// `{"type":…,"payload":…}`.
+    body: String,
+    /// True if it is sent again after a lost connection.
+    resent: bool,
+    sent: bool,
+    sendings: u32,
+    refusals: u32,
+    /// It was refused for now and waits until then.
+    held_until: Option<Instant>,
+}
+
+/// What became of a reply.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Replied {
+    /// It is the reply to a command, which is over.
+    Over,
+    /// The command stays and is sent again.
+    Stays,
+    /// No command waits for it.
+    Unknown,
+}
+
+/// Where a command's session is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Open on this connection.
+    Open(SessionId),
+    /// Known, and not open.
+    Known(SessionId),
+    /// Not known yet.
+    Unknown,
+}
+
+/// The commands that wait for a reply.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    waiting: Vec<Waiting>,
+    bytes: usize,
+}
+
+impl Outbox {
+    /// Adds a command.
+    pub(crate) fn add(&mut self, id: CommandId, to: To, command: &Command) -> Result<(), NotTaken> {
+        if self.waiting.len() >= COMMANDS_MAX {
+            return Err(NotTaken::Commands(self.waiting.len()));
+        }
+        let body = serde_json::to_string(command).expect("wire types have text keys and finite numbers");
+        // One alone may be of any size: the server's limit is for that.
+        if !self.waiting.is_empty() && self.bytes + body.len() > BYTES_MAX {
+            return Err(NotTaken::Bytes(self.bytes));
+        }
+        self.bytes += body.len();
+        let spec = command.spec();
+        self.waiting.push(Waiting {
+            id,
+            name: spec.name,
+            to,
+            subscribes: spec.needs_subscription(),
+            body,
+            resent: command.writes() || is_reading(command),
+            sent: false,
+            sendings: 0,
+            refusals: 0,
+            held_until: None,
+        });
+        Ok(())
+    }
+
+    /// Returns the number of commands.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Takes the frames that may go out now and were not sent on this connection, in order.
+    pub(crate) fn take(&mut self, place: impl Fn(Session) -> Place) -> Vec<String> {
+        let mut frames = Vec::new();
+        let mut behind: Vec<To> = Vec::new();
+        for command in &mut self.waiting {
+            // A command waits behind one of the same session that is held, so that their order stays.
+            if command.held_until.is_some() && command.to != To::Server {
+                behind.push(command.to.clone());
+            }
+            if command.sent || command.held_until.is_some() || behind.contains(&command.to) {
+                continue;
+            }
+            let session = match &command.to {
+                To::Server => None,
+                To::Id(id) => Some(id.clone()),
+                To::Session(session) => match place(*session) {
+                    Place::Open(id) => Some(id),
+                    Place::Known(id) if !command.subscribes => Some(id),
+                    Place::Known(_) | Place::Unknown => continue,
+                },
+            };
+            command.sent = true;
+            command.sendings += 1;
+            frames.push(frame(&command.id, session.as_ref(), &command.body));
+        }
+        frames
+    }
+
+    /// Takes a reply. A refused command may stay: see [`Waiting::stays`].
+    pub(crate) fn reply(
+        &mut self,
+        now: Instant,
+        id: &CommandId,
+        refusal: Option<&ErrorBody>,
+        is_open: impl Fn(Session) -> bool,
+        random: &mut fastrand::Rng,
+    ) -> Replied {
+        let Some(place) = self.waiting.iter().position(|command| command.id == *id) else { return Replied::Unknown };
+        let command = &mut self.waiting[place];
+        if let Some(error) = refusal.filter(|error| command.stays(error, is_open)) {
+            command.sent = false;
+            command.refusals += 1;
+            if error.code != ErrorCode::NoSession {
+                let wait = Duration::from_millis(error.retry_after_ms.unwrap_or_default());
+                command.held_until = Some(now + wait.max(backoff(command.refusals, random)));
+            }
+            return Replied::Stays;
+        }
+        self.remove(place);
+        Replied::Over
+    }
+
+    /// Returns when the next command that was refused for now may go out.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.waiting.iter().filter_map(|command| command.held_until).min()
+    }
+
+    /// Releases the commands whose wait is over.
+    pub(crate) fn release(&mut self, now: Instant) {
+        for command in &mut self.waiting {
+            command.held_until.take_if(|until| *until <= now);
+        }
+    }
+
+    /// The connection is lost: what may be sent again waits for the next one. Returns the others, which are over.
+    pub(crate) fn lost(&mut self) -> Vec<CommandId> {
+        let over = self.remove_all(|command| command.sent && !command.resent);
+        self.waiting.iter_mut().for_each(|command| command.sent = false);
+        over.into_iter().map(|command| command.id).collect()
+    }
+
+    /// Removes the commands to a session, or all commands.
+    pub(crate) fn fail(&mut self, session: Option<Session>) -> Vec<CommandId> {
+        let of = |command: &Waiting| session.is_none_or(|session| command.to == To::Session(session));
+        self.remove_all(of).into_iter().map(|command| command.id).collect()
+    }
+
+    /// Removes the commands that the server would not accept for their size: it would close each connection for them.
+    pub(crate) fn refuse_larger_than(&mut self, bytes_max: u64) -> Vec<(CommandId, Unanswered)> {
+        let over = self.remove_all(|command| command.frame_bytes() as u64 > bytes_max);
+        let why = |command: &Waiting| {
+            let Waiting { name, .. } = command;
+            Unanswered::TooLarge { name, bytes: command.frame_bytes(), bytes_max }
+        };
+        over.into_iter().map(|command| (command.id.clone(), why(&command))).collect()
+    }
+
+    fn remove_all(&mut self, is_over: impl Fn(&Waiting) -> bool) -> Vec<Waiting> {
+        let over: Vec<Waiting> = self.waiting.extract_if(.., |command| is_over(command)).collect();
+        self.bytes -= over.iter().map(|command| command.body.len()).sum::<usize>();
+        over
+    }
+
+    fn remove(&mut self, place: usize) {
+        self.bytes -= self.waiting.remove(place).body.len();
+    }
+}
+
+impl Waiting {
+    /// Returns true if a refused command stays: it was sent before, so that whoever gave it counts on it; or the server
+    /// has ended its session for a moment, and it came too late for that subscription.
+    fn stays(&self, error: &ErrorBody, is_open: impl Fn(Session) -> bool) -> bool {
+        let for_now = matches!(
+            error.code,
+            ErrorCode::RateLimited | ErrorCode::StoreFailed | ErrorCode::Overloaded | ErrorCode::ShuttingDown
+        );
+        match (&error.code, &self.to) {
+            _ if !self.resent || self.refusals >= REFUSALS_MAX => false,
+            (ErrorCode::NoSession, To::Session(session)) => !is_open(*session),
+            _ => error.retriable && for_now && self.sendings > 1,
+        }
+    }
+
+    fn frame_bytes(&self) -> usize {
+        // The longest session id, and the names and quotes around the two.
+        self.body.len() + self.id.as_str().len() + 64 + r#""id":"","sessionId":"","#.len()
+    }
+}
+
+/// Returns true if the command only asks: asking twice changes nothing.
+fn is_reading(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::ListSessions(_)
+            | Command::GetEntries(_)
+            | Command::GetTree(_)
+            | Command::GetContext(_)
+            | Command::GetContextInfo(_)
+    )
+}
+
+/// Returns the frame of a command.
+pub(crate) fn frame(id: &CommandId, session: Option<&SessionId>, body: &str) -> String {
+    // An id needs no escapes.
+    let session = session.map(|session| format!(r#""sessionId":"{session}","#)).unwrap_or_default();
+    format!(r#"{{"id":"{id}",{session}{}"#, &body[1..])
+}

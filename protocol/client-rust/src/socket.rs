@@ -1,0 +1,240 @@
+//! The socket to a server, with frames as text.
+//!
+//! What always holds: nothing of it is lost when a future is dropped. A frame is read whole or stays, and one that is
+//! given to [`Socket::queue`] goes out with the next polls.
+
+use crate::{Address, ending::Lost};
+use futures_util::{Sink as _, Stream as _};
+use reseed_protocol::SUBPROTOCOL_V2;
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::{net::TcpStream, time::timeout};
+use tokio_tungstenite::{
+    MaybeTlsStream, WebSocketStream, client_async_tls_with_config, connect_async_with_config,
+    tungstenite::{
+        Error, Message,
+        client::IntoClientRequest as _,
+        error::ProtocolError,
+        handshake::client::Request,
+        http::{HeaderName, HeaderValue, header},
+        protocol::{CloseFrame, WebSocketConfig},
+    },
+};
+
+/// The time for a connection to be made, TLS and upgrade included.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// The time for a goodbye.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// Bytes of the largest frame taken: a snapshot of the newest entries, each of at most a message's size.
+const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Bytes that are read at a time. Small, so that a program may have thousands of sockets.
+const READ_BYTES: usize = 4 * 1024;
+
+/// A socket to a server.
+pub struct Socket {
+    stream: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    outgoing: VecDeque<Message>,
+    /// The library holds frames that are not written yet.
+    unflushed: bool,
+}
+
+/// What has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Received {
+    /// A frame.
+    Text(String),
+    /// A ping, which is answered already: the other end is there.
+    Ping,
+}
+
+impl Socket {
+    /// Connects and upgrades to version 2. Says nothing yet.
+    ///
+    /// # Errors
+    /// Why there is no connection.
+    pub async fn open(address: &Address) -> Result<Self, Lost> {
+        Self::open_with(address, &[(header::SEC_WEBSOCKET_PROTOCOL.as_str(), SUBPROTOCOL_V2)]).await
+    }
+
+    /// Connects with these headers and no others of its own: without the subprotocol it is version 1 until `hello`.
+    ///
+    /// # Errors
+    /// Why there is no connection.
+    pub async fn open_with(address: &Address, headers: &[(&str, &str)]) -> Result<Self, Lost> {
+        let request = request(address, headers)?;
+        // A frame goes out at once: what a person types should not wait for the next.
+        let connecting = connect_async_with_config(request, Some(config()), true);
+        let upgraded = timeout(CONNECT, connecting).await;
+        let answered =
+            upgraded.map_err(|_| Lost::Broken(format!("{address} did not answer within {} s", CONNECT.as_secs())))?;
+        answered.map(|(stream, _)| Self::of(stream)).map_err(|error| refused(address, error))
+    }
+
+    /// Upgrades a connection that was made already, for instance one with small buffers.
+    ///
+    /// # Errors
+    /// Why there is no upgrade.
+    pub async fn over(stream: TcpStream, address: &Address) -> Result<Self, Lost> {
+        let request = request(address, &[(header::SEC_WEBSOCKET_PROTOCOL.as_str(), SUBPROTOCOL_V2)])?;
+        let upgraded = client_async_tls_with_config(request, stream, Some(config()), None).await;
+        upgraded.map(|(stream, _)| Self::of(stream)).map_err(|error| refused(address, error))
+    }
+
+    fn of(stream: WebSocketStream<MaybeTlsStream<TcpStream>>) -> Self {
+        Self { stream, outgoing: VecDeque::new(), unflushed: false }
+    }
+
+    /// Takes a frame to be sent. It goes out while [`Self::poll_receive`] or [`Self::poll_flush`] is polled.
+    pub fn queue(&mut self, frame: String) {
+        self.queue_message(Message::text(frame));
+    }
+
+    /// Takes any message to be sent, as [`Self::queue`] does.
+    pub fn queue_message(&mut self, message: Message) {
+        self.outgoing.push_back(message);
+    }
+
+    /// Returns true if everything has gone out.
+    #[must_use]
+    pub fn is_flushed(&self) -> bool {
+        self.outgoing.is_empty() && !self.unflushed
+    }
+
+    /// Sends what was queued.
+    ///
+    /// # Errors
+    /// Why it cannot be sent.
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Lost>> {
+        let mut stream = Pin::new(&mut self.stream);
+        while !self.outgoing.is_empty() {
+            ready!(stream.as_mut().poll_ready(cx)).map_err(broken)?;
+            if let Some(message) = self.outgoing.pop_front() {
+                stream.as_mut().start_send(message).map_err(broken)?;
+                self.unflushed = true;
+            }
+        }
+        if self.unflushed {
+            ready!(stream.poll_flush(cx)).map_err(broken)?;
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends what was queued, as far as it can be, and returns what has come.
+    ///
+    /// # Errors
+    /// Why there is no more.
+    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, Lost>> {
+        // A broken line shows when it is read; the other end may have said why before.
+        let _ = self.poll_flush(cx);
+        loop {
+            return Poll::Ready(match ready!(Pin::new(&mut self.stream).poll_next(cx)) {
+                Some(Ok(Message::Text(text))) => Ok(Received::Text(text.as_str().to_owned())),
+                Some(Ok(Message::Ping(_))) => {
+                    // The library has made the answer, which leaves with the next flush.
+                    self.unflushed = true;
+                    let _ = self.poll_flush(cx);
+                    Ok(Received::Ping)
+                }
+                Some(Ok(Message::Close(frame))) => {
+                    self.unflushed = true;
+                    let _ = self.poll_flush(cx);
+                    Err(closed(frame))
+                }
+                Some(Ok(_)) => continue,
+                Some(Err(error)) => Err(broken(error)),
+                None => Err(Lost::closed(1006, "")),
+            });
+        }
+    }
+
+    /// Returns the next frame. May be dropped while it waits: nothing is lost.
+    ///
+    /// # Errors
+    /// Why there is no more.
+    pub async fn receive(&mut self) -> Result<String, Lost> {
+        loop {
+            if let Received::Text(text) = poll_fn(|cx| self.poll_receive(cx)).await? {
+                return Ok(text);
+            }
+        }
+    }
+
+    /// Sends a frame.
+    ///
+    /// # Errors
+    /// Why it cannot be sent.
+    pub async fn send(&mut self, frame: String) -> Result<(), Lost> {
+        self.queue(frame);
+        poll_fn(|cx| self.poll_flush(cx)).await
+    }
+
+    /// Says goodbye; whether it is heard makes no difference.
+    pub async fn close(mut self) {
+        self.queue_message(Message::Close(None));
+        let _ = timeout(GOODBYE, poll_fn(|cx| self.poll_flush(cx))).await;
+    }
+}
+
+impl std::fmt::Debug for Socket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Socket").finish_non_exhaustive()
+    }
+}
+
+fn config() -> WebSocketConfig {
+    WebSocketConfig::default()
+        .read_buffer_size(READ_BYTES)
+        .max_message_size(Some(FRAME_BYTES_MAX))
+        .max_frame_size(Some(FRAME_BYTES_MAX))
+}
+
+fn request(address: &Address, headers: &[(&str, &str)]) -> Result<Request, Lost> {
+    let invalid = |what: &str| Lost::Refused(format!("{what} is not one that can be sent"));
+    let mut request = address.uri().clone().into_client_request().map_err(|error| Lost::Refused(error.to_string()))?;
+    for (name, value) in headers {
+        let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid(&format!("the header `{name}`")))?;
+        let mut value =
+            HeaderValue::from_str(value).map_err(|_| invalid(&format!("the value of the header `{name}`")))?;
+        value.set_sensitive(known == header::AUTHORIZATION);
+        request.headers_mut().insert(known, value);
+    }
+    Ok(request)
+}
+
+/// Returns why there is no connection.
+fn refused(address: &Address, error: Error) -> Lost {
+    match error {
+        Error::Http(response) => {
+            let status = response.status();
+            let text = format!("{address} answered {status}");
+            if status.is_server_error() || status.as_u16() == 429 { Lost::Broken(text) } else { Lost::Refused(text) }
+        }
+        // A balancer whose server is away hangs up in the middle of the upgrade.
+        Error::Io(_) | Error::Tls(_) | Error::Protocol(ProtocolError::HandshakeIncomplete) => {
+            Lost::Broken(format!("{address}: {error}"))
+        }
+        error => Lost::Refused(format!("{address}: {error}")),
+    }
+}
+
+/// Returns why a connection is no more.
+fn broken(error: Error) -> Lost {
+    match error {
+        Error::Capacity(_) => Lost::Refused(error.to_string()),
+        Error::ConnectionClosed | Error::AlreadyClosed => Lost::closed(1006, ""),
+        error => Lost::Broken(format!("the connection was lost: {error}")),
+    }
+}
+
+fn closed(frame: Option<CloseFrame>) -> Lost {
+    frame.map_or_else(|| Lost::closed(1006, ""), |frame| Lost::closed(frame.code.into(), &frame.reason))
+}

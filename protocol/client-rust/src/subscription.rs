@@ -1,0 +1,173 @@
+//! A subscription to one session that lasts: it is opened on each connection, exactly where it was.
+
+use crate::{
+    fold::{Applied, Snapshot},
+    update::SessionEvent,
+};
+use reseed_protocol::{
+    CommandId, SessionId,
+    command::{OpenSession, SessionRole, ToolOffer},
+    event::{EphemeralEvent, Event},
+    hook::HookOffer,
+    reply::SessionOpened,
+};
+use std::time::{Duration, Instant};
+
+/// A second gap within this time asks for everything anew: the resume has not mended it.
+const RESYNC: Duration = Duration::from_secs(2);
+
+/// How a session is opened, on each connection.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Opening {
+    /// Writer (the default) or observer.
+    pub role: Option<SessionRole>,
+    /// The number of newest entries in the first snapshot; absent: 50.
+    pub entries: Option<u32>,
+    /// `false` leaves out the deltas of answers.
+    pub deltas: Option<bool>,
+    /// Tools to offer.
+    pub tools: Option<Vec<ToolOffer>>,
+    /// Hooks to offer.
+    pub hooks: Option<Vec<HookOffer>>,
+}
+
+/// The state of a subscription.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It waits for a connection.
+    Waiting,
+    /// It was asked for by this command.
+    Opening(CommandId),
+    /// Events arrive.
+    Open,
+    /// The server could not open it for now, or has ended it; the next attempt is then.
+    Retrying(Instant),
+    /// Nobody wants it any more, but the command that creates it has no reply yet.
+    Leaving(CommandId),
+    /// It will not be opened again.
+    Ended,
+}
+
+/// A subscription to one session.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    pub(crate) phase: Phase,
+    pub(crate) opening: Opening,
+    /// The session; `None` until the command that creates it has its reply.
+    pub(crate) id: Option<SessionId>,
+    /// The command that creates it: sent again, it opens the session that it has created.
+    pub(crate) creates: Option<CommandId>,
+    pub(crate) snapshot: Option<Snapshot>,
+    pub(crate) failures: u32,
+    resynced_at: Option<Instant>,
+    /// The next attempt asks for a snapshot, whatever is known.
+    anew: bool,
+    /// The session is damaged and can only be read.
+    read_only: bool,
+}
+
+/// What an event means for its subscription.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Taken {
+    /// It was applied; tell of it.
+    Applied(SessionEvent),
+    /// It changes nothing.
+    Ignored,
+    /// Something is missing: open the session again.
+    Gap,
+}
+
+impl Subscription {
+    /// Creates one that waits for a connection.
+    pub(crate) fn new(id: Option<SessionId>, creates: Option<CommandId>, opening: Opening) -> Self {
+        Self {
+            phase: Phase::Waiting,
+            opening,
+            id,
+            creates,
+            snapshot: None,
+            failures: 0,
+            resynced_at: None,
+            anew: false,
+            read_only: false,
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// Returns the command that opens it now.
+    pub(crate) fn command(&self) -> OpenSession {
+        let Opening { role, entries, deltas, tools, hooks } = self.opening.clone();
+        let role = if self.read_only { Some(SessionRole::Observer) } else { role };
+        // An observer may offer nothing.
+        let offers = role != Some(SessionRole::Observer);
+        let known = self.snapshot.as_ref().filter(|_| !self.anew);
+        OpenSession {
+            role,
+            resume: known.map(Snapshot::resume_point),
+            entries,
+            deltas,
+            tools: tools.filter(|_| offers),
+            hooks: hooks.filter(|_| offers),
+        }
+    }
+
+    /// Takes `session_opened`.
+    pub(crate) fn opened(&mut self, opened: SessionOpened) {
+        self.phase = Phase::Open;
+        self.failures = 0;
+        self.anew = false;
+        self.id = Some(opened.session_id.clone());
+        self.creates = None;
+        match &mut self.snapshot {
+            Some(snapshot) => {
+                snapshot.reopened(opened);
+            }
+            None => self.snapshot = Some(Snapshot::opened(opened)),
+        }
+    }
+
+    /// Returns true if the session can be opened as an observer, after it was refused as damaged.
+    pub(crate) fn falls_back_to_reading(&mut self) -> bool {
+        !std::mem::replace(&mut self.read_only, true)
+    }
+
+    /// The next attempt asks for everything anew: stored events that cannot be read are passed over by a snapshot.
+    pub(crate) fn forget_place(&mut self) {
+        self.anew = true;
+    }
+
+    /// Something was missed: the next attempt resumes, or asks for everything anew if that did not help just before.
+    pub(crate) fn missed(&mut self, now: Instant) {
+        self.anew |= self.resynced_at.is_some_and(|before| now - before < RESYNC);
+        self.resynced_at = Some(now);
+    }
+
+    /// Takes a durable event.
+    pub(crate) fn durable(&mut self, seq: u64, event: Event) -> Taken {
+        let Some(snapshot) = self.snapshot.as_mut().filter(|_| self.phase == Phase::Open) else {
+            return Taken::Ignored;
+        };
+        // Nobody knows what an event of a known type would have changed that this version cannot read: a snapshot does.
+        if matches!(&event, Event::Unknown(unknown) if Event::NAMES.contains(&unknown.name.as_str())) {
+            self.anew = true;
+            return if seq > snapshot.seq { Taken::Gap } else { Taken::Ignored };
+        }
+        match snapshot.apply(seq, &event) {
+            Applied::Next => Taken::Applied(SessionEvent::Durable(seq, event)),
+            Applied::Seen => Taken::Ignored,
+            Applied::Gap => Taken::Gap,
+        }
+    }
+
+    /// Takes an ephemeral event.
+    pub(crate) fn ephemeral(&mut self, event: EphemeralEvent) -> Taken {
+        let Some(snapshot) = self.snapshot.as_mut().filter(|_| self.phase == Phase::Open) else {
+            return Taken::Ignored;
+        };
+        snapshot.apply_ephemeral(&event);
+        Taken::Applied(SessionEvent::Ephemeral(event))
+    }
+}
