@@ -1,11 +1,10 @@
-//! The client: a [`Machine`] with a socket and a clock.
+//! The client: a [`Machine`] with its [`Driver`].
 
 use crate::{
     Address,
-    ending::Lost,
+    driver::{AskCredentials, Driver, now},
     fold::Snapshot,
-    machine::{Credentials, Identity, Machine, Output},
-    socket::{Received, Socket},
+    machine::{Credentials, Identity, Machine},
     subscription::Opening,
     update::{NotTaken, Session, SessionEnd, Stop, To, Unanswered, Update},
 };
@@ -14,25 +13,11 @@ use reseed_protocol::{
     command::{Command, Software},
     reply::Reply,
 };
-use std::{
-    collections::VecDeque,
-    future::{Future, poll_fn},
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
-use tokio::time::{Instant, Sleep};
+use std::{collections::VecDeque, sync::Arc};
 
 /// Updates that are kept while a reply is awaited. Beyond these the oldest ephemeral events go, which the snapshots
 /// have anyway.
 const KEPT_MAX: usize = 16 * 1024;
-
-type Dialing = Pin<Box<dyn Future<Output = Result<(Socket, Credentials), Lost>> + Send>>;
-type Asking = Pin<Box<dyn Future<Output = Result<Credentials, Lost>> + Send>>;
-
-/// Gives credentials, each time that the client connects. It fails with [`Lost::Refused`] if asking again will not help,
-/// and with [`Lost::Broken`] otherwise.
-pub type AskCredentials = Arc<dyn Fn() -> Asking + Send + Sync>;
 
 /// The options of a client.
 #[derive(Clone, Default)]
@@ -44,6 +29,8 @@ pub struct Options {
     pub software: Option<Software>,
     /// Gives a token or a ticket, before each connection. Absent: none.
     pub credentials: Option<AskCredentials>,
+    /// The credentials are always the same: a refusal is final.
+    pub fixed_credentials: bool,
 }
 
 impl Options {
@@ -55,6 +42,7 @@ impl Options {
             let credentials = Credentials::Token(token.clone());
             Box::pin(std::future::ready(Ok(credentials)))
         }));
+        self.fixed_credentials = true;
         self
     }
 }
@@ -70,14 +58,10 @@ impl std::fmt::Debug for Options {
 
 /// A client. It does nothing by itself: [`Client::next`] drives it, and may be dropped while it waits.
 pub struct Client {
-    address: Address,
-    credentials: Option<AskCredentials>,
     machine: Machine,
-    socket: Option<Socket>,
-    dialing: Option<Dialing>,
+    driver: Driver,
     /// Updates that were passed while a reply was awaited.
     kept: VecDeque<Update>,
-    sleep: Pin<Box<Sleep>>,
 }
 
 /// Why something that was asked for did not happen.
@@ -110,16 +94,11 @@ impl Client {
         let is_id = (16..=40).contains(&client_id.len()) && reseed_protocol::ids::check_id(&client_id).is_ok();
         assert!(is_id, "a client id has 16 to 40 letters, digits and `._:-`, this is `{client_id}`");
         let mut machine = Machine::new(Identity { client_id, software: options.software }, random);
-        machine.connect(now());
-        Self {
-            address,
-            credentials: options.credentials,
-            machine,
-            socket: None,
-            dialing: None,
-            kept: VecDeque::new(),
-            sleep: Box::pin(tokio::time::sleep_until(Instant::now())),
+        if options.fixed_credentials {
+            machine = machine.with_fixed_credentials();
         }
+        machine.connect(now());
+        Self { machine, driver: Driver::new(address, options.credentials), kept: VecDeque::new() }
     }
 
     /// Opens a session, now and on every later connection; `None` creates one, once, even if the connection is lost
@@ -205,93 +184,16 @@ impl Client {
 
     /// Cuts the connection, as a network does; the client connects again.
     pub fn cut(&mut self) {
-        self.socket = None;
-        self.dialing = None;
-        self.machine.lost(now(), Lost::Broken("the connection was cut".to_owned()));
+        self.driver.cut(&mut self.machine);
     }
 
-    /// Says goodbye. Turns that run go on without this client.
+    /// Sends what was asked for, as far as it may go out now, and says goodbye. Turns that run go on.
     pub async fn close(mut self) {
-        self.machine.close();
-        if let Some(socket) = self.socket.take() {
-            socket.close().await;
-        }
+        self.driver.close(&mut self.machine).await;
     }
 
     async fn receive(&mut self) -> Update {
-        poll_fn(|cx| self.poll_update(cx)).await
-    }
-
-    /// Drives the client until something is to be told.
-    fn poll_update(&mut self, cx: &mut Context<'_>) -> Poll<Update> {
-        loop {
-            while let Some(output) = self.machine.poll() {
-                match output {
-                    Output::Tell(update) => return Poll::Ready(update),
-                    Output::Dial => self.dialing = Some(self.dial()),
-                    Output::Send(frame) => {
-                        if let Some(socket) = &mut self.socket {
-                            socket.queue(frame);
-                        }
-                    }
-                    Output::HangUp => (self.socket, self.dialing) = (None, None),
-                }
-            }
-            if let Some(stop) = self.machine.stop_reason() {
-                return Poll::Ready(Update::Stopped(stop.clone()));
-            }
-            if !self.poll_world(cx) {
-                return Poll::Pending;
-            }
-        }
-    }
-
-    /// Tells the machine what has happened. Returns false if nothing has.
-    fn poll_world(&mut self, cx: &mut Context<'_>) -> bool {
-        if let Some(dialing) = &mut self.dialing
-            && let Poll::Ready(dialed) = dialing.as_mut().poll(cx)
-        {
-            self.dialing = None;
-            match dialed {
-                Ok((socket, credentials)) => {
-                    self.socket = Some(socket);
-                    self.machine.connected(credentials);
-                }
-                Err(lost) => self.machine.lost(now(), lost),
-            }
-            return true;
-        }
-        if let Some(socket) = &mut self.socket
-            && let Poll::Ready(received) = socket.poll_receive(cx)
-        {
-            match received {
-                Ok(Received::Text(text)) => self.machine.frame(now(), &text),
-                Ok(Received::Ping) => self.machine.heard(now()),
-                Err(lost) => {
-                    self.socket = None;
-                    self.machine.lost(now(), lost);
-                }
-            }
-            return true;
-        }
-        let Some(deadline) = self.machine.deadline() else { return false };
-        self.sleep.as_mut().reset(deadline.into());
-        if self.sleep.as_mut().poll(cx).is_pending() {
-            return false;
-        }
-        self.machine.tick(now());
-        true
-    }
-
-    fn dial(&self) -> Dialing {
-        let (address, ask) = (self.address.clone(), self.credentials.clone());
-        Box::pin(async move {
-            let credentials = match ask {
-                Some(ask) => ask().await?,
-                None => Credentials::None,
-            };
-            Ok((Socket::open(&address).await?, credentials))
-        })
+        self.driver.next(&mut self.machine).await
     }
 
     fn keep(&mut self, update: Update) {
@@ -313,10 +215,6 @@ impl Client {
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client").field("address", &self.address.to_string()).finish_non_exhaustive()
+        f.debug_struct("Client").field("driver", &self.driver).finish_non_exhaustive()
     }
-}
-
-fn now() -> std::time::Instant {
-    Instant::now().into_std()
 }

@@ -8,6 +8,7 @@
 
 mod address;
 mod client;
+mod driver;
 mod ending;
 pub mod fold;
 pub mod incoming;
@@ -18,7 +19,8 @@ mod subscription;
 mod update;
 
 pub use address::{Address, InvalidAddress};
-pub use client::{AskCredentials, Client, Error, Options};
+pub use client::{Client, Error, Options};
+pub use driver::{AskCredentials, Driver};
 pub use ending::{Lost, Then, backoff};
 pub use machine::{Credentials, Identity};
 pub use outbox::{BYTES_MAX, COMMANDS_MAX};

@@ -74,8 +74,7 @@ impl Machine {
             return;
         }
         if matches!(&self.phase, Phase::Open(greeted) if now - greeted.since >= LASTED) {
-            self.failures = 0;
-            self.renewed = false;
+            self.forgive();
         }
         match lost.then() {
             Then::Stop => self.stop(Stop::Lost(lost)),

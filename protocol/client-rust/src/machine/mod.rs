@@ -107,8 +107,9 @@ pub struct Machine {
     ids: u64,
     keys: u64,
     failures: u32,
-    /// The credentials were renewed since a connection lasted.
+    /// The credentials cannot be renewed, or were since a connection lasted.
     renewed: bool,
+    renews: bool,
 }
 
 impl Machine {
@@ -127,7 +128,14 @@ impl Machine {
             keys: 0,
             failures: 0,
             renewed: false,
+            renews: true,
         }
+    }
+
+    /// Stops when its credentials are refused: they stay the same, so that asking for them again would not help.
+    #[must_use]
+    pub fn with_fixed_credentials(self) -> Self {
+        Self { renewed: true, renews: false, ..self }
     }
 
     /// Returns the next thing to do.
@@ -156,8 +164,7 @@ impl Machine {
     /// Connects, now: for the first time, or again after the client has stopped or while it waits.
     pub fn connect(&mut self, now: Instant) {
         if matches!(self.phase, Phase::Stopped(_)) {
-            self.failures = 0;
-            self.renewed = false;
+            self.forgive();
         }
         if matches!(self.phase, Phase::Idle | Phase::Stopped(_) | Phase::Waiting { .. }) {
             self.dial(now);
@@ -354,6 +361,12 @@ impl Machine {
         for id in self.outbox.fail(None) {
             self.tell(Update::Reply { id, result: Err(why.clone()) });
         }
+    }
+
+    /// Forgets the failures before.
+    fn forgive(&mut self) {
+        self.failures = 0;
+        self.renewed = !self.renews;
     }
 
     fn tell(&mut self, update: Update) {

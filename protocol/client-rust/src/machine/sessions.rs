@@ -101,12 +101,12 @@ impl Machine {
         if !matches!(self.phase, Phase::Open(_)) {
             return;
         }
-        let fresh = self.new_id();
+        let may_open = |known: &&Subscription| {
+            matches!(known.phase, Subscribed::Waiting | Subscribed::Retrying(_) | Subscribed::Opening(_))
+        };
+        let Some(creates) = self.sessions.get(&key).filter(may_open).map(|known| known.creates.clone()) else { return };
+        let id = creates.unwrap_or_else(|| self.new_id());
         let Some(known) = self.sessions.get_mut(&key) else { return };
-        if !matches!(known.phase, Subscribed::Waiting | Subscribed::Retrying(_) | Subscribed::Opening(_)) {
-            return;
-        }
-        let id = known.creates.clone().unwrap_or(fresh);
         known.phase = Subscribed::Opening(id.clone());
         let frame = encoded(&id, known.id.as_ref(), &Command::OpenSession(known.command()));
         self.out.push_back(Output::Send(frame));

@@ -1,0 +1,151 @@
+//! Gives a [`Machine`] its socket and its clock.
+
+use crate::{
+    Address,
+    ending::Lost,
+    machine::{Credentials, Machine, Output},
+    socket::{Received, Socket},
+    update::Update,
+};
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+use tokio::time::{Instant, Sleep};
+
+type Dialing = Pin<Box<dyn Future<Output = Result<(Socket, Credentials), Lost>> + Send>>;
+type Asking = Pin<Box<dyn Future<Output = Result<Credentials, Lost>> + Send>>;
+
+/// Gives credentials, each time that the client connects. It fails with [`Lost::Refused`] if asking again will not help,
+/// and with [`Lost::Broken`] otherwise.
+pub type AskCredentials = Arc<dyn Fn() -> Asking + Send + Sync>;
+
+/// The socket and the clock of a machine. It does nothing by itself: [`Driver::next`] drives it, and may be dropped while
+/// it waits.
+pub struct Driver {
+    address: Address,
+    credentials: Option<AskCredentials>,
+    socket: Option<Socket>,
+    dialing: Option<Dialing>,
+    sleep: Pin<Box<Sleep>>,
+}
+
+impl Driver {
+    /// Creates one that connects when its machine says so.
+    ///
+    /// # Panics
+    /// There is no tokio runtime.
+    #[must_use]
+    pub fn new(address: Address, credentials: Option<AskCredentials>) -> Self {
+        let sleep = Box::pin(tokio::time::sleep_until(Instant::now()));
+        Self { address, credentials, socket: None, dialing: None, sleep }
+    }
+
+    /// Does what the machine says, until something is to be told; [`Update::Stopped`] indefinitely once it has stopped.
+    pub async fn next(&mut self, machine: &mut Machine) -> Update {
+        poll_fn(|cx| self.poll_next(machine, cx)).await
+    }
+
+    /// As [`Self::next`].
+    pub fn poll_next(&mut self, machine: &mut Machine, cx: &mut Context<'_>) -> Poll<Update> {
+        loop {
+            while let Some(output) = machine.poll() {
+                match output {
+                    Output::Tell(update) => return Poll::Ready(update),
+                    Output::Dial => self.dialing = Some(self.dial()),
+                    Output::Send(frame) => {
+                        if let Some(socket) = &mut self.socket {
+                            socket.queue(frame);
+                        }
+                    }
+                    Output::HangUp => (self.socket, self.dialing) = (None, None),
+                }
+            }
+            if let Some(stop) = machine.stop_reason() {
+                return Poll::Ready(Update::Stopped(stop.clone()));
+            }
+            if !self.poll_world(machine, cx) {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Tells the machine what has happened. Returns false if nothing has.
+    fn poll_world(&mut self, machine: &mut Machine, cx: &mut Context<'_>) -> bool {
+        if let Some(dialing) = &mut self.dialing
+            && let Poll::Ready(dialed) = dialing.as_mut().poll(cx)
+        {
+            self.dialing = None;
+            match dialed {
+                Ok((socket, credentials)) => {
+                    self.socket = Some(socket);
+                    machine.connected(credentials);
+                }
+                Err(lost) => machine.lost(now(), lost),
+            }
+            return true;
+        }
+        if let Some(socket) = &mut self.socket
+            && let Poll::Ready(received) = socket.poll_receive(cx)
+        {
+            match received {
+                Ok(Received::Text(text)) => machine.frame(now(), &text),
+                Ok(Received::Ping) => machine.heard(now()),
+                Err(lost) => {
+                    self.socket = None;
+                    machine.lost(now(), lost);
+                }
+            }
+            return true;
+        }
+        let Some(deadline) = machine.deadline() else { return false };
+        self.sleep.as_mut().reset(deadline.into());
+        if self.sleep.as_mut().poll(cx).is_pending() {
+            return false;
+        }
+        machine.tick(now());
+        true
+    }
+
+    fn dial(&self) -> Dialing {
+        let (address, ask) = (self.address.clone(), self.credentials.clone());
+        Box::pin(async move {
+            let credentials = match ask {
+                Some(ask) => ask().await?,
+                None => Credentials::None,
+            };
+            Ok((Socket::open(&address).await?, credentials))
+        })
+    }
+
+    /// Cuts the connection, as a network does.
+    pub fn cut(&mut self, machine: &mut Machine) {
+        (self.socket, self.dialing) = (None, None);
+        machine.lost(now(), Lost::Broken("the connection was cut".to_owned()));
+    }
+
+    /// Sends what the machine has to say, and says goodbye. Turns that run go on.
+    pub async fn close(mut self, machine: &mut Machine) {
+        let Some(mut socket) = self.socket.take() else { return machine.close() };
+        while let Some(output) = machine.poll() {
+            if let Output::Send(frame) = output {
+                socket.queue(frame);
+            }
+        }
+        machine.close();
+        socket.close().await;
+    }
+}
+
+impl std::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver").field("address", &self.address.to_string()).finish_non_exhaustive()
+    }
+}
+
+/// Returns the time as machines count it.
+pub(crate) fn now() -> std::time::Instant {
+    Instant::now().into_std()
+}
