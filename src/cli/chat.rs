@@ -1,7 +1,8 @@
 //! `reseed chat`: a terminal client of v2.
 //!
-//! - `connection`: the socket; `frames`: what the server sends
-//! - `dialogue` and `events`: what was typed and what came, turned into what to show and what to send; pure
+//! The connection, its resume and the state of a session are [`reseed_client`]'s.
+//!
+//! - `dialogue` and `events`: what was typed and what came, turned into what to show and what to ask for; pure
 //! - `sessions`: which session is open; `branches`: moving about in the tree, and the queue; `tree`: the tree as text
 //! - `keeping`: a compaction looked at first or taken back, pins, the strategy
 //! - `lines`: what a person types; `streamed`: an answer while it comes; `screen`: what is shown
@@ -11,12 +12,10 @@
 //! prints plain text, and ends when its input has ended and the last turn is over.
 
 mod branches;
-mod connection;
 #[cfg(unix)]
 mod console;
 mod dialogue;
 mod events;
-mod frames;
 mod keeping;
 mod lines;
 #[cfg(unix)]
@@ -24,27 +23,25 @@ mod rows;
 mod screen;
 mod sessions;
 mod streamed;
+#[cfg(test)]
+mod test_frames;
 mod tree;
 
 use crate::config::ClientSettings;
 use anyhow::Context as _;
-use connection::{Address, Connection, Lost};
 use dialogue::{Dialogue, Step};
+use reseed_client::{Address, AskCredentials, Credentials, Driver};
 use reseed_protocol::SessionId;
 use screen::Screen;
 use secrecy::ExposeSecret as _;
 use std::{
     io::{IsTerminal as _, Write},
-    time::Duration,
+    sync::Arc,
 };
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
 };
-
-/// Attempts to connect again before giving up: with [`pause`] about four minutes, longer than a server takes to
-/// restart.
-const ATTEMPTS_MAX: u32 = 12;
 
 /// What `reseed chat` was told.
 #[derive(Clone, clap::Args)]
@@ -97,7 +94,7 @@ pub(super) async fn run(mut options: ChatOptions) -> anyhow::Result<()> {
             stdout_is_terminal && !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
         }
     };
-    let chat = Chat { screen: Screen { color }, watched, pause };
+    let chat = Chat { screen: Screen { color }, watched };
     let url = match &options.url {
         Some(url) => url.clone(),
         None => {
@@ -201,166 +198,82 @@ impl Input {
 
 /// A chat that has reached its server.
 struct Connected {
-    address: Address,
     dialogue: Dialogue,
-    connection: Connection,
+    driver: Driver,
+    /// What was told until then.
+    steps: Vec<Step>,
 }
 
 /// How to chat; apart from [`run`] so that tests bring their own lines and screen.
 struct Chat {
     screen: Screen,
     watched: bool,
-    /// How long to wait before this attempt to connect again.
-    pause: fn(u32) -> Duration,
 }
 
 impl Chat {
+    /// Connects. Nothing is shown before the server has said welcome: a server that is not there is told at once.
     async fn connect(&self, url: &str, options: &ChatOptions) -> anyhow::Result<Connected> {
-        let address = Address::new(url, options.token.as_deref())?;
+        let address: Address = url.parse()?;
         let session = options
             .session
             .as_deref()
             .map(|id| id.parse::<SessionId>().with_context(|| format!("`{}` is no session's id", screen::clean(id))));
-        let dialogue = Dialogue::new(self.screen, self.watched, random_id()?, session.transpose()?);
-        let connection = Connection::open(&address).await?;
-        Ok(Connected { address, dialogue, connection })
+        let mut dialogue = Dialogue::new(self.screen, self.watched, random_id()?, session.transpose()?);
+        let mut driver = Driver::new(address, options.token.clone().map(same_token));
+        dialogue.machine.connect(std::time::Instant::now());
+        let mut steps = Vec::new();
+        while !dialogue.is_connected() {
+            let update = driver.next(&mut dialogue.machine).await;
+            steps.extend(dialogue.on_update(update));
+            if let Some(Step::Fail(why)) = steps.pop_if(|step| matches!(step, Step::Fail(_))) {
+                anyhow::bail!(why);
+            }
+        }
+        Ok(Connected { dialogue, driver, steps })
     }
 
     async fn run(&self, connected: Connected, lines: Lines, mut output: impl Output) -> anyhow::Result<()> {
-        let Connected { address, mut dialogue, mut connection } = connected;
+        let Connected { mut dialogue, mut driver, mut steps } = connected;
         let mut input = Input::new(lines)?;
-        let mut next = Ok(dialogue.on_connected());
-        loop {
-            let outcome = match next {
-                Ok(steps) => self.carry_out(steps, &mut connection, &mut output).await?,
-                Err(lost) => Outcome::Lost(lost),
-            };
-            match outcome {
-                Outcome::Left => break,
-                Outcome::Lost(lost) => {
-                    let connected = self.reconnect(lost, &address, &mut dialogue, &mut input, &mut output).await?;
-                    let Some(connected) = connected else { return Ok(()) };
-                    connection = connected;
-                    next = Ok(dialogue.on_connected());
-                    continue;
-                }
-                Outcome::Done if input.has_ended && dialogue.is_idle() => break,
-                Outcome::Done => {}
-            }
+        while carry_out(steps, &mut output)? && !(input.has_ended && dialogue.is_idle()) {
             // A person may type at any time; a pipe is read line by line, so that its answers keep their order.
-            let takes_lines = self.watched || dialogue.is_idle();
-            next = tokio::select! {
-                frame = connection.receive() => frame.map(|text| dialogue.on_frame(&text)),
-                typed = input.next(takes_lines, &mut output) => Ok(match typed? {
+            let takes_lines = self.watched || dialogue.is_connected() && dialogue.is_idle();
+            steps = tokio::select! {
+                update = driver.next(&mut dialogue.machine) => dialogue.on_update(update),
+                typed = input.next(takes_lines, &mut output) => match typed? {
                     Typed::Line(line) => dialogue.on_line(&line),
                     Typed::Interrupt => dialogue.on_interrupt(),
                     Typed::End => Vec::new(),
                     Typed::Killed(signal) => anyhow::bail!("ended by {signal}"),
-                }),
+                },
             };
         }
-        connection.close().await;
+        driver.close(&mut dialogue.machine).await;
         Ok(())
     }
-
-    async fn carry_out(
-        &self,
-        steps: Vec<Step>,
-        connection: &mut Connection,
-        output: &mut impl Write,
-    ) -> anyhow::Result<Outcome> {
-        for step in steps {
-            match step {
-                Step::Show(text) => match show(output, &text) {
-                    Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(Outcome::Left),
-                    shown => shown.context("write to the screen")?,
-                },
-                Step::Send(frame) => {
-                    if let Err(lost) = connection.send(frame).await {
-                        return Ok(Outcome::Lost(lost));
-                    }
-                }
-                Step::Heartbeat(heartbeat) => connection.expect_heartbeat(heartbeat),
-                Step::Reopen => return Ok(Outcome::Lost(Lost::Again("an event is missing".to_owned()))),
-                Step::Quit => return Ok(Outcome::Left),
-                Step::Fail(why) => anyhow::bail!(why),
-            }
-        }
-        Ok(Outcome::Done)
-    }
-
-    /// Connects again. `None`: the person has left meanwhile, for which one Ctrl-C is enough. What they say meanwhile
-    /// is sent afterwards.
-    async fn reconnect(
-        &self,
-        lost: Lost,
-        address: &Address,
-        dialogue: &mut Dialogue,
-        input: &mut Input,
-        output: &mut impl Output,
-    ) -> anyhow::Result<Option<Connection>> {
-        let mut why = lost;
-        for attempt in 1..=ATTEMPTS_MAX {
-            let Lost::Again(reason) = &why else { break };
-            if attempt == 1 {
-                show_all(output, dialogue.on_lost(reason))?;
-            }
-            let connecting = async {
-                tokio::time::sleep((self.pause)(attempt)).await;
-                Connection::open(address).await
-            };
-            let mut connecting = std::pin::pin!(connecting);
-            loop {
-                tokio::select! {
-                    connected = &mut connecting => match connected {
-                        Ok(connection) => return Ok(Some(connection)),
-                        Err(error) => {
-                            why = error;
-                            break;
-                        }
-                    },
-                    typed = input.next(self.watched, output) => match typed? {
-                        Typed::Line(line) => {
-                            let steps = dialogue.on_line(&line);
-                            if steps.contains(&Step::Quit) {
-                                return Ok(None);
-                            }
-                            show_all(output, steps)?;
-                        }
-                        Typed::Interrupt => return Ok(None),
-                        Typed::End if dialogue.is_idle() => return Ok(None),
-                        Typed::End => {}
-                        Typed::Killed(signal) => anyhow::bail!("ended by {signal}"),
-                    },
-                }
-            }
-        }
-        Err(why.into())
-    }
 }
 
-/// What became of some steps.
-enum Outcome {
-    Done,
-    Left,
-    Lost(Lost),
-}
-
-/// Milliseconds before an attempt: half a second doubled up to half a minute, and up to half as much again by chance,
-/// so that a server that restarts is not met by all its clients at once.
-fn pause(attempt: u32) -> Duration {
-    let millis = 500u64.saturating_mul(1 << attempt.saturating_sub(1).min(6)).min(30_000);
-    Duration::from_millis(millis + fastrand::u64(0..=millis / 2))
-}
-
-/// Shows what these steps show. What they send is kept by the dialogue until there is a connection.
-fn show_all(output: &mut impl Write, steps: Vec<Step>) -> anyhow::Result<()> {
+/// Does what was told. Returns false if it was to leave, or nobody reads what is shown.
+///
+/// # Errors
+/// Why there is no more, or nothing can be shown.
+fn carry_out(steps: Vec<Step>, output: &mut impl Write) -> anyhow::Result<bool> {
     for step in steps {
-        if let Step::Show(text) = step {
-            show(output, &text).context("write to the screen")?;
+        match step {
+            Step::Show(text) => match show(output, &text) {
+                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(false),
+                shown => shown.context("write to the screen")?,
+            },
+            Step::Quit => return Ok(false),
+            Step::Fail(why) => anyhow::bail!(why),
         }
     }
-    Ok(())
+    Ok(true)
+}
+
+/// Gives a token that stays the same.
+fn same_token(token: String) -> AskCredentials {
+    Arc::new(move || Box::pin(std::future::ready(Ok(Credentials::Token(token.clone())))))
 }
 
 fn show(output: &mut impl Write, text: &str) -> std::io::Result<()> {

@@ -88,7 +88,7 @@ impl Dialogue {
             }
         };
         let Some(entry_id) = entry_id else { return };
-        self.ask(Asked::Fork, Command::ForkSession(ForkSession { entry_id, position: ForkPosition::At }));
+        self.ask(Asked::Other, Command::ForkSession(ForkSession { entry_id, position: ForkPosition::At }));
     }
 
     pub(super) fn label(&mut self, which: &str, label: Option<String>) {
@@ -118,7 +118,7 @@ impl Dialogue {
     pub(super) fn on_queue_line(&mut self, line: QueueLine) {
         let edit = match line {
             QueueLine::Show => {
-                self.line(&self.screen.queue(&self.queue));
+                self.line(&self.screen.queue(self.queue()));
                 return;
             }
             QueueLine::Remove(number) => {
@@ -127,7 +127,7 @@ impl Dialogue {
             }
             QueueLine::First(number) => {
                 let Some(item) = self.waiting(number) else { return };
-                let others = self.queue.iter().filter(|other| other.command_id != item.command_id);
+                let others = self.queue().iter().filter(|other| other.command_id != item.command_id);
                 let order = std::iter::once(&item).chain(others).map(|item| item.command_id.clone()).collect();
                 EditQueue { remove: None, order: Some(order) }
             }
@@ -135,8 +135,13 @@ impl Dialogue {
         self.ask(Asked::Queue, Command::EditQueue(edit));
     }
 
+    /// Returns what waits.
+    fn queue(&self) -> &[QueueItem] {
+        self.snapshot().map_or(&[], |snapshot| &snapshot.queue)
+    }
+
     fn waiting(&mut self, number: usize) -> Option<QueueItem> {
-        let item = number.checked_sub(1).and_then(|at| self.queue.get(at).cloned());
+        let item = number.checked_sub(1).and_then(|at| self.queue().get(at).cloned());
         if item.is_none() {
             self.line(&self.screen.warning("nothing waits under that number; /queue lists what does"));
         }

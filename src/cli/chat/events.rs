@@ -2,56 +2,34 @@
 
 use super::{
     dialogue::{Asked, Dialogue},
-    frames::{Opened, TurnEnd},
     screen::clean,
     streamed::{Rest, Streamed},
 };
+use reseed_client::fold::SUMMARISING_BRANCH;
 use reseed_protocol::{
     EntryData, JobId, Role,
-    event::{CompactionPrepared, EntryAppended, EphemeralEvent, Event, ItemDelta, QueueReordered},
+    event::{CompactionPrepared, DeltaKind, EntryAppended, EphemeralEvent, Event, ItemDelta, TurnFinished},
+    reply::{Resumed, RunningPart, SessionOpened},
 };
 
-/// The phase of a job that summarises a branch.
-const SUMMARISING_BRANCH: &str = "summarising_branch";
-
 impl Dialogue {
-    /// The session is open: shows what is new of it, and sends again what was not answered.
-    pub(super) fn on_opened(&mut self, opened: &Opened) {
-        let replay = opened.resumed.as_deref() == Some("replay");
+    /// The session is open, for the first time or again: shows what is new of it.
+    pub(super) fn on_opened(&mut self, opened: &SessionOpened) {
         let resumed = opened.resumed.is_some();
-        self.resumes_here(opened);
+        self.opened_once = true;
+        self.caught_up_at = opened.as_of_seq;
         self.turn = opened.turn.as_ref().map(|turn| turn.turn_id.clone());
         let (leaving, jobs): (Vec<_>, Vec<_>) =
             opened.compaction.iter().partition(|job| job.phase == SUMMARISING_BRANCH);
         self.jobs = jobs.into_iter().map(|job| job.job_id.clone()).collect();
         self.leaving = leaving.first().map(|job| job.job_id.clone());
-        if !replay {
-            // A replay tells of what was queued meanwhile.
-            self.queued = opened.queue.len();
-            self.queue = opened.waiting();
-        }
         if resumed {
             self.progress("connected again");
         } else {
             self.line(&self.screen.opened(opened));
         }
-        if !replay {
-            let seen = opened.entries.iter().position(|entry| Some(&entry.entry_id) == self.last_entry.as_ref());
-            let new = seen.map_or(0, |at| at + 1);
-            for entry in &opened.entries[new..] {
-                if let Some(text) = self.screen.entry(entry) {
-                    self.line(&text);
-                }
-                self.last_entry = Some(entry.entry_id.clone());
-            }
-            self.items.clear();
-            for (item_id, deltas) in opened.running_items() {
-                self.items.insert(item_id.clone(), Streamed::default());
-                deltas.iter().for_each(|delta| self.on_delta(delta));
-            }
-            if let Some(info) = opened.context_info.as_ref().filter(|info| !resumed && info.transcript_length > 0) {
-                self.line(&self.screen.usage(info));
-            }
+        if opened.resumed != Some(Resumed::Replay) {
+            self.show_snapshot(opened);
         }
         match &opened.held {
             // What was shown before the connection was lost is not shown again.
@@ -59,7 +37,35 @@ impl Dialogue {
             Some(held) => self.on_prepared(held),
             None => self.held = None,
         }
-        self.ask_again();
+    }
+
+    /// Shows the entries that were not shown yet, and the answers that are being written.
+    fn show_snapshot(&mut self, opened: &SessionOpened) {
+        let entries = opened.entries.as_deref().unwrap_or_default();
+        let seen = entries.iter().position(|entry| Some(&entry.entry_id) == self.last_entry.as_ref());
+        for entry in &entries[seen.map_or(0, |at| at + 1)..] {
+            if let Some(text) = self.screen.entry(entry) {
+                self.line(&text);
+            }
+            self.last_entry = Some(entry.entry_id.clone());
+        }
+        self.items.clear();
+        for item in opened.turn.iter().flat_map(|turn| &turn.items) {
+            self.items.insert(item.item_id.clone(), Streamed::default());
+            for (part, content) in (0..).zip(&item.parts) {
+                let kind = match content {
+                    RunningPart::Text { .. } => None,
+                    RunningPart::Reasoning { .. } => Some(DeltaKind::Reasoning),
+                    RunningPart::ToolCall { .. } => Some(DeltaKind::Arguments),
+                };
+                let text = content.text().to_owned();
+                self.on_delta(&ItemDelta { item_id: item.item_id.clone(), part, offset: 0, kind, text });
+            }
+        }
+        let info = &opened.context_info;
+        if opened.resumed.is_none() && info.transcript_length > 0 {
+            self.line(&self.screen.usage(info));
+        }
     }
 
     fn on_prepared(&mut self, prepared: &CompactionPrepared) {
@@ -68,7 +74,7 @@ impl Dialogue {
     }
 
     /// A turn is over.
-    pub(super) fn on_turn_finished(&mut self, end: &TurnEnd) {
+    pub(super) fn on_turn_finished(&mut self, end: &TurnFinished) {
         if self.turn.as_ref() == Some(&end.turn_id) {
             self.turn = None;
         }
@@ -82,19 +88,6 @@ impl Dialogue {
         match event {
             Event::EntryAppended(appended) => self.on_entry(appended),
             Event::TurnStarted(started) => self.turn = Some(started.turn_id.clone()),
-            Event::QueueItemAdded(added) => {
-                let position = usize::try_from(added.position).unwrap_or(usize::MAX).min(self.queue.len());
-                self.queue.insert(position, added.item.clone());
-                self.queued += 1;
-            }
-            Event::QueueItemRemoved(removed) => {
-                self.queue.retain(|item| item.command_id != removed.command_id);
-                self.queued = self.queued.saturating_sub(1);
-            }
-            Event::QueueReordered(QueueReordered { order, .. }) => {
-                self.queue.sort_by_key(|item| order.iter().position(|id| *id == item.command_id));
-            }
-            Event::QueueReleased(_) => self.queue.iter_mut().for_each(|item| item.after = None),
             Event::ContextCompacted(compacted) => {
                 self.end_job(&compacted.job_id);
                 self.line(&self.screen.compacted(compacted));
@@ -136,7 +129,13 @@ impl Dialogue {
                     self.line(&self.screen.note(&format!("the strategy is {strategy}")));
                 }
             }
-            Event::TurnFinished(_) | Event::CallResolved(_) | Event::QueueChanged(_) | Event::Unknown(_) => {}
+            // What waits is told when somebody asks for it.
+            Event::QueueItemAdded(_)
+            | Event::QueueItemRemoved(_)
+            | Event::QueueReordered(_)
+            | Event::QueueReleased(_)
+            | Event::QueueChanged(_) => {}
+            Event::TurnFinished(_) | Event::CallResolved(_) | Event::Unknown(_) => {}
         }
     }
 
@@ -222,16 +221,8 @@ impl Dialogue {
                 self.on_prepared(prepared);
             }
             EphemeralEvent::ContextWarning(warning) => self.line(&self.screen.warning(&warning.message)),
-            EphemeralEvent::SessionClosed(closed) => {
-                self.line(&self.screen.warning(&closed.message));
-                if closed.retriable {
-                    self.reopen();
-                } else {
-                    self.pending.clear();
-                    self.leave();
-                    self.line(&self.screen.note("no session is open; /new makes one, /sessions lists them"));
-                }
-            }
+            // The client opens it again, or says that it has ended.
+            EphemeralEvent::SessionClosed(_) => {}
             EphemeralEvent::CompactionProgress(progress) => {
                 if progress.phase == SUMMARISING_BRANCH && self.leaving.as_ref() != Some(&progress.job_id) {
                     self.leaving = Some(progress.job_id.clone());

@@ -2,17 +2,15 @@
 //!
 //! Every text that the server sent goes through [`clean`]: a model's answer must not steer the terminal.
 
-use super::{
-    branches::text_of,
-    frames::{Fault, Opened, TurnEnd},
-    keeping::how,
-    lines::HELP,
-};
+use super::{branches::text_of, keeping::how, lines::HELP};
 use reseed_protocol::{
-    Entry, EntryData, Part, Role,
+    Entry, EntryData, ErrorBody, Part, Role, StopReason,
     context::{ContextInfo, CountSource},
-    event::{CompactionFailed, CompactionPrepared, CompactionRung, CompactionTrigger, ContextCompacted},
-    reply::{QueueItem, SessionItem, SessionState},
+    event::{
+        CompactionFailed, CompactionPrepared, CompactionRung, CompactionTrigger, ContextCompacted, TurnFinished,
+        TurnStatus,
+    },
+    reply::{QueueItem, SessionItem, SessionOpened, SessionState},
 };
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -88,13 +86,14 @@ impl Screen {
     }
 
     /// What went wrong.
-    pub(super) fn fault(self, fault: &Fault) -> String {
-        self.ink(Ink::Red, &format!("error: {} ({})", clean(&fault.message), clean(&fault.code)))
+    pub(super) fn fault(self, fault: &ErrorBody) -> String {
+        self.ink(Ink::Red, &format!("error: {} ({})", clean(&fault.message), clean(fault.code.as_str())))
     }
 
     /// Where we are.
-    pub(super) fn opened(self, opened: &Opened) -> String {
-        let name = if opened.name.is_empty() { String::new() } else { format!(" `{}`", one_line(&opened.name)) };
+    pub(super) fn opened(self, opened: &SessionOpened) -> String {
+        let name = opened.name.as_deref().filter(|name| !name.is_empty());
+        let name = name.map(|name| format!(" `{}`", one_line(name))).unwrap_or_default();
         let model = clean(&opened.model);
         self.note(&format!("session {}{name}, model {model}, strategy {}", opened.session_id, clean(&opened.strategy)))
     }
@@ -219,20 +218,26 @@ impl Screen {
     }
 
     /// How a turn ended, where that is worth a line, and the bar.
-    pub(super) fn turn_finished(self, end: &TurnEnd) -> String {
+    pub(super) fn turn_finished(self, end: &TurnFinished) -> String {
         let mut lines = Vec::new();
-        match (end.status.as_str(), end.finish_reason.as_deref()) {
-            ("completed", Some("length")) => lines.push(self.warning("the answer was cut at the output limit")),
-            ("completed", Some("content_filter")) => lines.push(self.warning("the provider's filter cut the answer")),
-            ("completed", _) => {}
-            ("cancelled", _) => lines.push(self.note("cancelled")),
-            (status, _) => lines.extend(end.error.is_none().then(|| self.warning(&format!("the turn is {status}")))),
+        match (end.status, end.finish_reason) {
+            (TurnStatus::Completed, Some(StopReason::Length)) => {
+                lines.push(self.warning("the answer was cut at the output limit"));
+            }
+            (TurnStatus::Completed, Some(StopReason::ContentFilter)) => {
+                lines.push(self.warning("the provider's filter cut the answer"));
+            }
+            (TurnStatus::Completed, _) => {}
+            (TurnStatus::Cancelled, _) => lines.push(self.note("cancelled")),
+            (TurnStatus::Failed | TurnStatus::Interrupted, _) if end.error.is_some() => {}
+            (TurnStatus::Failed, _) => lines.push(self.warning("the turn failed")),
+            (TurnStatus::Interrupted, _) => lines.push(self.warning("the turn was interrupted")),
         }
         if let Some(error) = &end.error {
             let again = if error.retriable { "; /retry asks again" } else { "" };
             lines.push(self.fault(error) + &self.note(again));
         }
-        lines.extend(end.context_info.as_ref().map(|info| self.usage(info)));
+        lines.push(self.usage(&end.context_info));
         lines.join("\n")
     }
 

@@ -83,13 +83,6 @@ impl Streamed {
     pub(super) fn was_shown(&self) -> bool {
         self.part.is_some()
     }
-
-    /// Returns how far each part was seen, to resume from. An answer without text is at the start of its first part,
-    /// because the server declares void only the answers that the client names.
-    pub(super) fn seen(&self) -> impl Iterator<Item = (u32, u64)> {
-        let start = self.seen.is_empty().then_some((0, 0));
-        self.seen.iter().map(|(part, seen)| (*part, *seen)).chain(start)
-    }
 }
 
 /// What follows the first `units` UTF-16 code units of a text; positions on the wire never split a character.
@@ -133,7 +126,7 @@ mod tests {
             assert_eq!(streamed.take(&delta), None);
         }
         assert!(!streamed.was_shown());
-        assert_eq!(streamed.seen().collect::<Vec<_>>(), [(1, 11)]);
+        assert_eq!(streamed.seen[&1], 11);
     }
 
     #[test]

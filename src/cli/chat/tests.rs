@@ -1,8 +1,9 @@
 //! The whole client against a small server that plays a script.
 
-use super::*;
+use super::{test_frames::whole, *};
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
+use std::time::Duration;
 use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinHandle,
@@ -28,10 +29,9 @@ enum Act {
 }
 use Act::{Close, Drop, Expect, Send};
 
-/// What the server saw: the upgrade's headers and every command.
+/// Every command that the server saw.
 #[derive(Default)]
 struct Seen {
-    bearer: Vec<Option<String>>,
     commands: Vec<Value>,
 }
 
@@ -51,16 +51,13 @@ async fn server(scripts: Vec<Vec<Act>>) -> (String, JoinHandle<Seen>) {
 }
 
 async fn play(stream: TcpStream, script: Vec<Act>, seen: &mut Seen) {
-    let mut bearer = None;
     let upgrade = |request: &Request, mut response: Response| {
         assert_eq!(request.uri().path(), "/ws");
         assert_eq!(request.headers()["sec-websocket-protocol"], "reseed.v2");
-        bearer = request.headers().get("authorization").map(|value| value.to_str().unwrap().to_owned());
         response.headers_mut().insert("sec-websocket-protocol", "reseed.v2".parse().unwrap());
         Ok(response)
     };
     let mut socket: WebSocketStream<TcpStream> = accept_hdr_async(stream, upgrade).await.unwrap();
-    seen.bearer.push(bearer);
     let mut id = Value::Null;
     for act in script {
         match act {
@@ -75,7 +72,7 @@ async fn play(stream: TcpStream, script: Vec<Act>, seen: &mut Seen) {
                 if frame["re"] == "ID" {
                     frame["re"] = id.clone();
                 }
-                let frame = frame.to_string().replace("\"COMMAND\"", &id.to_string());
+                let frame = whole(&frame.to_string()).replace("\"COMMAND\"", &id.to_string());
                 socket.send(Message::text(frame)).await.unwrap();
             }
             Close(code) => {
@@ -150,7 +147,7 @@ impl Output for &mut Vec<u8> {}
 /// Chats through pipes: these lines in, what was printed out.
 async fn chat(url: &str, token: Option<&str>, lines: &str) -> (anyhow::Result<()>, String) {
     let options = ChatOptions { url: None, token: token.map(str::to_owned), session: None, color: Color::Never };
-    let chat = Chat { screen: Screen { color: false }, watched: false, pause: |_| Duration::ZERO };
+    let chat = Chat { screen: Screen { color: false }, watched: false };
     let mut output = Vec::new();
     let lines = lines_of(std::io::Cursor::new(lines.to_owned().into_bytes()));
     let chatting = async { chat.run(chat.connect(url, &options).await?, lines, &mut output).await };
@@ -158,11 +155,14 @@ async fn chat(url: &str, token: Option<&str>, lines: &str) -> (anyhow::Result<()
     (ended.expect("the chat ends"), String::from_utf8(output).unwrap())
 }
 
+/// What each turn ends with.
+const BAR: &str = "[#..................|.....] 1.0 % 81 / 8,000 tokens\n";
+
 const HEAD: &str = "session ses, model offline, strategy threshold\n";
 
 fn greeting(opening: Value) -> Vec<Act> {
     let server = json!({ "name": "reseed", "version": "1", "instance": "i", "provider": "offline" });
-    let limits = json!({ "messageBytesMax": 1, "depthMax": 1, "queueItemsMax": 1, "toolsMax": 1 });
+    let limits = json!({ "messageBytesMax": 100_000, "depthMax": 1, "queueItemsMax": 1, "toolsMax": 1 });
     let welcome = json!({ "protocolVersion": 2, "server": server, "features": [], "scopes": [],
                           "connectionId": "c", "heartbeatMs": 30000, "limits": limits });
     vec![Expect("hello"), reply("welcome", welcome), Expect("open_session"), opened(opening)]
@@ -182,9 +182,9 @@ async fn a_pipe_asks_one_question_after_the_other_and_ends_after_the_last_answer
     let (url, server) = server(vec![script.into_iter().flatten().collect()]).await;
     let (ended, shown) = chat(&url, Some("secret"), "first\n\nsecond").await;
     ended.unwrap();
-    assert_eq!(shown, format!("{HEAD}one day\ntwo days\n"));
+    assert_eq!(shown, format!("{HEAD}one day\n{BAR}two days\n{BAR}"));
     let seen = server.await.unwrap();
-    assert_eq!(seen.bearer, [Some("Bearer secret".to_owned())]);
+    assert_eq!(seen.commands[0]["payload"]["token"], "secret");
     assert_eq!(seen.commands[2]["payload"]["input"], "first");
 }
 
@@ -201,7 +201,7 @@ async fn a_lost_connection_is_made_again_and_nothing_is_shown_twice_or_left_out(
     let (ended, shown) = chat(&url, None, "first").await;
     ended.unwrap();
     let told = shown.strip_prefix(&format!("{HEAD}one \n")).unwrap_or_else(|| panic!("{shown}"));
-    assert!(told.ends_with("; reconnecting\nday\n"), "{shown}");
+    assert!(told.ends_with(&format!("; reconnecting\nday\n{BAR}")), "{shown}");
     let resume = server.await.unwrap().commands[4]["payload"]["resume"].clone();
     assert_eq!(resume, json!({ "epoch": "ep", "seq": 2, "items": [{ "itemId": "at1", "part": 0, "offset": 4 }] }));
 }
@@ -214,7 +214,7 @@ async fn a_command_without_a_reply_is_sent_again_unchanged() {
         server(vec![first.into_iter().flatten().collect(), second.into_iter().flatten().collect()]).await;
     let (ended, shown) = chat(&url, None, "first").await;
     ended.unwrap();
-    assert!(shown.ends_with("reconnecting\none day\n"), "{shown}");
+    assert!(shown.ends_with(&format!("reconnecting\none day\n{BAR}")), "{shown}");
     let commands = server.await.unwrap().commands;
     assert_eq!(commands[2], commands[5]);
 }
@@ -225,7 +225,7 @@ async fn a_close_code_that_says_so_ends_the_chat() {
     let (ended, _) = chat(&url, Some("wrong"), "first").await;
     assert_eq!(
         ended.unwrap_err().to_string(),
-        "the credentials are missing, wrong or used up; see --token (closed with 4401)"
+        "the credentials are missing, wrong or expired (closed with 4401); name a token of the server's with --token"
     );
     server.await.unwrap();
 }

@@ -3,12 +3,15 @@
 mod compaction;
 mod tree;
 
-use super::*;
+use super::{super::test_frames::whole, *};
+use reseed_client::{Credentials, machine::Output};
+use serde_json::{Value, json};
+use std::time::Instant;
 
 const PREFIX: &str = "0123456789abcdef";
 
-/// Plays a script, a line each: `> TEXT` was typed, `< FRAME` has come, `^C`, `connected`, `lost`.
-/// `#N` in a frame is the id of this client's Nth command. Returns what was shown, and what was sent as
+/// Plays a script, a line each: `> TEXT` was typed, `< FRAME` has come, `^C`, `connected`, `lost`, and `again`, which
+/// is connected and greeted. `#N` in a frame is the id of this client's Nth command. Returns what was shown, and what was sent as
 /// `→ TYPE PAYLOAD`.
 fn play(watched: bool, script: &str) -> (String, Dialogue) {
     play_from(Some("ses"), watched, script)
@@ -18,49 +21,81 @@ fn play(watched: bool, script: &str) -> (String, Dialogue) {
 fn play_from(session: Option<&str>, watched: bool, script: &str) -> (String, Dialogue) {
     let session = session.map(|id| id.parse().unwrap());
     let mut dialogue = Dialogue::new(Screen { color: false }, watched, PREFIX.to_owned(), session);
-    let mut out = String::new();
+    let (mut out, mut now) = (String::new(), Instant::now());
+    dialogue.machine.connect(now);
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let steps = match line.split_at(1) {
             (">", typed) => dialogue.on_line(typed),
-            ("<", frame) => dialogue.on_frame(&frame.replace('#', &format!("{PREFIX}-"))),
+            ("<", frame) => {
+                dialogue.machine.frame(now, &whole(&frame.replace('#', &format!("{PREFIX}-"))));
+                Vec::new()
+            }
             _ if line == "^C" => dialogue.on_interrupt(),
-            _ if line == "connected" => dialogue.on_connected(),
-            _ if line == "lost" => dialogue.on_lost("gone"),
+            _ if line == "connected" => {
+                dialogue.machine.connected(Credentials::None);
+                Vec::new()
+            }
+            _ if line == "again" => {
+                // It waits before it connects again.
+                now = dialogue.machine.deadline().unwrap();
+                dialogue.machine.tick(now);
+                assert_eq!(dialogue.machine.poll(), Some(Output::Dial));
+                dialogue.machine.connected(Credentials::None);
+                let Some(Output::Send(hello)) = dialogue.machine.poll() else { panic!("it says no hello") };
+                out += &sent(&hello);
+                let hello: Value = serde_json::from_str(&hello).unwrap();
+                let welcome = json!({"re": hello["id"], "type": "welcome", "payload": {"heartbeatMs": 30000}});
+                dialogue.machine.frame(now, &whole(&welcome.to_string()));
+                Vec::new()
+            }
+            _ if line == "lost" => {
+                dialogue.machine.lost(now, Lost::Broken("gone".to_owned()));
+                Vec::new()
+            }
             _ => panic!("no step: {line}"),
         };
-        for step in steps {
-            match step {
-                Step::Show(text) => out += &text,
-                Step::Send(frame) => {
-                    let frame: serde_json::Value = serde_json::from_str(&frame).unwrap();
-                    let kind = frame["type"].as_str().unwrap();
-                    let mut payload = frame["payload"].clone();
-                    let address = Command::spec_of(kind).unwrap().address;
-                    assert!(address != Address::Required || frame["sessionId"].is_string(), "{frame}");
-                    if kind == "open_session" && frame["sessionId"].is_string() {
-                        payload["sessionId"] = frame["sessionId"].clone();
-                    }
-                    out += &format!("→ {kind} {payload}\n");
-                }
-                Step::Heartbeat(every) => out += &format!("[heartbeat {every:?}]\n"),
-                other => out += &format!("[{other:?}]\n"),
+        out.extend(steps.iter().map(shown));
+        while let Some(output) = dialogue.machine.poll() {
+            match output {
+                Output::Send(frame) => out += &sent(&frame),
+                Output::Tell(update) => out.extend(dialogue.on_update(update).iter().map(shown)),
+                Output::Dial | Output::HangUp => {}
             }
         }
     }
     (out, dialogue)
 }
 
+/// The usage bar, which the tests of the screen are about, is left out.
+fn shown(step: &Step) -> String {
+    match step {
+        Step::Show(text) => text.split_inclusive('\n').filter(|line| !line.starts_with("[#")).collect(),
+        other => format!("[{other:?}]\n"),
+    }
+}
+
+fn sent(frame: &str) -> String {
+    let frame: Value = serde_json::from_str(frame).unwrap();
+    let kind = frame["type"].as_str().unwrap();
+    let mut payload = frame["payload"].clone();
+    let address = Command::spec_of(kind).unwrap().address;
+    assert!(address != Address::Required || frame["sessionId"].is_string(), "{frame}");
+    if kind == "open_session" && frame["sessionId"].is_string() {
+        payload["sessionId"] = frame["sessionId"].clone();
+    }
+    format!("→ {kind} {payload}\n")
+}
+
 const OPEN: &str = r##"
     connected
-    < {"re":"#1","type":"welcome","payload":{"protocolVersion":2,"server":{"name":"reseed","version":"1","instance":"i","provider":"offline","notice":"The built-in model answers."},"features":[],"scopes":[],"connectionId":"c","heartbeatMs":30000,"limits":{"messageBytesMax":1,"depthMax":1,"queueItemsMax":1,"toolsMax":1}}}
+    < {"re":"#1","type":"welcome","payload":{"protocolVersion":2,"server":{"name":"reseed","version":"1","instance":"i","provider":"offline","notice":"The built-in model answers."},"features":[],"scopes":[],"connectionId":"c","heartbeatMs":30000,"limits":{"messageBytesMax":100000,"depthMax":1,"queueItemsMax":1,"toolsMax":1}}}
     < {"re":"#2","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":0,"model":"offline","strategy":"threshold","entries":[],"queue":[]}}
 "##;
 
 /// What [`OPEN`] shows.
 const OPENED: &str = "→ hello {\"client\":{\"name\":\"reseed-chat\",\"version\":\"VERSION\"},\"clientId\":\"0123456789abcdef\",\"protocolVersion\":2}\n\
-    → open_session {\"entries\":20,\"sessionId\":\"ses\"}\n\
-    [heartbeat 30s]\n\
     The built-in model answers.\n\
+    → open_session {\"entries\":20,\"sessionId\":\"ses\"}\n\
     session ses, model offline, strategy threshold\n";
 
 const TURN: &str = r##"
@@ -107,7 +142,8 @@ fn frames_that_were_seen_or_are_not_known_change_nothing() {
 #[test]
 fn a_hole_in_the_log_opens_the_session_again() {
     let hole = r##"< {"sessionId":"ses","seq":9,"type":"queue_released","payload":{}}"##;
-    check(&[hole], "[Reopen]\n", true);
+    let again = r#"{"entries":20,"resume":{"epoch":"ep","seq":0},"sessionId":"ses"}"#;
+    check(&[hole], &format!("→ close_session {{}}\n→ open_session {again}\n"), true);
 }
 
 #[test]
@@ -115,7 +151,7 @@ fn after_a_lost_connection_it_resumes_and_asks_again_what_had_no_reply() {
     let resumed = r##"
         > /compact
         lost
-        connected
+        again
         < {"re":"#6","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":4,"resumed":"replay","queue":[]}}
     "##;
     check(
@@ -137,15 +173,14 @@ fn after_a_lost_connection_it_resumes_and_asks_again_what_had_no_reply() {
 #[test]
 fn what_was_asked_while_no_session_is_open_is_asked_again_after_the_greeting() {
     let script = r##"
-        connected
         > /sessions
         lost
         > /sessions
-        connected
+        again
     "##;
-    let (out, _) = play_from(None, true, script);
+    let (out, _) = play_from(None, true, &[GREETED, script].concat());
     let kinds: Vec<_> = out.lines().filter_map(|line| line.strip_prefix("→ ")?.split(' ').next()).collect();
-    assert_eq!(kinds, ["hello", "list_sessions", "list_sessions", "hello", "list_sessions", "list_sessions"], "{out}");
+    assert_eq!(kinds, ["hello", "list_sessions", "hello", "list_sessions", "list_sessions"], "{out}");
 }
 
 #[test]
@@ -154,7 +189,7 @@ fn an_answer_that_only_began_is_named_when_the_session_is_resumed_and_its_end_is
         TURN.lines().filter(|line| !line.contains("item_delta")).map(|line| format!("{line}\n")).collect();
     let resumed = r##"
         lost
-        connected
+        again
         < {"re":"#5","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":2,"resumed":"replay","queue":[]}}
         < {"sessionId":"ses","type":"item_aborted","payload":{"itemId":"a1","reason":"interrupted"}}
     "##;
@@ -168,7 +203,7 @@ fn an_answer_that_only_began_is_named_when_the_session_is_resumed_and_its_end_is
 fn a_snapshot_shows_what_was_missed_and_takes_up_the_running_answer() {
     let snapshot = r##"
         lost
-        connected
+        again
         < {"re":"#5","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":40,"resumed":"snapshot","queue":[],
         "turn":{"turnId":"t9","items":[{"itemId":"a9","parts":[{"type":"text","text":"And "}]}]},"entries":[
         {"entryId":"u1","parentId":null,"timestamp":"2026-11-21T09:00:00.000Z","type":"message","role":"user","content":[{"type":"text","text":"hello"}]},
@@ -205,7 +240,6 @@ fn commands_are_sent_as_they_are_typed() {
         ("> /retry", "→ retry_turn {}\n"),
         ("> /rename Walk", "→ rename_session {\"name\":\"Walk\"}\n"),
         ("> /sessions", "→ list_sessions {}\n"),
-        ("> /new", "→ close_session {}\nwhat you say next begins a new session\n"),
         ("> /open abc", "→ close_session {}\n→ open_session {\"entries\":20,\"sessionId\":\"abc\"}\n"),
         ("> /open abc", "→ close_session {}\n→ open_session {\"entries\":20,\"sessionId\":\"abc\"}\n"),
     ];
@@ -215,6 +249,7 @@ fn commands_are_sent_as_they_are_typed() {
     let here = [
         ("> /cancel", "nothing is running\n"),
         ("> /quit", "[Quit]\n"),
+        ("> /new", "what you say next begins a new session\n→ close_session {}\n"),
         ("> /nonsense", "there is no command /nonsense; /help lists them\n"),
         ("> /open a b", "that is no session's id, and no number of /sessions\n"),
         ("> ", ""),
@@ -270,7 +305,7 @@ fn the_first_session_that_cannot_be_opened_ends_the_chat() {
     "##;
     let (out, _) = play(true, refused);
     assert!(
-        out.ends_with("[Fail(\"who are you; name a token of the server's with --token (unauthenticated)\")]\n"),
+        out.ends_with("[Fail(\"who are you (closed with 4401); name a token of the server's with --token\")]\n"),
         "{out}"
     );
 }
@@ -294,14 +329,14 @@ fn input_that_waits_is_awaited_too() {
 /// A chat that has greeted, and goes on with no session.
 const GREETED: &str = r##"
     connected
-    < {"re":"#1","type":"welcome","payload":{"protocolVersion":2,"server":{"name":"reseed","version":"1","instance":"i","provider":"offline"},"features":[],"scopes":[],"connectionId":"c","heartbeatMs":30000,"limits":{"messageBytesMax":1,"depthMax":1,"queueItemsMax":1,"toolsMax":1}}}
+    < {"re":"#1","type":"welcome","payload":{"protocolVersion":2,"server":{"name":"reseed","version":"1","instance":"i","provider":"offline"},"features":[],"scopes":[],"connectionId":"c","heartbeatMs":30000,"limits":{"messageBytesMax":100000,"depthMax":1,"queueItemsMax":1,"toolsMax":1}}}
 "##;
 
 #[test]
 fn a_session_is_opened_with_what_is_said_first() {
     let greeted = |script: &str| {
         let (out, dialogue) = play_from(None, true, &[GREETED, script].concat());
-        (out.split_once("[heartbeat 30s]\n").unwrap().1.to_owned(), dialogue.is_idle())
+        (out.split_once('\n').unwrap().1.to_owned(), dialogue.is_idle())
     };
     let nothing = "nothing was said yet: what you say first begins a session\n";
     let cases = [
@@ -318,11 +353,11 @@ fn a_session_is_opened_with_what_is_said_first() {
     }
     // Said before the session is there, and the connection lost before that: the session is made once, by the same
     // command, and both go out behind it, in their order.
-    let (out, _) = greeted("> hello\n> and?\nlost\nconnected");
+    let (out, _) = greeted("> hello\n> and?\nlost\nagain");
     let sent: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("→ ")?.split(' ').next()).collect();
     assert_eq!(sent, ["open_session", "hello", "open_session"]);
     let opened = r##"< {"re":"#2","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":0,"model":"offline","strategy":"threshold","entries":[],"queue":[]}}"##;
-    let (again, _) = greeted(&format!("> hello\n> and?\nlost\nconnected\n{opened}"));
+    let (again, _) = greeted(&format!("> hello\n> and?\nlost\nagain\n{opened}"));
     let shown = "session ses, model offline, strategy threshold\n\
         → user_input {\"input\":\"hello\"}\n→ user_input {\"input\":\"and?\"}\n";
     assert_eq!(again.strip_prefix(&out), Some(shown));
@@ -334,32 +369,30 @@ fn what_was_queued_before_the_connection_was_lost_is_counted_once() {
         > and?
         < {"re":"#4","type":"accepted","payload":{"queued":true,"asOfSeq":2}}
         lost
-        connected
+        again
         < {"re":"#6","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":3,"resumed":"replay","queue":[{"commandId":"#4","content":[]}]}}
         < {"sessionId":"ses","seq":3,"type":"queue_item_added","payload":{"position":0,"item":{"commandId":"#4","content":[]}}}
     "##;
     let (_, dialogue) = play(true, &[OPEN, TURN, lost].concat());
-    assert_eq!((dialogue.queued, dialogue.queue.len()), (1, 1));
+    assert_eq!(dialogue.snapshot().unwrap().queue.len(), 1);
 }
 
 #[test]
 fn a_session_that_comes_after_another_was_asked_for_is_closed_again() {
     let script = r##"
-        connected
         > /open one
         > /open two
         > hello
         < {"re":"#2","sessionId":"one","type":"session_opened","payload":{"sessionId":"one","epoch":"ep","asOfSeq":0,"queue":[]}}
-        < {"re":"#3","sessionId":"two","type":"session_opened","payload":{"sessionId":"two","epoch":"ep","asOfSeq":0,"queue":[]}}
+        < {"re":"#4","sessionId":"two","type":"session_opened","payload":{"sessionId":"two","epoch":"ep","asOfSeq":0,"queue":[]}}
         < {"re":"#9","sessionId":"one","type":"accepted","payload":{"turnId":"t9","queued":false,"asOfSeq":0}}
     "##;
-    let (out, dialogue) = play_from(None, true, script);
-    assert_eq!(dialogue.place.as_ref().map(|place| place.session_id.as_str()), Some("two"));
+    let (out, dialogue) = play_from(None, true, &[GREETED, script].concat());
+    let shown = dialogue.session.and_then(|session| dialogue.machine.session_id(session));
+    assert_eq!(shown.map(SessionId::as_str), Some("two"));
     assert_eq!(dialogue.turn, None, "what another session accepts is not this one's turn");
     let sent: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("→ ")?.split(' ').next()).collect();
-    assert_eq!(sent, ["hello", "open_session", "open_session", "close_session", "user_input"], "{out}");
-    let said = dialogue.pending.iter().find(|pending| pending.asked == Asked::Say).unwrap();
-    assert_eq!(said.session.as_ref().map(SessionId::as_str), Some("two"));
+    assert_eq!(sent, ["hello", "open_session", "close_session", "open_session", "user_input"], "{out}");
 }
 
 #[test]

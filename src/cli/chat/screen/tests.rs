@@ -1,26 +1,27 @@
 //! What the screen shows for the example frames of the wire.
 
-use super::{super::frames::Body, *};
-use reseed_protocol::{event::Event, reply::Reply};
+use super::*;
+use reseed_client::incoming::{Body, Incoming};
+use reseed_protocol::{ErrorCode, event::Event, reply::Reply};
 
 const PLAIN: Screen = Screen { color: false };
 
 fn example(path: &str) -> Body {
     let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("protocol/examples/v2").join(path);
-    super::super::frames::parse(&std::fs::read_to_string(file).unwrap()).unwrap().body
+    Incoming::parse(&std::fs::read_to_string(file).unwrap()).unwrap().body
 }
 
 fn shown(screen: Screen, path: &str) -> String {
     match example(path) {
-        Body::Opened(opened) => screen.opened(&opened),
-        Body::TurnFinished(end) => screen.turn_finished(&end),
-        Body::Refused(fault) => screen.fault(&fault),
-        Body::Reply(Reply::ContextInfo(info)) => screen.breakdown(&info),
-        Body::Reply(Reply::Sessions(sessions)) => {
+        Body::Reply(_, Reply::SessionOpened(opened)) => screen.opened(&opened),
+        Body::Event(_, Event::TurnFinished(end)) => screen.turn_finished(&end),
+        Body::Reply(_, Reply::Error(fault)) => screen.fault(&fault),
+        Body::Reply(_, Reply::ContextInfo(info)) => screen.breakdown(&info),
+        Body::Reply(_, Reply::Sessions(sessions)) => {
             screen.sessions(&sessions.items, Some("k7m2q9xw4hfatz8n"), sessions.next_cursor.is_some())
         }
-        Body::Event(Event::ContextCompacted(event)) => screen.compacted(&event),
-        Body::Event(Event::EntryAppended(event)) => screen.entry(&event.entry).unwrap_or_default(),
+        Body::Event(_, Event::ContextCompacted(event)) => screen.compacted(&event),
+        Body::Event(_, Event::EntryAppended(event)) => screen.entry(&event.entry).unwrap_or_default(),
         other => panic!("{path} is not shown by the screen: {other:?}"),
     }
 }
@@ -81,7 +82,9 @@ fn each_example_is_shown_as_plain_text() {
 
 #[test]
 fn the_bar_follows_the_tokens_and_changes_its_colour() {
-    let Body::Reply(Reply::ContextInfo(info)) = example("replies/context_info.json") else { panic!("another frame") };
+    let Body::Reply(_, Reply::ContextInfo(info)) = example("replies/context_info.json") else {
+        panic!("another frame")
+    };
     let table: [(u64, Option<u64>, &str, &str); 8] = [
         (0, Some(6400), "[...................|.....]", "32"),
         (1, Some(6400), "[#..................|.....]", "32"),
@@ -115,7 +118,7 @@ fn no_text_of_the_server_steers_the_terminal() {
     ];
     for (text, expected) in table {
         assert_eq!(clean(text), expected, "{text:?}");
-        let fault = Fault { code: text.to_owned(), message: text.to_owned(), retriable: false };
+        let fault = ErrorBody::new(ErrorCode::from(text), text);
         assert!(!PLAIN.fault(&fault).contains('\x1b'), "{text:?}");
     }
 }

@@ -48,7 +48,7 @@ fn a_compaction_that_is_held_is_shown_once_as_it_arrives_or_where_a_session_is_o
     let told = "a compaction is prepared; the context is compacted before the first request above 6,400 tokens\n";
     // Live, and after a connection that was lost: the same one is told once, another one anew.
     for (after, times) in [("j1", 1), ("j2", 2)] {
-        let again = ["\nlost\nconnected\n", &opened(4, r#","resumed":"snapshot""#, after)].concat();
+        let again = ["\nlost\nagain\n", &opened(4, r#","resumed":"snapshot""#, after)].concat();
         let (out, _) = play(true, &[OPEN, &prepared, &again].concat());
         assert_eq!(out.matches(told).count(), times, "{after}: {out}");
     }
