@@ -151,7 +151,7 @@ impl Snapshot {
 
     fn session_updated(&mut self, updated: &SessionUpdated) {
         if let Some(leaf_id) = &updated.leaf_id {
-            self.arrived(self.seq);
+            self.arrived();
             if *leaf_id != self.leaf_id {
                 self.leaf_id.clone_from(leaf_id);
                 self.walk();

@@ -57,7 +57,7 @@ impl Snapshot {
             return Resumed::Snapshot;
         }
         self.role = opened.role;
-        self.resumed_compaction(opened.compaction, opened.as_of_seq);
+        self.resumed_compaction(opened.compaction);
         self.held = opened.held;
         self.host = opened.host;
         self.presence = opened.presence;
@@ -256,7 +256,6 @@ mod tests {
         let mut expected = Snapshot { state: SessionState::Compacting, ..before };
         (expected.role, expected.held, expected.host) = (fresh.role, fresh.held, fresh.host);
         (expected.presence, expected.compaction, expected.as_of_seq) = (fresh.presence, fresh.compaction, 7);
-        expected.compaction.as_mut().unwrap().as_of_seq = Some(7);
         assert_eq!(now, expected);
     }
 

@@ -173,13 +173,11 @@ pub struct CompactionJob {
     pub done: Option<u64>,
     /// All steps.
     pub total: Option<u64>,
-    /// The event up to which a snapshot has told of it; `None` if it was seen to begin.
-    pub as_of_seq: Option<u64>,
 }
 
 impl From<RunningCompaction> for CompactionJob {
     fn from(running: RunningCompaction) -> Self {
         let RunningCompaction { job_id, phase, background } = running;
-        Self { job_id, phase, trigger: None, background, done: None, total: None, as_of_seq: None }
+        Self { job_id, phase, trigger: None, background, done: None, total: None }
     }
 }

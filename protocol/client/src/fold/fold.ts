@@ -26,6 +26,7 @@ import {
   compactionStarted,
   compactionUndone,
   FAILURES_MAX,
+  isReplayed,
   measured,
 } from "./context.js";
 import { Path, placeOf } from "./entries.js";
@@ -171,9 +172,9 @@ function moved(now: SessionSnapshot, leafId: SessionSnapshot["leafId"]): Change 
 }
 
 /** The summary of the branch that was left is done. A replay may tell of an earlier move than the one that runs. */
-function arrived({ compaction, seq }: SessionSnapshot): CompactionJob | null {
-  const ends = compaction?.phase === SUMMARISING_BRANCH && seq + 1 > (compaction.asOfSeq ?? 0);
-  return ends ? null : compaction;
+function arrived(now: SessionSnapshot): CompactionJob | null {
+  const ends = now.compaction?.phase === SUMMARISING_BRANCH && !isReplayed(now);
+  return ends ? null : now.compaction;
 }
 
 function presenceChanged(now: SessionSnapshot, { connection, left }: PresenceChanged): Change {

@@ -41,6 +41,7 @@ export function fromOpened(opened: SessionOpened): SessionSnapshot {
     pending: opened.pending,
     host: opened.host ?? null,
     presence: opened.presence ?? [],
+    asOfSeq: opened.asOfSeq,
   };
 }
 
@@ -58,6 +59,7 @@ export function reopened(known: SessionSnapshot | null, opened: SessionOpened): 
     held: opened.held ?? null,
     host: opened.host ?? null,
     presence: opened.presence ?? [],
+    asOfSeq: opened.asOfSeq,
     contextInfo: opened.asOfSeq === known.seq ? opened.contextInfo : known.contextInfo,
     // Items whose turn is over stay as well: the events that follow bring their entries, or say that they are void.
     items: resumedItems(known.items, opened),
