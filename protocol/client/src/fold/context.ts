@@ -47,8 +47,8 @@ export function compactionStarted(now: SessionSnapshot, { jobId, trigger, backgr
  * compacted. Only the summary of a branch begins with its first step.
  */
 export function compactionProgressed(now: SessionSnapshot, progress: CompactionProgress): Change {
-  const isAside = progress.phase !== SUMMARISING_BRANCH && now.compaction?.jobId !== progress.jobId;
-  return isAside ? {} : { compaction: { ...now.compaction, ...progress } };
+  if (now.compaction?.jobId === progress.jobId) return { compaction: { ...now.compaction, ...progress } };
+  return progress.phase === SUMMARISING_BRANCH ? { compaction: progress } : {};
 }
 
 /** Applies `compaction_prepared`: it was made ahead of time, and the server holds it until it is due. */
