@@ -3,7 +3,7 @@
 use super::{Call, Item, Path, Snapshot, Turn};
 use reseed_protocol::{
     command::{Resume, ResumeItem},
-    reply::{Entries, Resumed, RunningTurn, SessionOpened},
+    reply::{Entries, PendingCall, Resumed, RunningTurn, SessionOpened},
 };
 use std::sync::Arc;
 
@@ -58,6 +58,7 @@ impl Snapshot {
         }
         self.role = opened.role;
         self.resumed_compaction(opened.compaction);
+        self.resumed_calls(&opened.pending);
         self.held = opened.held;
         self.host = opened.host;
         self.presence = opened.presence;
@@ -69,6 +70,15 @@ impl Snapshot {
         self.resumed_items(opened.turn);
         self.update_state();
         Resumed::Replay
+    }
+
+    /// Takes the deadlines that the calls have now: no stored event moves them.
+    fn resumed_calls(&mut self, pending: &[PendingCall]) {
+        for call in &mut self.pending {
+            if let Some(fresh) = pending.iter().find(|fresh| fresh.call_id == call.call_id) {
+                call.deadline = fresh.deadline;
+            }
+        }
     }
 
     /// Keeps the items that were known, each with the longer text, and adds those that are new. Items whose turn is
