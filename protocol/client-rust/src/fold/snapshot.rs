@@ -110,8 +110,8 @@ impl Snapshot {
         };
     }
 
-    /// Takes a new size of the context, and what there is to say about it.
-    pub(super) fn measured(&mut self, context_info: ContextInfo) {
+    /// Takes a new size of the context, and what there is to say about it. Events that tell it do so by themselves.
+    pub fn measured(&mut self, context_info: ContextInfo) {
         self.warning.clone_from(&context_info.warning);
         self.context_info = context_info;
     }
