@@ -121,7 +121,7 @@ impl Snapshot {
     fn turn_finished(&mut self, finished: &TurnFinished) {
         self.turn = None;
         self.items.retain(|item| item.aborted().is_some() || item.turn_id() != Some(&finished.turn_id));
-        self.pending.clear();
+        self.pending.retain(|call| call.turn_id != finished.turn_id);
         let TurnFinished { turn_id, status, error, context_info, .. } = finished.clone();
         self.last_turn = (status != TurnStatus::Completed).then_some(EndedTurn { turn_id, status, error });
         if let Some(EndedTurn { turn_id, status, error }) = self.last_turn.clone() {
@@ -132,6 +132,10 @@ impl Snapshot {
     }
 
     fn tool_called(&mut self, call: &ToolCall) {
+        // The deadline of a call that the last `session_opened` has told may have moved since this event.
+        if self.is_replayed() && self.call(&call.call_id).is_some() {
+            return;
+        }
         self.pending.retain(|known| known.call_id != call.call_id);
         self.pending.push(Call::from(call.clone()));
     }

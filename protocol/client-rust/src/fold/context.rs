@@ -110,7 +110,7 @@ impl Snapshot {
     }
 
     /// Returns true if the durable event that is applied is one that the last `session_opened` knew of.
-    fn is_replayed(&self) -> bool {
+    pub(super) fn is_replayed(&self) -> bool {
         self.seq <= self.as_of_seq
     }
 

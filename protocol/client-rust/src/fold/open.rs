@@ -58,7 +58,7 @@ impl Snapshot {
         }
         self.role = opened.role;
         self.resumed_compaction(opened.compaction);
-        self.resumed_calls(&opened.pending);
+        self.resumed_calls(opened.pending);
         self.held = opened.held;
         self.host = opened.host;
         self.presence = opened.presence;
@@ -72,11 +72,12 @@ impl Snapshot {
         Resumed::Replay
     }
 
-    /// Takes the deadlines that the calls have now: no stored event moves them.
-    fn resumed_calls(&mut self, pending: &[PendingCall]) {
-        for call in &mut self.pending {
-            if let Some(fresh) = pending.iter().find(|fresh| fresh.call_id == call.call_id) {
-                call.deadline = fresh.deadline;
+    /// Takes the calls that are new, and the deadlines of now: no stored event moves one.
+    fn resumed_calls(&mut self, pending: Vec<PendingCall>) {
+        for fresh in pending {
+            match self.pending.iter_mut().find(|call| call.call_id == fresh.call_id) {
+                Some(call) => call.deadline = fresh.deadline,
+                None => self.pending.push(fresh.into()),
             }
         }
     }

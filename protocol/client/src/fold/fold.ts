@@ -67,7 +67,9 @@ function changed(now: SessionSnapshot, event: EventFrame): Change {
       return turnFinished(now, event.payload);
     case "tool_call": {
       const call = event.payload;
-      return { pending: [...now.pending.filter((known) => known.toolCallId !== call.toolCallId), call] };
+      const others = now.pending.filter((known) => known.toolCallId !== call.toolCallId);
+      // The deadline of a call that the last `session_opened` has told may have moved since this event.
+      return isReplayed(now) && others.length < now.pending.length ? {} : { pending: [...others, call] };
     }
     case "call_resolved": {
       const { toolCallId } = event.payload;
@@ -137,7 +139,7 @@ function turnFinished(now: SessionSnapshot, { turnId, status, error, contextInfo
   return {
     turn: null,
     items: now.items.filter((item) => item.aborted || item.turnId !== turnId),
-    pending: [],
+    pending: now.pending.filter((call) => call.turnId !== turnId),
     lastTurn: ended,
     ...(ended ? { unansweredTurns: remembered(now, { ...ended, leafId: now.leafId }) } : {}),
     ...measured(contextInfo),

@@ -69,10 +69,15 @@ export function reopened(known: SessionSnapshot | null, opened: SessionOpened): 
   return { ...next, state: stateOf(next) };
 }
 
-/** Returns the calls that were known, each with the deadline that it has now: no stored event moves it. */
+/** Returns the calls that were known and those that are new, with their deadlines of now: no stored event moves one. */
 function resumedCalls(known: readonly Call[], { pending }: SessionOpened): readonly Call[] {
-  const deadlines = new Map(pending.map(({ toolCallId, deadline }) => [toolCallId, deadline]));
-  return known.map((call) => ({ ...call, deadline: deadlines.get(call.toolCallId) ?? call.deadline }));
+  const given = new Map(pending.map((call) => [call.toolCallId, call]));
+  const kept = known.map((call) => {
+    const fresh = given.get(call.toolCallId);
+    given.delete(call.toolCallId);
+    return fresh ? { ...call, ...fresh } : call;
+  });
+  return [...kept, ...given.values()];
 }
 
 /** Returns the items that were known, each with the longer text, and those that are new. */
