@@ -15,6 +15,7 @@ const DURABLE = [
   "sessionId",
   "epoch",
   "seq",
+  "asOfSeq",
   "leafId",
   "name",
   "model",

@@ -7,8 +7,8 @@ use reseed_protocol::{
 };
 
 /// Returns true if an event changes the size of the context without telling it, so that [`Snapshot::context_info`] is
-/// old: ask `get_context_info`, and pass its answer to [`Snapshot::measured`]. Do so when no turn runs and no replay is
-/// under way; otherwise later events tell it.
+/// old: ask `get_context_info`, and pass its answer to [`Snapshot::measured`]. Do so when no turn runs, whose events tell
+/// it, and when [`Snapshot::is_replaying`] is over.
 #[must_use]
 pub fn changes_context(event: &Event) -> bool {
     match event {
@@ -27,6 +27,12 @@ pub fn changes_context(event: &Event) -> bool {
 }
 
 impl Snapshot {
+    /// Returns true if events that were missed are still to come, after a resume.
+    #[must_use]
+    pub fn is_replaying(&self) -> bool {
+        self.seq < self.as_of_seq
+    }
+
     /// Returns true if this event, which was applied last, has moved the session to where nothing is known, so that
     /// nothing can be shown of its past: ask `get_entries` for a page, and pass it to [`Snapshot::add_entries`].
     #[must_use]

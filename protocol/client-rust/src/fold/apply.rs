@@ -29,6 +29,7 @@ impl Snapshot {
         let applied = self.count(seq);
         if applied == Applied::Next {
             self.change(event);
+            self.as_of_seq = self.as_of_seq.max(seq);
             self.update_state();
         }
         applied
@@ -220,7 +221,7 @@ mod tests {
         assert_eq!(told.snapshot.apply(3, &surprise), Applied::Gap);
         assert_eq!(told.snapshot, before);
         assert_eq!(told.snapshot.apply(2, &surprise), Applied::Next);
-        assert_eq!(told.snapshot, Snapshot { seq: 2, ..before });
+        assert_eq!(told.snapshot, Snapshot { seq: 2, as_of_seq: 2, ..before });
         assert_eq!(told.snapshot.apply(2, &surprise), Applied::Seen);
     }
 

@@ -109,7 +109,7 @@ impl Snapshot {
         self.compaction.take_if(|job| !is_replayed && job.phase == SUMMARISING_BRANCH);
     }
 
-    /// Returns true if the durable event that is applied is one that the last `session_opened` knew of.
+    /// Returns true if the durable event that is being applied is one that the last `session_opened` knew of.
     pub(super) fn is_replayed(&self) -> bool {
         self.seq <= self.as_of_seq
     }
@@ -257,7 +257,9 @@ mod tests {
         let mut told = Told::by(snapshot());
         told.ephemeral("compaction_started", json!({"jobId": "j1", "trigger": "threshold", "background": true}));
         told.snapshot.reopened(fresh);
-        for (seq, after) in [(2, "j2 summarising_branch None"), (3, "j2 summarising_branch None"), (4, "none")] {
+        let summary = "j2 summarising_branch None";
+        for (seq, is_replaying, after) in [(2, true, summary), (3, true, summary), (4, false, "none")] {
+            assert_eq!(told.snapshot.is_replaying(), is_replaying, "before {seq}");
             told.durable("session_updated", json!({"leafId": "root"}));
             assert_eq!((told.snapshot.seq, running(&told).as_str()), (seq, after));
         }

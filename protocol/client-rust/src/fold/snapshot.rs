@@ -76,8 +76,8 @@ pub struct Snapshot {
     pub host: Option<Host>,
     /// The connections that are subscribed to the session, in the order in which they came.
     pub presence: Vec<Participant>,
-    /// The event up to which the last `session_opened` told the state: those up to it may be replayed, and say nothing
-    /// against what only that reply told.
+    /// The newest event that the server has told of: `seq`, unless a replay is under way. Events up to it say nothing
+    /// against what only `session_opened` told.
     pub(super) as_of_seq: u64,
 }
 

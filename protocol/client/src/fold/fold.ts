@@ -49,7 +49,7 @@ export function fold(now: SessionSnapshot, event: EventFrame): SessionSnapshot |
   if (seq === undefined) return withState(now, changed(now, event));
   if (seq <= now.seq) return now;
   if (seq > now.seq + 1) return "gap";
-  return withState(now, { seq, ...changed(now, event) });
+  return withState(now, { seq, asOfSeq: Math.max(seq, now.asOfSeq), ...changed(now, event) });
 }
 
 function changed(now: SessionSnapshot, event: EventFrame): Change {

@@ -87,8 +87,8 @@ export interface SessionSnapshot {
   /** The connections that are subscribed to the session, in the order in which they came. */
   readonly presence: readonly Participant[];
   /**
-   * The event up to which the last `session_opened` told the state. Those up to it may be replayed, and say nothing
-   * against what only that reply told.
+   * The newest event that the server has told of: `seq`, unless a replay is under way. Events up to it say nothing
+   * against what only `session_opened` told.
    */
   readonly asOfSeq: number;
 }
