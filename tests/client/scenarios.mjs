@@ -94,6 +94,21 @@ export const SCENARIOS = {
       await say(session, "Say exactly done");
     },
   },
+  merged: {
+    about: "A compaction that is held is made again with what was said since: nothing but the later one tells of its end.",
+    settings: {
+      OFFLINE_WINDOW: "2000",
+      CONTEXT_RESERVE_TOKENS: "64",
+      CONTEXT_TARGET: "0.2",
+      CONTEXT_KEEP_RECENT_TOKENS: "200",
+      CONTEXT_BACKGROUND: "0.7",
+    },
+    async run(session) {
+      while (!session.snapshot.held) await say(session, `Say exactly ${"tea and rain and boats ".repeat(25)}`);
+      await session.appendMessage("map", "The harbour lies to the north. ".repeat(60));
+      await compact(session);
+    },
+  },
   tools: {
     about: "Tools: one that answers, one that fails, one that is slow, one that is cancelled with its turn.",
     options: {

@@ -15,6 +15,7 @@ const DURABLE = [
   "sessionId",
   "epoch",
   "seq",
+  "asOfSeq",
   "leafId",
   "name",
   "model",
@@ -30,12 +31,14 @@ const DURABLE = [
 ];
 
 /** Fields that ephemeral events decide: they are compared where nothing is on its way. */
-const SETTLED = ["compaction", "held", "state"];
+const SETTLED = ["held", "state", "contextInfo", "warning"];
 
 /** Returns what two snapshots must have in common; `settled` if nothing is on its way. */
 export function comparable(snapshot, settled, unknown = []) {
-  const fields = settled ? [...DURABLE, ...SETTLED, "contextInfo"] : DURABLE;
-  const chosen = fields.filter((field) => !unknown.includes(field)).map((field) => [field, snapshot[field]]);
+  const fields = settled ? [...DURABLE, ...SETTLED] : DURABLE;
+  // The warning is a part of the size.
+  const left = new Set([...unknown, ...(unknown.includes("contextInfo") ? ["warning"] : [])]);
+  const chosen = fields.filter((field) => !left.has(field)).map((field) => [field, snapshot[field]]);
   return JSON.parse(
     JSON.stringify({
       ...Object.fromEntries(chosen),
@@ -43,16 +46,22 @@ export function comparable(snapshot, settled, unknown = []) {
       path: snapshot.path.entries,
       more: snapshot.path.more,
       // Void answers are shown for a while, but no snapshot of the server has them.
-      ...(settled ? { items: snapshot.items.filter((item) => !item.aborted) } : {}),
+      ...(settled ? { items: snapshot.items.filter((item) => !item.aborted), compaction: running(snapshot) } : {}),
       // A call's deadline moves by an event that is not stored.
-      pending: snapshot.pending.map(({ toolCallId, turnId, name, arguments: args }) => ({
+      pending: snapshot.pending.map(({ toolCallId, turnId, name, arguments: args, deadline }) => ({
         toolCallId,
         turnId,
         name,
         args,
+        ...(settled ? { deadline } : {}),
       })),
     }),
   );
+}
+
+/** Returns what a snapshot of the server tells of the running compaction: not why it runs, nor its steps. */
+function running({ compaction }) {
+  return compaction && { jobId: compaction.jobId, phase: compaction.phase, background: compaction.background ?? false };
 }
 
 /** Waits until a condition holds, looking after every change. */

@@ -92,9 +92,11 @@ fn view(snapshot: &Snapshot, step: &Step) -> View {
         add("state", &snapshot.state);
         let valid = snapshot.items.iter().filter(|item| item.aborted().is_none());
         add("items", &valid.map(|item| (item.item_id(), item.turn_id(), item.parts())).collect::<Vec<_>>());
-        add("compaction", &snapshot.compaction);
+        let job = snapshot.compaction.as_ref();
+        add("compaction", &job.map(|job| (&job.job_id, &job.phase, job.background)));
         add("held", &snapshot.held);
-        add("contextInfo", &snapshot.context_info);
+        add("contextInfo", &(&snapshot.context_info, &snapshot.warning));
+        add("deadlines", &snapshot.pending.iter().map(|call| call.deadline).collect::<Vec<_>>());
     }
     // In a recording, whoever looked at the session comes and goes as well.
     if step.expected["role"] == "writer" {

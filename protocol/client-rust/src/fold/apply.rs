@@ -29,6 +29,7 @@ impl Snapshot {
         let applied = self.count(seq);
         if applied == Applied::Next {
             self.change(event);
+            self.as_of_seq = self.as_of_seq.max(seq);
             self.update_state();
         }
         applied
@@ -121,7 +122,7 @@ impl Snapshot {
     fn turn_finished(&mut self, finished: &TurnFinished) {
         self.turn = None;
         self.items.retain(|item| item.aborted().is_some() || item.turn_id() != Some(&finished.turn_id));
-        self.pending.clear();
+        self.pending.retain(|call| call.turn_id != finished.turn_id);
         let TurnFinished { turn_id, status, error, context_info, .. } = finished.clone();
         self.last_turn = (status != TurnStatus::Completed).then_some(EndedTurn { turn_id, status, error });
         if let Some(EndedTurn { turn_id, status, error }) = self.last_turn.clone() {
@@ -132,6 +133,10 @@ impl Snapshot {
     }
 
     fn tool_called(&mut self, call: &ToolCall) {
+        // The deadline of a call that the last `session_opened` has told may have moved since this event.
+        if self.is_replayed() && self.call(&call.call_id).is_some() {
+            return;
+        }
         self.pending.retain(|known| known.call_id != call.call_id);
         self.pending.push(Call::from(call.clone()));
     }
@@ -151,7 +156,7 @@ impl Snapshot {
 
     fn session_updated(&mut self, updated: &SessionUpdated) {
         if let Some(leaf_id) = &updated.leaf_id {
-            self.arrived(self.seq);
+            self.arrived();
             if *leaf_id != self.leaf_id {
                 self.leaf_id.clone_from(leaf_id);
                 self.walk();
@@ -216,7 +221,7 @@ mod tests {
         assert_eq!(told.snapshot.apply(3, &surprise), Applied::Gap);
         assert_eq!(told.snapshot, before);
         assert_eq!(told.snapshot.apply(2, &surprise), Applied::Next);
-        assert_eq!(told.snapshot, Snapshot { seq: 2, ..before });
+        assert_eq!(told.snapshot, Snapshot { seq: 2, as_of_seq: 2, ..before });
         assert_eq!(told.snapshot.apply(2, &surprise), Applied::Seen);
     }
 

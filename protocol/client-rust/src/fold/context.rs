@@ -17,10 +17,10 @@ pub const FAILURES_MAX: usize = 16;
 
 impl Snapshot {
     /// Takes the compaction of a resume: what was known of another one says nothing of this one.
-    pub(super) fn resumed_compaction(&mut self, running: Option<RunningCompaction>, as_of_seq: u64) {
+    pub(super) fn resumed_compaction(&mut self, running: Option<RunningCompaction>) {
         let known = self.compaction.take();
         self.compaction = running.map(|running| {
-            let fresh = CompactionJob { as_of_seq: Some(as_of_seq), ..running.into() };
+            let fresh = CompactionJob::from(running);
             match known.filter(|known| known.job_id == fresh.job_id) {
                 Some(CompactionJob { trigger, done, total, .. }) => CompactionJob { trigger, done, total, ..fresh },
                 None => fresh,
@@ -41,7 +41,6 @@ impl Snapshot {
             background: started.background,
             done: None,
             total: None,
-            as_of_seq: None,
         });
     }
 
@@ -67,8 +66,8 @@ impl Snapshot {
         self.end_job(&report.job_id);
         // What is held never outlives another compaction: that was made from it, and is all that is told of its end, or
         // has made it void. A compaction that is replayed is older than what the server holds now.
-        let is_new = self.seq > self.as_of_seq;
-        self.held.take_if(|held| is_new || held.job_id == report.job_id);
+        let is_replayed = self.is_replayed();
+        self.held.take_if(|held| !is_replayed || held.job_id == report.job_id);
         self.generation = report.generation;
         self.warning = None;
         let size = &mut self.context_info;
@@ -104,10 +103,15 @@ impl Snapshot {
         remember(&mut self.failed_compactions, FailedCompaction { job_id, error, leaf_id: self.leaf_id.clone() });
     }
 
-    /// The summary of the branch that was left is done, as the event `seq` says. A replay may tell of an earlier move
-    /// than the one that runs.
-    pub(super) fn arrived(&mut self, seq: u64) {
-        self.compaction.take_if(|job| job.phase == SUMMARISING_BRANCH && seq > job.as_of_seq.unwrap_or(0));
+    /// The summary of the branch that was left is done. A replay may tell of an earlier move than the one that runs.
+    pub(super) fn arrived(&mut self) {
+        let is_replayed = self.is_replayed();
+        self.compaction.take_if(|job| !is_replayed && job.phase == SUMMARISING_BRANCH);
+    }
+
+    /// Returns true if the durable event that is being applied is one that the last `session_opened` knew of.
+    pub(super) fn is_replayed(&self) -> bool {
+        self.seq <= self.as_of_seq
     }
 
     /// Ends the running compaction if it is this job. A replay may tell of an earlier one than that which runs.
@@ -253,7 +257,9 @@ mod tests {
         let mut told = Told::by(snapshot());
         told.ephemeral("compaction_started", json!({"jobId": "j1", "trigger": "threshold", "background": true}));
         told.snapshot.reopened(fresh);
-        for (seq, after) in [(2, "j2 summarising_branch None"), (3, "j2 summarising_branch None"), (4, "none")] {
+        let summary = "j2 summarising_branch None";
+        for (seq, is_replaying, after) in [(2, true, summary), (3, true, summary), (4, false, "none")] {
+            assert_eq!(told.snapshot.is_replaying(), is_replaying, "before {seq}");
             told.durable("session_updated", json!({"leafId": "root"}));
             assert_eq!((told.snapshot.seq, running(&told).as_str()), (seq, after));
         }

@@ -85,9 +85,13 @@ impl Item {
         self.units[part] += utf16_len(fresh);
     }
 
-    /// Begins a tool call. It is known already if the snapshot had it.
+    /// Begins a tool call. It is known already if the snapshot had it, but without a name if its arguments have come
+    /// first.
     fn begin_call(&mut self, part: usize, name: &str) {
-        if matches!(self.parts.get(part), Some(RunningPart::ToolCall { .. })) {
+        if let Some(RunningPart::ToolCall { name: known, .. }) = self.parts.get_mut(part) {
+            if known.is_empty() {
+                name.clone_into(known);
+            }
             return;
         }
         let call = RunningPart::ToolCall { name: name.to_owned(), arguments: String::new(), finished: false };
@@ -272,17 +276,19 @@ mod tests {
         assert_eq!(shown(&told), "r:why? | t: | t:x", "a part that nothing is known of is an empty text");
         delta(&mut told, 1, 0, "{", Some("arguments"));
         assert_eq!(shown(&told), "r:why? | :{ | t:x", "the beginning of a call may be missed");
+        told.ephemeral("item_started", started(Some(1)));
+        assert_eq!(shown(&told), "r:why? | weather:{ | t:x", "or come late");
         told.ephemeral("item_started", started(Some(3)));
         delta(&mut told, 3, 0, "{}", Some("arguments"));
         told.ephemeral("item_started", started(Some(3)));
-        assert_eq!(shown(&told), "r:why? | :{ | t:x | weather:{}", "a call that has begun does not begin again");
+        assert_eq!(shown(&told), "r:why? | weather:{ | t:x | weather:{}", "a call that has begun does not begin again");
         for part in [json!(3), json!(2), json!(9), Value::Null] {
             told.ephemeral("item_finished", json!({"itemId": "item", "part": part}));
         }
-        assert_eq!(shown(&told), "r:why? | :{ | t:x | weather:{}.", "only a tool call is complete by itself");
+        assert_eq!(shown(&told), "r:why? | weather:{ | t:x | weather:{}.", "only a tool call is complete by itself");
         delta(&mut told, PARTS_MAX as u32, 0, "beyond", None);
         told.ephemeral("item_started", started(Some(u32::MAX)));
-        assert_eq!(shown(&told), "r:why? | :{ | t:x | weather:{}.", "the number of parts has a bound");
+        assert_eq!(shown(&told), "r:why? | weather:{ | t:x | weather:{}.", "the number of parts has a bound");
     }
 
     #[test]

@@ -28,6 +28,7 @@
 //!
 //! The clients of all languages are tested with the same vectors, in `protocol/client/vectors`.
 
+mod after;
 mod apply;
 mod context;
 mod entries;
@@ -39,6 +40,7 @@ mod path;
 mod queue;
 mod snapshot;
 
+pub use after::changes_context;
 pub use apply::Applied;
 pub use context::{FAILURES_MAX, SUMMARISING_BRANCH};
 pub use entries::KnownEntries;

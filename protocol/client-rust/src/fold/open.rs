@@ -3,7 +3,7 @@
 use super::{Call, Item, Path, Snapshot, Turn};
 use reseed_protocol::{
     command::{Resume, ResumeItem},
-    reply::{Entries, Resumed, RunningTurn, SessionOpened},
+    reply::{Entries, PendingCall, Resumed, RunningTurn, SessionOpened},
 };
 use std::sync::Arc;
 
@@ -57,7 +57,8 @@ impl Snapshot {
             return Resumed::Snapshot;
         }
         self.role = opened.role;
-        self.resumed_compaction(opened.compaction, opened.as_of_seq);
+        self.resumed_compaction(opened.compaction);
+        self.resumed_calls(opened.pending);
         self.held = opened.held;
         self.host = opened.host;
         self.presence = opened.presence;
@@ -69,6 +70,16 @@ impl Snapshot {
         self.resumed_items(opened.turn);
         self.update_state();
         Resumed::Replay
+    }
+
+    /// Takes the calls that are new, and the deadlines of now: no stored event moves one.
+    fn resumed_calls(&mut self, pending: Vec<PendingCall>) {
+        for fresh in pending {
+            match self.pending.iter_mut().find(|call| call.call_id == fresh.call_id) {
+                Some(call) => call.deadline = fresh.deadline,
+                None => self.pending.push(fresh.into()),
+            }
+        }
     }
 
     /// Keeps the items that were known, each with the longer text, and adds those that are new. Items whose turn is
@@ -256,7 +267,6 @@ mod tests {
         let mut expected = Snapshot { state: SessionState::Compacting, ..before };
         (expected.role, expected.held, expected.host) = (fresh.role, fresh.held, fresh.host);
         (expected.presence, expected.compaction, expected.as_of_seq) = (fresh.presence, fresh.compaction, 7);
-        expected.compaction.as_mut().unwrap().as_of_seq = Some(7);
         assert_eq!(now, expected);
     }
 

@@ -7,7 +7,10 @@
 
 use super::KnownEntries;
 use reseed_protocol::{Entry, EntryId};
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+};
 
 /// The path to a leaf, as far as it is known.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -81,7 +84,7 @@ impl Path {
 
     /// Prepends the entries before the first one that have become known.
     pub(super) fn extend(&mut self, known: &KnownEntries) {
-        // A path holds each entry at most once. Entries that name each other as parents would never end.
+        // A path holds each entry at most once. Entries that are each other's parents would never end.
         while self.entries.len() < known.len() {
             let Some(entry) = self.missing.as_ref().and_then(|id| known.get(id)) else { return };
             #[cfg(test)]
@@ -91,6 +94,17 @@ impl Path {
             self.missing = entry.parent_id.clone().filter(|_| !is_top);
             self.entries.push_front(Arc::clone(entry));
         }
+        if self.missing.as_ref().is_some_and(|id| known.contains(id)) {
+            self.end_circle();
+        }
+    }
+
+    /// Drops the entries that are on the path a second time, because some are each other's parents.
+    fn end_circle(&mut self) {
+        let mut seen = HashSet::new();
+        let once = self.entries.iter().rev().take_while(|entry| seen.insert(entry.entry_id.clone())).count();
+        self.entries.drain(..self.entries.len() - once);
+        self.missing = self.entries.front().and_then(|first| first.parent_id.clone());
     }
 }
 
@@ -130,8 +144,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn entries_that_are_each_others_parents_do_not_hang() {
-        let known: KnownEntries = [entry("a", Some("b")), entry("b", Some("a"))].into_iter().collect();
-        assert_eq!(Path::to(&known, Some(&id("a")), None).len(), 2);
+    fn entries_that_are_each_others_parents_are_there_once() {
+        let tree = [("a", Some("b")), ("b", Some("a")), ("c", Some("b")), ("d", None), ("e", None), ("f", Some("f"))];
+        let known: KnownEntries = tree.map(|(name, parent)| entry(name, parent)).into_iter().collect();
+        for (leaf, shown) in [("a", "b a"), ("b", "a b"), ("c", "a b c"), ("f", "f")] {
+            let path = Path::to(&known, Some(&id(leaf)), None);
+            let names: Vec<&str> = path.iter().map(|entry| entry.entry_id.as_str()).collect();
+            assert_eq!((names.join(" ").as_str(), path.more()), (shown, true), "leaf {leaf}");
+        }
     }
 }

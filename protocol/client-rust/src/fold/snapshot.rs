@@ -76,8 +76,8 @@ pub struct Snapshot {
     pub host: Option<Host>,
     /// The connections that are subscribed to the session, in the order in which they came.
     pub presence: Vec<Participant>,
-    /// The event up to which the last `session_opened` told the state: those up to it may be replayed, and say nothing
-    /// against what only that reply told.
+    /// The newest event that the server has told of: `seq`, unless a replay is under way. Events up to it say nothing
+    /// against what only `session_opened` told.
     pub(super) as_of_seq: u64,
 }
 
@@ -110,8 +110,8 @@ impl Snapshot {
         };
     }
 
-    /// Takes a new size of the context, and what there is to say about it.
-    pub(super) fn measured(&mut self, context_info: ContextInfo) {
+    /// Takes a new size of the context, and what there is to say about it. Events that tell it do so by themselves.
+    pub fn measured(&mut self, context_info: ContextInfo) {
         self.warning.clone_from(&context_info.warning);
         self.context_info = context_info;
     }
@@ -173,13 +173,11 @@ pub struct CompactionJob {
     pub done: Option<u64>,
     /// All steps.
     pub total: Option<u64>,
-    /// The event up to which a snapshot has told of it; `None` if it was seen to begin.
-    pub as_of_seq: Option<u64>,
 }
 
 impl From<RunningCompaction> for CompactionJob {
     fn from(running: RunningCompaction) -> Self {
         let RunningCompaction { job_id, phase, background } = running;
-        Self { job_id, phase, trigger: None, background, done: None, total: None, as_of_seq: None }
+        Self { job_id, phase, trigger: None, background, done: None, total: None }
     }
 }

@@ -23,14 +23,11 @@ export const FAILURES_MAX = 16;
 type Change = Partial<SessionSnapshot>;
 
 /** Returns the compaction after a resume: what was known of another one says nothing of this one. */
-export function resumedCompaction(
-  known: CompactionJob | null,
-  { compaction, asOfSeq }: SessionOpened,
-): CompactionJob | null {
+export function resumedCompaction(known: CompactionJob | null, { compaction }: SessionOpened): CompactionJob | null {
   if (!compaction) return null;
-  if (known?.jobId !== compaction.jobId) return { ...compaction, asOfSeq };
+  if (known?.jobId !== compaction.jobId) return compaction;
   const { background: _, ...same } = known;
-  return { ...same, ...compaction, asOfSeq };
+  return { ...same, ...compaction };
 }
 
 /** Returns what a new size of the context changes. */
@@ -50,8 +47,8 @@ export function compactionStarted(now: SessionSnapshot, { jobId, trigger, backgr
  * compacted. Only the summary of a branch begins with its first step.
  */
 export function compactionProgressed(now: SessionSnapshot, progress: CompactionProgress): Change {
-  const isAside = progress.phase !== SUMMARISING_BRANCH && now.compaction?.jobId !== progress.jobId;
-  return isAside ? {} : { compaction: { ...now.compaction, ...progress } };
+  if (now.compaction?.jobId === progress.jobId) return { compaction: { ...now.compaction, ...progress } };
+  return progress.phase === SUMMARISING_BRANCH ? { compaction: progress } : {};
 }
 
 /** Applies `compaction_prepared`: it was made ahead of time, and the server holds it until it is due. */
@@ -65,7 +62,9 @@ export function compacted(now: SessionSnapshot, report: ContextCompacted): Chang
   const { warning: _, ...size } = now.contextInfo;
   return {
     compaction: withoutJob(now, jobId),
-    held: heldWithout(now, jobId),
+    // What is held never outlives another compaction: that was made from it, and is all that is told of its end, or
+    // has made it void. A compaction that is replayed is older than what the server holds now.
+    held: isReplayed(now) ? heldWithout(now, jobId) : null,
     generation,
     ...measured({
       ...size,
@@ -92,6 +91,11 @@ export function compactionFailed(now: SessionSnapshot, failed: CompactionFailed)
   if (background || !trigger || NOT_FAILED.has(error.code)) return ended;
   const failure = { jobId, error, leafId: now.leafId };
   return { ...ended, failedCompactions: [...now.failedCompactions, failure].slice(-FAILURES_MAX) };
+}
+
+/** Returns true if the durable event after this snapshot is one that the last `session_opened` knew of. */
+export function isReplayed({ seq, asOfSeq }: SessionSnapshot): boolean {
+  return seq < asOfSeq;
 }
 
 /** Returns the running compaction, unless it is this job. A replay may tell of an earlier one than that which runs. */

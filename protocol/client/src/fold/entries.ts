@@ -110,16 +110,17 @@ export class Path implements Iterable<Entry> {
 
   #walk(): { readonly entries: readonly Entry[]; readonly more: boolean } {
     if (this.#walked) return this.#walked;
-    const entries: Entry[] = [];
+    const walked = new Set<Entry>();
     let place: LeafId = this.leafId;
     while (place !== "root") {
       const entry = this.#known.get(place);
-      if (!entry) break;
-      entries.push(entry);
+      // Entries that are each other's parents would never end.
+      if (!entry || walked.has(entry)) break;
+      walked.add(entry);
       // The records before the top are damaged: nobody has them.
       place = entry.entryId === this.top ? "root" : (entry.parentId ?? "root");
     }
-    this.#walked = { entries: entries.reverse(), more: place !== "root" };
+    this.#walked = { entries: [...walked].reverse(), more: place !== "root" };
     return this.#walked;
   }
 }

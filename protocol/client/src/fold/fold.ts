@@ -26,6 +26,7 @@ import {
   compactionStarted,
   compactionUndone,
   FAILURES_MAX,
+  isReplayed,
   measured,
 } from "./context.js";
 import { Path, placeOf } from "./entries.js";
@@ -48,7 +49,7 @@ export function fold(now: SessionSnapshot, event: EventFrame): SessionSnapshot |
   if (seq === undefined) return withState(now, changed(now, event));
   if (seq <= now.seq) return now;
   if (seq > now.seq + 1) return "gap";
-  return withState(now, { seq, ...changed(now, event) });
+  return withState(now, { seq, asOfSeq: Math.max(seq, now.asOfSeq), ...changed(now, event) });
 }
 
 function changed(now: SessionSnapshot, event: EventFrame): Change {
@@ -66,7 +67,9 @@ function changed(now: SessionSnapshot, event: EventFrame): Change {
       return turnFinished(now, event.payload);
     case "tool_call": {
       const call = event.payload;
-      return { pending: [...now.pending.filter((known) => known.toolCallId !== call.toolCallId), call] };
+      const others = now.pending.filter((known) => known.toolCallId !== call.toolCallId);
+      // The deadline of a call that the last `session_opened` has told may have moved since this event.
+      return isReplayed(now) && others.length < now.pending.length ? {} : { pending: [...others, call] };
     }
     case "call_resolved": {
       const { toolCallId } = event.payload;
@@ -136,7 +139,7 @@ function turnFinished(now: SessionSnapshot, { turnId, status, error, contextInfo
   return {
     turn: null,
     items: now.items.filter((item) => item.aborted || item.turnId !== turnId),
-    pending: [],
+    pending: now.pending.filter((call) => call.turnId !== turnId),
     lastTurn: ended,
     ...(ended ? { unansweredTurns: remembered(now, { ...ended, leafId: now.leafId }) } : {}),
     ...measured(contextInfo),
@@ -171,9 +174,9 @@ function moved(now: SessionSnapshot, leafId: SessionSnapshot["leafId"]): Change 
 }
 
 /** The summary of the branch that was left is done. A replay may tell of an earlier move than the one that runs. */
-function arrived({ compaction, seq }: SessionSnapshot): CompactionJob | null {
-  const ends = compaction?.phase === SUMMARISING_BRANCH && seq + 1 > (compaction.asOfSeq ?? 0);
-  return ends ? null : compaction;
+function arrived(now: SessionSnapshot): CompactionJob | null {
+  const ends = now.compaction?.phase === SUMMARISING_BRANCH && !isReplayed(now);
+  return ends ? null : now.compaction;
 }
 
 function presenceChanged(now: SessionSnapshot, { connection, left }: PresenceChanged): Change {

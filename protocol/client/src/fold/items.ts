@@ -3,6 +3,13 @@
 import type { ItemAborted, ItemDelta, ItemFinished, ItemStarted, RunningItem, RunningPart, TurnId } from "../wire.js";
 import type { Item, SessionSnapshot } from "./snapshot.js";
 
+/**
+ * The most parts of an item that are shown: four times as many as the server lets a model write. The entry has all of
+ * them. A part that is named before its predecessors takes memory for them too, so one mistaken number must not take
+ * all there is.
+ */
+export const PARTS_MAX = 4096;
+
 /** The fields that this file changes. */
 type Change = Partial<SessionSnapshot>;
 
@@ -21,11 +28,13 @@ export function itemOf({ itemId, parts }: RunningItem, turnId: TurnId): Item {
 export function itemStarted(now: SessionSnapshot, started: ItemStarted): Change {
   const { itemId, turnId, part: index, name = "" } = started;
   const items = withItem(now, itemId, turnId);
-  if (!items || index === undefined) return items ? { items } : {};
+  if (!items || index === undefined || index >= PARTS_MAX) return items ? { items } : {};
   return changeItem(items, itemId, (item) => {
-    // It is known already if the snapshot had it.
-    if (item.parts[index]?.type === "tool_call") return item;
-    return { ...item, parts: withPart(item.parts, index, { type: "tool_call", name, arguments: "" }) };
+    const known = item.parts[index];
+    // It is known already if the snapshot had it, but without a name if its arguments have come first.
+    if (known?.type === "tool_call" && known.name) return item;
+    const call = known?.type === "tool_call" ? known : { type: "tool_call" as const, arguments: "" };
+    return { ...item, parts: withPart(item.parts, index, { ...call, name }) };
   });
 }
 
@@ -33,7 +42,7 @@ export function itemStarted(now: SessionSnapshot, started: ItemStarted): Change 
 export function itemDelta(now: SessionSnapshot, delta: ItemDelta): Change {
   const { itemId, part: index, offset, text } = delta;
   const items = withItem(now, itemId, now.turn?.turnId ?? "");
-  if (!items) return {};
+  if (!items || index >= PARTS_MAX) return items ? { items } : {};
   return changeItem(items, itemId, (item) => {
     const old = item.parts[index];
     const shown = partText(old);

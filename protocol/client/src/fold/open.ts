@@ -1,11 +1,11 @@
 /** Starts and extends a fold: `session_opened`, pages of older entries, and the position to resume from. */
 
 import type { Entries, Resume, ResumeItem, SessionOpened } from "../wire.js";
-import { resumedCompaction } from "./context.js";
+import { measured, resumedCompaction } from "./context.js";
 import { KnownEntries, Path, placeOf } from "./entries.js";
 import { stateOf } from "./fold.js";
 import { itemOf, partText } from "./items.js";
-import type { Item, SessionSnapshot } from "./snapshot.js";
+import type { Call, Item, SessionSnapshot } from "./snapshot.js";
 
 /** Returns the snapshot that `session_opened` describes. */
 export function fromOpened(opened: SessionOpened): SessionSnapshot {
@@ -41,6 +41,7 @@ export function fromOpened(opened: SessionOpened): SessionSnapshot {
     pending: opened.pending,
     host: opened.host ?? null,
     presence: opened.presence ?? [],
+    asOfSeq: opened.asOfSeq,
   };
 }
 
@@ -58,11 +59,25 @@ export function reopened(known: SessionSnapshot | null, opened: SessionOpened): 
     held: opened.held ?? null,
     host: opened.host ?? null,
     presence: opened.presence ?? [],
-    contextInfo: opened.asOfSeq === known.seq ? opened.contextInfo : known.contextInfo,
+    asOfSeq: opened.asOfSeq,
+    pending: resumedCalls(known.pending, opened),
+    // It is the size after the replay. If there is nothing to replay, no event tells it.
+    ...(opened.asOfSeq === known.seq ? measured(opened.contextInfo) : {}),
     // Items whose turn is over stay as well: the events that follow bring their entries, or say that they are void.
     items: resumedItems(known.items, opened),
   };
   return { ...next, state: stateOf(next) };
+}
+
+/** Returns the calls that were known and those that are new, with their deadlines of now: no stored event moves one. */
+function resumedCalls(known: readonly Call[], { pending }: SessionOpened): readonly Call[] {
+  const given = new Map(pending.map((call) => [call.toolCallId, call]));
+  const kept = known.map((call) => {
+    const fresh = given.get(call.toolCallId);
+    given.delete(call.toolCallId);
+    return fresh ? { ...call, ...fresh } : call;
+  });
+  return [...kept, ...given.values()];
 }
 
 /** Returns the items that were known, each with the longer text, and those that are new. */

@@ -86,6 +86,11 @@ export interface SessionSnapshot {
   readonly host: Host | null;
   /** The connections that are subscribed to the session, in the order in which they came. */
   readonly presence: readonly Participant[];
+  /**
+   * The newest event that the server has told of: `seq`, unless a replay is under way. Events up to it say nothing
+   * against what only `session_opened` told.
+   */
+  readonly asOfSeq: number;
 }
 
 /** A running turn. */
@@ -126,8 +131,6 @@ export interface CompactionJob {
   readonly done?: number;
   /** All steps. */
   readonly total?: number;
-  /** The event up to which a snapshot has told of it; absent if it was seen to begin. */
-  readonly asOfSeq?: number;
 }
 
 /** The phase of a job that summarises the branch which is left. */
