@@ -211,7 +211,7 @@ struct Chat {
 }
 
 impl Chat {
-    /// Connects. Nothing is shown before the server has said welcome: a server that is not there is told at once.
+    /// Connects. A server that is not there, or wants another token, is told before the terminal is taken.
     async fn connect(&self, url: &str, options: &ChatOptions) -> anyhow::Result<Connected> {
         let address: Address = url.parse()?;
         let session = options
@@ -222,7 +222,7 @@ impl Chat {
         let mut driver = Driver::new(address, options.token.clone().map(same_token));
         dialogue.machine.connect(std::time::Instant::now());
         let mut steps = Vec::new();
-        while !dialogue.is_connected() {
+        while !dialogue.is_connected() && steps.is_empty() {
             let update = driver.next(&mut dialogue.machine).await;
             steps.extend(dialogue.on_update(update));
             if let Some(Step::Fail(why)) = steps.pop_if(|step| matches!(step, Step::Fail(_))) {

@@ -126,7 +126,7 @@ async fn what_cannot_be_reached_or_opened_is_told_and_the_exit_code_says_so() {
     let table: [(&Server, &[&str], &str); 4] = [
         (&open, &["--session", "no-such-session"], "(session_not_found)"),
         (&open, &["--session", "not an id"], "`not an id` is no session's id"),
-        (&closed, &[], "with --token (unauthenticated)"),
+        (&closed, &[], "with --token"),
         (&closed, &["--token", "wrong"], "4401"),
     ];
     for (server, arguments, expected) in table {
@@ -192,7 +192,7 @@ async fn the_token_of_the_same_settings_goes_to_their_own_server_and_to_no_other
     let address = server.address();
     let port = address.rsplit_once(':').unwrap().1;
     let (page, empty) = (format!("http://{address}"), tempfile::tempdir().unwrap());
-    let (token, missing) = ("ada:correct-horse-battery-staple", "with --token (unauthenticated)");
+    let (token, missing) = ("ada:correct-horse-battery-staple", "name a token of the server's with --token");
     let broken = format!("nobody, ,{token},eve:another-token-of-16");
     /// The arguments, AUTH_TOKENS, and the expected error, if any.
     type Case<'a> = (&'a [&'a str], &'a str, &'a str);

@@ -18,12 +18,12 @@ use tokio::time::{Instant, Sleep};
 type Dialing = Pin<Box<dyn Future<Output = Result<(Socket, Credentials), Lost>> + Send>>;
 type Asking = Pin<Box<dyn Future<Output = Result<Credentials, Lost>> + Send>>;
 
-/// Gives credentials, each time that the client connects. It fails with [`Lost::Refused`] if asking again will not help,
-/// and with [`Lost::Broken`] otherwise.
+/// Gives credentials, each time that the client connects. It fails with [`Lost::Refused`] if asking again will not
+/// help, and with [`Lost::Broken`] otherwise.
 pub type AskCredentials = Arc<dyn Fn() -> Asking + Send + Sync>;
 
-/// The socket and the clock of a machine. It does nothing by itself: [`Driver::next`] drives it, and may be dropped while
-/// it waits.
+/// The socket and the clock of a machine. It does nothing by itself: [`Driver::next`] drives it, and may be dropped
+/// while it waits.
 pub struct Driver {
     address: Address,
     credentials: Option<AskCredentials>,

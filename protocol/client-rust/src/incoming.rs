@@ -1,8 +1,8 @@
 //! What the server sends, read so that a word of a newer version costs that word and nothing else.
 //!
-//! A frame of this version is read once, as it is. If it does not fit, what does not fit is left out, from the innermost
-//! on: an element of a list, an optional field. A history entry of an unknown type stays, as [`EntryData::Foreign`],
-//! since the path leads through it. What is left over is read as unknown.
+//! A frame of this version is read once, as it is. If it does not fit, what does not fit is left out, from the
+//! innermost on: an element of a list, an optional field. A history entry of an unknown type stays, as
+//! [`EntryData::Foreign`], since the path leads through it. What is left over is read as unknown.
 //!
 //! [`EntryData::Foreign`]: reseed_protocol::EntryData::Foreign
 

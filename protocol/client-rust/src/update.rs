@@ -44,6 +44,8 @@ pub enum Update {
     Disconnected {
         /// Why.
         lost: Lost,
+        /// True if there was a connection. Otherwise nobody was reached.
+        reached: bool,
         /// The wait.
         retry_after: Duration,
     },

@@ -69,6 +69,8 @@ pub(super) struct Dialogue {
     connected: bool,
     /// Connections that were lost, or did not come about, since the last one.
     attempts: u32,
+    /// True if a server was ever there: before, what fails ends the chat.
+    reached_once: bool,
     /// True if the server's notice was shown.
     noticed: bool,
     /// True if a session was ever open: before, a refusal ends the chat.
@@ -116,6 +118,7 @@ impl Dialogue {
             session: None,
             connected: false,
             attempts: 0,
+            reached_once: false,
             noticed: false,
             opened_once: false,
             opens_later: session.is_none(),
@@ -171,7 +174,7 @@ impl Dialogue {
                     self.progress("connected again");
                 }
             }
-            Update::Disconnected { lost, .. } => self.on_lost(&lost),
+            Update::Disconnected { lost, reached, .. } => self.on_lost(&lost, reached),
             Update::Stopped(stop) => self.on_stopped(&stop),
             Update::Opened { session, opened } if self.session == Some(session) => self.on_opened(&opened),
             Update::Event { session, event } if self.session == Some(session) => match event {
@@ -195,10 +198,11 @@ impl Dialogue {
         self.done()
     }
 
-    fn on_lost(&mut self, lost: &Lost) {
+    fn on_lost(&mut self, lost: &Lost, reached: bool) {
         self.connected = false;
         self.attempts += 1;
-        if !self.noticed || self.attempts > ATTEMPTS_MAX {
+        self.reached_once |= reached;
+        if !self.reached_once || self.attempts > ATTEMPTS_MAX {
             self.out.push(Step::Fail(lost.to_string()));
         } else if self.attempts == 1 {
             let how = if self.watched { " (Ctrl-C leaves)" } else { "" };

@@ -7,8 +7,8 @@ use reseed_protocol::{
 };
 
 /// Returns true if an event changes the size of the context without telling it, so that [`Snapshot::context_info`] is
-/// old: ask `get_context_info`, and pass its answer to [`Snapshot::measured`]. Do so when no turn runs, whose events tell
-/// it, and when [`Snapshot::is_replaying`] is over.
+/// old: ask `get_context_info`, and pass its answer to [`Snapshot::measured`]. Do so when no turn runs, whose events
+/// tell it, and when [`Snapshot::is_replaying`] is over.
 #[must_use]
 pub fn changes_context(event: &Event) -> bool {
     match event {

@@ -83,8 +83,9 @@ impl Machine {
             Then::Renew => {
                 // New credentials are tried at once, and once: others than these would not be better.
                 self.renewed = true;
+                let reached = self.is_reached();
                 self.drop_connection();
-                self.tell(Update::Disconnected { lost, retry_after: Duration::ZERO });
+                self.tell(Update::Disconnected { lost, reached, retry_after: Duration::ZERO });
                 self.dial(now);
             }
         }
@@ -151,9 +152,14 @@ impl Machine {
     pub(super) fn retry(&mut self, now: Instant, lost: Lost, wait: Duration) {
         let retry_after = wait.max(backoff(self.failures, &mut self.random));
         self.failures = self.failures.saturating_add(1);
+        let reached = self.is_reached();
         self.drop_connection();
         self.phase = Phase::Waiting { until: now + retry_after };
-        self.tell(Update::Disconnected { lost, retry_after });
+        self.tell(Update::Disconnected { lost, reached, retry_after });
+    }
+
+    fn is_reached(&self) -> bool {
+        matches!(self.phase, Phase::Greeting { .. } | Phase::Open(_))
     }
 
     pub(super) fn stop(&mut self, stop: Stop) {
