@@ -25,6 +25,9 @@ use reseed_protocol::{
 /// Longest `clientId`.
 const CLIENT_ID_CHARS_MAX: usize = 64;
 
+/// Characters of a command's name that an error shows.
+const SHOWN_CHARS_MAX: usize = 64;
+
 /// The server's optional features.
 const FEATURES: &[&str] = &[
     "resume",
@@ -51,19 +54,27 @@ const FEATURES: &[&str] = &[
     "patches",
 ];
 
+/// Returns the error for a command before `hello`.
+fn not_greeted(name: &str) -> ErrorBody {
+    let shown: String = name.chars().take(SHOWN_CHARS_MAX).collect();
+    ErrorBody::new(ErrorCode::NotGreeted, format!("send hello first; this is `{shown}`"))
+}
+
 /// Handles a text frame.
 pub(super) async fn received(connection: &mut Connection, text: &str, greeted: bool) -> Flow {
     let Received { id, session, command } = match frame::parse_v2(text) {
         Ok(received) => received,
         Err(Refused { id, session, error }) => {
+            // Whatever else is wrong with it: nothing comes before hello.
+            let early = frame::peek_type(text).filter(|name| !greeted && name != "hello");
+            let error = early.map_or(error, |name| not_greeted(&name));
             return connection.refuse_about(session.as_ref(), id.as_ref(), error).await;
         }
     };
     let name = command.name();
     if !matches!(command, Command::Hello(_)) {
         if !greeted {
-            let message = format!("send hello first; this is `{name}`");
-            return connection.refuse(Some(&id), ErrorBody::new(ErrorCode::NotGreeted, message)).await;
+            return connection.refuse(Some(&id), not_greeted(name)).await;
         }
         connection.good_frame();
     }

@@ -49,7 +49,7 @@ const FRAMES: &[(At, &str, &str, &str)] = &[
     (Said, r#"{"id":"$ID","type":"USER_INPUT","payload":{"input":"hi"}}"#, "unknown_command", "type"),
     (Said, r#"{"id":"$ID","type":"turn_started","payload":{}}"#, "unknown_command", "type"),
     (Said, r#"{"id":"$ID","type":"praise_entry","payload":{"entryId":"x"}}"#, "unknown_command", "type"),
-    (Negotiated, r#"{"id":"$ID","type":"fly"}"#, "unknown_command", "type"),
+    (Negotiated, r#"{"id":"$ID","type":"fly"}"#, "not_greeted", ""),
     (Said, r#"{"id":"$ID","type":"ping","parentId":null}"#, "unknown_field", "parentId"),
     (Said, r#"{"id":"$ID","type":"ping","payload":{"sequence":1}}"#, "unknown_field", "sequence"),
     // Ids
@@ -81,6 +81,9 @@ const FRAMES: &[(At, &str, &str, &str)] = &[
     ),
     // The first frame
     (Negotiated, r#"{"id":"$ID","type":"user_input","payload":{"input":"hi"}}"#, "not_greeted", ""),
+    (Negotiated, r#"{"id":"short","type":"user_input","payload":{"input":"hi"}}"#, "not_greeted", ""),
+    (Negotiated, r#"{"id":"$ID","type":"ping","surprise":1}"#, "not_greeted", ""),
+    (Negotiated, "nope", "invalid_json", ""),
     (Negotiated, r#"{"id":"$ID","type":"hello","payload":{}}"#, "missing_field", "protocolVersion"),
     (Negotiated, r#"{"id":"$ID","type":"hello"}"#, "missing_field", "protocolVersion"),
     (
