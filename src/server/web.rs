@@ -38,14 +38,15 @@ macro_rules! files {
 }
 
 files! {
-    "app.js" "cache.js" "chat.css" "chat.js" "command-menu.js" "commands.js" "compact-dialog.js" "compaction.js" "composer.js" "connection.js"
-    "context.css" "context.js" "credentials.js" "dialogs.js" "difference-view.js" "difference.js" "directory.js"
-    "dom.js" "edit.js" "endings.js" "errors.js" "fold-context.js" "fold-queue.js" "fold.js" "follow.js" "gauge.js" "icon.svg" "layout.css" "leaf.js" "lines.js" "long-text.js" "main.js"
-    "markdown-blocks.js" "markdown-entities.js" "markdown-inline.js" "markdown.js" "message.js" "moves.js"
-    "offered-strategies.js" "opening.js" "panels.css" "patch.js" "pins-view.js" "presence-view.js" "presence.js"
-    "queue.js" "report.js" "request-view.js" "request.css" "request.js" "row-tools.js" "sessions.js" "strategies.js"
-    "strategy-settings.js" "strategy-view.js" "stretch.js" "theme.js" "toasts.js" "tokens.css" "transform.js" "tree-rows.js" "tree-source.js"
-    "tree-view.js" "tree.css" "tree.js" "writing-commands.js"
+    "app.js" "cache.js" "chat.css" "chat.js" "client.js" "command-menu.js" "commands.js" "compact-dialog.js"
+    "compaction.js" "composer.js" "context.css" "context.js" "credentials.js" "dialogs.js" "difference-view.js"
+    "difference.js" "dom.js" "edit.js" "endings.js" "errors.js" "follow.js" "gauge.js" "icon.svg" "layout.css"
+    "lines.js" "long-text.js" "main.js" "markdown-blocks.js" "markdown-entities.js" "markdown-inline.js" "markdown.js"
+    "message.js" "moves.js" "notices.js" "offered-strategies.js" "open-session.js" "panels.css" "patch.js"
+    "pins-view.js" "presence-view.js" "presence.js" "queue.js" "report.js" "request-view.js" "request.css"
+    "request.js" "row-tools.js" "sending.js" "sessions.js" "snapshot.js" "strategies.js" "strategy-settings.js"
+    "strategy-view.js" "stretch.js" "theme.js" "toasts.js" "tokens.css" "transform.js" "tree-rows.js" "tree-source.js"
+    "tree-view.js" "tree.css" "tree.js"
 }
 
 /// The style sheets, in the order in which they apply.
@@ -211,8 +212,8 @@ mod tests {
     use crate::core::context::{factory::Strategies, strategies::truncate::Truncate, strategy::Options};
     use std::io::Read as _;
 
-    /// Files that are not bundled.
-    const OTHERS: &[&str] = &["index.html"];
+    /// Files that are not bundled: the page itself, and types for the compiler that checks the page.
+    const OTHERS: &[&str] = &["index.html", "client.d.ts"];
 
     #[test]
     fn every_file_of_the_page_is_embedded() {

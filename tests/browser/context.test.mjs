@@ -329,7 +329,9 @@ onPage("the breaker says why, and compacting now is the way out", {}, async ({ p
   await talk(page, ["one", "two"]);
   const rest = (breaker) => {
     world().breaker = { failures: 3, message: "for programs", ...breaker };
-    world().update({ name: `rests for ${breaker.reason}` });
+    // Of which the page is told by a compaction that has failed.
+    world().startCompaction("threshold", true);
+    world().voidRunning();
   };
   rest({ reason: "failures", retryAt: new Date(Date.now() + 60_000).toISOString() });
   await page.waitForSelector("#warning-line:has-text('the last 3 failed. It is tried again at')");

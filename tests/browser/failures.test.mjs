@@ -3,7 +3,8 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
-import { explain } from "../../src/server/web/errors.js";
+import * as client from "../../src/server/web/client.js";
+import { explain, explainError, isTold } from "../../src/server/web/errors.js";
 import { say, settled } from "./browser.mjs";
 import { SCREENS, mockPages } from "./mock-page.mjs";
 
@@ -26,6 +27,22 @@ test("every error has words for people", async () => {
   const plain = explain({ code: "one_of_tomorrow", message: "", retriable: false }).text;
   const own = codes.filter((code) => explain({ code, message: "" }).text !== plain);
   for (const code of codes.filter((one) => /^(?:upstream|compaction|context|store|hook|queue|turn|preview|nothing_to|too_many|unknown_(?:model|strategy)|input_too)/.test(one))) assert.ok(own.includes(code), code);
+});
+
+test("what the client itself says has words for people, once", () => {
+  const errors = Object.values(client).filter((one) => one?.prototype instanceof Error && one !== client.CommandError);
+  assert.ok(errors.length > 6);
+  for (const Fault of errors) {
+    const error = new Fault("user_input has 2 bytes too many");
+    const { text, details } = explainError(error);
+    // Of these the page is told in another way.
+    if (["ClientClosed", "SessionEnded", "TurnFailed"].includes(error.name)) continue;
+    assert.doesNotMatch(text, JARGON, error.name);
+    assert.match(text, /^[A-Z].*\.$/);
+    assert.equal(details, `${error.name}: ${error.message}`);
+  }
+  const lost = new client.ConnectionLost("lost");
+  assert.deepEqual([isTold(lost, false), isTold(lost, true), isTold(new client.SessionEnded("deleted"), true)], [true, false, true]);
 });
 
 onPage("a failure stays in the chat after the next question, and after a reload", {}, async ({ page }) => {

@@ -8,11 +8,12 @@ import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { extname } from "node:path";
 import { WebSocketServer } from "ws";
-import { WRITING_COMMANDS } from "../../src/server/web/writing-commands.js";
+import * as client from "../../src/server/web/client.js";
 import { CONTEXT_FEATURES, contextCommands } from "./mock-context.mjs";
 import { TREE_FEATURES, treeCommands } from "./mock-tree.mjs";
 import { World } from "./world.mjs";
 
+const WRITING_COMMANDS = new Set(client.WRITING_COMMANDS);
 const WEB = new URL("../../src/server/web/", import.meta.url);
 const TYPES = { ".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml" };
 export const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { changePresence, countText, namesText, others } from "../../src/server/web/presence.js";
+import { countText, namesText, others } from "../../src/server/web/presence.js";
 import { conversation, newPage, say, settled } from "./browser.mjs";
 import { mockPages } from "./mock-page.mjs";
 
@@ -30,20 +30,6 @@ test("the others are counted and named", () => {
   for (const [name, presence, count, names] of table) {
     const there = others(presence, "c1");
     assert.deepEqual([countText(there), namesText(there)], [count, `Also in this chat: ${names.join(", ")}`], name);
-  }
-});
-
-test("connections come, change and leave, each once", () => {
-  const offering = { ...page2, offers: true };
-  const table = [
-    ["one comes", { connection: bot }, [page1, page2, bot]],
-    ["one changes in its place", { connection: { ...page1, role: "observer" } }, [{ ...page1, role: "observer" }, page2]],
-    ["one leaves", { connection: offering, left: true }, [page1]],
-    ["one leaves that was not known", { connection: bot, left: true }, [page1, page2]],
-  ];
-  for (const [name, changed, expected] of table) {
-    const before = Object.freeze([page1, page2]);
-    assert.deepEqual(changePresence(before, changed), expected, name);
   }
 });
 

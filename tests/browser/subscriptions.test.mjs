@@ -63,6 +63,8 @@ onPage("a session that was left is heard no more", { wordMillis: 1 }, async ({ p
   await say(page, "hello");
   await settled(page, 1);
   const shown = await conversation(page);
+  const [subscribed] = server.subscriptions.values();
+  while (subscribed.has(left.sessionId)) await page.waitForTimeout(20);
   // What was on its way when it was left.
   sendToAll(server, { ...left.log.at(-1), seq: left.seq + 1 });
   server.release();
@@ -105,6 +107,7 @@ onPage("a session that fails is opened again where the view was", { wordMillis: 
   // Written while the session is not open: it waits until it is.
   await say(page, "and then");
   await page.waitForFunction(() => document.querySelector("#tail .waiting"));
+  while (resumes.length === 0) await page.waitForTimeout(20);
   assert.equal(resumes.length, 1);
   assert.equal(resumes[0].epoch, world.epoch);
   assert.ok(resumes[0].items[0].offset > 0);
@@ -194,4 +197,44 @@ onPage("what is written in a chat stays in that chat, also while another one is 
   await page.waitForFunction(() => document.querySelector("#log .user")?.innerText.includes("apples"));
   assert.equal(apples.entries.length, 2);
   assert.equal(pears.entries.length, 4);
+});
+
+onPage("what is asked differently goes to its chat, though another one is looked at while the branch is summarised", {}, async ({ page, server }) => {
+  for (const text of ["apples", "pears"]) {
+    await page.click("#new-session");
+    await say(page, text);
+    await settled(page, 1);
+  }
+  const [apples, pears] = server.worlds.values();
+  server.holdSteps();
+  const row = page.locator("#log .message.user");
+  await row.hover();
+  await row.locator("[aria-label='Edit and ask again']").click();
+  await row.locator(".editor textarea").fill("plums");
+  await row.locator(".editor [name=summarize]").check();
+  await row.locator(".editor .primary").click();
+  await page.waitForSelector("[data-running=compaction]");
+  await page.evaluate((id) => (location.hash = `#session=${id}`), apples.sessionId);
+  await page.waitForFunction(() => document.querySelector("#log .user")?.innerText.includes("apples"));
+  server.release();
+  await page.evaluate((id) => (location.hash = `#session=${id}`), pears.sessionId);
+  await page.waitForFunction(() => document.querySelector("#log .user")?.innerText.includes("plums"));
+  await settled(page, 1);
+  assert.equal(apples.tree.size, 2);
+});
+
+onPage("a session that cannot be opened for now says why, and is shown when it can be", {}, async ({ page, server }) => {
+  await say(page, "hello");
+  await settled(page, 1);
+  let asked = 0;
+  const open = server.on_open_session;
+  server.on_open_session = (command) => {
+    asked += 1;
+    if (asked === 1) command.refuse("overloaded", "too much to do", true);
+    else open.call(server, command);
+  };
+  await page.reload();
+  await page.waitForSelector(".toast.error:has-text('The server is busy')");
+  await settled(page, 1);
+  assert.deepEqual([asked, await page.locator(".toast").count()], [2, 1]);
 });

@@ -1,5 +1,5 @@
 /**
- * One session as a server sees it: the truth that the page's fold is compared with. It speaks version 2 of the
+ * One session as a server sees it: the truth that the client's fold is compared with. It speaks version 2 of the
  * protocol: every change is a frame, `snapshot` tells the whole state, `after` replays what was missed.
  */
 

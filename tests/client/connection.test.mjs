@@ -74,6 +74,26 @@ test("credentials are asked for before each attempt; refused ones are renewed on
   assert.equal(tickets.length, 5, "one more attempt, and no third");
 });
 
+test("without a token or a ticket the greeting has none", async () => {
+  for (const options of [{ ticket: () => undefined }, { token: async () => undefined }, {}]) {
+    const { client, server } = await bench(options);
+    assert.equal(client.status.phase, "open");
+    const { payload } = server.commands.find((command) => command.type === "hello");
+    assert.deepEqual([payload.ticket, payload.token], [undefined, undefined]);
+  }
+});
+
+test("what the server said of itself is known while the connection is away", async () => {
+  const { client, server, hands } = await bench();
+  const { welcome } = client.status;
+  assert.equal(client.welcome, welcome);
+  server.drop();
+  await quiet();
+  assert.deepEqual([client.status.phase, client.welcome], ["waiting", welcome]);
+  await hands.pass(1_000);
+  assert.deepEqual([client.welcome === client.status.welcome, client.welcome === welcome], [true, false]);
+});
+
 test("what waits or is asked later rejects with the reason why the connection has stopped", async () => {
   const unauthenticated = { code: "unauthenticated", message: "wrong token", retriable: false };
   const table = [

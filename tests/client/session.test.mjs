@@ -177,6 +177,67 @@ test("a session ends as the server says", async () => {
   }
 });
 
+test("a session that fails again at once is opened from a snapshot, and not at once", async () => {
+  const { fake, server, hands, session } = await opened();
+  const openings = () => server.commands.filter((command) => command.type === "open_session");
+  await hands.pass(10_000);
+  for (const [ms, count, resumes] of [
+    [1_000, 2, true],
+    [2_000, 2, true],
+    [1_000, 3, false],
+    [2_000, 3, false],
+    [1_000, 4, false],
+  ]) {
+    if (session.status.phase === "open") fake.show(closed("failed", true));
+    await hands.pass(ms);
+    const { payload: opening } = openings().at(-1);
+    assert.deepEqual([openings().length, "resume" in opening], [count, resumes]);
+  }
+  // One that has lasted is opened where it was, as after a first failure.
+  await hands.pass(10_000);
+  fake.show(closed("failed", true));
+  await hands.pass(1_000);
+  assert.deepEqual([openings().length, "resume" in openings().at(-1).payload], [5, true]);
+});
+
+test("a session that cannot be opened for now says why, and is opened when it can be", async () => {
+  const { client, server, hands } = await bench();
+  const fake = server.session();
+  let refused = 0;
+  server.on("open_session", (command, socket) => {
+    refused += 1;
+    if (refused > 2) return fake.open(socket, undefined).opened;
+    return { error: { code: "overloaded", message: "too much to do", retriable: true, retryAfterMs: 4_000 } };
+  });
+  const session = client.session(fake.id);
+  session.open();
+  await quiet();
+  assert.deepEqual([session.status.phase, session.status.error.code], ["opening", "overloaded"]);
+  await hands.pass(8_000);
+  assert.deepEqual(session.status, { phase: "open" });
+});
+
+test("events that happened while the client was away are told as missed", async () => {
+  const { fake, server, hands, session } = await opened();
+  const told = [];
+  session.onEvent((event, snapshot, missed) => told.push([event.payload?.name ?? event, snapshot.name, missed]));
+  const rename = (name) => fake.append({ type: "session_updated", payload: { name } });
+  rename("a");
+  await quiet();
+  server.drop();
+  for (const name of ["b", "c"]) rename(name);
+  await hands.pass(1_000);
+  rename("d");
+  await quiet();
+  assert.deepEqual(told, [
+    ["a", "a", false],
+    ["replaying", "a", false],
+    ["b", "b", true],
+    ["c", "c", true],
+    ["d", "d", false],
+  ]);
+});
+
 test("a session that cannot be opened says why; a damaged one is read", async () => {
   const { client, server } = await bench();
   await assert.rejects(client.session("nowhere").opened(), { code: "session_not_found" });
@@ -383,6 +444,96 @@ test("the list of sessions stays true", async () => {
   assert.equal(server.commands.at(-1).payload.watch, true);
 });
 
+/** Items of the list, as `[sessionId, updatedAt]`. */
+const listed = (...pairs) =>
+  pairs.map(([sessionId, updatedAt, more]) => ({
+    sessionId,
+    name: sessionId,
+    createdAt: "",
+    updatedAt,
+    entries: 0,
+    tokenCount: 0,
+    usageRatio: 0,
+    state: "idle",
+    ...more,
+  }));
+
+test("a session that changes has its place by its time, unless that is beyond what is known", async () => {
+  const { client, server } = await bench();
+  let page = { items: listed(["a", "5"], ["b", "3"]), nextCursor: "more" };
+  server.on("list_sessions", () => page);
+  client.sessions.subscribe(() => undefined);
+  await quiet();
+  const names = () => client.sessions.view.items.map(({ name }) => name).join();
+  const table = [
+    [["c", "4"], "a,c,b"],
+    [["d", "1"], "a,c,b"],
+    [["b", "1"], "a,c,b"],
+    [["b", "9"], "b,a,c"],
+    [["a", "5", { deleted: true }], "b,c"],
+  ];
+  for (const [changed, expected] of table) {
+    server.send({ type: "session_changed", payload: listed(changed)[0] });
+    await quiet();
+    assert.equal(names(), expected, changed.join());
+  }
+  page = { items: listed(["b", "9"]) };
+  client.sessions.refresh();
+  await quiet();
+  server.send({ type: "session_changed", payload: listed(["d", "1"])[0] });
+  await quiet();
+  assert.equal(names(), "b,d", "the whole list is known");
+});
+
+test("the list is searched by the server, with one question at a time", async () => {
+  const { client, server } = await bench();
+  const asked = [];
+  const answers = [];
+  server.on("list_sessions", (command, socket) => {
+    asked.push(command.payload.search ?? "");
+    answers.push((items) => socket.deliver({ re: command.id, type: "sessions", payload: { items } }));
+  });
+  const { sessions } = client;
+  const view = () => [sessions.view.search, sessions.view.items.map(({ name }) => name).join()];
+  sessions.subscribe(() => undefined);
+  await quiet();
+  answers.shift()(listed(["apples", "2"], ["pears", "1"]));
+  await quiet();
+  for (const words of ["p", "pe", " pea "]) sessions.search(words);
+  await quiet();
+  assert.deepEqual([asked, view()], [["", "p"], ["pea", "apples,pears"]]);
+  answers.shift()(listed(["apples", "2"], ["pears", "1"]));
+  await quiet();
+  assert.deepEqual([asked, view()], [["", "p", "pea"], ["pea", "apples,pears"]], "the answer to other words is of no use");
+  answers.shift()(listed(["pears", "1"]));
+  await quiet();
+  assert.deepEqual(view(), ["pea", "pears"]);
+  // The server says whether a session that has changed is found now.
+  server.send({ type: "session_changed", payload: listed(["peas", "3"])[0] });
+  await quiet();
+  assert.deepEqual([asked.length, view()], [4, ["pea", "pears"]]);
+  answers.shift()(listed(["peas", "3"], ["pears", "1"]));
+  await quiet();
+  assert.deepEqual(view(), ["pea", "peas,pears"]);
+});
+
+test("after a lost connection as much of the list is fetched as there was; a server that cannot watch is not asked to", async () => {
+  const { client, server, hands } = await bench();
+  const many = (count) => listed(...Array.from({ length: count }, (_, index) => [`s${index}`, "1"]));
+  server.on("list_sessions", ({ payload: { cursor } }) =>
+    cursor ? { items: many(120).slice(50) } : { items: many(50), nextCursor: "more" },
+  );
+  client.sessions.subscribe(() => undefined);
+  await quiet();
+  await client.sessions.loadMore();
+  const welcome = payload("replies/welcome", "welcome");
+  server.on("hello", () => ({ ...welcome, features: [] }));
+  server.drop();
+  await hands.pass(1_000);
+  const asked = server.commands.filter((command) => command.type === "list_sessions").map((command) => command.payload);
+  assert.deepEqual(asked, [{ limit: 50, watch: true }, { limit: 50, cursor: "more" }, { limit: 120 }]);
+});
+
 test("what an event does not touch is the same object, and a long history costs no more", () => {
   const start = fromOpened({
     ...payload("replies/session_opened", "session_opened"),
@@ -475,6 +626,29 @@ test("older entries are fetched page by page, to where the server has no more", 
   fake.append({ type: "entry_appended", payload: { entry: said("e4", "e3") } });
   await quiet();
   assert.deepEqual([path(), session.snapshot.path.more], [["e1", "e2", "e3", "e4"], false]);
+});
+
+test("the same page of older entries is on its way once", async () => {
+  const { client, server } = await bench();
+  const entries = [said("e3", "e2")];
+  const fake = server.session(new FakeSession("paged", { entries, leafId: "e3", more: true }));
+  const asked = [];
+  server.on("get_entries", (command, socket) => void asked.push([command, socket]));
+  const session = client.session(fake.id);
+  await session.opened();
+  const both = [session.loadOlder(), session.loadOlder(5)];
+  await quiet();
+  assert.deepEqual(
+    asked.map(([command]) => command.payload.before),
+    ["e3"],
+  );
+  const [[{ id }, socket]] = asked;
+  const page = { items: [said("e2", "e1")], more: true, leafId: "e3", asOfSeq: 0 };
+  socket.deliver({ re: id, sessionId: fake.id, type: "entries", payload: page });
+  assert.deepEqual(await Promise.all(both), [true, true]);
+  void session.loadOlder();
+  await quiet();
+  assert.equal(asked.at(-1)[0].payload.before, "e2", "and then the one before it");
 });
 
 test("where the session moves to an entry that is not known, its past is fetched", async () => {

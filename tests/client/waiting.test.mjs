@@ -187,6 +187,21 @@ test("the size of the context is asked for once at a time, and once more if it c
   assert.equal(waiting.length, 3, "once, behind the replay");
 });
 
+test("a compaction that has failed is a reason to ask for the size of the context; a summary of a branch is none", async () => {
+  const { server, fake } = await opened();
+  const failed = payload("events/compaction_failed", "compaction_failed");
+  const { trigger, ...branch } = failed;
+  assert.ok(trigger);
+  for (const [event, count] of [
+    [branch, 0],
+    [failed, 1],
+  ]) {
+    fake.append({ type: "compaction_failed", payload: event });
+    await quiet();
+    assert.equal(types(server).filter((type) => type === "get_context_info").length, count);
+  }
+});
+
 /** A snapshot in which nothing runs, with these entries on its path. */
 const idle = (fake, entries = [], more = {}) => ({
   ...payload("replies/session_opened", "session_opened"),

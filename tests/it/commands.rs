@@ -342,22 +342,3 @@ async fn what_only_previews_is_made_once_while_its_copies_wait() {
         assert_eq!(scene.client.until(reply).await, first);
     }
 }
-
-/// The page has the list of writing commands as a module of its own. `UPDATE=1` writes it.
-#[test]
-fn the_page_knows_the_commands_that_write() {
-    let mut module = "/**\n * The commands that change something. The server does each once by its id, so they may be sent again.\n \
-                      *\n * Written from the table of commands by `UPDATE=1 cargo test --test it commands`. Do not edit.\n */\n\n\
-                      export const WRITING_COMMANDS = new Set([\n"
-        .to_owned();
-    for spec in Command::TABLE.iter().filter(|spec| spec.does.writes()) {
-        module.push_str(&format!("  \"{}\",\n", spec.name));
-    }
-    module.push_str("]);\n");
-    let file = root().join("src/server/web/writing-commands.js");
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(&file, &module).unwrap();
-    }
-    let committed = std::fs::read_to_string(&file).unwrap_or_default();
-    assert!(committed == module, "{} is out of date: run UPDATE=1 cargo test --test it commands", file.display());
-}

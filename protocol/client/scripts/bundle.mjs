@@ -2,7 +2,9 @@
  * Writes the client as one module for the page that the server has built in, which is served without a build step:
  * `node scripts/bundle.mjs FILE`. With `--check` it only compares, and ends with 1 if they differ.
  *
- * The server joins the page's modules line by line and knows `export const` alone, so everything is in one function.
+ * The server joins the page's modules line by line and knows `export const` alone, so everything is in one function. It
+ * is minified, since every visitor loads it: that takes 5 of 21 KB off what is sent. Review the source; a test compares
+ * the two.
  */
 
 import { readFileSync, writeFileSync } from "node:fs";
@@ -19,6 +21,10 @@ const options = {
   target: "es2022",
   write: false,
   charset: "utf8",
+  minify: true,
+  legalComments: "none",
+  // A line break in a text is written as `\n`: the server leaves out empty lines.
+  supported: { "template-literal": false },
 };
 
 const [module, script] = await Promise.all([
@@ -37,6 +43,6 @@ const bundle = lines.join("\n");
 
 if (!process.argv.includes("--check")) writeFileSync(target, bundle);
 else if (readFileSync(target, "utf8") !== bundle) {
-  console.error(`${target} differs from protocol/client; run \`npm run generate\` there`);
+  console.error(`${target} differs from protocol/client; run \`npm run bundle\` there`);
   process.exitCode = 1;
 }

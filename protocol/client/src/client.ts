@@ -13,7 +13,7 @@ import { Listeners } from "./listeners.js";
 import { Session, type SessionOptions } from "./session/session.js";
 import { SessionList } from "./sessions.js";
 import { offers } from "./hosting/offer.js";
-import type { DurableFrame, EphemeralFrame, ListSessions, SessionId, Sessions, Software } from "./wire.js";
+import type { DurableFrame, EphemeralFrame, ListSessions, SessionId, Sessions, Software, Welcome } from "./wire.js";
 
 /** Commands without a reply, at most: more than a person or a program in order gives while the network is away. */
 const OUTBOX_MAX = 256;
@@ -21,12 +21,21 @@ const OUTBOX_MAX = 256;
 /** Bytes that these have together, at most. */
 const OUTBOX_BYTES_MAX = 16 * 1024 * 1024;
 
+/** A token or a ticket; absent where there is none. */
+type Credential = string | undefined;
+
 /** The options of `connect`. */
 export interface ConnectOptions {
-  /** A token of the server's `AUTH_TOKENS`, for programs. Asked for before each attempt to connect. */
-  readonly token?: string | (() => string | Promise<string>);
-  /** A one-time ticket, for browsers: see `fetchTicket`. Asked for before each attempt to connect. */
-  readonly ticket?: () => string | Promise<string>;
+  /**
+   * A token of the server's `AUTH_TOKENS`, for programs. A function is asked before each attempt to connect;
+   * `undefined` connects without one.
+   */
+  readonly token?: string | (() => Credential | Promise<Credential>);
+  /**
+   * Returns a one-time ticket, for browsers: see `fetchTicket`. Asked before each attempt to connect; `undefined`
+   * connects without one, as a server needs that asks for none.
+   */
+  readonly ticket?: () => Credential | Promise<Credential>;
   /**
    * Stays the same for one tab or program over reconnects, and differs from all others; absent: kept for the tab in a
    * browser, and otherwise a new one for each client. A newer connection with the same id takes the role of host from
@@ -66,6 +75,7 @@ export class Client {
   });
   readonly #listeners = new Listeners();
   #probes = 0;
+  #welcome: Welcome | null = null;
   /** The list of sessions. */
   readonly sessions: SessionList;
 
@@ -92,6 +102,14 @@ export class Client {
   /** The status of the connection; the same object until it changes. */
   get status(): ConnectionStatus {
     return this.#connection.status;
+  }
+
+  /**
+   * What the server said of itself on the newest connection, its features and limits for instance; also while the
+   * connection is away. `null` before the first.
+   */
+  get welcome(): Welcome | null {
+    return this.#welcome;
   }
 
   /** Calls a function after each change of `status`, and returns the function that ends this. */
@@ -168,6 +186,7 @@ export class Client {
   }
 
   #statusChanged(status: ConnectionStatus): void {
+    if (status.phase === "open") this.#welcome = status.welcome;
     for (const session of this.#sessions.values()) {
       if (status.phase === "open") session.connected();
       else session.disconnected();
@@ -232,9 +251,12 @@ function parsed(url: string | URL): URL | null {
 }
 
 async function credentials({ token, ticket }: ConnectOptions): Promise<Credentials> {
-  if (ticket) return { ticket: await ticket() };
-  if (token === undefined) return {};
-  return { token: typeof token === "string" ? token : await token() };
+  if (ticket) {
+    const given = await ticket();
+    return given === undefined ? {} : { ticket: given };
+  }
+  const given = typeof token === "function" ? await token() : token;
+  return given === undefined ? {} : { token: given };
 }
 
 /** Returns a function that asks once and remembers. */

@@ -3,7 +3,7 @@
 import type { Connection } from "./connection/connection.js";
 import { asError } from "./errors.js";
 import { Listeners } from "./listeners.js";
-import type { SessionItem } from "./wire.js";
+import type { ListSessions, SessionItem } from "./wire.js";
 
 /** The list at one moment. */
 export interface SessionsView {
@@ -13,6 +13,8 @@ export interface SessionsView {
   readonly more: boolean;
   /** True until the first page is there. */
   readonly loading: boolean;
+  /** The words that the names of the sessions contain; empty for all sessions. */
+  readonly search: string;
   /** Why the list could not be fetched; absent if it could. */
   readonly error?: Error;
 }
@@ -20,25 +22,30 @@ export interface SessionsView {
 /** Sessions that one page has. */
 const PAGE_ITEMS = 50;
 
-/** Returns the list after a session has changed. One that has changed most recently is the newest. */
-export function withSession(items: readonly SessionItem[], item: SessionItem): readonly SessionItem[] {
+/** Sessions that the server sends at once, at most. */
+const PAGE_ITEMS_MAX = 200;
+
+/** Returns the list after a session has changed. `more` says that there are older ones that it does not have. */
+export function withSession(items: readonly SessionItem[], item: SessionItem, more = false): readonly SessionItem[] {
   const others = items.filter((other) => other.sessionId !== item.sessionId);
   if (item.deleted) return others;
-  const isSame =
-    others.length < items.length &&
-    items.find((known) => known.sessionId === item.sessionId)?.updatedAt === item.updatedAt;
-  // An item that was not written to stays where it is.
-  if (isSame) return items.map((known) => (known.sessionId === item.sessionId ? item : known));
-  return [item, ...others];
+  const place = others.findIndex((other) => other.updatedAt <= item.updatedAt);
+  if (place >= 0) return [...others.slice(0, place), item, ...others.slice(place)];
+  // Behind the last one that is known, its place is not.
+  return more && others.length === items.length ? items : [...others, item];
 }
 
 /** The list of sessions. It is fetched when somebody subscribes, and watched from then on. */
 export class SessionList {
   readonly #connection: Connection;
   readonly #listeners = new Listeners();
-  #view: SessionsView = { items: [], more: false, loading: true };
+  #view: SessionsView = { items: [], more: false, loading: true, search: "" };
   #cursor: string | undefined;
   #wanted = false;
+  /** True while the list is being fetched. */
+  #fetching = false;
+  /** True if it has changed since in a way that only the server knows. */
+  #isStale = false;
 
   /** Use `Client.sessions` instead. */
   constructor(connection: Connection) {
@@ -55,38 +62,87 @@ export class SessionList {
     const end = this.#listeners.add(listener);
     if (!this.#wanted) {
       this.#wanted = true;
-      this.connected();
+      this.refresh();
     }
     return end;
   };
 
+  /** Lists only the sessions whose name contains these words, in any case of letters; empty for all. */
+  search(words: string): void {
+    const search = words.trim();
+    if (search === this.#view.search) return;
+    this.#set({ ...this.#view, search });
+    this.refresh();
+  }
+
   /** Fetches the next page of older sessions. */
   async loadMore(): Promise<void> {
-    if (this.#cursor === undefined) return;
-    const { items, nextCursor } = await this.#connection.request("list_sessions", {
-      limit: PAGE_ITEMS,
-      cursor: this.#cursor,
-    });
+    const cursor = this.#cursor;
+    if (cursor === undefined) return;
+    const { search } = this.#view;
+    const { items, nextCursor } = await this.#connection.request("list_sessions", this.#asked(PAGE_ITEMS, cursor));
+    // Meanwhile the list may have begun anew, and then has a cursor of its own.
+    if (cursor !== this.#cursor || search !== this.#view.search) return;
     this.#cursor = nextCursor;
     const known = new Set(this.#view.items.map((item) => item.sessionId));
     const fresh = items.filter((item) => !known.has(item.sessionId));
-    this.#set({ items: [...this.#view.items, ...fresh], more: nextCursor !== undefined, loading: false });
+    this.#set({ items: [...this.#view.items, ...fresh], more: nextCursor !== undefined, loading: false, search });
+  }
+
+  /**
+   * Fetches the list anew, as much of it as there was. It is needed only where the server does not tell of changes:
+   * where `welcome.features` lacks `watch`.
+   */
+  refresh(): void {
+    this.#isStale = true;
+    void this.#fetch();
   }
 
   /** A connection is there: fetches the list anew, since a watch belongs to its connection. */
   connected(): void {
-    if (!this.#wanted || this.#connection.status.phase !== "open") return;
-    const take = this.#connection.requestNow("list_sessions", { limit: PAGE_ITEMS, watch: true }, {}, (page) => {
-      this.#cursor = page.nextCursor;
-      this.#set({ items: page.items, more: page.nextCursor !== undefined, loading: false });
-    });
-    take.catch((error: unknown) => this.#set({ ...this.#view, error: asError(error) }));
+    this.#fetching = false;
+    if (this.#wanted) this.refresh();
   }
 
   /** Takes `session_changed`. */
   take(item: SessionItem): void {
-    if (this.#view.loading) return;
-    this.#set({ ...this.#view, items: withSession(this.#view.items, item) });
+    const { items, loading, more, search } = this.#view;
+    if (loading) return;
+    if (!search) return this.#set({ ...this.#view, items: withSession(items, item, more) });
+    const known = items.filter((other) => other.sessionId !== item.sessionId || !item.deleted);
+    const changed = known.map((other) => (other.sessionId === item.sessionId ? item : other));
+    this.#set({ ...this.#view, items: changed });
+    // The server decides whether it is found now.
+    this.refresh();
+  }
+
+  /** Fetches the list: one question at a time, and once more if that is asked for meanwhile. */
+  async #fetch(): Promise<void> {
+    const { status } = this.#connection;
+    if (this.#fetching || status.phase !== "open") return;
+    this.#fetching = true;
+    while (this.#isStale && status === this.#connection.status) {
+      this.#isStale = false;
+      const { search, items } = this.#view;
+      const watch = status.welcome.features.includes("watch") ? { watch: true } : {};
+      const asked = { ...this.#asked(Math.min(PAGE_ITEMS_MAX, Math.max(PAGE_ITEMS, items.length))), ...watch };
+      const take = this.#connection.requestNow("list_sessions", asked, {}, (page) => {
+        // The answer to older words is of no use; the one to the newer ones follows.
+        if (search !== this.#view.search) return;
+        this.#cursor = page.nextCursor;
+        this.#set({ items: page.items, more: page.nextCursor !== undefined, loading: false, search });
+      });
+      await take.catch((error: unknown) => {
+        if (status === this.#connection.status) this.#set({ ...this.#view, error: asError(error) });
+      });
+    }
+    // A later connection may be fetching the list by now.
+    if (status === this.#connection.status) this.#fetching = false;
+  }
+
+  #asked(limit: number, cursor?: string): ListSessions {
+    const { search } = this.#view;
+    return { limit, ...(cursor === undefined ? {} : { cursor }), ...(search ? { search } : {}) };
   }
 
   #set(view: SessionsView): void {

@@ -46,7 +46,7 @@ export function paidText({ costNanoUsd, unpricedRequests = 0 }) {
 
 /**
  * The newest answer whose request is known; null where there is none.
- * @param {import("reseed-protocol").Entry[]} entries
+ * @param {readonly import("reseed-protocol").Entry[]} entries
  * @returns {(MessageEntry & { usage: Usage }) | null}
  */
 export function lastAsked(entries) {

@@ -6,7 +6,8 @@
  * - the row of an answer in progress becomes the row of its entry, so that a selection in it survives;
  * - where the reader is, is decided by `follow.js`: nothing here scrolls.
  *
- * @typedef {import("./fold.js").State} State
+ * @typedef {import("./client.js").SessionSnapshot} Snapshot
+ * @typedef {import("./client.js").Entry} Entry
  * @typedef {import("./app.js").App} App
  */
 
@@ -15,11 +16,11 @@ import { byId, el } from "./dom.js";
 import { messageEditor } from "./edit.js";
 import { endedRow, traceRow, tracesOf } from "./endings.js";
 import { Follow } from "./follow.js";
-import { isHeldUp } from "./fold.js";
 import { ItemView, cost, entryRow, hasRow, userMessage } from "./message.js";
 import { keepSelection, patch } from "./patch.js";
 import { isShown, queueRow } from "./queue.js";
 import { RowTools } from "./row-tools.js";
+import { isHeldUp } from "./snapshot.js";
 import { Stretch } from "./stretch.js";
 
 /** Milliseconds for which a message that was looked for is marked. */
@@ -52,9 +53,9 @@ export class ChatView {
     });
     /** @type {string | null} */
     this.sessionId = null;
-    /** @type {State["entries"]} the path that is shown */
+    /** @type {readonly Entry[]} the path that is shown */
     this.path = [];
-    /** @type {State["entries"]} what of it has rows, of which a stretch is drawn */
+    /** @type {readonly Entry[]} what of it has rows, of which a stretch is drawn */
     this.entries = [];
     /** The stretch that is drawn, as indexes. */
     this.drawn = { from: 0, to: 0 };
@@ -82,23 +83,23 @@ export class ChatView {
   }
 
   render() {
-    const { state } = this.app;
-    const fresh = (state?.sessionId ?? null) !== this.sessionId;
-    if (fresh) this.clear(state?.sessionId ?? null);
+    const { snapshot } = this.app;
+    const fresh = (snapshot?.sessionId ?? null) !== this.sessionId;
+    if (fresh) this.clear(snapshot?.sessionId ?? null);
     // While the path to a new leaf is on its way, the old one stays: an empty page would only flicker.
-    const moving = state !== null && state.entries.length === 0 && state.leafId !== null && this.path.length > 0;
-    if (!moving) this.renderEntries(state?.entries ?? []);
+    const moving = snapshot !== null && snapshot.path.entries.length === 0 && snapshot.leafId !== "root" && this.path.length > 0;
+    if (!moving) this.renderEntries(snapshot?.path.entries ?? []);
     const known = [
-      this.app.tree.version, state?.sessionId, state?.leafId, state?.role, this.app.welcome, state?.pins, state?.undone,
-      state?.reports, this.app.moves.busy,
+      this.app.tree, this.app.tree.version, snapshot?.sessionId, snapshot?.leafId, snapshot?.role, this.app.client.welcome,
+      snapshot?.pins, snapshot?.undone, this.app.open?.reports.size, this.app.moves.busy,
     ];
     if (known.some((part, index) => part !== this.known[index])) for (const line of this.lines.values()) line.render();
     this.known = known;
-    this.renderTraces(state);
-    this.renderTail(state);
+    this.renderTraces(snapshot);
+    this.renderTail(snapshot);
     this.showEnds();
-    this.welcome.hidden = this.app.target !== null && (state === null || state.leafId !== null || state.turnId !== null)
-      || this.app.sending.length > 0;
+    this.welcome.hidden = this.app.target !== null && (snapshot === null || snapshot.leafId !== "root" || snapshot.turn !== null)
+      || this.app.sending.shown.length > 0;
     this.follow.hold();
   }
 
@@ -106,7 +107,7 @@ export class ChatView {
   showEnds() {
     const { from, to } = this.drawn;
     const isEnd = to === this.entries.length;
-    this.older.hidden = from === 0 && !this.app.state?.more;
+    this.older.hidden = from === 0 && !this.app.snapshot?.path.more;
     this.newer.hidden = isEnd;
     this.tail.hidden = !isEnd;
   }
@@ -114,7 +115,7 @@ export class ChatView {
   /** Shows older messages: those that are known, or else the server is asked. */
   loadOlder() {
     if (this.stretch.older(this.entries)) this.redraw();
-    else void this.app.loadOlder();
+    else void this.app.open?.loadOlder();
   }
 
   loadNewer() {
@@ -124,7 +125,7 @@ export class ChatView {
   /** Draws what the stretch is now. */
   redraw() {
     this.renderRows();
-    this.renderTraces(this.app.state);
+    this.renderTraces(this.app.snapshot);
     this.showEnds();
     this.follow.hold();
     this.loadMore();
@@ -163,7 +164,7 @@ export class ChatView {
     this.follow.on = true;
   }
 
-  /** @param {State["entries"]} entries */
+  /** @param {readonly Entry[]} entries */
   renderEntries(entries) {
     if (entries === this.path) return;
     const prepended = this.path.length > 0 && entries[0] !== this.path[0];
@@ -202,17 +203,17 @@ export class ChatView {
 
   /**
    * Shows what failed, where it did.
-   * @param {State | null} state
+   * @param {Snapshot | null} snapshot
    */
-  renderTraces(state) {
-    const of = [state?.unanswered, state?.failures, state?.lastTurn, state?.turnId, this.path, this.drawn.from, this.drawn.to];
+  renderTraces(snapshot) {
+    const of = [snapshot?.unansweredTurns, snapshot?.failedCompactions, snapshot?.lastTurn, snapshot?.turn, this.path, this.drawn.from, this.drawn.to];
     if (of.every((part, index) => part === this.traced[index]) && this.traced.length > 0) return;
     this.traced = of;
     for (const row of this.log.querySelectorAll("[data-trace]")) row.remove();
-    const traces = tracesOf(state);
+    const traces = tracesOf(snapshot);
     if (traces.size === 0) return;
     const rows = (/** @type {string} */ entryId) => (traces.get(entryId) ?? []).map(({ explained, times }) => traceRow(explained, times));
-    if (this.drawn.from === 0 && !state?.more) this.log.prepend(...rows(""));
+    if (this.drawn.from === 0 && !snapshot?.path.more) this.log.prepend(...rows("root"));
     // Entries without a row do not keep a failure from being shown: it follows the row before them.
     let row = null;
     for (const entry of this.path) {
@@ -223,7 +224,7 @@ export class ChatView {
     }
   }
 
-  /** @param {State["entries"][number]} entry */
+  /** @param {Entry} entry */
   row(entry) {
     const known = this.rows.get(entry.entryId);
     if (known !== undefined) return known;
@@ -268,7 +269,7 @@ export class ChatView {
       entry,
       stops: app.moves.busy,
       waiting: app.moves.waiting,
-      leaves: app.state?.leafId !== entry.entryId,
+      leaves: app.snapshot?.leafId !== entry.entryId,
       onAsk: (content, leaving) => {
         this.toEnd();
         return app.moves.askInstead(entry, content, leaving);
@@ -280,14 +281,14 @@ export class ChatView {
     editor.focus();
   }
 
-  /** @param {State | null} state */
-  renderTail(state) {
+  /** @param {Snapshot | null} snapshot */
+  renderTail(snapshot) {
     const { app } = this;
     /** @type {HTMLElement[]} */
     const rows = [];
     /** @type {Map<string, ItemView>} */
     const items = new Map();
-    for (const item of state?.items ?? []) {
+    for (const item of snapshot?.items ?? []) {
       const view = this.items.get(item.itemId) ?? new ItemView(item);
       view.update(item);
       items.set(item.itemId, view);
@@ -302,35 +303,36 @@ export class ChatView {
       made.set(key, row);
       rows.push(row.node);
     };
-    const quiet = state?.turnId && !isHeldUp(state) && !state.items.some((item) => item.parts.length > 0);
-    if (quiet) keep("activity", state.pending, () => activity(state.pending));
+    const quiet = snapshot?.turn && !isHeldUp(snapshot) && !snapshot.items.some((item) => item.parts.length > 0);
+    if (quiet) keep("activity", snapshot.pending, () => activity(snapshot.pending));
     if (app.loading) keep("loading", null, () => activity([]));
-    const compaction = state?.compaction;
+    const compaction = snapshot?.compaction;
     if (compaction) {
       const cancel = app.readOnly ? null : () => void app.context.cancel(compaction.jobId);
       keep("compaction", compaction, () => compactionLine(compaction, cancel));
     }
-    const held = compaction ? null : state?.held;
+    const held = compaction ? null : snapshot?.held;
     if (held) {
       const discard = app.readOnly ? null : () => void app.context.cancel(held.jobId);
       keep("held", JSON.stringify([held.jobId, held.compactAtTokens, app.readOnly]), () => heldLine(held, discard));
     }
-    const ended = state?.turnId ? null : state?.lastTurn;
+    const ended = snapshot?.turn ? null : snapshot?.lastTurn;
     if (ended) keep("ended", ended, () => endedRow(ended, app.readOnly ? null : () => void app.retry()));
-    const elsewhere = state && !app.moves.busy && app.sending.length === 0 ? app.tree.continuations(state.leafId) : [];
-    if (state && elsewhere.length > 0) {
+    const sending = app.sending.shown;
+    const elsewhere = snapshot && !app.moves.busy && sending.length === 0 ? app.tree.continuations(snapshot.leafId) : [];
+    if (snapshot && elsewhere.length > 0) {
       const key = JSON.stringify([elsewhere, app.readOnly]);
       keep("elsewhere", key, () => this.elsewhereRow(elsewhere));
     }
-    const queue = state?.queue ?? [];
+    const queue = snapshot?.queue ?? [];
     for (const item of queue) {
       const mayEdit = !app.readOnly && app.can("edit_queue");
-      const maySteer = app.can("steer") && Boolean(state?.turnId);
+      const maySteer = app.can("steer") && Boolean(snapshot?.turn);
       const row = JSON.stringify([queue.map((other) => other.commandId), item.steer, mayEdit, maySteer]);
       if (isShown(item)) keep(item.commandId, row, () => queueRow(item, queue, { moves: app.moves, mayEdit, maySteer }));
     }
-    for (const { id, text } of app.sending) {
-      keep(`sending-${id}`, text, () => waiting(userMessage([{ type: "text", text }]), "Sending…"));
+    for (const { number, text } of sending) {
+      keep(`sending-${number}`, text, () => waiting(userMessage([{ type: "text", text }]), "Sending…"));
     }
     this.made = made;
     const focused = document.activeElement?.closest("#tail > li");
@@ -396,7 +398,7 @@ export class ChatView {
 
 /**
  * That something is going on, and which tools are awaited.
- * @param {State["pending"]} pending
+ * @param {Snapshot["pending"]} pending
  */
 function activity(pending) {
   const dots = el("span", { class: "pulse", "aria-hidden": "true" }, el("i"), el("i"), el("i"));

@@ -10,12 +10,13 @@
  * @typedef {{ label: string, run: () => void, kind?: string }} Action
  */
 
-import { CommandError, explainError } from "./connection.js";
-import { detailsOf } from "./toasts.js";
+import { CommandError, SUMMARISING_BRANCH } from "./client.js";
 import { previewView } from "./difference-view.js";
 import { instructionsField } from "./dialogs.js";
 import { el } from "./dom.js";
+import { explainError } from "./errors.js";
 import { STRATEGIES } from "./offered-strategies.js";
+import { detailsOf } from "./toasts.js";
 
 /** Refusals after which only another preview helps. */
 const OVER = ["preview_not_found", "history_moved", "compaction_void"];
@@ -29,7 +30,7 @@ export class CompactDialog {
    */
   constructor(app, instructions = "") {
     this.app = app;
-    this.sessionId = app.state?.sessionId;
+    this.sessionId = app.snapshot?.sessionId;
     /** Counts the previews asked for: only the newest one's answer counts. */
     this.asked = 0;
     /** @type {string | null} the job of the preview at work, once it is known */
@@ -43,7 +44,7 @@ export class CompactDialog {
     const { said: tooLong, look: lookAtAbout } = instructionsField(this.about);
     lookAtAbout();
     this.strategy = el("select", { class: "field", id: "compact-strategy" },
-      el("option", { value: "" }, `As the chat does (${app.state?.strategy ?? ""})`),
+      el("option", { value: "" }, `As the chat does (${app.snapshot?.strategy ?? ""})`),
       ...STRATEGIES.filter(({ automatic }) => automatic)
         .map(({ name, about }) => el("option", { value: name, title: about }, name)));
     this.rebuild = el("input", { type: "checkbox", id: "compact-rebuild" });
@@ -74,10 +75,15 @@ export class CompactDialog {
     const { app, dialog } = this;
     document.body.append(dialog);
     app.watchers.add(this.look);
-    app.context.onPreviewProgress = ({ jobId, done, total }) => this.advanced(jobId, done, total);
+    const end = app.session?.onEvent((event, snapshot) => {
+      // Steps of a job that is not the session's own compaction are a preview's.
+      if (event === "opened" || event === "replaying" || event.type !== "compaction_progress") return;
+      const { jobId, phase, done, total } = event.payload;
+      if (phase !== SUMMARISING_BRANCH && snapshot.compaction?.jobId !== jobId) this.advanced(jobId, done, total);
+    });
     dialog.addEventListener("close", () => {
       app.watchers.delete(this.look);
-      app.context.onPreviewProgress = null;
+      end?.();
       clearTimeout(this.expiry);
       this.giveUp();
       dialog.remove();
@@ -88,8 +94,8 @@ export class CompactDialog {
 
   /** Whether what this is about is not shown any more, or cannot be changed. */
   sessionChanged() {
-    const { state, readOnly, status } = this.app;
-    return state?.sessionId !== this.sessionId || readOnly || status.phase === "stopped" || status.phase === "login";
+    const { snapshot, readOnly, status } = this.app;
+    return snapshot?.sessionId !== this.sessionId || readOnly || status.phase === "stopped";
   }
 
   /** @returns {Wishes} */
@@ -243,7 +249,7 @@ export class CompactDialog {
   /** It is at work, or is waiting for its place. */
   later() {
     this.dialog.close();
-    if (this.app.state?.turnId) this.app.listeners.onNotice({ kind: "info", message: "It is put in place before the next request." });
+    if (this.app.snapshot?.turn) this.app.listeners.onNotice({ kind: "info", message: "It is put in place before the next request." });
   }
 
   /**

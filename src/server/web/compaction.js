@@ -5,10 +5,11 @@
  * @typedef {Extract<Entry, { type: "compaction" }>} CompactionEntry
  */
 
+import { SUMMARISING_BRANCH } from "./client.js";
 import { el, icon, number, span } from "./dom.js";
-import { SUMMARISING_BRANCH, inEffect } from "./fold.js";
 import { markdown } from "./markdown.js";
 import { changeText, toldFacts } from "./report.js";
+import { inEffect } from "./snapshot.js";
 
 /** @type {Record<string, string>} */
 const TRIGGERS = {
@@ -38,11 +39,11 @@ export class CompactionRow {
 
   render() {
     const { app, entry } = this;
-    const { state } = app;
-    if (!state) return;
-    const report = state.reports.get(entry.entryId);
-    const isUndone = state.undone.includes(entry.entryId);
-    const mayUndo = !isUndone && !app.readOnly && app.can("undo") && inEffect(state)?.entryId === entry.entryId;
+    const { snapshot } = app;
+    if (!snapshot) return;
+    const report = app.open?.reports.get(entry.entryId);
+    const isUndone = snapshot.undone.includes(entry.entryId);
+    const mayUndo = !isUndone && !app.readOnly && app.can("undo") && inEffect(snapshot)?.entryId === entry.entryId;
     const of = [report, isUndone, mayUndo, app.moves.busy];
     if (of.every((part, index) => part === this.shown[index]) && this.shown.length > 0) return;
     this.shown = of;
@@ -109,7 +110,7 @@ export function heldLine({ compactAtTokens }, discard) {
 
 /**
  * The line while one is at work: quiet while turns go on beside it.
- * @param {import("./fold.js").RunningCompaction} compaction
+ * @param {import("./client.js").CompactionJob} compaction
  * @param {(() => void) | null} cancel null where this window may not
  */
 export function compactionLine({ phase, done, total, background }, cancel) {

@@ -5,8 +5,8 @@
 
 import { CommandMenu } from "./command-menu.js";
 import { byId } from "./dom.js";
-import { isHeldUp } from "./fold.js";
 import { FIELD_CHARS_MAX, LongText } from "./long-text.js";
+import { isBusy } from "./snapshot.js";
 
 export class ComposerView {
   /**
@@ -136,14 +136,14 @@ export class ComposerView {
 
   render() {
     const { app } = this;
-    const { state } = app;
+    const { snapshot } = app;
     const session = app.target ?? "";
     if (session !== this.draftOf) this.changeDraft(session);
-    this.stop.hidden = app.readOnly || !state || !(state.turnId || isHeldUp(state));
-    this.send.disabled = app.readOnly || this.text.trim() === "" || ["stopped", "login"].includes(app.status.phase);
+    this.stop.hidden = app.readOnly || !snapshot || !isBusy(snapshot);
+    this.send.disabled = app.readOnly || this.text.trim() === "" || app.status.phase === "stopped";
     this.input.disabled = app.readOnly;
     this.input.placeholder = app.readOnly ? "You have read-only access" : "Message, or / for commands";
-    const running = Boolean(state?.turnId);
+    const running = Boolean(snapshot?.turn);
     this.steer.hidden = !running || !app.can("steer") || this.send.disabled || this.input.value.startsWith("/");
     this.send.title = running ? "Send after this answer (Enter)" : "Send (Enter)";
   }
@@ -153,7 +153,7 @@ export class ComposerView {
    * @param {string} session
    */
   changeDraft(session) {
-    const made = this.draftOf === "" && this.app.state?.entries.length === 0;
+    const made = this.draftOf === "" && this.app.snapshot?.path.entries.length === 0;
     const before = this.draftOf;
     this.draftOf = session;
     if (made) {

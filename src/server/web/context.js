@@ -1,6 +1,6 @@
 /**
- * What can be done about what the model sees of the open session: compacting it, looking at that first, taking it back,
- * keeping messages, choosing how room is made.
+ * What can be done about what the model sees of the session that is shown: compacting it, looking at that first, taking
+ * it back, keeping messages, choosing how room is made.
  *
  * What always holds: a method whose refusal belongs to a form throws it; every other one shows it as a notice.
  *
@@ -8,29 +8,23 @@
  * @typedef {import("reseed-protocol").PreviewCompaction} Wishes How to compact, this once.
  */
 
-import { CommandError } from "./connection.js";
-import { explain } from "./errors.js";
-import { SUMMARISING_BRANCH, isHeldUp, withContextInfo } from "./fold.js";
-import { failedText } from "./report.js";
+import { CommandError } from "./client.js";
+import { isHeldUp } from "./snapshot.js";
 
 export class Context {
   /** @param {import("./app.js").App} app */
   constructor(app) {
     this.app = app;
-    /**
-     * @type {((progress: import("reseed-protocol").CompactionProgress) => void) | null} looks at how far a preview is
-     */
-    this.onPreviewProgress = null;
   }
 
-  get connection() {
-    return this.app.connection;
+  get session() {
+    return this.app.theSession;
   }
 
   /** Whether a person may compact here now: one in the background gives way. */
   get mayCompact() {
-    const { state, readOnly } = this.app;
-    return state !== null && !readOnly && !isHeldUp(state);
+    const { snapshot, readOnly } = this.app;
+    return snapshot !== null && !readOnly && !isHeldUp(snapshot);
   }
 
   /** @param {Wishes} [wishes] */
@@ -43,7 +37,7 @@ export class Context {
    * @param {import("reseed-protocol").StartCompaction} wishes
    */
   order(wishes) {
-    return this.connection.request("start_compaction", wishes);
+    return this.session.startCompaction(wishes);
   }
 
   /**
@@ -51,16 +45,17 @@ export class Context {
    * @param {Wishes} wishes
    */
   async preview(wishes) {
-    const preview = await this.connection.request("preview_compaction", wishes);
+    const { session } = this;
+    const preview = await session.previewCompaction(wishes);
     // Without it the rest can still be shown.
-    const now = await this.connection.request("get_context", { format: "envelope" }).catch(() => null);
+    const now = await session.getContext({ format: "envelope" }).catch(() => null);
     return { preview, messages: now?.envelope?.messages.cached ?? null };
   }
 
   /** @param {string} [jobId] absent for the one at work */
   async cancel(jobId) {
     try {
-      await this.connection.request("cancel_compaction", jobId ? { jobId } : {});
+      await this.session.cancelCompaction(jobId);
     } catch (error) {
       // It was over before it could be stopped.
       if (!(error instanceof CommandError && error.code === "no_compaction")) this.app.fail(error);
@@ -69,7 +64,7 @@ export class Context {
 
   /** @param {string} [entryId] absent for the one in effect */
   async undo(entryId) {
-    await this.app.quietly(this.connection.request("undo_compaction", entryId ? { entryId } : {}));
+    await this.app.quietly(this.session.undoCompaction(entryId));
   }
 
   /**
@@ -77,7 +72,7 @@ export class Context {
    * @param {boolean} keep whether every compaction should keep it, or no longer
    */
   async pin(entryId, keep) {
-    await this.app.quietly(this.connection.request(keep ? "pin_entry" : "unpin_entry", { entryId }));
+    await this.app.quietly(keep ? this.session.pin(entryId) : this.session.unpin(entryId));
   }
 
   /**
@@ -85,7 +80,7 @@ export class Context {
    * @param {import("reseed-protocol").StrategySettings} [settings] absent for the deployment's
    */
   setStrategy(strategy, settings) {
-    return this.connection.request("set_context_strategy", settings ? { strategy, settings } : { strategy });
+    return this.session.setStrategy(strategy, settings);
   }
 
   /**
@@ -94,68 +89,11 @@ export class Context {
    * @param {boolean} ephemeral whether with what hooks last added for one request alone
    */
   nextRequest(format, ephemeral) {
-    return this.connection.request("get_context", ephemeral ? { format, ephemeral } : { format });
+    return this.session.getContext(ephemeral ? { format, ephemeral } : { format });
   }
 
   /** Asks how full the window is. */
   async refresh() {
-    const { app } = this;
-    const { state } = app;
-    if (!state) return;
-    const info = await app.quietly(this.connection.request("get_context_info", {}));
-    if (!info || app.state?.sessionId !== state.sessionId) return;
-    app.state = withContextInfo(app.state, info);
-    app.listeners.onChange();
-  }
-
-  /**
-   * Tells what an event means for a person.
-   * @param {import("./fold.js").EventFrame} event
-   */
-  notify(event) {
-    const { listeners, moves, sessions, state } = this.app;
-    switch (event.type) {
-      case "hook_failed": {
-        // What it means for the turn, if anything, stands in the chat.
-        const { hook, error } = event.payload;
-        listeners.onNotice({ kind: "info", details: `${hook}, ${error.code}: ${error.message}`, message: `The extension “${hook}” failed.` });
-        break;
-      }
-      case "compaction_started":
-        if (!event.payload.background) listeners.onAnnounce("The context is being compacted.");
-        break;
-      case "context_compacted": {
-        const percent = Math.round(event.payload.reductionPercent);
-        listeners.onAnnounce(`The context was compacted, by ${percent} percent${event.payload.background ? ", while you talked" : ""}.`);
-        void this.refresh();
-        sessions.maybeChanged();
-        break;
-      }
-      case "compaction_undone":
-        listeners.onAnnounce("The compaction was undone: the model sees again what was said before it.");
-        void this.refresh();
-        sessions.maybeChanged();
-        break;
-      case "compaction_progress":
-        if (event.payload.phase !== SUMMARISING_BRANCH && state?.compaction?.jobId !== event.payload.jobId) this.onPreviewProgress?.(event.payload);
-        break;
-      case "compaction_failed": {
-        const { commandId, error, background, trigger, failedRungs = [] } = event.payload;
-        const { code } = error;
-        // Whoever asked is told by the reply; what was only prepared is made again when it is due.
-        if (code === "compaction_void" || (commandId && moves.asked.has(commandId))) break;
-        // That there was nothing to gain is told to whoever asked for it.
-        const isNothing = code === "nothing_to_compact";
-        if (isNothing && trigger !== "manual") break;
-        const tried = failedRungs.length > 0 ? ` Tried: ${failedRungs.map(failedText).join("; ")}.` : "";
-        const { text, details = "" } = explain(error);
-        // What failed while somebody waited stands in the chat.
-        if (isNothing || background || code === "compaction_cancelled") listeners.onNotice({ kind: "info", message: text, details: details + tried });
-        else listeners.onAnnounce(text);
-        void this.refresh();
-        break;
-      }
-      default:
-    }
+    await this.app.quietly(this.session.getContextInfo());
   }
 }

@@ -2,9 +2,9 @@
 
 import { difference, ends } from "./difference.js";
 import { el, icon, number, styled } from "./dom.js";
-import { inEffect, pinOf } from "./fold.js";
 import { markdown } from "./markdown.js";
 import { changeText, toldFacts } from "./report.js";
+import { inEffect, pinOf } from "./snapshot.js";
 
 /**
  * @typedef {import("./difference.js").Row} Row
@@ -25,13 +25,13 @@ const FATES = { goes: "goes", stays: "stays", shortened: "shortened" };
  * @param {import("./app.js").App} app
  */
 export function previewView(preview, messages, app) {
-  const { state } = app;
+  const { snapshot } = app;
   const { tokensBefore: before, tokensAfter: after, dropped, kept } = preview;
-  const isSummary = (/** @type {string} */ id) => state?.known.get(id)?.type === "compaction" || app.tree.nodes.get(id)?.type === "compaction";
-  const compared = messages && state && difference(messages, preview, {
+  const isSummary = (/** @type {string} */ id) => snapshot?.entries.get(id)?.type === "compaction" || app.tree.nodes.get(id)?.type === "compaction";
+  const compared = messages && snapshot && difference(messages, preview, {
     isSummary,
-    isPinned: (id) => pinOf(state, id) !== null,
-    cleared: inEffect(state)?.clearedEntryIds ?? [],
+    isPinned: (id) => pinOf(snapshot, id) !== null,
+    cleared: inEffect(snapshot)?.clearedEntryIds ?? [],
   });
   const shortened = compared ? compared.then.filter(({ fate }) => fate === "shortened").length : 0;
   const facts = [

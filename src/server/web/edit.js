@@ -1,8 +1,8 @@
 /** A message of the user's, turned into a field to ask it differently: what came of it stays on its own branch. */
 
+import { textOf } from "./client.js";
 import { summaryChoice } from "./dialogs.js";
 import { el } from "./dom.js";
-import { textOfParts } from "./fold.js";
 
 /**
  * @typedef {import("./message.js").MessageEntry} MessageEntry
@@ -20,7 +20,7 @@ import { textOfParts } from "./fold.js";
  * @param {() => void} options.onEnd
  */
 export function messageEditor({ entry, stops, waiting, leaves, onAsk, onEnd }) {
-  const text = textOfParts(entry.content);
+  const text = textOf(entry.content);
   const input = el("textarea", { class: "field", rows: 2, dir: "auto", "aria-label": "Ask differently" });
   input.value = text;
   const choice = leaves ? summaryChoice("Bring a summary of the answer and what followed along") : null;

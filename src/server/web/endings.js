@@ -2,7 +2,7 @@
  * What is shown of answers that did not come and of compactions that failed: the notice below the chat, and the lines
  * that stay in it.
  *
- * @typedef {import("./fold.js").State} State
+ * @typedef {import("./client.js").SessionSnapshot} Snapshot
  */
 
 import { el } from "./dom.js";
@@ -11,7 +11,7 @@ import { detailsOf } from "./toasts.js";
 
 /**
  * That the newest question has no answer, and what can be done about it.
- * @param {NonNullable<State["lastTurn"]>} turn
+ * @param {NonNullable<Snapshot["lastTurn"]>} turn
  * @param {(() => void) | null} retry
  */
 export function endedRow({ status, error }, retry) {
@@ -33,27 +33,27 @@ export function traceRow({ text, details }, times) {
 
 /**
  * The failures of a chat by the entry after which they happened, the same ones in a row as one.
- * @param {State | null} state
+ * @param {Snapshot | null} snapshot
  * @returns {Map<string, { explained: import("./errors.js").Explained, times: number }[]>} those before the first entry
- *   are under ""
+ *   are under "root"
  */
-export function tracesOf(state) {
+export function tracesOf(snapshot) {
   /** @type {Map<string, { explained: import("./errors.js").Explained, times: number }[]>} */
   const traces = new Map();
-  const add = (/** @type {string | null} */ leafId, /** @type {import("./errors.js").Explained} */ explained) => {
-    const there = traces.get(leafId ?? "") ?? [];
+  const add = (/** @type {string} */ leafId, /** @type {import("./errors.js").Explained} */ explained) => {
+    const there = traces.get(leafId) ?? [];
     const last = there[there.length - 1];
     if (last?.explained.text === explained.text) last.times += 1;
     else there.push({ explained, times: 1 });
-    traces.set(leafId ?? "", there);
+    traces.set(leafId, there);
   };
-  for (const { turnId, status, error, leafId } of state?.unanswered ?? []) {
+  for (const { turnId, status, error, leafId } of snapshot?.unansweredTurns ?? []) {
     // An answer that was stopped says so itself.
-    const stopped = status === "cancelled" && leafId !== null ? state?.known.get(leafId) : undefined;
+    const stopped = status === "cancelled" ? snapshot?.entries.get(leafId) : undefined;
     if (stopped?.type === "message" && stopped.incomplete) continue;
     // The last one is shown below the chat, where it can be tried again.
-    if (turnId !== state?.lastTurn?.turnId || state?.turnId) add(leafId, explainEnd(status, error));
+    if (turnId !== snapshot?.lastTurn?.turnId || snapshot?.turn) add(leafId, explainEnd(status, error));
   }
-  for (const failure of state?.failures ?? []) add(failure.leafId, explain(failure.error));
+  for (const failure of snapshot?.failedCompactions ?? []) add(failure.leafId, explain(failure.error));
   return traces;
 }

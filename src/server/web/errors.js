@@ -1,5 +1,6 @@
 /**
- * Errors in people's words: what happened and what to do. The code and the server's own message are details. Pure.
+ * Errors in people's words: what happened and what to do. The code and the server's or the client's own message are
+ * details. Pure.
  *
  * @typedef {object} Explained
  * @property {string} text what happened, and what to do
@@ -7,6 +8,8 @@
  *
  * @typedef {{ code: string, message: string, retriable?: boolean, retryAfterMs?: number }} Refusal
  */
+
+import { CommandError, ConnectionLost, SessionEnded } from "./client.js";
 
 const AGAIN = "Try again.";
 const OPERATOR = "Tell whoever runs this server.";
@@ -75,6 +78,39 @@ const WORDS = {
   shutting_down: ["The server is stopping.", "Wait for it to come back."],
   internal: ["The server made a mistake.", "Try again; if it stays so, tell whoever runs this server."],
 };
+
+/** @type {Record<string, string>} what the client's own errors mean, by their names */
+const CLIENT_WORDS = {
+  CommandTooLarge: "This is too long for the server. Send less.",
+  ConnectionLost: "The connection was lost. Try again.",
+  ConnectionStopped: "There is no connection. Connect again, then try again.",
+  CredentialsRefused: "The sign-in is missing or has expired. Sign in again.",
+  NoCredentials: "The sign-in is missing or has expired. Sign in again.",
+  OutboxFull: "Too much is waiting for the connection already. Try again when it is back.",
+};
+
+/**
+ * Returns what went wrong, in people's words.
+ * @param {unknown} error
+ * @returns {Explained}
+ */
+export function explainError(error) {
+  if (error instanceof CommandError) return explain(error);
+  if (!(error instanceof Error)) return { text: "That did not work.", details: String(error) };
+  const { name, message } = error;
+  const text = CLIENT_WORDS[name];
+  return text ? { text, details: `${name}: ${message}` } : { text: `${message.charAt(0).toUpperCase()}${message.slice(1)}.` };
+}
+
+/**
+ * Returns true if the page says already what this error would say: that the connection is away, that a chat was
+ * deleted.
+ * @param {unknown} error
+ * @param {boolean} isConnected
+ */
+export function isTold(error, isConnected) {
+  return error instanceof SessionEnded || (error instanceof ConnectionLost && !isConnected);
+}
 
 /**
  * @param {Refusal} refusal

@@ -64,25 +64,25 @@ export class GaugeView {
   }
 
   show() {
-    if (!this.app.state || this.open) return;
+    if (!this.app.snapshot || this.open) return;
     this.panel.showPopover();
     this.panel.querySelector("button")?.focus();
   }
 
   render() {
     const { app } = this;
-    const { state } = app;
-    const info = state?.contextInfo ?? null;
+    const { snapshot } = app;
+    const info = snapshot?.contextInfo ?? null;
     this.root.hidden = info === null;
-    if (!state || !info) {
+    if (!snapshot || !info) {
       if (this.open) this.panel.hidePopover();
       return;
     }
-    this.strategy.render(state);
-    this.pins.render(state);
-    const asked = lastAsked(state.entries);
-    const paid = paidText(app.sessions.items.find((item) => item.sessionId === state.sessionId) ?? {});
-    const of = [info, state.model, app.context.mayCompact, asked?.entryId, paid];
+    this.strategy.render(snapshot);
+    this.pins.render(snapshot);
+    const asked = lastAsked(snapshot.path.entries);
+    const paid = paidText(app.client.sessions.view.items.find((item) => item.sessionId === snapshot.sessionId) ?? {});
+    const of = [info, snapshot.model, app.context.mayCompact, asked?.entryId, paid];
     if (of.every((part, index) => part === this.shown[index])) return;
     this.shown = of;
     const percent = Math.round(percentOf(info));
@@ -99,18 +99,18 @@ export class GaugeView {
       el("span", { class: "tokens" }, ` · ${number(info.tokenCount)} / ${number(info.maxTokens)}`));
     this.button.setAttribute("aria-label", `Context: ${percent} percent, ${tokens}. Show what fills it`);
     const focused = this.panel.contains(document.activeElement) ? document.activeElement?.textContent : null;
-    this.numbers.replaceChildren(...this.contents(state, info, asked, paid));
+    this.numbers.replaceChildren(...this.contents(snapshot, info, asked, paid));
     this.foot.replaceChildren(...this.buttons());
     if (focused && !this.panel.contains(document.activeElement)) [...this.panel.querySelectorAll("button")].find((button) => button.textContent === focused)?.focus();
   }
 
   /**
-   * @param {import("./fold.js").State} state
+   * @param {import("./client.js").SessionSnapshot} snapshot
    * @param {ContextInfo} info
    * @param {ReturnType<typeof lastAsked>} asked the newest answer
    * @param {string | null} paid what the session has cost
    */
-  contents(state, info, asked, paid) {
+  contents(snapshot, info, asked, paid) {
     const present = KINDS.filter(([kind]) => info.breakdown[kind] > 0);
     const whole = Math.max(info.maxTokens, info.tokenCount, 1);
     const share = (/** @type {number} */ count) => (count / whole) * 100;
@@ -133,7 +133,7 @@ export class GaugeView {
       ["Prepared in the background above", info.prepareAtTokens === undefined ? null : number(info.prepareAtTokens)],
       ["Compacts by itself above", info.compactAtTokens === undefined ? "never" : number(info.compactAtTokens)],
       ["Strategy", info.strategy],
-      ["Model", state.model],
+      ["Model", snapshot.model],
       ["Counted", (SOURCES[info.source] ?? info.source) + (info.errorBoundTokens > 0 ? `, ± ${number(info.errorBoundTokens)}` : "")],
       ["From the provider’s cache", info.cachedTokens > 0 ? number(info.cachedTokens) : null],
       ["Compactions so far", number(info.compactions)],

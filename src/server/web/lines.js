@@ -6,12 +6,8 @@ import { breakerText } from "./report.js";
 /** Percent from which the gauge alone is not enough. */
 const WARN_PERCENT = 90;
 
-/** @type {Record<number, string>} */
-const STOPPED = {
-  4400: "The server did not understand this page. Reload it.",
-  4408: "The server waited too long for this page.",
-  4429: "Too many messages in a short time.",
-};
+/** The close code of a server that does not understand what this page sends. */
+const NOT_UNDERSTOOD = 4400;
 
 export class LinesView {
   /**
@@ -26,51 +22,54 @@ export class LinesView {
     this.notice = byId("notice-line", HTMLElement);
     this.warning = byId("warning-line", HTMLElement);
     this.noticeClosed = false;
+    /** Whether the connection was away since the page was loaded: at the first try there is nothing to say yet. */
+    this.wasAway = false;
     /** @type {Map<HTMLElement, string>} what each line says, so that it is made anew only when that changes */
     this.said = new Map();
     setInterval(() => this.app.status.phase === "waiting" && this.renderConnection(), 1000);
   }
 
   render() {
-    const { state, welcome } = this.app;
+    const { snapshot, client } = this.app;
     this.renderConnection();
     const damaged = "A part of this chat cannot be read any more. You can read the rest of it, and write in other chats.";
     this.say(this.role, this.app.readOnly ? damaged : null, []);
-    const notice = this.noticeClosed ? null : welcome?.server.notice ?? null;
+    const notice = this.noticeClosed ? null : client.welcome?.server.notice ?? null;
     this.say(this.notice, notice, [["Got it", () => {
       this.noticeClosed = true;
       this.render();
     }]]);
-    const full = state && percentOf(state.contextInfo) >= WARN_PERCENT && state.contextInfo.compactAtTokens === undefined;
-    const percent = state ? Math.round(percentOf(state.contextInfo)) : 0;
+    const full = snapshot && percentOf(snapshot.contextInfo) >= WARN_PERCENT && snapshot.contextInfo.compactAtTokens === undefined;
+    const percent = snapshot ? Math.round(percentOf(snapshot.contextInfo)) : 0;
     // That an undone compaction is left alone is what was asked for: the breakdown says so.
-    const breaker = state?.contextInfo.breaker?.reason === "undone" ? undefined : state?.contextInfo.breaker;
+    const breaker = snapshot?.contextInfo.breaker?.reason === "undone" ? undefined : snapshot?.contextInfo.breaker;
     const fullness = `The context window is ${percent} % full.`;
     // What the server says of a window nearly full may count on a compaction that rests.
     const rests = breaker ? `${breakerText(breaker, clock)}${percent >= WARN_PERCENT ? ` ${fullness}` : ""}` : null;
     // The server's own sentence names what programs send.
-    const next = nextStep(state?.contextInfo);
-    const warning = rests ?? (state?.warning || full ? `${fullness} ${next}` : null);
+    const next = nextStep(snapshot?.contextInfo);
+    const warning = rests ?? (snapshot?.warning || full ? `${fullness} ${next}` : null);
     this.say(this.warning, warning, this.app.context.mayCompact ? [["Compact now", () => void this.app.context.compact()]] : []);
   }
 
   renderConnection() {
-    const { status, connection } = this.app;
+    const { status, client, asksForToken } = this.app;
     const line = this.connection;
-    line.classList.toggle("danger", status.phase === "stopped" || status.phase === "login");
+    line.classList.toggle("danger", status.phase === "stopped");
+    this.wasAway ||= status.phase === "waiting" || status.phase === "stopped";
     switch (status.phase) {
       case "open": return this.say(line, null, []);
-      // At the first try there is nothing to say yet.
-      case "connecting": return this.say(line, connection.tries > 0 ? "Connecting…" : null, []);
+      case "connecting": return this.say(line, this.wasAway ? "Connecting…" : null, []);
       case "waiting": {
         const seconds = Math.max(0, Math.ceil((status.retryAt - Date.now()) / 1000));
-        this.say(line, "The connection is lost.", [["Try now", () => void connection.connect()]], `Reconnecting in ${seconds} s…`);
+        this.say(line, "The connection is lost.", [["Try now", () => client.reconnect()]], `Reconnecting in ${seconds} s…`);
         return;
       }
-      case "login": return this.say(line, "The server asks for a token.", [["Sign in", this.onLogin]]);
       case "stopped": {
-        const text = STOPPED[status.code] ?? (status.reason || "The server ended the connection.");
-        this.say(line, text, [["Reconnect", () => void connection.connect()]]);
+        if (asksForToken) return this.say(line, "The server asks for a token.", [["Sign in", this.onLogin]]);
+        const isOld = status.code === NOT_UNDERSTOOD;
+        const text = isOld ? "The server did not understand this page. Reload it." : status.reason || "The server ended the connection.";
+        this.say(line, text, [["Reconnect", () => client.reconnect()]]);
       }
     }
   }

@@ -8,7 +8,6 @@ import { ComposerView } from "./composer.js";
 import { askToGo, confirm, help, instructionsFault, prompt } from "./dialogs.js";
 import { byId } from "./dom.js";
 import { GaugeView } from "./gauge.js";
-import { placeOf } from "./leaf.js";
 import { LinesView } from "./lines.js";
 import { PresenceView } from "./presence-view.js";
 import { RequestView } from "./request-view.js";
@@ -86,7 +85,7 @@ function schedule() {
 }
 
 function render() {
-  const name = app.state?.name || (app.target === null ? "New chat" : app.loading ? "…" : "Untitled");
+  const name = app.snapshot?.name || (app.target === null ? "New chat" : app.loading ? "…" : "Untitled");
   title.textContent = name;
   document.title = app.target === null ? "reseed" : `${name} · reseed`;
   lines.render();
@@ -98,7 +97,7 @@ function render() {
   tree.render();
   request.render();
   if (app.status.phase === "open") asked = false;
-  if (app.status.phase === "login" && !asked) void login();
+  if (app.asksForToken && !asked) void login();
 }
 
 /**
@@ -111,7 +110,7 @@ async function submit(text, whenBusy) {
   clearTyped();
   if (!command) {
     chat.toEnd();
-    return app.send(text, whenBusy);
+    return app.sending.send(text, text, whenBusy && { whenBusy });
   }
   if (!command.known) {
     toast({ kind: "error", message: `There is no command /${command.name}. Type /help to see what there is.` }, true);
@@ -125,10 +124,11 @@ async function submit(text, whenBusy) {
  * @param {string} rest
  */
 async function run(name, rest) {
-  if (app.state === null && !["help", "new"].includes(name)) {
+  if (app.snapshot === null && !["help", "new"].includes(name)) {
     toast({ kind: "info", message: "Write a message first: this chat is still empty." });
     return false;
   }
+  const leaf = app.snapshot && app.snapshot.leafId !== "root" ? app.snapshot.leafId : null;
   switch (name) {
     case "context": gauge.show(); break;
     case "request": request.show(); break;
@@ -142,11 +142,11 @@ async function run(name, rest) {
       break;
     case "undo": await app.context.undo(); break;
     case "retry": await app.retry(); break;
-    case "new": await app.show(null); break;
+    case "new": app.show(null); break;
     case "tree": tree.show(); break;
     case "label":
       if (!nameFits(rest)) return false;
-      if (app.state?.leafId) await app.moves.label(app.tree.saidAt(app.state.leafId) ?? app.state.leafId, rest);
+      if (leaf) await app.moves.label(app.tree.saidAt(leaf) ?? leaf, rest);
       break;
     case "help": await help(); break;
     case "model":
@@ -157,7 +157,7 @@ async function run(name, rest) {
         toast({ kind: "error", message: `Write ${name === "steer" ? "a text" : "a name"} after /${name}.` }, true);
         return false;
       }
-      if (name === "steer") return app.send(rest, "steer");
+      if (name === "steer") return app.sending.send(rest, rest, { whenBusy: "steer" });
       if (name === "model") await app.setModel(rest);
       else if (name === "strategy") await app.quietly(app.context.setStrategy(rest));
       else if (!nameFits(rest)) return false;
@@ -217,7 +217,7 @@ function stopping() {
   if (!app.moves.busy) return [];
   const { waiting } = app.moves;
   const back = waiting === 0 ? "" : waiting === 1 ? " The message that waits comes back to the message field." : ` The ${waiting} messages that wait come back to the message field.`;
-  return [`${app.state?.turnId ? "An answer is being written" : "A summary is being written"}: going there stops it.${back}`];
+  return [`${app.snapshot?.turn ? "An answer is being written" : "A summary is being written"}: going there stops it.${back}`];
 }
 
 /**
@@ -238,10 +238,10 @@ async function goOnFrom(entryId) {
  * @param {string} entryId
  */
 async function goTo(entryId) {
-  const { state } = app;
-  if (!state) return;
-  const onPath = state.entries.some((entry) => entry.entryId === entryId);
-  if (app.readOnly || entryId === state.leafId) {
+  const { snapshot } = app;
+  if (!snapshot) return;
+  const onPath = snapshot.path.entries.some((entry) => entry.entryId === entryId);
+  if (app.readOnly || entryId === snapshot.leafId) {
     if (narrow.matches) tree.close();
     if (onPath) chat.reveal(entryId);
     return;
@@ -266,16 +266,16 @@ async function goTo(entryId) {
  * @param {number} count
  */
 async function switchTo(entryId, index, count) {
-  const left = app.state?.leafId ?? null;
+  const left = app.snapshot?.leafId;
   const about = stopping();
   if (about.length > 0 && !(await confirm("Go to the other version?", about.join(" "), "Stop and go there"))) return;
   const moved = await app.moves.go(entryId, "tip");
   if (!moved) return;
   // The reply comes before the events that move the view.
-  await app.until((state) => state.entries.some((entry) => entry.entryId === entryId), SHOWN_MS);
+  await app.until((snapshot) => snapshot.path.entries.some((entry) => entry.entryId === entryId), SHOWN_MS);
   requestAnimationFrame(() => chat.reveal(entryId));
-  const here = placeOf(moved.leafId);
-  if (left === null || here === null) return;
+  const here = moved.leafId;
+  if (left === undefined || left === "root" || here === "root") return;
   const bring = async () => {
     const text = "A summary of the branch that you left is put where you are now, so that the model knows of it.";
     const about = "What should the summary focus on? (optional)";
@@ -357,7 +357,7 @@ byId("skip", HTMLElement).addEventListener("click", (event) => {
 });
 byId("new-session", HTMLElement).addEventListener("click", () => {
   openSidebar(false);
-  void app.show(null);
+  app.show(null);
   composer.focus();
 });
 sidebarOpen.addEventListener("click", () => openSidebar(true));
@@ -366,15 +366,9 @@ backdrop.addEventListener("click", () => openSidebar(false));
 narrow.addEventListener("change", () => openSidebar(false));
 byId("theme", HTMLElement).addEventListener("click", switchTheme);
 document.addEventListener("keydown", onKey);
-addEventListener("hashchange", () => void app.show(sessionOfHash(location.hash)));
-addEventListener("popstate", () => void app.show(sessionOfHash(location.hash)));
-addEventListener("online", () => app.connection.nudge());
-document.addEventListener("visibilitychange", () => {
-  if (document.hidden) return;
-  app.connection.nudge();
-  app.sessions.listSoon();
-});
+addEventListener("hashchange", () => app.show(sessionOfHash(location.hash)));
+addEventListener("popstate", () => app.show(sessionOfHash(location.hash)));
 
-app.start(sessionOfHash(location.hash));
+app.show(sessionOfHash(location.hash));
 render();
 composer.focus();

@@ -9,8 +9,8 @@
  */
 
 import { dollars } from "./cache.js";
+import { partText } from "./client.js";
 import { el, number } from "./dom.js";
-import { partText } from "./fold.js";
 import { MarkdownView, markdown } from "./markdown.js";
 import { transformLine } from "./transform.js";
 
@@ -226,7 +226,7 @@ function indented(text) {
  * its row can become the row of the entry.
  */
 export class ItemView {
-  /** @param {import("./fold.js").Item} item */
+  /** @param {import("./client.js").Item} item */
   constructor(item) {
     this.parts = el("div", { class: "parts" });
     this.mark = el("span", { class: "mark cut", hidden: true }, "This answer broke off and is void.");
@@ -234,12 +234,12 @@ export class ItemView {
       el("span", { class: "visually-hidden" }, "Answer: "), this.parts, this.mark);
     /** @type {{ type: string, show: (text: string) => void }[]} */
     this.views = [];
-    /** @type {import("./fold.js").Item | null} what is shown */
+    /** @type {import("./client.js").Item | null} what is shown */
     this.item = null;
     this.update(item);
   }
 
-  /** @param {import("./fold.js").Item} item */
+  /** @param {import("./client.js").Item} item */
   update(item) {
     if (this.item === item) return;
     this.item = item;
@@ -252,7 +252,7 @@ export class ItemView {
   }
 
   /**
-   * @param {import("./fold.js").RunningPart} part
+   * @param {import("./client.js").RunningPart} part
    * @param {number} index
    */
   makePart(part, index) {
@@ -266,7 +266,7 @@ export class ItemView {
 
 /**
  * The element of a part that is still being written, and what shows its text so far.
- * @param {import("./fold.js").RunningPart} part
+ * @param {import("./client.js").RunningPart} part
  * @returns {[HTMLElement, (text: string) => void]}
  */
 function runningPart(part) {

@@ -8,7 +8,7 @@
  * @typedef {import("reseed-protocol").Part} Part
  * @typedef {import("reseed-protocol").QueueItem} QueueItem
  * @typedef {import("reseed-protocol").Navigated} Navigated
- * @typedef {import("./connection.js").Connection} Connection
+ * @typedef {import("./client.js").LeafId} LeafId
  *
  * @typedef {object} Leaving How to leave a branch.
  * @property {boolean} [summarize] whether a summary of it should stand where the session goes on
@@ -17,9 +17,8 @@
  * @typedef {"at" | "tip"} Position
  */
 
-import { CommandError, newId } from "./connection.js";
-import { isHeldUp, textOfParts } from "./fold.js";
-import { nameOf } from "./leaf.js";
+import { CommandError, textOf } from "./client.js";
+import { isBusy } from "./snapshot.js";
 
 /** Milliseconds that what is at work may take to stop. */
 const STOP_MS = 20_000;
@@ -33,54 +32,53 @@ export class Moves {
   constructor({ app, onText }) {
     this.app = app;
     this.onText = onText;
-    /** @type {Set<string>} commands on their way whose failure is told by their reply */
-    this.asked = new Set();
+    /** Whether a move is on its way, whose failure is told by its reply. */
+    this.isMoving = false;
   }
 
-  /** @returns {Connection} */
-  get connection() {
-    return this.app.connection;
+  get session() {
+    return this.app.theSession;
   }
 
   /** Whether something is at work that has to stop before the session can move. */
   get busy() {
-    const { state } = this.app;
-    return Boolean(state && (state.turnId || isHeldUp(state)));
+    const { snapshot } = this.app;
+    return snapshot !== null && isBusy(snapshot);
   }
 
   /** How many inputs wait that would have to be taken back. */
   get waiting() {
-    return this.app.state?.queue.filter((item) => !item.custom).length ?? 0;
+    return this.app.snapshot?.queue.filter((item) => !item.custom).length ?? 0;
   }
 
   /** Stops what is at work. What waits is taken back first, so that nothing begins after it. */
   async stopAll() {
     const { app } = this;
     if (!this.busy) return;
-    const waiting = app.state?.queue.filter((item) => !item.custom) ?? [];
+    const waiting = app.snapshot?.queue.filter((item) => !item.custom) ?? [];
     if (waiting.length > 0) {
-      await this.connection.request("edit_queue", { remove: waiting.map((item) => item.commandId) });
-      this.onText(waiting.map((item) => textOfParts(item.content)).join("\n\n"));
+      await this.session.editQueue({ remove: waiting.map((item) => item.commandId) });
+      this.onText(waiting.map((item) => textOf(item.content)).join("\n\n"));
     }
     if (this.busy) await app.stop();
-    const stopped = await app.until((state) => !state.turnId && !isHeldUp(state), STOP_MS);
+    const stopped = await app.until((snapshot) => !isBusy(snapshot), STOP_MS);
     if (!stopped) throw new Error("what is at work did not stop; try again when it is over");
   }
 
   /**
-   * Goes on from another entry; null: before the first.
-   * @param {string | null} entryId
+   * Goes on from another entry, or from before the first.
+   * @param {LeafId} entryId
    * @param {Position | "before"} position
    * @param {Leaving} [leaving]
+   * @param {import("./client.js").Session} [session] the one that moves, whatever is looked at meanwhile
    * @returns {Promise<Navigated | null>} null when the session stands where it stood; the reason was shown
    */
-  async go(entryId, position, { summarize, instructions } = {}) {
-    const id = newId();
+  async go(entryId, position, { summarize, instructions } = {}, session = this.session) {
     const about = summarize ? { summarize, ...(instructions ? { instructions } : {}) } : {};
-    this.asked.add(id);
+    this.isMoving = true;
     try {
-      await this.stopAll();
-      return await this.connection.request("navigate", { entryId: nameOf(entryId), position, ...about }, { id });
+      if (session === this.app.session) await this.stopAll();
+      return await session.navigate(entryId, { position, ...about });
     } catch (error) {
       if (error instanceof CommandError && error.code === "navigation_cancelled") {
         this.app.listeners.onNotice({ kind: "info", message: "The summary was stopped. The chat is where it was." });
@@ -89,7 +87,7 @@ export class Moves {
       }
       return null;
     } finally {
-      this.asked.delete(id);
+      this.isMoving = false;
     }
   }
 
@@ -101,14 +99,16 @@ export class Moves {
    * @returns {Promise<boolean>} whether the server took it
    */
   async askInstead({ entryId, parentId }, content, leaving = {}) {
+    const { session } = this;
+    const { sending } = this.app;
     const input = inputOf(content);
     try {
       if (!leaving.summarize) {
         await this.stopAll();
-        return await this.app.sendInput(input, textOfParts(content), { parentId });
+        return await sending.send(input, textOf(content), { parentId: parentId ?? "root" }, session);
       }
-      const moved = await this.go(entryId, "before", leaving);
-      return moved !== null && (await this.app.sendInput(input, textOfParts(content)));
+      const moved = await this.go(entryId, "before", leaving, session);
+      return moved !== null && (await sending.send(input, textOf(content), {}, session));
     } catch (error) {
       this.app.fail(error);
       return false;
@@ -118,14 +118,15 @@ export class Moves {
   /**
    * Puts a summary of a branch that was left earlier where the session continues now: goes back to that branch and
    * leaves it again.
-   * @param {string} leftId
-   * @param {string} hereId
+   * @param {LeafId} leftId
+   * @param {LeafId} hereId
    * @param {Leaving} leaving
    */
   async bringSummary(leftId, hereId, leaving) {
-    if (!(await this.go(leftId, "at"))) return;
-    const moved = await this.go(hereId, "at", leaving);
-    if (!moved) await this.go(hereId, "at");
+    const { session } = this;
+    if (!(await this.go(leftId, "at", {}, session))) return;
+    const moved = await this.go(hereId, "at", leaving, session);
+    if (!moved) await this.go(hereId, "at", {}, session);
   }
 
   /**
@@ -134,11 +135,11 @@ export class Moves {
    * @param {"before" | "at"} position `before` an input: it comes back as text, to be asked differently
    */
   async fork(entryId, position) {
-    const forked = await this.app.quietly(this.connection.request("fork_session", { entryId, position }));
+    const forked = await this.app.quietly(this.session.fork(entryId, position));
     if (!forked) return;
-    this.app.sessions.listSoon();
-    await this.app.show(forked.sessionId);
-    if (forked.input) this.onText(textOfParts(forked.input));
+    this.app.listChanged();
+    this.app.show(forked.sessionId);
+    if (forked.input) this.onText(textOf(forked.input));
     this.app.listeners.onNotice({ kind: "info", message: "This is a new chat. The one it came from is as it was." });
   }
 
@@ -148,15 +149,15 @@ export class Moves {
    * @param {string} label
    */
   async label(entryId, label) {
-    await this.app.quietly(this.connection.request("set_label", { entryId, ...(label ? { label } : {}) }));
+    await this.app.quietly(this.session.setLabel(entryId, label || undefined));
   }
 
   // What waits
 
   /** @param {QueueItem} item */
   async remove(item) {
-    const removed = await this.app.quietly(this.connection.request("edit_queue", { remove: [item.commandId] }));
-    if (removed) this.onText(textOfParts(item.content));
+    const removed = await this.app.quietly(this.session.editQueue({ remove: [item.commandId] }));
+    if (removed) this.onText(textOf(item.content));
   }
 
   /**
@@ -165,12 +166,12 @@ export class Moves {
    * @param {-1 | 1} by
    */
   async shift(item, by) {
-    const order = this.app.state?.queue.map((other) => other.commandId) ?? [];
+    const order = this.app.snapshot?.queue.map((other) => other.commandId) ?? [];
     const at = order.indexOf(item.commandId);
     const to = at + by;
     if (at < 0 || to < 0 || to >= order.length) return;
     [order[at], order[to]] = [order[to], order[at]];
-    await this.app.quietly(this.connection.request("edit_queue", { order }));
+    await this.app.quietly(this.session.editQueue({ order }));
   }
 
   /**
@@ -178,10 +179,12 @@ export class Moves {
    * @param {QueueItem} item
    */
   async steer(item) {
-    const removed = await this.app.quietly(this.connection.request("edit_queue", { remove: [item.commandId] }));
+    const { session } = this;
+    const removed = await this.app.quietly(session.editQueue({ remove: [item.commandId] }));
     if (!removed) return;
-    const text = textOfParts(item.content);
-    if (!(await this.app.sendInput(inputOf(item.content), text, { whenBusy: "steer" }))) this.onText(text);
+    const text = textOf(item.content);
+    const isSent = await this.app.sending.send(inputOf(item.content), text, { whenBusy: "steer" }, session);
+    if (!isSent) this.onText(text);
   }
 }
 
@@ -191,7 +194,7 @@ export class Moves {
  * @returns {import("reseed-protocol").Input}
  */
 export function inputOf(content) {
-  if (content.every((part) => part.type === "text")) return textOfParts(content);
+  if (content.every((part) => part.type === "text")) return textOf(content);
   /** @type {import("reseed-protocol").InputPart[]} */
   const parts = [];
   for (const part of content) {

@@ -1,7 +1,7 @@
 /** The messages that every compaction keeps word for word, in a list. */
 
+import { textOf } from "./client.js";
 import { el, iconButton } from "./dom.js";
-import { textOfParts } from "./fold.js";
 
 /** Characters of a message that stand for it. */
 const PREVIEW_CHARS = 80;
@@ -21,30 +21,30 @@ export class PinsView {
     this.node = el("details", { class: "section pins" }, this.title, this.list);
   }
 
-  /** @param {import("./fold.js").State} state */
-  render(state) {
+  /** @param {import("./client.js").SessionSnapshot} snapshot */
+  render(snapshot) {
     const { app } = this;
-    const of = [state.pins, app.readOnly, app.tree.version];
+    const of = [snapshot.pins, app.readOnly, app.tree.version];
     if (of.every((part, index) => part === this.shown[index])) return;
     this.shown = of;
     // What only goes with another is unpinned with it.
-    const pins = state.pins.filter((pin) => !pin.with);
+    const pins = snapshot.pins.filter((pin) => !pin.with);
     this.node.hidden = pins.length === 0;
     this.title.textContent = `Pinned: ${pins.length}`;
     const hadFocus = this.list.contains(document.activeElement);
     this.list.replaceChildren(...pins.map(({ entryId }) => el("li", {},
-      el("button", { type: "button", class: "button quiet what", title: "Show it in the chat", onclick: () => this.onReveal(entryId) }, this.preview(state, entryId)),
+      el("button", { type: "button", class: "button quiet what", title: "Show it in the chat", onclick: () => this.onReveal(entryId) }, this.preview(snapshot, entryId)),
       !app.readOnly && iconButton("close", "Unpin", () => void app.context.pin(entryId, false)))));
     if (hadFocus) (this.list.querySelector("button") ?? this.title).focus();
   }
 
   /**
-   * @param {import("./fold.js").State} state
+   * @param {import("./client.js").SessionSnapshot} snapshot
    * @param {string} entryId
    */
-  preview(state, entryId) {
-    const entry = state.known.get(entryId);
-    const said = entry?.type === "message" || entry?.type === "custom_message" ? textOfParts(entry.content).replace(/\s+/g, " ").trim().slice(0, PREVIEW_CHARS) : "";
+  preview(snapshot, entryId) {
+    const entry = snapshot.entries.get(entryId);
+    const said = entry?.type === "message" || entry?.type === "custom_message" ? textOf(entry.content).replace(/\s+/g, " ").trim().slice(0, PREVIEW_CHARS) : "";
     return said || this.app.tree.nodes.get(entryId)?.preview || "A message further up";
   }
 }

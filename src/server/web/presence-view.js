@@ -8,17 +8,17 @@ export class PresenceView {
   constructor(app) {
     this.app = app;
     this.badge = byId("presence", HTMLElement);
-    /** @type {import("./presence.js").Participant[] | null} what the badge was drawn of */
+    /** @type {readonly import("./presence.js").Participant[] | null} what the badge was drawn of */
     this.shown = null;
   }
 
   render() {
-    const { state, status, welcome } = this.app;
+    const { snapshot, status, client } = this.app;
     // While the connection is away nothing is known of the others.
-    const presence = status.phase === "open" && state ? state.presence : null;
+    const presence = status.phase === "open" && snapshot ? snapshot.presence : null;
     if (presence === this.shown) return;
     this.shown = presence;
-    const there = others(presence ?? [], welcome?.connectionId);
+    const there = others(presence ?? [], client.welcome?.connectionId);
     this.badge.hidden = there.length === 0;
     if (there.length === 0) return;
     this.badge.title = namesText(there);

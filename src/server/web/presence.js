@@ -1,5 +1,5 @@
 /**
- * The fold of the connections that have a session open, and the names of the others. Pure.
+ * Who else has a session open, in words. Pure.
  *
  * @typedef {import("reseed-protocol").Participant} Participant
  */
@@ -11,21 +11,9 @@ export const CLIENT_NAME = "reseed-web";
 const NAMED_MAX = 10;
 
 /**
- * A connection has come, has changed or has left.
- * @param {Participant[]} presence
- * @param {import("reseed-protocol").PresenceChanged} changed
- * @returns {Participant[]}
- */
-export function changePresence(presence, { connection, left }) {
-  const at = presence.findIndex((one) => one.connectionId === connection.connectionId);
-  if (at < 0) return left ? presence : [...presence, connection];
-  return presence.toSpliced(at, 1, ...(left ? [] : [connection]));
-}
-
-/**
  * Those who have the session open beside this connection. An older connection of the same tab that the server has not
  * missed yet is nobody else.
- * @param {Participant[]} presence
+ * @param {readonly Participant[]} presence
  * @param {string | undefined} connectionId this connection
  */
 export function others(presence, connectionId) {
@@ -35,7 +23,7 @@ export function others(presence, connectionId) {
 
 /**
  * Counts the windows, this one included, and the programs.
- * @param {Participant[]} others
+ * @param {readonly Participant[]} others
  */
 export function countText(others) {
   const windows = 1 + others.filter(isWindow).length;
@@ -46,7 +34,7 @@ export function countText(others) {
 
 /**
  * Names the others.
- * @param {Participant[]} others
+ * @param {readonly Participant[]} others
  */
 export function namesText(others) {
   const names = others.slice(0, NAMED_MAX).map((one) => {

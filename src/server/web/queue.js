@@ -19,7 +19,7 @@ export function isShown({ custom }) {
 /**
  * The row of an input that waits.
  * @param {QueueItem} item
- * @param {QueueItem[]} queue
+ * @param {readonly QueueItem[]} queue
  * @param {object} options
  * @param {Moves} options.moves
  * @param {boolean} options.mayEdit

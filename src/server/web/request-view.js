@@ -13,7 +13,6 @@
  * @typedef {"parts" | "markdown" | "json"} Look
  */
 
-import { ConnectionLost } from "./connection.js";
 import { byId, el, icon, iconButton, number, styled } from "./dom.js";
 import { aboutText, optionsText, sectionsOf, stackOf } from "./request.js";
 
@@ -85,7 +84,7 @@ export class RequestView {
   }
 
   show() {
-    if (!this.app.state) return;
+    if (!this.app.snapshot) return;
     this.onShow();
     this.panel.hidden = false;
     this.cover();
@@ -125,17 +124,17 @@ export class RequestView {
   /** Asks anew where something has changed that the next request may be made of. */
   render() {
     const { app } = this;
-    const { state } = app;
-    if (!state) this.close();
-    if (!state || !this.open || app.opened !== state.sessionId || app.status.phase !== "open") return;
+    const { snapshot } = app;
+    if (!snapshot) this.close();
+    if (!snapshot || !this.open || app.session?.status.phase !== "open") return;
     const format = this.look === "markdown" ? "markdown" : "envelope";
     const about = [
-      state.sessionId, state.leafId, state.turnId, state.generation, state.model, state.settings, state.pins, state.undone,
-      state.contextInfo, format, this.withHooks,
+      snapshot.sessionId, snapshot.leafId, snapshot.turn, snapshot.generation, snapshot.model, snapshot.settings, snapshot.pins, snapshot.undone,
+      snapshot.contextInfo, format, this.withHooks,
     ];
     if (this.asking || about.every((part, index) => part === this.asked[index])) return;
     this.asked = about;
-    void this.ask(state.sessionId, format);
+    void this.ask(snapshot.sessionId, format);
   }
 
   /**
@@ -149,8 +148,8 @@ export class RequestView {
       this.answer = { sessionId, context };
       this.fault = null;
     } catch (error) {
-      // It is asked again once the connection is back.
-      if (error instanceof ConnectionLost) this.asked = [];
+      // It is asked again once the session is open again.
+      if (this.app.session?.status.phase !== "open") this.asked = [];
       else this.fault = error instanceof Error ? error.message : String(error);
     }
     this.asking = false;
@@ -160,8 +159,8 @@ export class RequestView {
   }
 
   draw() {
-    const { state } = this.app;
-    const answer = this.answer?.sessionId === state?.sessionId ? this.answer : null;
+    const { snapshot } = this.app;
+    const answer = this.answer?.sessionId === snapshot?.sessionId ? this.answer : null;
     const context = answer?.context;
     const { scrollTop } = this.body;
     const focused = document.activeElement instanceof HTMLElement && this.body.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
@@ -171,7 +170,7 @@ export class RequestView {
       return;
     }
     if (!context) return;
-    const added = [...(state?.known.values() ?? [])].some((entry) => entry.type === "ephemeral");
+    const added = [...(snapshot?.entries ?? [])].some((entry) => entry.type === "ephemeral");
     this.hooksLine.hidden = !added && !this.withHooks;
     const { envelope } = context;
     if (this.look === "parts" && envelope) this.body.replaceChildren(...this.parts(context, envelope));
@@ -184,7 +183,7 @@ export class RequestView {
         rest > 0 ? el("p", { class: "hint" }, `${number(rest)} more characters are not drawn; Copy takes all of it.`) : "");
     }
     // The Markdown comes without what it is for; the session says that too.
-    const meta = envelope?.meta ?? (state && { model: state.model, windowTokens: state.contextInfo.maxTokens });
+    const meta = envelope?.meta ?? (snapshot && { model: snapshot.model, windowTokens: snapshot.contextInfo.maxTokens });
     this.about.textContent = [aboutText(meta, context.tokens), envelope ? optionsText(envelope.options) : ""].filter(Boolean).join(" · ");
     this.body.scrollTop = scrollTop;
     if (focused) /** @type {HTMLElement | null} */ (this.body.querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus({ preventScroll: true });
@@ -195,8 +194,8 @@ export class RequestView {
    * @param {NonNullable<Context["envelope"]>} envelope
    */
   parts({ tokens }, envelope) {
-    const { state } = this.app;
-    const sections = sectionsOf(envelope, (entryId) => state?.known.get(entryId)?.type === "compaction");
+    const { snapshot } = this.app;
+    const sections = sectionsOf(envelope, (entryId) => snapshot?.entries.get(entryId)?.type === "compaction");
     const stack = stackOf(sections, envelope.meta);
     const largest = Math.max(1, ...sections.flatMap((section) => section.rows.map((row) => row.tokens ?? 0)));
     const bar = stack.length > 0 && el("div", { class: "stack", "aria-hidden": "true" },

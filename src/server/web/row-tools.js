@@ -13,8 +13,9 @@
  * @property {(entryId: string, index: number, count: number) => void} switchTo
  */
 
+import { textOf } from "./client.js";
 import { el, icon, iconButton } from "./dom.js";
-import { pinOf, textOfParts } from "./fold.js";
+import { pinOf } from "./snapshot.js";
 
 export class RowTools {
   /**
@@ -45,10 +46,9 @@ export class RowTools {
     const others = tree.alternatives(entryId);
     const label = tree.labelOf(entryId) ?? "";
     const may = !app.readOnly;
-    const leafId = app.state?.leafId ?? null;
-    const isLeaf = leafId !== null && tree.saidAt(leafId) === entryId;
+    const isLeaf = app.snapshot !== null && tree.saidAt(app.snapshot.leafId) === entryId;
     const can = ["navigate", "labels", "fork"].map((feature) => this.whole && app.can(feature));
-    const pin = app.state ? pinOf(app.state, entryId) : null;
+    const pin = app.snapshot ? pinOf(app.snapshot, entryId) : null;
     const mayPin = may && app.can("pins");
     const key = JSON.stringify([others, label, may, isLeaf, can, pin, mayPin]);
     if (key === this.shown) return;
@@ -60,7 +60,7 @@ export class RowTools {
     this.pinned.replaceChildren(icon("pin"), pin?.with ? "Pinned with its call" : "Pinned");
     this.renderSiblings(this.whole ? others : [], may && navigate);
     const mine = entry.type === "message" && entry.role === "user" ? entry : null;
-    const text = textOfParts(entry.content);
+    const text = textOf(entry.content);
     const focused = this.buttons.contains(document.activeElement) ? document.activeElement?.getAttribute("aria-label") : null;
     const buttons = [
       mine && may && navigate && iconButton("edit", "Edit and ask again", () => actions.edit(mine)),

@@ -2,6 +2,7 @@
 
 import { dollars } from "./cache.js";
 import { ago, byId, el, iconButton, percentOf } from "./dom.js";
+import { explainError } from "./errors.js";
 
 /** @typedef {import("reseed-protocol").SessionItem} SessionItem */
 
@@ -36,9 +37,9 @@ export class SessionsView {
     this.empty = byId("sessions-empty", HTMLElement);
     this.more = byId("sessions-more", HTMLButtonElement);
     this.shown = "";
-    this.more.addEventListener("click", () => void app.sessions.more());
+    this.more.addEventListener("click", () => void app.quietly(app.client.sessions.loadMore()));
     byId("search", HTMLInputElement).addEventListener("input", (event) => {
-      app.sessions.searchFor(/** @type {HTMLInputElement} */ (event.target).value);
+      app.client.sessions.search(/** @type {HTMLInputElement} */ (event.target).value);
     });
     this.list.addEventListener("click", (event) => {
       if (event.target instanceof Element && event.target.closest("a")) listeners.onChosen();
@@ -46,20 +47,21 @@ export class SessionsView {
   }
 
   render() {
-    const { items, search, cursor } = this.app.sessions;
+    const { items, search, more, error, loading } = this.app.client.sessions.view;
     const now = Date.now();
     const shown = items.map((item) => this.current(item));
     // The list is small and changes seldom: it is made anew, but only when something in it is different.
-    const key = JSON.stringify([shown, this.app.target, search, cursor, Math.floor(now / 60_000)]);
+    const key = JSON.stringify([shown, this.app.target, search, more, error?.message, loading, Math.floor(now / 60_000)]);
     if (key === this.shown) return;
     this.shown = key;
     const focused = document.activeElement;
     const focus = focused instanceof HTMLElement && this.list.contains(focused) ? focused.dataset.focus : undefined;
     this.list.replaceChildren(...shown.map((item) => this.row(item, now)));
     if (focus) this.list.querySelector(`[data-focus="${CSS.escape(focus)}"]`)?.dispatchEvent(new Event("refocus"));
-    this.empty.hidden = items.length > 0;
-    this.empty.textContent = search ? "No chat has this in its name." : "No chats yet.";
-    this.more.hidden = !cursor;
+    const nothing = search ? "No chat has this in its name." : "No chats yet.";
+    this.empty.hidden = items.length > 0 || (loading && !error);
+    this.empty.textContent = error ? explainError(error).text : nothing;
+    this.more.hidden = !more;
   }
 
   /**
@@ -68,10 +70,11 @@ export class SessionsView {
    * @returns {SessionItem}
    */
   current(item) {
-    const { state } = this.app;
-    if (state?.sessionId !== item.sessionId) return item;
-    const doing = state.turnId ? "running" : state.compaction ? "compacting" : "idle";
-    return { ...item, name: state.name, state: doing, usageRatio: state.contextInfo.usageRatio };
+    const { snapshot } = this.app;
+    if (snapshot?.sessionId !== item.sessionId) return item;
+    const { name, turn, compaction, contextInfo } = snapshot;
+    const state = turn ? "running" : compaction ? "compacting" : "idle";
+    return { ...item, name, state, usageRatio: contextInfo.usageRatio };
   }
 
   /**

@@ -1,6 +1,6 @@
 /** The compaction strategy of this session: the choice of one that the server offers, and its settings. */
 
-import { CommandError } from "./connection.js";
+import { CommandError } from "./client.js";
 import { el } from "./dom.js";
 import { DEFAULTS, STRATEGIES } from "./offered-strategies.js";
 import { fieldOf, unitOf, withFields } from "./strategies.js";
@@ -8,7 +8,7 @@ import { SETTINGS } from "./strategy-settings.js";
 
 /**
  * @typedef {import("./strategies.js").SettingName} SettingName
- * @typedef {import("./fold.js").State} State
+ * @typedef {import("./client.js").SessionSnapshot} Snapshot
  */
 
 /** Settings that are shown at once, the ones that people change most; the others are behind "More settings". */
@@ -39,9 +39,9 @@ export class StrategyView {
     });
   }
 
-  /** @param {State} state */
-  render(state) {
-    const { strategy, settings, sessionId } = state;
+  /** @param {Snapshot} snapshot */
+  render(snapshot) {
+    const { strategy, settings, sessionId } = snapshot;
     const { readOnly } = this.app;
     const key = JSON.stringify([sessionId, strategy, settings.strategySettings, readOnly]);
     if (key === this.shown) return;
@@ -56,7 +56,7 @@ export class StrategyView {
   /** Shows the settings of the strategy that is chosen. */
   choose() {
     const found = STRATEGIES.find(({ name }) => name === this.select.value);
-    const settings = this.app.state?.settings.strategySettings ?? {};
+    const settings = this.app.snapshot?.settings.strategySettings ?? {};
     this.does.textContent = found?.about ?? "";
     const names = found?.settings ?? [];
     const fields = (/** @type {SettingName[]} */ of) =>
@@ -95,14 +95,14 @@ export class StrategyView {
 
   async submit() {
     const { app } = this;
-    const { state } = app;
-    if (!state || app.readOnly) return;
+    const { snapshot } = app;
+    if (!snapshot || app.readOnly) return;
     /** @type {[SettingName, string][]} */
     const fields = [...this.fields.querySelectorAll("input, select")].map((node) => {
       const input = /** @type {HTMLInputElement | HTMLSelectElement} */ (node);
       return [/** @type {SettingName} */ (input.name), input.value];
     });
-    const settings = withFields(state.settings.strategySettings ?? {}, fields);
+    const settings = withFields(snapshot.settings.strategySettings ?? {}, fields);
     this.said.className = "said";
     try {
       await app.context.setStrategy(this.select.value, Object.keys(settings).length > 0 ? settings : undefined);

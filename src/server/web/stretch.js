@@ -26,7 +26,7 @@ export class Stretch {
 
   /**
    * The entries to draw, as a range of indexes.
-   * @param {Entry[]} entries
+   * @param {readonly Entry[]} entries
    * @param {string | null} reads the entry at the top of the view; null if the reader is at the end
    * @returns {{ from: number, to: number }}
    */
@@ -51,7 +51,7 @@ export class Stretch {
 
   /**
    * Moves towards the oldest entry.
-   * @param {Entry[]} entries
+   * @param {readonly Entry[]} entries
    * @returns {boolean} false if it is drawn already
    */
   older(entries) {
@@ -64,7 +64,7 @@ export class Stretch {
 
   /**
    * Moves towards the newest entry.
-   * @param {Entry[]} entries
+   * @param {readonly Entry[]} entries
    * @returns {boolean} false if it is drawn already
    */
   newer(entries) {
@@ -77,7 +77,7 @@ export class Stretch {
 
   /**
    * Makes sure that an entry is drawn.
-   * @param {Entry[]} entries
+   * @param {readonly Entry[]} entries
    * @param {string} entryId
    * @returns {boolean} false if it is none of these
    */
@@ -92,7 +92,7 @@ export class Stretch {
   }
 
   /**
-   * @param {Entry[]} entries
+   * @param {readonly Entry[]} entries
    * @param {number} from
    * @param {number} to
    */
@@ -104,7 +104,7 @@ export class Stretch {
 }
 
 /**
- * @param {Entry[]} entries
+ * @param {readonly Entry[]} entries
  * @param {string} entryId
  */
 function place(entries, entryId) {

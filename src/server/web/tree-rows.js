@@ -36,14 +36,14 @@ const FOLDED_MIN = 5;
 
 /**
  * @param {SessionTree} tree
- * @param {string | null} leafId
+ * @param {import("./client.js").LeafId} leafId
  * @param {ReadonlySet<string>} unfolded keys of folded rows that were opened
  * @returns {Row[]}
  */
 export function treeRows(tree, leafId, unfolded) {
   /** @type {Set<string>} */
   const path = new Set();
-  for (let id = leafId; id !== null; id = tree.nodes.get(id)?.parentId ?? null) path.add(id);
+  for (let node = tree.nodes.get(leafId); node; node = tree.nodes.get(node.parentId ?? "root")) path.add(node.entryId);
   const shownLeaf = shownAbove(tree, leafId);
   const tops = [...tree.roots, ...[...tree.waiting.values()].flat()];
   const starts = tops.flatMap((id) => shownFrom(tree, id));
@@ -127,10 +127,10 @@ function shownFrom(tree, entryId) {
 /**
  * The row at which an entry stands.
  * @param {SessionTree} tree
- * @param {string | null} entryId
+ * @param {import("./client.js").LeafId} entryId
  */
 export function shownAbove(tree, entryId) {
-  let node = entryId === null ? undefined : tree.nodes.get(entryId);
+  let node = tree.nodes.get(entryId);
   while (node && HIDDEN.has(node.type)) node = node.parentId === null ? undefined : tree.nodes.get(node.parentId);
   return node;
 }

@@ -60,7 +60,7 @@ export class TreeView {
     this.narrow.addEventListener("change", () => this.cover());
     this.opener.addEventListener("click", () => this.toggle());
     this.closer.addEventListener("click", () => this.close());
-    this.older.addEventListener("click", () => void app.loadOlder());
+    this.older.addEventListener("click", () => void app.open?.loadOlder());
     this.list.addEventListener("click", (event) => {
       const item = event.target instanceof Element ? event.target.closest("[role=treeitem]") : null;
       if (item instanceof HTMLElement) this.choose(item.dataset.key ?? "");
@@ -83,7 +83,7 @@ export class TreeView {
   }
 
   show() {
-    if (!this.app.state) return;
+    if (!this.app.snapshot) return;
     this.onShow();
     this.panel.hidden = false;
     this.cover();
@@ -112,19 +112,19 @@ export class TreeView {
 
   render() {
     const { app } = this;
-    const { state, tree } = app;
-    this.opener.hidden = !state || !app.can("tree") || state.leafId === null && tree.nodes.size === 0;
-    if (!state) this.close();
-    if (!state || !this.open) return;
+    const { snapshot, tree } = app;
+    this.opener.hidden = !snapshot || !app.can("tree") || snapshot.leafId === "root" && tree.nodes.size === 0;
+    if (!snapshot) this.close();
+    if (!snapshot || !this.open) return;
     if (this.tree !== tree) {
       this.tree = tree;
       this.unfolded.clear();
       this.shown = "";
     }
-    const key = `${tree.version} ${state.leafId} ${this.unfolded.size} ${state.more} ${app.readOnly} ${app.treeSource.loading}`;
+    const key = `${tree.version} ${snapshot.leafId} ${this.unfolded.size} ${snapshot.path.more} ${app.readOnly} ${app.open?.treeSource.loading}`;
     if (key === this.shown) return;
     this.shown = key;
-    this.rows = treeRows(tree, state.leafId, this.unfolded);
+    this.rows = treeRows(tree, snapshot.leafId, this.unfolded);
     const leaf = this.rows.find((row) => row.isLeaf) ?? this.rows.at(-1);
     if (!this.rows.some((row) => row.key === this.current)) this.current = leaf?.key ?? null;
     const focused = this.list.contains(document.activeElement);
@@ -132,7 +132,7 @@ export class TreeView {
     this.list.replaceChildren(...this.rows.map((row) => this.item(row)));
     this.panel.scrollTop = scrollTop;
     if (focused) this.focusRow(this.current);
-    this.older.hidden = !state.more;
+    this.older.hidden = !snapshot.path.more;
     this.hint.textContent = app.readOnly ? "You have read-only access: choose a message to see it." : "Choose a message to go there.";
   }
 
@@ -206,7 +206,7 @@ export class TreeView {
       this.focusRow(this.current);
     } else if (row.kind === "more") {
       this.current = row.node.entryId;
-      void this.app.treeSource.loadBelow(row.node.entryId);
+      void this.app.open?.treeSource.loadBelow(row.node.entryId);
     } else {
       this.focusRow(key);
       this.onChoose(row.node.entryId);

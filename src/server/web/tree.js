@@ -72,7 +72,7 @@ export class SessionTree {
 
   /**
    * Takes in a part of a path: how many others hang from its entries is not known.
-   * @param {Entry[]} entries oldest first
+   * @param {readonly Entry[]} entries oldest first
    */
   addPath(entries) {
     for (const entry of [...entries].reverse()) {
@@ -223,19 +223,20 @@ export class SessionTree {
 
   /**
    * Where a session that stands at `leafId` could go on: what was said there and is not on the path.
-   * @param {string | null} leafId
+   * @param {import("./client.js").LeafId} leafId
    * @returns {string[]}
    */
   continuations(leafId) {
-    const leaf = leafId === null ? null : this.nodes.get(leafId);
-    if (leaf === undefined) return [];
-    const place = leaf === null || speaks(leaf) ? leafId : this.placeOf(leaf);
+    if (leafId === "root") return this.saidBelow(null);
+    const leaf = this.nodes.get(leafId);
+    if (!leaf) return [];
+    const place = speaks(leaf) ? leafId : this.placeOf(leaf);
     return place === undefined ? [] : this.saidBelow(place);
   }
 
   /**
    * The first entry of a path whose surroundings are not all known.
-   * @param {Entry[]} path oldest first
+   * @param {readonly Entry[]} path oldest first
    * @returns {{ rootId: string | null } | null} null: at the beginning of the tree
    */
   unknownOn(path) {

@@ -7,6 +7,8 @@ import type { LeafId } from "../wire.js";
 /** Returns true if an event changes the size of the context without telling it. During a turn other events tell it. */
 export function changesContext(event: EventFrame): boolean {
   if (event.type === "context_compacted") return true;
+  // A failure may open the circuit breaker; of a background one it is the only sign.
+  if (event.type === "compaction_failed") return event.payload.trigger !== undefined;
   if (event.type === "entry_appended") return ["custom_message", "branch_summary"].includes(event.payload.entry.type);
   if (event.type !== "session_updated") return false;
   const { leafId, model, strategy, settings, pins } = event.payload;

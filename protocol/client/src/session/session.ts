@@ -11,6 +11,7 @@ import type { Environment } from "../connection/environment.js";
 import { newId } from "../connection/ids.js";
 import { SessionEnded } from "../errors.js";
 import type { EventFrame } from "../fold/fold.js";
+import type { Path } from "../fold/entries.js";
 import { withEntries } from "../fold/open.js";
 import type { SessionSnapshot } from "../fold/snapshot.js";
 import { Hosting } from "../hosting/hosting.js";
@@ -24,6 +25,7 @@ import type {
   EntryId,
   GetEntries,
   Input,
+  LeafId,
   SessionId,
   SessionOpened,
   TurnId,
@@ -76,7 +78,7 @@ export class Session extends SessionCommands {
   readonly #subscription: Subscription;
   readonly #hosting: Hosting;
   readonly #views = new Listeners();
-  readonly #events = new Listeners<[Happened, SessionSnapshot]>();
+  readonly #events = new Listeners<[Happened, SessionSnapshot, boolean]>();
   readonly #ends = new Listeners<[Error]>();
   readonly #disconnects = new Listeners();
   #view: SessionView = { status: { phase: "closed" }, snapshot: null };
@@ -85,6 +87,8 @@ export class Session extends SessionCommands {
   #measuring = false;
   /** True if it has changed since. */
   #isUnmeasured = false;
+  /** The page of older entries that is on its way, and the place before which it ends. */
+  #older: { readonly before: LeafId; readonly more: Promise<boolean> } | null = null;
   /** Commands without a reply. */
   #asked = 0;
   /** True if the session closes as soon as they have one. */
@@ -151,9 +155,12 @@ export class Session extends SessionCommands {
 
   /**
    * Calls a function with each event after it was folded, with `opened` after a fresh snapshot, and with `replaying`
-   * before the events that were missed. Returns the function that ends this.
+   * before the events that were missed; `missed` is true for each of these: it happened while this client was away.
+   * Returns the function that ends this.
    */
-  onEvent(listener: (event: EventFrame | "opened" | "replaying", snapshot: SessionSnapshot) => void): () => void {
+  onEvent(
+    listener: (event: EventFrame | "opened" | "replaying", snapshot: SessionSnapshot, missed: boolean) => void,
+  ): () => void {
     const end = this.#events.add(listener);
     this.#tellUse();
     return () => {
@@ -248,11 +255,23 @@ export class Session extends SessionCommands {
 
   /**
    * Fetches the page of the path before what is known. Resolves with true while there is more; show a button as long as
-   * `snapshot.path.more` is true.
+   * `snapshot.path.more` is true. One page is on its way at a time: asking for it again waits for the same one.
    */
   async loadOlder(limit: number = PAGE_ENTRIES): Promise<boolean> {
     const { path } = this.snapshot ?? (await this.opened());
     if (!path.more) return false;
+    const before = path.entries[0]?.entryId ?? path.leafId;
+    if (this.#older?.before === before) return this.#older.more;
+    const older = { before, more: this.#fetchOlder(path, limit) };
+    this.#older = older;
+    try {
+      return await older.more;
+    } finally {
+      if (this.#older === older) this.#older = null;
+    }
+  }
+
+  async #fetchOlder(path: Path, limit: number): Promise<boolean> {
     const first = path.entries[0];
     const page = await this.ask("get_entries", { path: true, limit, ...(first ? { before: first.entryId } : {}) });
     this.#subscription.change((snapshot) => {
@@ -380,7 +399,8 @@ export class Session extends SessionCommands {
     if (event !== null && snapshot) {
       if (typeof event === "string") this.#hosting.reopened(this.#subscription.pending, event === "replaying");
       if (typeof event === "object") this.#hosting.take(event, snapshot);
-      this.#events.tell(event, snapshot);
+      const missed = typeof event === "object" && event.seq !== undefined && event.seq <= this.#subscription.asOfSeq;
+      this.#events.tell(event, snapshot, missed);
       if (typeof event === "object") this.#lookAfter(event, snapshot);
     }
     this.#views.tell();

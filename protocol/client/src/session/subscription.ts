@@ -29,8 +29,11 @@ import type {
 export type SessionStatus =
   /** It is not open on the server: `close` was called, or nobody has asked for it yet. */
   | { readonly phase: "closed" }
-  /** It is being opened. A snapshot that is there already is what was known before. */
-  | { readonly phase: "opening" }
+  /**
+   * It is being opened. A snapshot that is there already is what was known before; `error` is why the server has
+   * refused for now, and it is tried again.
+   */
+  | { readonly phase: "opening"; readonly error?: Error }
   /** Events arrive. */
   | { readonly phase: "open" }
   /** The server has ended it, and opening it again will not help. */
@@ -64,6 +67,12 @@ export interface SubscriptionOptions {
 /** Milliseconds within which a second gap asks for everything anew: the resume has not mended it. */
 const RESYNC_MS = 2_000;
 
+/** Milliseconds after which a subscription has lasted: its end by a failure is the first one. */
+const LASTED_MS = 10_000;
+
+/** Milliseconds to wait at least before a session is opened that failed again at once. */
+const FAILED_AGAIN_MS = 3_000;
+
 /** A subscription to one session. */
 export class Subscription {
   readonly #options: SubscriptionOptions;
@@ -75,6 +84,7 @@ export class Subscription {
   /** Counts the attempts to open it, so that what comes of an earlier one is known as such. */
   #attempt = 0;
   #failures = 0;
+  #openedAt = Number.NEGATIVE_INFINITY;
   #resyncedAt = Number.NEGATIVE_INFINITY;
   /** The next attempt asks for a snapshot, whatever is known. */
   #anew = false;
@@ -101,6 +111,11 @@ export class Subscription {
   /** True while events come that were missed: others follow at once. */
   get isReplaying(): boolean {
     return this.#snapshot !== null && this.#snapshot.seq < this.#asOfSeq;
+  }
+
+  /** The last event that happened before the session was opened: up to here events were missed. */
+  get asOfSeq(): number {
+    return this.#asOfSeq;
   }
 
   /** The open calls that the newest `session_opened` has told of; a replay leaves the snapshot's as they were. */
@@ -143,6 +158,7 @@ export class Subscription {
 
   /** The connection is lost. */
   disconnected(): void {
+    this.#forgive();
     this.#attempt += 1;
     this.#cancelRetry();
     if (this.#wanted && this.#status.phase === "open") this.#setStatus({ phase: "opening" });
@@ -172,6 +188,7 @@ export class Subscription {
   resync(): void {
     if (this.#status.phase !== "open") return;
     const { connection, session, environment } = this.#options;
+    this.#forgive();
     this.#anew = environment.now() - this.#resyncedAt < RESYNC_MS;
     this.#resyncedAt = environment.now();
     connection.held(session);
@@ -208,7 +225,7 @@ export class Subscription {
   }
 
   #take(opened: SessionOpened): void {
-    this.#failures = 0;
+    this.#openedAt = this.#options.environment.now();
     this.#anew = false;
     this.#asOfSeq = opened.asOfSeq;
     this.#pending = opened.pending;
@@ -222,18 +239,29 @@ export class Subscription {
     if (error.code === "session_damaged" && !this.#readOnly) {
       this.#readOnly = true;
       void this.#open();
-    } else if (error.retriable) this.#retry(error.retryAfterMs);
-    else this.#end(error.code, error.message, error);
+    } else if (error.retriable) {
+      this.#setStatus({ phase: "opening", error });
+      this.#retry(error.retryAfterMs);
+    } else this.#end(error.code, error.message, error);
   }
 
   #closed({ code, message, retriable, error }: SessionClosed): void {
     const { connection, session } = this.#options;
     if (code === "deleted") return this.#end(code, message, error ? new CommandError(error) : undefined);
-    // Stored events that cannot be read are passed over by a new snapshot.
-    if (!retriable) this.#anew = true;
+    this.#forgive();
+    // One that fails again at once may fail for what a resume replays. Stored events that cannot be read are passed
+    // over by a new snapshot too.
+    const failsAgain = this.#failures > 0;
+    if (failsAgain || !retriable) this.#anew = true;
     connection.held(session);
     this.#setStatus({ phase: "opening" });
-    this.#retry();
+    this.#retry(failsAgain ? FAILED_AGAIN_MS : 0);
+  }
+
+  /** The subscription is over: failures from before it count only if it has not lasted. */
+  #forgive(): void {
+    const isOpen = this.#status.phase === "open";
+    if (isOpen && this.#options.environment.now() - this.#openedAt >= LASTED_MS) this.#failures = 0;
   }
 
   #retry(waitMs = 0): void {

@@ -1,57 +1,59 @@
-/** The fold against a world that plays at random: a view reached by events equals a reload at the same moment. */
+/** The fold against a world that plays at random: what events lead to equals a fresh snapshot at the same moment. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fromOpened, fromSnapshot, inEffect, isHeldUp, reduce, resumePoint, withPage } from "../../src/server/web/fold.js";
-import { World, nameOf, seeded } from "./world.mjs";
+import { fold, fromOpened, reopened, resumePoint, withEntries } from "reseed-client";
+import { nameOf, seeded, World } from "../browser/world.mjs";
 
 const SEEDS = 120;
 const STEPS = 90;
 const WORDS = ["so ", "the ", "seed 🌱 ", "grows\n", "**not** ", "über ", "日本 ", "1. "];
 
 /**
- * What a reader sees. Left out: how far a compaction is, void answers, counts that move while a turn is running, what
- * is known of other branches, and how the compactions went that were seen being made.
+ * What a reader sees. Left out: how far a compaction is, void answers, counts that move while a turn is running, the
+ * host, and what is known of other branches.
  */
-function view(state) {
-  const { contextInfo, compaction, items, pending, outOfSync, warning, known, top, reports, ...rest } = state;
-  assert.equal(outOfSync, null);
-  const info = state.turnId || compaction ? null : { tokens: contextInfo.tokenCount, breakdown: contextInfo.breakdown, compactions: contextInfo.compactions };
+function view({ contextInfo, compaction, items, pending, warning, entries, path, host, ...rest }) {
+  const { tokenCount, breakdown, compactions } = contextInfo;
   return {
-    ...rest, info,
+    ...rest,
+    path: path.entries,
+    more: path.more,
+    info: rest.turn || compaction ? null : { tokenCount, breakdown, compactions },
     compacting: compaction ? [compaction.jobId, compaction.background ?? false] : null,
     items: items.filter((item) => !item.aborted),
     pending: pending.map(({ message, deadline, ...call }) => call),
   };
 }
 
-/** What was told of the window before a pin came or went: the page asks again then. */
+/** What was told of the window before a pin came or went: the client asks again then. */
 const stale = new WeakSet();
 
-/** Applies one event, as the page does. */
-function apply(state, frame) {
-  const next = reduce(state, frame);
-  if (next !== state && frame.type === "session_updated" && frame.payload.pins) stale.add(next.contextInfo);
+/** Applies one event. */
+function apply(snapshot, frame) {
+  const next = fold(snapshot, frame);
+  assert.notEqual(next, "gap", JSON.stringify(frame));
+  if (next !== snapshot && frame.type === "session_updated" && frame.payload.pins) stale.add(next.contextInfo);
   return next;
 }
 
 /**
- * Compares a view with a reload. What fills the window is left out where the session has moved, or something was
+ * Compares a snapshot with a fresh one. What fills the window is left out where the session has moved, or something was
  * pinned, since it was told.
  */
-function same(state, world, message) {
-  const told = view(state);
-  const now = view(fromSnapshot(world.snapshot({ entries: 1000 })));
-  if (state.contextInfo.leafId !== nameOf(state.leafId) || stale.has(state.contextInfo)) told.info = now.info;
+function same(snapshot, world, message) {
+  const told = view(snapshot);
+  const now = view(fromOpened(world.snapshot({ entries: 1000 })));
+  if (snapshot.contextInfo.leafId !== snapshot.leafId || stale.has(snapshot.contextInfo)) told.info = now.info;
   assert.deepEqual(told, now, message);
 }
 
-/** Asks for what is missing of the path, as the page does. */
-function complete(state, world) {
-  let whole = state;
-  while (whole.more) {
-    const before = whole.entries[0]?.entryId;
-    whole = withPage(whole, world.page({ ...(before ? { before } : {}), limit: 4 }));
+/** Asks for what is missing of the path. */
+function complete(snapshot, world) {
+  let whole = snapshot;
+  while (whole.path.more) {
+    const before = whole.path.entries[0]?.entryId;
+    whole = withEntries(whole, world.page({ ...(before ? { before } : {}), limit: 4 }), true);
   }
   return whole;
 }
@@ -146,14 +148,14 @@ function play(seed, at) {
   }
 }
 
-test("a view reached by events equals a reload at every moment", () => {
+test("a snapshot reached by events equals a fresh one at every moment", () => {
   for (let seed = 1; seed <= SEEDS; seed += 1) {
     let state = null;
     let applied = 0;
     play(seed, ({ frames, world, first, count }) => {
-      state ??= fromSnapshot(first);
+      state ??= fromOpened(first);
       for (; applied < frames.length; applied += 1) state = apply(state, frames[applied]);
-      assert.equal(state.more, false, "what came by events is known");
+      assert.equal(state.path.more, false, "what came by events is known");
       same(state, world, `seed ${seed}, step ${count}`);
     });
   }
@@ -167,7 +169,7 @@ test("a reload at any moment goes on as if nothing had been", () => {
       for (const reload of reloads) {
         for (; reload.applied < frames.length; reload.applied += 1) reload.state = apply(reload.state, frames[reload.applied]);
       }
-      if (count % 9 === seed % 9) reloads.push({ state: fromSnapshot(world.snapshot({ entries: 3 })), applied: frames.length });
+      if (count % 9 === seed % 9) reloads.push({ state: fromOpened(world.snapshot({ entries: 3 })), applied: frames.length });
       // Now and then, so that events come while a part of the path is not known.
       if (count % 4 !== 0) return;
       for (const reload of reloads) reload.state = complete(reload.state, world);
@@ -183,13 +185,13 @@ test("a resume at any moment misses nothing and doubles nothing", () => {
     let applied = 0;
     let away = 0;
     play(seed, ({ frames, world, first, count, random }) => {
-      state ??= fromSnapshot(first);
+      state ??= fromOpened(first);
       if (away > 0) {
         away -= 1;
         if (away > 0) return;
         const shown = state.items.filter((item) => !item.aborted && item.parts.length > 0);
         const { opened, frames: missed } = world.after(resumePoint(state));
-        state = fromOpened(state, opened);
+        state = reopened(state, opened);
         for (const { itemId } of shown) voided += missed.some((frame) => frame.type === "item_aborted" && frame.payload.itemId === itemId) ? 1 : 0;
         // The first frames come twice: what was applied once is not applied again.
         for (const frame of [...missed, ...missed.slice(0, 2)]) state = apply(state, frame);
@@ -210,14 +212,14 @@ test("an answer that came to nothing while the reader was away is shown as void"
     world.startTurn();
     const item = world.startItem();
     world.delta(item, 0, "half of it");
-    const state = fromSnapshot(world.snapshot());
+    const state = fromOpened(world.snapshot());
     if (how === "failed") world.abortItem(item, "upstream_truncated");
     else world.turn.items = [];
     world.finishTurn(how === "failed" ? "failed" : "interrupted", { code: "interrupted", message: "cut", retriable: true });
     const { opened, frames } = world.after(resumePoint(state));
-    const back = frames.reduce(reduce, fromOpened(state, opened));
+    const back = frames.reduce(apply, reopened(state, opened));
     assert.deepEqual(back.items.map(({ aborted, parts }) => [aborted, parts[0].text]), [["interrupted", "half of it"]], how);
-    assert.deepEqual([back.turnId, back.lastTurn.status], [null, how === "failed" ? "failed" : "interrupted"]);
+    assert.deepEqual([back.turn, back.lastTurn.status], [null, how === "failed" ? "failed" : "interrupted"]);
   }
 });
 
@@ -226,33 +228,29 @@ test("an answer that only began before the reader left is named by the resume, a
   world.say("question", world.id("c"));
   world.startTurn();
   const { itemId } = world.startItem();
-  const state = fromSnapshot(world.snapshot());
+  const state = fromOpened(world.snapshot());
   world.turn.items = [];
   const resume = resumePoint(state);
   assert.deepEqual(resume.items, [{ itemId, part: 0, offset: 0 }]);
   const { opened, frames } = world.after(resume);
   assert.deepEqual(frames.map(({ type }) => type), ["item_aborted"]);
-  assert.deepEqual(frames.reduce(reduce, fromOpened(state, opened)).items, []);
+  assert.deepEqual(frames.reduce(apply, reopened(state, opened)).items, []);
 });
 
-test("a report is kept of what was seen being made, and a preview's steps are nobody's", () => {
+test("a compaction is undone, and a preview's steps are nobody's", () => {
   const frames = [];
   const world = new World({ emit: (frame) => frames.push(frame) });
   for (const text of ["one", "two"]) world.say(text, world.id("c"));
-  const first = fromSnapshot(world.snapshot());
+  const first = fromOpened(world.snapshot());
   world.progress(1, 3, "preview-0001");
-  assert.equal(frames.reduce(reduce, first).compaction, null);
+  assert.equal(frames.reduce(apply, first).compaction, null);
   world.startCompaction("manual");
-  const report = { rung: "extract", failedRungs: [{ rung: "model_summary", reason: "empty" }], retained: { checked: 9, restored: 2 } };
-  const { entryId } = world.commitCompaction("## Goal\nx", "command-00000001", report);
-  const state = frames.reduce(reduce, first);
-  const { rung, failedRungs, retained } = state.reports.get(entryId);
-  assert.deepEqual({ rung, failedRungs, retained }, report);
-  assert.equal(inEffect(state).entryId, entryId);
+  const { entryId } = world.commitCompaction("## Goal\nx", "command-00000001");
+  const made = frames.reduce(apply, first);
+  assert.deepEqual([made.compaction, made.path.entries.at(-1).entryId, made.undone], [null, entryId, []]);
   world.undo();
-  const back = frames.reduce(reduce, first);
-  assert.deepEqual([inEffect(back), back.undone, back.contextInfo.tokenCount], [null, [entryId], world.contextInfo().tokenCount]);
-  assert.equal(isHeldUp(back), false);
+  const back = frames.reduce(apply, first);
+  assert.deepEqual([back.undone, back.contextInfo.tokenCount], [[entryId], world.contextInfo().tokenCount]);
 });
 
 test("a summary that is held is known as it arrives, after a reload and after a resume, until it is used or dropped", () => {
@@ -262,25 +260,25 @@ test("a summary that is held is known as it arrives, after a reload and after a 
   const held = (jobId) => ({ jobId, trigger: "threshold", rung: "model_summary", tokensBefore: 900, tokensAfter: 300, compactAtTokens: 1000, durationMs: 5 });
   const event = (type, payload) => ({ sessionId: world.sessionId, type, payload });
   const ends = (seq, type, jobId) => ({ sessionId: world.sessionId, seq, type, payload: { jobId, trigger: "threshold", background: true, durationMs: 5, pausedMs: 0, error: { code: "compaction_void", message: "void", retriable: false }, entryId: "e", tokensAfter: 300, generation: 2, breakdown: { after: {} } } });
-  const live = reduce(fromSnapshot(snapshot), event("compaction_prepared", held("j1")));
-  const reloaded = fromSnapshot({ ...snapshot, held: held("j1") });
-  const resumed = fromOpened(fromSnapshot(snapshot), { ...snapshot, resumed: "replay", held: held("j1") });
+  const live = apply(fromOpened(snapshot), event("compaction_prepared", held("j1")));
+  const reloaded = fromOpened({ ...snapshot, held: held("j1") });
+  const resumed = reopened(fromOpened(snapshot), { ...snapshot, resumed: "replay", held: held("j1") });
   for (const state of [live, reloaded, resumed]) {
     assert.deepEqual([state.held, state.compaction], [held("j1"), null]);
-    assert.equal(reduce(state, event("compaction_prepared", held("j2"))).held.jobId, "j2", "made again, merging it");
+    assert.equal(apply(state, event("compaction_prepared", held("j2"))).held.jobId, "j2", "made again, merging it");
     for (const type of ["compaction_failed", "context_compacted"]) {
-      assert.equal(reduce(state, ends(state.seq + 1, type, "j0")).held.jobId, "j1", `${type} of another`);
-      assert.equal(reduce(state, ends(state.seq + 1, type, "j1")).held, null, type);
+      assert.equal(apply(state, ends(state.seq + 1, type, "j0")).held.jobId, "j1", `${type} of another`);
+      assert.equal(apply(state, ends(state.seq + 1, type, "j1")).held, null, type);
     }
   }
-  assert.equal(fromSnapshot(snapshot).held, null);
-  assert.equal(fromOpened(live, { ...snapshot, resumed: "replay" }).held, null, "dropped while the reader was away");
+  assert.equal(fromOpened(snapshot).held, null);
+  assert.equal(reopened(live, { ...snapshot, resumed: "replay" }).held, null, "dropped while the reader was away");
 });
 
 test("older pages put before a snapshot give the whole path", () => {
   play(7, ({ world, count }) => {
     if (count % 10 !== 0) return;
-    for (const entries of [0, 3]) assert.deepEqual(complete(fromSnapshot(world.snapshot({ entries })), world).entries, world.entries);
+    for (const entries of [0, 3]) assert.deepEqual(complete(fromOpened(world.snapshot({ entries })), world).path.entries, world.entries);
   });
 });
 
@@ -291,28 +289,28 @@ function streaming(text) {
   world.startTurn();
   const item = world.startItem();
   world.delta(item, 0, text);
-  return { state: fromSnapshot(world.snapshot()), itemId: item.itemId };
+  return { state: fromOpened(world.snapshot()), itemId: item.itemId };
 }
 
 test("deltas go where they belong", () => {
   const table = [
-    ["at the end", 5, " you", "hello you", null],
-    ["the same again", 0, "hello", "hello", null],
-    ["an older piece", 1, "el", "hello", null],
-    ["overlapping", 3, "lo there", "hello there", null],
-    ["behind a hole", 9, "x", "hello", "resume"],
+    ["at the end", 5, " you", "hello you"],
+    ["the same again", 0, "hello", "hello"],
+    ["an older piece", 1, "el", "hello"],
+    ["overlapping", 3, "lo there", "hello there"],
+    ["behind a hole: it waits for the whole entry", 9, "x", "hello"],
   ];
-  for (const [name, offset, text, expected, outOfSync] of table) {
+  for (const [name, offset, text, expected] of table) {
     const { state, itemId } = streaming("hello");
-    const next = reduce(state, { type: "item_delta", payload: { itemId, part: 0, offset, text } });
-    assert.deepEqual([next.items[0].parts[0].text, next.outOfSync], [expected, outOfSync], name);
-    assert.equal(state.items[0].parts[0].text, "hello", "the old state is as it was");
+    const next = apply(state, { type: "item_delta", payload: { itemId, part: 0, offset, text } });
+    assert.equal(next.items[0].parts[0].text, expected, name);
+    assert.equal(state.items[0].parts[0].text, "hello", "the snapshot before is as it was");
   }
 });
 
 test("a tool call grows with its name, however often its beginning is told", () => {
   const { state, itemId } = streaming("hello");
-  const start = { type: "item_started", payload: { itemId, turnId: state.turnId, kind: "tool_call", part: 1, name: "look" } };
+  const start = { type: "item_started", payload: { itemId, turnId: state.turn.turnId, kind: "tool_call", part: 1, name: "look" } };
   const piece = (offset, text) => ({ type: "item_delta", payload: { itemId, part: 1, offset, kind: "arguments", text } });
   const end = { type: "item_finished", payload: { itemId, part: 1 } };
   const call = (text, more = {}) => ({ type: "tool_call", name: "look", arguments: text, ...more });
@@ -321,34 +319,26 @@ test("a tool call grows with its name, however often its beginning is told", () 
     ["pieces", [start, piece(0, "{\"a\""), piece(4, ":1}")], call("{\"a\":1}")],
     ["its beginning again", [start, piece(0, "{}"), start, piece(0, "{}")], call("{}")],
     ["its end", [start, piece(0, "{}"), end, end], call("{}", { finished: true })],
-    ["pieces without a beginning", [piece(0, "{}")], undefined],
+    ["pieces without a beginning", [piece(0, "{}")], call("{}", { name: "" })],
     ["an end without a beginning", [end], undefined],
   ];
   for (const [name, frames, expected] of table) {
-    const next = frames.reduce(reduce, state);
+    const next = frames.reduce(apply, state);
     assert.deepEqual(next.items[0].parts, [{ type: "text", text: "hello" }, ...(expected ? [expected] : [])], name);
     const places = resumePoint(next).items.map(({ part, offset }) => [part, offset]);
     assert.deepEqual(places, [[0, 5], ...(expected ? [[1, expected.arguments.length]] : [])], name);
   }
 });
 
-test("an event that leaves a hole is not applied, an old one changes nothing", () => {
-  const { state } = streaming("hello");
-  const renamed = (seq) => reduce(state, { type: "session_updated", seq, payload: { name: "n" } });
-  assert.deepEqual([renamed(state.seq).name, renamed(state.seq).outOfSync], ["", null]);
-  assert.deepEqual([renamed(state.seq + 1).name, renamed(state.seq + 1).outOfSync], ["n", null]);
-  assert.deepEqual([renamed(state.seq + 2).name, renamed(state.seq + 2).outOfSync], ["", "resume"]);
-});
-
 test("whatever moves the leaf moves the view", () => {
   const world = new World();
   for (const text of ["a", "b", "c"]) world.say(text, world.id("c"));
   const [a, b, c] = world.entries.map((entry) => entry.entryId);
-  const state = fromSnapshot(world.snapshot());
-  const short = fromSnapshot(world.snapshot({ entries: 1 }));
+  const state = fromOpened(world.snapshot());
+  const short = fromOpened(world.snapshot({ entries: 1 }));
   const entry = (parentId) => ({ entryId: "other", parentId, timestamp: world.createdAt, type: "message", role: "user", content: [] });
-  const grown = (from, parentId) => reduce(from, { type: "entry_appended", seq: from.seq + 1, payload: { entry: entry(parentId) } });
-  const moved = (from, leafId) => reduce(from, { type: "session_updated", seq: from.seq + 1, payload: { leafId } });
+  const grown = (from, parentId) => apply(from, { type: "entry_appended", seq: from.seq + 1, payload: { entry: entry(parentId) } });
+  const moved = (from, leafId) => apply(from, { type: "session_updated", seq: from.seq + 1, payload: { leafId } });
   const table = [
     ["an entry below another", grown(state, a), [a, "other"], false],
     ["an entry that is a root", grown(state, null), ["other"], false],
@@ -362,7 +352,23 @@ test("whatever moves the leaf moves the view", () => {
     ["an entry where nothing is shown", grown(moved(state, "root"), null), ["other"], false],
   ];
   for (const [name, next, path, more] of table) {
-    assert.deepEqual([next.entries.map((one) => one.entryId), next.more, next.outOfSync], [path, more, null], name);
+    assert.deepEqual([next.path.entries.map((one) => one.entryId), next.path.more], [path, more], name);
   }
-  assert.deepEqual(state.entries.map((one) => one.entryId), [a, b, c], "the old state is as it was");
+  assert.deepEqual(state.path.entries.map((one) => one.entryId), [a, b, c], "the snapshot before is as it was");
+});
+
+test("connections come, change and leave, each once", () => {
+  const page = { connectionId: "c1", clientId: "tab-1", client: { name: "reseed-web", version: "1" }, role: "writer" };
+  const other = { ...page, connectionId: "c2", clientId: "tab-2" };
+  const bot = { connectionId: "c3", client: { name: "ferry-bot", version: "1.2" }, role: "observer", offers: true };
+  const table = [
+    ["one comes", { connection: bot }, [page, other, bot]],
+    ["one changes in its place", { connection: { ...page, role: "observer" } }, [{ ...page, role: "observer" }, other]],
+    ["one leaves", { connection: { ...other, offers: true }, left: true }, [page]],
+    ["one leaves that was not known", { connection: bot, left: true }, [page, other]],
+  ];
+  const snapshot = { ...fromOpened(new World().snapshot()), presence: Object.freeze([page, other]) };
+  for (const [name, payload, expected] of table) {
+    assert.deepEqual(fold(snapshot, { type: "presence_changed", payload }).presence, expected, name);
+  }
 });

@@ -1,0 +1,75 @@
+/** What events mean for a person: what is said in a notice, and what a screen reader says. */
+
+import { explain } from "./errors.js";
+import { failedText } from "./report.js";
+
+export class Notices {
+  /** @param {import("./app.js").App} app */
+  constructor(app) {
+    this.app = app;
+  }
+
+  /**
+   * Tells of an event that has just happened. How a turn ended stands in the chat, as an alert.
+   * @param {import("./client.js").EventFrame} event
+   */
+  tell(event) {
+    const { onNotice, onAnnounce } = this.app.listeners;
+    switch (event.type) {
+      case "entry_appended": {
+        const { entry } = event.payload;
+        if (entry.type === "message" && entry.role === "assistant") onAnnounce(entry.content.map(spoken).join("\n"));
+        break;
+      }
+      case "turn_finished":
+      case "session_updated":
+        this.app.listChanged();
+        break;
+      case "hook_failed": {
+        // What it means for the turn, if anything, stands in the chat.
+        const { hook, error } = event.payload;
+        onNotice({ kind: "info", details: `${hook}, ${error.code}: ${error.message}`, message: `The extension “${hook}” failed.` });
+        break;
+      }
+      case "compaction_started":
+        if (!event.payload.background) onAnnounce("The context is being compacted.");
+        break;
+      case "context_compacted": {
+        const percent = Math.round(event.payload.reductionPercent);
+        onAnnounce(`The context was compacted, by ${percent} percent${event.payload.background ? ", while you talked" : ""}.`);
+        break;
+      }
+      case "compaction_undone":
+        onAnnounce("The compaction was undone: the model sees again what was said before it.");
+        break;
+      case "compaction_failed": this.compactionFailed(event.payload); break;
+      default:
+    }
+  }
+
+  /** @param {import("reseed-protocol").CompactionFailed} failed */
+  compactionFailed({ error, background, trigger, failedRungs = [] }) {
+    const { listeners, moves } = this.app;
+    const { code } = error;
+    // What was only prepared is made again when it is due. Whoever moves is told by the reply: what has no trigger is
+    // the summary of a branch.
+    if (code === "compaction_void" || (trigger === undefined && moves.isMoving)) return;
+    // That there was nothing to gain is told to whoever asked for it.
+    const isNothing = code === "nothing_to_compact";
+    if (isNothing && trigger !== "manual") return;
+    const tried = failedRungs.length > 0 ? ` Tried: ${failedRungs.map(failedText).join("; ")}.` : "";
+    const { text, details = "" } = explain(error);
+    const isQuiet = isNothing || background || code === "compaction_cancelled";
+    // What failed while somebody waited stands in the chat.
+    if (isQuiet) listeners.onNotice({ kind: "info", message: text, details: details + tried });
+    else listeners.onAnnounce(text);
+  }
+}
+
+/**
+ * What a screen reader is told of a part of an answer.
+ * @param {import("reseed-protocol").Part} part
+ */
+function spoken(part) {
+  return part.type === "text" || part.type === "reasoning" ? part.text : "";
+}
