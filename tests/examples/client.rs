@@ -2,7 +2,7 @@
 //!
 //!     cargo run --example client -- ws://127.0.0.1:8080/ws "When should I start for the harbour?"
 //!
-//! The client connects again, resumes where it was, and sends the question again if it had no reply. The program needs no
+//! The client connects again, resumes where it was, and sends the question again if it had no reply. The program has no
 //! part in that: after whatever happens it looks at the snapshot, which is the state of the session.
 
 use anyhow::bail;
@@ -55,7 +55,7 @@ fn is_answer(message: &Message) -> bool {
     message.role == Role::Assistant
 }
 
-/// Returns the text of the answer that is being written, or else of the last one. An answer has the id of its entry from
+/// Returns the text of the answer that is being written, or else of the last one, with the id that an answer has from
 /// its beginning on.
 fn newest_answer(snapshot: &Snapshot) -> Option<(&EntryId, String)> {
     if let Some(item) = snapshot.items.iter().rfind(|item| item.aborted().is_none()) {
