@@ -2,18 +2,14 @@
 
 use crate::{floor, process::Process};
 use anyhow::{Context as _, bail};
-use futures_util::{SinkExt as _, StreamExt as _};
+use reseed_client::{Address, Socket};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use std::{
     borrow::Cow,
     time::{Duration, Instant},
 };
-use tokio::net::{TcpSocket, TcpStream};
-use tokio_tungstenite::{
-    WebSocketStream, client_async_with_config,
-    tungstenite::{Message, protocol::WebSocketConfig},
-};
+use tokio::net::TcpSocket;
 
 /// The longest wait for a frame: a server that sends nothing for so long has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -54,7 +50,7 @@ pub(crate) struct Turn {
 }
 
 pub(crate) struct Client {
-    socket: WebSocketStream<TcpStream>,
+    socket: Socket,
     speaks: Speaks,
     reading: Reading,
     name: u64,
@@ -116,10 +112,13 @@ impl Client {
         }
         let stream = socket.connect(process.address).await.context("connect")?;
         stream.set_nodelay(true)?;
-        // Small, so that thousands of clients fit, and a slow one does not read ahead.
-        let config = WebSocketConfig::default().read_buffer_size(4 * 1024);
-        let url = format!("ws://{}/ws", process.address);
-        let (socket, _) = client_async_with_config(url, stream, Some(config)).await.context("shake hands")?;
+        let address: Address = format!("ws://{}/ws", process.address).parse()?;
+        let upgraded = match speaks {
+            // It knows no subprotocol.
+            Speaks::Floor => Socket::over_with(stream, &address, &[]).await,
+            Speaks::V2 => Socket::over(stream, &address).await,
+        };
+        let socket = upgraded.context("shake hands")?;
         Ok(Self { socket, speaks, reading, name: fastrand::u64(..), sent: 0, session: None })
     }
 
@@ -175,19 +174,13 @@ impl Client {
         if let Some(session) = self.session.as_ref().filter(|_| !matches!(kind, "hello" | "list_sessions")) {
             frame["sessionId"] = json!(session);
         }
-        self.socket.send(Message::text(frame.to_string())).await.context("send")
+        self.socket.send(frame.to_string()).await.context("send")
     }
 
-    /// Returns the next text frame.
+    /// Returns the next frame.
     async fn receive(&mut self) -> anyhow::Result<String> {
-        loop {
-            let message = tokio::time::timeout(PATIENCE, self.socket.next()).await.context("nothing came")?;
-            match message.context("the connection was closed")?? {
-                Message::Text(text) => return Ok(text.as_str().to_owned()),
-                Message::Close(frame) => bail!("the server closed: {frame:?}"),
-                _ => {}
-            }
-        }
+        let received = tokio::time::timeout(PATIENCE, self.socket.receive()).await.context("nothing came")?;
+        received.context("receive")
     }
 
     /// Closes the session, which is then unloaded.
@@ -199,7 +192,7 @@ impl Client {
     pub(crate) async fn turn(&mut self, text: &str) -> anyhow::Result<Turn> {
         let began = Instant::now();
         match self.speaks {
-            Speaks::Floor => self.socket.send(Message::text(text.to_owned())).await.context("send")?,
+            Speaks::Floor => self.socket.send(text.to_owned()).await.context("send")?,
             Speaks::V2 => self.send("user_input", json!({ "input": text })).await?,
         }
         self.watch(began).await

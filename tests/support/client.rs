@@ -1,7 +1,7 @@
 //! A client that exchanges frames: it sends JSON and waits for a given frame. If that does not arrive in time, the test
 //! fails and shows what arrived instead.
 
-use futures_util::{SinkExt as _, StreamExt as _};
+use reseed_client::{Address as Url, Lost, Message, Socket};
 use reseed_protocol::{
     ErrorCode,
     command::{
@@ -14,17 +14,12 @@ use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
 };
-use tokio::net::TcpStream;
-use tokio_tungstenite::{
-    MaybeTlsStream, WebSocketStream, connect_async,
-    tungstenite::{Message, client::IntoClientRequest, protocol::CloseFrame},
-};
 
 /// The time limit for a frame on a machine that is busy with other tests; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Client {
-    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    socket: Socket,
     /// Frames that arrived while another one was awaited.
     waiting: VecDeque<Value>,
     /// Every frame received, for the message of a failure.
@@ -46,12 +41,9 @@ impl Client {
     }
 
     /// Connects with headers.
-    pub(crate) async fn connect_with(url: &str, headers: &[(&'static str, &str)]) -> Self {
-        let mut request = url.into_client_request().unwrap();
-        for (name, value) in headers {
-            request.headers_mut().insert(*name, value.parse().unwrap());
-        }
-        let (socket, _) = connect_async(request).await.unwrap_or_else(|error| panic!("connect to {url}: {error}"));
+    pub(crate) async fn connect_with(url: &str, headers: &[(&str, &str)]) -> Self {
+        let connected = Socket::open_with(&Url::exactly(url).unwrap(), headers).await;
+        let socket = connected.unwrap_or_else(|lost| panic!("connect to {url}: {lost}"));
         let name = format!("{:08x}", fastrand::u32(..));
         let (waiting, sent) = (VecDeque::new(), BTreeMap::new());
         Self { socket, waiting, seen: Vec::new(), next: 0, name, sent, is_v2: false, session: None }
@@ -86,7 +78,8 @@ impl Client {
 
     /// Sends any WebSocket message.
     pub(crate) async fn send_message(&mut self, message: Message) {
-        self.socket.send(message).await.unwrap_or_else(|error| panic!("send: {error}; seen {:#?}", self.seen));
+        let sent = self.socket.send_message(message).await;
+        sent.unwrap_or_else(|lost| panic!("send: {lost}; seen {:#?}", self.seen));
     }
 
     /// Sends a command under a new id, which it returns.
@@ -163,7 +156,7 @@ impl Client {
             match self.receive().await {
                 Ok(frame) if wanted(&frame) => return frame,
                 Ok(frame) => self.waiting.push_back(frame),
-                Err(close) => panic!("closed with {close:?} before the frame came; seen {:#?}", self.seen),
+                Err(lost) => panic!("lost before the frame came: {lost:?}; seen {:#?}", self.seen),
             }
         }
     }
@@ -176,8 +169,8 @@ impl Client {
     /// Waits until the server closes; returns the code, or 1006 without one, and the reason.
     pub(crate) async fn closed_because(&mut self) -> (u16, String) {
         loop {
-            if let Err(close) = self.receive().await {
-                return close.map_or((1006, String::new()), |frame| (frame.code.into(), frame.reason.to_string()));
+            if let Err(lost) = self.receive().await {
+                return (lost.code(), lost.to_string());
             }
         }
     }
@@ -187,9 +180,9 @@ impl Client {
         drop(self);
     }
 
-    async fn receive(&mut self) -> Result<Value, Option<CloseFrame>> {
+    async fn receive(&mut self) -> Result<Value, Lost> {
         // One limit for all of it: the server's pings arrive more often than that.
-        let received = tokio::time::timeout(PATIENCE, text_or_end(&mut self.socket)).await;
+        let received = tokio::time::timeout(PATIENCE, self.socket.receive()).await;
         let received = received.unwrap_or_else(|_| panic!("nothing came for {PATIENCE:?}; seen {:#?}", self.seen));
         let text = received?;
         let frame: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
@@ -217,17 +210,5 @@ impl Client {
             reply => reply == Command::spec_of(kind).map(|spec| spec.reply),
         };
         assert!(kinds.iter().any(|kind| allows(kind)), "the table of commands does not allow {kinds:?} to get {frame}");
-    }
-}
-
-/// Returns the next text frame, or how the server closed.
-async fn text_or_end(socket: &mut WebSocketStream<MaybeTlsStream<TcpStream>>) -> Result<String, Option<CloseFrame>> {
-    loop {
-        match socket.next().await {
-            Some(Ok(Message::Text(text))) => return Ok(text.to_string()),
-            Some(Ok(Message::Close(frame))) => return Err(frame),
-            Some(Ok(_)) => {}
-            Some(Err(_)) | None => return Err(None),
-        }
     }
 }

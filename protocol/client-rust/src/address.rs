@@ -16,9 +16,26 @@ pub struct Address(Uri);
 pub struct InvalidAddress(String);
 
 impl Address {
+    /// Reads an address of the form `ws://HOST[:PORT]/PATH`, or `wss`, and leaves its path as it is: for a server that
+    /// is reached at the root.
+    ///
+    /// # Errors
+    /// It is no such address.
+    pub fn exactly(text: &str) -> Result<Self, InvalidAddress> {
+        let address: Self = text.parse()?;
+        let given = text.parse::<Uri>().ok().filter(|given| given.scheme() == address.0.scheme());
+        given.map(Self).ok_or_else(|| InvalidAddress::of(text))
+    }
+
     /// Returns the address for the handshake.
     pub(crate) fn uri(&self) -> &Uri {
         &self.0
+    }
+}
+
+impl InvalidAddress {
+    fn of(text: &str) -> Self {
+        Self(text.split(['?', '#']).next().unwrap_or_default().to_owned())
     }
 }
 
@@ -28,7 +45,7 @@ impl FromStr for Address {
     /// Reads an address. A page's address names the server as well: `http` is taken as `ws`, `https` as `wss`. Without
     /// a path it is `/ws`.
     fn from_str(text: &str) -> Result<Self, InvalidAddress> {
-        let invalid = || InvalidAddress(text.split(['?', '#']).next().unwrap_or_default().to_owned());
+        let invalid = || InvalidAddress::of(text);
         let given: Uri = text.parse().map_err(|_| invalid())?;
         let scheme = match given.scheme_str() {
             Some("ws" | "http") => "ws",
@@ -74,6 +91,11 @@ mod tests {
             let address = text.parse::<Address>().ok();
             assert_eq!(address.as_ref().map(ToString::to_string).as_deref(), expected, "{text}");
         }
+        let exact = |text| Address::exactly(text).ok().map(|address| address.0.to_string());
+        for text in ["ws://localhost:8080/", "wss://example.org/?ticket=t", "ws://localhost:8080/ws"] {
+            assert_eq!(exact(text).as_deref(), Some(text));
+        }
+        assert_eq!([exact("http://localhost:8080/"), exact("localhost:8080")], [None, None]);
         let refused = "ftp://example.org/?ticket=secret".parse::<Address>().unwrap_err().to_string();
         assert!(!refused.contains("secret"), "{refused}");
     }

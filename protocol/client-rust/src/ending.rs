@@ -49,6 +49,15 @@ impl Lost {
         Self::Closed { code, reason: reason.to_owned() }
     }
 
+    /// Returns the close code, or 1006 if there was none: that one means so in every client.
+    #[must_use]
+    pub fn code(&self) -> u16 {
+        match self {
+            Self::Closed { code, .. } => *code,
+            Self::Broken(_) | Self::Refused(_) => 1006,
+        }
+    }
+
     /// Returns what to do next.
     #[must_use]
     pub fn then(&self) -> Then {
@@ -128,6 +137,7 @@ mod tests {
         assert_eq!(Lost::closed(4499, "").then(), Then::Stop);
         assert_eq!(Lost::closed(4999, "why").to_string(), "why (closed with 4999)");
         assert_eq!(Lost::closed(4999, "").then(), Then::Reconnect(Duration::ZERO));
+        assert_eq!([Lost::closed(4999, ""), Lost::Broken("why".into())].map(|lost| lost.code()), [4999, 1006]);
     }
 
     #[test]

@@ -24,6 +24,6 @@ pub use driver::{AskCredentials, Driver};
 pub use ending::{Lost, Then, backoff};
 pub use machine::{Credentials, Identity};
 pub use outbox::{BYTES_MAX, COMMANDS_MAX};
-pub use socket::{Received, Socket};
+pub use socket::{Message, Received, Socket};
 pub use subscription::Opening;
 pub use update::{NotTaken, Session, SessionEnd, SessionEvent, Stop, To, Unanswered, Update};

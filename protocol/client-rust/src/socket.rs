@@ -17,7 +17,7 @@ use tokio::{net::TcpStream, time::timeout};
 use tokio_tungstenite::{
     MaybeTlsStream, WebSocketStream, client_async_tls_with_config, connect_async_with_config,
     tungstenite::{
-        Error, Message,
+        Error,
         client::IntoClientRequest as _,
         error::ProtocolError,
         handshake::client::Request,
@@ -25,6 +25,8 @@ use tokio_tungstenite::{
         protocol::{CloseFrame, WebSocketConfig},
     },
 };
+
+pub use tokio_tungstenite::tungstenite::Message;
 
 /// The time for a connection to be made, TLS and upgrade included.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -83,7 +85,15 @@ impl Socket {
     /// # Errors
     /// Why there is no upgrade.
     pub async fn over(stream: TcpStream, address: &Address) -> Result<Self, Lost> {
-        let request = request(address, &[(header::SEC_WEBSOCKET_PROTOCOL.as_str(), SUBPROTOCOL_V2)])?;
+        Self::over_with(stream, address, &[(header::SEC_WEBSOCKET_PROTOCOL.as_str(), SUBPROTOCOL_V2)]).await
+    }
+
+    /// Upgrades a connection that was made already, with these headers as [`Self::open_with`] has them.
+    ///
+    /// # Errors
+    /// Why there is no upgrade.
+    pub async fn over_with(stream: TcpStream, address: &Address, headers: &[(&str, &str)]) -> Result<Self, Lost> {
+        let request = request(address, headers)?;
         let upgraded = client_async_tls_with_config(request, stream, Some(config()), None).await;
         upgraded.map(|(stream, _)| Self::of(stream)).map_err(|error| refused(address, error))
     }
@@ -173,7 +183,15 @@ impl Socket {
     /// # Errors
     /// Why it cannot be sent.
     pub async fn send(&mut self, frame: String) -> Result<(), Lost> {
-        self.queue(frame);
+        self.send_message(Message::text(frame)).await
+    }
+
+    /// Sends any message.
+    ///
+    /// # Errors
+    /// Why it cannot be sent.
+    pub async fn send_message(&mut self, message: Message) -> Result<(), Lost> {
+        self.queue_message(message);
         poll_fn(|cx| self.poll_flush(cx)).await
     }
 

@@ -3,12 +3,12 @@
 
 use crate::support::{client::Client, server::Server};
 use reseed::provider::scripted::{Gate, Reply, Scripted};
+use reseed_client::Message;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
 };
-use tokio_tungstenite::tungstenite::Message;
 
 /// Most bad frames in a row that a connection may send.
 const BAD_FRAMES_MAX: usize = 50;
