@@ -26,7 +26,9 @@ async fn main() -> anyhow::Result<()> {
     let (mut out, mut printed) = (std::io::stdout(), Printed::default());
     let finished = loop {
         match client.next().await {
-            Update::Disconnected { lost, retry_after } => eprintln!("{lost}; connecting again in {retry_after:.1?}"),
+            Update::Disconnected { lost, retry_after, .. } => {
+                eprintln!("{lost}; connecting again in {retry_after:.1?}")
+            }
             Update::Reply { result: Err(why), .. } => bail!(why),
             Update::Ended { why, .. } => bail!(why),
             Update::Stopped(why) => bail!(why),
