@@ -166,8 +166,8 @@ impl Actor {
         };
         while let Ok(message) = mailbox.try_recv() {
             if let Message::Command { id, outgoing, .. } = *message {
-                let reply = Box::new(Reply::Error(self.gone(ended)));
-                let _ = outgoing.try_send(Outgoing::Reply(self.id.clone(), id, reply));
+                let reply = Reply::Error(self.gone(ended));
+                let _ = outgoing.try_send(Outgoing::reply(self.id.clone(), id, reply));
             }
         }
         self.ended = true;

@@ -239,7 +239,7 @@ impl Effects {
         }
         let Some(asker) = asker else { return };
         // A connection reads no more commands than its channel has room for replies, so this fails only if it is gone.
-        let _ = asker.outgoing.try_send(Outgoing::Reply(self.lease.session.clone(), id, Box::new(reply)));
+        let _ = asker.outgoing.try_send(Outgoing::reply(self.lease.session.clone(), id, reply));
     }
 
     /// Records the newest token count for lists, and the metrics.

@@ -77,7 +77,7 @@ impl Registry {
                 Err(error) => Reply::Error(error),
             };
             // A connection that is gone sends the command again.
-            let _ = order.outgoing.try_send(Outgoing::Reply(order.source, order.id, Box::new(reply)));
+            let _ = order.outgoing.try_send(Outgoing::reply(order.source, order.id, reply));
         });
     }
 

@@ -34,13 +34,32 @@ pub(crate) const OUTGOING_MAX: usize = SUBSCRIPTIONS_MAX * REPLIES_MAX / 2 + REP
 /// carries everything that would be sent, so a client that does not read would otherwise hold one such copy per hook.
 pub(super) const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// A message from a session to one connection, besides its feed.
+/// A message from a session to one connection, besides its feed. Small: a connection's channel has room for 32 from the
+/// beginning.
 #[derive(Debug)]
 pub enum Outgoing {
     /// The session's reply to one of the connection's own commands.
-    Reply(SessionId, CommandId, Box<Reply>),
+    Reply(Box<Replied>),
     /// An ephemeral event for this connection only.
     Event(Box<Private>),
+}
+
+impl Outgoing {
+    /// Returns the session's reply to a command.
+    pub(crate) fn reply(session: SessionId, re: CommandId, reply: Reply) -> Self {
+        Self::Reply(Box::new(Replied { session, re, reply }))
+    }
+}
+
+/// A reply and the command that it answers.
+#[derive(Debug)]
+pub struct Replied {
+    /// The session.
+    pub session: SessionId,
+    /// The command.
+    pub re: CommandId,
+    /// The reply.
+    pub reply: Reply,
 }
 
 /// An ephemeral event for one connection.

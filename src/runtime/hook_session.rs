@@ -49,7 +49,7 @@ impl Access for HookSession {
             let (outgoing, mut incoming) = mpsc::channel(1);
             self.send(Message::Command { origin: Origin::HOOK, id, command, outgoing }).await?;
             match incoming.recv().await {
-                Some(Outgoing::Reply(_, _, reply)) => Ok(*reply),
+                Some(Outgoing::Reply(replied)) => Ok(replied.reply),
                 _ => Err(gone()),
             }
         })

@@ -128,11 +128,11 @@ impl Late {
         };
         let PendingCommand { first, again, .. } = self.waiting.remove(at);
         // A connection reads no more commands than its channel has room for replies, so this fails only if it is gone.
-        let _ = first.try_send(Outgoing::Reply(self.session.clone(), id.clone(), Box::new(reply.clone())));
+        let _ = first.try_send(Outgoing::reply(self.session.clone(), id.clone(), reply.clone()));
         let mut reply = reply.clone();
         mark_duplicate(&mut reply);
         for outgoing in again {
-            let _ = outgoing.try_send(Outgoing::Reply(self.session.clone(), id.clone(), Box::new(reply.clone())));
+            let _ = outgoing.try_send(Outgoing::reply(self.session.clone(), id.clone(), reply.clone()));
         }
         true
     }
@@ -150,9 +150,9 @@ mod tests {
     /// Returns the ids of the replies that arrived, and whether each is marked as a duplicate.
     fn came(incoming: &mut mpsc::Receiver<Outgoing>) -> Vec<(String, bool)> {
         let mut came = Vec::new();
-        while let Ok(Outgoing::Reply(_, id, reply)) = incoming.try_recv() {
-            let Reply::Ok(done) = *reply else { panic!("{reply:?}") };
-            came.push((id.to_string(), done.duplicate == Some(true)));
+        while let Ok(Outgoing::Reply(replied)) = incoming.try_recv() {
+            let Reply::Ok(done) = &replied.reply else { panic!("{replied:?}") };
+            came.push((replied.re.to_string(), done.duplicate == Some(true)));
         }
         came
     }

@@ -48,7 +48,7 @@ mod resume_decisions;
 pub(crate) use actor::{PRESENCE_MAX, REPLAY_EVENTS_MAX};
 pub(crate) use feed::{Cursor, Frame, Reader, Seen};
 pub(crate) use handle::{
-    Attach, Attached, ConnectionShare, Identity, LeftOff, Outgoing, Private, SUBSCRIPTIONS_MAX, SessionHandle,
+    Attach, Attached, ConnectionShare, Identity, LeftOff, Outgoing, Private, Replied, SUBSCRIPTIONS_MAX, SessionHandle,
 };
 pub(crate) use registry::{Registry, RegistryOptions};
 pub(crate) use shared::store_error;

@@ -24,7 +24,7 @@ use crate::{
     core::agent_loop::Origin,
     metrics::{self, Dialect, OpenConnection, Outcome},
     runtime::{
-        ConnectionShare, Identity, Outgoing,
+        ConnectionShare, Identity, Outgoing, Replied,
         encoded::FrameText,
         handle::{OUTGOING_MAX, REPLIES_MAX},
         watch::Watcher,
@@ -354,7 +354,8 @@ impl Connection {
 
     async fn outgoing(&mut self, outgoing: Outgoing) -> Flow {
         match outgoing {
-            Outgoing::Reply(session, id, reply) => {
+            Outgoing::Reply(replied) => {
+                let Replied { session, re: id, reply } = *replied;
                 let is_to = |waiting: &Unanswered| waiting.id == id && waiting.session == session;
                 // One that was answered when its session ended gets no second reply.
                 let Some(at) = self.unanswered.iter().position(is_to) else { return Ok(()) };

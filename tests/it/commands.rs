@@ -150,8 +150,8 @@ async fn a_session_refuses_its_writers_commands_from_another_connection() {
         let command: Command = serde_json::from_value(frame).unwrap();
         let id = format!("command-of-another-{}", spec.name).parse().unwrap();
         handle.command(Origin(2), id, command, outgoing.clone()).await.unwrap();
-        let Some(Outgoing::Reply(_, _, reply)) = incoming.recv().await else { panic!("`{}` has a reply", spec.name) };
-        let code = match *reply {
+        let Some(Outgoing::Reply(replied)) = incoming.recv().await else { panic!("`{}` has a reply", spec.name) };
+        let code = match replied.reply {
             reply::Reply::Error(error) => Some(error.code),
             _ => None,
         };

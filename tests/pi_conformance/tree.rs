@@ -158,12 +158,12 @@ impl Imported {
                 fork: ForkSession { entry_id, position: ForkPosition::At },
                 outgoing,
             });
-            let Some(Outgoing::Reply(_, _, reply)) = replies.recv().await else { panic!("the fork has no reply") };
-            let entries = match &*reply {
+            let Some(Outgoing::Reply(replied)) = replies.recv().await else { panic!("the fork has no reply") };
+            let entries = match &replied.reply {
                 Reply::Forked(forked) => entries_of(&self.store, &forked.session_id).await,
                 _ => Vec::new(),
             };
-            (*reply, entries)
+            (replied.reply, entries)
         })
     }
 

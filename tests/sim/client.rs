@@ -335,9 +335,9 @@ impl Client {
             any = true;
             let number = connection.number;
             match outgoing {
-                Outgoing::Reply(_, id, reply) => {
-                    connection.waiting.retain(|waiting| *waiting != id);
-                    self.take(wire, number, What::Reply(id, reply));
+                Outgoing::Reply(replied) => {
+                    connection.waiting.retain(|waiting| *waiting != replied.re);
+                    self.take(wire, number, What::Reply(replied.re, Box::new(replied.reply)));
                 }
                 Outgoing::Event(event) => match serde_json::from_str(&event.frame) {
                     Ok(EphemeralEvent::HookCall(call)) => {

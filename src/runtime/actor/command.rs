@@ -42,7 +42,7 @@ impl Actor {
     ) -> Result<(), End> {
         let session = self.id.clone();
         let refuse = |error: ErrorBody| {
-            let _ = outgoing.try_send(Outgoing::Reply(session.clone(), id.clone(), Box::new(Reply::Error(error))));
+            let _ = outgoing.try_send(Outgoing::reply(session.clone(), id.clone(), Reply::Error(error)));
         };
         self.effects.expect_answer(&id);
         if let Some(error) = self.refusal(origin, &command) {
@@ -76,7 +76,7 @@ impl Actor {
                 Ok(EarlierCopy::Nothing) => {}
                 Ok(EarlierCopy::Waiting) => return Ok(()),
                 Ok(EarlierCopy::Answered(reply)) => {
-                    let _ = outgoing.try_send(Outgoing::Reply(session.clone(), id, reply));
+                    let _ = outgoing.try_send(Outgoing::reply(session.clone(), id, *reply));
                     return Ok(());
                 }
                 Err(error) => {
