@@ -94,8 +94,19 @@ const SHORTCUTS: &[&str] = &[".unwrap()", "panic!(", "todo!(", "unimplemented!("
 type Rule = fn(path: &str, text: &str) -> Vec<String>;
 
 /// Rules for what is built into the server, by the folder they hold in.
-const RULES: &[(&str, Rule)] =
-    &[("src/", imports), ("src/core/", purity), ("src/pi/", purity), ("src/", shortcuts), ("protocol/src/", shortcuts)];
+const RULES: &[(&str, Rule)] = &[
+    ("src/", imports),
+    ("src/", servers),
+    ("src/core/", purity),
+    ("src/pi/", purity),
+    ("src/", shortcuts),
+    ("protocol/src/", shortcuts),
+    ("protocol/client-rust/src/", deciding),
+    ("protocol/client-rust/src/", shortcuts),
+];
+
+/// The files of the client in Rust that know a socket and a clock. All others decide.
+const CLIENT_SHELL: &[&str] = &["client.rs", "driver.rs", "socket.rs"];
 
 /// Rules for files of tests.
 const RULES_FOR_TESTS: &[Rule] = &[absent];
@@ -123,6 +134,26 @@ fn imports(path: &str, text: &str) -> Vec<String> {
         }
     }
     violations
+}
+
+/// Checks that of the server only the command line is a client.
+fn servers(path: &str, text: &str) -> Vec<String> {
+    let is_client = modules(path).first().is_some_and(|room| room == "cli");
+    let used = paths(&without_tests(&code(text))).into_iter().filter(|used| used[0] == "reseed_client");
+    used.filter(|_| !is_client).map(|used| format!("{path}: the server imports `{}`", used.join("::"))).collect()
+}
+
+/// Checks that what the client decides waits for nothing and reads no clock.
+fn deciding(path: &str, text: &str) -> Vec<String> {
+    if CLIENT_SHELL.iter().any(|shell| path.ends_with(&format!("/src/{shell}"))) {
+        return Vec::new();
+    }
+    let code = without_tests(&code(text));
+    let waiting =
+        ["async", "await", "tokio"].into_iter().filter(|word| words(&code).iter().any(|(found, _)| found == word));
+    let clock = paths(&code).into_iter().any(|used| used.ends_with(&["Instant".to_owned(), "now".to_owned()]));
+    let clock = clock.then(|| format!("{path}: what decides reads the clock"));
+    waiting.map(|word| format!("{path}: what decides says `{word}`")).chain(clock).collect()
 }
 
 /// Checks that a pure crate waits for nothing and uses nothing of the machine.
@@ -319,6 +350,11 @@ fn each_rule_catches_what_it_is_for_and_nothing_else() {
         ),
         (imports, "src/main.rs", "use reseed::{cli, server};", 0),
         (imports, "src/attic.rs", "", 1),
+        (servers, "src/server/a.rs", "use reseed_client::{Client, Update};", 2),
+        (servers, "src/cli/chat.rs", "use reseed_client::Client;", 0),
+        (deciding, "protocol/client-rust/src/machine/a.rs", "async fn a() { tokio::b(Instant::now()).await }", 4),
+        (deciding, "protocol/client-rust/src/machine/a.rs", "use std::time::Instant; fn a(now: Instant) {}", 0),
+        (deciding, "protocol/client-rust/src/socket.rs", "async fn a() { b().await }", 0),
         (purity, "src/core/a.rs", "async fn a() { b().await }", 2),
         (purity, "src/core/a.rs", "use std::{fmt, fs::File, time::{Duration, Instant}};", 2),
         (purity, "src/core/a.rs", "fn a() { std::env::var(\"A\"); std::thread::spawn(b); }", 2),
