@@ -11,6 +11,9 @@ use std::time::Duration;
 /// Connections made at a time.
 const AT_ONCE: usize = 64;
 
+/// Sessions that one connection subscribes to, of the 64 that it may.
+const SUBSCRIPTIONS: usize = 50;
+
 /// The time without growth after which the memory counts as settled.
 const SETTLED: Duration = Duration::from_millis(500);
 
@@ -41,6 +44,22 @@ pub(crate) async fn measure(bench: &Bench, connections: usize, figures: &mut Fig
         .await?;
     let name = format!("idle: memory of a connection with an open session, of {connections}");
     figures.add(&name, share(before, settled(&server).await?, connections), "KiB", Goal::AtMost(16.0));
+
+    let before_more = settled(&server).await?;
+    let sessions = clients.iter().map(Client::session_id).collect::<anyhow::Result<Vec<_>>>()?;
+    // A client of its own subscribes to so many of them.
+    let mut watchers = Vec::new();
+    for sessions in sessions.chunks(SUBSCRIPTIONS) {
+        let mut client = Client::connect(&server, Speaks::V2, Reading::default()).await?;
+        client.hello().await?;
+        for session in sessions {
+            client.open(Some(session)).await?;
+        }
+        watchers.push(client);
+    }
+    let name = format!("idle: memory of a further subscription, of {SUBSCRIPTIONS} a connection");
+    figures.add(&name, share(before_more, settled(&server).await?, sessions.len()), "KiB", Goal::AtMost(6.0));
+    drop(watchers);
 
     let mut clients: Vec<Client> = stream::iter(clients)
         .map(async |mut client| {

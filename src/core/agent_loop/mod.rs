@@ -171,6 +171,9 @@ impl AgentLoop {
         }
         self.turn.tell_meter(&mut self.ws, &self.compaction);
         self.ws.roster.forget_what_is_done(&self.ws.session.state);
+        if self.is_idle() {
+            self.ws.free_steps();
+        }
         self.ws.take_effects()
     }
 

@@ -150,6 +150,11 @@ impl Workspace {
         self.next.drain(..)
     }
 
+    /// Frees the room for steps, which an idle session does not need.
+    pub(super) fn free_steps(&mut self) {
+        self.next = Vec::new();
+    }
+
     /// Adds an effect of the current input.
     pub(super) fn push(&mut self, effect: Effect) {
         self.out.push(effect);

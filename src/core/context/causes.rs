@@ -166,6 +166,8 @@ impl Causes {
         if self.noted.len() == CAUSES_MAX {
             self.noted.remove(0);
         }
+        // A session that is opened has one.
+        self.noted.reserve_exact(usize::from(self.noted.is_empty()));
         self.noted.push(cause);
     }
 

@@ -35,7 +35,10 @@ impl Actor {
             member.offer = self.first_offer(&member.client, tools.clone(), hooks.clone());
         }
         let presence = self.members.add(member);
-        self.tell_presence(presence, false);
+        // The connection itself is told of all by its snapshot.
+        if !self.members.is_alone() {
+            self.tell_presence(presence, false);
+        }
         if writes {
             self.writer_joined(attach.origin, tools, hooks).await?;
         }

@@ -171,6 +171,11 @@ impl Members {
         presence
     }
 
+    /// Returns true if only one connection is subscribed.
+    pub(super) fn is_alone(&self) -> bool {
+        self.0.len() == 1
+    }
+
     pub(super) fn remove(&mut self, origin: Origin) -> Option<Member> {
         let at = self.0.iter().position(|member| member.client.origin == origin)?;
         Some(self.0.remove(at))

@@ -39,6 +39,8 @@ impl Connection {
         self.alarm.look_in(TEXT_MAY_WAIT);
         let Attached { feed, cursor, .. } = attached;
         let (written, early) = (cursor.seq, VecDeque::new());
+        // Most connections have one session open.
+        self.subscriptions.reserve_exact(1);
         self.subscriptions.push(Subscription { handle, role, feed, cursor, deltas, written, early });
     }
 
