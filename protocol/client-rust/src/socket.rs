@@ -72,6 +72,7 @@ impl Socket {
     /// Why there is no connection.
     pub async fn open_with(address: &Address, headers: &[(&str, &str)]) -> Result<Self, Lost> {
         let request = request(address, headers)?;
+        provide_tls();
         // A frame goes out at once: what a person types should not wait for the next.
         let connecting = connect_async_with_config(request, Some(config()), true);
         let upgraded = timeout(CONNECT, connecting).await;
@@ -94,6 +95,7 @@ impl Socket {
     /// Why there is no upgrade.
     pub async fn over_with(stream: TcpStream, address: &Address, headers: &[(&str, &str)]) -> Result<Self, Lost> {
         let request = request(address, headers)?;
+        provide_tls();
         let upgraded = client_async_tls_with_config(request, stream, Some(config()), None).await;
         upgraded.map(|(stream, _)| Self::of(stream)).map_err(|error| refused(address, error))
     }
@@ -228,13 +230,21 @@ fn request(address: &Address, headers: &[(&str, &str)]) -> Result<Request, Lost>
     Ok(request)
 }
 
+/// Chooses who encrypts, unless the program has: without one a `wss` address would panic.
+fn provide_tls() {
+    // It fails if there is one, which is just as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
 /// Returns why there is no connection.
 fn refused(address: &Address, error: Error) -> Lost {
     match error {
         Error::Http(response) => {
             let status = response.status();
             let text = format!("{address} answered {status}");
-            if status.is_server_error() || status.as_u16() == 429 { Lost::Broken(text) } else { Lost::Refused(text) }
+            // Too slow, too early, too much: another attempt may be better.
+            let for_now = status.is_server_error() || [408, 425, 429].contains(&status.as_u16());
+            if for_now { Lost::Broken(text) } else { Lost::Refused(text) }
         }
         // A balancer whose server is away hangs up in the middle of the upgrade.
         Error::Io(_) | Error::Tls(_) | Error::Protocol(ProtocolError::HandshakeIncomplete) => {
