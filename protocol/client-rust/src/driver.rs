@@ -128,13 +128,13 @@ impl Driver {
 
     /// Sends what the machine has to say, and says goodbye. Turns that run go on.
     pub async fn close(mut self, machine: &mut Machine) {
-        let Some(mut socket) = self.socket.take() else { return machine.close() };
+        machine.close();
+        let Some(mut socket) = self.socket.take() else { return };
         while let Some(output) = machine.poll() {
             if let Output::Send(frame) = output {
                 socket.queue(frame);
             }
         }
-        machine.close();
         socket.close().await;
     }
 }

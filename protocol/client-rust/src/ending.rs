@@ -8,6 +8,9 @@ const FIRST: Duration = Duration::from_millis(500);
 /// The longest wait before any attempt: a server that is back should not wait long for its clients.
 const LONGEST: Duration = Duration::from_secs(30);
 
+/// The longest wait that a server may ask for: more than any of its limits needs, and less than for ever.
+const TOLD_MAX: Duration = Duration::from_secs(3_600);
+
 /// Attempts after which the wait does not grow any more.
 const DOUBLINGS_MAX: u32 = 6;
 
@@ -94,6 +97,11 @@ fn meaning(code: u16) -> (&'static str, Then) {
         _ if code / 100 == 44 => ("the server will not take this connection", Then::Stop),
         _ => ("the connection was closed", AGAIN),
     }
+}
+
+/// Returns a wait that the server has asked for, in milliseconds, as far as it is believed.
+pub(crate) fn told_wait(ms: u64) -> Duration {
+    Duration::from_millis(ms).min(TOLD_MAX)
 }
 
 /// Returns the wait before the next attempt: anything from nothing to a limit that doubles with each failure ("full

@@ -69,7 +69,11 @@ impl Incoming {
         }
         let Envelope { re, session_id, seq, kind } = serde_json::from_str(text).ok()?;
         let body = match (re, seq) {
-            (Some(re), _) => Body::Reply(re, read(text, Reply::Unknown)?),
+            // A reply that says nothing is one: its command waits for no other.
+            (Some(re), _) => {
+                let nothing = || Unknown { name: String::new(), payload: Value::Null };
+                Body::Reply(re, read(text, Reply::Unknown).unwrap_or_else(|| Reply::Unknown(nothing())))
+            }
             (None, Some(seq)) => Body::Event(seq, read(text, Event::Unknown)?),
             (None, None) if kind.is_error => Body::Fault(read(text, Reply::Unknown)?),
             (None, None) => Body::Ephemeral(read(text, EphemeralEvent::Unknown)?),
@@ -87,6 +91,7 @@ fn read<T: DeserializeOwned>(text: &str, unknown: fn(Unknown) -> T) -> Option<T>
     struct Message {
         #[serde(rename = "type")]
         name: String,
+        #[serde(default)]
         payload: Value,
     }
     let Message { name, mut payload } = serde_json::from_str(text).ok()?;
@@ -176,6 +181,9 @@ mod tests {
             ("[]", "no frame"),
             ("{}", "no frame"),
             (r#"{"re":"a-1","type":"ok","payload":{"surprise":1}}"#, "reply ok"),
+            (r#"{"re":"a-1","type":"ok"}"#, "unknown reply ok"),
+            (r#"{"re":"a-1"}"#, "unknown reply "),
+            (r#"{"sessionId":"ses","type":"surprise"}"#, "unknown ephemeral surprise"),
             (r#"{"re":"a-1","type":"surprise","payload":{}}"#, "unknown reply surprise"),
             (r#"{"sessionId":"ses","seq":1,"type":"surprise","payload":{}}"#, "unknown event surprise"),
             (r#"{"sessionId":"ses","type":"surprise","payload":[1]}"#, "unknown ephemeral surprise"),

@@ -7,11 +7,11 @@
 //! - one that has been sent before, and is refused only for now, stays and is sent again, a bounded number of times.
 
 use crate::{
-    ending::backoff,
+    ending::{backoff, told_wait},
     update::{NotTaken, Session, To, Unanswered},
 };
 use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, command::Command};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Commands without a reply: more than a program in order gives while the network is away.
 pub const COMMANDS_MAX: usize = 256;
@@ -140,18 +140,20 @@ impl Outbox {
         is_open: impl Fn(Session) -> bool,
         random: &mut fastrand::Rng,
     ) -> Replied {
-        let Some(place) = self.waiting.iter().position(|command| command.id == *id) else { return Replied::Unknown };
+        // One that was not sent on this connection has no reply here.
+        let sent = |command: &Waiting| command.id == *id && command.sent;
+        let Some(place) = self.waiting.iter().position(sent) else { return Replied::Unknown };
         let command = &mut self.waiting[place];
         if let Some(error) = refusal.filter(|error| command.stays(error, is_open)) {
             command.sent = false;
             command.refusals += 1;
             if error.code != ErrorCode::NoSession {
-                let wait = Duration::from_millis(error.retry_after_ms.unwrap_or_default());
+                let wait = told_wait(error.retry_after_ms.unwrap_or_default());
                 command.held_until = Some(now + wait.max(backoff(command.refusals, random)));
             }
             return Replied::Stays;
         }
-        self.remove(place);
+        self.bytes -= self.waiting.remove(place).body.len();
         Replied::Over
     }
 
@@ -174,10 +176,21 @@ impl Outbox {
         over.into_iter().map(|command| command.id).collect()
     }
 
-    /// Removes the commands to a session, or all commands.
-    pub(crate) fn fail(&mut self, session: Option<Session>) -> Vec<CommandId> {
-        let of = |command: &Waiting| session.is_none_or(|session| command.to == To::Session(session));
-        self.remove_all(of).into_iter().map(|command| command.id).collect()
+    /// Removes all commands.
+    pub(crate) fn fail_all(&mut self) -> Vec<CommandId> {
+        self.remove_all(|_| true).into_iter().map(|command| command.id).collect()
+    }
+
+    /// Removes the commands that need a session which is not open any more. Those that do without stay if its id is
+    /// known: the reply to `delete_session`, for instance, may come after the session's end.
+    pub(crate) fn fail_session(&mut self, session: Session, id: Option<&SessionId>) -> Vec<CommandId> {
+        let to = To::Session(session);
+        if let Some(id) = id {
+            for command in self.waiting.iter_mut().filter(|command| command.to == to && !command.subscribes) {
+                command.to = To::Id(id.clone());
+            }
+        }
+        self.remove_all(|command| command.to == to).into_iter().map(|command| command.id).collect()
     }
 
     /// Removes the commands that the server would not accept for their size: it would close each connection for them.
@@ -194,10 +207,6 @@ impl Outbox {
         let over: Vec<Waiting> = self.waiting.extract_if(.., |command| is_over(command)).collect();
         self.bytes -= over.iter().map(|command| command.body.len()).sum::<usize>();
         over
-    }
-
-    fn remove(&mut self, place: usize) {
-        self.bytes -= self.waiting.remove(place).body.len();
     }
 }
 

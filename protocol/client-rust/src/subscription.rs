@@ -6,7 +6,7 @@ use crate::{
 };
 use reseed_protocol::{
     CommandId, SessionId,
-    command::{OpenSession, SessionRole, ToolOffer},
+    command::{Command, OpenSession, SessionRole, ToolOffer},
     event::{EphemeralEvent, Event},
     hook::HookOffer,
     reply::SessionOpened,
@@ -64,6 +64,14 @@ pub(crate) struct Subscription {
     anew: bool,
     /// The session is damaged and can only be read.
     read_only: bool,
+    /// What commands without a reply offer.
+    offers: Vec<(CommandId, Offer)>,
+}
+
+#[derive(Debug)]
+enum Offer {
+    Tools(Vec<ToolOffer>),
+    Hooks(Vec<HookOffer>),
 }
 
 /// What an event means for its subscription.
@@ -90,6 +98,7 @@ impl Subscription {
             resynced_at: None,
             anew: false,
             read_only: false,
+            offers: Vec::new(),
         }
     }
 
@@ -111,6 +120,27 @@ impl Subscription {
             deltas,
             tools: tools.filter(|_| offers),
             hooks: hooks.filter(|_| offers),
+        }
+    }
+
+    /// Takes a command that may offer something.
+    pub(crate) fn offers(&mut self, id: &CommandId, command: &Command) {
+        let offer = match command {
+            Command::RegisterTools(offer) => Offer::Tools(offer.tools.clone()),
+            Command::RegisterHooks(offer) => Offer::Hooks(offer.hooks.clone()),
+            _ => return,
+        };
+        self.offers.push((id.clone(), offer));
+    }
+
+    /// Takes the outcome of a command. What it has offered is offered on the next connections as well, unless the server
+    /// has refused it: it would refuse the session for it.
+    pub(crate) fn offered(&mut self, id: &CommandId, stands: bool) {
+        let Some(place) = self.offers.iter().position(|(command, _)| command == id) else { return };
+        match self.offers.remove(place).1 {
+            Offer::Tools(tools) if stands => self.opening.tools = Some(tools),
+            Offer::Hooks(hooks) if stands => self.opening.hooks = Some(hooks),
+            _ => {}
         }
     }
 
@@ -151,9 +181,10 @@ impl Subscription {
             return Taken::Ignored;
         };
         // Nobody knows what an event of a known type would have changed that this version cannot read: a snapshot does.
-        if matches!(&event, Event::Unknown(unknown) if Event::NAMES.contains(&unknown.name.as_str())) {
+        let unreadable = matches!(&event, Event::Unknown(unknown) if Event::NAMES.contains(&unknown.name.as_str()));
+        if unreadable && seq > snapshot.seq {
             self.anew = true;
-            return if seq > snapshot.seq { Taken::Gap } else { Taken::Ignored };
+            return Taken::Gap;
         }
         match snapshot.apply(seq, &event) {
             Applied::Next => Taken::Applied(SessionEvent::Durable(seq, event)),

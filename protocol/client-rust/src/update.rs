@@ -85,6 +85,31 @@ pub enum Update {
     Listed(SessionItem),
 }
 
+impl Update {
+    /// Returns true for a piece of what will be told whole, or a state that another one follows.
+    pub(crate) fn is_decoration(&self) -> bool {
+        use EphemeralEvent::{
+            CallProgressed, CompactionProgress, ContextUpdated, ItemDelta, ItemFinished, ItemStarted, PresenceChanged,
+        };
+        let Self::Event { event: SessionEvent::Ephemeral(event), .. } = self else { return false };
+        matches!(
+            event,
+            ItemStarted(_)
+                | ItemDelta(_)
+                | ItemFinished(_)
+                | CallProgressed(_)
+                | CompactionProgress(_)
+                | ContextUpdated(_)
+                | PresenceChanged(_)
+        )
+    }
+
+    /// Returns true for an event that a session's snapshot has. Those for the host are in none: nobody tells them again.
+    pub(crate) fn is_in_snapshot(&self) -> bool {
+        self.is_decoration() || matches!(self, Self::Event { event: SessionEvent::Durable(..), .. })
+    }
+}
+
 /// An event of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SessionEvent {
@@ -120,6 +145,17 @@ pub enum SessionEnd {
     /// It was deleted.
     #[error("the session was deleted")]
     Deleted,
+    /// It is the same session as another one of this client, which goes on.
+    #[error("the session is open under another handle of this client; `Client::find` returns it")]
+    OpenAlready,
+    /// What it is opened with, its tools above all, has more bytes than the server accepts.
+    #[error("opening the session takes {bytes} bytes, the server accepts {bytes_max}; offer less")]
+    TooLarge {
+        /// The bytes.
+        bytes: usize,
+        /// The server's limit.
+        bytes_max: u64,
+    },
     /// This version cannot read what the server said of it.
     #[error("this version of the client cannot read what the server says of the session")]
     Unreadable,
@@ -155,6 +191,12 @@ pub enum Unanswered {
 /// Why a command was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotTaken {
+    /// The client gives this command by itself.
+    #[error("the client sends `{0}` by itself; use its own methods: `open`, `close_session`")]
+    Own(&'static str),
+    /// Nobody looks at what became of earlier commands.
+    #[error("{0} updates wait to be taken; take them with `next`")]
+    Unpolled(usize),
     /// Too many wait for their reply.
     #[error("{0} commands wait for a reply already; wait for some of them")]
     Commands(usize),

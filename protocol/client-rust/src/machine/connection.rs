@@ -2,7 +2,7 @@
 
 use super::{Credentials, Machine, Output, Phase, encoded};
 use crate::{
-    ending::{Lost, Then, backoff},
+    ending::{Lost, Then, backoff, told_wait},
     subscription::{Phase as Subscribed, Subscription},
     update::{Session, Stop, Unanswered, Update},
 };
@@ -21,6 +21,9 @@ const LASTED: Duration = Duration::from_secs(10);
 
 /// Heartbeats that may be missed before the connection counts as lost.
 const HEARTBEATS_MISSED_MAX: u32 = 3;
+
+/// The heartbeats that are believed: the server has from a second to an hour.
+const HEARTBEATS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3_600));
 
 /// After this time without a frame the client asks whether it has received everything, if the server's heartbeat is not
 /// slower.
@@ -130,7 +133,7 @@ impl Machine {
                 self.lost(now, Lost::closed(4401, &error.message));
             }
             Reply::Error(error) if error.retriable => {
-                let wait = Duration::from_millis(error.retry_after_ms.unwrap_or_default());
+                let wait = told_wait(error.retry_after_ms.unwrap_or_default());
                 self.retry(now, Lost::Broken(error.message), wait);
             }
             Reply::Error(error) => self.stop(Stop::Refused(error)),
@@ -167,14 +170,24 @@ impl Machine {
             return;
         }
         self.drop_connection();
+        self.stopped(stop);
+    }
+
+    /// Says that there will be no other connection.
+    pub(super) fn stopped(&mut self, stop: Stop) {
         self.phase = Phase::Stopped(stop.clone());
         self.fail_all(&Unanswered::Stopped(stop.clone()));
         self.tell(Update::Stopped(stop));
     }
 
-    /// Gives up the present connection: what may be sent again waits for the next one.
+    /// Gives up the present connection, over which nothing goes out any more.
     pub(super) fn drop_connection(&mut self) {
         self.out.retain(|output| !matches!(output, Output::Send(_)));
+        self.hang_up();
+    }
+
+    /// Ends the present connection: what may be sent again waits for the next one.
+    pub(super) fn hang_up(&mut self) {
         self.out.push_back(Output::HangUp);
         let left: Vec<Session> = self
             .sessions
@@ -192,7 +205,7 @@ impl Machine {
             self.forget(key);
         }
         for id in self.outbox.lost() {
-            self.tell(Update::Reply { id, result: Err(Unanswered::Lost) });
+            self.over(id, Err(Unanswered::Lost));
         }
     }
 
@@ -228,7 +241,7 @@ impl Greeted {
     fn new(now: Instant, welcome: &Welcome) -> Self {
         Self {
             since: now,
-            heartbeat: Duration::from_millis(welcome.heartbeat_ms),
+            heartbeat: Duration::from_millis(welcome.heartbeat_ms).clamp(HEARTBEATS.0, HEARTBEATS.1),
             bytes_max: welcome.limits.message_bytes_max,
             heard_at: now,
             read_at: now,
@@ -244,7 +257,7 @@ impl Greeted {
     }
 
     fn silence_max(&self) -> Duration {
-        self.heartbeat.saturating_mul(HEARTBEATS_MISSED_MAX).max(Duration::from_secs(1))
+        self.heartbeat * HEARTBEATS_MISSED_MAX
     }
 
     fn probe_after(&self) -> Duration {

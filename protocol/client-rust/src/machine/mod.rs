@@ -2,6 +2,7 @@
 //!
 //! What always holds:
 //! - a command has its outcome once, in [`Update::Reply`], whatever becomes of the connection;
+//! - the ids of commands are this client's own, also if its identity was used before;
 //! - events of a session are told between its [`Update::Opened`] and the end of that subscription, in order, each once;
 //! - a gap is mended by opening the session again with `resume`, never by guessing;
 //! - what waits for a connection is bounded, and nothing of it is sent before `welcome`.
@@ -9,33 +10,39 @@
 //! After each call, take what [`Machine::poll`] says until it says nothing more; call [`Machine::tick`] when
 //! [`Machine::deadline`] has come.
 
+mod commands;
 mod connection;
 mod sessions;
+#[cfg(test)]
+mod tests;
 
 use self::connection::{CONNECT, Greeted};
 use crate::{
     fold::Snapshot,
     incoming::{Body, Incoming},
-    outbox::{Outbox, Place, Replied, frame},
+    outbox::{Outbox, frame},
     subscription::{Opening, Phase as Subscribed, Subscription},
-    update::{NotTaken, Session, Stop, To, Unanswered, Update},
+    update::{Session, Stop, Update},
 };
 use reseed_protocol::{
     CommandId, SessionId,
     command::{Command, Empty, Software},
     event::EphemeralEvent,
-    reply::Reply,
 };
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     time::Instant,
 };
 
+/// What may wait to be polled before commands are not taken any more: a program that only sends, and never looks what
+/// became of it, is told so.
+const UNPOLLED_MAX: usize = 4 * 1024;
+
 /// Who connects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Stays the same for one program over its reconnects, and differs from all others. It begins the id of every
-    /// command: 16 to 40 characters of an id.
+    /// Stays the same for one program over its reconnects, and differs from all others: 1 to 64 characters. A newer
+    /// connection with the same one takes the role of host from the older.
     pub client_id: String,
     /// The program, for the server's operator.
     pub software: Option<Software>,
@@ -64,16 +71,28 @@ impl std::fmt::Debug for Credentials {
 }
 
 /// What to do, in order.
-#[derive(Debug, PartialEq)]
+#[derive(PartialEq)]
 pub enum Output {
     /// Connect, and say so by [`Machine::connected`] or [`Machine::lost`].
     Dial,
     /// Send this frame.
     Send(String),
-    /// Let go of the socket.
+    /// Let go of the socket, once it has sent what came before.
     HangUp,
     /// Tell the user.
     Tell(Update),
+}
+
+impl std::fmt::Debug for Output {
+    /// Writes no frame: it may hold a token, or what somebody has said.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Dial => f.write_str("Dial"),
+            Self::Send(frame) => write!(f, "Send({} bytes)", frame.len()),
+            Self::HangUp => f.write_str("HangUp"),
+            Self::Tell(update) => f.debug_tuple("Tell").field(update).finish(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -95,7 +114,6 @@ enum Phase {
 }
 
 /// A client. See the head of this file.
-#[derive(Debug)]
 pub struct Machine {
     identity: Identity,
     phase: Phase,
@@ -104,6 +122,9 @@ pub struct Machine {
     by_id: HashMap<SessionId, Session>,
     out: VecDeque<Output>,
     random: fastrand::Rng,
+    /// Begins the id of each command. Not the client's id, which a program may have in its next run as well: the server
+    /// would take the first commands of that run for those of this one.
+    run: String,
     ids: u64,
     keys: u64,
     failures: u32,
@@ -115,8 +136,9 @@ pub struct Machine {
 impl Machine {
     /// Creates a client that is not connected. `random` spreads its attempts to connect again.
     #[must_use]
-    pub fn new(identity: Identity, random: fastrand::Rng) -> Self {
+    pub fn new(identity: Identity, mut random: fastrand::Rng) -> Self {
         Self {
+            run: format!("{:016x}", random.u64(..)),
             identity,
             phase: Phase::Idle,
             outbox: Outbox::default(),
@@ -171,9 +193,19 @@ impl Machine {
         }
     }
 
-    /// Ends the connection. Turns that run go on without this client.
+    /// Ends the connection, and before that each subscription, so that the server need not wait for this client. Turns
+    /// that run go on without it.
     pub fn close(&mut self) {
-        self.stop(Stop::Closed);
+        if matches!(self.phase, Phase::Stopped(_)) {
+            return;
+        }
+        let open = |known: &&Subscription| matches!(known.phase, Subscribed::Open | Subscribed::Opening(_));
+        let ids: Vec<_> = self.sessions.values().filter(open).filter_map(|known| known.id.clone()).collect();
+        for id in ids {
+            self.send_now(Some(&id), &Command::CloseSession(Empty {}));
+        }
+        self.hang_up();
+        self.stopped(Stop::Closed);
     }
 
     /// Opens a session, now and on every later connection; `None` creates one, once, even if the connection is lost
@@ -196,53 +228,22 @@ impl Machine {
         key
     }
 
-    /// Ends the subscription to a session, where a turn continues. Commands about it have no reply any more.
+    /// Ends the subscription to a session, where a turn continues. Commands that need it have no reply any more.
     pub fn close_session(&mut self, session: Session) {
-        let Some(subscription) = self.sessions.get_mut(&session) else { return };
-        let closes = matches!(subscription.phase, Subscribed::Open | Subscribed::Opening(_));
-        match (&subscription.phase, subscription.id.clone()) {
+        let Some(known) = self.sessions.get_mut(&session) else { return };
+        match (&known.phase, known.id.clone()) {
+            // The reply that is awaited names the session that is to be closed.
+            (Subscribed::Leaving(_), _) => {}
             (Subscribed::Opening(command), None) => {
-                subscription.phase = Subscribed::Leaving(command.clone());
-                self.fail_session(session, &Unanswered::SessionClosed);
-                return;
+                known.phase = Subscribed::Leaving(command.clone());
+                self.fail_session(session);
             }
-            (_, Some(id)) if closes => self.send_now(Some(&id), &Command::CloseSession(Empty {})),
-            _ => {}
-        }
-        self.fail_session(session, &Unanswered::SessionClosed);
-        self.forget(session);
-    }
-
-    /// Sends a command as soon as it may go out, and again after a lost connection if that is safe. Returns its id,
-    /// which its [`Update::Reply`] has.
-    ///
-    /// # Errors
-    /// Too much waits already.
-    pub fn send(&mut self, to: impl Into<To>, command: &Command) -> Result<CommandId, NotTaken> {
-        let to = to.into();
-        let id = self.new_id();
-        self.outbox.add(id.clone(), to.clone(), command)?;
-        if let To::Session(session) = to {
-            match self.sessions.get_mut(&session) {
-                None => {
-                    self.fail_session(session, &Unanswered::SessionClosed);
-                    return Ok(id);
-                }
-                // What is offered now is offered on the next connection as well.
-                Some(subscription) => match command {
-                    Command::RegisterTools(offer) => subscription.opening.tools = Some(offer.tools.clone()),
-                    Command::RegisterHooks(offer) => subscription.opening.hooks = Some(offer.hooks.clone()),
-                    _ => {}
-                },
+            (Subscribed::Open | Subscribed::Opening(_), Some(id)) => {
+                self.send_now(Some(&id), &Command::CloseSession(Empty {}));
+                self.forget(session);
             }
+            _ => self.forget(session),
         }
-        if let Phase::Stopped(stop) = &self.phase {
-            let why = Unanswered::Stopped(stop.clone());
-            self.fail_all(&why);
-        }
-        self.refuse_too_large();
-        self.flush();
-        Ok(id)
     }
 
     // What the user asks
@@ -292,8 +293,11 @@ impl Machine {
 
     /// A frame has come.
     pub fn frame(&mut self, now: Instant, text: &str) {
-        if let Phase::Open(greeted) = &mut self.phase {
-            greeted.read(now);
+        match &mut self.phase {
+            Phase::Open(greeted) => greeted.read(now),
+            Phase::Greeting { .. } => {}
+            // It came over a connection that was given up.
+            _ => return,
         }
         let Some(Incoming { session, body }) = Incoming::parse(text) else { return };
         match body {
@@ -309,60 +313,6 @@ impl Machine {
         }
     }
 
-    fn replied(&mut self, now: Instant, id: &CommandId, reply: Reply) {
-        match &mut self.phase {
-            Phase::Greeting { hello, .. } if hello == id => return self.greeted(now, reply),
-            Phase::Open(greeted) if greeted.probe.as_ref().is_some_and(|(probe, _)| probe == id) => {
-                let asked = greeted.probe.take().and_then(|(_, asked)| asked);
-                return self.probed(now, asked, &reply);
-            }
-            _ => {}
-        }
-        let opens = |known: &Subscription| matches!(&known.phase, Subscribed::Opening(command) | Subscribed::Leaving(command) if command == id);
-        if let Some(key) = self.sessions.iter().find(|(_, known)| opens(known)).map(|(key, _)| *key) {
-            return self.open_replied(now, key, reply);
-        }
-        let refusal = if let Reply::Error(error) = &reply { Some(error) } else { None };
-        let sessions = &self.sessions;
-        let is_open = |session: Session| sessions.get(&session).is_some_and(Subscription::is_open);
-        match self.outbox.reply(now, id, refusal, is_open, &mut self.random) {
-            Replied::Over => {
-                let result = match reply {
-                    Reply::Error(error) => Err(Unanswered::Refused(error)),
-                    reply => Ok(reply),
-                };
-                self.tell(Update::Reply { id: id.clone(), result });
-            }
-            Replied::Stays | Replied::Unknown => {}
-        }
-    }
-
-    fn flush(&mut self) {
-        if !matches!(self.phase, Phase::Open(_)) {
-            return;
-        }
-        let sessions = &self.sessions;
-        let place = |session: Session| match sessions.get(&session).map(|known| (known.id.clone(), known.is_open())) {
-            Some((Some(id), true)) => Place::Open(id),
-            Some((Some(id), false)) => Place::Known(id),
-            _ => Place::Unknown,
-        };
-        self.out.extend(self.outbox.take(place).into_iter().map(Output::Send));
-    }
-
-    fn refuse_too_large(&mut self) {
-        let Phase::Open(greeted) = &self.phase else { return };
-        for (id, why) in self.outbox.refuse_larger_than(greeted.bytes_max) {
-            self.tell(Update::Reply { id, result: Err(why) });
-        }
-    }
-
-    fn fail_all(&mut self, why: &Unanswered) {
-        for id in self.outbox.fail(None) {
-            self.tell(Update::Reply { id, result: Err(why.clone()) });
-        }
-    }
-
     /// Forgets the failures before.
     fn forgive(&mut self) {
         self.failures = 0;
@@ -375,10 +325,18 @@ impl Machine {
 
     fn new_id(&mut self) -> CommandId {
         self.ids += 1;
-        let id = format!("{}-{}", self.identity.client_id, self.ids);
-        id.parse().expect("the client's id and a number are an id")
+        let id = format!("{}-{}", self.run, self.ids);
+        id.parse().expect("hexadecimal digits and a number are an id")
     }
 }
+
+impl std::fmt::Debug for Machine {
+    /// Writes nothing of what was said.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Machine").field("phase", &self.phase).finish_non_exhaustive()
+    }
+}
+
 fn encoded(id: &CommandId, session: Option<&SessionId>, command: &Command) -> String {
     let body = serde_json::to_string(command).expect("wire types have text keys and finite numbers");
     frame(id, session, &body)

@@ -2,9 +2,9 @@
 
 use super::{Machine, Output, Phase, encoded};
 use crate::{
-    ending::backoff,
+    ending::{backoff, told_wait},
     subscription::{Phase as Subscribed, Subscription, Taken},
-    update::{Session, SessionEnd, Unanswered, Update},
+    update::{Session, SessionEnd, Update},
 };
 use reseed_protocol::{
     ErrorCode, SessionId,
@@ -12,7 +12,7 @@ use reseed_protocol::{
     event::{SessionClosed, SubscriptionEnd},
     reply::{Reply, SessionOpened},
 };
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 impl Machine {
     pub(super) fn open_replied(&mut self, now: Instant, key: Session, reply: Reply) {
@@ -22,8 +22,11 @@ impl Machine {
                 self.send_now(Some(&opened.session_id), &Command::CloseSession(Empty {}));
                 self.forget(key);
             }
-            Reply::SessionOpened(opened) => self.opened(key, opened),
             _ if matches!(known.phase, Subscribed::Leaving(_)) => self.forget(key),
+            Reply::SessionOpened(opened) if known.id.as_ref().is_some_and(|id| *id != opened.session_id) => {
+                self.end(key, SessionEnd::Unreadable);
+            }
+            Reply::SessionOpened(opened) => self.opened(key, opened),
             Reply::Error(error) if error.code == ErrorCode::SessionDamaged && known.falls_back_to_reading() => {
                 self.send_open(key);
             }
@@ -39,7 +42,11 @@ impl Machine {
     pub(super) fn opened(&mut self, key: Session, opened: Box<SessionOpened>) {
         let known = self.sessions.get_mut(&key).expect("its reply has come");
         known.opened((*opened).clone());
-        self.by_id.insert(opened.session_id.clone(), key);
+        let other = self.by_id.insert(opened.session_id.clone(), key);
+        // It was created, the reply was lost, and then it was opened by its id: it is one session all the same.
+        if let Some(other) = other.filter(|other| *other != key) {
+            self.end(other, SessionEnd::OpenAlready);
+        }
         self.tell(Update::Opened { session: key, opened });
         self.flush();
     }
@@ -83,7 +90,7 @@ impl Machine {
 
     pub(super) fn retry_session(&mut self, now: Instant, key: Session, wait_ms: u64) {
         let Some(known) = self.sessions.get_mut(&key) else { return };
-        let wait = Duration::from_millis(wait_ms).max(backoff(known.failures, &mut self.random));
+        let wait = told_wait(wait_ms).max(backoff(known.failures, &mut self.random));
         known.failures = known.failures.saturating_add(1);
         known.phase = Subscribed::Retrying(now + wait);
     }
@@ -92,23 +99,26 @@ impl Machine {
         if let Some(known) = self.sessions.get_mut(&key) {
             known.phase = Subscribed::Ended;
         }
-        self.fail_session(key, &Unanswered::SessionClosed);
+        self.fail_session(key);
         self.tell(Update::Ended { session: key, why });
     }
 
     /// Asks for a session on the present connection, if there is one.
     pub(super) fn send_open(&mut self, key: Session) {
-        if !matches!(self.phase, Phase::Open(_)) {
-            return;
-        }
+        let Phase::Open(greeted) = &self.phase else { return };
+        let bytes_max = greeted.bytes_max;
         let may_open = |known: &&Subscription| {
             matches!(known.phase, Subscribed::Waiting | Subscribed::Retrying(_) | Subscribed::Opening(_))
         };
         let Some(creates) = self.sessions.get(&key).filter(may_open).map(|known| known.creates.clone()) else { return };
         let id = creates.unwrap_or_else(|| self.new_id());
         let Some(known) = self.sessions.get_mut(&key) else { return };
-        known.phase = Subscribed::Opening(id.clone());
         let frame = encoded(&id, known.id.as_ref(), &Command::OpenSession(known.command()));
+        // The server would close each connection for it.
+        if frame.len() as u64 > bytes_max {
+            return self.end(key, SessionEnd::TooLarge { bytes: frame.len(), bytes_max });
+        }
+        known.phase = Subscribed::Opening(id);
         self.out.push_back(Output::Send(frame));
     }
 
@@ -120,13 +130,9 @@ impl Machine {
         }
     }
 
-    pub(super) fn fail_session(&mut self, session: Session, why: &Unanswered) {
-        for id in self.outbox.fail(Some(session)) {
-            self.tell(Update::Reply { id, result: Err(why.clone()) });
-        }
-    }
-
+    /// Forgets a session, and fails what waits for it.
     pub(super) fn forget(&mut self, key: Session) {
+        self.fail_session(key);
         let Some(known) = self.sessions.remove(&key) else { return };
         if let Some(id) = known.id.filter(|id| self.by_id.get(id) == Some(&key)) {
             self.by_id.remove(&id);

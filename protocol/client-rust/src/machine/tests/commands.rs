@@ -1,0 +1,337 @@
+//! Commands: each has its outcome once, whatever becomes of the connection and of its session.
+
+use super::*;
+use crate::{
+    outbox::{BYTES_MAX, COMMANDS_MAX},
+    update::NotTaken,
+};
+use std::collections::HashSet;
+
+#[test]
+fn nothing_goes_out_before_welcome() {
+    let mut world = World::new();
+    let session = world.machine.open(Some(id("ses")), Opening::default());
+    world.send(To::Server, &list());
+    world.send(session, &input());
+    world.send(session, &rename());
+    assert_eq!((world.frames(), world.dials), (vec![], 0), "nobody has asked for a connection");
+    world.machine.connect(world.now);
+    world.connected();
+    assert_eq!(world.frames(), ["hello"]);
+    world.event(2);
+    world.cut();
+    world.reconnect();
+    assert_eq!(world.frames(), ["hello", "open_session ses", "list_sessions", "rename_session ses"]);
+    world.opened(json!({"sessionId": "ses"}));
+    assert_eq!(world.frames(), ["user_input ses"]);
+    world.event(2);
+    assert_eq!(world.news(), ["disconnected: cut", "connected", "opened 1 at 1", "event 1 2"]);
+}
+
+#[test]
+fn what_is_sent_again_has_its_id_and_its_order() {
+    let (mut world, session) = World::with_session();
+    for command in [input(), once(), list(), rename(), input()] {
+        let to = if command == list() { To::Server } else { session.into() };
+        world.send(to, &command);
+    }
+    world.drain();
+    let ids = |world: &World| -> Vec<_> { world.sent.iter().map(|frame| frame["id"].clone()).collect() };
+    let first = ids(&world);
+    world.forget_frames();
+    world.cut();
+    assert_eq!(world.news(), ["take_over_host: lost", "disconnected: cut"]);
+    world.reconnect();
+    world.opened(json!({"sessionId": "ses", "resumed": "replay"}));
+    world.sent.retain(|frame| !["hello", "open_session"].contains(&frame["type"].as_str().unwrap()));
+    let second = ids(&world);
+    assert_eq!(
+        world.frames(),
+        ["list_sessions", "rename_session ses", "user_input ses", "user_input ses"],
+        "those that need the session come after it",
+    );
+    assert_eq!(second, [&first[2], &first[3], &first[0], &first[4]].map(Value::clone));
+}
+
+/// States of a session in which a command is given.
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Unknown,
+    Creating,
+    Open,
+    Ended,
+    Leaving,
+    Closed,
+}
+
+#[test]
+fn a_command_has_an_outcome_in_every_state_of_its_session() {
+    use State::{Closed, Creating, Ended, Leaving, Open, Unknown};
+    let table = [
+        // State, the command's frame, its outcome when the session is closed, or else replied to.
+        (Unknown, input(), None, "user_input: session closed"),
+        (Unknown, rename(), None, "rename_session: session closed"),
+        (Creating, input(), None, "user_input: session closed"),
+        (Creating, rename(), None, "rename_session: session closed"),
+        (Open, input(), Some("user_input ses"), "user_input: session closed"),
+        (Open, rename(), Some("rename_session ses"), "rename_session: ok"),
+        (Ended, input(), None, "user_input: session closed"),
+        (Ended, rename(), Some("rename_session ses"), "rename_session: ok"),
+        (Leaving, input(), None, "user_input: session closed"),
+        (Leaving, rename(), None, "rename_session: session closed"),
+        (Closed, input(), None, "user_input: session closed"),
+        (Closed, rename(), None, "rename_session: session closed"),
+    ];
+    for (state, command, frame, outcome) in table {
+        let what = format!("{} to a session that is {state:?}", command.name());
+        let (mut world, mut session) = World::with_session();
+        match state {
+            Unknown => session = Session(99),
+            Creating | Leaving => session = world.machine.open(None, Opening::default()),
+            Open => {}
+            Ended => world.closed_by_server("deleted", false),
+            Closed => world.machine.close_session(session),
+        }
+        if matches!(state, Leaving) {
+            world.machine.close_session(session);
+        }
+        world.forget();
+        world.send(session, &command);
+        assert_eq!(world.frames(), frame.into_iter().collect::<Vec<_>>(), "{what}");
+        let name = command.name();
+        world.machine.close_session(session);
+        if world.machine.unanswered() > 0 {
+            world.done(name);
+        }
+        assert_eq!(world.news(), [outcome], "{what}");
+        assert_eq!(world.machine.unanswered(), 0, "{what}");
+    }
+}
+
+#[test]
+fn the_reply_to_a_deletion_may_come_after_the_end_of_the_session() {
+    let (mut world, session) = World::with_session();
+    world.send(session, &command("delete_session", json!({})));
+    world.send(session, &input());
+    world.closed_by_server("deleted", false);
+    world.done("delete_session");
+    assert_eq!(world.news(), ["user_input: session closed", "ended 1: deleted", "delete_session: ok"]);
+}
+
+#[test]
+fn a_reply_counts_once_and_only_for_what_was_sent() {
+    let (mut world, session) = World::with_session();
+    world.send(session, &input());
+    world.done("user_input");
+    world.done("user_input");
+    assert_eq!(world.news(), ["user_input: ok"]);
+
+    // It waits for its session: what claims to answer it answers nothing.
+    world.closed_by_server("failed", true);
+    let waits = world.send(session, &input());
+    world.frame(&json!({"re": waits.to_string(), "type": "ok", "payload": {}}));
+    assert_eq!((world.news(), world.machine.unanswered()), (vec![], 1));
+
+    // A reply that cannot be read is one all the same.
+    world.reconnect_after_cut();
+    world.opened(json!({"sessionId": "ses", "resumed": "replay"}));
+    world.forget_news();
+    world.frame(&json!({"re": waits.to_string(), "type": "ok"}));
+    assert_eq!(world.news(), ["user_input: ok"]);
+}
+
+#[test]
+fn what_is_refused_for_now_stays_if_it_was_sent_before() {
+    let table = [
+        // The code, whether it is retriable, whether it was sent before, and whether it stays.
+        ("rate_limited", true, true, true),
+        ("store_failed", true, true, true),
+        ("overloaded", true, true, true),
+        ("shutting_down", true, true, true),
+        ("rate_limited", false, true, false),
+        ("queue_full", true, true, false),
+        ("surprise", true, true, false),
+        ("rate_limited", true, false, false),
+        ("no_session", false, false, false),
+    ];
+    for (code, retriable, again, stays) in table {
+        let (mut world, session) = World::with_session();
+        world.send(session, &input());
+        if again {
+            world.reconnect_after_cut();
+            world.opened(json!({"sessionId": "ses", "resumed": "replay"}));
+        }
+        world.forget_news();
+        world.refuse("user_input", code, retriable);
+        let expected = if stays { vec![] } else { vec![format!("user_input: refused {code}")] };
+        assert_eq!(world.news(), expected, "{code}");
+        if stays {
+            world.forget_frames();
+            // What comes after it in the same session waits behind it.
+            world.send(session, &once());
+            world.send(To::Server, &list());
+            assert_eq!(world.frames(), ["list_sessions"]);
+            world.pass(Duration::from_secs(2));
+            assert_eq!(world.frames(), ["user_input ses", "take_over_host ses"], "{code}");
+        }
+    }
+}
+
+#[test]
+fn a_command_is_not_refused_for_now_for_ever() {
+    let (mut world, session) = World::with_session();
+    world.send(session, &input());
+    world.reconnect_after_cut();
+    world.opened(json!({"sessionId": "ses", "resumed": "replay"}));
+    world.forget_news();
+    for _ in 0..5 {
+        world.refuse("user_input", "rate_limited", true);
+        assert_eq!(world.news(), Vec::<String>::new());
+        world.pass(Duration::from_secs(30));
+    }
+    world.refuse("user_input", "rate_limited", true);
+    assert_eq!(world.news(), ["user_input: refused rate_limited"]);
+}
+
+#[test]
+fn a_wait_that_the_server_asks_for_is_kept_and_bounded() {
+    for (asked_ms, waited) in [(90_000, 90), (u64::MAX, 3_600)] {
+        let (mut world, session) = World::with_session();
+        world.send(session, &input());
+        world.reconnect_after_cut();
+        world.opened(json!({"sessionId": "ses", "resumed": "replay"}));
+        let error = json!({"code": "rate_limited", "message": "", "retriable": true, "retryAfterMs": asked_ms});
+        world.answer("user_input", json!({"type": "error", "payload": error}));
+        world.forget_frames();
+        let released = world.machine.outbox.deadline().unwrap() - world.now;
+        assert_eq!(released, Duration::from_secs(waited));
+        world.now += released;
+        world.machine.heard(world.now);
+        world.machine.tick(world.now);
+        assert!(world.frames().contains(&"user_input ses".to_owned()));
+    }
+}
+
+#[test]
+fn a_command_that_came_too_late_for_its_session_waits_for_it() {
+    let (mut world, session) = World::with_session();
+    world.send(session, &input());
+    world.closed_by_server("failed", true);
+    world.refuse("user_input", "no_session", false);
+    assert_eq!(world.news(), Vec::<String>::new());
+    world.pass(Duration::from_secs(1));
+    world.opened(json!({"sessionId": "ses", "resumed": "replay"}));
+    assert_eq!(world.frames(), ["user_input ses", "open_session ses resume@1", "user_input ses"]);
+}
+
+#[test]
+fn what_waits_is_bounded() {
+    let mut world = World::new();
+    for _ in 0..COMMANDS_MAX {
+        world.send(To::Server, &list());
+    }
+    assert_eq!(world.machine.send(To::Server, &list()), Err(NotTaken::Commands(COMMANDS_MAX)));
+
+    let mut world = World::new();
+    let half = RenameSession { name: "x".repeat(BYTES_MAX / 2) };
+    let half = Command::RenameSession(half);
+    let to = || To::Id(id("ses"));
+    world.send(to(), &half);
+    assert!(matches!(world.machine.send(to(), &half), Err(NotTaken::Bytes(_))));
+    world.send(to(), &rename());
+    world.machine.close();
+    assert_eq!(world.news(), ["rename_session: stopped", "rename_session: stopped", "stopped: the client was closed"]);
+
+    // Nor does what became of them grow without end, if nobody looks.
+    let refused = (0..10_000).find_map(|_| world.machine.send(to(), &rename()).err());
+    assert_eq!(refused, Some(NotTaken::Unpolled(crate::machine::UNPOLLED_MAX)));
+    world.drain();
+    world.machine.connect(world.now);
+    world.send(to(), &half);
+}
+
+#[test]
+fn a_command_that_is_too_large_is_not_sent() {
+    let limits = json!({"limits": {"messageBytesMax": 400}});
+    let large = Command::RenameSession(RenameSession { name: "x".repeat(400) });
+    let mut world = World::new();
+    world.machine.connect(world.now);
+    world.send(To::Id(id("ses")), &large);
+    world.send(To::Id(id("ses")), &rename());
+    world.welcome_with(&limits);
+    world.send(To::Id(id("ses")), &large);
+    assert_eq!(world.frames(), ["hello", "rename_session ses"]);
+    assert_eq!(world.news(), ["connected", "rename_session: too large", "rename_session: too large"]);
+
+    // A session that is opened with too much would close each connection.
+    let tools = Some(vec![
+        serde_json::from_value(json!({"name": "t", "description": "x".repeat(400), "parameters": {}})).unwrap(),
+    ]);
+    let session = world.machine.open(Some(id("ses")), Opening { tools, ..Opening::default() });
+    world.send(session, &input());
+    assert_eq!(world.frames(), Vec::<String>::new());
+    assert_eq!(world.news(), ["ended 1: too large", "user_input: session closed"]);
+}
+
+#[test]
+fn the_client_gives_its_own_commands_by_itself() {
+    let (mut world, session) = World::with_session();
+    for (name, payload) in
+        [("hello", json!({"protocolVersion": 2})), ("open_session", json!({})), ("close_session", json!({}))]
+    {
+        let given = world.machine.send(session, &command(name, payload));
+        assert_eq!(given, Err(NotTaken::Own(name)));
+    }
+    assert_eq!((world.frames(), world.machine.unanswered()), (vec![], 0));
+}
+
+#[test]
+fn the_ids_of_two_runs_of_a_program_differ() {
+    let ids = |seed: u64| -> HashSet<String> {
+        let identity = Identity { client_id: "tab-4f2a9c".to_owned(), software: None };
+        let mut machine = Machine::new(identity, fastrand::Rng::with_seed(seed));
+        (0..20).map(|_| machine.send(To::Server, &list()).unwrap().to_string()).collect()
+    };
+    let (one, other) = (ids(1), ids(2));
+    assert_eq!((one.len(), other.len()), (20, 20));
+    assert!(one.is_disjoint(&other));
+    assert!(one.iter().all(|id| (16..=64).contains(&id.len())), "as writing commands need");
+}
+
+#[test]
+fn nothing_secret_is_printed() {
+    let mut world = World::new();
+    world.machine.connect(world.now);
+    world.drain();
+    world.machine.connected(Credentials::Token("secret".to_owned()));
+    world.machine.send(To::Id(id("ses")), &Command::RenameSession(RenameSession { name: "secret".into() })).unwrap();
+    let Some(hello) = world.machine.poll() else { panic!("it says nothing") };
+    assert!(matches!(&hello, Output::Send(frame) if frame.contains("secret")));
+    for printed in [format!("{hello:?}"), format!("{:?}", world.machine)] {
+        assert!(!printed.contains("secret"), "{printed}");
+    }
+}
+
+#[test]
+fn what_is_offered_later_is_offered_again_unless_it_was_refused() {
+    type Happens = fn(&mut World);
+    let outcomes: [(Happens, &str); 3] = [
+        (|world| world.done("register_tools"), "new"),
+        (|world| world.refuse("register_tools", "invalid_tools", false), "old"),
+        // It may have arrived, and it is what the user wants.
+        (|_| {}, "new"),
+    ];
+    for (outcome, offered) in outcomes {
+        let mut world = World::open();
+        let Command::RegisterTools(old) = offer("old") else { panic!("it offers tools") };
+        let opening = Opening { tools: Some(old.tools), ..Opening::default() };
+        let session = world.machine.open(Some(id("ses")), opening);
+        world.opened(json!({"sessionId": "ses"}));
+        world.send(session, &offer("new"));
+        world.drain();
+        outcome(&mut world);
+        world.reconnect_after_cut();
+        let opens = world.sent.iter().rfind(|frame| frame["type"] == "open_session").unwrap();
+        assert_eq!(opens["payload"]["tools"][0]["name"], offered);
+    }
+}
