@@ -224,3 +224,46 @@ impl std::fmt::Debug for Client {
         f.debug_struct("Client").field("driver", &self.driver).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::update::SessionEvent;
+    use serde_json::json;
+
+    fn ephemeral(name: &str, payload: serde_json::Value) -> Update {
+        let event = serde_json::from_value(json!({"type": name, "payload": payload})).unwrap();
+        Update::Event { session: Session(1), event: SessionEvent::Ephemeral(event) }
+    }
+
+    fn durable(seq: u64) -> Update {
+        let event = serde_json::from_value(json!({"type": "session_updated", "payload": {}})).unwrap();
+        Update::Event { session: Session(1), event: SessionEvent::Durable(seq, event) }
+    }
+
+    #[tokio::test]
+    async fn of_what_is_kept_goes_first_what_the_snapshots_have() {
+        let mut client = Client::new("ws://127.0.0.1:1".parse().unwrap(), Options::default());
+        let call = || ephemeral("run_tool", json!({"toolCallId": "call"}));
+        let delta = || ephemeral("item_delta", json!({"itemId": "item", "part": 0, "offset": 0, "text": "x"}));
+        client.keep(call());
+        client.keep(durable(1));
+        (2..KEPT_MAX).for_each(|_| client.keep(delta()));
+        (2..10).for_each(|seq| client.keep(durable(seq)));
+        assert_eq!((client.kept.len(), &client.kept[0], &client.kept[1]), (KEPT_MAX, &call(), &durable(1)));
+        (0..2 * KEPT_MAX as u64).for_each(|seq| client.keep(durable(seq)));
+        assert_eq!((client.kept.len(), &client.kept[0]), (KEPT_MAX, &call()), "nobody tells of a call again");
+        assert_eq!(client.kept[KEPT_MAX - 1], durable(2 * KEPT_MAX as u64 - 1));
+    }
+
+    #[tokio::test]
+    async fn that_it_has_stopped_is_kept_once() {
+        let mut client = Client::new("ws://127.0.0.1:1".parse().unwrap(), Options::default());
+        client.machine_mut().close();
+        for _ in 0..3 {
+            let opened = client.open_now(None, Opening::default()).await;
+            assert_eq!(opened, Err(Error::Stopped(Stop::Closed)));
+        }
+        assert_eq!(client.kept.len(), 1);
+    }
+}

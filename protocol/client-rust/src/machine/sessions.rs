@@ -96,9 +96,8 @@ impl Machine {
     }
 
     pub(super) fn end(&mut self, key: Session, why: SessionEnd) {
-        if let Some(known) = self.sessions.get_mut(&key) {
-            known.phase = Subscribed::Ended;
-        }
+        let Some(known) = self.sessions.get_mut(&key).filter(|known| known.phase != Subscribed::Ended) else { return };
+        known.phase = Subscribed::Ended;
         self.fail_session(key);
         self.tell(Update::Ended { session: key, why });
     }

@@ -103,6 +103,15 @@ fn a_session_that_was_created_and_then_opened_by_its_id_is_one() {
     assert_eq!(world.machine.find(&id("ses")), Some(created));
     world.machine.close_session(opened);
     assert_eq!(world.machine.find(&id("ses")), Some(created), "the other one goes on");
+
+    // Or that had ended before.
+    let mut world = World::open();
+    world.machine.open(Some(id("ses")), Opening::default());
+    world.drain();
+    world.refuse("open_session", "session_not_found", false);
+    world.machine.open(None, Opening::default());
+    world.opened(json!({"sessionId": "ses"}));
+    assert_eq!(world.news(), ["ended 1: refused session_not_found", "opened 2 at 1"]);
 }
 
 #[test]
