@@ -45,7 +45,6 @@ impl Server {
 
     /// Takes the next connection and upgrades it.
     pub(crate) async fn accept(&self) -> Peer {
-        #[expect(clippy::result_large_err, reason = "the library's own type")]
         let choose = |request: &Request, mut response: Response| -> Result<Response, ErrorResponse> {
             assert_eq!(request.headers()["sec-websocket-protocol"], SUBPROTOCOL_V2);
             let chosen = HeaderValue::from_static(SUBPROTOCOL_V2);
