@@ -112,7 +112,7 @@ impl Dialogue {
             screen,
             watched,
             // The token of the command line stays the same.
-            machine: Machine::new(identity, fastrand::Rng::new()).with_fixed_credentials(),
+            machine: Machine::new(identity, fastrand::Rng::new()).with_command_prefix(&prefix).with_fixed_credentials(),
             prefix,
             asked: BTreeMap::new(),
             session: None,

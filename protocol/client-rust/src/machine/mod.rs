@@ -28,6 +28,7 @@ use reseed_protocol::{
     CommandId, SessionId,
     command::{Command, Empty, Software},
     event::EphemeralEvent,
+    ids::check_id,
 };
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -124,7 +125,7 @@ pub struct Machine {
     random: fastrand::Rng,
     /// Begins the id of each command. Not the client's id, which a program may have in its next run as well: the server
     /// would take the first commands of that run for those of this one.
-    run: String,
+    command_prefix: String,
     ids: u64,
     keys: u64,
     failures: u32,
@@ -138,7 +139,7 @@ impl Machine {
     #[must_use]
     pub fn new(identity: Identity, mut random: fastrand::Rng) -> Self {
         Self {
-            run: format!("{:016x}", random.u64(..)),
+            command_prefix: format!("{:016x}", random.u64(..)),
             identity,
             phase: Phase::Idle,
             outbox: Outbox::default(),
@@ -152,6 +153,22 @@ impl Machine {
             renewed: false,
             renews: true,
         }
+    }
+
+    /// Begins the ids of commands with this text in place of one that is made up. No other client, and no other run of
+    /// this program, may have it.
+    ///
+    /// # Panics
+    /// It does not have 16 to 40 letters, digits and `._:-`, as a writing command's id needs.
+    #[must_use]
+    pub fn with_command_prefix(self, prefix: impl Into<String>) -> Self {
+        let command_prefix = prefix.into();
+        let begins_ids = (16..=40).contains(&command_prefix.len()) && check_id(&command_prefix).is_ok();
+        assert!(
+            begins_ids,
+            "the ids of commands begin with 16 to 40 letters, digits and `._:-`, not `{command_prefix}`"
+        );
+        Self { command_prefix, ..self }
     }
 
     /// Stops when its credentials are refused: they stay the same, so that asking for them again would not help.
@@ -325,8 +342,8 @@ impl Machine {
 
     fn new_id(&mut self) -> CommandId {
         self.ids += 1;
-        let id = format!("{}-{}", self.run, self.ids);
-        id.parse().expect("hexadecimal digits and a number are an id")
+        let id = format!("{}-{}", self.command_prefix, self.ids);
+        id.parse().expect("the beginning of an id and a number are an id")
     }
 }
 

@@ -296,6 +296,9 @@ fn the_ids_of_two_runs_of_a_program_differ() {
     assert_eq!((one.len(), other.len()), (20, 20));
     assert!(one.is_disjoint(&other));
     assert!(one.iter().all(|id| (16..=64).contains(&id.len())), "as writing commands need");
+    let identity = Identity { client_id: "tab-4f2a9c".to_owned(), software: None };
+    let mut machine = Machine::new(identity, fastrand::Rng::with_seed(1)).with_command_prefix("0123456789abcdef");
+    assert_eq!(machine.send(To::Server, &list()).unwrap().as_str(), "0123456789abcdef-1");
 }
 
 #[test]

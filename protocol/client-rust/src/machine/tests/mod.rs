@@ -283,7 +283,7 @@ impl World {
     fn words(&self, update: Update) -> String {
         match update {
             Update::Connected(_) => "connected".to_owned(),
-            Update::Disconnected { lost, retry_after } if retry_after.is_zero() => format!("renews: {lost}"),
+            Update::Disconnected { lost, retry_after, .. } if retry_after.is_zero() => format!("renews: {lost}"),
             Update::Disconnected { lost, .. } => format!("disconnected: {lost}"),
             Update::Stopped(stop) => format!("stopped: {stop}"),
             Update::Opened { session: Session(key), opened } => format!("opened {key} at {}", opened.as_of_seq),
