@@ -358,6 +358,12 @@ macro_rules! answers {
         }
 
         impl HookResult {
+            /// Creates the answer to a call.
+            #[must_use]
+            pub fn new(call_id: CallId, answer: HookAnswer) -> Self {
+                Self { call_id, $($field: answer.$field,)* }
+            }
+
             /// Returns the call and its answer.
             #[must_use]
             pub fn into_answer(self) -> (CallId, HookAnswer) {

@@ -2,15 +2,21 @@
 //!
 //! - [`Client`] connects, and connects again; [`Client::next`] says what happens
 //! - [`fold`]: the state of a session, as `session_opened` tells it and each event changes it
+//! - [`hosting`]: calls of tools and hooks, each of which runs once
 //! - [`machine`]: what a client does, without a socket and without a clock
 //! - [`incoming`]: frames of the server, read as far as this version knows them
 //! - [`Socket`]: frames as text, for whoever wants to see each
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 mod address;
 mod client;
 mod driver;
 mod ending;
 pub mod fold;
+pub mod hosting;
 pub mod incoming;
 pub mod machine;
 mod outbox;

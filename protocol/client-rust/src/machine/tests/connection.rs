@@ -107,6 +107,19 @@ fn credentials_are_renewed_once() {
 }
 
 #[test]
+fn credentials_that_stay_the_same_are_not_renewed() {
+    let mut world = World::open();
+    world.machine = world.machine.with_fixed_credentials();
+    for _ in 0..2 {
+        world.lost(close(4401));
+        assert!(matches!(world.stop_reason(), Some(Stop::Credentials(_))));
+        world.machine.connect(world.now);
+        world.welcome();
+        world.pass(Duration::from_secs(10));
+    }
+}
+
+#[test]
 fn a_hello_that_is_refused_is_repeated_only_where_that_helps() {
     let refusals: [(Value, Option<&str>); 4] = [
         (

@@ -2,6 +2,7 @@
 
 mod commands;
 mod connection;
+mod hosting;
 mod random;
 mod sessions;
 

@@ -1,0 +1,229 @@
+//! The calls of tools and hooks that this program is asked for: each runs once, however often it is asked for.
+//!
+//! What always holds:
+//! - a tool runs when the server asks this connection to run it, not when it tells everybody of the call;
+//! - a call that runs is not begun again, and the answer of one that has ended is sent again instead;
+//! - what nobody waits for any more is aborted, and its answer is not sent;
+//! - the server alone judges deadlines: it says when a call is cancelled.
+
+use crate::{
+    fold::Call,
+    machine::Machine,
+    update::{NotTaken, Session, SessionEvent, Unanswered, Update},
+};
+use reseed_protocol::{
+    CallId, CommandId, ErrorCode,
+    command::{Command, ToolResult},
+    event::{EphemeralEvent, Event},
+    hook::{HookAnswer, HookCall, HookResult},
+    reply::{PendingCall, Resumed},
+};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Calls that are remembered after they have ended. A session has a few open calls at a time.
+const ENDED_MAX: usize = 256;
+
+/// Calls that run at a time: more than any turn makes. Those beyond are left to their deadlines.
+const RUNNING_MAX: usize = 1_024;
+
+/// What to do about a call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Task {
+    /// Run this tool, and give its result to [`Calls::answer_tool`].
+    RunTool(Call),
+    /// Run this hook. If it has a deadline, give its answer to [`Calls::answer_hook`].
+    RunHook(Box<HookCall>),
+    /// Nobody waits for this call any more: stop its work.
+    Abort(CallId),
+    /// The answer was not accepted. Give another one, or the same one later if the error is one for now.
+    Unanswered {
+        /// The call, which waits until its deadline.
+        call: CallId,
+        /// Why.
+        why: Unanswered,
+    },
+}
+
+/// The calls of one session. Tell it each [`Update`] of the client, and do what it says.
+#[derive(Debug)]
+pub struct Calls {
+    session: Session,
+    calls: BTreeMap<CallId, State>,
+    /// Those that have ended, oldest first.
+    ended: VecDeque<CallId>,
+    /// The answers that were sent and have no reply.
+    sent: BTreeMap<CommandId, CallId>,
+}
+
+#[derive(Debug)]
+struct State {
+    is_tool: bool,
+    /// The answer, once it is known. That of a hook is forgotten when it is accepted: it may be as large as the context,
+    /// and nobody asks for it again.
+    answer: Answer,
+}
+
+#[derive(Debug)]
+enum Answer {
+    Awaited,
+    Known(Box<Command>),
+    Accepted,
+}
+
+impl Calls {
+    /// Creates the calls of a session, of which none is known.
+    #[must_use]
+    pub fn new(session: Session) -> Self {
+        Self { session, calls: BTreeMap::new(), ended: VecDeque::new(), sent: BTreeMap::new() }
+    }
+
+    /// Takes what the client tells, and sends answers again that are known. Returns what to do.
+    pub fn take(&mut self, machine: &mut Machine, update: &Update) -> Vec<Task> {
+        match update {
+            Update::Event { session, event } if *session == self.session => match event {
+                SessionEvent::Durable(_, event) => self.durable(event),
+                SessionEvent::Ephemeral(event) => self.ephemeral(machine, event),
+            },
+            Update::Opened { session, opened }
+                if *session == self.session && opened.resumed != Some(Resumed::Replay) =>
+            {
+                self.keep_only(&opened.pending)
+            }
+            Update::Ended { session, .. } if *session == self.session => self.stop(),
+            Update::Reply { id, result } => self.replied(id, result.as_ref().err()),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Sends the result of a tool. The result of a call that nobody waits for any more is dropped.
+    ///
+    /// # Errors
+    /// Too much waits already; give it again later.
+    pub fn answer_tool(
+        &mut self,
+        machine: &mut Machine,
+        call: &CallId,
+        output: impl Into<String>,
+        is_error: bool,
+    ) -> Result<(), NotTaken> {
+        let is_error = is_error.then_some(true);
+        self.answer(
+            machine,
+            call,
+            Command::ToolResult(ToolResult { call_id: call.clone(), output: output.into(), is_error }),
+        )
+    }
+
+    /// Sends the answer of a hook. That of a call that nobody waits for any more is dropped.
+    ///
+    /// # Errors
+    /// Too much waits already; give it again later.
+    pub fn answer_hook(&mut self, machine: &mut Machine, call: &CallId, answer: HookAnswer) -> Result<(), NotTaken> {
+        self.answer(machine, call, Command::HookResult(Box::new(HookResult::new(call.clone(), answer))))
+    }
+
+    /// Forgets all calls, for instance before the session is closed. Returns those whose work is to be stopped.
+    pub fn stop(&mut self) -> Vec<Task> {
+        let running: Vec<CallId> = self.calls.keys().cloned().collect();
+        running.iter().flat_map(|call| self.drop_call(call)).collect()
+    }
+
+    fn answer(&mut self, machine: &mut Machine, call: &CallId, command: Command) -> Result<(), NotTaken> {
+        if self.calls.contains_key(call) {
+            let id = machine.send(self.session, &command)?;
+            self.sent.insert(id, call.clone());
+            self.ends(call, Answer::Known(Box::new(command)));
+        }
+        Ok(())
+    }
+
+    fn ends(&mut self, call: &CallId, answer: Answer) {
+        let Some(state) = self.calls.get_mut(call) else { return };
+        if matches!(state.answer, Answer::Awaited) {
+            self.ended.push_back(call.clone());
+        }
+        state.answer = answer;
+        if self.ended.len() > ENDED_MAX
+            && let Some(oldest) = self.ended.pop_front()
+        {
+            self.calls.remove(&oldest);
+        }
+    }
+
+    fn durable(&mut self, event: &Event) -> Vec<Task> {
+        match event {
+            Event::CallResolved(resolved) => self.drop_call(&resolved.call_id),
+            _ => Vec::new(),
+        }
+    }
+
+    fn ephemeral(&mut self, machine: &mut Machine, event: &EphemeralEvent) -> Vec<Task> {
+        match event {
+            EphemeralEvent::RunTool(run) => {
+                // The event before this one has told of the call; one that is not open any more needs no result.
+                let call = machine.snapshot(self.session).and_then(|now| now.call(&run.tool_call_id)).cloned();
+                call.filter(|call| self.begins(machine, &call.call_id, true)).map(Task::RunTool).into_iter().collect()
+            }
+            EphemeralEvent::HookCall(call) if self.begins(machine, &call.call_id, false) => {
+                // One that only observes has no answer: it has ended when it is told of.
+                if call.deadline.is_none() {
+                    self.ends(&call.call_id, Answer::Accepted);
+                }
+                vec![Task::RunHook(call.clone())]
+            }
+            EphemeralEvent::ToolCancelled(cancelled) => self.drop_call(&cancelled.call_id),
+            EphemeralEvent::HookCancelled(cancelled) => self.drop_call(&cancelled.call_id),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns true if a call is new. The answer of one that has ended is sent again.
+    fn begins(&mut self, machine: &mut Machine, call: &CallId, is_tool: bool) -> bool {
+        match self.calls.get(call).map(|state| &state.answer) {
+            Some(Answer::Awaited | Answer::Accepted) => return false,
+            Some(Answer::Known(command)) => {
+                // If there is no room it is asked for again, on the next connection at the latest.
+                if let Ok(id) = machine.send(self.session, command) {
+                    self.sent.insert(id, call.clone());
+                }
+                return false;
+            }
+            None => {}
+        }
+        let is_new = self.calls.len() - self.ended.len() < RUNNING_MAX;
+        if is_new {
+            self.calls.insert(call.clone(), State { is_tool, answer: Answer::Awaited });
+        }
+        is_new
+    }
+
+    /// A new snapshot names the open calls of tools; the events that told how others ended were passed over.
+    fn keep_only(&mut self, pending: &[PendingCall]) -> Vec<Task> {
+        let is_over = |call: &CallId, state: &State| state.is_tool && !pending.iter().any(|open| open.call_id == *call);
+        let over: Vec<CallId> =
+            self.calls.iter().filter(|(call, state)| is_over(call, state)).map(|(call, _)| call.clone()).collect();
+        over.iter().flat_map(|call| self.drop_call(call)).collect()
+    }
+
+    fn replied(&mut self, id: &CommandId, why: Option<&Unanswered>) -> Vec<Task> {
+        let Some(call) = self.sent.remove(id) else { return Vec::new() };
+        let Some(state) = self.calls.get_mut(&call) else { return Vec::new() };
+        match why {
+            None if !state.is_tool => state.answer = Answer::Accepted,
+            // The server asks again, and then the answer is sent again. A tool's is kept until the call is resolved.
+            None | Some(Unanswered::Lost | Unanswered::SessionClosed | Unanswered::Stopped(_)) => {}
+            Some(Unanswered::Refused(error)) if matches!(error.code, ErrorCode::TooLate | ErrorCode::UnknownCall) => {
+                state.answer = Answer::Accepted;
+            }
+            Some(why) => return vec![Task::Unanswered { call, why: why.clone() }],
+        }
+        Vec::new()
+    }
+
+    fn drop_call(&mut self, call: &CallId) -> Vec<Task> {
+        let Some(state) = self.calls.remove(call) else { return Vec::new() };
+        self.ended.retain(|ended| ended != call);
+        let is_running = matches!(state.answer, Answer::Awaited);
+        is_running.then(|| Task::Abort(call.clone())).into_iter().collect()
+    }
+}
