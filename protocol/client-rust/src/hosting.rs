@@ -58,8 +58,8 @@ pub struct Calls {
 #[derive(Debug)]
 struct State {
     is_tool: bool,
-    /// The answer, once it is known. That of a hook is forgotten when it is accepted: it may be as large as the context,
-    /// and nobody asks for it again.
+    /// The answer, once it is known. That of a hook is forgotten when it is accepted: it may be as large as the
+    /// context, and nobody asks for it again.
     answer: Answer,
 }
 

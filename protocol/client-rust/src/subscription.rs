@@ -133,8 +133,8 @@ impl Subscription {
         self.offers.push((id.clone(), offer));
     }
 
-    /// Takes the outcome of a command. What it has offered is offered on the next connections as well, unless the server
-    /// has refused it: it would refuse the session for it.
+    /// Takes the outcome of a command. What it has offered is offered on the next connections as well, unless the
+    /// server has refused it: it would refuse the session for it.
     pub(crate) fn offered(&mut self, id: &CommandId, stands: bool) {
         let Some(place) = self.offers.iter().position(|(command, _)| command == id) else { return };
         match self.offers.remove(place).1 {

@@ -104,7 +104,8 @@ impl Update {
         )
     }
 
-    /// Returns true for an event that a session's snapshot has. Those for the host are in none: nobody tells them again.
+    /// Returns true for an event that a session's snapshot has. Those for the host are in none: nobody tells them
+    /// again.
     pub(crate) fn is_in_snapshot(&self) -> bool {
         self.is_decoration() || matches!(self, Self::Event { event: SessionEvent::Durable(..), .. })
     }

@@ -66,7 +66,10 @@ impl Machine {
             }
             _ => {}
         }
-        let opens = |known: &Subscription| matches!(&known.phase, Subscribed::Opening(command) | Subscribed::Leaving(command) if command == id);
+        let opens = |known: &Subscription| match &known.phase {
+            Subscribed::Opening(command) | Subscribed::Leaving(command) => command == id,
+            _ => false,
+        };
         if let Some(key) = self.sessions.iter().find(|(_, known)| opens(known)).map(|(key, _)| *key) {
             return self.open_replied(now, key, reply);
         }

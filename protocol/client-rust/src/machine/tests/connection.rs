@@ -195,7 +195,10 @@ fn a_heartbeat_that_no_server_has_is_not_believed() {
 
 #[test]
 fn a_pong_that_knows_of_more_events_opens_the_session_again_where_it_was() {
-    let pong = |in_sync: bool| json!({"type": "pong", "payload": {"seq": 9, "inSync": in_sync, "serverTime": "2026-11-21T09:16:00.520Z"}});
+    let pong = |in_sync: bool| {
+        let payload = json!({"seq": 9, "inSync": in_sync, "serverTime": "2026-11-21T09:16:00.520Z"});
+        json!({"type": "pong", "payload": payload})
+    };
     let again = ["close_session ses", "open_session ses resume@1"];
     let table: [(bool, bool, &[&str]); 3] = [
         (true, false, &[]),

@@ -27,7 +27,8 @@ impl Host {
     /// A tool is called, as everybody is told.
     fn called(&mut self, seq: u64, call: &str) {
         let payload = json!({
-            "toolCallId": call, "turnId": "turn", "name": "weather", "arguments": "{}", "deadline": "2026-11-21T09:16:00Z",
+            "toolCallId": call, "turnId": "turn", "name": "weather", "arguments": "{}",
+            "deadline": "2026-11-21T09:16:00Z",
         });
         self.world.frame(&json!({"sessionId": "ses", "seq": seq, "type": "tool_call", "payload": payload}));
     }

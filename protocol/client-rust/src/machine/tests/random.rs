@@ -278,7 +278,8 @@ proptest! {
     fn what_always_holds_holds(is_open: bool, happenings in prop::collection::vec(happening(), 1..120)) {
         let mut watched = Watched::new();
         if is_open {
-            [Happening::Connect, Happening::Connected, Happening::Welcome].iter().for_each(|first| watched.happens(first));
+            let begins = [Happening::Connect, Happening::Connected, Happening::Welcome];
+            begins.iter().for_each(|first| watched.happens(first));
         }
         for happening in &happenings {
             watched.happens(happening);
