@@ -3,7 +3,7 @@
 //!
 //! - [`folder`]: the Rust client, one frame at a time; [`fold`] reads the same frames strictly: a hole, a double, or text
 //!   out of place fails the test; [`witness`] compares the client's snapshot with what the server says afresh
-//! - `cuts`: cut off at every frame; `resume`: with every kind of place;
+//! - `cuts`: cut off at every frame; `lossy`: on lines that break at random; `resume`: with every kind of place;
 //!   `writers`: writers, observers, the host and open calls
 //! - `kills`: the process is killed at random moments; `disk` and `damage`: a disk that is full, a record that is
 //!   damaged
@@ -17,6 +17,7 @@ mod fold;
 mod folder;
 mod kills;
 mod leaving;
+mod lossy;
 mod resume;
 mod slow;
 mod terminal;
