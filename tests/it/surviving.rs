@@ -1,8 +1,10 @@
 //! What survives: a client that is cut off, a process that is killed, a disk that fails, a reader that stops reading.
 //! Everything over real sockets, the last of it with the real binary.
 //!
-//! - [`fold`]: a client that folds what it is told, strictly: a hole, a double, or text out of place fails the test
-//! - `cuts`: cut off at every frame; `resume`: with every kind of place; `owners`: owner, observers, open calls
+//! - [`folder`]: the Rust client, one frame at a time; [`fold`] reads the same frames strictly: a hole, a double, or text
+//!   out of place fails the test; [`witness`] compares the client's snapshot with what the server says afresh
+//! - `cuts`: cut off at every frame; `lossy`: on lines that break at random; `resume`: with every kind of place;
+//!   `writers`: writers, observers, the host and open calls
 //! - `kills`: the process is killed at random moments; `disk` and `damage`: a disk that is full, a record that is
 //!   damaged
 //! - `slow`: readers that stop; `terminal`: `reseed chat` behind a line that breaks; `leaving`: what a session costs
@@ -12,9 +14,12 @@ mod cuts;
 mod damage;
 mod disk;
 mod fold;
+mod folder;
 mod kills;
 mod leaving;
+mod lossy;
 mod resume;
 mod slow;
 mod terminal;
+mod witness;
 mod writers;

@@ -5,6 +5,7 @@ pub(crate) mod client;
 pub(crate) mod conversation;
 pub(crate) mod http;
 pub(crate) mod json;
+pub(crate) mod line;
 pub(crate) mod server;
 pub(crate) mod talk;
 pub(crate) mod time;

@@ -30,6 +30,8 @@ struct Waiting {
     to: To,
     /// True if it needs a subscription to its session.
     subscribes: bool,
+    /// True if it deletes its session, of which the server tells the other connections only.
+    deletes: bool,
     /// `{"type":…,"payload":…}`.
     body: String,
     /// True if it is sent again after a lost connection.
@@ -46,6 +48,8 @@ struct Waiting {
 pub(crate) enum Replied {
     /// It is the reply to a command, which is over.
     Over,
+    /// The same, and the command has deleted this session.
+    Deleted(To),
     /// The command stays and is sent again.
     Stays,
     /// No command waits for it.
@@ -88,6 +92,7 @@ impl Outbox {
             name: spec.name,
             to,
             subscribes: spec.needs_subscription(),
+            deletes: matches!(command, Command::DeleteSession(_)),
             body,
             resent: command.writes() || is_reading(command),
             sent: false,
@@ -153,8 +158,9 @@ impl Outbox {
             }
             return Replied::Stays;
         }
-        self.bytes -= self.waiting.remove(place).body.len();
-        Replied::Over
+        let command = self.waiting.remove(place);
+        self.bytes -= command.body.len();
+        if command.deletes && refusal.is_none() { Replied::Deleted(command.to) } else { Replied::Over }
     }
 
     /// Returns when the next command that was refused for now may go out.

@@ -194,13 +194,21 @@ impl Socket {
     /// Why it cannot be sent.
     pub async fn send_message(&mut self, message: Message) -> Result<(), Lost> {
         self.queue_message(message);
+        self.flush().await
+    }
+
+    /// Sends what was queued.
+    ///
+    /// # Errors
+    /// Why it cannot be sent.
+    pub async fn flush(&mut self) -> Result<(), Lost> {
         poll_fn(|cx| self.poll_flush(cx)).await
     }
 
     /// Says goodbye; whether it is heard makes no difference.
     pub async fn close(mut self) {
         self.queue_message(Message::Close(None));
-        let _ = timeout(GOODBYE, poll_fn(|cx| self.poll_flush(cx))).await;
+        let _ = timeout(GOODBYE, self.flush()).await;
     }
 }
 

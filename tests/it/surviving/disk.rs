@@ -1,7 +1,7 @@
 //! A full disk: the real binary, whose files may not grow beyond a limit. Nothing is acknowledged that is not stored,
 //! everyone is told, and with room again everything acknowledged is there.
 
-use super::fold::{Folder, fresh};
+use super::{fold::fresh, folder::Folder};
 use crate::support::{binary::Binary, client::Client, http, json::present, talk::words};
 use serde_json::json;
 use std::{fs, time::Duration};
@@ -21,11 +21,11 @@ async fn what_a_full_disk_does_not_take_is_not_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let server = Binary::start_with_file_limit(folder.path(), &SETTINGS, FILE_KIB).await;
     assert_eq!(http::get(&server.address, "/readyz").await.status, 200);
-    let mut client = Folder::new("owner-0000000000", json!({}));
+    let mut client = Folder::new("owner-0000000000", json!({})).unwitnessed();
     client.connect(&server.ws()).await;
     let (mut said, mut last) = (Vec::new(), None);
     let closed = loop {
-        if client.unanswered.is_empty() && client.fold.is_idle() && !client.fold.session.is_empty() {
+        if client.unanswered() == 0 && client.fold.is_idle() && !client.fold.session.is_empty() {
             let text = format!("Input {}: {}", said.len(), words(said.len() as u64, 2_000));
             let id = client.command("user_input", json!({ "input": text })).await;
             said.push((id, text));
@@ -33,11 +33,12 @@ async fn what_a_full_disk_does_not_take_is_not_acknowledged() {
         }
         match client.step().await {
             Ok(frame) if frame["type"] == "error" => last = Some(frame["payload"].clone()),
-            Ok(_) => {}
-            Err(code) => break code,
+            Ok(frame) if frame["type"] == "session_closed" => break frame["payload"].clone(),
+            frame => drop(frame.unwrap()),
         }
     };
-    assert_eq!(closed, 1011, "reconnect and resume");
+    assert_eq!(closed["retriable"], true, "open it again, and resume: {closed}");
+    client.cut();
     if let Some(told) = &last {
         assert_eq!((&told["code"], &told["retriable"]), (&json!("store_failed"), &json!(true)), "{told}");
     }
@@ -64,13 +65,16 @@ async fn what_a_full_disk_does_not_take_is_not_acknowledged() {
 
     let server = Binary::start(folder.path(), &SETTINGS).await;
     assert_eq!(http::get(&server.address, "/readyz").await.status, 200);
-    // A refused input is sent again unchanged, as `retriable` says; one without a reply is sent again in any case.
+    // A refused input is sent again unchanged, as `retriable` says; one without a reply the client sends again by itself.
     if last.is_some() {
         let (id, text) = said.last().unwrap();
-        client.unanswered.push(json!({ "id": id, "type": "user_input", "payload": { "input": text } }));
+        let mut other = Client::v2(&server.ws()).await;
+        other.ask("open_session", json!({ "sessionId": client.fold.session })).await;
+        other.send_as(id, "user_input", json!({ "input": text })).await;
+        other.until(|frame| frame["re"] == id.as_str() && frame["type"] == "accepted").await;
     }
     client.connect(&server.ws()).await;
-    while !(client.unanswered.is_empty() && client.fold.is_idle()) || client.fold.asked().len() < said.len() {
+    while !(client.unanswered() == 0 && client.fold.is_idle()) || client.fold.asked().len() < said.len() {
         let frame = client.step().await.unwrap();
         assert_ne!(*present(&frame["type"]), "error", "{frame}");
     }
@@ -78,6 +82,7 @@ async fn what_a_full_disk_does_not_take_is_not_acknowledged() {
     // What was acknowledged is there, and so, each once, is what was sent again for want of a reply.
     assert_eq!(client.fold.asked(), said);
     assert!(acknowledged(&client).len() >= before.len());
+    client.settled(&["contextInfo"]).await;
     let read = fresh(&server.ws(), &client.fold).await;
     assert_eq!(client.fold.log, read.log.clone().split_off(client.fold.log.keys().next().unwrap()));
     server.stop().await;

@@ -1,49 +1,13 @@
-//! A client as the protocol asks for: it folds the frames that it receives, keeps its position, and resumes there.
-//!
-//! It is stricter than a client need be. Durable events must come in order, each once; text must come where the text
+//! A strict reader of what a session tells. Durable events must come in order, each once; text must come where the text
 //! before it ended; what was shown of an answer must be a prefix of its entry, or be declared void before its turn is
 //! over.
+//!
+//! It checks the server, so it shares nothing with the client, whose snapshot is compared with it.
 
-use futures_util::{SinkExt as _, StreamExt as _};
+use crate::support::client::Client;
+use reseed_client::fold::Snapshot;
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, time::Duration};
-use tokio::net::TcpStream;
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async, tungstenite::Message};
-
-/// The time that a frame may take on a machine that is busy with other tests; reached only by a test that fails.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A socket that may be lost at any time.
-pub(super) struct Link {
-    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
-}
-
-impl Link {
-    /// Connects; returns `None` if nothing listens.
-    pub(super) async fn connect(url: &str) -> Option<Self> {
-        connect_async(url).await.ok().map(|(socket, _)| Self { socket })
-    }
-
-    /// Sends a frame; returns true if it could be sent.
-    pub(super) async fn send(&mut self, frame: &Value) -> bool {
-        self.socket.send(Message::text(frame.to_string())).await.is_ok()
-    }
-
-    /// Returns the next frame; if there is none, the close code, or 1006 if the server sent none.
-    pub(super) async fn receive(&mut self) -> Result<Value, u16> {
-        let next = async {
-            loop {
-                match self.socket.next().await {
-                    Some(Ok(Message::Text(text))) => return Ok(serde_json::from_str(&text).unwrap()),
-                    Some(Ok(Message::Close(frame))) => return Err(frame.map_or(1006, |frame| frame.code.into())),
-                    Some(Ok(_)) => {}
-                    Some(Err(_)) | None => return Err(1006),
-                }
-            }
-        };
-        tokio::time::timeout(PATIENCE, next).await.unwrap_or_else(|_| panic!("nothing came for {PATIENCE:?}"))
-    }
-}
+use std::collections::BTreeMap;
 
 /// An answer that is partly shown and whose entry has not come.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -90,17 +54,6 @@ fn utf16(text: &str) -> u64 {
 }
 
 impl Fold {
-    /// Returns the client's position, for `open_session.resume`. An item of which only the start came is named as well.
-    pub(super) fn place(&self) -> Value {
-        let places = self.items.iter().flat_map(|(id, item)| {
-            let offsets =
-                if item.parts.is_empty() { vec![0] } else { item.parts.iter().map(|text| utf16(text)).collect() };
-            let place = move |(part, offset): (usize, u64)| json!({ "itemId": id, "part": part, "offset": offset });
-            offsets.into_iter().enumerate().map(place)
-        });
-        json!({ "epoch": self.epoch, "seq": self.seq, "items": places.collect::<Vec<_>>() })
-    }
-
     /// Applies the reply to `open_session`.
     pub(super) fn opened(&mut self, opened: &Value) {
         let replay = opened["resumed"] == "replay";
@@ -238,163 +191,39 @@ impl Fold {
             })
             .collect()
     }
-}
 
-/// A folding client, its connection, and its commands without a reply.
-pub(super) struct Folder {
-    pub(super) fold: Fold,
-    /// More fields of `open_session`.
-    pub(super) opening: Value,
-    pub(super) client_id: String,
-    name: String,
-    next: u64,
-    link: Option<Link>,
-    /// Commands without a reply, in the order in which they were given.
-    pub(super) unanswered: Vec<Value>,
-    /// The command that opens the session. Until it is answered nothing new is sent: it would overtake what is sent
-    /// again.
-    open_id: String,
-    is_open: bool,
-    /// The replies to commands, by their ids.
-    pub(super) replies: BTreeMap<String, Value>,
-    /// The number of frames received over the present connection.
-    pub(super) frames: usize,
-}
-
-impl Folder {
-    /// Creates a client without a session; `opening` is added to each `open_session`.
-    pub(super) fn new(name: &str, opening: Value) -> Self {
-        Self {
-            fold: Fold::default(),
-            opening,
-            client_id: format!("client-{name}"),
-            name: name.to_owned(),
-            next: 0,
-            link: None,
-            unanswered: Vec::new(),
-            open_id: String::new(),
-            is_open: false,
-            replies: BTreeMap::new(),
-            frames: 0,
+    /// Checks that a client's snapshot says the same. While events are replayed, this reader knows already what runs and
+    /// waits after them.
+    pub(super) fn check(&self, snapshot: &Snapshot, is_replaying: bool) {
+        assert_eq!((snapshot.seq, &snapshot.epoch), (self.seq, &self.epoch));
+        let shown = snapshot.items.iter().filter(|item| item.aborted().is_none()).map(|item| {
+            let texts: Vec<&str> = item.parts().iter().map(|part| part.text()).collect();
+            (item.item_id().as_str(), texts)
+        });
+        let expected =
+            self.items.iter().map(|(id, item)| (id.as_str(), item.parts.iter().map(String::as_str).collect()));
+        assert_eq!(shown.collect::<BTreeMap<&str, Vec<&str>>>(), expected.collect());
+        if is_replaying {
+            return;
         }
-    }
-
-    fn id(&mut self) -> String {
-        self.next += 1;
-        format!("{}-command-{:06}", self.name, self.next)
-    }
-
-    /// Drops the connection without a close frame.
-    pub(super) fn cut(&mut self) {
-        self.link = None;
-    }
-
-    pub(super) fn is_connected(&self) -> bool {
-        self.link.is_some()
-    }
-
-    /// Connects, says hello and opens the session at this client's position; returns true if a server was there.
-    pub(super) async fn connect(&mut self, url: &str) -> bool {
-        self.frames = 0;
-        self.is_open = false;
-        self.link = Link::connect(url).await;
-        let hello = json!({ "protocolVersion": 2, "clientId": self.client_id });
-        let hello = json!({ "id": self.id(), "type": "hello", "payload": hello });
-        let mut payload = self.opening.clone();
-        let joins = payload.as_object_mut().and_then(|payload| payload.remove("sessionId"));
-        let open = if let Some(session) = joins.filter(|_| self.fold.session.is_empty()) {
-            self.open_id = self.id();
-            json!({ "id": self.open_id, "sessionId": session, "type": "open_session", "payload": payload })
-        } else if self.fold.session.is_empty() {
-            // A lost reply leaves no session behind: the same command opens the session that it has made.
-            if self.open_id.is_empty() {
-                self.open_id = self.id();
-            }
-            json!({ "id": self.open_id, "type": "open_session", "payload": payload })
-        } else {
-            self.open_id = self.id();
-            payload["resume"] = self.fold.place();
-            json!({ "id": self.open_id, "sessionId": self.fold.session, "type": "open_session", "payload": payload })
-        };
-        self.write(&hello).await && self.write(&open).await
-    }
-
-    async fn write(&mut self, frame: &Value) -> bool {
-        let sent = match &mut self.link {
-            Some(link) => link.send(frame).await,
-            None => false,
-        };
-        if !sent {
-            self.link = None;
-        }
-        sent
-    }
-
-    /// Sends a command about this client's session.
-    async fn write_about(&mut self, frame: &Value) -> bool {
-        let mut frame = frame.clone();
-        frame["sessionId"] = json!(self.fold.session);
-        self.write(&frame).await
-    }
-
-    /// Gives a command, which is sent once the session is open, and again after each lost connection until it has its
-    /// reply. Returns its id.
-    pub(super) async fn command(&mut self, kind: &str, payload: Value) -> String {
-        let id = self.id();
-        let frame = json!({ "id": id, "type": kind, "payload": payload });
-        self.unanswered.push(frame.clone());
-        if self.is_open {
-            self.write_about(&frame).await;
-        }
-        id
-    }
-
-    /// Applies the next frame and returns it, or the close code if the connection is lost.
-    pub(super) async fn step(&mut self) -> Result<Value, u16> {
-        let Some(link) = &mut self.link else { return Err(1006) };
-        let frame = match link.receive().await {
-            Ok(frame) => frame,
-            Err(code) => {
-                self.link = None;
-                return Err(code);
-            }
-        };
-        self.frames += 1;
-        let re = frame["re"].as_str();
-        if re == Some(&self.open_id) && frame["type"] == "session_opened" {
-            self.fold.opened(&frame["payload"]);
-            self.is_open = true;
-            // In their order, before any new command.
-            for unanswered in self.unanswered.clone() {
-                self.write_about(&unanswered).await;
-            }
-        } else if let Some(re) = re {
-            self.unanswered.retain(|command| command["id"] != re);
-            self.replies.insert(re.to_owned(), frame.clone());
-        } else if frame["type"] == "session_closed" {
-            // As if the connection were lost: it opens the session again.
-            self.link = None;
-            return Err(1011);
-        } else {
-            self.fold.take(&frame);
-        }
-        Ok(frame)
-    }
-
-    /// Applies frames up to this event.
-    pub(super) async fn reach(&mut self, seq: u64) {
-        while self.fold.seq < seq {
-            let frame = self.step().await;
-            assert!(frame.as_ref().is_ok_and(|frame| frame["type"] != "error"), "{frame:?}");
-        }
+        assert_eq!(snapshot.turn.as_ref().map(|turn| turn.turn_id.to_string()), self.turn);
+        assert_eq!(snapshot.compaction.as_ref().map(|job| job.job_id.to_string()), self.compaction);
+        let pending: Vec<String> = snapshot.pending.iter().map(|call| call.call_id.to_string()).collect();
+        assert_eq!(pending, self.pending);
+        assert_eq!(snapshot.queue.len(), self.queued);
     }
 }
 
-/// Returns the fold of a new client: it opens the session now and reads it from its first event.
+/// Returns what a client reads that opens the session now, from its first event on.
 pub(super) async fn fresh(url: &str, fold: &Fold) -> Fold {
-    let mut reader = Folder::new("fresh-reader-0000", json!({ "role": "observer" }));
-    reader.fold = Fold { session: fold.session.clone(), epoch: fold.epoch.clone(), ..Fold::default() };
-    assert!(reader.connect(url).await);
-    reader.reach(fold.seq).await;
-    reader.fold
+    let mut client = Client::v2(url).await;
+    let resume = json!({ "epoch": fold.epoch, "seq": 0 });
+    let open = json!({ "sessionId": fold.session, "role": "observer", "resume": resume });
+    let opened = client.ask("open_session", open).await;
+    let mut read = Fold { session: fold.session.clone(), epoch: fold.epoch.clone(), ..Fold::default() };
+    read.opened(&opened["payload"]);
+    while read.seq < fold.seq {
+        read.take(&client.next_frame().await.expect("the rest of the events follows"));
+    }
+    read
 }

@@ -4,7 +4,7 @@
 //!
 //! `KILLS=200` kills more often (`tests/load/kill.sh`), `SEED=n` repeats one run's choices, though not its timing.
 
-use super::fold::{Fold, Folder};
+use super::{fold::Fold, folder::Folder};
 use crate::support::binary::Binary;
 use reseed::store::{self, SessionStore};
 use serde_json::{Value, json};
@@ -44,7 +44,8 @@ impl Drop for Told {
     }
 }
 
-fn number(name: &str) -> Option<u64> {
+/// Returns the number that this variable of the environment gives.
+pub(super) fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|error| panic!("{name}={text}: {error}")))
 }
 
@@ -81,7 +82,7 @@ struct Story {
 /// Talks until the killing is over and everything that was said has its reply.
 async fn talk(world: Arc<World>, seed: u64, number: u64) -> Story {
     let mut rng = fastrand::Rng::with_seed(seed.wrapping_mul(1_000).wrapping_add(number));
-    let mut client = Folder::new(&format!("client-{number:09}"), json!({}));
+    let mut client = Folder::new(&format!("client-{number:09}"), json!({})).unwitnessed();
     let mut said: Vec<(String, String)> = Vec::new();
     let (mut resumes, mut starts) = (0, 0);
     loop {
@@ -114,7 +115,7 @@ async fn talk(world: Arc<World>, seed: u64, number: u64) -> Story {
             continue;
         }
         let over = world.over.load(Ordering::SeqCst);
-        let waiting = client.unanswered.len() + client.fold.queued;
+        let waiting = client.unanswered() + client.fold.queued;
         if over {
             if waiting > 0 || !client.fold.is_idle() {
                 continue;
@@ -144,11 +145,13 @@ async fn talk(world: Arc<World>, seed: u64, number: u64) -> Story {
             54 => drop(client.command("rename_session", json!({ "name": format!("session {number}") })).await),
             // A connection may be lost without a kill as well.
             55 => client.cut(),
+            56..58 => client.look().await,
             // A client that says nothing in an idle session would wait for ever.
-            _ if idle && client.unanswered.is_empty() => drop(client.command("get_context_info", json!({})).await),
+            _ if idle && client.unanswered() == 0 => drop(client.command("get_context_info", json!({})).await),
             _ => {}
         }
     }
+    client.settled(&["contextInfo"]).await;
     let acknowledged = |id: &String| client.replies.get(id).is_some_and(|reply| reply["type"] == "accepted");
     let acknowledged = said.iter().map(|(id, _)| id).filter(|id| acknowledged(id)).cloned().collect();
     Story { fold: client.fold, said, acknowledged, resumes }

@@ -1,6 +1,6 @@
 //! Resuming from every kind of position: everything that was missed, or a snapshot, and never a gap.
 
-use super::fold::{Folder, fresh};
+use super::{fold::fresh, folder::Folder};
 use crate::support::{
     binary::Binary,
     client::Client,
@@ -161,14 +161,10 @@ async fn failed_meanwhile(seen: &str) {
     let mut client = Folder::new("owner-0000000000", json!({}));
     let mut watch = Folder::new("watch-0000000000", json!({ "role": "observer" }));
     client.connect(&server.ws()).await;
-    while client.fold.session.is_empty() {
-        client.step().await.unwrap();
-    }
+    client.opened().await;
     watch.opening["sessionId"] = json!(client.fold.session);
     watch.connect(&server.ws()).await;
-    while watch.fold.session.is_empty() {
-        watch.step().await.unwrap();
-    }
+    watch.opened().await;
     client.command("user_input", json!({ "input": "Tell me." })).await;
     while client.step().await.unwrap()["type"] != seen {}
     client.cut();
@@ -188,6 +184,8 @@ async fn failed_meanwhile(seen: &str) {
     }
     watch.reach(client.fold.seq).await;
     assert_eq!(client.fold, watch.fold);
+    client.settled(&["contextInfo"]).await;
+    watch.settled(&[]).await;
 }
 
 /// The connection is lost between `item_started` and the first text: the client holds an item without a position in any
@@ -268,34 +266,33 @@ async fn beyond_the_limit_the_whole_state_is_given() {
     // The most events that are replayed, in `runtime/actor.rs`.
     const REPLAYED_MAX: u64 = 5_000;
     let server = Server::start(Scripted::new(), &[]).await;
-    let mut client = Folder::new("owner-0000000000", json!({}));
+    let mut client = Folder::new("owner-0000000000", json!({})).unwitnessed();
     client.connect(&server.ws()).await;
-    while client.fold.session.is_empty() {
-        client.step().await.unwrap();
-    }
+    client.opened().await;
     let begun = client.fold.clone();
     let mut number = 0;
     while client.fold.seq <= begun.seq + REPLAYED_MAX {
         number += 1;
         client.command("rename_session", json!({ "name": format!("name {number}") })).await;
-        while client.unanswered.len() > 20 {
+        while client.unanswered() > 20 {
             client.step().await.unwrap();
         }
     }
-    while !client.unanswered.is_empty() {
+    while client.unanswered() > 0 {
         client.step().await.unwrap();
     }
     let last = newest(&server, &client).await;
     client.reach(last).await;
     for (missed, replays) in [(REPLAYED_MAX + 1, false), (REPLAYED_MAX, true), (1, true), (0, true)] {
         client.cut();
-        client.fold.seq = last - missed;
-        client.fold.log.split_off(&(last - missed + 1));
+        client.rewind(last - missed);
         let snapshots = client.fold.snapshots;
         client.connect(&server.ws()).await;
-        while client.step().await.unwrap()["type"] != "session_opened" {}
+        client.opened().await;
         assert_eq!(client.fold.snapshots == snapshots, replays, "{missed}");
         client.reach(last).await;
+        // The path is longer than what is told at once.
+        client.settled(&["path", "more"]).await;
     }
     assert_eq!(newest(&server, &client).await, last);
 }
@@ -304,9 +301,7 @@ async fn beyond_the_limit_the_whole_state_is_given() {
 async fn newest(server: &Server, client: &Folder) -> u64 {
     let mut reader = Folder::new("reader-000000000", json!({ "role": "observer", "sessionId": client.fold.session }));
     reader.connect(&server.ws()).await;
-    while reader.fold.session.is_empty() {
-        reader.step().await.unwrap();
-    }
+    reader.opened().await;
     reader.fold.seq
 }
 
@@ -343,6 +338,7 @@ async fn an_answer_of_a_killed_process_is_void_and_its_turn_can_be_retried() {
     assert_eq!(client.fold.log[&client.fold.seq]["payload"]["status"], "completed");
     let read = fresh(&server.ws(), &client.fold).await;
     assert_eq!(read.count("entry_appended"), 2, "the question once, and its answer");
+    client.settled(&["contextInfo"]).await;
     assert_eq!(client.fold.log, read.log.clone().split_off(client.fold.log.keys().next().unwrap()));
     upstream.assert_clean();
 }

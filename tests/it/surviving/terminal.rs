@@ -1,94 +1,13 @@
 //! `reseed chat` over a connection that breaks: wherever it breaks, the user reads every answer once and whole.
 
-use crate::support::{binary::Binary, server::Server};
+use crate::support::{binary::Binary, line::Line, server::Server};
 use futures_util::future::join_all;
 use reseed::provider::offline::{Offline, OfflineOptions};
-use std::{
-    process::Stdio,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
-    process::Command,
-    sync::watch,
-    task::JoinHandle,
-};
+use std::{process::Stdio, time::Duration};
+use tokio::{io::AsyncWriteExt as _, process::Command};
 
 /// The time that a chat may take on a machine that is busy with other tests; reached only by a test that fails.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A proxy to a server that breaks each connection, up to a number of them, after so many bytes from the server.
-struct Line {
-    address: String,
-    /// The server's current address.
-    server: Arc<Mutex<String>>,
-    broken: Arc<AtomicUsize>,
-    /// Bytes that came from the server, over all connections.
-    carried: watch::Sender<usize>,
-    accepting: JoinHandle<()>,
-}
-
-impl Line {
-    async fn to(server: String, breaks: usize, after: usize) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = format!("ws://{}/ws", listener.local_addr().unwrap());
-        let (broken, server) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(server)));
-        let carried = watch::Sender::new(0);
-        let (counting, target, adding) = (broken.clone(), server.clone(), carried.clone());
-        let accepting = tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let (server, broken, adding) = (target.lock().unwrap().clone(), counting.clone(), adding.clone());
-                tokio::spawn(async move {
-                    let Ok(server) = TcpStream::connect(server).await else { return };
-                    let bytes_max = if broken.load(Ordering::SeqCst) < breaks { after } else { usize::MAX };
-                    if carry(client, server, bytes_max, &adding).await {
-                        broken.fetch_add(1, Ordering::SeqCst);
-                    }
-                });
-            }
-        });
-        Self { address, server, broken, carried, accepting }
-    }
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        self.accepting.abort();
-    }
-}
-
-/// Copies bytes both ways until one side has closed, or this many bytes have come from the server; returns true if it
-/// broke the connection.
-async fn carry(mut client: TcpStream, mut server: TcpStream, bytes_max: usize, total: &watch::Sender<usize>) -> bool {
-    let (mut up, mut down, mut carried) = (vec![0; 4096], vec![0; 4096], 0);
-    loop {
-        tokio::select! {
-            read = client.read(&mut up) => match read {
-                Ok(count) if count > 0 && server.write_all(&up[..count]).await.is_ok() => {}
-                _ => return false,
-            },
-            read = server.read(&mut down) => match read {
-                Ok(count) if count > 0 => {
-                    let count = count.min(bytes_max - carried);
-                    carried += count;
-                    total.send_modify(|total| *total += count);
-                    if client.write_all(&down[..count]).await.is_err() {
-                        return false;
-                    }
-                    if carried == bytes_max {
-                        return true;
-                    }
-                }
-                _ => return false,
-            },
-        }
-    }
-}
 
 /// Runs `reseed chat` over this proxy; returns its output word by word, without what differs each time.
 async fn chat(line: &Line, arguments: &[&str], input: &str) -> String {
@@ -125,7 +44,7 @@ async fn wherever_the_line_breaks_every_answer_is_read_once_and_whole() {
         let line = Line::to(server.address(), breaks, after).await;
         let shown = chat(&line, &[], input).await;
         assert_eq!(shown, whole, "{breaks} breaks, each after {after} bytes");
-        line.broken.load(Ordering::SeqCst)
+        line.broken()
     });
     let broken: usize = join_all(chats).await.into_iter().sum();
     assert!(broken > afters.len(), "{broken} lines broke");
@@ -141,10 +60,10 @@ async fn a_kill_in_the_middle_of_an_answer_is_told_and_the_chat_goes_on() {
     let input = "My ferry is called Aurora.\nWrite a text of 300 words.\nWhat is my ferry called?\n";
     let killing = async {
         // Some way into the second answer.
-        line.carried.subscribe().wait_for(|carried| *carried > 12_000).await.unwrap();
+        line.carried().wait_for(|carried| *carried > 12_000).await.unwrap();
         server.kill().await;
         let server = Binary::start(folder.path(), &settings).await;
-        line.server.lock().unwrap().clone_from(&server.address);
+        line.lead_to(&server.address);
         server
     };
     let (server, shown) = tokio::join!(killing, chat(&line, &[], input));

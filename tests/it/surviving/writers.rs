@@ -1,7 +1,7 @@
 //! Writers, observers and the host of a session: who may do what, what each sees, and what continues while they are
 //! away.
 
-use super::fold::Folder;
+use super::folder::Folder;
 use crate::support::{client::Client, http, json::present, server::Server, talk::talker, time::StoppedTime};
 use reseed::provider::scripted::{Gate, Reply, Scripted};
 use reseed_protocol::Part;
@@ -230,15 +230,11 @@ async fn observers_see_what_writers_see_and_write_nothing() {
     let server = Server::start(model, &[]).await;
     let mut owner = Folder::new("owner-0000000000", json!({}));
     owner.connect(&server.ws()).await;
-    while owner.fold.session.is_empty() {
-        owner.step().await.unwrap();
-    }
+    owner.opened().await;
     let session = json!(owner.fold.session);
     let mut watch = Folder::new("watch-0000000000", json!({ "role": "observer", "sessionId": session }));
     watch.connect(&server.ws()).await;
-    while watch.fold.session.is_empty() {
-        watch.step().await.unwrap();
-    }
+    watch.opened().await;
     owner.command("user_input", json!({ "input": "Tell me." })).await;
     while watch.step().await.unwrap()["type"] != "item_delta" {}
 
@@ -281,6 +277,9 @@ async fn observers_see_what_writers_see_and_write_nothing() {
     }
     watch.reach(owner.fold.seq).await;
     assert_eq!(watch.fold, owner.fold);
+    for client in [&mut owner, &mut watch] {
+        client.settled(&[]).await;
+    }
 }
 
 #[tokio::test]

@@ -76,15 +76,17 @@ impl Machine {
         let refusal = if let Reply::Error(error) = &reply { Some(error) } else { None };
         let sessions = &self.sessions;
         let is_open = |session: Session| sessions.get(&session).is_some_and(Subscription::is_open);
-        match self.outbox.reply(now, id, refusal, is_open, &mut self.random) {
-            Replied::Over => {
-                let result = match reply {
-                    Reply::Error(error) => Err(Unanswered::Refused(error)),
-                    reply => Ok(reply),
-                };
-                self.over(id.clone(), result);
-            }
-            Replied::Stays | Replied::Unknown => {}
+        let replied = self.outbox.reply(now, id, refusal, is_open, &mut self.random);
+        if matches!(replied, Replied::Stays | Replied::Unknown) {
+            return;
+        }
+        let result = match reply {
+            Reply::Error(error) => Err(Unanswered::Refused(error)),
+            reply => Ok(reply),
+        };
+        self.over(id.clone(), result);
+        if let Replied::Deleted(to) = replied {
+            self.deleted(&to);
         }
     }
 

@@ -4,7 +4,7 @@ use super::{Machine, Output, Phase, encoded};
 use crate::{
     ending::{backoff, told_wait},
     subscription::{Phase as Subscribed, Subscription, Taken},
-    update::{Session, SessionEnd, Update},
+    update::{Session, SessionEnd, To, Update},
 };
 use reseed_protocol::{
     ErrorCode, SessionId,
@@ -93,6 +93,19 @@ impl Machine {
         let wait = told_wait(wait_ms).max(backoff(known.failures, &mut self.random));
         known.failures = known.failures.saturating_add(1);
         known.phase = Subscribed::Retrying(now + wait);
+    }
+
+    /// This client has deleted a session. Other connections get `session_closed`; this one knows from the reply.
+    pub(super) fn deleted(&mut self, to: &To) {
+        let key = match to {
+            To::Session(key) => Some(*key),
+            To::Id(id) => self.find(id),
+            To::Server => None,
+        };
+        let has_ended = |key: &Session| self.sessions.get(key).is_none_or(|known| known.phase == Subscribed::Ended);
+        if let Some(key) = key.filter(|key| !has_ended(key)) {
+            self.end(key, SessionEnd::Deleted);
+        }
     }
 
     pub(super) fn end(&mut self, key: Session, why: SessionEnd) {
