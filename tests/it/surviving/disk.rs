@@ -65,7 +65,7 @@ async fn what_a_full_disk_does_not_take_is_not_acknowledged() {
 
     let server = Binary::start(folder.path(), &SETTINGS).await;
     assert_eq!(http::get(&server.address, "/readyz").await.status, 200);
-    // A refused input is sent again unchanged, as `retriable` says; one without a reply the client sends again by itself.
+    // A refused input is sent again unchanged, as `retriable` says. One without a reply is sent again by the client.
     if last.is_some() {
         let (id, text) = said.last().unwrap();
         let mut other = Client::v2(&server.ws()).await;

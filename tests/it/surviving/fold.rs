@@ -192,8 +192,8 @@ impl Fold {
             .collect()
     }
 
-    /// Checks that a client's snapshot says the same. While events are replayed, this reader knows already what runs and
-    /// waits after them.
+    /// Checks that a client's snapshot says the same. While events are replayed, this reader knows already what runs
+    /// and waits after them.
     pub(super) fn check(&self, snapshot: &Snapshot, is_replaying: bool) {
         assert_eq!((snapshot.seq, &snapshot.epoch), (self.seq, &self.epoch));
         let shown = snapshot.items.iter().filter(|item| item.aborted().is_none()).map(|item| {

@@ -50,7 +50,7 @@ impl Folder {
         let identity = Identity { client_id: format!("client-{name}"), software: None };
         Self {
             fold: Fold::default(),
-            machine: Machine::new(identity, fastrand::Rng::with_seed(0)),
+            machine: Machine::new(identity, fastrand::Rng::new()),
             session: None,
             socket: None,
             as_of_seq: 0,
@@ -134,8 +134,8 @@ impl Folder {
         *self.session.insert(self.machine.open(joins, opening))
     }
 
-    /// Gives a command. The client sends it once the session is open, and again after a lost connection until it has its
-    /// reply. Returns its id.
+    /// Gives a command. The client sends it once the session is open, and again after a lost connection until it has
+    /// its reply. Returns its id.
     pub(super) async fn command(&mut self, kind: &str, payload: Value) -> String {
         let command: Command = serde_json::from_value(json!({ "type": kind, "payload": payload })).unwrap();
         let session = self.session();
@@ -252,8 +252,8 @@ impl Folder {
         self.witness.as_mut().expect("nothing else is compared").look(snapshot, is_replaying).await;
     }
 
-    /// Waits until nothing is on its way, and compares everything with what the server says. `unknown` are fields that no
-    /// event has told this client.
+    /// Waits until nothing is on its way, and compares everything with what the server says. `unknown` are fields that
+    /// no event has told this client.
     pub(super) async fn settled(&mut self, unknown: &[&str]) {
         let mut witness = self.witness.take().expect("nothing else is compared");
         witness.settled(self, unknown).await;

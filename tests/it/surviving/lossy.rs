@@ -42,7 +42,7 @@ const CUTS_MAX: usize = 8;
 /// Times that one client takes the tools over at most.
 const TAKEOVERS_MAX: usize = 4;
 
-/// The time in which something must happen on a machine that is busy with other tests; reached only by a test that fails.
+/// The time that an event may take on a machine that is busy with other tests; reached only by a test that fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client with its line, and all that it was told.
@@ -314,9 +314,9 @@ async fn alone(seed: u64, server: &Server) -> usize {
     assert_eq!(window.ran.values().collect::<Vec<_>>(), [&1], "a tool runs once for each call");
     assert_eq!(window.said(Role::Tool).len(), 1);
     let answers = window.said(Role::Assistant);
-    let expected =
-        ["one".to_owned(), (1..=30).map(|n| n.to_string()).collect::<Vec<_>>().join(", "), "🐈 over there".to_owned()];
-    assert!(expected.iter().all(|text| answers.contains(text)), "{answers:?}");
+    let counted = (1..=30).map(|number| number.to_string()).collect::<Vec<_>>().join(", ");
+    let expected = ["one", counted.as_str(), "🐈 over there"];
+    assert!(expected.iter().all(|text| answers.iter().any(|answer| answer == text)), "{answers:?}");
     window.delete().await;
     window.cuts + window.line.broken()
 }

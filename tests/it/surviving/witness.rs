@@ -1,9 +1,10 @@
-//! A witness: a bare connection that opens a session afresh, so that what the server says of it can be compared with what
-//! a client has made of its events.
+//! A witness: a bare connection that opens a session afresh, so that what the server says of it can be compared with
+//! what a client has made of its events.
 
 #[path = "../../../protocol/client-rust/tests/view/mod.rs"]
 mod view;
 
+use crate::support::json::present;
 use reseed_client::{Socket, fold::Snapshot};
 use reseed_protocol::reply::{SessionOpened, SessionState};
 use serde_json::{Value, json};
@@ -45,7 +46,7 @@ impl Witness {
         }
     }
 
-    /// Asks for the session as it is now, and compares as soon as the client is there. Without a server nothing is asked.
+    /// Asks for the session as it is now, and compares as soon as the client is there; nothing without a server.
     pub(super) async fn look(&mut self, snapshot: &Snapshot, is_replaying: bool) {
         if let Some(opened) = self.opened(snapshot.session_id.as_str()).await {
             self.said.insert(opened.as_of_seq, Snapshot::opened(opened));
@@ -53,8 +54,8 @@ impl Witness {
         self.compare(snapshot, is_replaying);
     }
 
-    /// Compares what durable events decide, if the server was asked at this event. While events are replayed, the client
-    /// knows already which calls are pending after them.
+    /// Compares what durable events decide, if the server was asked at this event. While events are replayed, the
+    /// client knows already which calls are pending after them.
     pub(super) fn compare(&mut self, snapshot: &Snapshot, is_replaying: bool) {
         let later = self.said.split_off(&snapshot.seq);
         self.said = later;
@@ -64,7 +65,8 @@ impl Witness {
         }
     }
 
-    /// Compares everything with a client to which nothing happens any more. `unknown` are fields that no event has told it.
+    /// Compares everything with a client to which nothing happens any more. `unknown` are fields that no event has told
+    /// it.
     pub(super) async fn settled(&mut self, client: &mut impl Watched, unknown: &[&str]) {
         // The witness itself comes and goes.
         let unknown: Vec<String> = unknown.iter().chain(&["heldSizes", "presence"]).map(ToString::to_string).collect();
@@ -124,7 +126,7 @@ impl Witness {
             self.socket = None;
         }
         let reply = reply?;
-        assert_ne!(reply["type"], "error", "{kind}: {reply}");
+        assert_ne!(*present(&reply["type"]), "error", "{kind}: {reply}");
         Some(reply["payload"].clone())
     }
 

@@ -102,8 +102,7 @@ impl Machine {
             To::Id(id) => self.find(id),
             To::Server => None,
         };
-        let has_ended = |key: &Session| self.sessions.get(key).is_none_or(|known| known.phase == Subscribed::Ended);
-        if let Some(key) = key.filter(|key| !has_ended(key)) {
+        if let Some(key) = key {
             self.end(key, SessionEnd::Deleted);
         }
     }
