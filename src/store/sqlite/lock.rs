@@ -18,8 +18,8 @@ const PID_BYTES_MAX: u64 = 10;
 /// The lock; dropping it admits the next process.
 #[derive(Debug)]
 pub(super) struct Lock {
-    /// Locked while it is open.
-    _file: File,
+    /// Locked until this value is dropped.
+    file: File,
     watched: Watched,
 }
 
@@ -75,7 +75,7 @@ impl Lock {
         let write = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
         write.map_err(Refused::Io)?;
         let held = identity(&file.metadata().map_err(Refused::Io)?);
-        Ok(Self { _file: file, watched: Watched { lock: (path.to_owned(), held), database: None } })
+        Ok(Self { file, watched: Watched { lock: (path.to_owned(), held), database: None } })
     }
 
     /// Adds the database that the lock protects: [`Watched::lost`] checks it too from now on.
@@ -86,6 +86,15 @@ impl Lock {
 
     pub(super) fn watched(&self) -> &Watched {
         &self.watched
+    }
+}
+
+impl Drop for Lock {
+    /// Unlocks the file. Closing it would not be enough: a process that is being started has a copy of the open file
+    /// until it runs its own program, and with that copy the lock.
+    fn drop(&mut self) {
+        // An error leaves the lock until the last copy is closed.
+        let _ = self.file.unlock();
     }
 }
 
@@ -112,5 +121,23 @@ impl Watched {
     #[cfg(not(unix))]
     pub(super) fn free_bytes(&self) -> Option<u64> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_ends_with_its_value_even_if_a_copy_of_the_open_file_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("reseed.db.lock");
+        let lock = Lock::take(&path).unwrap();
+        // As a process has it that is being started.
+        let copy = lock.file.try_clone().unwrap();
+        assert!(matches!(Lock::take(&path), Err(Refused::Held(Some(_)))));
+        drop(lock);
+        assert!(Lock::take(&path).is_ok());
+        drop(copy);
     }
 }
