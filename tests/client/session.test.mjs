@@ -177,6 +177,17 @@ test("a session ends as the server says", async () => {
   }
 });
 
+test("a session that this client deletes has ended, and is not asked for again", async () => {
+  const { session, server, client, hands } = await opened();
+  await session.delete();
+  assert.deepEqual([session.status.phase, session.status.code], ["ended", "deleted"]);
+  const opens = () => server.commands.filter((command) => command.type === "open_session").length;
+  const before = opens();
+  client.reconnect();
+  await hands.pass(60_000);
+  assert.equal(opens(), before);
+});
+
 test("a session that fails again at once is opened from a snapshot, and not at once", async () => {
   const { fake, server, hands, session } = await opened();
   const openings = () => server.commands.filter((command) => command.type === "open_session");

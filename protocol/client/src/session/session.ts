@@ -289,6 +289,13 @@ export class Session extends SessionCommands {
     return contextInfo;
   }
 
+  /** Deletes the session for good: it has ended then. The server tells only the other connections. */
+  override async delete(): Promise<Done> {
+    const done = await super.delete();
+    this.#subscription.deleted();
+    return done;
+  }
+
   // ---- tools and hooks
 
   /**

@@ -197,6 +197,11 @@ export class Subscription {
     void this.#open();
   }
 
+  /** This client has deleted the session. */
+  deleted(): void {
+    if (this.#status.phase !== "ended") this.#end("deleted", "the session was deleted");
+  }
+
   async #open(): Promise<void> {
     const { connection, session, opening } = this.#options;
     this.#attempt += 1;
