@@ -5,6 +5,8 @@ pub(crate) mod client;
 pub(crate) mod conversation;
 pub(crate) mod http;
 pub(crate) mod json;
+#[allow(dead_code, reason = "`it` writes the notes and `outcomes` reads them")]
+pub(crate) mod notes;
 pub(crate) mod server;
 pub(crate) mod talk;
 pub(crate) mod time;
