@@ -41,7 +41,7 @@ fn root() -> PathBuf {
 }
 
 /// The payload of a command's example.
-fn example(name: &str) -> Value {
+pub(crate) fn example(name: &str) -> Value {
     let file = root().join(format!("protocol/examples/v2/commands/{name}.json"));
     let mut frame: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     let payload = frame["payload"].take();
@@ -276,6 +276,28 @@ impl Scene {
     }
 }
 
+/// A payload of the command that differs from those of [`Scene::prepare`].
+fn other(name: &str) -> Value {
+    let mut payload = example(name);
+    let field = match name {
+        "cancel_turn" | "retry_turn" => "turnId",
+        "cancel_compaction" => "jobId",
+        "undo_compaction" | "unpin_entry" | "pin_entry" | "navigate" | "fork_session" | "set_label" => "entryId",
+        "edit_queue" => return json!({ "order": [] }),
+        "set_options" => return json!({ "temperature": 2 }),
+        "tool_result" => "output",
+        _ => {
+            let texts = payload.as_object().unwrap().iter().filter(|(_, value)| value.is_string());
+            let field = texts.map(|(field, _)| field.clone()).next();
+            let field = field.unwrap_or_else(|| panic!("`{name}`: say how another payload differs"));
+            payload[field] = json!("other");
+            return payload;
+        }
+    };
+    payload[field] = json!("other");
+    payload
+}
+
 fn script(gate: Arc<Mutex<Gate>>) -> impl FnMut(&ModelRequest) -> Reply + Send {
     move |request| {
         let last = request.messages().last().and_then(|last| last.message.content.last().cloned());
@@ -321,6 +343,9 @@ async fn a_writing_command_is_remembered_by_its_id_and_no_other_is() {
             let mut plain = again.clone();
             plain["payload"].as_object_mut().unwrap().remove("duplicate");
             assert_eq!(plain, first, "`{name}`");
+            scene.client.send_as(&id, name, other(name)).await;
+            let another = scene.client.until(|frame| frame["re"] == id.as_str()).await;
+            assert_eq!(another["payload"]["code"], "idempotency_conflict", "`{name}`: {another}");
         }
     }
 }

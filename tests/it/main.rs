@@ -18,6 +18,7 @@ mod late;
 mod listing;
 mod operating;
 mod original_faults;
+mod outcomes;
 mod poisoned;
 mod provider;
 mod real_upstream;

@@ -1,6 +1,7 @@
 //! A client that exchanges frames: it sends JSON and waits for a given frame. If that does not arrive in time, the test
 //! fails and shows what arrived instead.
 
+use super::notes::{self, Kind};
 use reseed_client::{Address as Url, Lost, Message, Socket};
 use reseed_protocol::{
     ErrorCode,
@@ -73,7 +74,17 @@ impl Client {
 
     /// Sends text unchanged.
     pub(crate) async fn send_raw(&mut self, text: impl Into<String>) {
-        self.send_message(Message::text(text.into())).await;
+        let text = text.into();
+        self.remember(&text);
+        self.send_message(Message::text(text)).await;
+    }
+
+    /// Remembers which command a frame sends under its id.
+    fn remember(&mut self, text: &str) {
+        let Ok(frame) = serde_json::from_str::<Value>(text) else { return };
+        if let (Some(id), Some(kind)) = (frame["id"].as_str(), frame["type"].as_str()) {
+            self.sent.entry(id.to_owned()).or_default().push(kind.to_owned());
+        }
     }
 
     /// Sends any WebSocket message.
@@ -98,9 +109,6 @@ impl Client {
     /// Returns the frame of a command, as [`Self::send_as`] sends it.
     pub(crate) fn frame(&mut self, id: &str, kind: &str, mut payload: Value) -> Value {
         self.is_v2 |= kind == "hello";
-        if self.is_v2 {
-            self.sent.entry(id.to_owned()).or_default().push(kind.to_owned());
-        }
         let address = Command::spec_of(kind).map_or(Address::None, |spec| spec.address);
         if !self.is_v2 || address == Address::None {
             return json!({ "id": id, "type": kind, "payload": payload });
@@ -191,6 +199,10 @@ impl Client {
         }
         self.seen.push(frame.clone());
         self.check_reply(&frame);
+        // Only v2 has `re`, also before `hello`.
+        if self.is_v2 || frame.get("re").is_some() {
+            self.note(&frame);
+        }
         Ok(frame)
     }
 
@@ -210,5 +222,28 @@ impl Client {
             reply => reply == Command::spec_of(kind).map(|spec| spec.reply),
         };
         assert!(kinds.iter().any(|kind| allows(kind)), "the table of commands does not allow {kinds:?} to get {frame}");
+    }
+
+    /// Notes which command the frame is a reply to, or an event of.
+    fn note(&self, frame: &Value) {
+        let (payload, kind) = (&frame["payload"], frame["type"].as_str().unwrap_or_default());
+        // An id that several commands were sent under says of none that the frame is about it.
+        let command = |id: &Value| {
+            let sent = self.sent.get(id.as_str()?)?;
+            sent.iter().all(|command| *command == sent[0]).then_some(sent[0].as_str())
+        };
+        if kind == "error" {
+            let code = payload["code"].as_str().unwrap_or_default();
+            notes::note(command(&frame["re"]).unwrap_or(notes::NONE), Kind::Error, code);
+        } else if frame.get("re").is_some() {
+            notes::note(command(&frame["re"]).unwrap_or(notes::NONE), Kind::Reply, kind);
+        } else {
+            notes::note(notes::NONE, Kind::Event, kind);
+            let many = payload["commandIds"].as_array().into_iter().flatten();
+            let one = [&payload["commandId"], &payload["item"]["commandId"], &payload["cancelledBy"]];
+            for command in many.chain(one).filter_map(command) {
+                notes::note(command, Kind::Event, kind);
+            }
+        }
     }
 }

@@ -6,6 +6,8 @@ pub(crate) mod conversation;
 pub(crate) mod http;
 pub(crate) mod json;
 pub(crate) mod line;
+#[allow(dead_code, reason = "`it` writes the notes and `outcomes` reads them")]
+pub(crate) mod notes;
 pub(crate) mod server;
 pub(crate) mod talk;
 pub(crate) mod time;

@@ -25,17 +25,20 @@ pub const OF_ANY: &[ErrorCode] = codes! {
 /// The errors of a command that waits for a required hook.
 pub const OF_HOOKS: &[ErrorCode] = codes! { HookFailed HookTimeout HookUnavailable };
 
-/// The errors of a command that is answered only after the model was asked.
+/// The errors of a command that is answered only after the model was asked for a summary. One that the model declines
+/// to give is replaced by an extract, so those codes are not among them.
 pub const OF_THE_MODEL: &[ErrorCode] = codes! {
     UpstreamUnreachable UpstreamTimeout UpstreamAuth UpstreamQuota UpstreamRateLimited UpstreamOverloaded
-    UpstreamNotFound UpstreamRejected UpstreamError UpstreamTruncated UpstreamEmpty UpstreamMalformed
-    ContentFiltered ContextOverflow
+    UpstreamNotFound UpstreamRejected UpstreamError UpstreamTruncated UpstreamMalformed
 };
 
 /// The error codes that refuse no v2 command, each with the place where it occurs instead, in Markdown.
 pub const NEVER_REPLIED: &[(ErrorCode, &str)] = &[
     (ErrorCode::NotSupported, "nothing: it is reserved for servers that lack a feature"),
     (ErrorCode::TooManyToolRounds, "`turn_finished.error`"),
+    (ErrorCode::UpstreamEmpty, "`turn_finished.error`"),
+    (ErrorCode::ContentFiltered, "`turn_finished.error`"),
+    (ErrorCode::ContextOverflow, "`turn_finished.error`"),
     (ErrorCode::Interrupted, "`turn_finished.error` and `item_aborted.reason`, after the server stopped during a turn"),
     (ErrorCode::CompactionFailed, "`compaction_failed.error`"),
     (ErrorCode::InvalidPatch, "`hook_failed.error`, and `turn_finished.error` if the hook is required"),
@@ -171,7 +174,7 @@ outcomes! {
         EntryNotFound TurnRunning CompactionRunning NavigationCancelled; OF_HOOKS OF_THE_MODEL
     }
     "fork_session" { "session_changed"; ; EntryNotFound SessionNotFound; }
-    "get_tree" { ; ; EntryNotFound; }
+    "get_tree" { ; ; EntryNotFound SessionDamaged; }
     "set_label" { "entry_appended" "session_changed"; ; EntryNotFound; }
     "append_custom" { "entry_appended" "session_changed"; ; ; }
     "append_custom_message" {
@@ -213,8 +216,10 @@ impl Outcome {
         if spec.needs_subscription() {
             codes.push(ErrorCode::NoSession);
         }
-        // Also if it is deleted while the command waits.
-        if spec.address != Address::None {
+        // Also if it is deleted while the command waits. A connection answers its own commands at once, from what it is
+        // subscribed to.
+        let is_looked_up = spec.scope != Scope::Connection || spec.does == Does::Creates;
+        if spec.address != Address::None && is_looked_up {
             codes.push(ErrorCode::SessionNotFound);
         }
         if spec.sender != Sender::Anyone {

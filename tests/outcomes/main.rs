@@ -1,0 +1,82 @@
+//! The table of commands, and what real servers did during the tests of `it`: each reply, event and error of each row
+//! was seen, or the list below says why no test can see it.
+//!
+//! `cargo test` runs this binary behind `it`. Alone it needs the notes of an earlier run: `cargo test --test it`.
+#![allow(clippy::unwrap_used, reason = "the settings of clippy exempt tests, and what they call is as much a test")]
+
+#[allow(dead_code, reason = "`it` writes the notes and this binary reads them")]
+#[path = "../support/notes.rs"]
+mod notes;
+mod unreached;
+
+use notes::{Kind, NONE, is_whole, line};
+use reseed_protocol::command::{
+    Command,
+    outcomes::{OF_A_FRAME, OF_ANY, OUTCOMES},
+};
+use std::collections::BTreeSet;
+use unreached::UNREACHED;
+
+/// Returns what the table claims, as lines of notes: of each command its reply, its own events and errors; of all
+/// commands together the errors that any may get, and the events of the work that they start.
+fn claimed() -> BTreeSet<String> {
+    let replies = Command::TABLE.iter().map(|spec| line(spec.name, Kind::Reply, spec.reply));
+    let errors = OUTCOMES
+        .iter()
+        .flat_map(|row| row.own_errors().into_iter().map(|code| line(row.command, Kind::Error, code.as_str())));
+    let events = OUTCOMES.iter().flat_map(|row| row.events.iter().map(|event| line(row.command, Kind::Event, event)));
+    let of_any = OF_A_FRAME.iter().chain(OF_ANY).map(|code| line(NONE, Kind::Error, code.as_str()));
+    let work = OUTCOMES.iter().flat_map(|row| row.work).flat_map(|work| work.events());
+    replies.chain(errors).chain(events).chain(of_any).chain(work.map(|event| line(NONE, Kind::Event, event))).collect()
+}
+
+/// Returns the notes, with those of each command also as notes of no command in particular.
+fn reached() -> Result<BTreeSet<String>, String> {
+    let notes = notes::read()?;
+    let whats = notes.iter().filter_map(|note| note.split_once(' '));
+    let of_any: Vec<String> = whats.map(|(_, what)| format!("{NONE} {what}")).collect();
+    Ok(notes.into_iter().chain(of_any).collect())
+}
+
+#[test]
+fn every_row_of_the_table_is_reached() {
+    let reached = reached().unwrap_or_else(|what_to_do| panic!("{what_to_do}"));
+    let claimed = claimed();
+    let excused: BTreeSet<String> = UNREACHED.iter().map(|row| line(row.command, row.kind, row.what)).collect();
+    let missing: Vec<&String> = claimed.difference(&reached).filter(|claim| !excused.contains(*claim)).collect();
+    let stale: Vec<&String> = excused.intersection(&reached).collect();
+    assert!(
+        missing.is_empty() && stale.is_empty(),
+        "no test of `it` reaches {missing:#?}: write one, or say in tests/outcomes/unreached.rs why none can; \
+         reached although tests/outcomes/unreached.rs says that they cannot be: {stale:#?}"
+    );
+}
+
+#[test]
+fn what_is_not_reached_is_claimed_by_the_table() {
+    let claimed = claimed();
+    for row in UNREACHED {
+        let excuse = line(row.command, row.kind, row.what);
+        assert!(claimed.contains(&excuse), "the table does not claim `{excuse}`, excused by `{}`: remove it", row.why);
+    }
+}
+
+#[test]
+fn a_run_is_whole_unless_its_arguments_choose_tests() {
+    let table: &[(&[&str], bool)] = &[
+        (&[], true),
+        (&["--nocapture", "-q", "--test-threads", "2"], true),
+        (&["--test-threads=2", "--format", "pretty"], true),
+        (&["--include-ignored"], true),
+        (&["compaction::"], false),
+        (&["--nocapture", "compaction::"], false),
+        (&["--skip", "real"], false),
+        (&["--skip=real"], false),
+        (&["--exact", "commands::table"], false),
+        (&["--ignored"], false),
+        (&["--list"], false),
+    ];
+    for (arguments, whole) in table {
+        assert_eq!(is_whole(arguments.iter().map(ToString::to_string)), *whole, "{arguments:?}");
+    }
+}
