@@ -59,6 +59,8 @@ struct Window {
     takeovers_left: usize,
     /// The session is being deleted, and has ended.
     is_deleted: bool,
+    /// True if a deletion was given again, because nobody knew whether the first one arrived.
+    is_deleted_again: bool,
     has_ended: bool,
     /// The newest durable event that was told.
     seq: Option<u64>,
@@ -105,6 +107,7 @@ impl Window {
             cuts_max: CUTS_MAX,
             takeovers_left: takeovers,
             is_deleted: false,
+            is_deleted_again: false,
             has_ended: false,
             seq: None,
             as_of_seq: 0,
@@ -185,8 +188,13 @@ impl Window {
                     ("take_over_host", Err(why)) => *why == Unanswered::Lost,
                     // The client does not send a deletion again by itself.
                     ("delete_session", Err(Unanswered::Lost)) => {
+                        self.is_deleted_again = true;
                         self.give("delete_session", json!({}));
                         true
+                    }
+                    // The first one had arrived.
+                    ("delete_session", Err(Unanswered::Refused(error))) => {
+                        self.is_deleted_again && error.code == ErrorCode::SessionNotFound
                     }
                     ("delete_session", Err(why)) => *why == Unanswered::SessionClosed,
                     _ => false,
