@@ -12,13 +12,14 @@ mod unreached;
 use notes::{Kind, NONE, is_whole, line};
 use reseed_protocol::command::{
     Command,
-    outcomes::{OF_A_FRAME, OF_ANY, OUTCOMES},
+    outcomes::{NEVER_REPLIED, OF_A_FRAME, OF_ANY, OUTCOMES},
 };
 use std::collections::BTreeSet;
 use unreached::UNREACHED;
 
 /// Returns what the table claims, as lines of notes: of each command its reply, its own events and errors; of all
-/// commands together the errors that any may get, and the events of the work that they start.
+/// commands together the errors that any may get, and the events of the work that they start; of each error that refuses
+/// no command, the events that carry it.
 fn claimed() -> BTreeSet<String> {
     let replies = Command::TABLE.iter().map(|spec| line(spec.name, Kind::Reply, spec.reply));
     let errors = OUTCOMES
@@ -26,8 +27,13 @@ fn claimed() -> BTreeSet<String> {
         .flat_map(|row| row.own_errors().into_iter().map(|code| line(row.command, Kind::Error, code.as_str())));
     let events = OUTCOMES.iter().flat_map(|row| row.events.iter().map(|event| line(row.command, Kind::Event, event)));
     let of_any = OF_A_FRAME.iter().chain(OF_ANY).map(|code| line(NONE, Kind::Error, code.as_str()));
+    let carried = NEVER_REPLIED.iter().flat_map(|(code, place)| {
+        let events = place.split('`').filter_map(|word| word.split_once('.'));
+        events.map(|(event, _)| line(event, Kind::Carried, code.as_str()))
+    });
     let work = OUTCOMES.iter().flat_map(|row| row.work).flat_map(|work| work.events());
-    replies.chain(errors).chain(events).chain(of_any).chain(work.map(|event| line(NONE, Kind::Event, event))).collect()
+    let work = work.map(|event| line(NONE, Kind::Event, event));
+    replies.chain(errors).chain(events).chain(of_any).chain(carried).chain(work).collect()
 }
 
 /// Returns the notes, with those of each command also as notes of no command in particular.

@@ -239,6 +239,9 @@ impl Client {
             notes::note(command(&frame["re"]).unwrap_or(notes::NONE), Kind::Reply, kind);
         } else {
             notes::note(notes::NONE, Kind::Event, kind);
+            for code in [&payload["error"]["code"], &payload["reason"]].into_iter().filter_map(Value::as_str) {
+                notes::note(kind, Kind::Carried, code);
+            }
             let many = payload["commandIds"].as_array().into_iter().flatten();
             let one = [&payload["commandId"], &payload["item"]["commandId"], &payload["cancelledBy"]];
             for command in many.chain(one).filter_map(command) {

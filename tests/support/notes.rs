@@ -80,6 +80,8 @@ pub(crate) enum Kind {
     Error,
     /// An event, by its type.
     Event,
+    /// An error in an event, by its code; the event stands in place of the command.
+    Carried,
 }
 
 /// Returns the line of a note.
@@ -88,6 +90,7 @@ pub(crate) fn line(command: &str, kind: Kind, what: &str) -> String {
         Kind::Reply => "reply",
         Kind::Error => "error",
         Kind::Event => "event",
+        Kind::Carried => "carries",
     };
     format!("{command} {kind} {what}")
 }
