@@ -96,7 +96,7 @@ export class Client {
       onEvent: (event) => this.#take(event),
       onProbe: () => this.#probe(),
     });
-    this.sessions = new SessionList(this.#connection);
+    this.sessions = new SessionList(this.#connection, this.#environment);
   }
 
   /** The status of the connection; the same object until it changes. */

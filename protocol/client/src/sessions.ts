@@ -1,6 +1,7 @@
 /** The list of sessions, newest first, kept true by the server. */
 
 import type { Connection } from "./connection/connection.js";
+import type { Environment } from "./connection/environment.js";
 import { asError } from "./errors.js";
 import { Listeners } from "./listeners.js";
 import type { ListSessions, SessionItem } from "./wire.js";
@@ -25,6 +26,9 @@ const PAGE_ITEMS = 50;
 /** Sessions that the server sends at once, at most. */
 const PAGE_ITEMS_MAX = 200;
 
+/** Milliseconds between a change and the next search: sessions with a running turn change many times a second. */
+const SEARCH_AGAIN_MS = 1_000;
+
 /** Returns the list after a session has changed. `more` says that there are older ones that it does not have. */
 export function withSession(items: readonly SessionItem[], item: SessionItem, more = false): readonly SessionItem[] {
   const others = items.filter((other) => other.sessionId !== item.sessionId);
@@ -38,6 +42,7 @@ export function withSession(items: readonly SessionItem[], item: SessionItem, mo
 /** The list of sessions. It is fetched when somebody subscribes, and watched from then on. */
 export class SessionList {
   readonly #connection: Connection;
+  readonly #environment: Environment;
   readonly #listeners = new Listeners();
   #view: SessionsView = { items: [], more: false, loading: true, search: "" };
   #cursor: string | undefined;
@@ -46,10 +51,13 @@ export class SessionList {
   #fetching = false;
   /** True if it has changed since in a way that only the server knows. */
   #isStale = false;
+  /** True if the search will be repeated soon. */
+  #searchesAgain = false;
 
   /** Use `Client.sessions` instead. */
-  constructor(connection: Connection) {
+  constructor(connection: Connection, environment: Environment) {
     this.#connection = connection;
+    this.#environment = environment;
   }
 
   /** The list; the same object until it changes. */
@@ -112,8 +120,17 @@ export class SessionList {
     const known = items.filter((other) => other.sessionId !== item.sessionId || !item.deleted);
     const changed = known.map((other) => (other.sessionId === item.sessionId ? item : other));
     this.#set({ ...this.#view, items: changed });
-    // The server decides whether it is found now.
-    this.refresh();
+    this.#searchSoon();
+  }
+
+  /** Repeats the search after a while: the server decides what is found now. */
+  #searchSoon(): void {
+    if (this.#searchesAgain) return;
+    this.#searchesAgain = true;
+    this.#environment.after(SEARCH_AGAIN_MS, () => {
+      this.#searchesAgain = false;
+      if (this.#view.search) this.refresh();
+    });
   }
 
   /** Fetches the list: one question at a time, and once more if that is asked for meanwhile. */
