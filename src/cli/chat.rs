@@ -43,7 +43,7 @@ use tokio::{
     sync::mpsc,
 };
 
-/// What `reseed chat` was told.
+/// The options of `reseed chat`.
 #[derive(Clone, clap::Args)]
 pub(super) struct ChatOptions {
     /// The server, as ws://, wss://, http:// or https://. Without it, the one that HOST and WS_PORT of the environment
@@ -82,7 +82,7 @@ pub(super) enum Color {
 /// Chats on the terminal, or through pipes, until the person leaves or the input ends.
 ///
 /// # Errors
-/// Why there is no connection, no session, or no more.
+/// Returns an error if the server cannot be reached, refuses the session, or closes the connection for good.
 pub(super) async fn run(mut options: ChatOptions) -> anyhow::Result<()> {
     let stdout_is_terminal = std::io::stdout().is_terminal();
     let watched = stdout_is_terminal && std::io::stdin().is_terminal();
@@ -111,8 +111,8 @@ pub(super) async fn run(mut options: ChatOptions) -> anyhow::Result<()> {
     chat.run(connected, lines_of(std::io::stdin()), std::io::stdout()).await
 }
 
-/// The address of the server that these settings start, and a token for it where it wants one. Faults in its other
-/// settings are its own.
+/// Returns the address of the server that these settings start, and a token if it needs one. Errors in its other
+/// settings do not matter here.
 fn server_of_settings() -> anyhow::Result<(String, Option<String>)> {
     let ClientSettings { listen, token } =
         ClientSettings::load().context("name the server, or mend the settings that name it")?;
@@ -124,37 +124,36 @@ fn server_of_settings() -> anyhow::Result<(String, Option<String>)> {
     Ok((format!("ws://{}/ws", listen.local_address()), token))
 }
 
-/// What came of a person, or of a pipe.
+/// Input from a person or a pipe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Typed {
     /// A line, or a pasted block of lines.
     Line(String),
     /// Ctrl-C.
     Interrupt,
-    /// Nothing more will come.
+    /// The end of the input.
     End,
-    /// The process is told to end, by this signal.
+    /// A signal that ends the process.
     Killed(&'static str),
 }
 
 type Lines = mpsc::Receiver<std::io::Result<Typed>>;
 
-/// Where a chat is shown, which may also be where its lines come from.
+/// The output of a chat, which may also be the source of its lines.
 trait Output: Write {
-    /// The next line is wanted.
+    /// Asks for the next line.
     fn want_line(&mut self) {}
 
-    /// A line was taken.
+    /// Confirms that a line was taken.
     fn took_line(&mut self) {}
 }
 
 impl Output for std::io::Stdout {}
 
-/// What a person or a pipe gives: lines, and signals to the process, which are listened to from the moment this is
-/// made.
+/// The lines of a person or a pipe, and the process's signals, which are caught from its creation on.
 struct Input {
     lines: Lines,
-    /// No line will come any more.
+    /// True once the lines have ended.
     has_ended: bool,
     interrupt: Signal,
     terminate: Signal,
@@ -173,10 +172,10 @@ impl Input {
         })
     }
 
-    /// The next line, where lines are taken, or the next signal. May be dropped while it waits: nothing is lost.
+    /// Returns the next line, if lines are taken, or the next signal. Cancel safe.
     ///
     /// # Errors
-    /// Why no line can be read.
+    /// Returns an error if a line cannot be read.
     async fn next(&mut self, takes_lines: bool, output: &mut impl Output) -> anyhow::Result<Typed> {
         let takes_lines = takes_lines && !self.has_ended;
         if takes_lines {
@@ -196,22 +195,22 @@ impl Input {
     }
 }
 
-/// A chat that has reached its server.
+/// A chat that is connected to its server.
 struct Connected {
     dialogue: Dialogue,
     driver: Driver,
-    /// What was told until then.
+    /// The steps so far.
     steps: Vec<Step>,
 }
 
-/// How to chat; apart from [`run`] so that tests bring their own lines and screen.
+/// The settings of a chat, separate from [`run`] so that tests can use their own lines and screen.
 struct Chat {
     screen: Screen,
     watched: bool,
 }
 
 impl Chat {
-    /// Connects. A server that is not there, or wants another token, is told before the terminal is taken.
+    /// Connects. Errors about the server or the token are returned before the terminal is taken over.
     async fn connect(&self, url: &str, options: &ChatOptions) -> anyhow::Result<Connected> {
         let address: Address = url.parse()?;
         let session = options
@@ -253,10 +252,10 @@ impl Chat {
     }
 }
 
-/// Does what was told. Returns false if it was to leave, or nobody reads what is shown.
+/// Carries out steps. Returns false if the chat has ended, or nobody reads its output.
 ///
 /// # Errors
-/// Why there is no more, or nothing can be shown.
+/// Returns an error if a step failed, or the output cannot be written.
 fn carry_out(steps: Vec<Step>, output: &mut impl Write) -> anyhow::Result<bool> {
     for step in steps {
         match step {
@@ -281,8 +280,8 @@ fn show(output: &mut impl Write, text: &str) -> std::io::Result<()> {
     output.flush()
 }
 
-/// The lines of an input, read by a thread of its own: a read from a terminal cannot be given up, and a thread may be
-/// left behind in it when the process ends.
+/// Reads the lines of an input on a thread of its own: a read from a terminal cannot be cancelled, and the thread may
+/// still wait in it when the process ends.
 fn lines_of(input: impl std::io::Read + Send + 'static) -> Lines {
     let (sender, receiver) = mpsc::channel(lines::LINES_WAITING_MAX);
     std::thread::spawn(move || {
@@ -297,7 +296,7 @@ fn lines_of(input: impl std::io::Read + Send + 'static) -> Lines {
     receiver
 }
 
-/// 128 bits as text: names this process to the server and begins its commands' ids.
+/// Returns 128 random bits as text: this process's client id and the prefix of its command ids.
 fn random_id() -> anyhow::Result<String> {
     let mut bytes = [0u8; 16];
     getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no random numbers: {error}"))?;

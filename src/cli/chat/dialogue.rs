@@ -1,7 +1,7 @@
-//! The dialogue: what a person typed and what the client tells, turned into what to show and what to ask for.
+//! The dialogue: turns typed lines and the client's updates into text to show and commands to send.
 //!
-//! Pure: no socket, no terminal, no clock. The connection, the place in the session and what has no reply yet are the
-//! client's, [`Machine`].
+//! Pure: no socket, no terminal, no clock. The client, [`Machine`], keeps the connection, the position in the session
+//! and the commands without a reply.
 
 use super::{
     lines::{self, Line},
@@ -22,25 +22,26 @@ use reseed_protocol::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Attempts to connect again before giving up: about four minutes, longer than a server takes to restart.
-const ATTEMPTS_MAX: u32 = 15;
+/// The maximum number of attempts to reconnect. Their waits add up to about five minutes on average, which is longer
+/// than a server takes to restart.
+const ATTEMPTS_MAX: u32 = 24;
 
-/// What to do, in order.
+/// A step for the chat to carry out.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Write this to the screen.
+    /// Writes this to the screen.
     Show(String),
-    /// Leave.
+    /// Ends the chat.
     Quit,
-    /// Leave, because of this.
+    /// Ends the chat with this error.
     Fail(String),
 }
 
-/// What a command was for, where its reply alone does not tell.
+/// The purpose of a command, where its reply alone does not show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
     Rename,
-    /// Where the last so many questions are.
+    /// To find the last so many questions.
     Back(usize),
     /// To move in the tree.
     Go,
@@ -55,63 +56,63 @@ pub(super) enum Asked {
 #[derive(Debug)]
 pub(super) struct Dialogue {
     pub(super) screen: Screen,
-    /// True if a person watches: thoughts and notes on progress are shown to one, not to a pipe.
+    /// True on a terminal: reasoning and progress are shown there, but not written to a pipe.
     pub(super) watched: bool,
     /// The client.
     pub(super) machine: Machine,
-    /// Begins the id of every command of this process, so that its own are known again.
+    /// The prefix of this process's command ids, by which it recognises its own commands.
     pub(super) prefix: String,
-    /// What the commands without a reply are for.
+    /// The purposes of the commands without a reply.
     asked: BTreeMap<CommandId, Asked>,
-    /// The session that is shown, or being opened.
+    /// The session that is shown or being opened.
     pub(super) session: Option<Session>,
-    /// True if a connection is there.
+    /// True while connected.
     connected: bool,
-    /// Connections that were lost, or did not come about, since the last one.
+    /// Failed attempts to connect since the last connection, including its loss.
     attempts: u32,
-    /// True if a server was ever there: before, what fails ends the chat.
+    /// True once a server was reached. Before that, a failure ends the chat.
     reached_once: bool,
     /// True if the server's notice was shown.
     noticed: bool,
-    /// True if a session was ever open: before, a refusal ends the chat.
+    /// True once a session was open. Before that, a refusal ends the chat.
     pub(super) opened_once: bool,
-    /// A session is opened when something is said, so that no empty one is left behind.
+    /// True if a session is created with the first message, so that no empty one is left behind.
     pub(super) opens_later: bool,
-    /// Events up to here were on their way when the session was opened.
+    /// The newest durable event that the session had when it was opened.
     pub(super) caught_up_at: u64,
     pub(super) turn: Option<TurnId>,
     pub(super) jobs: BTreeSet<JobId>,
-    /// The job that summarises the branch which is being left.
+    /// The job that summarises the branch being left.
     pub(super) leaving: Option<JobId>,
-    /// The compaction that is held, as far as it was shown.
+    /// The held compaction that was shown last.
     pub(super) held: Option<JobId>,
-    /// The compaction that ended last: its beginning, which is not stored, may be told after its end.
+    /// The compaction that ended last. Its `compaction_started`, which is not stored, may arrive after its end.
     pub(super) ended_job: Option<JobId>,
-    /// The compaction that was shown last and not applied.
+    /// The preview that was shown last and not applied.
     pub(super) previewed: Option<JobId>,
-    /// The entries of the last tree, by their numbers.
+    /// The entries of the last `/tree`, by number.
     pub(super) drawn: Vec<EntryId>,
     pub(super) items: BTreeMap<EntryId, Streamed>,
     pub(super) last_entry: Option<EntryId>,
-    /// The sessions of the last list, by their numbers.
+    /// The sessions of the last `/sessions`, by number.
     pub(super) listed: Vec<SessionId>,
     /// True if Ctrl-C was pressed since the last line.
     interrupted: bool,
     out: Vec<Step>,
-    /// True if something stands on the screen's last line.
+    /// True if the last line on the screen has text and no line break.
     line_open: bool,
 }
 
 impl Dialogue {
-    /// A dialogue that will open this session, or make one. `prefix` is this process's own, of 16 to 40 characters of
-    /// an id.
+    /// Creates a dialogue that opens this session, or creates one with the first message. `prefix` begins the ids of
+    /// this process's commands: 16 to 40 characters of an id.
     pub(super) fn new(screen: Screen, watched: bool, prefix: String, session: Option<SessionId>) -> Self {
         let software = Software { name: "reseed-chat".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
         let identity = Identity { client_id: prefix.clone(), software: Some(software) };
         let mut dialogue = Self {
             screen,
             watched,
-            // The token of the command line stays the same.
+            // The token comes from the command line, so it cannot be renewed.
             machine: Machine::new(identity, fastrand::Rng::new()).with_command_prefix(&prefix).with_fixed_credentials(),
             prefix,
             asked: BTreeMap::new(),
@@ -143,12 +144,12 @@ impl Dialogue {
         dialogue
     }
 
-    /// Returns true if a connection is there.
+    /// Returns true while connected.
     pub(super) fn is_connected(&self) -> bool {
         self.connected
     }
 
-    /// Returns true if nothing is awaited: every command answered, no turn, no compaction, nothing on its way.
+    /// Returns true if nothing is pending: no command, no turn, no compaction, no missed event.
     pub(super) fn is_idle(&self) -> bool {
         let snapshot = self.snapshot();
         let caught_up = snapshot.is_none_or(|snapshot| snapshot.seq >= self.caught_up_at && snapshot.queue.is_empty());
@@ -161,7 +162,7 @@ impl Dialogue {
         self.machine.snapshot(self.session?)
     }
 
-    /// The client tells something.
+    /// Handles an update of the client.
     pub(super) fn on_update(&mut self, update: Update) -> Vec<Step> {
         match update {
             Update::Connected(welcome) => {
@@ -187,7 +188,7 @@ impl Dialogue {
                 match result {
                     Ok(reply) => self.on_reply(asked, &reply),
                     Err(Unanswered::Refused(error)) => self.line(&self.screen.fault(&error)),
-                    // Said already where the session or the client ended.
+                    // The end of the session or of the client was already shown.
                     Err(Unanswered::SessionClosed | Unanswered::Stopped(_)) => {}
                     Err(why) => self.line(&self.screen.warning(&why.to_string())),
                 }
@@ -288,7 +289,7 @@ impl Dialogue {
         }
     }
 
-    /// Ctrl-C: stops what is running; a second one, or one without a connection, leaves.
+    /// Handles Ctrl-C: cancels what is running. A second Ctrl-C, or one while disconnected, ends the chat.
     pub(super) fn on_interrupt(&mut self) -> Vec<Step> {
         if std::mem::replace(&mut self.interrupted, true) || !self.connected {
             return vec![Step::Quit];
@@ -301,7 +302,7 @@ impl Dialogue {
         self.done()
     }
 
-    /// A line was typed.
+    /// Handles a typed line.
     pub(super) fn on_line(&mut self, line: &str) -> Vec<Step> {
         self.interrupted = false;
         let line = lines::parse(line);
@@ -369,12 +370,12 @@ impl Dialogue {
         }
     }
 
-    /// Returns true if this command is one of the kind, of this client's, and not answered yet.
+    /// Returns true if this client sent the command for this purpose and it has no reply yet.
     pub(super) fn awaits(&self, id: Option<&CommandId>, asked: Asked) -> bool {
         id.is_some_and(|id| self.asked.get(id) == Some(&asked))
     }
 
-    /// Sends a command, about the session that is shown if it is about one.
+    /// Sends a command. If it needs a session, it is about the one that is shown.
     pub(super) fn ask(&mut self, asked: Asked, command: Command) {
         let to = match (command.spec().address, self.session) {
             (Address::Required, Some(session)) => To::Session(session),
@@ -394,14 +395,14 @@ impl Dialogue {
         self.out.push(Step::Show(format!("{}{text}\n", if open { "\n" } else { "" })));
     }
 
-    /// Shows a note to a person who waits.
+    /// Shows a note on progress, on a terminal only.
     pub(super) fn progress(&mut self, text: &str) {
         if self.watched {
             self.line(&self.screen.note(text));
         }
     }
 
-    /// Shows a piece of a line.
+    /// Shows text without a line break.
     pub(super) fn piece(&mut self, text: String) {
         if !text.is_empty() {
             self.line_open = !text.ends_with('\n');
@@ -409,7 +410,7 @@ impl Dialogue {
         }
     }
 
-    /// Ends the line that pieces began.
+    /// Ends the current line, if it has text.
     pub(super) fn end_line(&mut self) {
         if std::mem::replace(&mut self.line_open, false) {
             self.out.push(Step::Show("\n".to_owned()));

@@ -1,4 +1,4 @@
-//! What happened in the session, as the dialogue takes and shows it.
+//! Shows the events of the session.
 
 use super::{
     dialogue::{Asked, Dialogue},
@@ -13,7 +13,7 @@ use reseed_protocol::{
 };
 
 impl Dialogue {
-    /// The session is open, for the first time or again: shows what is new of it.
+    /// Handles an opened session: shows what is new in it.
     pub(super) fn on_opened(&mut self, opened: &SessionOpened) {
         let resumed = opened.resumed.is_some();
         self.opened_once = true;
@@ -39,7 +39,7 @@ impl Dialogue {
         }
     }
 
-    /// Shows the entries that were not shown yet, and the answers that are being written.
+    /// Shows the entries that were not shown yet, and the answers being streamed.
     fn show_snapshot(&mut self, opened: &SessionOpened) {
         let entries = opened.entries.as_deref().unwrap_or_default();
         let seen = entries.iter().position(|entry| Some(&entry.entry_id) == self.last_entry.as_ref());
@@ -73,7 +73,7 @@ impl Dialogue {
         self.line(&self.screen.compaction_prepared(prepared));
     }
 
-    /// A turn is over.
+    /// Handles the end of a turn.
     pub(super) fn on_turn_finished(&mut self, end: &TurnFinished) {
         if self.turn.as_ref() == Some(&end.turn_id) {
             self.turn = None;
@@ -83,7 +83,7 @@ impl Dialogue {
         if text.is_empty() { self.end_line() } else { self.line(&text) }
     }
 
-    /// A durable event.
+    /// Handles a durable event.
     pub(super) fn on_event(&mut self, event: &Event) {
         match event {
             Event::EntryAppended(appended) => self.on_entry(appended),
@@ -129,7 +129,7 @@ impl Dialogue {
                     self.line(&self.screen.note(&format!("the strategy is {strategy}")));
                 }
             }
-            // What waits is told when somebody asks for it.
+            // `/queue` shows the queue.
             Event::QueueItemAdded(_)
             | Event::QueueItemRemoved(_)
             | Event::QueueReordered(_)
@@ -175,7 +175,7 @@ impl Dialogue {
         }
     }
 
-    /// An ephemeral event.
+    /// Handles an ephemeral event.
     pub(super) fn on_ephemeral(&mut self, event: &EphemeralEvent) {
         match event {
             EphemeralEvent::ItemStarted(started) if self.last_entry.as_ref() == Some(&started.item_id) => {}
@@ -221,7 +221,7 @@ impl Dialogue {
                 self.on_prepared(prepared);
             }
             EphemeralEvent::ContextWarning(warning) => self.line(&self.screen.warning(&warning.message)),
-            // The client opens it again, or says that it has ended.
+            // The client reopens the session, or reports its end.
             EphemeralEvent::SessionClosed(_) => {}
             EphemeralEvent::CompactionProgress(progress) => {
                 if progress.phase == SUMMARISING_BRANCH && self.leaving.as_ref() != Some(&progress.job_id) {

@@ -1,10 +1,10 @@
-//! Which session is open: going to one, leaving it, and beginning a new one with what is said first.
+//! Opens and leaves sessions, and creates one with the first message.
 
 use super::dialogue::Dialogue;
 use reseed_client::Opening;
 use reseed_protocol::SessionId;
 
-/// Entries of the history that are shown when a session is opened.
+/// The number of entries shown when a session is opened.
 const HISTORY_ENTRIES: u32 = 20;
 
 impl Dialogue {
@@ -13,14 +13,14 @@ impl Dialogue {
         numbered.or_else(|| which.parse().ok())
     }
 
-    /// Leaves the session. What is said next begins another.
+    /// Leaves the session. The next message creates another one.
     pub(super) fn begin_later(&mut self) {
         self.leave();
         self.opens_later = true;
         self.line(&self.screen.note("what you say next begins a new session"));
     }
 
-    /// Opens a session in place of the one that is shown; `None` makes one.
+    /// Opens a session in place of the one that is shown; `None` creates one.
     pub(super) fn go_to(&mut self, session: Option<SessionId>) {
         self.leave();
         self.opens_later = false;
@@ -28,7 +28,7 @@ impl Dialogue {
         self.session = Some(self.machine.open(session, opening));
     }
 
-    /// Leaves the session; it lives on at the server.
+    /// Leaves the session, which continues on the server.
     pub(super) fn leave(&mut self) {
         if let Some(session) = self.session.take() {
             self.machine.close_session(session);

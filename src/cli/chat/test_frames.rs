@@ -1,8 +1,8 @@
-//! Frames of a scripted server, completed from the examples of the protocol by what no script is about.
+//! Completes the frames of test scripts: fields that a script leaves out come from the protocol's examples.
 
 use serde_json::Value;
 
-/// Returns the frame with all that it must have. What is no frame stays as it is.
+/// Returns the frame with all required fields. Text that is not JSON stays as it is.
 pub(super) fn whole(frame: &str) -> String {
     let Ok(mut frame) = serde_json::from_str::<Value>(frame) else { return frame.to_owned() };
     let example = match frame["type"].as_str().unwrap_or_default() {

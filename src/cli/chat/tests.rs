@@ -83,7 +83,7 @@ async fn play(stream: TcpStream, script: Vec<Act>, seen: &mut Seen) {
         }
     }
     while let Some(Ok(message)) = socket.next().await {
-        // It takes its leave of the session.
+        // On leaving, the client closes the session.
         let is_more =
             message.to_text().is_ok_and(|text| message.is_text() && !text.contains(r#""type":"close_session""#));
         assert!(!is_more, "the client sent more than the script expects: {message}");

@@ -178,7 +178,7 @@ export class App {
         this.listeners.onTarget(session.id);
         this.enter(session);
       } else {
-        // Whoever looks at another chat by now stays there: this one is closed when its input has arrived.
+        // A person who has opened another chat by now stays there. This one is closed when its input has arrived.
         session.hold()();
       }
       this.listChanged();

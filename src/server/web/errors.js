@@ -12,7 +12,7 @@
 import { CommandError, ConnectionLost, SessionEnded } from "./client.js";
 
 const AGAIN = "Try again.";
-const OPERATOR = "Tell whoever runs this server.";
+const OPERATOR = "Tell the person who runs this server.";
 
 /** @type {Record<string, [string, string]>} what happened, what to do */
 const WORDS = {
@@ -70,13 +70,13 @@ const WORDS = {
   not_supported: ["This server cannot do that.", ""],
   rate_limited: ["That was too much in a short time.", "Wait a moment, then try again."],
   // The server.
-  hook_failed: ["An extension of this server failed.", "Try again; if it stays so, tell whoever runs it."],
+  hook_failed: ["An extension of this server failed.", "Try again; if it happens again, tell the person who runs this server."],
   hook_timeout: ["An extension of this server took too long.", AGAIN],
   hook_unavailable: ["An extension that is needed here is not connected.", "Connect it, then try again."],
-  store_failed: ["The server could not save this.", "Reload the page and try again; if it stays so, tell whoever runs this server."],
+  store_failed: ["The server could not save this.", "Reload the page and try again; if it happens again, tell the person who runs this server."],
   overloaded: ["The server is busy.", "Try again in a moment."],
   shutting_down: ["The server is stopping.", "Wait for it to come back."],
-  internal: ["The server made a mistake.", "Try again; if it stays so, tell whoever runs this server."],
+  internal: ["The server made a mistake.", "Try again; if it happens again, tell the person who runs this server."],
 };
 
 /** @type {Record<string, string>} what the client's own errors mean, by their names */

@@ -1,11 +1,11 @@
 /**
- * What several views ask of a snapshot. Pure.
+ * Questions about a snapshot that several views ask. Pure.
  *
  * @typedef {import("./client.js").SessionSnapshot} Snapshot
  */
 
 /**
- * Returns true if a compaction is at work that turns wait for; one in the background is nobody's business.
+ * Returns true if a compaction is at work that turns wait for; a background compaction delays nothing.
  * @param {Pick<Snapshot, "compaction">} snapshot
  */
 export function isHeldUp({ compaction }) {
