@@ -157,7 +157,7 @@ test("what needs no subscription opens none", async () => {
   const session = client.session(server.session().id);
   await Promise.all([session.rename("x"), session.tree(), session.getEntries(), session.delete()]);
   assert.equal(count(server, "open_session"), 0);
-  assert.equal(session.status.phase, "closed");
+  assert.equal(session.status.phase, "ended", "it was deleted");
 });
 
 test("the size of the context is asked for once at a time, and once more if it changed meanwhile", async () => {
