@@ -122,7 +122,6 @@ codes! {
     NothingToCompact "nothing_to_compact" retriable: false, "Compaction would save too little.", "Continue; there is room.";
     CompactionRunning "compaction_running" retriable: true, "The session is being compacted.", "Wait for `context_compacted` or `compaction_failed`.";
     NoCompaction "no_compaction" retriable: false, "No such compaction is running.", "No action is needed.";
-    CompactionFailed "compaction_failed" retriable: true, "The compaction failed; the context is unchanged.", "Try again; the message gives the reason.";
     CompactionCancelled "compaction_cancelled" retriable: true, "The compaction was cancelled; the context is unchanged.", "No action is needed.";
     CompactionVoid "compaction_void" retriable: true, "The context changed while the compaction was made: the branch was left, a compaction was undone, or another strategy or model was chosen.", "No action is needed; a new compaction is made when due.";
     PreviewNotFound "preview_not_found" retriable: false, "There is no such preview: it expired, was replaced by another one, or the session was reopened.", "Send `preview_compaction` again.";

@@ -48,7 +48,6 @@ export type ErrorCode =
   | "nothing_to_compact"
   | "compaction_running"
   | "no_compaction"
-  | "compaction_failed"
   | "compaction_cancelled"
   | "compaction_void"
   | "preview_not_found"

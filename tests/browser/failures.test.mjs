@@ -101,15 +101,15 @@ onPage("a compaction that fails leaves a line in the chat", {}, async ({ page, s
     world.failCompaction(code, "ModelSummary: not_smaller");
   };
   failed("compaction_void");
-  failed("compaction_failed", true);
-  failed("compaction_failed");
-  await page.waitForSelector("[data-trace]:has-text('could not be summarised')");
+  failed("upstream_error", true);
+  failed("upstream_error");
+  await page.waitForSelector("[data-trace]:has-text('server failed')");
   await say(page, "go on");
   await settled(page, 2);
   assert.equal(await page.locator("[data-trace]").count(), 1);
   assert.doesNotMatch(await page.innerText("#log"), /not_smaller/);
   await page.reload();
-  await page.waitForSelector("#log > li:nth-child(3)[data-trace]:has-text('could not be summarised')");
+  await page.waitForSelector("#log > li:nth-child(3)[data-trace]:has-text('server failed')");
   assert.equal(await page.locator("[data-trace]").count(), 1);
 });
 

@@ -18,8 +18,8 @@ use std::collections::BTreeSet;
 use unreached::UNREACHED;
 
 /// Returns what the table claims, as lines of notes: of each command its reply, its own events and errors; of all
-/// commands together the errors that any may get, and the events of the work that they start; of each error that refuses
-/// no command, the events that carry it.
+/// commands together the errors that any may get, and the events of the work that they start; of each error that
+/// refuses no command, the events that carry it.
 fn claimed() -> BTreeSet<String> {
     let replies = Command::TABLE.iter().map(|spec| line(spec.name, Kind::Reply, spec.reply));
     let errors = OUTCOMES

@@ -40,7 +40,6 @@ pub const NEVER_REPLIED: &[(ErrorCode, &str)] = &[
     (ErrorCode::ContentFiltered, "`turn_finished.error`"),
     (ErrorCode::ContextOverflow, "`turn_finished.error`"),
     (ErrorCode::Interrupted, "`turn_finished.error` and `item_aborted.reason`, after the server stopped during a turn"),
-    (ErrorCode::CompactionFailed, "`compaction_failed.error`"),
     (ErrorCode::InvalidPatch, "`hook_failed.error`, and `turn_finished.error` if the hook is required"),
 ];
 

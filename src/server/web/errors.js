@@ -38,7 +38,6 @@ const WORDS = {
   input_too_large: ["This message is too long for the model’s window.", "Send less, or choose a model with a larger window."],
   nothing_to_compact: ["There is nothing worth summarising yet.", "Go on; there is room."],
   compaction_running: ["The chat is being summarised already.", "Wait until that is done."],
-  compaction_failed: ["The older part could not be summarised.", "The chat is unchanged. Try again later."],
   compaction_cancelled: ["Summarising was cancelled.", "The chat is unchanged."],
   compaction_void: ["The summary was not used, because the chat has changed.", "There is nothing to do."],
   no_compaction: ["Nothing is being summarised.", ""],

@@ -53,6 +53,22 @@ async fn commands_that_wait_for_the_model_say_how_it_failed() {
     }
 }
 
+#[tokio::test]
+async fn a_turn_ends_with_what_the_model_did_wrong() {
+    let table = [ErrorCode::UpstreamEmpty, ErrorCode::ContentFiltered];
+    let mut faults = table.into_iter();
+    let model = Scripted::answering(move |_| match faults.next() {
+        Some(code) => Reply::fault(ModelFault::new(code, "scripted")),
+        None => Reply::text("Noted."),
+    });
+    let server = Server::start(model, &[("UPSTREAM_RETRIES_MAX", "0")]).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    for code in table {
+        let finished = client.turn("hello").await;
+        assert_eq!(finished["error"]["code"], code.as_str(), "{finished}");
+    }
+}
+
 /// Milliseconds that no test reaches.
 const FAR_MS: u64 = 600_000;
 
