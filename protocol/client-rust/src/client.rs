@@ -9,7 +9,7 @@ use crate::{
     update::{NotTaken, Session, SessionEnd, Stop, To, Unanswered, Update},
 };
 use reseed_protocol::{
-    CommandId, SessionId,
+    CommandId, ErrorBody, SessionId,
     command::{Command, Software},
     reply::Reply,
 };
@@ -17,6 +17,9 @@ use std::{collections::VecDeque, sync::Arc};
 
 /// Updates that are kept while a reply is awaited. Beyond these the oldest events go that the snapshots have anyway.
 const KEPT_MAX: usize = 16 * 1024;
+
+/// Refusals for now after which [`Client::open_now`] gives up: with growing waits these are some seconds.
+const REFUSALS_MAX: u32 = 5;
 
 /// The options of a client.
 #[derive(Clone, Default)]
@@ -75,6 +78,14 @@ pub enum Error {
     /// The session ended.
     #[error(transparent)]
     SessionEnd(#[from] SessionEnd),
+    /// The session was refused for now, again and again.
+    #[error("the session was refused {refusals} times{}", .error.as_ref().map(|error| format!(": {}", error.message)).unwrap_or_default())]
+    NotOpened {
+        /// The number of refusals.
+        refusals: u32,
+        /// The server's last error, if it named one.
+        error: Option<ErrorBody>,
+    },
     /// The client stopped.
     #[error(transparent)]
     Stopped(#[from] Stop),
@@ -106,14 +117,22 @@ impl Client {
         self.machine.open(session, opening)
     }
 
-    /// Opens a session, or creates one, and waits until its snapshot is there.
+    /// Opens a session, or creates one, and waits until its snapshot is there. If that fails, the session is closed.
     ///
     /// # Errors
-    /// The session was refused, or the client stopped.
+    /// Returns an error if the session was refused, for good or five times for now, or if the client stopped.
     pub async fn open_now(&mut self, session: Option<SessionId>, opening: Opening) -> Result<Session, Error> {
         let session = self.open(session, opening);
+        let mut refusals = 0;
         while self.snapshot(session).is_none() {
             match self.receive().await {
+                Update::Retrying { session: refused, error, .. } if refused == session => {
+                    refusals += 1;
+                    if refusals >= REFUSALS_MAX {
+                        self.close_session(session);
+                        return Err(Error::NotOpened { refusals, error });
+                    }
+                }
                 Update::Ended { session: ended, why } if ended == session => return Err(why.into()),
                 Update::Stopped(stop) => return Err(self.stopped(stop)),
                 update => self.keep(update),

@@ -59,6 +59,16 @@ pub enum Update {
         /// What the server said.
         opened: Box<SessionOpened>,
     },
+    /// The server refused to open a session for now, or ended its subscription: the next attempt is made after this
+    /// wait. It is told each time.
+    Retrying {
+        /// The session.
+        session: Session,
+        /// The server's error, if it named one.
+        error: Option<ErrorBody>,
+        /// The wait.
+        retry_after: Duration,
+    },
     /// An event of a session, which its snapshot has now.
     Event {
         /// The session.

@@ -2,7 +2,7 @@
 
 mod support;
 
-use reseed_client::{Client, Credentials, Lost, Opening, Options, Session, SessionEvent, Stop, To, Update};
+use reseed_client::{Client, Credentials, Error, Lost, Opening, Options, Session, SessionEvent, Stop, To, Update};
 use reseed_protocol::{
     CommandId,
     command::{Command, Empty, RenameSession},
@@ -355,6 +355,26 @@ async fn a_request_waits_for_its_reply_and_keeps_the_rest() {
     };
     let (_peer, told) = tokio::join!(serves, lives);
     assert_eq!(told, ["connected", "opened", "2", "run_tool"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_refused_for_now_is_given_up_in_the_end() {
+    let server = Server::start().await;
+    let mut client = client(&server);
+    let serves = async {
+        let (mut peer, _) = server.welcome().await;
+        for _ in 0..5 {
+            let command = peer.read("open_session").await;
+            let error = json!({"code": "overloaded", "message": "too busy", "retriable": true});
+            peer.reply(&command, json!({"type": "error", "payload": error})).await;
+        }
+        peer
+    };
+    let (_peer, opened) = tokio::join!(serves, client.open_now(Some("ses".parse().unwrap()), Opening::default()));
+    let why = opened.unwrap_err();
+    assert!(matches!(why, Error::NotOpened { refusals: 5, .. }), "{why}");
+    assert_eq!(why.to_string(), "the session was refused 5 times: too busy");
+    assert_eq!(client.machine().find(&"ses".parse().unwrap()), None, "it is closed");
 }
 
 #[tokio::test]

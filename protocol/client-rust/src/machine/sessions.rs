@@ -7,12 +7,12 @@ use crate::{
     update::{Session, SessionEnd, To, Update},
 };
 use reseed_protocol::{
-    ErrorCode, SessionId,
+    ErrorBody, ErrorCode, SessionId,
     command::{Command, Empty},
     event::{SessionClosed, SubscriptionEnd},
     reply::{Reply, SessionOpened},
 };
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 impl Machine {
     pub(super) fn open_replied(&mut self, now: Instant, key: Session, reply: Reply) {
@@ -32,7 +32,8 @@ impl Machine {
             }
             // It is open on this connection: what closes it is still on its way.
             Reply::Error(error) if error.retriable || error.code == ErrorCode::SessionAlreadyOpen => {
-                self.retry_session(now, key, error.retry_after_ms.unwrap_or_default());
+                let wait = told_wait(error.retry_after_ms.unwrap_or_default());
+                self.retry_session(now, key, Some(error), wait);
             }
             Reply::Error(error) => self.end(key, SessionEnd::Refused(error)),
             _ => self.end(key, SessionEnd::Unreadable),
@@ -85,14 +86,16 @@ impl Machine {
         if !closed.retriable {
             known.forget_place();
         }
-        self.retry_session(now, key, 0);
+        self.retry_session(now, key, closed.error.clone(), Duration::ZERO);
     }
 
-    pub(super) fn retry_session(&mut self, now: Instant, key: Session, wait_ms: u64) {
+    /// Opens a session again after at least this wait, and says so.
+    fn retry_session(&mut self, now: Instant, key: Session, error: Option<ErrorBody>, wait: Duration) {
         let Some(known) = self.sessions.get_mut(&key) else { return };
-        let wait = told_wait(wait_ms).max(backoff(known.failures, &mut self.random));
+        let retry_after = wait.max(backoff(known.failures, &mut self.random));
         known.failures = known.failures.saturating_add(1);
-        known.phase = Subscribed::Retrying(now + wait);
+        known.phase = Subscribed::Retrying(now + retry_after);
+        self.tell(Update::Retrying { session: key, error, retry_after });
     }
 
     /// This client has deleted a session. Other connections get `session_closed`; this one knows from the reply.

@@ -130,7 +130,7 @@ fn a_reply_counts_once_and_only_for_what_was_sent() {
     world.closed_by_server("failed", true);
     let waits = world.send(session, &input());
     world.frame(&json!({"re": waits.to_string(), "type": "ok", "payload": {}}));
-    assert_eq!((world.news(), world.machine.unanswered()), (vec![], 1));
+    assert_eq!((world.news(), world.machine.unanswered()), (vec!["retrying 1: no error".to_owned()], 1));
 
     // A reply that cannot be read is one all the same.
     world.reconnect_after_cut();
@@ -218,7 +218,7 @@ fn a_command_that_came_too_late_for_its_session_waits_for_it() {
     world.send(session, &input());
     world.closed_by_server("failed", true);
     world.refuse("user_input", "no_session", false);
-    assert_eq!(world.news(), Vec::<String>::new());
+    assert_eq!(world.news(), ["retrying 1: no error"]);
     world.pass(Duration::from_secs(1));
     world.opened(json!({"sessionId": "ses", "resumed": "replay"}));
     assert_eq!(world.frames(), ["user_input ses", "open_session ses resume@1", "user_input ses"]);
