@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 /// A second gap within this time asks for everything anew: the resume has not mended it.
 const RESYNC: Duration = Duration::from_secs(2);
 
+/// After this time a subscription has lasted: its end by a failure is the first one.
+const LASTED: Duration = Duration::from_secs(10);
+
 /// How a session is opened, on each connection.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Opening {
@@ -59,6 +62,7 @@ pub(crate) struct Subscription {
     pub(crate) creates: Option<CommandId>,
     pub(crate) snapshot: Option<Snapshot>,
     pub(crate) failures: u32,
+    opened_at: Option<Instant>,
     resynced_at: Option<Instant>,
     /// The next attempt asks for a snapshot, whatever is known.
     anew: bool,
@@ -95,6 +99,7 @@ impl Subscription {
             creates,
             snapshot: None,
             failures: 0,
+            opened_at: None,
             resynced_at: None,
             anew: false,
             read_only: false,
@@ -145,9 +150,9 @@ impl Subscription {
     }
 
     /// Takes `session_opened`.
-    pub(crate) fn opened(&mut self, opened: SessionOpened) {
+    pub(crate) fn opened(&mut self, now: Instant, opened: SessionOpened) {
         self.phase = Phase::Open;
-        self.failures = 0;
+        self.opened_at = Some(now);
         self.anew = false;
         self.id = Some(opened.session_id.clone());
         self.creates = None;
@@ -164,6 +169,13 @@ impl Subscription {
         !std::mem::replace(&mut self.read_only, true)
     }
 
+    /// Forgets the failures before, if the subscription that ends now has lasted.
+    pub(crate) fn forgive(&mut self, now: Instant) {
+        if self.is_open() && self.opened_at.is_some_and(|opened| now - opened >= LASTED) {
+            self.failures = 0;
+        }
+    }
+
     /// The next attempt asks for everything anew: stored events that cannot be read are passed over by a snapshot.
     pub(crate) fn forget_place(&mut self) {
         self.anew = true;
@@ -171,6 +183,7 @@ impl Subscription {
 
     /// Something was missed: the next attempt resumes, or asks for everything anew if that did not help just before.
     pub(crate) fn missed(&mut self, now: Instant) {
+        self.forgive(now);
         self.anew |= self.resynced_at.is_some_and(|before| now - before < RESYNC);
         self.resynced_at = Some(now);
     }

@@ -76,6 +76,7 @@ impl Machine {
         if !matches!(self.phase, Phase::Dialing { .. } | Phase::Greeting { .. } | Phase::Open(_)) {
             return;
         }
+        self.sessions.values_mut().for_each(|known| known.forgive(now));
         if matches!(&self.phase, Phase::Open(greeted) if now - greeted.since >= LASTED) {
             self.forgive();
         }

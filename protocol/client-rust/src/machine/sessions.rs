@@ -14,6 +14,9 @@ use reseed_protocol::{
 };
 use std::time::{Duration, Instant};
 
+/// The wait at least before a session is opened that failed again at once.
+const FAILED_AGAIN: Duration = Duration::from_secs(3);
+
 impl Machine {
     pub(super) fn open_replied(&mut self, now: Instant, key: Session, reply: Reply) {
         let known = self.sessions.get_mut(&key).expect("it was just found");
@@ -26,7 +29,7 @@ impl Machine {
             Reply::SessionOpened(opened) if known.id.as_ref().is_some_and(|id| *id != opened.session_id) => {
                 self.end(key, SessionEnd::Unreadable);
             }
-            Reply::SessionOpened(opened) => self.opened(key, opened),
+            Reply::SessionOpened(opened) => self.opened(now, key, opened),
             Reply::Error(error) if error.code == ErrorCode::SessionDamaged && known.falls_back_to_reading() => {
                 self.send_open(key);
             }
@@ -40,9 +43,9 @@ impl Machine {
         }
     }
 
-    pub(super) fn opened(&mut self, key: Session, opened: Box<SessionOpened>) {
+    pub(super) fn opened(&mut self, now: Instant, key: Session, opened: Box<SessionOpened>) {
         let known = self.sessions.get_mut(&key).expect("its reply has come");
-        known.opened((*opened).clone());
+        known.opened(now, (*opened).clone());
         let other = self.by_id.insert(opened.session_id.clone(), key);
         // It was created, the reply was lost, and then it was opened by its id: it is one session all the same.
         if let Some(other) = other.filter(|other| *other != key) {
@@ -83,10 +86,15 @@ impl Machine {
         if closed.code == SubscriptionEnd::Deleted {
             return self.end(key, SessionEnd::Deleted);
         }
-        if !closed.retriable {
+        known.forgive(now);
+        // One that fails again at once may fail for what a resume replays. Stored events that cannot be read are passed
+        // over by a snapshot too.
+        let fails_again = known.failures > 0;
+        if fails_again || !closed.retriable {
             known.forget_place();
         }
-        self.retry_session(now, key, closed.error.clone(), Duration::ZERO);
+        let wait = if fails_again { FAILED_AGAIN } else { Duration::ZERO };
+        self.retry_session(now, key, closed.error.clone(), wait);
     }
 
     /// Opens a session again after at least this wait, and says so.

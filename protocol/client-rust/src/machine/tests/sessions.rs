@@ -276,3 +276,28 @@ fn what_a_server_says_of_another_session_is_not_believed() {
     world.answer("open_session", json!({"type": "surprise", "payload": {}}));
     assert_eq!(world.news(), ["ended 1: unreadable"]);
 }
+
+#[test]
+fn a_session_that_fails_again_at_once_is_opened_anew_and_later() {
+    // For how long the session was open before it failed for the second time; what it is opened with, after how long.
+    let table = [(9, "open_session ses", 3), (10, "open_session ses resume@1", 0)];
+    for (open, opens, waits) in table {
+        for cut in [false, true] {
+            let (mut world, _) = World::with_session();
+            world.closed_by_server("failed", true);
+            world.pass(Duration::from_secs(1));
+            world.opened(json!({"sessionId": "ses", "resumed": "replay"}));
+            world.pass(Duration::from_secs(open));
+            if cut {
+                world.reconnect_after_cut();
+                world.opened(json!({"sessionId": "ses", "resumed": "replay"}));
+            }
+            world.forget();
+            world.closed_by_server("failed", true);
+            let Some(Update::Retrying { retry_after, .. }) = world.told.first() else { panic!("{:?}", world.told) };
+            assert_eq!(*retry_after >= Duration::from_secs(3), waits > 0, "{open} {cut}: {retry_after:?}");
+            world.pass(*retry_after);
+            assert_eq!(world.frames(), [opens], "{open} {cut}");
+        }
+    }
+}
