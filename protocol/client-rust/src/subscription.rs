@@ -5,7 +5,7 @@ use crate::{
     update::SessionEvent,
 };
 use reseed_protocol::{
-    CommandId, SessionId,
+    CommandId, ErrorBody, ErrorCode, SessionId,
     command::{Command, OpenSession, SessionRole, ToolOffer},
     event::{EphemeralEvent, Event},
     hook::HookOffer,
@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 
 /// A second gap within this time asks for everything anew: the resume has not mended it.
 const RESYNC: Duration = Duration::from_secs(2);
+
+/// Times that a session may be refused as open already. What closes it is on its way, and is there long before.
+const OPEN_ALREADY_MAX: u32 = 5;
 
 /// After this time a subscription has lasted: its end by a failure is the first one.
 const LASTED: Duration = Duration::from_secs(10);
@@ -62,6 +65,8 @@ pub(crate) struct Subscription {
     pub(crate) creates: Option<CommandId>,
     pub(crate) snapshot: Option<Snapshot>,
     pub(crate) failures: u32,
+    /// Refusals in a row since the session is open already.
+    open_already: u32,
     opened_at: Option<Instant>,
     resynced_at: Option<Instant>,
     /// The next attempt asks for a snapshot, whatever is known.
@@ -99,6 +104,7 @@ impl Subscription {
             creates,
             snapshot: None,
             failures: 0,
+            open_already: 0,
             opened_at: None,
             resynced_at: None,
             anew: false,
@@ -154,6 +160,7 @@ impl Subscription {
         self.phase = Phase::Open;
         self.opened_at = Some(now);
         self.anew = false;
+        self.open_already = 0;
         self.id = Some(opened.session_id.clone());
         self.creates = None;
         match &mut self.snapshot {
@@ -162,6 +169,13 @@ impl Subscription {
             }
             None => self.snapshot = Some(Snapshot::opened(opened)),
         }
+    }
+
+    /// Returns true if the session is refused as open already, for now: what closes it is still on its way.
+    pub(crate) fn is_closed_soon(&mut self, refusal: &ErrorBody) -> bool {
+        let is_open_already = refusal.code == ErrorCode::SessionAlreadyOpen;
+        self.open_already += u32::from(is_open_already);
+        is_open_already && self.open_already <= OPEN_ALREADY_MAX
     }
 
     /// Returns true if the session can be opened as an observer, after it was refused as damaged.

@@ -318,7 +318,7 @@ impl Machine {
         }
         let Some(Incoming { session, body }) = Incoming::parse(text) else { return };
         match body {
-            Body::Reply(id, reply) => self.replied(now, &id, reply),
+            Body::Reply(id, reply) => self.replied(now, &id, session.as_ref(), reply),
             // The close that follows says the same.
             Body::Fault(_) => {}
             Body::Ephemeral(EphemeralEvent::SessionChanged(item)) => self.tell(Update::Listed(item)),

@@ -18,28 +18,42 @@ use std::time::{Duration, Instant};
 const FAILED_AGAIN: Duration = Duration::from_secs(3);
 
 impl Machine {
-    pub(super) fn open_replied(&mut self, now: Instant, key: Session, reply: Reply) {
+    pub(super) fn open_replied(&mut self, now: Instant, key: Session, session: Option<&SessionId>, reply: Reply) {
         let known = self.sessions.get_mut(&key).expect("it was just found");
         match reply {
             Reply::SessionOpened(opened) if matches!(known.phase, Subscribed::Leaving(_)) => {
                 self.send_now(Some(&opened.session_id), &Command::CloseSession(Empty {}));
                 self.forget(key);
             }
-            _ if matches!(known.phase, Subscribed::Leaving(_)) => self.forget(key),
+            Reply::Error(_) if matches!(known.phase, Subscribed::Leaving(_)) => self.forget(key),
             Reply::SessionOpened(opened) if known.id.as_ref().is_some_and(|id| *id != opened.session_id) => {
+                self.close_at_server(key, &opened.session_id);
                 self.end(key, SessionEnd::Unreadable);
             }
             Reply::SessionOpened(opened) => self.opened(now, key, opened),
             Reply::Error(error) if error.code == ErrorCode::SessionDamaged && known.falls_back_to_reading() => {
                 self.send_open(key);
             }
-            // It is open on this connection: what closes it is still on its way.
-            Reply::Error(error) if error.retriable || error.code == ErrorCode::SessionAlreadyOpen => {
+            Reply::Error(error) if error.retriable || known.is_closed_soon(&error) => {
                 let wait = told_wait(error.retry_after_ms.unwrap_or_default());
                 self.retry_session(now, key, Some(error), wait);
             }
             Reply::Error(error) => self.end(key, SessionEnd::Refused(error)),
-            _ => self.end(key, SessionEnd::Unreadable),
+            _ => {
+                let is_left = matches!(known.phase, Subscribed::Leaving(_));
+                if let Some(opened) = session.cloned().or_else(|| known.id.clone()) {
+                    self.close_at_server(key, &opened);
+                }
+                if is_left { self.forget(key) } else { self.end(key, SessionEnd::Unreadable) }
+            }
+        }
+    }
+
+    /// Closes the session that the server may have opened by a reply that cannot be taken.
+    fn close_at_server(&mut self, key: Session, opened: &SessionId) {
+        // Another handle that has it open keeps it.
+        if self.find(opened).is_none_or(|other| other == key) {
+            self.send_now(Some(opened), &Command::CloseSession(Empty {}));
         }
     }
 

@@ -266,15 +266,29 @@ fn what_a_server_says_of_another_session_is_not_believed() {
     let (mut world, session) = World::with_session();
     world.cut();
     world.reconnect();
-    world.forget_news();
+    world.forget();
     world.opened(json!({"sessionId": "other", "resumed": "replay"}));
     assert_eq!(world.news(), ["ended 1: unreadable"]);
+    assert_eq!(world.frames(), ["close_session other"], "nothing stays open at the server");
     assert_eq!((world.machine.find(&id("other")), world.machine.session_id(session)), (None, Some(&id("ses"))));
 
     let mut world = World::open();
     world.machine.open(Some(id("ses")), Opening::default());
     world.answer("open_session", json!({"type": "surprise", "payload": {}}));
     assert_eq!(world.news(), ["ended 1: unreadable"]);
+    assert_eq!(world.frames(), ["open_session ses", "close_session ses"]);
+
+    // One that is created, and closed meanwhile, is named by the reply alone.
+    for (closes, news) in [(false, &["ended 1: unreadable"][..]), (true, &[])] {
+        let mut world = World::open();
+        let session = world.machine.open(None, Opening::default());
+        if closes {
+            world.machine.close_session(session);
+        }
+        world.answer("open_session", json!({"sessionId": "ses", "type": "surprise", "payload": {}}));
+        assert_eq!(world.frames(), ["open_session", "close_session ses"]);
+        assert_eq!(world.news(), news);
+    }
 }
 
 #[test]
@@ -300,4 +314,18 @@ fn a_session_that_fails_again_at_once_is_opened_anew_and_later() {
             assert_eq!(world.frames(), [opens], "{open} {cut}");
         }
     }
+}
+
+#[test]
+fn a_session_that_stays_open_already_is_given_up() {
+    let mut world = World::open();
+    world.machine.open(Some(id("ses")), Opening::default());
+    for _ in 0..5 {
+        world.refuse("open_session", "session_already_open", false);
+        assert_eq!(world.news(), ["retrying 1: session_already_open"]);
+        world.pass(Duration::from_secs(16));
+        world.machine.heard(world.now);
+    }
+    world.refuse("open_session", "session_already_open", false);
+    assert_eq!(world.news(), ["ended 1: refused session_already_open"]);
 }
