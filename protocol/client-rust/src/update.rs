@@ -96,6 +96,21 @@ pub enum Update {
 }
 
 impl Update {
+    /// Returns the name of its kind.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Connected(_) => "Connected",
+            Self::Disconnected { .. } => "Disconnected",
+            Self::Stopped(_) => "Stopped",
+            Self::Opened { .. } => "Opened",
+            Self::Retrying { .. } => "Retrying",
+            Self::Event { .. } => "Event",
+            Self::Reply { .. } => "Reply",
+            Self::Ended { .. } => "Ended",
+            Self::Listed(_) => "Listed",
+        }
+    }
+
     /// Returns true for a piece of what will be told whole, or a state that another one follows.
     pub(crate) fn is_decoration(&self) -> bool {
         use EphemeralEvent::{

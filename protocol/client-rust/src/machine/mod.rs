@@ -85,13 +85,13 @@ pub enum Output {
 }
 
 impl std::fmt::Debug for Output {
-    /// Writes no frame: it may hold a token, or what somebody has said.
+    /// Writes neither a frame nor what an update holds: a token, for instance, or what somebody has said.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Dial => f.write_str("Dial"),
             Self::Send(frame) => write!(f, "Send({} bytes)", frame.len()),
             Self::HangUp => f.write_str("HangUp"),
-            Self::Tell(update) => f.debug_tuple("Tell").field(update).finish(),
+            Self::Tell(update) => write!(f, "Tell({})", update.name()),
         }
     }
 }
