@@ -133,8 +133,15 @@ impl Client {
                         return Err(Error::NotOpened { refusals, error });
                     }
                 }
-                Update::Ended { session: ended, why } if ended == session => return Err(why.into()),
-                Update::Stopped(stop) => return Err(self.stopped(stop)),
+                Update::Ended { session: ended, why } if ended == session => {
+                    self.close_session(session);
+                    return Err(why.into());
+                }
+                Update::Stopped(stop) => {
+                    // Otherwise a later connection would open it, or create one, for nobody.
+                    self.close_session(session);
+                    return Err(self.stopped(stop));
+                }
                 update => self.keep(update),
             }
         }

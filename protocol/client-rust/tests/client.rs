@@ -378,6 +378,29 @@ async fn a_session_that_is_refused_for_now_is_given_up_in_the_end() {
 }
 
 #[tokio::test]
+async fn a_session_that_is_opened_too_late_is_not_opened_later() {
+    let server = Server::start().await;
+    let mut client = client(&server);
+    let stops = async { server.welcome().await.0.close(4400).await };
+    let lives = async {
+        let opened = client.open_now(None, Opening::default()).await;
+        assert!(matches!(opened, Err(Error::Stopped(_))), "{opened:?}");
+    };
+    tokio::join!(stops, lives);
+    client.connect();
+    let to = To::Id("ses".parse().unwrap());
+    client.send(to, &rename("harbour")).unwrap();
+    let serves = async {
+        let (mut peer, _) = server.welcome().await;
+        peer.read("rename_session").await;
+    };
+    tokio::select! {
+        () = serves => {}
+        () = async { loop { client.next().await; } } => {}
+    }
+}
+
+#[tokio::test]
 async fn who_closes_says_goodbye_and_what_was_asked_before_arrives() {
     let server = Server::start().await;
     let mut client = client(&server);
