@@ -205,10 +205,17 @@ impl Socket {
         poll_fn(|cx| self.poll_flush(cx)).await
     }
 
-    /// Says goodbye; whether it is heard makes no difference.
+    /// Says goodbye, and waits a second at most for the answer: whether it is heard makes no difference.
     pub async fn close(mut self) {
         self.queue_message(Message::Close(None));
-        let _ = timeout(GOODBYE, self.flush()).await;
+        let goodbye = async {
+            self.flush().await?;
+            // A socket that is let go with something unread is reset, and the last frames with it.
+            loop {
+                self.receive().await?;
+            }
+        };
+        let _: Result<Result<(), Lost>, _> = timeout(GOODBYE, goodbye).await;
     }
 }
 
