@@ -237,6 +237,21 @@ async fn credentials_are_asked_for_before_each_attempt() {
 }
 
 #[tokio::test]
+async fn a_token_that_stays_the_same_is_tried_once() {
+    let server = Server::start().await;
+    let mut client = Client::new(server.address(), Options::default().with_token("token-1"));
+    let serves = async {
+        let mut peer = server.accept().await;
+        let hello = peer.read("hello").await;
+        assert_eq!(hello["payload"]["token"], "token-1");
+        let error = json!({"code": "unauthenticated", "message": "expired", "retriable": false});
+        peer.reply(&hello, json!({"type": "error", "payload": error})).await;
+    };
+    let ((), update) = tokio::join!(serves, client.next());
+    assert!(matches!(update, Update::Stopped(Stop::Credentials(_))), "{update:?}");
+}
+
+#[tokio::test]
 async fn an_upgrade_that_is_refused_is_tried_again_where_that_helps() {
     let table = [
         ("401 Unauthorized", true),
@@ -307,6 +322,35 @@ async fn a_server_that_falls_silent_is_left() {
         tokio::time::resume();
         drop(silent);
     }
+}
+
+#[tokio::test]
+async fn deadlines_are_kept_while_frames_keep_coming() {
+    let server = Server::start().await;
+    let mut client = client(&server);
+    client.open(Some("ses".parse().unwrap()), Opening::default());
+    let serves = async {
+        let (mut peer, _) = server.welcome().await;
+        let command = peer.read("open_session").await;
+        let error = json!({"code": "overloaded", "message": "too busy", "retriable": true, "retryAfterMs": 10_000});
+        peer.reply(&command, json!({"type": "error", "payload": error})).await;
+        for _ in 0..100 {
+            peer.write(&example("events/session_changed.json")).await;
+        }
+        peer
+    };
+    let lives = until(&mut client, |update| matches!(update, Update::Retrying { .. }).then_some(()));
+    let (_peer, ()) = tokio::join!(serves, lives);
+    // From here on there is always another frame.
+    until(&mut client, |update| matches!(update, Update::Listed(_)).then_some(())).await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(11)).await;
+    let is_due = |client: &Client| client.machine().deadline().unwrap() <= tokio::time::Instant::now().into_std();
+    assert!(is_due(&client));
+    for _ in 0..40 {
+        assert!(matches!(client.next().await, Update::Listed(_)));
+    }
+    assert!(!is_due(&client), "the session is asked for again before all frames are read");
 }
 
 #[tokio::test]
@@ -398,6 +442,23 @@ async fn a_session_that_is_opened_too_late_is_not_opened_later() {
         () = serves => {}
         () = async { loop { client.next().await; } } => {}
     }
+}
+
+#[tokio::test]
+async fn who_closes_reads_until_the_other_end_has_closed_too() {
+    let server = Server::start().await;
+    let mut client = client(&server);
+    let connects = until(&mut client, |update| matches!(update, Update::Connected(_)).then_some(()));
+    let ((mut peer, _), ()) = tokio::join!(server.welcome(), connects);
+    for seq in 0..100 {
+        peer.event(seq, 1_000).await;
+    }
+    let closing = tokio::spawn(client.close());
+    assert!(matches!(peer.message().await, Some(Message::Close(_))));
+    assert!(!closing.is_finished(), "its own close is not answered yet");
+    // Reading on sends the answer.
+    assert_eq!(peer.message().await, None);
+    closing.await.unwrap();
 }
 
 #[tokio::test]
