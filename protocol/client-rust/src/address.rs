@@ -21,7 +21,7 @@ impl Address {
     /// is reached at the root.
     ///
     /// # Errors
-    /// It is no such address.
+    /// Returns an error if the text is no such address.
     pub fn exactly(text: &str) -> Result<Self, InvalidAddress> {
         let address: Self = text.parse()?;
         let given = text.parse::<Uri>().ok().filter(|given| given.scheme() == address.0.scheme());

@@ -13,7 +13,7 @@ use reseed_protocol::{
     command::{Command, Software},
     reply::Reply,
 };
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
 /// Updates that are kept while a reply is awaited. Beyond these the oldest events go that the snapshots have anyway.
 const KEPT_MAX: usize = 16 * 1024;
@@ -39,11 +39,7 @@ impl Options {
     /// Returns options with a token that stays the same.
     #[must_use]
     pub fn with_token(mut self, token: impl Into<String>) -> Self {
-        let token = token.into();
-        self.credentials = Some(Arc::new(move || {
-            let credentials = Credentials::Token(token.clone());
-            Box::pin(std::future::ready(Ok(credentials)))
-        }));
+        self.credentials = Some(Credentials::fixed(token));
         self.fixed_credentials = true;
         self
     }
@@ -157,7 +153,7 @@ impl Client {
     /// [`Update::Reply`] has the id.
     ///
     /// # Errors
-    /// Too much waits already.
+    /// Returns an error if too much waits already.
     pub fn send(&mut self, to: impl Into<To>, command: &Command) -> Result<CommandId, NotTaken> {
         self.machine.send(to, command)
     }
@@ -168,7 +164,7 @@ impl Client {
     /// If this is dropped before, the command goes on, and [`Client::next`] tells its [`Update::Reply`].
     ///
     /// # Errors
-    /// The command was refused, or cannot be answered any more.
+    /// Returns an error if the command was refused, or cannot be answered any more.
     pub async fn request(&mut self, to: impl Into<To>, command: &Command) -> Result<Reply, Error> {
         let sent = self.send(to, command)?;
         loop {
@@ -180,7 +176,7 @@ impl Client {
         }
     }
 
-    /// Returns what happens next; [`Update::Stopped`] for ever once the client has stopped. It may be dropped while it
+    /// Returns what happens next; [`Update::Stopped`] indefinitely once the client has stopped. It may be dropped while it
     /// waits: nothing is lost.
     ///
     /// The client lives while this is awaited: a connection on which nobody does so for a minute is lost.
@@ -230,7 +226,7 @@ impl Client {
     fn keep(&mut self, update: Update) {
         if self.kept.len() >= KEPT_MAX {
             let oldest = |goes: fn(&Update) -> bool| self.kept.iter().position(goes);
-            if let Some(place) = oldest(Update::is_decoration).or_else(|| oldest(Update::is_in_snapshot)) {
+            if let Some(place) = oldest(Update::is_transient).or_else(|| oldest(Update::is_in_snapshot)) {
                 self.kept.remove(place);
             }
         }

@@ -190,12 +190,12 @@ impl Subscription {
         }
     }
 
-    /// The next attempt asks for everything anew: stored events that cannot be read are passed over by a snapshot.
+    /// Makes the next attempt ask for a snapshot, which passes over stored events that cannot be read.
     pub(crate) fn forget_place(&mut self) {
         self.anew = true;
     }
 
-    /// Something was missed: the next attempt resumes, or asks for everything anew if that did not help just before.
+    /// Handles a gap: the next attempt resumes, or asks for a snapshot if that did not help just before.
     pub(crate) fn missed(&mut self, now: Instant) {
         self.forgive(now);
         self.anew |= self.resynced_at.is_some_and(|before| now - before < RESYNC);

@@ -112,7 +112,7 @@ impl Update {
     }
 
     /// Returns true for a piece of what will be told whole, or a state that another one follows.
-    pub(crate) fn is_decoration(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         use EphemeralEvent::{
             CallProgressed, CompactionProgress, ContextUpdated, ItemDelta, ItemFinished, ItemStarted, PresenceChanged,
         };
@@ -132,7 +132,7 @@ impl Update {
     /// Returns true for an event that a session's snapshot has. Those for the host are in none: nobody tells them
     /// again.
     pub(crate) fn is_in_snapshot(&self) -> bool {
-        self.is_decoration() || matches!(self, Self::Event { event: SessionEvent::Durable(..), .. })
+        self.is_transient() || matches!(self, Self::Event { event: SessionEvent::Durable(..), .. })
     }
 }
 

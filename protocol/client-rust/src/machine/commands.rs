@@ -14,7 +14,7 @@ impl Machine {
     /// which its [`Update::Reply`] has.
     ///
     /// # Errors
-    /// Too much waits already, or it is a command that the client gives by itself.
+    /// Returns an error if too much waits already, or if it is a command that the client gives by itself.
     pub fn send(&mut self, to: impl Into<To>, command: &Command) -> Result<CommandId, NotTaken> {
         if matches!(command, Command::Hello(_) | Command::OpenSession(_) | Command::CloseSession(_)) {
             return Err(NotTaken::Own(command.spec().name));

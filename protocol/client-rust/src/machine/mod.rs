@@ -308,7 +308,7 @@ impl Machine {
 
     // What happens
 
-    /// A frame has come.
+    /// Handles a frame of the server.
     pub fn frame(&mut self, now: Instant, text: &str) {
         match &mut self.phase {
             Phase::Open(greeted) => greeted.read(now),

@@ -84,7 +84,7 @@ impl Machine {
         }
     }
 
-    /// Something was missed: opens the session again on the same connection, where it was.
+    /// Mends a gap: opens the session again on the same connection, where it was.
     pub(super) fn resync(&mut self, now: Instant, key: Session) {
         let Some(known) = self.sessions.get_mut(&key).filter(|known| known.is_open()) else { return };
         known.missed(now);
@@ -120,7 +120,7 @@ impl Machine {
         self.tell(Update::Retrying { session: key, error, retry_after });
     }
 
-    /// This client has deleted a session. Other connections get `session_closed`; this one knows from the reply.
+    /// Ends a session that this client has deleted. Other connections get `session_closed`; this one knows from the reply.
     pub(super) fn deleted(&mut self, to: &To) {
         let key = match to {
             To::Session(key) => Some(*key),
