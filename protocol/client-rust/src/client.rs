@@ -75,7 +75,7 @@ pub enum Error {
     #[error(transparent)]
     SessionEnd(#[from] SessionEnd),
     /// The session was refused for now, again and again.
-    #[error("the session was refused {refusals} times{}", .error.as_ref().map(|error| format!(": {}", error.message)).unwrap_or_default())]
+    #[error("the session was refused {refusals} times{}", reason(.error.as_ref()))]
     NotOpened {
         /// The number of refusals.
         refusals: u32,
@@ -85,6 +85,11 @@ pub enum Error {
     /// The client stopped.
     #[error(transparent)]
     Stopped(#[from] Stop),
+}
+
+/// Returns the end of a sentence that an error explains.
+fn reason(error: Option<&ErrorBody>) -> String {
+    error.map(|error| format!(": {}", error.message)).unwrap_or_default()
 }
 
 impl Client {
@@ -176,8 +181,8 @@ impl Client {
         }
     }
 
-    /// Returns what happens next; [`Update::Stopped`] indefinitely once the client has stopped. It may be dropped while it
-    /// waits: nothing is lost.
+    /// Returns what happens next; [`Update::Stopped`] indefinitely once the client has stopped. It may be dropped while
+    /// it waits: nothing is lost.
     ///
     /// The client lives while this is awaited: a connection on which nobody does so for a minute is lost.
     pub async fn next(&mut self) -> Update {

@@ -179,7 +179,8 @@ impl Outbox {
         }
     }
 
-    /// Handles the loss of the connection: what may be sent again waits for the next one. Returns the others, which are over.
+    /// Handles the loss of the connection: what may be sent again waits for the next one. Returns the others, which are
+    /// over.
     pub(crate) fn lost(&mut self) -> Vec<CommandId> {
         let over = self.remove_all(|command| command.sent && !command.resent);
         self.waiting.iter_mut().for_each(|command| command.sent = false);

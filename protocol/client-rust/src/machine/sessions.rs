@@ -120,7 +120,8 @@ impl Machine {
         self.tell(Update::Retrying { session: key, error, retry_after });
     }
 
-    /// Ends a session that this client has deleted. Other connections get `session_closed`; this one knows from the reply.
+    /// Ends a session that this client has deleted. Other connections get `session_closed`; this one knows from the
+    /// reply.
     pub(super) fn deleted(&mut self, to: &To) {
         let key = match to {
             To::Session(key) => Some(*key),
