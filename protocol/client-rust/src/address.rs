@@ -4,10 +4,11 @@ use std::str::FromStr;
 use tokio_tungstenite::tungstenite::http::Uri;
 
 /// Where to connect: `ws://HOST[:PORT][/PATH]`, or `wss`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Address(Uri);
 
-/// The reason a text is not the address of a server. It names the text without its query, which may hold a secret.
+/// The reason a text is not the address of a server. It names the text without its user and
+/// its query, which may hold secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not the address of a server; write ws://127.0.0.1:8080/ws or http://127.0.0.1:8080, with wss:// or \
@@ -20,7 +21,7 @@ impl Address {
     /// is reached at the root.
     ///
     /// # Errors
-    /// It is no such address.
+    /// Returns an error if the text is no such address.
     pub fn exactly(text: &str) -> Result<Self, InvalidAddress> {
         let address: Self = text.parse()?;
         let given = text.parse::<Uri>().ok().filter(|given| given.scheme() == address.0.scheme());
@@ -35,7 +36,12 @@ impl Address {
 
 impl InvalidAddress {
     fn of(text: &str) -> Self {
-        Self(text.split(['?', '#']).next().unwrap_or_default().to_owned())
+        let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
+        let (shown, hidden) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
+        // With an `@` behind a `?`, either may be part of a password.
+        let shown = if hidden.contains('@') { "…" } else { shown.rsplit('@').next().unwrap_or_default() };
+        let separator = if scheme.is_empty() { "" } else { "://" };
+        Self(format!("{scheme}{separator}{shown}"))
     }
 }
 
@@ -57,6 +63,13 @@ impl FromStr for Address {
         let path = if given.path() == "/" { "/ws" } else { given.path() };
         let query = given.query().map(|query| format!("?{query}")).unwrap_or_default();
         format!("{scheme}://{host}{path}{query}").parse().map(Self).map_err(|_| invalid())
+    }
+}
+
+impl std::fmt::Debug for Address {
+    /// Writes it as [`Display`](std::fmt::Display) does, without secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Address({self})")
     }
 }
 
@@ -96,7 +109,23 @@ mod tests {
             assert_eq!(exact(text).as_deref(), Some(text));
         }
         assert_eq!([exact("http://localhost:8080/"), exact("localhost:8080")], [None, None]);
-        let refused = "ftp://example.org/?ticket=secret".parse::<Address>().unwrap_err().to_string();
-        assert!(!refused.contains("secret"), "{refused}");
+    }
+
+    #[test]
+    fn nothing_secret_is_printed() {
+        let table = [
+            ("ftp://example.org/?ticket=secret", "`ftp://example.org/`"),
+            ("ftp://name:secret@example.org/ws", "`ftp://example.org/ws`"),
+            ("name:secret@example.org", "`example.org`"),
+            ("ftp://name:sec?ret@example.org/ws", "`ftp://…`"),
+            ("localhost:8080", "`localhost:8080`"),
+        ];
+        for (text, shown) in table {
+            let refused = text.parse::<Address>().unwrap_err();
+            assert!(refused.to_string().starts_with(shown), "{refused}");
+            assert!(!format!("{refused:?}").contains("sec"), "{refused:?}");
+        }
+        let address: Address = "ws://name:secret@example.org/ws?ticket=secret".parse().unwrap();
+        assert_eq!(format!("{address:?}"), "Address(ws://example.org/ws)");
     }
 }

@@ -9,14 +9,17 @@ use crate::{
     update::{NotTaken, Session, SessionEnd, Stop, To, Unanswered, Update},
 };
 use reseed_protocol::{
-    CommandId, SessionId,
+    CommandId, ErrorBody, SessionId,
     command::{Command, Software},
     reply::Reply,
 };
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
 /// Updates that are kept while a reply is awaited. Beyond these the oldest events go that the snapshots have anyway.
 const KEPT_MAX: usize = 16 * 1024;
+
+/// Refusals for now after which [`Client::open_now`] gives up: with growing waits these are some seconds.
+const REFUSALS_MAX: u32 = 5;
 
 /// The options of a client.
 #[derive(Clone, Default)]
@@ -36,11 +39,7 @@ impl Options {
     /// Returns options with a token that stays the same.
     #[must_use]
     pub fn with_token(mut self, token: impl Into<String>) -> Self {
-        let token = token.into();
-        self.credentials = Some(Arc::new(move || {
-            let credentials = Credentials::Token(token.clone());
-            Box::pin(std::future::ready(Ok(credentials)))
-        }));
+        self.credentials = Some(Credentials::fixed(token));
         self.fixed_credentials = true;
         self
     }
@@ -75,9 +74,22 @@ pub enum Error {
     /// The session ended.
     #[error(transparent)]
     SessionEnd(#[from] SessionEnd),
+    /// The session was refused for now, again and again.
+    #[error("the session was refused {refusals} times{}", reason(.error.as_ref()))]
+    NotOpened {
+        /// The number of refusals.
+        refusals: u32,
+        /// The server's last error, if it named one.
+        error: Option<ErrorBody>,
+    },
     /// The client stopped.
     #[error(transparent)]
     Stopped(#[from] Stop),
+}
+
+/// Returns the end of a sentence that an error explains.
+fn reason(error: Option<&ErrorBody>) -> String {
+    error.map(|error| format!(": {}", error.message)).unwrap_or_default()
 }
 
 impl Client {
@@ -106,16 +118,31 @@ impl Client {
         self.machine.open(session, opening)
     }
 
-    /// Opens a session, or creates one, and waits until its snapshot is there.
+    /// Opens a session, or creates one, and waits until its snapshot is there. If that fails, the session is closed.
     ///
     /// # Errors
-    /// The session was refused, or the client stopped.
+    /// Returns an error if the session was refused, for good or five times for now, or if the client stopped.
     pub async fn open_now(&mut self, session: Option<SessionId>, opening: Opening) -> Result<Session, Error> {
         let session = self.open(session, opening);
+        let mut refusals = 0;
         while self.snapshot(session).is_none() {
             match self.receive().await {
-                Update::Ended { session: ended, why } if ended == session => return Err(why.into()),
-                Update::Stopped(stop) => return Err(self.stopped(stop)),
+                Update::Retrying { session: refused, error, .. } if refused == session => {
+                    refusals += 1;
+                    if refusals >= REFUSALS_MAX {
+                        self.close_session(session);
+                        return Err(Error::NotOpened { refusals, error });
+                    }
+                }
+                Update::Ended { session: ended, why } if ended == session => {
+                    self.close_session(session);
+                    return Err(why.into());
+                }
+                Update::Stopped(stop) => {
+                    // Otherwise a later connection would open it, or create one, for nobody.
+                    self.close_session(session);
+                    return Err(self.stopped(stop));
+                }
                 update => self.keep(update),
             }
         }
@@ -131,7 +158,7 @@ impl Client {
     /// [`Update::Reply`] has the id.
     ///
     /// # Errors
-    /// Too much waits already.
+    /// Returns an error if too much waits already.
     pub fn send(&mut self, to: impl Into<To>, command: &Command) -> Result<CommandId, NotTaken> {
         self.machine.send(to, command)
     }
@@ -142,7 +169,7 @@ impl Client {
     /// If this is dropped before, the command goes on, and [`Client::next`] tells its [`Update::Reply`].
     ///
     /// # Errors
-    /// The command was refused, or cannot be answered any more.
+    /// Returns an error if the command was refused, or cannot be answered any more.
     pub async fn request(&mut self, to: impl Into<To>, command: &Command) -> Result<Reply, Error> {
         let sent = self.send(to, command)?;
         loop {
@@ -154,8 +181,8 @@ impl Client {
         }
     }
 
-    /// Returns what happens next; [`Update::Stopped`] for ever once the client has stopped. It may be dropped while it
-    /// waits: nothing is lost.
+    /// Returns what happens next; [`Update::Stopped`] indefinitely once the client has stopped. It may be dropped while
+    /// it waits: nothing is lost.
     ///
     /// The client lives while this is awaited: a connection on which nobody does so for a minute is lost.
     pub async fn next(&mut self) -> Update {
@@ -204,7 +231,7 @@ impl Client {
     fn keep(&mut self, update: Update) {
         if self.kept.len() >= KEPT_MAX {
             let oldest = |goes: fn(&Update) -> bool| self.kept.iter().position(goes);
-            if let Some(place) = oldest(Update::is_decoration).or_else(|| oldest(Update::is_in_snapshot)) {
+            if let Some(place) = oldest(Update::is_transient).or_else(|| oldest(Update::is_in_snapshot)) {
                 self.kept.remove(place);
             }
         }

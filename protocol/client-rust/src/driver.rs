@@ -15,12 +15,25 @@ use std::{
 };
 use tokio::time::{Instant, Sleep};
 
+/// Frames in a row after which deadlines are looked at: while more keep coming, the clock would never have its turn.
+const FRAMES_IN_A_ROW_MAX: u32 = 32;
+
 type Dialing = Pin<Box<dyn Future<Output = Result<(Socket, Credentials), Lost>> + Send>>;
 type Asking = Pin<Box<dyn Future<Output = Result<Credentials, Lost>> + Send>>;
 
 /// Gives credentials, each time that the client connects. It fails with [`Lost::Refused`] if asking again will not
 /// help, and with [`Lost::Broken`] otherwise.
 pub type AskCredentials = Arc<dyn Fn() -> Asking + Send + Sync>;
+
+impl Credentials {
+    /// Gives a token that stays the same. A machine that is to stop when it is refused is told so by
+    /// [`Machine::with_fixed_credentials`].
+    #[must_use]
+    pub fn fixed(token: impl Into<String>) -> AskCredentials {
+        let token = token.into();
+        Arc::new(move || Box::pin(std::future::ready(Ok(Self::Token(token.clone())))))
+    }
+}
 
 /// The socket and the clock of a machine. It does nothing by itself: [`Driver::next`] drives it, and may be dropped
 /// while it waits.
@@ -30,6 +43,8 @@ pub struct Driver {
     socket: Option<Socket>,
     dialing: Option<Dialing>,
     sleep: Pin<Box<Sleep>>,
+    /// Frames since a deadline was looked at.
+    frames: u32,
 }
 
 impl Driver {
@@ -40,7 +55,7 @@ impl Driver {
     #[must_use]
     pub fn new(address: Address, credentials: Option<AskCredentials>) -> Self {
         let sleep = Box::pin(tokio::time::sleep_until(Instant::now()));
-        Self { address, credentials, socket: None, dialing: None, sleep }
+        Self { address, credentials, socket: None, dialing: None, sleep, frames: 0 }
     }
 
     /// Does what the machine says, until something is to be told; [`Update::Stopped`] indefinitely once it has stopped.
@@ -87,9 +102,17 @@ impl Driver {
             }
             return true;
         }
+        if self.frames >= FRAMES_IN_A_ROW_MAX {
+            self.frames = 0;
+            if machine.deadline().is_some_and(|deadline| deadline <= now()) {
+                machine.tick(now());
+                return true;
+            }
+        }
         if let Some(socket) = &mut self.socket
             && let Poll::Ready(received) = socket.poll_receive(cx)
         {
+            self.frames += 1;
             match received {
                 Ok(Received::Text(text)) => machine.frame(now(), &text),
                 Ok(Received::Ping) => machine.heard(now()),

@@ -8,13 +8,13 @@ const FIRST: Duration = Duration::from_millis(500);
 /// The longest wait before any attempt: a server that is back should not wait long for its clients.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// The longest wait that a server may ask for: more than any of its limits needs, and less than for ever.
+/// The longest wait that a server may ask for: more than any of its limits needs, and a wait that ends.
 const TOLD_MAX: Duration = Duration::from_secs(3_600);
 
 /// Attempts after which the wait does not grow any more.
 const DOUBLINGS_MAX: u32 = 6;
 
-/// Why a connection is no more, or did not come about.
+/// The reason that a connection ended or could not be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
     /// The server closed it with this code. It gave its reason, or the meaning of the code stands for it.
@@ -99,7 +99,7 @@ fn meaning(code: u16) -> (&'static str, Then) {
     }
 }
 
-/// Returns a wait that the server has asked for, in milliseconds, as far as it is believed.
+/// Returns a wait that the server has asked for, in milliseconds, bounded by [`TOLD_MAX`].
 pub(crate) fn told_wait(ms: u64) -> Duration {
     Duration::from_millis(ms).min(TOLD_MAX)
 }

@@ -98,7 +98,7 @@ impl Calls {
     /// Sends the result of a tool. The result of a call that nobody waits for any more is dropped.
     ///
     /// # Errors
-    /// Too much waits already; give it again later.
+    /// Returns an error if too much waits already; give it again later.
     pub fn answer_tool(
         &mut self,
         machine: &mut Machine,
@@ -117,7 +117,7 @@ impl Calls {
     /// Sends the answer of a hook. That of a call that nobody waits for any more is dropped.
     ///
     /// # Errors
-    /// Too much waits already; give it again later.
+    /// Returns an error if too much waits already; give it again later.
     pub fn answer_hook(&mut self, machine: &mut Machine, call: &CallId, answer: HookAnswer) -> Result<(), NotTaken> {
         self.answer(machine, call, Command::HookResult(Box::new(HookResult::new(call.clone(), answer))))
     }

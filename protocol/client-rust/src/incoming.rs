@@ -15,6 +15,7 @@ use reseed_protocol::{
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use serde_path_to_error::Segment;
+use std::collections::BTreeSet;
 
 /// Words of one frame that may be left out, each of which costs another reading of it.
 const LEFT_OUT_MAX: usize = 64;
@@ -102,7 +103,7 @@ fn read<T: DeserializeOwned>(text: &str, unknown: fn(Unknown) -> T) -> Option<T>
             Ok(message) => return Some(message),
             Err(error) => {
                 let path: Vec<&Segment> = error.path().iter().skip(1).collect();
-                if !leave_out(&mut payload, &path) {
+                if !leave_out(&mut payload, &path, &error.inner().to_string()) {
                     break;
                 }
             }
@@ -111,24 +112,107 @@ fn read<T: DeserializeOwned>(text: &str, unknown: fn(Unknown) -> T) -> Option<T>
     Some(unknown(Unknown { name, payload }))
 }
 
-/// Leaves out the innermost thing on a path that can be left out. Returns false if there is none.
-fn leave_out(value: &mut Value, path: &[&Segment]) -> bool {
-    let Some((first, rest)) = path.split_first() else { return false };
-    match (*first, value) {
-        (Segment::Seq { index }, Value::Array(items)) if *index < items.len() => {
-            if !leave_out(&mut items[*index], rest) && !make_foreign(&mut items[*index]) {
-                items.remove(*index);
-            }
-            true
+/// What a newer version says that this one cannot read, as the error tells of it.
+enum Word {
+    /// A value that is none of those known, under one of these names, or as the whole value.
+    Variant(String, BTreeSet<String>),
+    /// An object without a field: all with these names lack it.
+    Missing(BTreeSet<String>),
+    /// Anything else: this very value.
+    Value,
+}
+
+impl Word {
+    fn of(error: &str, value: &Value) -> Self {
+        if let Some(variant) = error.strip_prefix("unknown variant `").and_then(|rest| rest.split('`').next()) {
+            let mut names = BTreeSet::new();
+            names_of(variant, value, &mut names);
+            return Self::Variant(variant.to_owned(), names);
         }
-        (Segment::Map { key }, Value::Object(fields)) => {
-            let Some(field) = fields.get_mut(key) else { return false };
-            if leave_out(field, rest) || make_foreign(field) {
-                return true;
+        match value {
+            Value::Object(fields) if error.starts_with("missing field") => {
+                Self::Missing(fields.keys().cloned().collect())
             }
-            fields.remove(key).is_some()
+            _ => Self::Value,
+        }
+    }
+
+    /// Returns true if this value says it too.
+    fn is_in(&self, value: &Value) -> bool {
+        match (self, value) {
+            (Self::Variant(variant, names), value) => says(variant, names, value),
+            (Self::Missing(names), Value::Object(fields)) => fields.keys().eq(names),
+            _ => false,
+        }
+    }
+}
+
+/// Collects the names of the fields whose value is this text.
+fn names_of(text: &str, value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| names_of(text, item, names)),
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                if field == text {
+                    names.insert(name.clone());
+                }
+                names_of(text, field, names);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns true if one of these fields has this text as its value, at any depth.
+fn says(text: &str, names: &BTreeSet<String>, value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(|item| says(text, names, item)),
+        Value::Object(fields) => {
+            fields.iter().any(|(name, field)| field == text && names.contains(name) || says(text, names, field))
         }
         _ => false,
+    }
+}
+
+/// Leaves out the innermost thing on a path that can be left out, and with it all that say the same word in its place
+/// in another element of a list: the bound on readings counts words. Returns false if there is none.
+fn leave_out(value: &mut Value, path: &[&Segment], error: &str) -> bool {
+    let mut failed = &*value;
+    let mut depth = 0;
+    for segment in path {
+        let inner = match (*segment, failed) {
+            (Segment::Seq { index }, Value::Array(items)) => items.get(*index),
+            (Segment::Map { key }, Value::Object(fields)) => fields.get(key),
+            _ => None,
+        };
+        let Some(inner) = inner else { break };
+        (failed, depth) = (inner, depth + 1);
+    }
+    let failed = failed.clone();
+    let word = Word::of(error, &failed);
+    leave_out_each(value, &path[..depth], &|value| *value == failed || word.is_in(value));
+    depth > 0
+}
+
+/// Leaves out what is at the end of a path, in any element of the lists on it.
+fn leave_out_each(value: &mut Value, path: &[&Segment], goes: &dyn Fn(&Value) -> bool) {
+    let Some((first, rest)) = path.split_first() else { return };
+    match (*first, value) {
+        (Segment::Seq { .. }, Value::Array(items)) if rest.is_empty() => {
+            items.retain_mut(|item| !goes(item) || make_foreign(item));
+        }
+        (Segment::Seq { .. }, Value::Array(items)) => {
+            items.iter_mut().for_each(|item| leave_out_each(item, rest, goes));
+        }
+        (Segment::Map { key }, Value::Object(fields)) => {
+            let Some(field) = fields.get_mut(key) else { return };
+            if !rest.is_empty() {
+                leave_out_each(field, rest, goes);
+            } else if goes(field) && !make_foreign(field) {
+                fields.remove(key);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -249,11 +333,46 @@ mod tests {
         assert_eq!(read.error.unwrap().code.as_str(), "surprise");
     }
 
-    #[test]
-    fn a_frame_of_nonsense_is_given_up_in_the_end() {
+    /// Reads `session_opened` after a change: its entries, how many of them are foreign, and its queue.
+    fn opened(change: impl FnOnce(&mut Value)) -> Option<(usize, usize, usize)> {
         let mut opened = example("replies/session_opened.snapshot.json");
-        opened["payload"]["queue"] = Value::Array(vec![json!({ "surprise": true }); 10 * LEFT_OUT_MAX]);
-        assert_eq!(kind(&opened.to_string()), "unknown reply session_opened");
+        change(&mut opened["payload"]);
+        let Some(Body::Reply(_, Reply::SessionOpened(read))) =
+            Incoming::parse(&opened.to_string()).map(|incoming| incoming.body)
+        else {
+            return None;
+        };
+        let entries = read.entries.unwrap_or_default();
+        let foreign = entries.iter().filter(|entry| matches!(entry.data, EntryData::Foreign(_))).count();
+        Some((entries.len(), foreign, read.queue.len()))
+    }
+
+    #[test]
+    fn a_word_is_left_out_as_often_as_it_is_said() {
+        const MANY: usize = 10 * LEFT_OUT_MAX;
+        let (known, foreign, queued) = opened(|_| {}).unwrap();
+        let entries = |change: fn(&mut Value, usize)| {
+            opened(move |payload| {
+                let entries = payload["entries"].as_array_mut().unwrap();
+                let message = entries.iter().find(|entry| entry["type"] == "message").unwrap().clone();
+                for number in 0..MANY {
+                    let mut entry = message.clone();
+                    entry["entryId"] = json!(format!("entry-{number}"));
+                    change(&mut entry, number);
+                    entries.push(entry);
+                }
+            })
+        };
+        let of_type = entries(|entry, _| entry["type"] = json!("surprise"));
+        assert_eq!(of_type, Some((known + MANY, foreign + MANY, queued)), "entries that were known stay as they are");
+        let with_block = entries(|entry, _| entry["content"] = json!([{ "type": "hologram" }]));
+        assert_eq!(with_block.map(|(entries, ..)| entries), Some(known + MANY), "no entry is lost for its content");
+        let queue = |word: fn(usize) -> Value| {
+            opened(move |payload| payload["queue"] = (0..MANY).map(word).collect()).map(|(.., queue)| queue)
+        };
+        assert_eq!(queue(|_| json!({ "surprise": true })), Some(0));
+        assert_eq!(queue(|number| json!({ "surprise": number })), Some(0), "they lack the same");
+        assert_eq!(queue(|number| json!(number)), None, "a frame of nonsense is given up");
     }
 
     #[test]

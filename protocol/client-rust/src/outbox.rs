@@ -3,7 +3,8 @@
 //! What always holds:
 //! - there are at most [`COMMANDS_MAX`] of them, with [`BYTES_MAX`] together;
 //! - a command goes out under one id, however often it is sent;
-//! - a command about a session goes out once that session is open on this connection, in order;
+//! - a command that needs its session goes out once that is open on this connection;
+//! - none goes out before an earlier one of the same session;
 //! - one that has been sent before, and is refused only for now, stays and is sent again, a bounded number of times.
 
 use crate::{
@@ -111,24 +112,27 @@ impl Outbox {
     /// Takes the frames that may go out now and were not sent on this connection, in order.
     pub(crate) fn take(&mut self, place: impl Fn(Session) -> Place) -> Vec<String> {
         let mut frames = Vec::new();
-        let mut behind: Vec<To> = Vec::new();
-        for command in &mut self.waiting {
-            // A command waits behind one of the same session that is held, so that their order stays.
-            if command.held_until.is_some() && command.to != To::Server {
-                behind.push(command.to.clone());
-            }
-            if command.sent || command.held_until.is_some() || behind.contains(&command.to) {
-                continue;
-            }
-            let session = match &command.to {
-                To::Server => None,
-                To::Id(id) => Some(id.clone()),
+        // The same session may be named by its handle and by its id.
+        let mut behind: Vec<(To, Option<SessionId>)> = Vec::new();
+        for command in self.waiting.iter_mut().filter(|command| !command.sent) {
+            let (session, is_there) = match &command.to {
+                To::Server => (None, true),
+                To::Id(id) => (Some(id.clone()), true),
                 To::Session(session) => match place(*session) {
-                    Place::Open(id) => Some(id),
-                    Place::Known(id) if !command.subscribes => Some(id),
-                    Place::Known(_) | Place::Unknown => continue,
+                    Place::Open(id) => (Some(id), true),
+                    Place::Known(id) => (Some(id), !command.subscribes),
+                    Place::Unknown => (None, false),
                 },
             };
+            let same = |(to, id): &(To, Option<SessionId>)| *to == command.to || id.is_some() && *id == session;
+            // A command waits behind one of the same session that waits, so that their order stays: a session is not
+            // deleted before what was said to it.
+            if !is_there || command.held_until.is_some() || behind.iter().any(same) {
+                if command.to != To::Server {
+                    behind.push((command.to.clone(), session));
+                }
+                continue;
+            }
             command.sent = true;
             command.sendings += 1;
             frames.push(frame(&command.id, session.as_ref(), &command.body));
@@ -175,7 +179,8 @@ impl Outbox {
         }
     }
 
-    /// The connection is lost: what may be sent again waits for the next one. Returns the others, which are over.
+    /// Handles the loss of the connection: what may be sent again waits for the next one. Returns the others, which are
+    /// over.
     pub(crate) fn lost(&mut self) -> Vec<CommandId> {
         let over = self.remove_all(|command| command.sent && !command.resent);
         self.waiting.iter_mut().for_each(|command| command.sent = false);

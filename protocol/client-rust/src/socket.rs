@@ -61,7 +61,7 @@ impl Socket {
     /// Connects and upgrades to version 2. Says nothing yet.
     ///
     /// # Errors
-    /// Why there is no connection.
+    /// Returns an error if there is no connection, with the reason.
     pub async fn open(address: &Address) -> Result<Self, Lost> {
         Self::open_with(address, &[(header::SEC_WEBSOCKET_PROTOCOL.as_str(), SUBPROTOCOL_V2)]).await
     }
@@ -69,7 +69,7 @@ impl Socket {
     /// Connects with these headers and no others of its own: without the subprotocol it is version 1 until `hello`.
     ///
     /// # Errors
-    /// Why there is no connection.
+    /// Returns an error if there is no connection, with the reason.
     pub async fn open_with(address: &Address, headers: &[(&str, &str)]) -> Result<Self, Lost> {
         let request = request(address, headers)?;
         provide_tls();
@@ -84,7 +84,7 @@ impl Socket {
     /// Upgrades a connection that was made already, for instance one with small buffers.
     ///
     /// # Errors
-    /// Why there is no upgrade.
+    /// Returns an error if there is no upgrade, with the reason.
     pub async fn over(stream: TcpStream, address: &Address) -> Result<Self, Lost> {
         Self::over_with(stream, address, &[(header::SEC_WEBSOCKET_PROTOCOL.as_str(), SUBPROTOCOL_V2)]).await
     }
@@ -92,7 +92,7 @@ impl Socket {
     /// Upgrades a connection that was made already, with these headers as [`Self::open_with`] has them.
     ///
     /// # Errors
-    /// Why there is no upgrade.
+    /// Returns an error if there is no upgrade, with the reason.
     pub async fn over_with(stream: TcpStream, address: &Address, headers: &[(&str, &str)]) -> Result<Self, Lost> {
         let request = request(address, headers)?;
         provide_tls();
@@ -123,7 +123,7 @@ impl Socket {
     /// Sends what was queued.
     ///
     /// # Errors
-    /// Why it cannot be sent.
+    /// Returns an error if it cannot be sent, with the reason.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Lost>> {
         let mut stream = Pin::new(&mut self.stream);
         while !self.outgoing.is_empty() {
@@ -143,7 +143,7 @@ impl Socket {
     /// Sends what was queued, as far as it can be, and returns what has come.
     ///
     /// # Errors
-    /// Why there is no more.
+    /// Returns an error if nothing more comes, with the reason.
     pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, Lost>> {
         // A broken line shows when it is read; the other end may have said why before.
         let _ = self.poll_flush(cx);
@@ -171,7 +171,7 @@ impl Socket {
     /// Returns the next frame. May be dropped while it waits: nothing is lost.
     ///
     /// # Errors
-    /// Why there is no more.
+    /// Returns an error if nothing more comes, with the reason.
     pub async fn receive(&mut self) -> Result<String, Lost> {
         loop {
             if let Received::Text(text) = poll_fn(|cx| self.poll_receive(cx)).await? {
@@ -183,7 +183,7 @@ impl Socket {
     /// Sends a frame.
     ///
     /// # Errors
-    /// Why it cannot be sent.
+    /// Returns an error if it cannot be sent, with the reason.
     pub async fn send(&mut self, frame: String) -> Result<(), Lost> {
         self.send_message(Message::text(frame)).await
     }
@@ -191,7 +191,7 @@ impl Socket {
     /// Sends any message.
     ///
     /// # Errors
-    /// Why it cannot be sent.
+    /// Returns an error if it cannot be sent, with the reason.
     pub async fn send_message(&mut self, message: Message) -> Result<(), Lost> {
         self.queue_message(message);
         self.flush().await
@@ -200,15 +200,22 @@ impl Socket {
     /// Sends what was queued.
     ///
     /// # Errors
-    /// Why it cannot be sent.
+    /// Returns an error if it cannot be sent, with the reason.
     pub async fn flush(&mut self) -> Result<(), Lost> {
         poll_fn(|cx| self.poll_flush(cx)).await
     }
 
-    /// Says goodbye; whether it is heard makes no difference.
+    /// Says goodbye, and waits a second at most for the answer: whether it is heard makes no difference.
     pub async fn close(mut self) {
         self.queue_message(Message::Close(None));
-        let _ = timeout(GOODBYE, self.flush()).await;
+        let goodbye = async {
+            self.flush().await?;
+            // A socket that is let go with something unread is reset, and the last frames with it.
+            loop {
+                self.receive().await?;
+            }
+        };
+        let _: Result<Result<(), Lost>, _> = timeout(GOODBYE, goodbye).await;
     }
 }
 
@@ -240,7 +247,7 @@ fn request(address: &Address, headers: &[(&str, &str)]) -> Result<Request, Lost>
 
 /// Chooses who encrypts, unless the program has: without one a `wss` address would panic.
 fn provide_tls() {
-    // It fails if there is one, which is just as well.
+    // It fails if the program has chosen one, which then stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
@@ -262,7 +269,7 @@ fn refused(address: &Address, error: Error) -> Lost {
     }
 }
 
-/// Returns why a connection is no more.
+/// Returns the reason that a connection ended.
 fn broken(error: Error) -> Lost {
     match error {
         Error::Capacity(_) => Lost::Refused(error.to_string()),

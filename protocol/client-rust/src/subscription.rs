@@ -5,7 +5,7 @@ use crate::{
     update::SessionEvent,
 };
 use reseed_protocol::{
-    CommandId, SessionId,
+    CommandId, ErrorBody, ErrorCode, SessionId,
     command::{Command, OpenSession, SessionRole, ToolOffer},
     event::{EphemeralEvent, Event},
     hook::HookOffer,
@@ -15,6 +15,12 @@ use std::time::{Duration, Instant};
 
 /// A second gap within this time asks for everything anew: the resume has not mended it.
 const RESYNC: Duration = Duration::from_secs(2);
+
+/// Times that a session may be refused as open already. What closes it is on its way, and is there long before.
+const OPEN_ALREADY_MAX: u32 = 5;
+
+/// After this time a subscription has lasted: its end by a failure is the first one.
+const LASTED: Duration = Duration::from_secs(10);
 
 /// How a session is opened, on each connection.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -59,6 +65,9 @@ pub(crate) struct Subscription {
     pub(crate) creates: Option<CommandId>,
     pub(crate) snapshot: Option<Snapshot>,
     pub(crate) failures: u32,
+    /// Refusals in a row since the session is open already.
+    open_already: u32,
+    opened_at: Option<Instant>,
     resynced_at: Option<Instant>,
     /// The next attempt asks for a snapshot, whatever is known.
     anew: bool,
@@ -95,6 +104,8 @@ impl Subscription {
             creates,
             snapshot: None,
             failures: 0,
+            open_already: 0,
+            opened_at: None,
             resynced_at: None,
             anew: false,
             read_only: false,
@@ -145,10 +156,11 @@ impl Subscription {
     }
 
     /// Takes `session_opened`.
-    pub(crate) fn opened(&mut self, opened: SessionOpened) {
+    pub(crate) fn opened(&mut self, now: Instant, opened: SessionOpened) {
         self.phase = Phase::Open;
-        self.failures = 0;
+        self.opened_at = Some(now);
         self.anew = false;
+        self.open_already = 0;
         self.id = Some(opened.session_id.clone());
         self.creates = None;
         match &mut self.snapshot {
@@ -159,18 +171,33 @@ impl Subscription {
         }
     }
 
+    /// Returns true if the session is refused as open already, for now: what closes it is still on its way.
+    pub(crate) fn is_closed_soon(&mut self, refusal: &ErrorBody) -> bool {
+        let is_open_already = refusal.code == ErrorCode::SessionAlreadyOpen;
+        self.open_already += u32::from(is_open_already);
+        is_open_already && self.open_already <= OPEN_ALREADY_MAX
+    }
+
     /// Returns true if the session can be opened as an observer, after it was refused as damaged.
     pub(crate) fn falls_back_to_reading(&mut self) -> bool {
         !std::mem::replace(&mut self.read_only, true)
     }
 
-    /// The next attempt asks for everything anew: stored events that cannot be read are passed over by a snapshot.
+    /// Forgets the failures before, if the subscription that ends now has lasted.
+    pub(crate) fn forgive(&mut self, now: Instant) {
+        if self.is_open() && self.opened_at.is_some_and(|opened| now - opened >= LASTED) {
+            self.failures = 0;
+        }
+    }
+
+    /// Makes the next attempt ask for a snapshot, which passes over stored events that cannot be read.
     pub(crate) fn forget_place(&mut self) {
         self.anew = true;
     }
 
-    /// Something was missed: the next attempt resumes, or asks for everything anew if that did not help just before.
+    /// Handles a gap: the next attempt resumes, or asks for a snapshot if that did not help just before.
     pub(crate) fn missed(&mut self, now: Instant) {
+        self.forgive(now);
         self.anew |= self.resynced_at.is_some_and(|before| now - before < RESYNC);
         self.resynced_at = Some(now);
     }

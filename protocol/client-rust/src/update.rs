@@ -59,6 +59,16 @@ pub enum Update {
         /// What the server said.
         opened: Box<SessionOpened>,
     },
+    /// The server refused to open a session for now, or ended its subscription: the next attempt is made after this
+    /// wait. It is told each time.
+    Retrying {
+        /// The session.
+        session: Session,
+        /// The server's error, if it named one.
+        error: Option<ErrorBody>,
+        /// The wait.
+        retry_after: Duration,
+    },
     /// An event of a session, which its snapshot has now.
     Event {
         /// The session.
@@ -86,8 +96,23 @@ pub enum Update {
 }
 
 impl Update {
+    /// Returns the name of its kind.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Connected(_) => "Connected",
+            Self::Disconnected { .. } => "Disconnected",
+            Self::Stopped(_) => "Stopped",
+            Self::Opened { .. } => "Opened",
+            Self::Retrying { .. } => "Retrying",
+            Self::Event { .. } => "Event",
+            Self::Reply { .. } => "Reply",
+            Self::Ended { .. } => "Ended",
+            Self::Listed(_) => "Listed",
+        }
+    }
+
     /// Returns true for a piece of what will be told whole, or a state that another one follows.
-    pub(crate) fn is_decoration(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         use EphemeralEvent::{
             CallProgressed, CompactionProgress, ContextUpdated, ItemDelta, ItemFinished, ItemStarted, PresenceChanged,
         };
@@ -107,7 +132,7 @@ impl Update {
     /// Returns true for an event that a session's snapshot has. Those for the host are in none: nobody tells them
     /// again.
     pub(crate) fn is_in_snapshot(&self) -> bool {
-        self.is_decoration() || matches!(self, Self::Event { event: SessionEvent::Durable(..), .. })
+        self.is_transient() || matches!(self, Self::Event { event: SessionEvent::Durable(..), .. })
     }
 }
 

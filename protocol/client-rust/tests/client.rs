@@ -2,7 +2,7 @@
 
 mod support;
 
-use reseed_client::{Client, Credentials, Lost, Opening, Options, Session, SessionEvent, Stop, To, Update};
+use reseed_client::{Client, Credentials, Error, Lost, Opening, Options, Session, SessionEvent, Stop, To, Update};
 use reseed_protocol::{
     CommandId,
     command::{Command, Empty, RenameSession},
@@ -237,6 +237,21 @@ async fn credentials_are_asked_for_before_each_attempt() {
 }
 
 #[tokio::test]
+async fn a_token_that_stays_the_same_is_tried_once() {
+    let server = Server::start().await;
+    let mut client = Client::new(server.address(), Options::default().with_token("token-1"));
+    let serves = async {
+        let mut peer = server.accept().await;
+        let hello = peer.read("hello").await;
+        assert_eq!(hello["payload"]["token"], "token-1");
+        let error = json!({"code": "unauthenticated", "message": "expired", "retriable": false});
+        peer.reply(&hello, json!({"type": "error", "payload": error})).await;
+    };
+    let ((), update) = tokio::join!(serves, client.next());
+    assert!(matches!(update, Update::Stopped(Stop::Credentials(_))), "{update:?}");
+}
+
+#[tokio::test]
 async fn an_upgrade_that_is_refused_is_tried_again_where_that_helps() {
     let table = [
         ("401 Unauthorized", true),
@@ -310,6 +325,35 @@ async fn a_server_that_falls_silent_is_left() {
 }
 
 #[tokio::test]
+async fn deadlines_are_kept_while_frames_keep_coming() {
+    let server = Server::start().await;
+    let mut client = client(&server);
+    client.open(Some("ses".parse().unwrap()), Opening::default());
+    let serves = async {
+        let (mut peer, _) = server.welcome().await;
+        let command = peer.read("open_session").await;
+        let error = json!({"code": "overloaded", "message": "too busy", "retriable": true, "retryAfterMs": 10_000});
+        peer.reply(&command, json!({"type": "error", "payload": error})).await;
+        for _ in 0..100 {
+            peer.write(&example("events/session_changed.json")).await;
+        }
+        peer
+    };
+    let lives = until(&mut client, |update| matches!(update, Update::Retrying { .. }).then_some(()));
+    let (_peer, ()) = tokio::join!(serves, lives);
+    // From here on there is always another frame.
+    until(&mut client, |update| matches!(update, Update::Listed(_)).then_some(())).await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(11)).await;
+    let is_due = |client: &Client| client.machine().deadline().unwrap() <= tokio::time::Instant::now().into_std();
+    assert!(is_due(&client));
+    for _ in 0..40 {
+        assert!(matches!(client.next().await, Update::Listed(_)));
+    }
+    assert!(!is_due(&client), "the session is asked for again before all frames are read");
+}
+
+#[tokio::test]
 async fn a_frame_larger_than_any_is_not_read() {
     let server = Server::start().await;
     let mut client = client(&server);
@@ -355,6 +399,66 @@ async fn a_request_waits_for_its_reply_and_keeps_the_rest() {
     };
     let (_peer, told) = tokio::join!(serves, lives);
     assert_eq!(told, ["connected", "opened", "2", "run_tool"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_refused_for_now_is_given_up_in_the_end() {
+    let server = Server::start().await;
+    let mut client = client(&server);
+    let serves = async {
+        let (mut peer, _) = server.welcome().await;
+        for _ in 0..5 {
+            let command = peer.read("open_session").await;
+            let error = json!({"code": "overloaded", "message": "too busy", "retriable": true});
+            peer.reply(&command, json!({"type": "error", "payload": error})).await;
+        }
+        peer
+    };
+    let (_peer, opened) = tokio::join!(serves, client.open_now(Some("ses".parse().unwrap()), Opening::default()));
+    let why = opened.unwrap_err();
+    assert!(matches!(why, Error::NotOpened { refusals: 5, .. }), "{why}");
+    assert_eq!(why.to_string(), "the session was refused 5 times: too busy");
+    assert_eq!(client.machine().find(&"ses".parse().unwrap()), None, "it is closed");
+}
+
+#[tokio::test]
+async fn a_session_that_is_opened_too_late_is_not_opened_later() {
+    let server = Server::start().await;
+    let mut client = client(&server);
+    let stops = async { server.welcome().await.0.close(4400).await };
+    let lives = async {
+        let opened = client.open_now(None, Opening::default()).await;
+        assert!(matches!(opened, Err(Error::Stopped(_))), "{opened:?}");
+    };
+    tokio::join!(stops, lives);
+    client.connect();
+    let to = To::Id("ses".parse().unwrap());
+    client.send(to, &rename("harbour")).unwrap();
+    let serves = async {
+        let (mut peer, _) = server.welcome().await;
+        peer.read("rename_session").await;
+    };
+    tokio::select! {
+        () = serves => {}
+        () = async { loop { client.next().await; } } => {}
+    }
+}
+
+#[tokio::test]
+async fn who_closes_reads_until_the_other_end_has_closed_too() {
+    let server = Server::start().await;
+    let mut client = client(&server);
+    let connects = until(&mut client, |update| matches!(update, Update::Connected(_)).then_some(()));
+    let ((mut peer, _), ()) = tokio::join!(server.welcome(), connects);
+    for seq in 0..100 {
+        peer.event(seq, 1_000).await;
+    }
+    let closing = tokio::spawn(client.close());
+    assert!(matches!(peer.message().await, Some(Message::Close(_))));
+    assert!(!closing.is_finished(), "its own close is not answered yet");
+    // Reading on sends the answer.
+    assert_eq!(peer.message().await, None);
+    closing.await.unwrap();
 }
 
 #[tokio::test]

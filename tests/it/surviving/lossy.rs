@@ -148,7 +148,7 @@ impl Window {
 
     fn take(&mut self, update: Update) {
         match update {
-            Update::Connected(_) | Update::Listed(_) => {}
+            Update::Connected(_) | Update::Retrying { .. } | Update::Listed(_) => {}
             // The test has no time for the wait.
             Update::Disconnected { .. } => self.client.connect(),
             Update::Opened { opened, .. } => {

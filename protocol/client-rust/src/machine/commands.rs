@@ -6,7 +6,7 @@ use crate::{
     subscription::{Phase as Subscribed, Subscription},
     update::{NotTaken, Session, To, Unanswered, Update},
 };
-use reseed_protocol::{CommandId, command::Command, reply::Reply};
+use reseed_protocol::{CommandId, SessionId, command::Command, reply::Reply};
 use std::time::Instant;
 
 impl Machine {
@@ -14,7 +14,7 @@ impl Machine {
     /// which its [`Update::Reply`] has.
     ///
     /// # Errors
-    /// Too much waits already, or it is a command that the client gives by itself.
+    /// Returns an error if too much waits already, or if it is a command that the client gives by itself.
     pub fn send(&mut self, to: impl Into<To>, command: &Command) -> Result<CommandId, NotTaken> {
         if matches!(command, Command::Hello(_) | Command::OpenSession(_) | Command::CloseSession(_)) {
             return Err(NotTaken::Own(command.spec().name));
@@ -57,7 +57,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn replied(&mut self, now: Instant, id: &CommandId, reply: Reply) {
+    pub(super) fn replied(&mut self, now: Instant, id: &CommandId, about: Option<&SessionId>, reply: Reply) {
         match &mut self.phase {
             Phase::Greeting { hello, .. } if hello == id => return self.greeted(now, reply),
             Phase::Open(greeted) if greeted.probe.as_ref().is_some_and(|(probe, _)| probe == id) => {
@@ -71,7 +71,7 @@ impl Machine {
             _ => false,
         };
         if let Some(key) = self.sessions.iter().find(|(_, known)| opens(known)).map(|(key, _)| *key) {
-            return self.open_replied(now, key, reply);
+            return self.open_replied(now, key, about, reply);
         }
         let refusal = if let Reply::Error(error) = &reply { Some(error) } else { None };
         let sessions = &self.sessions;

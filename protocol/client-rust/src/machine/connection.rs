@@ -22,7 +22,7 @@ const LASTED: Duration = Duration::from_secs(10);
 /// Heartbeats that may be missed before the connection counts as lost.
 const HEARTBEATS_MISSED_MAX: u32 = 3;
 
-/// The heartbeats that are believed: the server has from a second to an hour.
+/// The range of heartbeats that is accepted, as the server has it: others are brought into it.
 const HEARTBEATS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3_600));
 
 /// After this time without a frame the client asks whether it has received everything, if the server's heartbeat is not
@@ -48,7 +48,7 @@ pub(super) struct Greeted {
 }
 
 impl Machine {
-    /// A socket is there: says hello.
+    /// Handles a new socket: sends `hello`.
     pub fn connected(&mut self, credentials: Credentials) {
         let Phase::Dialing { since } = self.phase else { return self.out.push_back(Output::HangUp) };
         let (token, ticket) = match credentials {
@@ -64,18 +64,19 @@ impl Machine {
         self.phase = Phase::Greeting { since, hello };
     }
 
-    /// A ping has come: the other end is there.
+    /// Handles a ping: the other end is there.
     pub fn heard(&mut self, now: Instant) {
         if let Phase::Open(greeted) = &mut self.phase {
             greeted.heard_at = now;
         }
     }
 
-    /// The connection is lost, or did not come about.
+    /// Handles the loss of the connection, or a failed attempt to make one.
     pub fn lost(&mut self, now: Instant, lost: Lost) {
         if !matches!(self.phase, Phase::Dialing { .. } | Phase::Greeting { .. } | Phase::Open(_)) {
             return;
         }
+        self.sessions.values_mut().for_each(|known| known.forgive(now));
         if matches!(&self.phase, Phase::Open(greeted) if now - greeted.since >= LASTED) {
             self.forgive();
         }
@@ -94,7 +95,7 @@ impl Machine {
         }
     }
 
-    /// A deadline has come.
+    /// Handles a deadline that has come.
     pub fn tick(&mut self, now: Instant) {
         match &self.phase {
             Phase::Dialing { since } | Phase::Greeting { since, .. } if now >= *since + CONNECT => {
@@ -250,7 +251,7 @@ impl Greeted {
         }
     }
 
-    /// A frame has come.
+    /// Notes that a frame has come.
     pub(super) fn read(&mut self, now: Instant) {
         self.heard_at = now;
         self.read_at = now;

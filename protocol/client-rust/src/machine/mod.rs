@@ -85,13 +85,13 @@ pub enum Output {
 }
 
 impl std::fmt::Debug for Output {
-    /// Writes no frame: it may hold a token, or what somebody has said.
+    /// Writes neither a frame nor what an update holds: a token, for instance, or what somebody has said.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Dial => f.write_str("Dial"),
             Self::Send(frame) => write!(f, "Send({} bytes)", frame.len()),
             Self::HangUp => f.write_str("HangUp"),
-            Self::Tell(update) => f.debug_tuple("Tell").field(update).finish(),
+            Self::Tell(update) => write!(f, "Tell({})", update.name()),
         }
     }
 }
@@ -308,7 +308,7 @@ impl Machine {
 
     // What happens
 
-    /// A frame has come.
+    /// Handles a frame of the server.
     pub fn frame(&mut self, now: Instant, text: &str) {
         match &mut self.phase {
             Phase::Open(greeted) => greeted.read(now),
@@ -318,7 +318,7 @@ impl Machine {
         }
         let Some(Incoming { session, body }) = Incoming::parse(text) else { return };
         match body {
-            Body::Reply(id, reply) => self.replied(now, &id, reply),
+            Body::Reply(id, reply) => self.replied(now, &id, session.as_ref(), reply),
             // The close that follows says the same.
             Body::Fault(_) => {}
             Body::Ephemeral(EphemeralEvent::SessionChanged(item)) => self.tell(Update::Listed(item)),

@@ -7,41 +7,59 @@ use crate::{
     update::{Session, SessionEnd, To, Update},
 };
 use reseed_protocol::{
-    ErrorCode, SessionId,
+    ErrorBody, ErrorCode, SessionId,
     command::{Command, Empty},
     event::{SessionClosed, SubscriptionEnd},
     reply::{Reply, SessionOpened},
 };
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// The wait at least before a session is opened that failed again at once.
+const FAILED_AGAIN: Duration = Duration::from_secs(3);
 
 impl Machine {
-    pub(super) fn open_replied(&mut self, now: Instant, key: Session, reply: Reply) {
+    pub(super) fn open_replied(&mut self, now: Instant, key: Session, session: Option<&SessionId>, reply: Reply) {
         let known = self.sessions.get_mut(&key).expect("it was just found");
         match reply {
             Reply::SessionOpened(opened) if matches!(known.phase, Subscribed::Leaving(_)) => {
                 self.send_now(Some(&opened.session_id), &Command::CloseSession(Empty {}));
                 self.forget(key);
             }
-            _ if matches!(known.phase, Subscribed::Leaving(_)) => self.forget(key),
+            Reply::Error(_) if matches!(known.phase, Subscribed::Leaving(_)) => self.forget(key),
             Reply::SessionOpened(opened) if known.id.as_ref().is_some_and(|id| *id != opened.session_id) => {
+                self.close_at_server(key, &opened.session_id);
                 self.end(key, SessionEnd::Unreadable);
             }
-            Reply::SessionOpened(opened) => self.opened(key, opened),
+            Reply::SessionOpened(opened) => self.opened(now, key, opened),
             Reply::Error(error) if error.code == ErrorCode::SessionDamaged && known.falls_back_to_reading() => {
                 self.send_open(key);
             }
-            // It is open on this connection: what closes it is still on its way.
-            Reply::Error(error) if error.retriable || error.code == ErrorCode::SessionAlreadyOpen => {
-                self.retry_session(now, key, error.retry_after_ms.unwrap_or_default());
+            Reply::Error(error) if error.retriable || known.is_closed_soon(&error) => {
+                let wait = told_wait(error.retry_after_ms.unwrap_or_default());
+                self.retry_session(now, key, Some(error), wait);
             }
             Reply::Error(error) => self.end(key, SessionEnd::Refused(error)),
-            _ => self.end(key, SessionEnd::Unreadable),
+            _ => {
+                let is_left = matches!(known.phase, Subscribed::Leaving(_));
+                if let Some(opened) = session.cloned().or_else(|| known.id.clone()) {
+                    self.close_at_server(key, &opened);
+                }
+                if is_left { self.forget(key) } else { self.end(key, SessionEnd::Unreadable) }
+            }
         }
     }
 
-    pub(super) fn opened(&mut self, key: Session, opened: Box<SessionOpened>) {
+    /// Closes the session that the server may have opened by a reply that cannot be taken.
+    fn close_at_server(&mut self, key: Session, opened: &SessionId) {
+        // Another handle that has it open keeps it.
+        if self.find(opened).is_none_or(|other| other == key) {
+            self.send_now(Some(opened), &Command::CloseSession(Empty {}));
+        }
+    }
+
+    pub(super) fn opened(&mut self, now: Instant, key: Session, opened: Box<SessionOpened>) {
         let known = self.sessions.get_mut(&key).expect("its reply has come");
-        known.opened((*opened).clone());
+        known.opened(now, (*opened).clone());
         let other = self.by_id.insert(opened.session_id.clone(), key);
         // It was created, the reply was lost, and then it was opened by its id: it is one session all the same.
         if let Some(other) = other.filter(|other| *other != key) {
@@ -66,7 +84,7 @@ impl Machine {
         }
     }
 
-    /// Something was missed: opens the session again on the same connection, where it was.
+    /// Mends a gap: opens the session again on the same connection, where it was.
     pub(super) fn resync(&mut self, now: Instant, key: Session) {
         let Some(known) = self.sessions.get_mut(&key).filter(|known| known.is_open()) else { return };
         known.missed(now);
@@ -82,20 +100,28 @@ impl Machine {
         if closed.code == SubscriptionEnd::Deleted {
             return self.end(key, SessionEnd::Deleted);
         }
-        if !closed.retriable {
+        known.forgive(now);
+        // One that fails again at once may fail for what a resume replays. Stored events that cannot be read are passed
+        // over by a snapshot too.
+        let fails_again = known.failures > 0;
+        if fails_again || !closed.retriable {
             known.forget_place();
         }
-        self.retry_session(now, key, 0);
+        let wait = if fails_again { FAILED_AGAIN } else { Duration::ZERO };
+        self.retry_session(now, key, closed.error.clone(), wait);
     }
 
-    pub(super) fn retry_session(&mut self, now: Instant, key: Session, wait_ms: u64) {
+    /// Opens a session again after at least this wait, and says so.
+    fn retry_session(&mut self, now: Instant, key: Session, error: Option<ErrorBody>, wait: Duration) {
         let Some(known) = self.sessions.get_mut(&key) else { return };
-        let wait = told_wait(wait_ms).max(backoff(known.failures, &mut self.random));
+        let retry_after = wait.max(backoff(known.failures, &mut self.random));
         known.failures = known.failures.saturating_add(1);
-        known.phase = Subscribed::Retrying(now + wait);
+        known.phase = Subscribed::Retrying(now + retry_after);
+        self.tell(Update::Retrying { session: key, error, retry_after });
     }
 
-    /// This client has deleted a session. Other connections get `session_closed`; this one knows from the reply.
+    /// Ends a session that this client has deleted. Other connections get `session_closed`; this one knows from the
+    /// reply.
     pub(super) fn deleted(&mut self, to: &To) {
         let key = match to {
             To::Session(key) => Some(*key),

@@ -21,9 +21,9 @@ fn nothing_goes_out_before_welcome() {
     world.event(2);
     world.cut();
     world.reconnect();
-    assert_eq!(world.frames(), ["hello", "open_session ses", "list_sessions", "rename_session ses"]);
+    assert_eq!(world.frames(), ["hello", "open_session ses", "list_sessions"]);
     world.opened(json!({"sessionId": "ses"}));
-    assert_eq!(world.frames(), ["user_input ses"]);
+    assert_eq!(world.frames(), ["user_input ses", "rename_session ses"]);
     world.event(2);
     assert_eq!(world.news(), ["disconnected: cut", "connected", "opened 1 at 1", "event 1 2"]);
 }
@@ -47,10 +47,25 @@ fn what_is_sent_again_has_its_id_and_its_order() {
     let second = ids(&world);
     assert_eq!(
         world.frames(),
-        ["list_sessions", "rename_session ses", "user_input ses", "user_input ses"],
+        ["list_sessions", "user_input ses", "rename_session ses", "user_input ses"],
         "those that need the session come after it",
     );
-    assert_eq!(second, [&first[2], &first[3], &first[0], &first[4]].map(Value::clone));
+    assert_eq!(second, [&first[2], &first[0], &first[3], &first[4]].map(Value::clone));
+}
+
+#[test]
+fn no_command_overtakes_another_one_of_its_session() {
+    for by_id in [false, true] {
+        let mut world = World::open();
+        let session = world.machine.open(Some(id("ses")), Opening::default());
+        let to = |by_id: bool| if by_id { To::Id(id("ses")) } else { To::Session(session) };
+        world.send(session, &input());
+        world.send(to(by_id), &command("delete_session", json!({})));
+        world.send(To::Id(id("other")), &rename());
+        assert_eq!(world.frames(), ["open_session ses", "rename_session other"], "by id: {by_id}");
+        world.opened(json!({"sessionId": "ses"}));
+        assert_eq!(world.frames(), ["user_input ses", "delete_session ses"], "by id: {by_id}");
+    }
 }
 
 /// States of a session in which a command is given.
@@ -130,7 +145,7 @@ fn a_reply_counts_once_and_only_for_what_was_sent() {
     world.closed_by_server("failed", true);
     let waits = world.send(session, &input());
     world.frame(&json!({"re": waits.to_string(), "type": "ok", "payload": {}}));
-    assert_eq!((world.news(), world.machine.unanswered()), (vec![], 1));
+    assert_eq!((world.news(), world.machine.unanswered()), (vec!["retrying 1: no error".to_owned()], 1));
 
     // A reply that cannot be read is one all the same.
     world.reconnect_after_cut();
@@ -218,7 +233,7 @@ fn a_command_that_came_too_late_for_its_session_waits_for_it() {
     world.send(session, &input());
     world.closed_by_server("failed", true);
     world.refuse("user_input", "no_session", false);
-    assert_eq!(world.news(), Vec::<String>::new());
+    assert_eq!(world.news(), ["retrying 1: no error"]);
     world.pass(Duration::from_secs(1));
     world.opened(json!({"sessionId": "ses", "resumed": "replay"}));
     assert_eq!(world.frames(), ["user_input ses", "open_session ses resume@1", "user_input ses"]);
@@ -310,6 +325,12 @@ fn nothing_secret_is_printed() {
     world.machine.send(To::Id(id("ses")), &Command::RenameSession(RenameSession { name: "secret".into() })).unwrap();
     let Some(hello) = world.machine.poll() else { panic!("it says nothing") };
     assert!(matches!(&hello, Output::Send(frame) if frame.contains("secret")));
+    let (mut told, _) = World::with_session();
+    let payload = json!({"name": "secret"});
+    let event = json!({"sessionId": "ses", "seq": 2, "type": "session_updated", "payload": payload});
+    told.machine.frame(told.now, &event.to_string());
+    let Some(update) = told.machine.poll() else { panic!("nothing is told") };
+    assert_eq!(format!("{update:?}"), "Tell(Event)");
     for printed in [format!("{hello:?}"), format!("{:?}", world.machine)] {
         assert!(!printed.contains("secret"), "{printed}");
     }

@@ -288,6 +288,9 @@ impl World {
             Update::Disconnected { lost, .. } => format!("disconnected: {lost}"),
             Update::Stopped(stop) => format!("stopped: {stop}"),
             Update::Opened { session: Session(key), opened } => format!("opened {key} at {}", opened.as_of_seq),
+            Update::Retrying { session: Session(key), error, .. } => {
+                format!("retrying {key}: {}", error.map_or("no error".to_owned(), |error| error.code.to_string()))
+            }
             Update::Event { session: Session(key), event } => match event {
                 SessionEvent::Durable(seq, _) => format!("event {key} {seq}"),
                 SessionEvent::Ephemeral(event) => format!("event {key} {}", event.name()),

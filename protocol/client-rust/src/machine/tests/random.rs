@@ -268,6 +268,7 @@ impl Watched {
                 assert!(self.ended.insert(session), "{session:?} ends twice");
                 self.told.remove(&session);
             }
+            Update::Retrying { session, .. } => assert!(!self.ended.contains(&session), "{session:?} has ended"),
             Update::Connected(_) | Update::Disconnected { .. } | Update::Stopped(_) | Update::Listed(_) => {}
         }
     }

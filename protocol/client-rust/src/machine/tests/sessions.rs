@@ -182,8 +182,8 @@ fn a_session_that_the_server_ends_is_opened_again_where_that_helps() {
     let table = [
         ("deleted", false, None, &["ended 1: deleted"][..]),
         ("deleted", true, None, &["ended 1: deleted"]),
-        ("failed", true, Some("open_session ses resume@2"), &[]),
-        ("failed", false, Some("open_session ses"), &[]),
+        ("failed", true, Some("open_session ses resume@2"), &["retrying 1: no error"]),
+        ("failed", false, Some("open_session ses"), &["retrying 1: no error"]),
     ];
     for (code, retriable, opens, news) in table {
         let (mut world, _) = World::with_session();
@@ -203,10 +203,10 @@ fn a_session_that_is_refused_is_asked_for_again_where_that_helps() {
     let table = [
         ("session_not_found", None, Some("ended 1: refused session_not_found")),
         ("too_many_subscriptions", None, Some("ended 1: refused too_many_subscriptions")),
-        ("overloaded", Some("open_session ses"), None),
-        ("store_failed", Some("open_session ses"), None),
+        ("overloaded", Some("open_session ses"), Some("retrying 1: overloaded")),
+        ("store_failed", Some("open_session ses"), Some("retrying 1: store_failed")),
         // What closes it is still on its way.
-        ("session_already_open", Some("open_session ses"), None),
+        ("session_already_open", Some("open_session ses"), Some("retrying 1: session_already_open")),
         ("session_damaged", Some("open_session ses observer"), None),
     ];
     for (code, opens, news) in table {
@@ -224,7 +224,8 @@ fn a_session_that_is_refused_is_asked_for_again_where_that_helps() {
             assert_eq!(frames, opens.into_iter().collect::<Vec<_>>(), "{code}");
         }
         assert_eq!(world.news().last().map(String::as_str), news, "{code}");
-        assert_eq!(world.machine.unanswered(), usize::from(news.is_none()), "{code}");
+        let ended = news.is_some_and(|news| news.starts_with("ended"));
+        assert_eq!(world.machine.unanswered(), usize::from(!ended), "{code}");
     }
 }
 
@@ -265,13 +266,66 @@ fn what_a_server_says_of_another_session_is_not_believed() {
     let (mut world, session) = World::with_session();
     world.cut();
     world.reconnect();
-    world.forget_news();
+    world.forget();
     world.opened(json!({"sessionId": "other", "resumed": "replay"}));
     assert_eq!(world.news(), ["ended 1: unreadable"]);
+    assert_eq!(world.frames(), ["close_session other"], "nothing stays open at the server");
     assert_eq!((world.machine.find(&id("other")), world.machine.session_id(session)), (None, Some(&id("ses"))));
 
     let mut world = World::open();
     world.machine.open(Some(id("ses")), Opening::default());
     world.answer("open_session", json!({"type": "surprise", "payload": {}}));
     assert_eq!(world.news(), ["ended 1: unreadable"]);
+    assert_eq!(world.frames(), ["open_session ses", "close_session ses"]);
+
+    // One that is created, and closed meanwhile, is named by the reply alone.
+    for (closes, news) in [(false, &["ended 1: unreadable"][..]), (true, &[])] {
+        let mut world = World::open();
+        let session = world.machine.open(None, Opening::default());
+        if closes {
+            world.machine.close_session(session);
+        }
+        world.answer("open_session", json!({"sessionId": "ses", "type": "surprise", "payload": {}}));
+        assert_eq!(world.frames(), ["open_session", "close_session ses"]);
+        assert_eq!(world.news(), news);
+    }
+}
+
+#[test]
+fn a_session_that_fails_again_at_once_is_opened_anew_and_later() {
+    // For how long the session was open before it failed for the second time; what it is opened with, after how long.
+    let table = [(9, "open_session ses", 3), (10, "open_session ses resume@1", 0)];
+    for (open, opens, waits) in table {
+        for cut in [false, true] {
+            let (mut world, _) = World::with_session();
+            world.closed_by_server("failed", true);
+            world.pass(Duration::from_secs(1));
+            world.opened(json!({"sessionId": "ses", "resumed": "replay"}));
+            world.pass(Duration::from_secs(open));
+            if cut {
+                world.reconnect_after_cut();
+                world.opened(json!({"sessionId": "ses", "resumed": "replay"}));
+            }
+            world.forget();
+            world.closed_by_server("failed", true);
+            let Some(Update::Retrying { retry_after, .. }) = world.told.first() else { panic!("{:?}", world.told) };
+            assert_eq!(*retry_after >= Duration::from_secs(3), waits > 0, "{open} {cut}: {retry_after:?}");
+            world.pass(*retry_after);
+            assert_eq!(world.frames(), [opens], "{open} {cut}");
+        }
+    }
+}
+
+#[test]
+fn a_session_that_stays_open_already_is_given_up() {
+    let mut world = World::open();
+    world.machine.open(Some(id("ses")), Opening::default());
+    for _ in 0..5 {
+        world.refuse("open_session", "session_already_open", false);
+        assert_eq!(world.news(), ["retrying 1: session_already_open"]);
+        world.pass(Duration::from_secs(16));
+        world.machine.heard(world.now);
+    }
+    world.refuse("open_session", "session_already_open", false);
+    assert_eq!(world.news(), ["ended 1: refused session_already_open"]);
 }
