@@ -30,14 +30,11 @@ mod tree;
 use crate::config::ClientSettings;
 use anyhow::Context as _;
 use dialogue::{Dialogue, Step};
-use reseed_client::{Address, AskCredentials, Credentials, Driver};
+use reseed_client::{Address, Credentials, Driver};
 use reseed_protocol::SessionId;
 use screen::Screen;
 use secrecy::ExposeSecret as _;
-use std::{
-    io::{IsTerminal as _, Write},
-    sync::Arc,
-};
+use std::io::{IsTerminal as _, Write};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
@@ -218,7 +215,7 @@ impl Chat {
             .as_deref()
             .map(|id| id.parse::<SessionId>().with_context(|| format!("`{}` is no session's id", screen::clean(id))));
         let mut dialogue = Dialogue::new(self.screen, self.watched, random_id()?, session.transpose()?);
-        let mut driver = Driver::new(address, options.token.clone().map(same_token));
+        let mut driver = Driver::new(address, options.token.clone().map(Credentials::fixed));
         dialogue.machine.connect(std::time::Instant::now());
         let mut steps = Vec::new();
         while !dialogue.is_connected() && steps.is_empty() {
@@ -268,11 +265,6 @@ fn carry_out(steps: Vec<Step>, output: &mut impl Write) -> anyhow::Result<bool> 
         }
     }
     Ok(true)
-}
-
-/// Gives a token that stays the same.
-fn same_token(token: String) -> AskCredentials {
-    Arc::new(move || Box::pin(std::future::ready(Ok(Credentials::Token(token.clone())))))
 }
 
 fn show(output: &mut impl Write, text: &str) -> std::io::Result<()> {

@@ -26,6 +26,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// than a server takes to restart.
 const ATTEMPTS_MAX: u32 = 24;
 
+/// The maximum number of refusals to open the first session: a few seconds with the client's waits.
+const REFUSALS_MAX: u32 = 4;
+
 /// A step for the chat to carry out.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -74,6 +77,8 @@ pub(super) struct Dialogue {
     reached_once: bool,
     /// True if the server's notice was shown.
     noticed: bool,
+    /// Refusals in a row to open the session.
+    refusals: u32,
     /// True once a session was open. Before that, a refusal ends the chat.
     pub(super) opened_once: bool,
     /// True if a session is created with the first message, so that no empty one is left behind.
@@ -121,6 +126,7 @@ impl Dialogue {
             attempts: 0,
             reached_once: false,
             noticed: false,
+            refusals: 0,
             opened_once: false,
             opens_later: session.is_none(),
             caught_up_at: 0,
@@ -177,7 +183,13 @@ impl Dialogue {
             }
             Update::Disconnected { lost, reached, .. } => self.on_lost(&lost, reached),
             Update::Stopped(stop) => self.on_stopped(&stop),
-            Update::Opened { session, opened } if self.session == Some(session) => self.on_opened(&opened),
+            Update::Opened { session, opened } if self.session == Some(session) => {
+                self.refusals = 0;
+                self.on_opened(&opened);
+            }
+            Update::Retrying { session, error, .. } if self.session == Some(session) => {
+                self.on_retrying(error.as_ref())
+            }
             Update::Event { session, event } if self.session == Some(session) => match event {
                 SessionEvent::Durable(_, Event::TurnFinished(end)) => self.on_turn_finished(&end),
                 SessionEvent::Durable(_, event) => self.on_event(&event),
@@ -194,7 +206,11 @@ impl Dialogue {
                 }
             }
             Update::Ended { session, why } if self.session == Some(session) => self.on_ended(&why),
-            Update::Opened { .. } | Update::Event { .. } | Update::Ended { .. } | Update::Listed(_) => {}
+            Update::Opened { .. }
+            | Update::Retrying { .. }
+            | Update::Event { .. }
+            | Update::Ended { .. }
+            | Update::Listed(_) => {}
         }
         self.done()
     }
@@ -208,6 +224,18 @@ impl Dialogue {
         } else if self.attempts == 1 {
             let how = if self.watched { " (Ctrl-C leaves)" } else { "" };
             self.line(&self.screen.warning(&format!("{lost}; reconnecting{how}")));
+        }
+    }
+
+    /// Handles a session that cannot be opened for now. The client tries again; the chat ends if it has shown nothing
+    /// yet and would seem to hang.
+    fn on_retrying(&mut self, error: Option<&ErrorBody>) {
+        self.refusals += 1;
+        let Some(error) = error else { return };
+        if !self.opened_once && self.refusals > REFUSALS_MAX {
+            self.out.push(Step::Fail(format!("{} ({})", error.message, error.code)));
+        } else if self.refusals == 1 {
+            self.line(&self.screen.warning(&format!("{} ({}); trying again", error.message, error.code)));
         }
     }
 

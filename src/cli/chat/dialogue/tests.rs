@@ -10,8 +10,8 @@ use std::time::Instant;
 
 const PREFIX: &str = "0123456789abcdef";
 
-/// Plays a script, a line each: `> TEXT` was typed, `< FRAME` has come, `^C`, `connected`, `lost`, and `again`, which
-/// is connected and greeted. `#N` in a frame is the id of this client's Nth command. Returns what was shown, and what
+/// Plays a script, a line each: `> TEXT` was typed, `< FRAME` has come, `^C`, `connected`, `lost`, `again`, which is
+/// connected and greeted, and `later`, when a wait is over. `#N` in a frame is the id of this client's Nth command. Returns what was shown, and what
 /// was sent as `→ TYPE PAYLOAD`.
 fn play(watched: bool, script: &str) -> (String, Dialogue) {
     play_from(Some("ses"), watched, script)
@@ -33,6 +33,11 @@ fn play_from(session: Option<&str>, watched: bool, script: &str) -> (String, Dia
             _ if line == "^C" => dialogue.on_interrupt(),
             _ if line == "connected" => {
                 dialogue.machine.connected(Credentials::None);
+                Vec::new()
+            }
+            _ if line == "later" => {
+                now = dialogue.machine.deadline().unwrap();
+                dialogue.machine.tick(now);
                 Vec::new()
             }
             _ if line == "again" => {
@@ -308,6 +313,25 @@ fn the_first_session_that_cannot_be_opened_ends_the_chat() {
         out.ends_with("[Fail(\"who are you (closed with 4401); name a token of the server's with --token\")]\n"),
         "{out}"
     );
+}
+
+#[test]
+fn a_session_that_cannot_be_opened_for_now_is_told_once_and_ends_a_chat_that_has_shown_nothing() {
+    let refused = |id: u32| {
+        format!(
+            r##"< {{"re":"#{id}","type":"error","payload":{{"code":"overloaded","message":"full","retriable":true}}}}"##
+        )
+    };
+    let welcome = OPEN.lines().filter(|line| !line.contains("session_opened")).collect::<Vec<_>>().join("\n");
+    let script = |times: u32| {
+        let refusals: Vec<String> = (2..2 + times).map(refused).collect();
+        format!("{welcome}\n{}", refusals.join("\nlater\n"))
+    };
+    let (out, _) = play(true, &script(4));
+    assert_eq!(out.matches("full (overloaded); trying again").count(), 1, "{out}");
+    assert!(!out.contains("[Fail"), "{out}");
+    let (out, _) = play(true, &script(5));
+    assert!(out.ends_with("[Fail(\"full (overloaded)\")]\n"), "{out}");
 }
 
 #[test]
