@@ -11,8 +11,8 @@ use std::time::Instant;
 const PREFIX: &str = "0123456789abcdef";
 
 /// Plays a script, a line each: `> TEXT` was typed, `< FRAME` has come, `^C`, `connected`, `lost`, `again`, which is
-/// connected and greeted, and `later`, when a wait is over. `#N` in a frame is the id of this client's Nth command. Returns what was shown, and what
-/// was sent as `→ TYPE PAYLOAD`.
+/// connected and greeted, and `later`, when a wait is over. `#N` in a frame is the id of this client's Nth command.
+/// Returns what was shown, and what was sent as `→ TYPE PAYLOAD`.
 fn play(watched: bool, script: &str) -> (String, Dialogue) {
     play_from(Some("ses"), watched, script)
 }
