@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use tokio_tungstenite::tungstenite::http::Uri;
 
-/// Where to connect: `ws://HOST[:PORT][/PATH]`, or `wss`.
+/// The address of a server: `ws://HOST[:PORT][/PATH]`, or `wss`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address(Uri);
 

@@ -15,7 +15,8 @@ use reseed_protocol::{
 };
 use std::collections::VecDeque;
 
-/// Updates that are kept while a reply is awaited. Beyond these the oldest events go that the snapshots have anyway.
+/// Updates that are kept while a reply is awaited. Beyond this, the oldest events that the snapshots contain are
+/// dropped.
 const KEPT_MAX: usize = 16 * 1024;
 
 /// Refusals for now after which [`Client::open_now`] gives up: with growing waits these are some seconds.
@@ -62,7 +63,7 @@ pub struct Client {
     kept: VecDeque<Update>,
 }
 
-/// Why something that was asked for did not happen.
+/// The error of a call that waits for the server.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
     /// The command was not taken.
@@ -74,7 +75,7 @@ pub enum Error {
     /// The session ended.
     #[error(transparent)]
     SessionEnd(#[from] SessionEnd),
-    /// The session was refused for now, again and again.
+    /// The server refused the session temporarily too many times.
     #[error("the session was refused {refusals} times{}", reason(.error.as_ref()))]
     NotOpened {
         /// The number of refusals.
@@ -87,7 +88,7 @@ pub enum Error {
     Stopped(#[from] Stop),
 }
 
-/// Returns the end of a sentence that an error explains.
+/// Returns the error as the end of a sentence.
 fn reason(error: Option<&ErrorBody>) -> String {
     error.map(|error| format!(": {}", error.message)).unwrap_or_default()
 }
@@ -198,13 +199,13 @@ impl Client {
         self.machine.snapshot(session)
     }
 
-    /// Returns the machine inside, with all that it knows.
+    /// Returns the state machine of this client.
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// Returns the machine inside. What it is asked for is done by the next [`Client::next`].
+    /// Returns the state machine of this client, to change it. The next [`Client::next`] carries out its outputs.
     pub fn machine_mut(&mut self) -> &mut Machine {
         &mut self.machine
     }

@@ -1,4 +1,4 @@
-//! Gives a [`Machine`] its socket and its clock.
+//! Drives a [`Machine`]: connects its socket and keeps its deadlines.
 
 use crate::{
     Address,
@@ -15,7 +15,7 @@ use std::{
 };
 use tokio::time::{Instant, Sleep};
 
-/// Frames in a row after which deadlines are looked at: while more keep coming, the clock would never have its turn.
+/// Frames in a row after which deadlines are checked, so that a steady stream of frames does not delay them.
 const FRAMES_IN_A_ROW_MAX: u32 = 32;
 
 type Dialing = Pin<Box<dyn Future<Output = Result<(Socket, Credentials), Lost>> + Send>>;
@@ -43,7 +43,7 @@ pub struct Driver {
     socket: Option<Socket>,
     dialing: Option<Dialing>,
     sleep: Pin<Box<Sleep>>,
-    /// Frames since a deadline was looked at.
+    /// Frames since deadlines were checked.
     frames: u32,
 }
 
@@ -63,7 +63,7 @@ impl Driver {
         poll_fn(|cx| self.poll_next(machine, cx)).await
     }
 
-    /// As [`Self::next`].
+    /// Polls [`Self::next`].
     pub fn poll_next(&mut self, machine: &mut Machine, cx: &mut Context<'_>) -> Poll<Update> {
         loop {
             while let Some(output) = machine.poll() {
@@ -87,7 +87,7 @@ impl Driver {
         }
     }
 
-    /// Tells the machine what has happened. Returns false if nothing has.
+    /// Passes what has happened to the machine. Returns false if nothing has.
     fn poll_world(&mut self, machine: &mut Machine, cx: &mut Context<'_>) -> bool {
         if let Some(dialing) = &mut self.dialing
             && let Poll::Ready(dialed) = dialing.as_mut().poll(cx)

@@ -1,4 +1,4 @@
-//! How a connection ends, and what to do then.
+//! Decides what to do when a connection ends: reconnect, renew the credentials, or stop.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ const FIRST: Duration = Duration::from_millis(500);
 /// The longest wait before any attempt: a server that is back should not wait long for its clients.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// The longest wait that a server may ask for: more than any of its limits needs, and a wait that ends.
+/// The longest wait that a server may ask for. It bounds a nonsensical `retryAfterMs`: no limit of the server needs
+/// more.
 const TOLD_MAX: Duration = Duration::from_secs(3_600);
 
 /// Attempts after which the wait does not grow any more.
@@ -17,7 +18,7 @@ const DOUBLINGS_MAX: u32 = 6;
 /// The reason that a connection ended or could not be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
-    /// The server closed it with this code. It gave its reason, or the meaning of the code stands for it.
+    /// The server closed it with this code. Without a reason, the meaning of the code is used.
     #[error("{reason} (closed with {code})")]
     Closed {
         /// The close code.
@@ -25,34 +26,34 @@ pub enum Lost {
         /// The reason, for people.
         reason: String,
     },
-    /// It broke, or nobody answered.
+    /// The connection broke, or nobody answered.
     #[error("{0}")]
     Broken(String),
-    /// The other end does not take it, and will not take the next one either: something must change first.
+    /// The server refused it, and would refuse the next one too: something must change first.
     #[error("{0}")]
     Refused(String),
 }
 
-/// What to do when a connection is lost.
+/// The reaction to a lost connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
     /// Connect again after at least this wait, and resume.
     Reconnect(Duration),
     /// Connect again with new credentials.
     Renew,
-    /// Nothing changes by trying again.
+    /// Stop: trying again changes nothing.
     Stop,
 }
 
 impl Lost {
-    /// Returns the end that a close frame tells of.
+    /// Returns the end of a connection that was closed with this code and reason.
     #[must_use]
     pub fn closed(code: u16, reason: &str) -> Self {
         let reason = if reason.is_empty() { meaning(code).0 } else { reason };
         Self::Closed { code, reason: reason.to_owned() }
     }
 
-    /// Returns the close code, or 1006 if there was none: that one means so in every client.
+    /// Returns the close code, or 1006 if there was none, as RFC 6455 defines it.
     #[must_use]
     pub fn code(&self) -> u16 {
         match self {
@@ -72,7 +73,7 @@ impl Lost {
     }
 }
 
-/// Returns what a close code means. Of those that are not known 44xx are final and all others are not.
+/// Returns the meaning of a close code and the reaction to it. Unknown codes are final if they are 44xx.
 fn meaning(code: u16) -> (&'static str, Then) {
     const AGAIN: Then = Then::Reconnect(Duration::ZERO);
     match code {
@@ -99,7 +100,7 @@ fn meaning(code: u16) -> (&'static str, Then) {
     }
 }
 
-/// Returns a wait that the server has asked for, in milliseconds, bounded by [`TOLD_MAX`].
+/// Returns the wait that the server asked for in milliseconds, bounded by [`TOLD_MAX`].
 pub(crate) fn told_wait(ms: u64) -> Duration {
     Duration::from_millis(ms).min(TOLD_MAX)
 }

@@ -1,9 +1,9 @@
-//! The calls of tools and hooks that this program is asked for: each runs once, however often it is asked for.
+//! Calls of hosted tools and hooks: each runs once, however often the server requests it.
 //!
 //! What always holds:
 //! - a tool runs when the server asks this connection to run it, not when it tells everybody of the call;
 //! - a call that runs is not begun again, and the answer of one that has ended is sent again instead;
-//! - what nobody waits for any more is aborted, and its answer is not sent;
+//! - a cancelled call is aborted, and its answer is not sent;
 //! - the server alone judges deadlines: it says when a call is cancelled.
 
 use crate::{
@@ -26,7 +26,7 @@ const ENDED_MAX: usize = 256;
 /// Calls that run at a time: more than any turn makes. Those beyond are left to their deadlines.
 const RUNNING_MAX: usize = 1_024;
 
-/// What to do about a call.
+/// A task for the program that hosts tools and hooks.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Task {
     /// Run this tool, and give its result to [`Calls::answer_tool`].
@@ -39,7 +39,7 @@ pub enum Task {
     Unanswered {
         /// The call, which waits until its deadline.
         call: CallId,
-        /// Why.
+        /// The reason.
         why: Unanswered,
     },
 }
@@ -77,7 +77,7 @@ impl Calls {
         Self { session, calls: BTreeMap::new(), ended: VecDeque::new(), sent: BTreeMap::new() }
     }
 
-    /// Takes what the client tells, and sends answers again that are known. Returns what to do.
+    /// Handles an update: sends known answers again and returns the tasks for the program.
     pub fn take(&mut self, machine: &mut Machine, update: &Update) -> Vec<Task> {
         match update {
             Update::Event { session, event } if *session == self.session => match event {

@@ -1,4 +1,4 @@
-//! What the server sends, read so that a word of a newer version costs that word and nothing else.
+//! Reads the server's frames leniently: what a newer version has added is left out, and the rest is kept.
 //!
 //! A frame of this version is read once, as it is. If it does not fit, what does not fit is left out, from the
 //! innermost on: an element of a list, an optional field. A history entry of an unknown type stays, as
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use serde_path_to_error::Segment;
 use std::collections::BTreeSet;
 
-/// Words of one frame that may be left out, each of which costs another reading of it.
+/// Unknown words of one frame that may be left out. Each of them costs another parse of the frame.
 const LEFT_OUT_MAX: usize = 64;
 
 /// A frame of the server.
@@ -25,11 +25,11 @@ const LEFT_OUT_MAX: usize = 64;
 pub struct Incoming {
     /// The session that it is about, if any.
     pub session: Option<SessionId>,
-    /// What it says.
+    /// Its content.
     pub body: Body,
 }
 
-/// What a frame says.
+/// The content of a frame.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Body {
     /// The reply to this command.
@@ -70,7 +70,7 @@ impl Incoming {
         }
         let Envelope { re, session_id, seq, kind } = serde_json::from_str(text).ok()?;
         let body = match (re, seq) {
-            // A reply that says nothing is one: its command waits for no other.
+            // An unreadable reply still answers its command, which gets no other.
             (Some(re), _) => {
                 let nothing = || Unknown { name: String::new(), payload: Value::Null };
                 Body::Reply(re, read(text, Reply::Unknown).unwrap_or_else(|| Reply::Unknown(nothing())))

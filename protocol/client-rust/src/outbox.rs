@@ -1,4 +1,4 @@
-//! Commands that have no reply yet, in the order in which they were given.
+//! Commands without a reply, in the order in which they were sent.
 //!
 //! What always holds:
 //! - there are at most [`COMMANDS_MAX`] of them, with [`BYTES_MAX`] together;
@@ -20,7 +20,7 @@ pub const COMMANDS_MAX: usize = 256;
 /// Bytes that these have together.
 pub const BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Refusals for now that one command may have: whoever gave it should be told some time.
+/// Temporary refusals of one command after which the caller gets the error.
 const REFUSALS_MAX: u32 = 5;
 
 /// A command without a reply.
@@ -44,7 +44,7 @@ struct Waiting {
     held_until: Option<Instant>,
 }
 
-/// What became of a reply.
+/// The result of matching a reply with its command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Replied {
     /// It is the reply to a command, which is over.
@@ -57,7 +57,7 @@ pub(crate) enum Replied {
     Unknown,
 }
 
-/// Where a command's session is.
+/// The state of a command's session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Open on this connection.

@@ -48,7 +48,7 @@ pub struct Socket {
     unflushed: bool,
 }
 
-/// What has come.
+/// A message from the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Received {
     /// A frame.
@@ -58,7 +58,7 @@ pub enum Received {
 }
 
 impl Socket {
-    /// Connects and upgrades to version 2. Says nothing yet.
+    /// Connects and upgrades to version 2. Sends no frame.
     ///
     /// # Errors
     /// Returns an error if there is no connection, with the reason.

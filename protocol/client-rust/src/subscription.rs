@@ -1,4 +1,4 @@
-//! A subscription to one session that lasts: it is opened on each connection, exactly where it was.
+//! A lasting subscription to one session: each connection reopens it exactly where it was.
 
 use crate::{
     fold::{Applied, Snapshot},
@@ -13,13 +13,13 @@ use reseed_protocol::{
 };
 use std::time::{Duration, Instant};
 
-/// A second gap within this time asks for everything anew: the resume has not mended it.
+/// A second gap within this time requests a snapshot, because the resume did not close the first one.
 const RESYNC: Duration = Duration::from_secs(2);
 
-/// Times that a session may be refused as open already. What closes it is on its way, and is there long before.
+/// Refusals of `open_session` as already open. The `close_session` sent before arrives long before the last of them.
 const OPEN_ALREADY_MAX: u32 = 5;
 
-/// After this time a subscription has lasted: its end by a failure is the first one.
+/// A subscription that was open for this long has lasted: earlier failures no longer count.
 const LASTED: Duration = Duration::from_secs(10);
 
 /// How a session is opened, on each connection.
@@ -48,7 +48,7 @@ pub(crate) enum Phase {
     Open,
     /// The server could not open it for now, or has ended it; the next attempt is then.
     Retrying(Instant),
-    /// Nobody wants it any more, but the command that creates it has no reply yet.
+    /// It was closed while the command that creates it has no reply yet.
     Leaving(CommandId),
     /// It will not be opened again.
     Ended,
@@ -69,11 +69,11 @@ pub(crate) struct Subscription {
     open_already: u32,
     opened_at: Option<Instant>,
     resynced_at: Option<Instant>,
-    /// The next attempt asks for a snapshot, whatever is known.
+    /// True if the next attempt requests a snapshot instead of resuming.
     anew: bool,
     /// The session is damaged and can only be read.
     read_only: bool,
-    /// What commands without a reply offer.
+    /// The offers in commands that have no reply yet.
     offers: Vec<(CommandId, Offer)>,
 }
 
@@ -83,10 +83,10 @@ enum Offer {
     Hooks(Vec<HookOffer>),
 }
 
-/// What an event means for its subscription.
+/// The effect of an event on its subscription.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Taken {
-    /// It was applied; tell of it.
+    /// It was applied and is passed on.
     Applied(SessionEvent),
     /// It changes nothing.
     Ignored,

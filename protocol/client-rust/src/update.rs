@@ -1,4 +1,4 @@
-//! What a client tells its user.
+//! The updates that a client delivers to its program.
 
 use crate::ending::Lost;
 use reseed_protocol::{
@@ -8,11 +8,11 @@ use reseed_protocol::{
 };
 use std::time::Duration;
 
-/// A session of this client, also before the server has given it an id.
+/// A handle to a session of this client. It exists before the server has given the session an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Session(pub(crate) u64);
 
-/// What a command is about.
+/// The target of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum To {
     /// No session.
@@ -35,16 +35,16 @@ impl From<SessionId> for To {
     }
 }
 
-/// Something has happened.
+/// An update: something that happened on the connection or in a session.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Update {
-    /// A connection is there, the first one or another.
+    /// The client connected, for the first time or again.
     Connected(Box<Welcome>),
     /// The connection is lost; the next attempt is made after this wait. Sessions continue where they were.
     Disconnected {
-        /// Why.
+        /// The reason.
         lost: Lost,
-        /// True if there was a connection. Otherwise nobody was reached.
+        /// True if there was a connection; false if the server was not reached.
         reached: bool,
         /// The wait.
         retry_after: Duration,
@@ -56,11 +56,11 @@ pub enum Update {
     Opened {
         /// The session.
         session: Session,
-        /// What the server said.
+        /// The server's reply.
         opened: Box<SessionOpened>,
     },
     /// The server refused to open a session for now, or ended its subscription: the next attempt is made after this
-    /// wait. It is told each time.
+    /// wait. Sent for each attempt.
     Retrying {
         /// The session.
         session: Session,
@@ -76,11 +76,11 @@ pub enum Update {
         /// The event.
         event: SessionEvent,
     },
-    /// A command has its reply, or will have none. Each command is told of once.
+    /// A command got its reply, or will get none. Sent exactly once for each command.
     Reply {
         /// The command.
         id: CommandId,
-        /// Its reply, or why there is none.
+        /// The reply, or the reason why there is none.
         result: Result<Reply, Unanswered>,
     },
     /// The subscription to a session ended, and opening it again will not help. Its last snapshot stays until it is
@@ -88,7 +88,7 @@ pub enum Update {
     Ended {
         /// The session.
         session: Session,
-        /// Why.
+        /// The reason.
         why: SessionEnd,
     },
     /// A session in the list has changed (`list_sessions` with `watch`).
@@ -111,7 +111,7 @@ impl Update {
         }
     }
 
-    /// Returns true for a piece of what will be told whole, or a state that another one follows.
+    /// Returns true for an event that a later one repeats or replaces, such as a delta.
     pub(crate) fn is_transient(&self) -> bool {
         use EphemeralEvent::{
             CallProgressed, CompactionProgress, ContextUpdated, ItemDelta, ItemFinished, ItemStarted, PresenceChanged,
@@ -129,8 +129,7 @@ impl Update {
         )
     }
 
-    /// Returns true for an event that a session's snapshot has. Those for the host are in none: nobody tells them
-    /// again.
+    /// Returns true for an event whose effect is in the snapshot. Events for the host are not: they must not be lost.
     pub(crate) fn is_in_snapshot(&self) -> bool {
         self.is_transient() || matches!(self, Self::Event { event: SessionEvent::Durable(..), .. })
     }
@@ -145,7 +144,7 @@ pub enum SessionEvent {
     Ephemeral(EphemeralEvent),
 }
 
-/// Why a connection ended for good.
+/// The reason that a connection ended for good.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Stop {
     /// This client was closed.
@@ -157,12 +156,12 @@ pub enum Stop {
     /// The server refused `hello`.
     #[error("{}", .0.message)]
     Refused(ErrorBody),
-    /// The connection ended so that another one would not be better.
+    /// The connection ended in a way that another one would not mend.
     #[error("{0}")]
     Lost(Lost),
 }
 
-/// Why a session ended.
+/// The reason that a session ended.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SessionEnd {
     /// The server refused to open it.
@@ -171,10 +170,10 @@ pub enum SessionEnd {
     /// It was deleted.
     #[error("the session was deleted")]
     Deleted,
-    /// It is the same session as another one of this client, which goes on.
+    /// Another handle of this client has the same session, which continues.
     #[error("the session is open under another handle of this client; `Client::find` returns it")]
     OpenAlready,
-    /// What it is opened with, its tools above all, has more bytes than the server accepts.
+    /// The command that opens it, mostly its tools, has more bytes than the server accepts.
     #[error("opening the session takes {bytes} bytes, the server accepts {bytes_max}; offer less")]
     TooLarge {
         /// The bytes.
@@ -182,12 +181,12 @@ pub enum SessionEnd {
         /// The server's limit.
         bytes_max: u64,
     },
-    /// This version cannot read what the server said of it.
+    /// This version cannot read the server's description of it.
     #[error("this version of the client cannot read what the server says of the session")]
     Unreadable,
 }
 
-/// Why a command has no reply, or was refused.
+/// The reason that a command has no reply, or was refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Unanswered {
     /// The server refused it; nothing was changed.
@@ -214,19 +213,19 @@ pub enum Unanswered {
     Stopped(Stop),
 }
 
-/// Why a command was not taken.
+/// The reason that a command was not accepted for sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotTaken {
-    /// The client gives this command by itself.
+    /// The client sends this command by itself.
     #[error("the client sends `{0}` by itself; use its own methods: `open`, `close_session`")]
     Own(&'static str),
-    /// Nobody looks at what became of earlier commands.
+    /// Too many updates wait: the program does not take them with `next`.
     #[error("{0} updates wait to be taken; take them with `next`")]
     Unpolled(usize),
     /// Too many wait for their reply.
     #[error("{0} commands wait for a reply already; wait for some of them")]
     Commands(usize),
-    /// What waits has too many bytes.
+    /// The waiting commands have too many bytes.
     #[error("{0} bytes wait for a reply already; wait for some of them")]
     Bytes(usize),
 }

@@ -11,7 +11,7 @@ use reseed_protocol::{
 };
 use std::sync::Arc;
 
-/// What became of a durable event.
+/// The result of applying a durable event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "an event that was seen must not be passed on again, and a gap is closed by a resume"]
 pub enum Applied {
@@ -160,7 +160,7 @@ impl Snapshot {
             if *leaf_id != self.leaf_id {
                 self.leaf_id.clone_from(leaf_id);
                 self.walk();
-                // What could be retried was asked elsewhere.
+                // The turn that `retry_turn` would repeat is on the branch that was left.
                 self.last_turn = None;
             }
         }
@@ -244,7 +244,7 @@ mod tests {
         told.appended("e", None);
         assert_eq!(told.path(), ("e".to_owned(), false));
 
-        // To where nothing is known.
+        // A move to an entry that is not known.
         moved(&mut told, "x");
         assert_eq!(told.path(), (String::new(), true));
         told.appended("y", Some("x"));

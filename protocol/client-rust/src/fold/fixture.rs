@@ -1,4 +1,4 @@
-//! What the tests of the fold have in common: a session to begin from, and events as they come over the wire.
+//! Shared by the tests of the fold: an empty session, and events as the server sends them.
 
 use super::{Applied, Snapshot};
 use reseed_protocol::{Entry, EntryId, reply::SessionOpened};

@@ -1,4 +1,4 @@
-//! The commands of a client: taken, sent, sent again, answered.
+//! Accepts commands, sends them, repeats them after a lost connection, and reports their outcome.
 
 use super::{Machine, Output, Phase, UNPOLLED_MAX};
 use crate::{

@@ -1,4 +1,4 @@
-//! The connection of a client: made, greeted, watched, lost and made again.
+//! Makes, watches and replaces the connection of a client.
 
 use super::{Credentials, Machine, Output, Phase, encoded};
 use crate::{
@@ -13,16 +13,17 @@ use reseed_protocol::{
 };
 use std::time::{Duration, Instant};
 
-/// From the first packet to `welcome`: a network that swallows packets would else hold the client up.
+/// The time from the first packet to `welcome`. Without it, a network that drops packets would block the client.
 pub(super) const CONNECT: Duration = Duration::from_secs(20);
 
-/// After this time a connection has lasted: its end is the first failure, and its credentials were good.
+/// A connection that was open for this long has lasted: earlier failures no longer count, and its credentials were
+/// good.
 const LASTED: Duration = Duration::from_secs(10);
 
 /// Heartbeats that may be missed before the connection counts as lost.
 const HEARTBEATS_MISSED_MAX: u32 = 3;
 
-/// The range of heartbeats that is accepted, as the server has it: others are brought into it.
+/// The accepted range of heartbeats, which is the server's own: values outside are clamped.
 const HEARTBEATS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3_600));
 
 /// After this time without a frame the client asks whether it has received everything, if the server's heartbeat is not
@@ -32,17 +33,17 @@ const PROBE: Duration = Duration::from_secs(30);
 /// The close code that a client gives itself when the other end is silent, as the server would.
 const SILENT: u16 = 4508;
 
-/// A connection on which `welcome` has come.
+/// A connection that got `welcome`.
 #[derive(Debug)]
 pub(super) struct Greeted {
     since: Instant,
     heartbeat: Duration,
     pub(super) bytes_max: u64,
-    /// When anything came, pings included.
+    /// The time of the last message, pings included.
     heard_at: Instant,
-    /// When a frame came, or was asked for.
+    /// The time of the last frame, or of the last probe.
     read_at: Instant,
-    /// The question whether everything was received, and of which session, as of which event.
+    /// The pending probe: its command, and the session with the event that it asks about.
     pub(super) probe: Option<(CommandId, Option<(Session, u64)>)>,
     probes: usize,
 }
@@ -85,7 +86,7 @@ impl Machine {
             Then::Reconnect(wait) => self.retry(now, lost, wait),
             Then::Renew if self.renewed => self.stop(Stop::Credentials(lost.to_string())),
             Then::Renew => {
-                // New credentials are tried at once, and once: others than these would not be better.
+                // Renewed credentials are tried at once, and only once.
                 self.renewed = true;
                 let reached = self.is_reached();
                 self.drop_connection();

@@ -1,4 +1,4 @@
-//! What a client does, without a socket and without a clock: it is told what happens and says what to do.
+//! The client as a state machine without I/O: it takes happenings, with the time, and returns what to do.
 //!
 //! What always holds:
 //! - a command has its outcome once, in [`Update::Reply`], whatever becomes of the connection;
@@ -7,8 +7,7 @@
 //! - a gap is mended by opening the session again with `resume`, never by guessing;
 //! - what waits for a connection is bounded, and nothing of it is sent before `welcome`.
 //!
-//! After each call, take what [`Machine::poll`] says until it says nothing more; call [`Machine::tick`] when
-//! [`Machine::deadline`] has come.
+//! After each call, drain [`Machine::poll`]; call [`Machine::tick`] when [`Machine::deadline`] has come.
 
 mod commands;
 mod connection;
@@ -35,11 +34,11 @@ use std::{
     time::Instant,
 };
 
-/// What may wait to be polled before commands are not taken any more: a program that only sends, and never looks what
-/// became of it, is told so.
+/// Outputs that may wait to be polled before further commands are refused. The bound holds for a program that sends
+/// commands and never polls.
 const UNPOLLED_MAX: usize = 4 * 1024;
 
-/// Who connects.
+/// The identity of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// Stays the same for one program over its reconnects, and differs from all others: 1 to 64 characters. A newer
@@ -49,10 +48,10 @@ pub struct Identity {
     pub software: Option<Software>,
 }
 
-/// What proves it to the server.
+/// The credentials for one connection.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub enum Credentials {
-    /// Nothing: the server asks for none.
+    /// None: the server requires none.
     #[default]
     None,
     /// A token of `AUTH_TOKENS`.
@@ -71,21 +70,21 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// What to do, in order.
+/// An output: an action for the driver.
 #[derive(PartialEq)]
 pub enum Output {
-    /// Connect, and say so by [`Machine::connected`] or [`Machine::lost`].
+    /// Connect, then call [`Machine::connected`] or [`Machine::lost`].
     Dial,
     /// Send this frame.
     Send(String),
-    /// Let go of the socket, once it has sent what came before.
+    /// Close the socket, once it has sent what came before.
     HangUp,
-    /// Tell the user.
+    /// Pass this update to the program.
     Tell(Update),
 }
 
 impl std::fmt::Debug for Output {
-    /// Writes neither a frame nor what an update holds: a token, for instance, or what somebody has said.
+    /// Writes neither frames nor the content of updates, which may be tokens or message text.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Dial => f.write_str("Dial"),
@@ -98,7 +97,7 @@ impl std::fmt::Debug for Output {
 
 #[derive(Debug)]
 enum Phase {
-    /// Nobody has asked for a connection yet.
+    /// No connection was requested yet.
     Idle,
     Dialing {
         since: Instant,
@@ -123,8 +122,8 @@ pub struct Machine {
     by_id: HashMap<SessionId, Session>,
     out: VecDeque<Output>,
     random: fastrand::Rng,
-    /// Begins the id of each command. Not the client's id, which a program may have in its next run as well: the server
-    /// would take the first commands of that run for those of this one.
+    /// The prefix of command ids. It is not the client's id, which a program may use again in its next run: the server
+    /// would take the first commands of that run for repeated ones.
     command_prefix: String,
     ids: u64,
     keys: u64,
@@ -177,7 +176,7 @@ impl Machine {
         Self { renewed: true, renews: false, ..self }
     }
 
-    /// Returns the next thing to do.
+    /// Returns the next output.
     pub fn poll(&mut self) -> Option<Output> {
         self.out.pop_front()
     }
@@ -348,7 +347,7 @@ impl Machine {
 }
 
 impl std::fmt::Debug for Machine {
-    /// Writes nothing of what was said.
+    /// Writes no message text.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Machine").field("phase", &self.phase).finish_non_exhaustive()
     }

@@ -1,4 +1,4 @@
-//! The sessions of a client: opened, resumed, ended.
+//! Opens, resumes and ends the sessions of a client.
 
 use super::{Machine, Output, Phase, encoded};
 use crate::{
@@ -14,7 +14,7 @@ use reseed_protocol::{
 };
 use std::time::{Duration, Instant};
 
-/// The wait at least before a session is opened that failed again at once.
+/// The minimum wait before a session is reopened that failed twice in a short time.
 const FAILED_AGAIN: Duration = Duration::from_secs(3);
 
 impl Machine {

@@ -62,8 +62,8 @@ export function compacted(now: SessionSnapshot, report: ContextCompacted): Chang
   const { warning: _, ...size } = now.contextInfo;
   return {
     compaction: withoutJob(now, jobId),
-    // What is held never outlives another compaction: that was made from it, and is all that is told of its end, or
-    // has made it void. A compaction that is replayed is older than what the server holds now.
+    // A committed compaction always ends the held one: it was either made from it, and then no other event reports its
+    // end, or it made it void. A replayed compaction is older than the one that is held now.
     held: isReplayed(now) ? heldWithout(now, jobId) : null,
     generation,
     ...measured({

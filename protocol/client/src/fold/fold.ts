@@ -163,7 +163,7 @@ function sessionUpdated(now: SessionSnapshot, updated: SessionUpdated): Change {
   };
 }
 
-/** The session continues from another place. What could be retried was asked elsewhere. */
+/** The session continues from another place. What `retryTurn` would repeat is on the branch that was left. */
 function moved(now: SessionSnapshot, leafId: SessionSnapshot["leafId"]): Change {
   return {
     leafId,
