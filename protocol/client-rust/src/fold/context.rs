@@ -64,8 +64,8 @@ impl Snapshot {
     /// Applies `context_compacted`.
     pub(super) fn compacted(&mut self, report: &ContextCompacted) {
         self.end_job(&report.job_id);
-        // A committed compaction always ends the held one: it was either made from it, and then no other event reports its
-        // end, or it made it void. A replayed compaction is older than the one that is held now.
+        // A committed compaction always ends the held one: it was either made from it, and then no other event reports
+        // its end, or it made it void. A replayed compaction is older than the one that is held now.
         let is_replayed = self.is_replayed();
         self.held.take_if(|held| !is_replayed || held.job_id == report.job_id);
         self.generation = report.generation;
