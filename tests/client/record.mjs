@@ -6,46 +6,67 @@
 import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { SCENARIOS } from "./scenarios.mjs";
-import { Samples, World } from "./world.mjs";
+import { World } from "./world.mjs";
 
 const FOLDER = fileURLToPath(new URL("../../protocol/client/vectors/", import.meta.url));
-/** Moments of a story that are kept beside its end; each has the whole snapshot. */
-const MOMENTS_MAX = 5;
-/** Frames for the host that no fold reads; those of hooks hold whole requests. */
-const LEFT_OUT = new Set(["hook_call", "hook_cancelled"]);
-
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(SCENARIOS);
-  for (const name of names) await record(name, SCENARIOS[name]);
-}
+/** Connections that look at the session meanwhile. */
+const WITNESSES = 2;
+/**
+ * Frames for the host that no fold reads, of which those of hooks hold whole requests; and the presence of the witness,
+ * who comes and goes at every look.
+ */
+const LEFT_OUT = new Set(["hook_call", "hook_cancelled", "presence_changed"]);
 
 async function record(name, { about, settings, options, run }) {
   const world = await World.start(settings);
   try {
     const session = await world.client.createSession({ entries: 1000, ...options });
-    const samples = new Samples(world, session);
+    const looks = await Looks.begin(world, session.id);
     await run(session, world.client);
     const end = await world.settled(session);
-    await samples.done();
-    samples.bySeq.delete(end.asOfSeq);
+    const moments = (await looks.end()).filter(({ asOfSeq }) => asOfSeq < end.asOfSeq);
     const frames = world.frames.filter((frame) => frame.sessionId === session.id && !LEFT_OUT.has(frame.type));
     const [{ payload: opened }, ...events] = frames.filter(
       (frame) => frame.type === "session_opened" || frame.re === undefined,
     );
-    writeFileSync(
-      `${FOLDER}${name}.json`,
-      printed({ about, opened, steps: steps(events, chosen(samples.bySeq), end) }),
-    );
-    console.log(`${name}: ${events.length} frames`);
+    const vector = { about, opened, steps: steps(events, moments, end) };
+    writeFileSync(`${FOLDER}${name}.json`, printed(shortened(vector)));
+    const durable = events.filter((frame) => frame.seq !== undefined).length;
+    console.log(`${name}: ${events.length} frames, ${durable} of them durable, compared at ${vector.steps.length}`);
   } finally {
     await world.end();
   }
 }
 
-/** A few of the moments at which the server was asked, evenly spread. */
-function chosen(bySeq) {
-  const all = [...bySeq.values()].sort((one, other) => one.asOfSeq - other.asOfSeq);
-  return all.filter((_, index) => index % Math.ceil(all.length / MOMENTS_MAX) === 0);
+/**
+ * Asks for fresh snapshots without a pause, several at a time, so that the server has one to answer after nearly every
+ * append. Events of one append have no moment between them.
+ */
+class Looks {
+  #bySeq = new Map();
+  #ended = false;
+
+  static async begin(world, sessionId) {
+    const looks = new Looks();
+    const witnesses = await Promise.all(Array.from({ length: WITNESSES }, () => world.anotherWitness()));
+    looks.running = witnesses.map((witness) => looks.#look(witness, sessionId));
+    return looks;
+  }
+
+  async #look(witness, sessionId) {
+    while (!this.#ended) {
+      const opened = await witness.look(sessionId);
+      this.#bySeq.set(opened.asOfSeq, opened);
+    }
+    witness.close();
+  }
+
+  /** Returns what was seen, in the order of the events. */
+  async end() {
+    this.#ended = true;
+    await Promise.all(this.running);
+    return [...this.#bySeq.values()].sort((one, other) => one.asOfSeq - other.asOfSeq);
+  }
 }
 
 function steps(events, moments, end) {
@@ -65,6 +86,28 @@ function unknown(events) {
   const types = events.filter((frame) => frame.seq !== undefined).map((frame) => frame.type);
   const told = Math.max(types.lastIndexOf("turn_finished"), types.lastIndexOf("compaction_undone"));
   return told < types.length - 1 ? ["contextInfo"] : [];
+}
+
+/**
+ * Replaces the entries in `expected` that the file has already by their ids: there is an `expected` for nearly each
+ * durable event, and each has the whole path.
+ */
+function shortened({ about, opened, steps }) {
+  const given = new Map();
+  const give = (entry) => given.set(entry.entryId, JSON.stringify(entry));
+  opened.entries.forEach(give);
+  return {
+    about,
+    opened,
+    steps: steps.map((step) => {
+      for (const { type, payload } of step.frames) if (type === "entry_appended") give(payload.entry);
+      const entries = step.expected.entries.map((entry) =>
+        given.get(entry.entryId) === JSON.stringify(entry) ? entry.entryId : entry,
+      );
+      step.expected.entries.forEach(give);
+      return { ...step, expected: { ...step.expected, entries } };
+    }),
+  };
 }
 
 /** JSON with one frame a line. */
@@ -87,4 +130,9 @@ ${steps.map(step).join(",\n")}
   ]
 }
 `;
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(SCENARIOS);
+  for (const name of names) await record(name, SCENARIOS[name]);
 }

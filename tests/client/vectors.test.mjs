@@ -20,14 +20,33 @@ function folded(start, frames) {
   }, start);
 }
 
+/** Returns a function that puts the entries that a file has given before in the place of their ids in `expected`. */
+function entriesGiven(opened) {
+  const given = new Map();
+  const give = (entry) => given.set(entry.entryId, entry);
+  opened.entries.forEach(give);
+  return ({ opened: resumed, frames, expected }) => {
+    resumed?.entries?.forEach(give);
+    for (const { type, payload } of frames) if (type === "entry_appended") give(payload.entry);
+    const entries = expected.entries.map((entry) => {
+      if (typeof entry !== "string") return entry;
+      assert.ok(given.has(entry), `entry ${entry} is given before it is expected`);
+      return given.get(entry);
+    });
+    entries.forEach(give);
+    return { ...expected, entries };
+  };
+}
+
 for (const file of FILES) {
   const { about, opened, steps } = JSON.parse(readFileSync(new URL(file, FOLDER), "utf8"));
   test(`${file}: ${about}`, () => {
     let snapshot = fromOpened(opened);
+    const whole = entriesGiven(opened);
     steps.forEach((step, index) => {
       if (step.opened) snapshot = reopened(snapshot, step.opened);
       snapshot = folded(snapshot, step.frames);
-      const expected = fromOpened(step.expected);
+      const expected = fromOpened(whole(step));
       const view = (state) => ({
         ...comparable(state, step.settled, step.unknown),
         ...(step.expected.presence && !isRecorded(step) ? { presence: state.presence, host: state.host } : {}),
