@@ -62,8 +62,10 @@ macro_rules! replies {
     };
 }
 
+mod unchecked;
 mod welcome;
 
+pub use unchecked::{UncheckedPattern, UncheckedReason};
 pub use welcome::{Limits, Server, Welcome};
 
 replies! {
@@ -76,6 +78,11 @@ replies! {
         /// The connection that hosts the tools and hooks; absent if none does.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         host: Option<Host>,
+        /// Patterns of the tools that this command offered which the arguments of calls are not checked against: the
+        /// first 32.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<UncheckedPattern>>"))]
+        unchecked_patterns: Vec<UncheckedPattern>,
         /// The connections that are subscribed to the session, this one included, in the order in which they came.
         #[serde(default)]
         presence: Vec<Participant>,
@@ -517,6 +524,10 @@ replies! {
         /// True if another connection hosts the session's tools and hooks: what was offered waits.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         standby: Option<bool>,
+        /// Patterns of the offered tools' schemas that the arguments of calls are not checked against: the first 32.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<UncheckedPattern>>"))]
+        unchecked_patterns: Vec<UncheckedPattern>,
         /// The entry that was written, or will be before the next request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         entry_id: Option<EntryId>,

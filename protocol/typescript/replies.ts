@@ -145,6 +145,11 @@ export interface SessionOpened {
   role: SessionRole;
   /** The connection that hosts the tools and hooks; absent if none does. */
   host?: Host;
+  /**
+   * Patterns of the tools that this command offered which the arguments of calls are not checked against: the
+   * first 32.
+   */
+  uncheckedPatterns?: Array<UncheckedPattern>;
   /** The connections that are subscribed to the session, this one included, in the order in which they came. */
   presence: Array<Participant>;
   /** Identifies the log; with `seq`, a position to resume from. */
@@ -197,6 +202,22 @@ export interface SessionOpened {
   /** The compactions that were undone. */
   undone?: Array<EntryId>;
 }
+
+/**
+ * A pattern in a tool's schema that the arguments of its calls are not checked against. The tool can be used all
+ * the same; it should check them itself.
+ */
+export interface UncheckedPattern {
+  /** The tool. */
+  tool: string;
+  /** Where the pattern stands in the tool's parameters: a JSON Pointer. */
+  at: string;
+  /** Why. */
+  reason: UncheckedReason;
+}
+
+/** Why a pattern is not checked. */
+export type UncheckedReason = "unsupported" | "too_large";
 
 /** Settings of a session besides model and strategy. */
 export interface SessionSettings {
@@ -385,6 +406,8 @@ export interface Done {
   jobId?: JobId;
   /** True if another connection hosts the session's tools and hooks: what was offered waits. */
   standby?: boolean;
+  /** Patterns of the offered tools' schemas that the arguments of calls are not checked against: the first 32. */
+  uncheckedPatterns?: Array<UncheckedPattern>;
   /** The entry that was written, or will be before the next request. */
   entryId?: EntryId;
   /** This reply covers everything up to this durable event; what the command caused follows. */

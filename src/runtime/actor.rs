@@ -15,6 +15,7 @@ use self::{
     members::Members,
 };
 use super::{
+    blocking,
     effects::{Asker, Effects},
     feed::Feed,
     handle::{MAILBOX_MAX, Message, Outgoing, SessionHandle, stopping},
@@ -45,7 +46,6 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    runtime::{Handle, RuntimeFlavor},
     sync::mpsc,
     time::{Instant, sleep_until},
 };
@@ -423,12 +423,7 @@ async fn path_of(store: &dyn SessionStore, session: &Session) -> Result<SessionT
     })
 }
 
-/// Passes an input to the loop. If that takes long, the other tasks of this worker thread move to another one.
+/// Passes an input to the loop.
 fn handled(agent: &mut AgentLoop, now: Timestamp, input: Input) -> Vec<Effect> {
-    let has_other_workers = || Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
-    if agent.takes_long(&input) && has_other_workers() {
-        tokio::task::block_in_place(|| agent.handle(now, input))
-    } else {
-        agent.handle(now, input)
-    }
+    if agent.takes_long(&input) { blocking::apart(|| agent.handle(now, input)) } else { agent.handle(now, input) }
 }

@@ -2,6 +2,7 @@
 //!
 //! - [`registry`]: the open sessions; opens, creates and deletes sessions
 //! - `actor`: a session's mailbox; everything that can wake it becomes one input of the agent loop
+//! - [`blocking`]: work that takes long
 //! - `effects`: calls the provider, appends to the store; each answer returns as an input
 //! - `encoded`: the frames that readers at the same position in an answer share
 //! - `ended`: the marks of tool calls that are over
@@ -19,6 +20,7 @@
 //! - `tail`: the newest durable events, for readers that keep up
 
 mod actor;
+pub(crate) mod blocking;
 mod effects;
 pub(crate) mod encoded;
 mod ended;

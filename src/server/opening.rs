@@ -6,12 +6,12 @@ use crate::{
         agent_loop::{Snapshot, Tools, check_offers},
         hook::{HookSpec, check_hooks},
     },
-    runtime::{Attach, Attached, LeftOff, SUBSCRIPTIONS_MAX, Seen},
+    runtime::{Attach, Attached, LeftOff, SUBSCRIPTIONS_MAX, Seen, blocking},
 };
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode, SessionId,
     command::{OpenSession, Resume, SessionRole},
-    reply::{Resumed, RunningTurn, SessionOpened},
+    reply::{Resumed, RunningTurn, SessionOpened, UncheckedPattern},
 };
 use std::sync::Arc;
 
@@ -75,7 +75,8 @@ pub(super) async fn open_session(
                 }
             }
         };
-        let opened = session_opened(&handle.id, role, &attached, entries, resume.is_some());
+        let unchecked = tools.as_ref().map(Tools::unchecked_patterns).unwrap_or_default();
+        let opened = session_opened(&handle.id, role, &attached, entries, resume.is_some(), unchecked);
         connection.subscribe(handle, role, open.deltas.unwrap_or(true), attached);
         return Ok(Box::new(opened));
     }
@@ -101,7 +102,7 @@ fn check_opening(session: Option<&SessionId>, open: &OpenSession, role: SessionR
             return Err(ErrorBody::new(ErrorCode::ReadOnly, message).with_field(field));
         }
     }
-    let tools = open.tools.clone().map(check_offers).transpose()?;
+    let tools = open.tools.clone().map(|tools| blocking::apart(|| check_offers(tools))).transpose()?;
     let hooks = open.hooks.clone().map(check_hooks).transpose()?;
     Ok(Offered { tools, hooks: hooks.map(Arc::from) })
 }
@@ -118,6 +119,7 @@ fn session_opened(
     attached: &Attached,
     entries: Option<sessions::Page>,
     asked_to_resume: bool,
+    unchecked_patterns: Vec<UncheckedPattern>,
 ) -> SessionOpened {
     let Snapshot { seq, leaf, state, generation, name, model, strategy, settings, context_info, .. } =
         attached.snapshot.clone();
@@ -127,6 +129,7 @@ fn session_opened(
         session_id: id.clone(),
         role,
         host: attached.host.clone(),
+        unchecked_patterns,
         presence: attached.presence.clone(),
         epoch: attached.epoch.clone(),
         as_of_seq: seq,

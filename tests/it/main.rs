@@ -13,6 +13,7 @@ mod cost;
 mod cut;
 mod exact;
 mod hooks;
+mod hostile;
 mod keeping;
 mod late;
 mod listing;

@@ -18,6 +18,7 @@ use crate::{
         hook::{HookSpec, check_hooks},
     },
     metrics::hooks::HookCallMeter,
+    runtime::blocking,
 };
 use reseed_protocol::{
     CallId, ErrorBody, ErrorCode, Timestamp,
@@ -113,6 +114,7 @@ impl Actor {
     /// `invalid_tools`, `invalid_hooks`; `nothing_offered`.
     pub(super) fn check_hosting(&self, origin: Origin, command: HostingCommand) -> Result<(Reply, Order), ErrorBody> {
         let own = self.members.get(origin).map(|member| member.offer.clone()).unwrap_or_default();
+        let mut unchecked_patterns = Vec::new();
         let (order, offers) = match command {
             HostingCommand::TakeOverHost(_) if own.is_empty() => {
                 let message =
@@ -121,7 +123,8 @@ impl Actor {
             }
             HostingCommand::TakeOverHost(_) => return Ok((Reply::Ok(Done::default()), Order::TakeOver)),
             HostingCommand::RegisterTools(register) => {
-                let tools = check_offers(register.tools)?;
+                let tools = blocking::apart(|| check_offers(register.tools))?;
+                unchecked_patterns = tools.unchecked_patterns();
                 let offers = !(tools.is_empty() && own.hooks.is_empty());
                 (Order::Offer { tools: Some(tools), hooks: None }, offers)
             }
@@ -134,7 +137,7 @@ impl Actor {
         let hosts = self.host.as_ref().is_some_and(|host| host.client.origin == origin);
         let is_free = matches!(self.standing(), Standing::Vacant | Standing::Gone);
         let standby = (offers && !hosts && !is_free).then_some(true);
-        Ok((Reply::Ok(Done { standby, ..Done::default() }), order))
+        Ok((Reply::Ok(Done { standby, unchecked_patterns, ..Done::default() }), order))
     }
 
     /// Executes a command about hosting.

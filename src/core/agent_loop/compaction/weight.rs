@@ -2,16 +2,23 @@
 //! those a thread of their own.
 
 use crate::agent_loop::{AgentLoop, Input};
-use reseed_protocol::command::Command;
+use reseed_protocol::{Part, command::Command};
 
 /// Estimated tokens of a context above which compacting it takes about two milliseconds of CPU time.
 const LONG_TOKENS: u64 = 6_000;
+
+/// Bytes of the arguments of an answer's calls from which on checking them may take about two milliseconds: with the
+/// most patterns that an offer has.
+const LARGE_ARGUMENTS_BYTES: usize = 1024;
 
 impl AgentLoop {
     /// Returns true if handling this input may take more than two milliseconds. This is a guess by size, which is
     /// cheaper than one look at each message.
     #[must_use]
     pub fn takes_long(&self, input: &Input) -> bool {
+        if calls_with_large_arguments(input) {
+            return true;
+        }
         let tokens: u64 = self.ws.session.tree.path().iter().map(|node| node.tokens.total()).sum();
         if tokens < LONG_TOKENS {
             return false;
@@ -39,6 +46,16 @@ impl AgentLoop {
             Input::Hold(_) | Input::Stop(_) | Input::Abandon(_) => false,
         }
     }
+}
+
+/// Returns true if an answer calls tools with arguments so large that checking them against a schema may take long.
+fn calls_with_large_arguments(input: &Input) -> bool {
+    let Input::Answered { answer, .. } = input else { return false };
+    let bytes = answer.parts.iter().map(|part| match part {
+        Part::ToolCall { arguments, .. } => arguments.len(),
+        _ => 0,
+    });
+    bytes.sum::<usize>() > LARGE_ARGUMENTS_BYTES
 }
 
 #[cfg(test)]

@@ -1,8 +1,11 @@
 //! The tools that the session's host offers, and how calls are checked against them.
 
 use crate::agent_loop::workspace::Workspace;
-use crate::{context::causes::Cause, schema::arguments_of};
-use reseed_protocol::{ErrorBody, ErrorCode, command::ToolOffer, context::ToolDefinition};
+use crate::{
+    context::causes::Cause,
+    schema::{Arguments, Budget},
+};
+use reseed_protocol::{ErrorBody, ErrorCode, command::ToolOffer, context::ToolDefinition, reply::UncheckedPattern};
 use std::sync::Arc;
 
 /// Maximum number of tools that one client may offer: each is sent with every request.
@@ -10,6 +13,9 @@ pub const TOOLS_MAX: usize = 128;
 
 /// Longest time limit that a tool may ask for: one day, in milliseconds.
 const TIMEOUT_MS_MAX: u64 = 24 * 60 * 60 * 1000;
+
+/// Maximum number of unchecked patterns that a client is told of: enough to find the tools that have them.
+const UNCHECKED_MAX: usize = 32;
 
 /// The offered tools and the validators for their arguments. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -21,7 +27,7 @@ pub struct Tools {
 #[derive(Debug)]
 struct Offer {
     offer: ToolOffer,
-    arguments: jsonschema::Validator,
+    arguments: Arguments,
 }
 
 /// The tools as one request sent them, after patches. The calls of its answer are checked against these.
@@ -40,6 +46,7 @@ pub fn check_offers(offers: Vec<ToolOffer>) -> Result<Tools, ErrorBody> {
         let message = format!("a client may offer {TOOLS_MAX} tools, not {}", offers.len());
         return Err(ErrorBody::new(ErrorCode::InvalidTools, message).with_field("tools"));
     }
+    let mut budget = Budget::default();
     let mut checked: Vec<Offer> = Vec::with_capacity(offers.len());
     for (at, offer) in offers.into_iter().enumerate() {
         let name: String = offer.name.chars().take(64).collect();
@@ -53,7 +60,7 @@ pub fn check_offers(offers: Vec<ToolOffer>) -> Result<Tools, ErrorBody> {
         if offer.timeout_ms.is_some_and(|timeout| timeout == 0 || timeout > TIMEOUT_MS_MAX) {
             return invalid(at, "timeoutMs", format!("the time limit of `{name}` must be 1 to {TIMEOUT_MS_MAX} ms"));
         }
-        match arguments_of(&offer.parameters) {
+        match Arguments::of(&offer.parameters, &mut budget) {
             Ok(arguments) => checked.push(Offer { offer, arguments }),
             Err(why) => return invalid(at, "parameters", format!("the parameters of `{name}` {why}")),
         }
@@ -74,6 +81,20 @@ impl Tools {
     #[must_use]
     pub fn definitions(&self) -> &[ToolDefinition] {
         &self.definitions
+    }
+
+    /// Returns the patterns of the tools' schemas that arguments are not checked against: the first 32.
+    #[must_use]
+    pub fn unchecked_patterns(&self) -> Vec<UncheckedPattern> {
+        let unchecked = self.offers.iter().flat_map(|offer| {
+            let tool = &offer.offer.name;
+            offer.arguments.unchecked().iter().map(move |pattern| UncheckedPattern {
+                tool: tool.clone(),
+                at: pattern.at.clone(),
+                reason: pattern.reason,
+            })
+        });
+        unchecked.take(UNCHECKED_MAX).collect()
     }
 
     /// Returns true if no tool is offered.
@@ -122,12 +143,11 @@ impl Tools {
         let is_replaced = definition.parameters != offer.parameters;
         // A patch that an earlier version stored may have an invalid schema. The tool's own schema is then the best
         // available.
-        let replaced = is_replaced.then(|| arguments_of(&definition.parameters).ok()).flatten();
-        match replaced.as_ref().unwrap_or(own).validate(&value) {
+        let mut budget = Budget::default();
+        let replaced = is_replaced.then(|| Arguments::of(&definition.parameters, &mut budget).ok()).flatten();
+        match replaced.as_ref().unwrap_or(own).check(&value, arguments.len()) {
             Ok(()) => Ok(offer.timeout_ms),
-            Err(error) => {
-                Err(format!("The arguments of `{name}` do not fit its schema: {error} at `{}`.", error.instance_path()))
-            }
+            Err(why) => Err(format!("The arguments of `{name}` {why}.")),
         }
     }
 }

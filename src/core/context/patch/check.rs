@@ -9,7 +9,7 @@ use super::{
 };
 use crate::core::{
     context::{messages::Kind, window::TOKENS_MAX},
-    schema::arguments_of,
+    schema::{Arguments, Budget},
     session::input::is_picture_address,
 };
 use reseed_protocol::{
@@ -290,6 +290,7 @@ fn name_of_part(name: &str) -> Checked {
 fn tools_there(tools: &[ToolDefinition], offered: &[ToolDefinition]) -> Checked {
     at_most(tools.len(), TOOLS_MAX, "tools")?;
     let mut names = BTreeSet::new();
+    let mut budget = Budget::default();
     for tool in tools {
         if !offered.iter().any(|offer| offer.name == tool.name) {
             let name: String = tool.name.chars().filter(|c| !c.is_control()).take(TOOL_NAME_CHARS_MAX).collect();
@@ -298,7 +299,7 @@ fn tools_there(tools: &[ToolDefinition], offered: &[ToolDefinition]) -> Checked 
         if !names.insert(&tool.name) {
             return Err(format!("the tool `{}` occurs twice", tool.name));
         }
-        if let Err(why) = arguments_of(&tool.parameters) {
+        if let Err(why) = Arguments::of(&tool.parameters, &mut budget) {
             return Err(format!("the parameters of the tool `{}` {why}", tool.name));
         }
     }

@@ -1,0 +1,230 @@
+//! What a schema costs: its size with every reference expanded, and how many rules can apply to one value.
+
+use serde_json::Value;
+use std::{collections::BTreeMap, iter::Sum, ops::Add};
+
+/// Maximum length of a chain of references.
+const CHAIN_MAX: usize = 32;
+
+/// Deepest nesting of a schema with every reference expanded: a validator is built and run by recursion.
+const DEPTH_MAX: usize = 512;
+
+/// Deepest nesting of alternatives with every reference expanded. To say what is wrong, a validator tries the
+/// alternatives of each level again.
+const ALTERNATIVES_DEPTH_MAX: usize = 8;
+
+/// The cost of a schema with every reference expanded.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Cost {
+    /// Values of the schema.
+    pub values: u64,
+    /// What applies to the value itself.
+    here: Load,
+    /// What can apply to any one value inside it.
+    below: Load,
+    /// Levels of nesting.
+    depth: usize,
+    /// Levels of nested alternatives.
+    alternatives: usize,
+}
+
+/// What a validator does with one value.
+#[derive(Debug, Clone, Copy, Default)]
+struct Load {
+    rules: u64,
+    patterns: u64,
+}
+
+impl Load {
+    fn max(self, other: Self) -> Self {
+        Self { rules: self.rules.max(other.rules), patterns: self.patterns.max(other.patterns) }
+    }
+}
+
+impl Add for Load {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { rules: self.rules.saturating_add(other.rules), patterns: self.patterns.saturating_add(other.patterns) }
+    }
+}
+
+impl Sum for Load {
+    fn sum<I: Iterator<Item = Self>>(loads: I) -> Self {
+        loads.fold(Self::default(), Add::add)
+    }
+}
+
+impl Cost {
+    /// Computes the cost of a schema.
+    ///
+    /// # Errors
+    /// References that lead nowhere, in circles or through too long a chain, and too deep nesting: a predicate whose
+    /// subject is the parameters.
+    pub(super) fn of(schema: &Value) -> Result<Self, String> {
+        let cost = Unfolding { schema, costs: BTreeMap::new(), open: Vec::new() }.cost(schema)?;
+        if cost.depth > DEPTH_MAX {
+            let depth = cost.depth;
+            return Err(format!("are nested {depth} deep with every reference expanded, more than {DEPTH_MAX}"));
+        }
+        if cost.alternatives > ALTERNATIVES_DEPTH_MAX {
+            let nested = cost.alternatives;
+            return Err(format!(
+                "nest anyOf, oneOf, not and if {nested} deep with every reference expanded, more than \
+                 {ALTERNATIVES_DEPTH_MAX}"
+            ));
+        }
+        Ok(cost)
+    }
+
+    /// Returns the most rules, and the most patterns, that can apply to one value of the arguments.
+    pub(super) fn widest(&self) -> (u64, u64) {
+        let Load { rules, patterns } = self.here.max(self.below);
+        (rules, patterns)
+    }
+}
+
+struct Unfolding<'a> {
+    schema: &'a Value,
+    /// Costs of the definitions expanded so far.
+    costs: BTreeMap<&'a str, Cost>,
+    /// References being expanded, outermost first.
+    open: Vec<&'a str>,
+}
+
+impl<'a> Unfolding<'a> {
+    /// Computes the cost of a schema or, where a keyword has several, of all of them together.
+    fn cost(&mut self, value: &'a Value) -> Result<Cost, String> {
+        let mut whole = Cost { values: 1, ..Cost::default() };
+        match value {
+            Value::Object(fields) => {
+                whole.here.rules = 1;
+                for (keyword, field) in fields {
+                    self.add_keyword(&mut whole, keyword, field)?;
+                }
+            }
+            Value::Array(items) => {
+                for item in items {
+                    let cost = self.cost(item)?;
+                    whole.include(&cost);
+                    whole.here = whole.here + cost.here;
+                    whole.below = whole.below + cost.below;
+                }
+            }
+            _ => {}
+        }
+        whole.depth += 1;
+        Ok(whole)
+    }
+
+    fn add_keyword(&mut self, whole: &mut Cost, keyword: &str, field: &'a Value) -> Result<(), String> {
+        match (keyword, field) {
+            ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(reference)) => {
+                let cost = self.reference(reference)?;
+                whole.include(&cost);
+                whole.here = whole.here + cost.here;
+                whole.below = whole.below + cost.below;
+            }
+            // Counted where they are referenced.
+            ("$defs" | "definitions", _) => {}
+            // A property's value meets one of these, and an item one of a tuple's.
+            ("properties" | "prefixItems", _) => {
+                let costs = self.each(field)?;
+                costs.iter().for_each(|cost| whole.include(cost));
+                let widest = costs.iter().fold(Load::default(), |widest, cost| widest.max(cost.here.max(cost.below)));
+                whole.here.rules = whole.here.rules.saturating_add(costs.len() as u64);
+                whole.below = whole.below + widest;
+            }
+            // Every one may apply to the same property; its name is matched against each.
+            ("patternProperties", _) => {
+                let costs = self.each(field)?;
+                costs.iter().for_each(|cost| whole.include(cost));
+                let names = Load { rules: costs.len() as u64, patterns: costs.len() as u64 };
+                let inside: Load = costs.iter().map(|cost| cost.here.max(cost.below)).sum();
+                whole.below = whole.below + inside + names;
+            }
+            (
+                "items"
+                | "additionalItems"
+                | "additionalProperties"
+                | "propertyNames"
+                | "contains"
+                | "unevaluatedItems"
+                | "unevaluatedProperties",
+                _,
+            ) => {
+                let cost = self.cost(field)?;
+                whole.include(&cost);
+                whole.below = whole.below + cost.here.max(cost.below);
+            }
+            // Values to compare with.
+            ("const" | "enum", _) => {
+                let values = super::values_in(field);
+                whole.values = whole.values.saturating_add(values);
+                whole.here.rules = whole.here.rules.saturating_add(values);
+            }
+            ("pattern", Value::String(_)) => {
+                whole.values = whole.values.saturating_add(1);
+                whole.here = whole.here + Load { rules: 1, patterns: 1 };
+            }
+            ("dependentSchemas" | "dependencies", _) => {
+                for cost in self.each(field)? {
+                    whole.include(&cost);
+                    whole.here = whole.here + cost.here;
+                    whole.below = whole.below + cost.below;
+                }
+            }
+            // Schemas for the same value, and what is no schema at all.
+            _ => {
+                let mut cost = self.cost(field)?;
+                if matches!(keyword, "anyOf" | "oneOf" | "not" | "if") {
+                    cost.alternatives += 1;
+                }
+                whole.include(&cost);
+                whole.here = whole.here + cost.here + Load { rules: 1, patterns: 0 };
+                whole.below = whole.below + cost.below;
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes the costs of the schemas in an object or array.
+    fn each(&mut self, field: &'a Value) -> Result<Vec<Cost>, String> {
+        match field {
+            Value::Object(fields) => fields.values().map(|schema| self.cost(schema)).collect(),
+            Value::Array(items) => items.iter().map(|schema| self.cost(schema)).collect(),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn reference(&mut self, reference: &'a str) -> Result<Cost, String> {
+        if let Some(cost) = self.costs.get(reference) {
+            return Ok(*cost);
+        }
+        let shown: String = reference.chars().take(80).collect();
+        if self.open.contains(&reference) {
+            return Err(format!("have a recursive definition, `{shown}`; expand it to the depth that you need"));
+        }
+        if self.open.len() >= CHAIN_MAX {
+            return Err(format!("have a chain of more than {CHAIN_MAX} references, at `{shown}`"));
+        }
+        let place = reference.strip_prefix('#').and_then(|pointer| self.schema.pointer(pointer));
+        let Some(definition) = place else {
+            return Err(format!("reference `{shown}`, which they do not contain"));
+        };
+        self.open.push(reference);
+        let cost = self.cost(definition)?;
+        self.open.pop();
+        self.costs.insert(reference, cost);
+        Ok(cost)
+    }
+}
+
+impl Cost {
+    /// Includes the size and the nesting of a part.
+    fn include(&mut self, part: &Cost) {
+        self.values = self.values.saturating_add(part.values);
+        self.depth = self.depth.max(part.depth);
+        self.alternatives = self.alternatives.max(part.alternatives);
+    }
+}

@@ -1,0 +1,153 @@
+//! Limits on tool schemas, so that building a validator and checking a call's arguments always end quickly.
+//!
+//! - A validator follows references wherever they occur: two in each of twenty definitions are a million steps, a long
+//!   chain is a deep stack, and a recursive definition may never end. [`cost`] computes the expanded size beforehand.
+//! - A regular expression of twenty characters can compile to gigabytes, and one that backtracks can run for ever.
+//!   [`patterns`] keeps those that a linear engine takes within a budget, and leaves the others unchecked.
+//! - Large arguments times many rules are slow even so: [`Arguments::check`] bounds the product.
+
+mod cost;
+mod patterns;
+
+use cost::Cost;
+use jsonschema::{PatternOptions, Validator};
+use reseed_protocol::reply::UncheckedReason;
+use serde_json::Value;
+
+/// Maximum values in a schema with every reference expanded. The largest published tool schemas have a few thousand.
+const UNFOLDED_MAX: u64 = 20_000;
+
+/// Maximum bytes of a schema: it is sent with every request.
+const SCHEMA_BYTES_MAX: usize = 64 * 1024;
+
+/// Maximum bytes that the schemas of one offer have together: 1 MiB is a quarter of a million tokens in every request.
+const OFFER_BYTES_MAX: usize = 1024 * 1024;
+
+/// Maximum values that the schemas of one offer have together, with every reference expanded. A validator needs some
+/// hundred bytes for each.
+const OFFER_UNFOLDED_MAX: u64 = 100_000;
+
+/// Maximum rules times values, when arguments are checked. A step takes some tens of nanoseconds.
+const STEPS_MAX: u64 = 20_000_000;
+
+/// Maximum bytes of arguments times the patterns that can apply to one value. A linear engine reads about 100 MB/s.
+const PATTERN_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Bytes that a pattern's cache of transitions may take; without room the engine is slower, and still linear.
+const PATTERN_CACHE_BYTES: usize = 64 * 1024;
+
+/// Longest description of what does not fit, in characters: it repeats the arguments, and the model reads it.
+const MISFIT_CHARS_MAX: usize = 2_000;
+
+/// What is left of what the schemas of one offer may cost together.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    bytes: usize,
+    unfolded: u64,
+    patterns: patterns::Budget,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { bytes: OFFER_BYTES_MAX, unfolded: OFFER_UNFOLDED_MAX, patterns: patterns::Budget::default() }
+    }
+}
+
+/// A validator for the arguments of a tool's calls.
+#[derive(Debug)]
+pub(crate) struct Arguments {
+    validator: Validator,
+    cost: Cost,
+    unchecked: Vec<Unchecked>,
+}
+
+/// A pattern that arguments are not checked against.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unchecked {
+    /// Where it stands in the schema: a JSON Pointer.
+    pub at: String,
+    pub reason: UncheckedReason,
+}
+
+impl Arguments {
+    /// Checks that a tool's schema is a small object without endless references, and builds the validator.
+    ///
+    /// # Errors
+    /// What is wrong, for the sender of the schema: a predicate whose subject, the parameters, the caller supplies.
+    pub(crate) fn of(schema: &Value, budget: &mut Budget) -> Result<Self, String> {
+        if !schema.is_object() {
+            return Err("are not a JSON Schema object".to_owned());
+        }
+        let cost = check_schema(schema, budget)?;
+        let (checked, unchecked) = patterns::compilable(schema, &mut budget.patterns);
+        let engine = PatternOptions::regex().dfa_size_limit(PATTERN_CACHE_BYTES);
+        let validator = jsonschema::options()
+            .with_pattern_options(engine)
+            .build(&checked)
+            .map_err(|error| format!("are not a valid JSON Schema, at `{}`", error.instance_path()))?;
+        Ok(Self { validator, cost, unchecked })
+    }
+
+    /// Returns the patterns that arguments are not checked against.
+    pub(crate) fn unchecked(&self) -> &[Unchecked] {
+        &self.unchecked
+    }
+
+    /// Checks the arguments of a call, which have so many bytes as text.
+    ///
+    /// # Errors
+    /// What does not fit, for the model: a predicate whose subject, the arguments, the caller supplies.
+    pub(crate) fn check(&self, arguments: &Value, bytes: usize) -> Result<(), String> {
+        let (rules, patterns) = self.cost.widest();
+        let values = values_in(arguments);
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        if values.saturating_mul(rules) > STEPS_MAX || bytes.saturating_mul(patterns) > PATTERN_BYTES_MAX {
+            return Err(format!(
+                "are too large to be checked against its schema: {values} values in {bytes} bytes, where up to {rules} \
+                 rules and {patterns} patterns apply to one value; send less in one call"
+            ));
+        }
+        self.validator.validate(arguments).map_err(|error| {
+            let place = error.instance_path().to_string();
+            let misfit: String = error.to_string().chars().take(MISFIT_CHARS_MAX).collect();
+            format!("do not fit its schema: {misfit} at `{place}`")
+        })
+    }
+}
+
+/// Checks that a schema is small and that its references end, and takes it from the budget.
+fn check_schema(schema: &Value, budget: &mut Budget) -> Result<Cost, String> {
+    let bytes = schema.to_string().len();
+    if bytes > SCHEMA_BYTES_MAX {
+        return Err(format!("have {bytes} bytes, more than the maximum of {SCHEMA_BYTES_MAX}"));
+    }
+    let cost = Cost::of(schema)?;
+    if cost.values > UNFOLDED_MAX {
+        let values = cost.values;
+        return Err(format!(
+            "have {values} values with every reference expanded, more than the maximum of {UNFOLDED_MAX}"
+        ));
+    }
+    let (Some(bytes), Some(unfolded)) = (budget.bytes.checked_sub(bytes), budget.unfolded.checked_sub(cost.values))
+    else {
+        return Err(format!(
+            "are too much together with those of the tools before: all schemas of an offer may have \
+             {OFFER_BYTES_MAX} bytes and, with every reference expanded, {OFFER_UNFOLDED_MAX} values"
+        ));
+    };
+    budget.bytes = bytes;
+    budget.unfolded = unfolded;
+    Ok(cost)
+}
+
+/// Counts the values in a JSON value, itself included.
+fn values_in(value: &Value) -> u64 {
+    1 + match value {
+        Value::Array(items) => items.iter().map(values_in).sum::<u64>(),
+        Value::Object(fields) => fields.values().map(values_in).sum(),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

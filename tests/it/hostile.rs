@@ -1,0 +1,3 @@
+//! Clients that make the server spend what it has: each finding of an attack, and the bound that ends it.
+
+mod schemas;
