@@ -194,6 +194,15 @@ settings! {
         /// The most connections at a time from one address; 0 for no limit. Behind a proxy, all have the proxy's
         /// address.
         connections_per_address_max: u32 = "0", rules::whole("connections", 0..=10_000_000);
+        /// The most connections at a time that are not sockets of known users: before `hello`, and plain HTTP. When one
+        /// more comes, the oldest of the address with the most must leave.
+        guests_max: u32 = "512", rules::whole("connections", 1..=1_000_000);
+        /// The most of them from one address, or one IPv6 network of 64 bits; 0 for no limit. It does not apply to
+        /// loopback and private addresses, which clients share behind a proxy.
+        guests_per_address_max: u32 = "64", rules::whole("connections", 0..=1_000_000);
+        /// The most bytes of messages that are only partly received, beyond 16 KiB for each connection. One user may
+        /// have a quarter.
+        partial_bytes_max: u64 = "134217728", rules::whole("bytes", 65_536..=68_719_476_736);
         /// The most sessions in memory at a time; the others are on disk.
         sessions_open_max: u32 = "10000", rules::whole("sessions", 1..=10_000_000);
         /// The largest message that a client may send.

@@ -126,6 +126,8 @@ metrics! {
         "Connections that the server closed, by close code.";
     FRAMES_REFUSED_TOTAL = Kind::Counter, "reseed_frames_refused_total" ["code"], Count,
         "Frames answered with an error, by error code.";
+    LIMITS_REFUSED_TOTAL = Kind::Counter, "reseed_limits_refused_total" ["limit"], Count,
+        "What was refused because a bound was reached, by bound.";
     COMMANDS_TOTAL = Kind::Counter, "reseed_commands_total" ["type", "outcome"], Count,
         "Commands answered, by type; outcome is `ok` or the error code.";
     SESSIONS_OPEN = Kind::Gauge, "reseed_sessions_open" [], Count,

@@ -12,6 +12,7 @@ mod declared;
 #[cfg(test)]
 mod document;
 pub(crate) mod hooks;
+pub(crate) mod limits;
 mod zero;
 
 use declared::*;

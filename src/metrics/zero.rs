@@ -8,6 +8,7 @@
 use super::{
     close_label, compaction,
     declared::{BUILD_INFO, zero_all},
+    limits::Limit,
 };
 use reseed_protocol::{
     CloseCode, ErrorCode,
@@ -25,6 +26,7 @@ fn values(metric: &str, label: &str) -> Vec<&'static str> {
         (_, "dialect") => vec!["none", "v1", "v2"],
         ("reseed_closes_total", "code") => CloseCode::ALL.iter().map(|code| close_label(*code)).collect(),
         ("reseed_frames_refused_total", "code") => codes().collect(),
+        ("reseed_limits_refused_total", "limit") => Limit::ALL.iter().map(|limit| limit.as_str()).collect(),
         ("reseed_commands_total", "type") => Command::NAMES.to_vec(),
         ("reseed_commands_total", "outcome") => ["ok"].into_iter().chain(codes()).collect(),
         ("reseed_hook_calls_total", "outcome") => {

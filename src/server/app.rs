@@ -1,6 +1,6 @@
 //! The routes, and the state shared by all connections.
 
-use super::{auth::Auth, handshake, limits::Limits, operator, web};
+use super::{auth::Auth, door::Door, handshake, limits::Limits, operator, web};
 use crate::runtime::Registry;
 use axum::{
     Router,
@@ -65,6 +65,7 @@ pub(crate) struct App {
     pub(super) registry: Arc<Registry>,
     pub(super) auth: Auth,
     pub(super) limits: Arc<Limits>,
+    pub(super) door: Arc<Door>,
     pub(super) patience: Patience,
     pub(super) port: u16,
     pub(super) provider: &'static str,
@@ -90,6 +91,7 @@ impl App {
         Arc::new(Self {
             registry: options.registry,
             auth: options.auth,
+            door: Door::new(options.limits.settings()),
             limits: options.limits,
             patience: options.patience,
             port: options.port,

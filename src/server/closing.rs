@@ -1,9 +1,10 @@
 //! The ends of connections, with their close codes.
 
+use super::door::Refusal;
 use crate::metrics;
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use reseed_protocol::CloseCode;
-use std::time::Duration;
+use std::{io, time::Duration};
 use tokio::time::{error::Elapsed, timeout};
 use tokio_tungstenite::tungstenite::{Error, error::ProtocolError};
 
@@ -51,10 +52,27 @@ pub(super) fn protocol_fault(error: &axum::Error) -> End {
                 Error::Utf8(_) => End::Close(CloseCode::InvalidUtf8, "a text frame is not UTF-8"),
                 Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => End::Gone,
                 Error::Protocol(_) => End::Close(CloseCode::Protocol, "the frame violates RFC 6455"),
+                Error::Io(error) => refused(error),
                 _ => End::Gone,
             };
         }
         source = cause.source();
     }
     End::Gone
+}
+
+/// Returns the close code for what the door refused; otherwise the client is gone.
+fn refused(error: &io::Error) -> End {
+    let refusal = error.get_ref().and_then(|cause| cause.downcast_ref::<Refusal>());
+    let (code, why) = match refusal {
+        None => return End::Gone,
+        Some(Refusal::GuestMessage) => {
+            (CloseCode::TooLarge, "before hello with credentials, a message may have 16 KiB")
+        }
+        Some(Refusal::Partial) => {
+            (CloseCode::Overloaded, "too many bytes of partly received messages (PARTIAL_BYTES_MAX)")
+        }
+        Some(Refusal::Room) => (CloseCode::Overloaded, "too many connections without hello (GUESTS_MAX)"),
+    };
+    End::Close(code, why)
 }

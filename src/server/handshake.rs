@@ -4,6 +4,7 @@ use super::{
     app::{App, clip},
     auth::{Name, bearer},
     closing::{CLOSE_TIME, close},
+    door::Guest,
     socket::Connection,
 };
 use axum::{
@@ -109,6 +110,7 @@ fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Response {
         }
         (None, None) => anonymous(&app).map_or(Given::Nothing, Given::Known),
     };
+    let guest = parts.extensions.get::<Arc<Guest>>().cloned();
     let bytes_max = app.limits.message_bytes_max();
     let socket = if negotiated { socket.protocols([SUBPROTOCOL_V2]) } else { socket };
     let address = peer.map_or_else(|| [0, 0, 0, 0].into(), |peer| peer.ip());
@@ -119,6 +121,7 @@ fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Response {
         .max_message_size(bytes_max)
         .max_frame_size(bytes_max)
         .on_upgrade(move |socket| {
+            guest.iter().for_each(|guest| guest.upgraded());
             let tracker = app.connections.clone();
             // Boxed: deeply nested futures would otherwise make every idle connection as large as the busiest.
             tracker.track_future(Box::pin(async move {
@@ -134,7 +137,7 @@ fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Response {
                         return;
                     }
                 };
-                let connection = Connection::new(app, socket, name, negotiated, address.to_string(), place);
+                let connection = Connection::new(app, socket, name, negotiated, address.to_string(), place, guest);
                 Box::pin(Box::new(connection).run()).await;
             }))
         })

@@ -1,6 +1,6 @@
 //! Limits on the number of connections and the rate of commands.
 
-use crate::config::LimitSettings;
+use crate::{config::LimitSettings, metrics::limits::Limit};
 use dashmap::DashMap;
 use std::{
     net::IpAddr,
@@ -49,6 +49,10 @@ impl Limits {
         })
     }
 
+    pub(super) fn settings(&self) -> &LimitSettings {
+        &self.settings
+    }
+
     /// Returns the bytes of the largest message that a client may send.
     #[must_use]
     pub(crate) fn message_bytes_max(&self) -> usize {
@@ -61,11 +65,15 @@ impl Limits {
         let taken = self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
             (count < self.settings.connections_max as usize).then_some(count + 1)
         });
-        taken.ok()?;
+        if taken.is_err() {
+            Limit::Connections.refused();
+            return None;
+        }
         let mut place = Place { limits: self.clone(), address: None };
         if self.settings.connections_per_address_max > 0 {
             let mut count = self.addresses.entry(address).or_insert(0);
             if *count >= self.settings.connections_per_address_max as usize {
+                Limit::ConnectionsPerAddress.refused();
                 return None;
             }
             *count += 1;
@@ -94,6 +102,7 @@ impl Limits {
             bucket.level -= 1.0;
             return Ok(());
         }
+        Limit::Commands.refused();
         Err(Duration::from_secs_f64((1.0 - bucket.level) * 60.0 / per_minute))
     }
 }

@@ -4,7 +4,7 @@
 //! close frame with the reason, or the response to a request whose body was not read. So whatever a client still sends
 //! is read and dropped for a while. WebSocket libraries stop reading on a protocol error, so this is done below them.
 
-use super::app::App;
+use super::{app::App, door::Guest};
 use std::{
     io::{self, IoSlice},
     pin::Pin,
@@ -16,7 +16,7 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf},
     net::TcpStream,
     runtime::Handle,
-    time::timeout,
+    time::{Sleep, sleep, timeout},
 };
 
 /// The time for which to keep reading: long enough for bytes in transit; a client that keeps sending is cut off.
@@ -31,11 +31,30 @@ pub(super) struct Lingering {
     /// Taken only on drop.
     stream: Option<TcpStream>,
     app: Arc<App>,
+    guest: Arc<Guest>,
+    /// Runs while the client does not read an HTTP response.
+    stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl Lingering {
-    pub(super) fn new(stream: TcpStream, app: Arc<App>) -> Self {
-        Self { stream: Some(stream), app }
+    pub(super) fn new(stream: TcpStream, app: Arc<App>, guest: Arc<Guest>) -> Self {
+        Self { stream: Some(stream), app, guest, stalled: None }
+    }
+
+    /// Passes on the result of a write, and gives up a client that has not read an HTTP response for too long. A
+    /// WebSocket has a limit of its own.
+    fn written<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() || self.guest.is_upgraded() {
+            self.stalled = None;
+            return written;
+        }
+        self.guest.may_stay(cx.waker())?;
+        let patience = self.app.patience.slow_reader;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(patience)));
+        match stalled.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read"))),
+            Poll::Pending => Poll::Pending,
+        }
     }
 
     fn stream(&mut self) -> Pin<&mut TcpStream> {
@@ -67,13 +86,18 @@ async fn linger(mut stream: TcpStream) {
 
 impl AsyncRead for Lingering {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.stream().poll_read(cx, buf)
+        self.guest.may_stay(cx.waker())?;
+        let before = buf.filled().len();
+        let read = self.stream().poll_read(cx, buf);
+        self.guest.read(buf.filled().len() - before)?;
+        read
     }
 }
 
 impl AsyncWrite for Lingering {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.stream().poll_write(cx, bytes)
+        let written = self.stream().poll_write(cx, bytes);
+        self.written(cx, written)
     }
 
     fn poll_write_vectored(
@@ -81,7 +105,8 @@ impl AsyncWrite for Lingering {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.stream().poll_write_vectored(cx, slices)
+        let written = self.stream().poll_write_vectored(cx, slices);
+        self.written(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -3,7 +3,12 @@
 use super::{app::App, linger::Lingering};
 use axum::{Router, extract::ConnectInfo};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
@@ -11,8 +16,13 @@ use tower::ServiceExt as _;
 /// Most headers of a request; browsers send about 20.
 const HEADERS_MAX: usize = 64;
 
-/// Pause after a failed accept, for instance without free file descriptors, so that the loop does not spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Pause after a failed accept, for instance without free file descriptors, so that the loop does not spin. It doubles
+/// with each failure in a row, up to the longest.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Time between two lines in the log about failed accepts.
+const ACCEPT_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Bytes that the kernel buffers for one connection beyond what it can send. By default it buffers megabytes, which a
 /// slow reader would have to read before it gets to current events.
@@ -42,6 +52,7 @@ pub(crate) fn serve(listener: TcpListener, app: Arc<App>) -> io::Result<Running>
 }
 
 async fn accept(listener: TcpListener, app: Arc<App>, router: Router) {
+    let mut failures = Failures::default();
     loop {
         let accepted = tokio::select! {
             () = app.stop.cancelled() => return,
@@ -49,13 +60,41 @@ async fn accept(listener: TcpListener, app: Arc<App>, router: Router) {
         };
         match accepted {
             Ok((stream, peer)) => {
+                failures.in_a_row = 0;
                 app.connections.spawn(connection(stream, peer, router.clone(), app.clone()));
             }
             Err(error) => {
-                tracing::warn!(%error, "accept a connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                let pause = failures.failed(&error, Instant::now());
+                tokio::select! {
+                    () = app.stop.cancelled() => return,
+                    () = tokio::time::sleep(pause) => {}
+                }
             }
         }
+    }
+}
+
+/// Failed accepts.
+#[derive(Default)]
+struct Failures {
+    in_a_row: u32,
+    /// Those that no line in the log has told of.
+    untold: u64,
+    told: Option<Instant>,
+}
+
+impl Failures {
+    /// Records a failure, and logs it if the last line is old enough. Returns how long to wait.
+    fn failed(&mut self, error: &io::Error, now: Instant) -> Duration {
+        self.untold += 1;
+        if self.told.is_none_or(|told| now.saturating_duration_since(told) >= ACCEPT_LOG_INTERVAL) {
+            tracing::warn!(%error, failures = self.untold, "accept a connection; raise the limit on open files if it is reached");
+            self.told = Some(now);
+            self.untold = 0;
+        }
+        let pause = ACCEPT_PAUSE.saturating_mul(2_u32.saturating_pow(self.in_a_row.min(16)));
+        self.in_a_row += 1;
+        pause.min(ACCEPT_PAUSE_MAX)
     }
 }
 
@@ -64,9 +103,12 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Ar
     let _ = stream.set_nodelay(true);
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
+    let guest = app.door.admit(peer.ip());
+    let stream = Lingering::new(stream, app.clone(), guest.clone());
     let service = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         let mut request = request.map(axum::body::Body::new);
         request.extensions_mut().insert(ConnectInfo(peer));
+        request.extensions_mut().insert(guest.clone());
         router.clone().oneshot(request)
     });
     let serving = hyper::server::conn::http1::Builder::new()
@@ -74,7 +116,7 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Ar
         // Disconnects clients that send no request, or half of one.
         .header_read_timeout(app.patience.hello)
         .max_headers(HEADERS_MAX)
-        .serve_connection(TokioIo::new(Lingering::new(stream, app.clone())), service)
+        .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
@@ -95,5 +137,21 @@ impl Running {
         if tokio::time::timeout(grace, self.connections.wait()).await.is_err() {
             tracing::warn!(connections = self.connections.len(), "some connections did not close in time");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_accepts_pause_longer_and_longer_and_are_logged_now_and_then() {
+        let (mut failures, start) = (Failures::default(), Instant::now());
+        let error = io::Error::other("no free file descriptor");
+        let pauses: Vec<u128> = (0..8).map(|_| failures.failed(&error, start).as_millis()).collect();
+        assert_eq!(pauses, [20, 40, 80, 160, 320, 640, 1000, 1000]);
+        assert_eq!(failures.untold, 7, "one line for all of them");
+        failures.failed(&error, start + ACCEPT_LOG_INTERVAL);
+        assert_eq!(failures.untold, 0);
     }
 }

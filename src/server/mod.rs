@@ -2,6 +2,7 @@
 //!
 //! - `listen`: accepts connections, and closes them when the server stops; `linger`: makes sure that the last bytes
 //!   arrive
+//! - `door`: admits connections, and bounds what clients hold before they are known
 //! - `app`: the routes, and the state shared by all connections
 //! - `handshake`: from a request to a connection; `closing`: how it ends
 //! - `socket`: one WebSocket connection of either version; `v2` and `v1`: the versions
@@ -14,6 +15,7 @@ mod app;
 pub(crate) mod auth;
 mod bundle;
 mod closing;
+mod door;
 mod handshake;
 mod limits;
 mod linger;

@@ -17,6 +17,7 @@ use super::{
     app::App,
     auth::Name,
     closing::{CLOSE_TIME, End, Flow, close, protocol_fault, written},
+    door::Guest,
     limits::Place,
     v1, v2,
 };
@@ -102,6 +103,8 @@ pub(super) struct Connection {
     alarm: Alarm,
     stopped: Pin<Box<WaitForCancellationFutureOwned>>,
     counted: OpenConnection,
+    /// What the door knows of it; `None` in tests without a door.
+    guest: Option<Arc<Guest>>,
     _place: Place,
 }
 
@@ -113,7 +116,11 @@ impl Connection {
         negotiated: bool,
         address: String,
         place: Place,
+        guest: Option<Arc<Guest>>,
     ) -> Self {
+        if let (Some(guest), Some(name)) = (&guest, &name) {
+            guest.known_as(if name.is_empty() { &address } else { name });
+        }
         let (outgoing, incoming) = mpsc::channel(OUTGOING_MAX);
         let origin = app.next_origin();
         let shared = ConnectionShare::new(Identity {
@@ -153,6 +160,7 @@ impl Connection {
             alarm,
             stopped,
             counted,
+            guest,
             _place: place,
         }
     }
@@ -253,6 +261,7 @@ impl Connection {
 
     async fn received(&mut self, message: Message) -> Flow {
         self.pings_unanswered = 0;
+        self.guest.iter().for_each(|guest| guest.message_read());
         match message {
             Message::Text(text) => {
                 if self.speaks == Speaks::Undecided {
@@ -336,6 +345,7 @@ impl Connection {
         if !name.is_empty() {
             self.sender.clone_from(&name);
         }
+        self.guest.iter().for_each(|guest| guest.known_as(&self.sender));
         self.name = Some(name);
     }
 

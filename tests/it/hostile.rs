@@ -1,3 +1,4 @@
 //! Clients that make the server spend what it has: each finding of an attack, and the bound that ends it.
 
+mod door;
 mod schemas;

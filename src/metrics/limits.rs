@@ -1,0 +1,53 @@
+//! The bounds on what clients can make the server spend, as labels of the metric that counts refusals.
+
+use super::declared::LIMITS_REFUSED_TOTAL;
+
+/// A bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// Connections at a time: `CONNECTIONS_MAX`.
+    Connections,
+    /// Connections at a time from one address: `CONNECTIONS_PER_ADDRESS_MAX`.
+    ConnectionsPerAddress,
+    /// Connections that are not sockets of known users: `GUESTS_MAX`.
+    Guests,
+    /// The same from one address: `GUESTS_PER_ADDRESS_MAX`.
+    GuestsPerAddress,
+    /// Bytes of a message from a client that is not known yet.
+    GuestMessage,
+    /// Bytes of messages that are only partly received: `PARTIAL_BYTES_MAX`.
+    PartialBytes,
+    /// Commands per minute: `RATE_LIMIT_PER_MINUTE`.
+    Commands,
+}
+
+impl Limit {
+    /// All of them.
+    pub(super) const ALL: [Self; 7] = [
+        Self::Connections,
+        Self::ConnectionsPerAddress,
+        Self::Guests,
+        Self::GuestsPerAddress,
+        Self::GuestMessage,
+        Self::PartialBytes,
+        Self::Commands,
+    ];
+
+    /// Returns the label.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::ConnectionsPerAddress => "connections_per_address",
+            Self::Guests => "guests",
+            Self::GuestsPerAddress => "guests_per_address",
+            Self::GuestMessage => "guest_message_bytes",
+            Self::PartialBytes => "partial_bytes",
+            Self::Commands => "commands_per_minute",
+        }
+    }
+
+    /// Counts one refusal.
+    pub(crate) fn refused(self) {
+        LIMITS_REFUSED_TOTAL.counter([self.as_str()]).increment(1);
+    }
+}

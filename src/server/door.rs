@@ -1,0 +1,300 @@
+//! Admits TCP connections, and bounds what a client can hold before the server knows who it is.
+//!
+//! A connection is a *guest* from the moment it is accepted until it becomes a socket of a known user; a plain HTTP
+//! connection stays one. Guests are bounded in all, and by address where an address tells clients apart. When there is
+//! no room, a guest must leave and the new one comes in: of the address with the most guests, the one that has waited
+//! longest. So someone who opens connections without end shuts out nobody but himself: an honest client is known after
+//! one round trip.
+//!
+//! Bytes of a message that is only partly received are counted as well: a guest may hold [`GUEST_MESSAGE_BYTES_MAX`];
+//! what known users hold beyond that is taken from a budget of the server, of which each user may have a share.
+
+use crate::{config::LimitSettings, metrics::limits::Limit};
+use futures_util::task::AtomicWaker;
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+    net::{IpAddr, Ipv6Addr},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering},
+    },
+    task::Waker,
+};
+
+/// Longest message of a client that is not known yet: `hello` with a token has less than 8 KiB.
+pub(super) const GUEST_MESSAGE_BYTES_MAX: usize = 16 * 1024;
+
+/// The part of the server's budget for partial messages that one user may have.
+const SHARE_OF_PARTIAL: usize = 4;
+
+/// What a guest is.
+const GUEST: u8 = 0;
+const KNOWN: u8 = 1;
+const ASKED_TO_LEAVE: u8 = 2;
+
+/// Admits connections.
+#[derive(Debug)]
+pub(super) struct Door {
+    guests_max: usize,
+    guests_per_address_max: usize,
+    partial_bytes_max: usize,
+    guests: Mutex<Guests>,
+    partial: Mutex<Partial>,
+}
+
+#[derive(Debug, Default)]
+struct Guests {
+    next: u64,
+    /// By age. At most `guests_max`.
+    all: BTreeMap<u64, Arc<Presence>>,
+    /// How many have an address.
+    counts: HashMap<IpAddr, usize>,
+}
+
+/// The bytes of partial messages that known users hold beyond what everybody may.
+#[derive(Debug, Default)]
+struct Partial {
+    bytes: usize,
+    by_user: HashMap<String, usize>,
+}
+
+/// What is known of a connection. Its task reads it, and the door writes it.
+#[derive(Debug)]
+struct Presence {
+    address: IpAddr,
+    state: AtomicU8,
+    /// Wakes the connection's task when it must leave.
+    waker: AtomicWaker,
+}
+
+/// A connection that the door has admitted. It is forgotten on drop.
+#[derive(Debug)]
+pub(super) struct Guest {
+    door: Arc<Door>,
+    number: u64,
+    presence: Arc<Presence>,
+    /// True once it is a WebSocket, which has its own limit on writing.
+    upgraded: AtomicBool,
+    /// Bytes read since the last whole message.
+    held: AtomicUsize,
+    /// The user and the bytes taken from the budget for partial messages.
+    taken: Mutex<(Option<String>, usize)>,
+}
+
+/// Why a connection may not be read any further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    /// Others needed the room.
+    #[error("too many connections that are not greeted yet")]
+    Room,
+    /// A guest has sent too much.
+    #[error("a client that has not sent hello with its credentials may send 16 KiB")]
+    GuestMessage,
+    /// Too many bytes of partial messages.
+    #[error("too many bytes of messages that are only partly received")]
+    Partial,
+}
+
+impl From<Refusal> for io::Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(io::ErrorKind::ConnectionAborted, refusal)
+    }
+}
+
+impl Door {
+    pub(super) fn new(settings: &LimitSettings) -> Arc<Self> {
+        Arc::new(Self {
+            guests_max: settings.guests_max as usize,
+            guests_per_address_max: settings.guests_per_address_max as usize,
+            partial_bytes_max: usize::try_from(settings.partial_bytes_max).unwrap_or(usize::MAX),
+            guests: Mutex::default(),
+            partial: Mutex::default(),
+        })
+    }
+
+    /// Admits a connection; if there is no room, another guest is asked to leave.
+    pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Arc<Guest> {
+        let address = network(address);
+        let presence = Arc::new(Presence { address, state: AtomicU8::new(GUEST), waker: AtomicWaker::new() });
+        let mut guests = lock(&self.guests);
+        let of_address = guests.counts.get(&address).copied().unwrap_or(0);
+        if !is_shared(address) && self.guests_per_address_max > 0 && of_address >= self.guests_per_address_max {
+            guests.ask_to_leave(address, Limit::GuestsPerAddress);
+        } else if guests.all.len() >= self.guests_max {
+            let crowded = guests.counts.iter().max_by_key(|(_, count)| **count).map(|(address, _)| *address);
+            guests.ask_to_leave(crowded.unwrap_or(address), Limit::Guests);
+        }
+        let number = guests.next;
+        guests.next += 1;
+        guests.all.insert(number, presence.clone());
+        *guests.counts.entry(address).or_insert(0) += 1;
+        drop(guests);
+        Arc::new(Guest {
+            door: self.clone(),
+            number,
+            presence,
+            upgraded: AtomicBool::new(false),
+            held: AtomicUsize::new(0),
+            taken: Mutex::default(),
+        })
+    }
+
+    fn forget(&self, number: u64) {
+        lock(&self.guests).remove(number);
+    }
+
+    /// Takes bytes of a partial message from the budget.
+    fn take(&self, user: &str, bytes: usize) -> Result<(), Refusal> {
+        let mut partial = lock(&self.partial);
+        let of_user = partial.by_user.get(user).copied().unwrap_or(0);
+        let share = self.partial_bytes_max / SHARE_OF_PARTIAL;
+        if partial.bytes + bytes > self.partial_bytes_max || of_user + bytes > share {
+            Limit::PartialBytes.refused();
+            return Err(Refusal::Partial);
+        }
+        partial.bytes += bytes;
+        partial.by_user.insert(user.to_owned(), of_user + bytes);
+        Ok(())
+    }
+
+    fn give_back(&self, user: &str, bytes: usize) {
+        let mut partial = lock(&self.partial);
+        partial.bytes -= bytes;
+        if let Some(of_user) = partial.by_user.get_mut(user) {
+            *of_user -= bytes;
+            if *of_user == 0 {
+                partial.by_user.remove(user);
+            }
+        }
+    }
+}
+
+impl Guests {
+    /// Asks the guest of this address that has waited longest to leave.
+    fn ask_to_leave(&mut self, address: IpAddr, limit: Limit) {
+        let oldest = self.all.iter().find(|(_, presence)| presence.address == address).map(|(number, _)| *number);
+        let Some(presence) = oldest.and_then(|number| self.remove(number)) else { return };
+        limit.refused();
+        presence.state.store(ASKED_TO_LEAVE, Ordering::Release);
+        presence.waker.wake();
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Arc<Presence>> {
+        let presence = self.all.remove(&number)?;
+        if let Some(count) = self.counts.get_mut(&presence.address) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&presence.address);
+            }
+        }
+        Some(presence)
+    }
+}
+
+impl Guest {
+    /// Records who the client is: it is no guest any more.
+    pub(super) fn known_as(&self, user: &str) {
+        let was_guest = self.presence.state.compare_exchange(GUEST, KNOWN, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if was_guest {
+            self.door.forget(self.number);
+        }
+        self.message_read();
+        lock(&self.taken).0 = Some(user.to_owned());
+    }
+
+    /// Records that the connection is a WebSocket now. What was read so far was its handshake.
+    pub(super) fn upgraded(&self) {
+        self.upgraded.store(true, Ordering::Relaxed);
+        self.held.store(0, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_upgraded(&self) -> bool {
+        self.upgraded.load(Ordering::Relaxed)
+    }
+
+    /// Checks that the connection may stay, and remembers whom to wake when it must leave.
+    pub(super) fn may_stay(&self, waker: &Waker) -> Result<(), Refusal> {
+        if self.presence.state.load(Ordering::Acquire) == KNOWN {
+            return Ok(());
+        }
+        self.presence.waker.register(waker);
+        match self.presence.state.load(Ordering::Acquire) {
+            ASKED_TO_LEAVE => Err(Refusal::Room),
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts bytes that were read of a WebSocket.
+    pub(super) fn read(&self, bytes: usize) -> Result<(), Refusal> {
+        if bytes == 0 || !self.is_upgraded() {
+            return Ok(());
+        }
+        let held = self.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let Some(beyond) = held.checked_sub(GUEST_MESSAGE_BYTES_MAX + 1).map(|beyond| beyond + 1) else {
+            return Ok(());
+        };
+        let mut taken = lock(&self.taken);
+        let (user, taken) = &mut *taken;
+        let Some(user) = user else {
+            Limit::GuestMessage.refused();
+            return Err(Refusal::GuestMessage);
+        };
+        self.door.take(user, beyond - *taken)?;
+        *taken = beyond;
+        Ok(())
+    }
+
+    /// Records that a whole message was received.
+    pub(super) fn message_read(&self) {
+        if self.held.swap(0, Ordering::Relaxed) > GUEST_MESSAGE_BYTES_MAX {
+            self.give_back();
+        }
+    }
+
+    fn give_back(&self) {
+        let mut taken = lock(&self.taken);
+        let (user, bytes) = &mut *taken;
+        if let Some(user) = user {
+            self.door.give_back(user, std::mem::take(bytes));
+        }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.door.forget(self.number);
+        self.give_back();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns what stands for a client: its address, and of IPv6 the network of 64 bits, in which a client chooses freely.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+/// Returns true for addresses that many clients have behind a proxy: loopback, and private networks.
+fn is_shared(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_loopback() || address.is_private() || address.is_link_local(),
+        IpAddr::V6(address) => {
+            address.is_loopback()
+                || address.segments()[0] == 0
+                || address.is_unique_local()
+                || address.is_unicast_link_local()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
