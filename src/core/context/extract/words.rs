@@ -67,6 +67,27 @@ impl Words {
     }
 }
 
+/// Splits a text at white space; returns each piece with its position.
+pub(crate) fn pieces(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = &text[at..];
+        let rest = if rest.as_bytes().first()?.is_ascii_graphic() { rest } else { rest.trim_start() };
+        let start = text.len() - rest.len();
+        let ascii = rest.bytes().position(|byte| !byte.is_ascii_graphic()).unwrap_or(rest.len());
+        let end = match rest.as_bytes().get(ascii) {
+            // Most pieces.
+            None | Some(b' ' | b'\n') => ascii,
+            Some(_) => rest[ascii..].find(char::is_whitespace).map_or(rest.len(), |end| ascii + end),
+        };
+        at = start + end;
+        if text.as_bytes().get(at) == Some(&b' ') {
+            at += 1;
+        }
+        (end > 0).then(|| (start, &rest[..end]))
+    })
+}
+
 /// A fixed list of words with fast lookup.
 pub struct Listed {
     /// The words, separated by single spaces.
@@ -234,6 +255,16 @@ mod tests {
             ("🙂 --", vec![]),
         ] {
             assert_eq!(Words::of(text).list(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn pieces_are_those_of_the_standard_library() {
+        for text in
+            ["", " ", "a", " a  b\n", "é\u{a0}b c\u{2003}", "x\u{b}y\u{c}z \u{1f}", "我 的\u{3000}猫\r\n", "a\tb "]
+        {
+            let found: Vec<&str> = pieces(text).map(|(at, piece)| &text[at..at + piece.len()]).collect();
+            assert_eq!(found, text.split_whitespace().collect::<Vec<_>>(), "{text:?}");
         }
     }
 
