@@ -7,13 +7,11 @@
 //!   India;
 //! - cleaning is idempotent, and the work is linear.
 
+use super::fold::any_byte;
 use std::borrow::Cow;
 
 /// Maximum characters of a terminal command's parameters; a longer sequence is not a command.
 const TERMINAL_CHARS_MAX: usize = 64;
-
-/// Bytes that are looked at together.
-const PIECE_BYTES: usize = 128;
 
 /// The flags written with tag characters that Unicode recommends: any other run of tags is hidden text.
 const TAG_FLAGS: [&str; 3] = ["gbeng", "gbsct", "gbwls"];
@@ -25,10 +23,7 @@ const TAG_END: char = '\u{e007f}';
 /// Removes invisible characters from a text.
 #[must_use]
 pub fn clean(text: &str) -> Cow<'_, str> {
-    let is_plain = |byte: &u8| matches!(byte, b'\n' | b'\t' | b' '..=b'~');
-    // Without an early exit within a piece, so that many bytes are compared at once.
-    let are_plain = |piece: &[u8]| piece.iter().fold(true, |all, byte| all & is_plain(byte));
-    if text.as_bytes().chunks(PIECE_BYTES).all(are_plain) {
+    if !any_byte(text, |byte| !matches!(byte, b'\n' | b'\t' | b' '..=b'~')) {
         return Cow::Borrowed(text);
     }
     let mut cleaned = String::with_capacity(text.len());
