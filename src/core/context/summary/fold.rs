@@ -11,9 +11,13 @@ pub(super) fn any_byte(text: &str, is_wanted: impl Fn(u8) -> bool) -> bool {
 }
 
 /// Folds a character: lower case, without width, weight, or the script of a look-alike.
+#[inline]
 pub(super) fn fold(c: char) -> char {
+    if c.is_ascii() { c.to_ascii_lowercase() } else { fold_wide(c) }
+}
+
+fn fold_wide(c: char) -> char {
     match c {
-        '\0'..='\x7f' => c.to_ascii_lowercase(),
         '\u{ff01}'..='\u{ff5e}' => {
             char::from_u32(u32::from(c) - 0xff01 + 0x21).map_or(c, |plain| plain.to_ascii_lowercase())
         }
