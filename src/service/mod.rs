@@ -102,7 +102,8 @@ pub async fn start_with_hooks(
     let windows = windows(settings, &*provider).await;
     let deployment = deployment(settings, windows)?;
     let counter = Counter::for_model(&deployment.model);
-    // Loading a tokenizer takes a moment, and so do the tables of the first compaction: in the background, not in a turn.
+    // Loading a tokenizer takes a moment, and so do the tables of the first compaction: in the background, not in a
+    // turn.
     tokio::task::spawn_blocking(move || {
         counter.warm();
         summary::warm();

@@ -93,8 +93,8 @@ pub fn branch_text(summary: &str) -> String {
     record(BRANCH_HEAD, summary)
 }
 
-/// Returns false for most texts that [`unseed`] does not unwrap. The beginning of a text is enough, up to its first line
-/// break.
+/// Returns false for most texts that [`unseed`] does not unwrap. The beginning of a text is enough, up to its first
+/// line break.
 pub(crate) fn may_be_seed(beginning: &str) -> bool {
     let is_head = |head: &str| head.lines().next().is_some_and(|line| beginning.starts_with(line));
     is_head(SEED_HEAD) || is_head(BRANCH_HEAD)
