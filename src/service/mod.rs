@@ -11,7 +11,11 @@ pub(crate) use parts::{deployment, deployment_of, webhooks, windows, windows_of}
 use crate::{
     clock::SystemClock,
     config::{ProviderKind, Settings},
-    core::{agent_loop::Deployment, context::counter::Counter, session::IdSource},
+    core::{
+        agent_loop::Deployment,
+        context::{counter::Counter, summary},
+        session::IdSource,
+    },
     hooks::{Hook, Hooks},
     metrics,
     provider::Provider,
@@ -98,8 +102,12 @@ pub async fn start_with_hooks(
     let windows = windows(settings, &*provider).await;
     let deployment = deployment(settings, windows)?;
     let counter = Counter::for_model(&deployment.model);
-    // Loading a tokenizer takes a moment, so load it in the background, not with the first request.
-    tokio::task::spawn_blocking(move || counter.warm());
+    // Loading a tokenizer takes a moment, and so do the tables of the first compaction: in the background, not in a
+    // turn.
+    tokio::task::spawn_blocking(move || {
+        counter.warm();
+        summary::warm();
+    });
     let limits = &settings.limits;
     let registry = Registry::new(RegistryOptions {
         store: store.clone(),

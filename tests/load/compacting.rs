@@ -19,11 +19,8 @@ use reseed::core::{
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, Message, Part, Role, StopReason, Timestamp, event::CompactionTrigger,
 };
-use std::{
-    fmt::Write as _,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use rustix::time::{ClockId, clock_gettime};
+use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 /// Returns the milliseconds that the compaction of this many tokens may take.
 fn goal_ms(tokens: u64) -> f64 {
@@ -82,17 +79,22 @@ fn compacted(context: &Context, tokens: u64, model: &str, counter: Counter) -> a
         rules: Vec::new(),
     };
     let order = Order::automatic("job".parse()?, CompactionTrigger::Threshold);
-    let begun = Instant::now();
+    let begun = processor_time();
     let mut job = Job::stage(order, None, context, |_| None, vec![FallbackStep::Summarise(cut)], around);
     let Next::Ask(request) = job.advance() else { bail!("the model is not asked") };
-    let stage = begun.elapsed();
+    let stage = processor_time().saturating_sub(begun);
     drop(request);
     let answer = Answer { parts: vec![Part::Text { text: summary() }], stop_reason: StopReason::Stop, usage: None };
-    let begun = Instant::now();
+    let begun = processor_time();
     job.take(&answer);
     let Next::Offer(outcome) = job.advance() else { bail!("the summary is not taken") };
-    let take = begun.elapsed();
+    let take = processor_time().saturating_sub(begun);
     if outcome.failed.is_empty() { Ok((stage, take)) } else { bail!("the summary is not used: {:?}", outcome.failed) }
+}
+
+/// Returns the processor time that this thread has used.
+fn processor_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 /// Builds a conversation of questions, answers, calls and their results, as in work on files.

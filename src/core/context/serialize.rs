@@ -172,14 +172,26 @@ pub fn head_and_tail(text: &str, chars_max: usize) -> Option<(&str, &str, usize)
     }
     let tail_chars = chars_max / 3;
     let head = prefix(text, chars_max - tail_chars);
-    let tail_start = text.char_indices().rev().nth(tail_chars.saturating_sub(1)).map_or(text.len(), |(at, _)| at);
-    let tail = if tail_chars == 0 { "" } else { &text[tail_start..] };
+    let tail = suffix(text, tail_chars);
     Some((head, tail, chars - chars_max))
 }
 
 /// Returns the first `chars` characters.
 pub fn prefix(text: &str, chars: usize) -> &str {
+    if text.as_bytes().get(..chars).is_some_and(<[u8]>::is_ascii) {
+        return &text[..chars];
+    }
     text.char_indices().nth(chars).map_or(text, |(at, _)| &text[..at])
+}
+
+/// Returns the last `chars` characters.
+fn suffix(text: &str, chars: usize) -> &str {
+    if let Some(start) = text.len().checked_sub(chars)
+        && text.as_bytes()[start..].is_ascii()
+    {
+        return &text[start..];
+    }
+    text.char_indices().rev().nth(chars.saturating_sub(1)).map_or("", |(at, _)| &text[at..])
 }
 
 fn add_line(said: &mut String, text: &str) {

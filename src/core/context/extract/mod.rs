@@ -18,8 +18,8 @@ pub(crate) use fact::{Weight, judge};
 pub use fact::{is_told, names_oneself, subject};
 pub use sentences::sentences;
 pub(crate) use sentences::whole_sentences;
-pub(crate) use words::Phrases;
 pub use words::{Listed, Words, is_question, is_unspaced};
+pub(crate) use words::{Phrases, pieces};
 
 use crate::core::context::{
     serialize::prefix,

@@ -2,7 +2,7 @@
 //!
 //! In scripts without spaces (Chinese, Japanese, Korean) each character counts as a word.
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, packed};
 use std::sync::OnceLock;
 
 /// The words of a text in lower case: runs of letters and digits, and single characters of scripts without spaces.
@@ -17,8 +17,26 @@ impl Words {
         let mut spaced = String::with_capacity(text.len());
         // True if the next letter continues the last word.
         let mut within = false;
-        for c in text.chars() {
-            let is_alone = !c.is_ascii() && is_unspaced(c);
+        let mut rest = text;
+        while !rest.is_empty() {
+            // Most text: copied a word at a time.
+            let ascii = rest.bytes().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(rest.len());
+            let (word, behind) = rest.split_at(ascii);
+            if !word.is_empty() {
+                if !within && !spaced.is_empty() {
+                    spaced.push(' ');
+                }
+                spaced.push_str(word);
+                within = true;
+            }
+            let mut chars = behind.chars();
+            let Some(c) = chars.next() else { break };
+            rest = chars.as_str();
+            if c.is_ascii() {
+                within = false;
+                continue;
+            }
+            let is_alone = is_unspaced(c);
             if !is_alone && !c.is_alphanumeric() {
                 within = false;
                 continue;
@@ -27,12 +45,9 @@ impl Words {
                 spaced.push(' ');
             }
             within = !is_alone;
-            if c.is_ascii() {
-                spaced.push(c.to_ascii_lowercase());
-            } else {
-                spaced.extend(c.to_lowercase());
-            }
+            spaced.extend(c.to_lowercase());
         }
+        spaced.make_ascii_lowercase();
         Self { spaced }
     }
 
@@ -50,6 +65,27 @@ impl Words {
     pub fn list(&self) -> Vec<&str> {
         self.iter().collect()
     }
+}
+
+/// Splits a text at white space; returns each piece with its position.
+pub(crate) fn pieces(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = &text[at..];
+        let rest = if rest.as_bytes().first()?.is_ascii_graphic() { rest } else { rest.trim_start() };
+        let start = text.len() - rest.len();
+        let ascii = rest.bytes().position(|byte| !byte.is_ascii_graphic()).unwrap_or(rest.len());
+        let end = match rest.as_bytes().get(ascii) {
+            // Most pieces.
+            None | Some(b' ' | b'\n') => ascii,
+            Some(_) => rest[ascii..].find(char::is_whitespace).map_or(rest.len(), |end| ascii + end),
+        };
+        at = start + end;
+        if text.as_bytes().get(at) == Some(&b' ') {
+            at += 1;
+        }
+        (end > 0).then(|| (start, &rest[..end]))
+    })
 }
 
 /// A fixed list of words with fast lookup.
@@ -112,30 +148,49 @@ impl Listed {
 /// Phrases that are searched for together.
 pub(crate) struct Phrases {
     phrases: &'static [&'static str],
-    any: OnceLock<AhoCorasick>,
-    any_case: OnceLock<AhoCorasick>,
+    search: OnceLock<Search>,
+}
+
+/// Finds phrases in one pass.
+enum Search {
+    /// Compares many bytes at once, where the processor can.
+    Packed(packed::Searcher),
+    /// Reads byte by byte.
+    Automaton(AhoCorasick),
+}
+
+impl Search {
+    fn new(phrases: &[&str]) -> Self {
+        if let Some(searcher) = packed::Searcher::new(phrases) {
+            return Self::Packed(searcher);
+        }
+        let automaton = AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).prefilter(false).build(phrases);
+        Self::Automaton(automaton.expect("a few short words fit into an automaton"))
+    }
+
+    fn is_match(&self, text: &str) -> bool {
+        match self {
+            Self::Packed(searcher) => searcher.find(text).is_some(),
+            Self::Automaton(automaton) => automaton.is_match(text),
+        }
+    }
 }
 
 impl Phrases {
     /// Creates a set of phrases. [`any_among`](Self::any_among) needs lower-case words separated by single spaces,
     /// [`any_in_any_case`](Self::any_in_any_case) lower-case text.
     pub(crate) const fn new(phrases: &'static [&'static str]) -> Self {
-        Self { phrases, any: OnceLock::new(), any_case: OnceLock::new() }
+        Self { phrases, search: OnceLock::new() }
     }
 
     /// Returns true if a text contains one of them.
     pub(crate) fn any_in(&self, text: &str) -> bool {
-        self.any.get_or_init(|| build(self.phrases, false)).is_match(text)
+        self.search.get_or_init(|| Search::new(self.phrases)).is_match(text)
     }
 
     /// Returns true if a text contains one of them, ignoring case.
     pub(crate) fn any_in_any_case(&self, text: &str) -> bool {
-        // Non-ASCII text needs a lower-case copy.
-        if text.is_ascii() {
-            self.any_case.get_or_init(|| build(self.phrases, true)).is_match(text)
-        } else {
-            self.any_in(&text.to_lowercase())
-        }
+        self.any_in(&if text.is_ascii() { text.to_ascii_lowercase() } else { text.to_lowercase() })
     }
 
     /// Returns true if space-separated words contain one of them at word boundaries.
@@ -156,16 +211,6 @@ fn contains_words(spaced: &str, phrase: &str) -> bool {
         let end = at + phrase.len();
         before && (end == spaced.len() || spaced.as_bytes()[end] == b' ')
     })
-}
-
-/// Builds the automaton that finds any of these phrases in one pass.
-fn build(phrases: &[&str], any_case: bool) -> AhoCorasick {
-    AhoCorasick::builder()
-        .kind(Some(AhoCorasickKind::DFA))
-        .ascii_case_insensitive(any_case)
-        .prefilter(false)
-        .build(phrases)
-        .expect("a few short words fit into an automaton")
 }
 
 /// Returns true if the character belongs to a script without spaces between words.
@@ -210,6 +255,16 @@ mod tests {
             ("🙂 --", vec![]),
         ] {
             assert_eq!(Words::of(text).list(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn pieces_are_those_of_the_standard_library() {
+        for text in
+            ["", " ", "a", " a  b\n", "é\u{a0}b c\u{2003}", "x\u{b}y\u{c}z \u{1f}", "我 的\u{3000}猫\r\n", "a\tb "]
+        {
+            let found: Vec<&str> = pieces(text).map(|(at, piece)| &text[at..at + piece.len()]).collect();
+            assert_eq!(found, text.split_whitespace().collect::<Vec<_>>(), "{text:?}");
         }
     }
 

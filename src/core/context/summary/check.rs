@@ -122,7 +122,7 @@ pub fn check_free_form(text: &str) -> Result<String, Unusable> {
 ///
 /// # Errors
 /// [`Unusable::Copied`].
-pub fn check_copied(summary: &str, blocks: &[String]) -> Result<(), Unusable> {
+pub fn check_copied(summary: &str, blocks: &[&str]) -> Result<(), Unusable> {
     if is_copy(summary, blocks) { Err(Unusable::Copied) } else { Ok(()) }
 }
 

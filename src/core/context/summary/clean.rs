@@ -7,6 +7,7 @@
 //!   India;
 //! - cleaning is idempotent, and the work is linear.
 
+use super::fold::any_byte;
 use std::borrow::Cow;
 
 /// Maximum characters of a terminal command's parameters; a longer sequence is not a command.
@@ -22,8 +23,7 @@ const TAG_END: char = '\u{e007f}';
 /// Removes invisible characters from a text.
 #[must_use]
 pub fn clean(text: &str) -> Cow<'_, str> {
-    let is_plain = |byte: u8| matches!(byte, b'\n' | b'\t' | b' '..=b'~');
-    if text.bytes().all(is_plain) {
+    if !any_byte(text, |byte| !matches!(byte, b'\n' | b'\t' | b' '..=b'~')) {
         return Cow::Borrowed(text);
     }
     let mut cleaned = String::with_capacity(text.len());

@@ -8,7 +8,10 @@
 //! Legitimate text that looks alike is escaped too (`<summary>` in HTML, `<|` in F#): a backslash does less harm than a
 //! hole.
 
-use super::{fold::fold, headings};
+use super::{
+    fold::{any_byte, fold},
+    headings,
+};
 use std::borrow::Cow;
 
 /// Characters that may precede a forged head on its line: the marks of a quotation, a list or a heading.
@@ -117,9 +120,22 @@ enum Edit {
 fn edit(text: &str, kind: TextKind, edit: Edit) -> Cow<'_, str> {
     let mut edited = Edited::new(text, edit);
     let mut line_start = 0;
+    // Most texts: nothing in them could start a tag or a bracket in any spelling.
+    let has_brackets = any_byte(text, |byte| !byte.is_ascii() || matches!(byte, b'<' | b'['));
+    if !has_brackets && kind != TextKind::Conversation {
+        return edited.finish();
+    }
     loop {
         let line_end = text[line_start..].find('\n').map_or(text.len(), |at| line_start + at);
-        edit_line(&mut edited, &text[line_start..line_end], line_start, kind);
+        let line = &text[line_start..line_end];
+        if kind == TextKind::Conversation
+            && let Some(at) = heading(line)
+        {
+            edited.at(line_start + at);
+        }
+        if has_brackets {
+            edit_brackets(&mut edited, line, line_start, kind);
+        }
         if line_end == text.len() {
             return edited.finish();
         }
@@ -127,19 +143,13 @@ fn edit(text: &str, kind: TextKind, edit: Edit) -> Cow<'_, str> {
     }
 }
 
-fn edit_line(edited: &mut Edited<'_>, line: &str, line_start: usize, kind: TextKind) {
+fn edit_brackets(edited: &mut Edited<'_>, line: &str, line_start: usize, kind: TextKind) {
+    if !any_byte(line, |byte| !byte.is_ascii() || matches!(byte, b'<' | b'[')) {
+        return;
+    }
     let marks = line.char_indices().take(LINE_MARKS_MAX).find(|(_, c)| !LINE_MARKS.contains(&fold(*c)));
     let marks = marks.map_or(line.len(), |(at, _)| at);
     let mut before = None;
-    if kind == TextKind::Conversation
-        && let Some(at) = heading(line)
-    {
-        edited.at(line_start + at);
-    }
-    // Most lines: nothing in them could start a tag or a bracket in any spelling.
-    if line.is_ascii() && !line.bytes().any(|byte| matches!(byte, b'<' | b'[')) {
-        return;
-    }
     let mut chars = line.char_indices();
     while let Some((at, c)) = chars.next() {
         let folded = fold(c);
@@ -269,9 +279,16 @@ fn edit_mark<'a>(text: &'a str, delimiter: &str, edit: Edit) -> Cow<'a, str> {
             edited.at(at);
         }
     };
-    if text.is_ascii() {
-        let places = text.bytes().enumerate().filter(|(_, byte)| char::from(byte.to_ascii_lowercase()) == first);
-        places.for_each(|(at, _)| look(at, &text[at + 1..]));
+    let ascii = |c: Option<&char>| c.and_then(|c| u8::try_from(*c).ok());
+    if let (Some(one), Some(two), true) = (ascii(Some(&first)), ascii(wanted.first()), text.is_ascii()) {
+        // Two characters rule out most places.
+        let is_one = |byte: u8| byte.to_ascii_lowercase() == one;
+        let is_two = |byte: u8| byte.to_ascii_lowercase() == two || byte == b'\\';
+        for (nth, pair) in text.as_bytes().windows(2).enumerate() {
+            if is_one(pair[0]) && is_two(pair[1]) {
+                look(nth, &text[nth + 1..]);
+            }
+        }
     } else {
         let places = text.char_indices().filter(|(_, c)| fold(*c) == first);
         places.for_each(|(at, c)| look(at, &text[at + c.len_utf8()..]));

@@ -1,9 +1,23 @@
-//! Folds characters that look alike into one.
+//! Folds characters that look alike into one, and tells texts that have none of some characters.
+
+/// Bytes that are looked at together.
+const PIECE_BYTES: usize = 64;
+
+/// Returns true if any byte of a text is like this.
+pub(super) fn any_byte(text: &str, is_wanted: impl Fn(u8) -> bool) -> bool {
+    // Without an early exit within a piece, so that many bytes are compared at once.
+    let has_any = |piece: &[u8]| piece.iter().fold(false, |any, byte| any | is_wanted(*byte));
+    text.as_bytes().chunks(PIECE_BYTES).any(has_any)
+}
 
 /// Folds a character: lower case, without width, weight, or the script of a look-alike.
+#[inline]
 pub(super) fn fold(c: char) -> char {
+    if c.is_ascii() { c.to_ascii_lowercase() } else { fold_wide(c) }
+}
+
+fn fold_wide(c: char) -> char {
     match c {
-        '\0'..='\x7f' => c.to_ascii_lowercase(),
         '\u{ff01}'..='\u{ff5e}' => {
             char::from_u32(u32::from(c) - 0xff01 + 0x21).map_or(c, |plain| plain.to_ascii_lowercase())
         }

@@ -5,7 +5,7 @@
 //! most of the text, never at a single word.
 
 use super::sections::says_nothing;
-use crate::core::context::extract::Words;
+use crate::core::context::extract::{Words, pieces};
 use std::collections::BTreeSet;
 
 /// Beginnings of refusals, and phrases of which one must follow soon; lower case, with straight apostrophes.
@@ -140,28 +140,45 @@ pub(super) fn repeats(text: &str) -> bool {
 }
 
 /// Returns true if a summary is the conversation itself, as a whole or in one long piece.
-pub(super) fn is_copy(summary: &str, blocks: &[String]) -> bool {
+pub(super) fn is_copy(summary: &str, blocks: &[&str]) -> bool {
     let lines: Vec<&str> = summary.lines().filter(|line| !line.starts_with('#') && !says_nothing(line)).collect();
     let heads = lines.iter().filter(|line| super::item_text(line).starts_with('[') && is_block_head(line)).count();
     if heads >= HEADS.0 && heads * 100 >= lines.len() * HEADS.1 {
         return true;
     }
-    let pieces: Vec<&str> = summary.split_whitespace().collect();
-    let source: Vec<&str> = blocks.iter().flat_map(|block| block.split_whitespace()).collect();
-    let places = places(&pieces, &source);
-    let chars = |pieces: &[&str]| pieces.iter().map(|piece| piece.chars().count() + 1).sum::<usize>();
+    let said: Vec<&str> = pieces(summary).map(|(_, piece)| piece).collect();
+    let places = places(&said, blocks);
+    let chars = |said: &[&str]| said.iter().map(|piece| piece.chars().count() + 1).sum::<usize>();
     let (mut at, mut longest) = (0, 0);
-    while at + SHINGLE <= pieces.len() {
-        let place = places[at].filter(|place| source[*place..].starts_with(&pieces[at..at + SHINGLE]));
-        let Some(place) = place else {
+    while at + SHINGLE <= said.len() {
+        let same = places[at].map_or(0, |place| {
+            said[at..].iter().zip(place.pieces(blocks)).take_while(|(said, source)| **said == *source).count()
+        });
+        // Another run may have the same hash.
+        if same < SHINGLE {
             at += 1;
             continue;
-        };
-        let same = pieces[at..].iter().zip(&source[place..]).take_while(|(a, b)| a == b).count();
-        longest = longest.max(chars(&pieces[at..at + same]));
+        }
+        longest = longest.max(chars(&said[at..at + same]));
         at += same;
     }
-    longest >= COPIED.0 && longest * 100 >= chars(&pieces) * COPIED.1
+    longest >= COPIED.0 && longest * 100 >= chars(&said) * COPIED.1
+}
+
+/// The position of a word in the conversation.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    block: usize,
+    byte: usize,
+}
+
+impl Place {
+    /// Iterates over the words from this one on.
+    fn pieces<'a>(self, blocks: &[&'a str]) -> impl Iterator<Item = &'a str> {
+        let from = move |nth: usize| if nth == 0 { self.byte } else { 0 };
+        let rest = blocks.iter().skip(self.block).enumerate();
+        rest.flat_map(move |(nth, block)| pieces(&block[from(nth)..])).map(|(_, piece)| piece)
+    }
 }
 
 /// Bits of the filter before the search: a conversation has many words, few of which are in its summary.
@@ -169,11 +186,12 @@ const FILTER_BITS: u64 = 1 << 16;
 
 /// Returns, for each shingle of a summary, its first possible position in the conversation. Shingles are compared by
 /// hash, and only the summary's are stored: the work is one pass over the conversation.
-fn places(pieces: &[&str], source: &[&str]) -> Vec<Option<usize>> {
-    let wanted = shingles(pieces);
-    let mut first: Vec<(u64, usize)> = wanted.iter().map(|hash| (*hash, usize::MAX)).collect();
-    first.sort_unstable();
-    first.dedup();
+fn places(said: &[&str], blocks: &[&str]) -> Vec<Option<Place>> {
+    let hashes: Vec<u64> = said.iter().map(|piece| hash(piece)).collect();
+    let wanted: Vec<u64> = hashes.windows(SHINGLE).map(|run| shingle(run.iter().copied())).collect();
+    let mut first: Vec<(u64, Option<Place>)> = wanted.iter().map(|hash| (*hash, None)).collect();
+    first.sort_unstable_by_key(|(hash, _)| *hash);
+    first.dedup_by_key(|(hash, _)| *hash);
     let bit = |hash: u64| {
         let bit = hash % FILTER_BITS;
         (usize::try_from(bit / 64).unwrap_or(0), 1_u64 << (bit % 64))
@@ -182,35 +200,46 @@ fn places(pieces: &[&str], source: &[&str]) -> Vec<Option<usize>> {
     for (word, mask) in wanted.iter().map(|hash| bit(*hash)) {
         filter[word] |= mask;
     }
-    for (at, hash) in shingles(source).into_iter().enumerate() {
-        let (word, mask) = bit(hash);
-        if filter[word] & mask != 0
-            && let Ok(found) = first.binary_search_by_key(&hash, |(wanted, _)| *wanted)
-        {
-            first[found].1 = first[found].1.min(at);
+    // The last words, the newest at the end; as many as a shingle has, once there are so many.
+    let mut last = [(0, Place::default()); SHINGLE];
+    let mut seen = 0;
+    for (block, text) in blocks.iter().enumerate() {
+        for (byte, piece) in pieces(text) {
+            last.rotate_left(1);
+            last[SHINGLE - 1] = (hash(piece), Place { block, byte });
+            seen += 1;
+            let run = shingle(last.iter().map(|(hash, _)| *hash));
+            let (word, mask) = bit(run);
+            if filter[word] & mask != 0
+                && seen >= SHINGLE
+                && let Ok(found) = first.binary_search_by_key(&run, |(wanted, _)| *wanted)
+            {
+                first[found].1.get_or_insert(last[0].1);
+            }
         }
     }
     let place = |hash: &u64| {
         let found = first.binary_search_by_key(hash, |(wanted, _)| *wanted).ok()?;
-        Some(first[found].1).filter(|at| *at != usize::MAX)
+        first[found].1
     };
     wanted.iter().map(place).collect()
 }
 
-/// Returns the hash of each run of [`SHINGLE`] words.
-fn shingles(pieces: &[&str]) -> Vec<u64> {
+fn mix(hash: u64, more: u64) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mix = |hash: u64, more: u64| (hash ^ more).wrapping_mul(ODD).rotate_left(29);
-    let hash = |piece: &&str| {
-        let chunks = piece.as_bytes().chunks(8);
-        chunks.fold(piece.len() as u64, |hash, chunk| {
-            let mut eight = [0; 8];
-            eight[..chunk.len()].copy_from_slice(chunk);
-            mix(hash, u64::from_le_bytes(eight))
-        })
-    };
-    let hashes: Vec<u64> = pieces.iter().map(hash).collect();
-    hashes.windows(SHINGLE).map(|run| run.iter().fold(0, |hash, piece| mix(hash, *piece))).collect()
+    (hash ^ more).wrapping_mul(ODD).rotate_left(29)
+}
+
+/// Returns the hash of a word.
+fn hash(piece: &str) -> u64 {
+    let (eights, rest) = piece.as_bytes().as_chunks::<8>();
+    let hash = eights.iter().fold(piece.len() as u64, |hash, eight| mix(hash, u64::from_le_bytes(*eight)));
+    mix(hash, rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)))
+}
+
+/// Returns the hash of a run of [`SHINGLE`] words, given theirs.
+fn shingle(hashes: impl Iterator<Item = u64>) -> u64 {
+    hashes.fold(0, mix)
 }
 
 fn is_block_head(line: &str) -> bool {
@@ -274,7 +303,8 @@ mod tests {
     fn a_copy_is_told_from_a_quotation() {
         let said: String =
             (0..120).map(|n| format!("Sentence number {n} tells of plank {} and nail {}. ", n * 7, n * 3)).collect();
-        let blocks = [format!("[User]: {said}"), "[Assistant]: Well, that is a lot of planks.".to_owned()];
+        let quoted = format!("[User]: {said}");
+        let blocks = [quoted.as_str(), "[Assistant]: Well, that is a lot of planks."];
         let lines: Vec<&str> = said.split_inclusive(". ").collect();
         let extracted: String = lines.iter().map(|line| format!("- User: {line}\n")).collect();
         for (summary, expected) in [

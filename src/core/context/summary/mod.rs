@@ -41,6 +41,7 @@ pub use sections::item_text;
 pub use sections::{RESTORED, SKELETON_CHARS, Sections};
 pub use slot::{SECTIONS, Slot};
 
+use reseed_protocol::{Message, Part, Role, command::SummaryKind};
 use std::borrow::Cow;
 
 /// Prepares a text for a summary or a summariser: nothing invisible, no secrets.
@@ -49,6 +50,21 @@ pub(crate) fn presentable(text: &str) -> Cow<'_, str> {
         Cow::Borrowed(text) => mask_secrets(text),
         Cow::Owned(text) => Cow::Owned(mask_secrets(&text).into_owned()),
     }
+}
+
+/// Builds the tables with which texts are searched, on the calling thread instead of in the first compaction. The whole
+/// process shares them, and building them takes longer than a small compaction.
+pub fn warm() {
+    let said = |role| Message::new(role, vec![Part::Text { text: "I have said this.".to_owned() }]);
+    let said = [Role::User, Role::Assistant].map(said);
+    let messages: Vec<&Message> = said.iter().collect();
+    let bounds = RepairBounds { tokens_max: 0, count: &|_| 0 };
+    let _ = recognise(said.iter());
+    for kind in [SummaryKind::Chat, SummaryKind::Code, SummaryKind::Debugging, SummaryKind::Research] {
+        let _ = repair("", &messages, None, kind, bounds);
+    }
+    let sources = ConstraintSources { messages: &messages, kept: &[], noted: &[], rules: &[], previous: None };
+    let _ = settle("", sources, bounds);
 }
 
 /// Precedes a summary in the context.
@@ -75,6 +91,13 @@ const BRANCH_HEAD: &str = "Another branch of this conversation went on from here
 #[must_use]
 pub fn branch_text(summary: &str) -> String {
     record(BRANCH_HEAD, summary)
+}
+
+/// Returns false for most texts that [`unseed`] does not unwrap. The beginning of a text is enough, up to its first
+/// line break.
+pub(crate) fn may_be_seed(beginning: &str) -> bool {
+    let is_head = |head: &str| head.lines().next().is_some_and(|line| beginning.starts_with(line));
+    is_head(SEED_HEAD) || is_head(BRANCH_HEAD)
 }
 
 /// Unwraps a text made by [`seed_text`] or [`branch_text`]; `None` for any other text.

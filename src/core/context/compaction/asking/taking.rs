@@ -49,15 +49,14 @@ impl Asking {
 
     /// Returns the text as it is, if it is a summary and not a copy.
     fn prose(&self, said: &str) -> Result<String, Why> {
-        let read = self.read();
-        let told = read.iter().map(String::as_str).chain(self.summary.as_deref());
+        let told = self.read().chain(self.summary.as_deref());
         summary::check_prose(said, told).map_err(why)
     }
 
     /// Returns the blocks that the newest answer covers.
-    fn read(&self) -> Vec<String> {
+    fn read(&self) -> impl Iterator<Item = &str> {
         let pieces = if self.ride.is_some() { self.chunks.len() } else { 1 };
-        self.chunks.iter().take(pieces).flatten().cloned().collect()
+        self.chunks.iter().take(pieces).flatten().map(String::as_str)
     }
 
     /// Returns true if the model may be asked for what is missing: sections were requested, it was not asked before,
@@ -88,7 +87,7 @@ impl Asking {
     }
 
     fn accept(&mut self, summary: String, form: SummaryForm) -> Result<(), Why> {
-        summary::check_copied(&summary, &self.read()).map_err(why)?;
+        summary::check_copied(&summary, &self.read().collect::<Vec<_>>()).map_err(why)?;
         self.summary = Some(summary);
         self.form = form;
         let pieces = if self.ride.is_some() { self.chunks.len() } else { 1 };

@@ -13,7 +13,7 @@ use crate::core::context::{
     summary::{self, RepairBounds},
 };
 use reseed_protocol::{
-    EntryId, Message, Role, Usage,
+    EntryId, Message, Part, Role, Usage,
     entry::CompactionDetails,
     event::{CompactionRung, Retained},
 };
@@ -27,9 +27,18 @@ impl Job {
     /// Returns the removed messages; branch summaries come without the text around them, which is ours and says
     /// nothing.
     pub(super) fn told(&self, cut: &Cut) -> Vec<Arc<Message>> {
-        let bare = |message: Arc<Message>| match summary::unseed(&message.text()) {
-            Some(text) => Arc::new(Message::user(text.into_owned())),
-            None => message,
+        let begins = |part: &Part| match part {
+            Part::Text { text } => Some(summary::may_be_seed(text)),
+            _ => None,
+        };
+        let bare = |message: Arc<Message>| {
+            if message.content.iter().find_map(begins) != Some(true) {
+                return message;
+            }
+            match summary::unseed(&message.text()) {
+                Some(text) => Arc::new(Message::user(text.into_owned())),
+                None => message,
+            }
         };
         self.taken_out(cut).into_iter().map(bare).collect()
     }

@@ -85,20 +85,30 @@ impl Lines {
         let mut words: Vec<&str> = wanted.iter().collect();
         words.sort_unstable();
         words.dedup();
-        let is_number = |word: &&str| word.contains(char::is_numeric);
-        let numbers = words.iter().filter(|word| is_number(word)).count();
-        if words.iter().any(|word| is_number(word) && !self.by_word.contains_key(*word)) {
+        let mut numbers = 0;
+        let mut places = Vec::with_capacity(words.len());
+        for word in &words {
+            let is_number = word.contains(char::is_numeric);
+            match self.by_word.get(*word) {
+                Some(lines) => places.push((lines, is_number)),
+                None if is_number => return false,
+                None => {}
+            }
+            numbers += usize::from(is_number);
+        }
+        let is_enough = |found: usize| found > 0 && found * 100 >= words.len() * TASK_WORDS_PERCENT;
+        // Most tasks that no line is about: all lines together have too few of the words.
+        if !is_enough(places.len()) {
             return false;
         }
         // For each line, how many of the words it has, and how many of those are numbers.
         let mut found = vec![(0, 0); self.count];
-        for word in &words {
-            for line in self.by_word.get(*word).into_iter().flatten() {
+        for (lines, is_number) in places {
+            for line in lines {
                 found[*line].0 += 1;
-                found[*line].1 += usize::from(is_number(word));
+                found[*line].1 += usize::from(is_number);
             }
         }
-        let is_enough = |found: usize| found > 0 && found * 100 >= words.len() * TASK_WORDS_PERCENT;
         found.into_iter().any(|(all, of_numbers)| of_numbers == numbers && is_enough(all))
     }
 }

@@ -1,5 +1,6 @@
 //! The forms of secrets, and the words that announce one.
 
+use crate::core::context::serialize::prefix;
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use std::sync::LazyLock;
 
@@ -11,11 +12,13 @@ pub const MASK: &str = "[secret masked]";
 static CLUES: LazyLock<AhoCorasick> = LazyLock::new(|| {
     let names = PASSWORDS.into_iter().chain(KEYS).chain(PASSWORDS_WHOLE);
     let mut pieces: Vec<String> = vec![ADDRESS.to_owned()];
-    for name in names.flat_map(cases) {
+    for name in names {
         // A single one-byte letter does not end a name.
         let ends = name.char_indices().skip(1).map(|(at, _)| &name[at..]).filter(|end| end.len() > 1);
-        pieces.extend(ends.flat_map(|end| ["_", "-"].map(|mark| format!("{mark}{end}"))));
-        pieces.push(name);
+        for end in ends.flat_map(|end| cases(beginning(end))) {
+            pieces.extend(["_", "-"].map(|mark| format!("{mark}{end}")));
+        }
+        pieces.extend(cases(beginning(name)));
     }
     let forms = PREFIXES.into_iter().map(|(prefix, _)| prefix);
     // The kelvin sign is a `k` in lower case.
@@ -27,8 +30,15 @@ static CLUES: LazyLock<AhoCorasick> = LazyLock::new(|| {
         .build(pieces)
         .expect("some hundred short words fit into an automaton")
 });
+/// Characters that are enough of a name for a clue.
+const BEGINNING_CHARS: usize = 3;
 /// Precedes the password in a URL, which is followed by an `@`.
 const ADDRESS: &str = "://";
+
+/// Returns the beginning of a name that is not ASCII: it has few mixtures of upper and lower case.
+fn beginning(name: &str) -> &str {
+    if name.is_ascii() { name } else { prefix(name, BEGINNING_CHARS) }
+}
 
 /// Returns a name in every mixture of upper and lower case of its non-ASCII letters.
 fn cases(name: &str) -> Vec<String> {

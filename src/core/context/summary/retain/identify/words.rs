@@ -29,6 +29,10 @@ pub(super) fn split(sentence: &str) -> Vec<Word> {
     // Closing marks that were not found are not searched for again.
     let mut unclosed: Vec<char> = Vec::new();
     while let Some(c) = sentence[at..].chars().next() {
+        if c == ' ' {
+            at += 1;
+            continue;
+        }
         if !c.is_ascii_alphanumeric()
             && let Some((close, kind)) = quotation(c, sentence[..at].chars().next_back())
             && !unclosed.contains(&close)
@@ -60,7 +64,17 @@ pub(super) fn split(sentence: &str) -> Vec<Word> {
 /// Returns the bytes of the word at the start of a text.
 fn word_bytes(text: &str) -> usize {
     let ends = |c: char| is_gap(c) || matches!(c, '`' | '"' | '“' | '«' | '「');
-    text.char_indices().skip(1).find(|(_, c)| ends(*c)).map_or(text.len(), |(at, _)| at)
+    // Most words end at a space.
+    let ascii = text.bytes().position(|byte| !byte.is_ascii_graphic() || matches!(byte, b'`' | b'"'));
+    match ascii {
+        None => text.len(),
+        Some(at) if at > 0 && text.as_bytes()[at] == b' ' => at,
+        Some(at) => {
+            // The first character belongs to the word, whatever it is.
+            let rest = text[at..].char_indices().skip(usize::from(at == 0));
+            rest.map(|(more, c)| (at + more, c)).find(|(_, c)| ends(*c)).map_or(text.len(), |(at, _)| at)
+        }
+    }
 }
 
 fn is_gap(c: char) -> bool {
