@@ -2,8 +2,14 @@
 //!
 //! Each becomes the new leaf, like any other entry. None of them is sent to the model.
 
-use super::{AgentLoop, commands::Caller, prompt::usage_ratio, turn::appended};
-use crate::agent_loop::workspace::Workspace;
+use crate::agent_loop::{
+    AgentLoop,
+    checks::{check_custom_type, check_name, check_word},
+    io::Caller,
+    prompt::usage_ratio,
+    records::appended,
+    workspace::Workspace,
+};
 use reseed_protocol::{
     EntryData, ErrorBody, ErrorCode,
     command::{AppendCustom, SetLabel, SetModel},
@@ -11,12 +17,6 @@ use reseed_protocol::{
     event::{ContextWarning, EphemeralEvent, Event},
     reply::{Done, Reply},
 };
-
-/// Maximum length of a session's name or an entry's label, in characters.
-const NAME_CHARS_MAX: usize = 200;
-
-/// Maximum length of a model's name, a reasoning effort, or a custom type, in characters.
-const WORD_CHARS_MAX: usize = 200;
 
 /// The reasoning level recorded when the choice is left to the provider.
 const DEFAULT_LEVEL: &str = "default";
@@ -44,7 +44,7 @@ impl AgentLoop {
         let mut records = Vec::new();
         if set.model != self.ws.session.state.model {
             settings.learned_window_tokens = None;
-            self.compaction.forget_window();
+            self.turn.forget_window();
             let change = ModelChange { provider: None, model: set.model.clone() };
             records.push(self.ws.record(caller, EntryData::ModelChange(change)));
         }
@@ -109,46 +109,4 @@ fn hang_from(event: &mut Event, before: Option<&Event>) {
     if let (Event::EntryAppended(appended), Some(Event::EntryAppended(before))) = (event, before) {
         appended.entry.parent_id = Some(before.entry.entry_id.clone());
     }
-}
-
-/// Validates a name and returns it trimmed.
-pub(super) fn check_name(field: &str, name: &str) -> Result<String, ErrorBody> {
-    let name = name.trim();
-    if name.chars().any(char::is_control) {
-        let message = format!("a {field} has no control characters");
-        return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field(field));
-    }
-    if name.is_empty() || name.chars().count() > NAME_CHARS_MAX {
-        let message = format!("a {field} must have 1 to {NAME_CHARS_MAX} characters, not {}", name.chars().count());
-        return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field(field));
-    }
-    Ok(name.to_owned())
-}
-
-/// Maximum bytes of a program's details on a message: each entry is held in memory while the model sees it.
-const DETAILS_BYTES_MAX: usize = 64 * 1024;
-
-/// Checks the size of a program's details on a message.
-///
-/// # Errors
-/// `invalid_field`, with the size and the limit.
-pub(super) fn check_details(details: Option<&serde_json::Value>) -> Result<(), ErrorBody> {
-    let bytes = details.map_or(0, |details| details.to_string().len());
-    if bytes > DETAILS_BYTES_MAX {
-        let message = format!("`details` has {bytes} bytes; at most {DETAILS_BYTES_MAX} are allowed");
-        return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("details"));
-    }
-    Ok(())
-}
-
-pub(super) fn check_custom_type(custom_type: &str) -> Result<(), ErrorBody> {
-    check_word("customType", custom_type)
-}
-
-fn check_word(field: &str, text: &str) -> Result<(), ErrorBody> {
-    if text.trim().is_empty() || text.chars().count() > WORD_CHARS_MAX || text.chars().any(char::is_control) {
-        let message = format!("`{field}` must have 1 to {WORD_CHARS_MAX} characters, none of them a control character");
-        return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field(field));
-    }
-    Ok(())
 }

@@ -8,15 +8,16 @@
 //! of its own because it may take long (`compaction/weight.rs`), or waiting behind an input that hooks inspect
 //! (`waits_in_line`).
 
-use super::step::Step;
-use super::{AgentLoop, Mark, Origin, compaction::fail::cancelled, navigation::Ask, stage::Stage};
-use crate::agent_loop::workspace::Workspace;
 use crate::{
+    agent_loop::{
+        AgentLoop, compaction::fail::cancelled, io::Caller, stage::Stage, step::Step, subject::navigation::Ask,
+        workspace::Workspace,
+    },
     context::window::TOKENS_MAX,
-    session::{Destination, Lookup, fingerprint::withheld},
+    session::{Destination, Lookup},
 };
 use reseed_protocol::{
-    CommandId, ErrorBody, ErrorCode, Message, Role, StopReason,
+    ErrorBody, ErrorCode, Message, Role, StopReason,
     command::{
         CancelCompaction, CancelTurn, Command, Navigate, NavigatePosition, RetryTurn, Routed, SessionCommand,
         SetContextStrategy, SetOptions,
@@ -24,26 +25,6 @@ use reseed_protocol::{
     event::TurnStatus,
     reply::{Accepted, Reply},
 };
-
-/// A command's sender, id and content hash, from which its mark is made.
-#[derive(Debug, Clone)]
-pub(super) struct Caller {
-    pub(super) origin: Origin,
-    pub(super) id: CommandId,
-    pub(super) fingerprint: u64,
-}
-
-impl Caller {
-    /// Returns the caller with a fingerprint that reveals nothing of the content, for commands that hooks have changed
-    /// or whose content is not kept. It is the same for every command of this type.
-    pub(super) fn without_content(&self, command: &str) -> Self {
-        Self { fingerprint: withheld(command), ..self.clone() }
-    }
-
-    pub(super) fn mark(&self, reply: Reply) -> Mark {
-        Mark { origin: self.origin, id: self.id.clone(), fingerprint: self.fingerprint, reply }
-    }
-}
 
 impl AgentLoop {
     pub(super) fn on_command(&mut self, caller: Caller, command: Command, lookup: Option<Lookup>) {

@@ -20,6 +20,7 @@
 //! - `annotate`: labels, data and settings that clients write
 
 mod annotate;
+mod checks;
 mod commands;
 mod compaction;
 mod deadline;
@@ -29,9 +30,12 @@ pub mod io;
 mod late;
 mod navigation;
 mod prompt;
+mod records;
+mod seed;
 mod stage;
 mod step;
 mod stop;
+mod subject;
 mod turn;
 mod workspace;
 
@@ -44,66 +48,18 @@ pub use compaction::{INSTRUCTIONS_WINDOW_PART, PINS_MAX, PREVIEW_MILLIS, pins_wi
 pub use deployment::{Deployment, Summaries};
 pub use io::{Append, CallHook, CallModel, Effect, Input, Mark, Origin, RequestId};
 pub use prompt::{Snapshot, TOOLS_MAX, Tools, check_offers, usage_percent, usage_ratio};
+pub use seed::Seed;
 
 use compaction::Compactor;
-use deadline::Deadline;
-use hooks::{Hooks, Roster};
+use hooks::Hooks;
 use navigation::Navigation;
 use stage::Stage;
 use step::Step;
 use turn::Turn;
 use workspace::Workspace;
 
-use crate::{
-    context::counter::Calibration,
-    session::{IdSource, Session},
-};
+use crate::session::Session;
 use reseed_protocol::{Timestamp, event::TurnStatus};
-use std::sync::Arc;
-
-/// The state that one loop hands to the next: the session as its log says, and what is not in the log.
-#[derive(Debug)]
-pub struct Seed {
-    /// The session.
-    pub session: Session,
-    /// The deployment's settings.
-    pub deployment: Arc<Deployment>,
-    /// The calibration of this model's token estimates.
-    pub calibration: Calibration,
-    /// The id of the next request, so that no later loop reuses an earlier one.
-    pub next_request: u64,
-    /// True if no turn may start: the server is stopping, or nobody is connected.
-    pub holding: bool,
-    ids: IdSource,
-    prompt: prompt::PromptMemory,
-    roster: Roster,
-    ended: late::EndedCalls,
-    turn: turn::TurnProgress,
-    compaction: compaction::CompactionMemory,
-    hooks: hooks::InputChains,
-}
-
-impl Seed {
-    /// Returns the first seed of a session.
-    #[must_use]
-    pub fn new(session: Session, deployment: Arc<Deployment>, calibration: Calibration, ids: IdSource) -> Self {
-        let prompt = prompt::PromptMemory::read(&session);
-        Self {
-            session,
-            deployment,
-            calibration,
-            next_request: 1,
-            holding: false,
-            ids,
-            prompt,
-            roster: Roster::default(),
-            ended: late::EndedCalls::default(),
-            turn: turn::TurnProgress::default(),
-            compaction: compaction::CompactionMemory::default(),
-            hooks: hooks::InputChains::default(),
-        }
-    }
-}
 
 /// The loop. See the module documentation.
 #[derive(Debug)]
@@ -189,7 +145,7 @@ impl AgentLoop {
             (_, Input::Recovered) => self.recover(),
             (_, Input::Command { origin, id, fingerprint, command, lookup }) => {
                 let lookup = lookup.map(|lookup| *lookup);
-                self.on_command(commands::Caller { origin, id, fingerprint }, *command, lookup);
+                self.on_command(io::Caller { origin, id, fingerprint }, *command, lookup);
             }
             (Stage::Asking, Input::Answered { request, answer }) if self.turn.asks(request) => {
                 self.on_answer(answer);
@@ -226,6 +182,23 @@ impl AgentLoop {
             // Stale responses to a cancelled request or to an older loop's request.
             (_, Input::Answered { .. } | Input::Failed { .. } | Input::Cancelled { .. }) => {}
         }
+    }
+
+    /// Returns the loop's current stage.
+    ///
+    /// Invariant: the session waits for one machine at a time.
+    fn stage(&self) -> Stage {
+        if self.ws.is_over() {
+            return Stage::Done;
+        }
+        let waits_for = [
+            self.turn.stage(),
+            self.compaction.is_awaited().then_some(Stage::Compacting),
+            self.hooks.are_awaited().then_some(Stage::Hooking),
+            self.navigation.is_leaving().then_some(Stage::Leaving),
+        ];
+        debug_assert!(waits_for.iter().flatten().count() <= 1, "the session waits for {waits_for:?} at the same time");
+        waits_for.into_iter().flatten().next().unwrap_or(Stage::Idle)
     }
 
     /// Returns when [`Input::Tick`] is due, if ever.
@@ -323,7 +296,7 @@ impl AgentLoop {
     fn reseed(&mut self) {
         self.void_running("another model or strategy was chosen");
         let generation = Some(self.ws.generation + 1);
-        self.ws.append(vec![prompt::session_updated(|updated| updated.generation = generation)], Vec::new());
+        self.ws.append(vec![records::session_updated(|updated| updated.generation = generation)], Vec::new());
         self.ws.hand_over();
     }
 }

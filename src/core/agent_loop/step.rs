@@ -4,12 +4,17 @@
 //! (`Workspace::then`), and the kernel takes the queued steps in that order, each to completion with everything that
 //! follows from it.
 
-use super::{Input, commands::Caller, hooks::Subject, turn::TurnEnd};
 use crate::{
+    agent_loop::{
+        io::{Caller, Input},
+        subject::Subject,
+    },
     context::{Context, RequestCount},
     hook::HookFault,
 };
-use reseed_protocol::{CallId, ErrorBody, StopReason, command::Command, event::CompactionTrigger, event::TurnStatus};
+use reseed_protocol::{
+    CallId, ErrorBody, ErrorCode, StopReason, command::Command, event::CompactionTrigger, event::TurnStatus,
+};
 use std::sync::Arc;
 
 /// Something that should happen next.
@@ -87,6 +92,25 @@ impl Step {
     /// Returns the step that ends the running turn early, as `cancelled` or `interrupted`.
     pub(super) fn stop_turn(status: TurnStatus) -> Self {
         Self::EndTurn(Box::new(TurnEnd::stopped(status)))
+    }
+}
+
+/// How a turn ends.
+#[derive(Debug)]
+pub(super) struct TurnEnd {
+    pub(super) status: TurnStatus,
+    pub(super) finish_reason: Option<StopReason>,
+    pub(super) error: Option<ErrorBody>,
+}
+
+impl TurnEnd {
+    /// Returns the end of a turn that is `cancelled` or `interrupted`.
+    pub(super) fn stopped(status: TurnStatus) -> Self {
+        let error = (status == TurnStatus::Interrupted).then(|| {
+            ErrorBody::new(ErrorCode::Interrupted, "the server stopped in the middle of the turn; send retry_turn")
+        });
+        let finish_reason = (status == TurnStatus::Cancelled).then_some(StopReason::Cancelled);
+        Self { status, finish_reason, error }
     }
 }
 

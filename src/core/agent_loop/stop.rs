@@ -1,6 +1,6 @@
 //! Stopping: what a client's cancel, a server that shuts down, and a damaged session stop, by the loop's stage.
 
-use super::{AgentLoop, stage::Stage, step::Step};
+use crate::agent_loop::{AgentLoop, stage::Stage, step::Step};
 use reseed_protocol::{ErrorBody, event::TurnStatus};
 
 impl AgentLoop {

@@ -1,10 +1,12 @@
 //! Committing a compaction: one appended entry, if what the compaction has read is still in effect. The entry replaces
 //! exactly what was read and keeps everything appended since.
 
-use crate::agent_loop::compaction::Compactor;
-use crate::agent_loop::workspace::Workspace;
-use crate::agent_loop::{compaction::fail::unused, compaction::running::Ready, turn::appended};
 use crate::{
+    agent_loop::{
+        compaction::{Compactor, fail::unused, running::Ready},
+        records::appended,
+        workspace::Workspace,
+    },
     context::{
         RequestCount,
         build::remaining,

@@ -25,13 +25,19 @@
 //! answer, or a request that was too large, or once the model has answered at all, the move goes on: with a smaller
 //! request, the draft or an extract. After any other fault, or if it is cancelled, the session stays where it is.
 
-use super::{
-    Compactor,
-    held::Source,
-    running::{Advanced, JobPurpose, Running},
-};
 use crate::{
-    agent_loop::{AgentLoop, Effect, stage::Stage, step::Step, workspace::Workspace},
+    agent_loop::{
+        AgentLoop,
+        compaction::{
+            Compactor,
+            held::Source,
+            running::{Advanced, JobPurpose, Running},
+        },
+        io::Effect,
+        stage::Stage,
+        step::Step,
+        workspace::Workspace,
+    },
     context::compaction::{Basis, Held, Job, Order, SummaryAttempt},
     model::{Answer, ModelFault},
 };

@@ -4,12 +4,16 @@
 //! valid as long as what it has read and the settings that made it are unchanged; [`AgentLoop::check_held`] checks this
 //! after every input and drops it otherwise.
 
-use crate::agent_loop::workspace::Workspace;
-use crate::agent_loop::{
-    AgentLoop, compaction::fail::unused, compaction::running::Ready, prompt::session_updated, stage::Stage, step::Step,
-};
 use crate::{
-    agent_loop::Summaries,
+    agent_loop::{
+        AgentLoop,
+        compaction::{fail::unused, running::Ready},
+        deployment::Summaries,
+        records::session_updated,
+        stage::Stage,
+        step::Step,
+        workspace::Workspace,
+    },
     context::{
         Decision, RequestCount,
         breaker::Permit,

@@ -1,23 +1,23 @@
 //! Hooks before a compaction: they may cancel it, supply a summary, or choose another model.
 
-use super::{
-    Compactor,
-    held::Source,
-    instructions::check_replaced,
-    running::{JobPurpose, Running},
-};
-use crate::agent_loop::{
-    AgentLoop,
-    hooks::{Hooks, Subject, refused},
-    step::Step,
-    workspace::Workspace,
-};
 use crate::{
+    agent_loop::{
+        AgentLoop,
+        checks::{check_replaced, check_summary, refused},
+        compaction::{
+            Compactor,
+            held::Source,
+            running::{JobPurpose, Running},
+        },
+        hooks::Hooks,
+        step::Step,
+        subject::{Subject, compaction::ProposedCompaction},
+        workspace::Workspace,
+    },
     context::{
         compaction::{HookRequests, HookSupply},
         cut::{Cut, cut_from},
         structure::Structure,
-        summary::INSTRUCTIONS_BYTES_MAX,
     },
     hook::HookFault,
 };
@@ -25,69 +25,6 @@ use reseed_protocol::{
     EntryId, ErrorBody, ErrorCode, Timestamp,
     hook::{CompactionPreparation, CompactionSettings, HookAnswer, HookEvent, HookPoint},
 };
-
-/// Maximum bytes of a hook's summary, and of the details that it keeps with it.
-const SUMMARY_BYTES_MAX: usize = 256 * 1024;
-
-/// The hooks' decision about a compaction so far.
-#[derive(Debug, Default)]
-pub(in crate::agent_loop) struct ProposedCompaction {
-    /// The hook that cancelled it.
-    cancelled_by: Option<String>,
-    given: HookSupply,
-}
-
-impl ProposedCompaction {
-    fn take(&mut self, hook: &str, answer: HookAnswer, cut: Option<Cut>) -> Result<bool, HookFault> {
-        if answer.cancel == Some(true) {
-            self.cancelled_by = Some(hook.to_owned());
-            return Ok(true);
-        }
-        let HookAnswer { summary, details, model, instructions, replace_instructions, .. } = answer;
-        let told = [summary.is_some(), details.is_some(), model.is_some(), instructions.is_some(), cut.is_some()];
-        let changed = told.contains(&true) || replace_instructions.is_some();
-        let by = || hook.to_owned();
-        self.given.cut = match (&summary, cut) {
-            (_, Some(cut)) => Some(cut),
-            // This summary covers what the call named. It replaces an earlier hook's summary and its cut.
-            (Some(_), None) => None,
-            (None, None) => self.given.cut.take(),
-        };
-        self.given.summary = summary.map(|summary| (by(), summary)).or(self.given.summary.take());
-        let wishes = &mut self.given.wishes;
-        wishes.details = details.map(|details| (by(), details)).or(wishes.details.take());
-        wishes.model = model.map(|model| (by(), model)).or(wishes.model.take());
-        wishes.replaces = replace_instructions.unwrap_or(wishes.replaces && instructions.is_none());
-        wishes.instructions = instructions.or(wishes.instructions.take());
-        Ok(changed)
-    }
-
-    pub(in crate::agent_loop) fn is_cancelled(&self) -> bool {
-        self.cancelled_by.is_some()
-    }
-}
-
-/// Checks the form and size of a hook's summary and of what comes with it.
-pub(in crate::agent_loop) fn check_summary(
-    summary: Option<&str>,
-    details: Option<&serde_json::Value>,
-    instructions: Option<&str>,
-) -> Result<(), HookFault> {
-    if summary.is_some_and(|summary| summary.trim().is_empty()) {
-        return Err(HookFault::failed("its summary is blank; leave the field out to have one made"));
-    }
-    let sizes = [
-        ("summary", summary.map_or(0, str::len), SUMMARY_BYTES_MAX),
-        ("details", details.map_or(0, |details| details.to_string().len()), SUMMARY_BYTES_MAX),
-        ("instructions", instructions.map_or(0, str::len), INSTRUCTIONS_BYTES_MAX),
-    ];
-    match sizes.into_iter().find(|(_, bytes, max)| bytes > max) {
-        Some((what, bytes, max)) => {
-            Err(HookFault::failed(format!("its `{what}` has {bytes} bytes; at most {max} are allowed")))
-        }
-        None => Ok(()),
-    }
-}
 
 impl AgentLoop {
     /// Starts the compaction as its hooks changed it, or ends it if a hook cancelled it.

@@ -1,7 +1,9 @@
 //! Instructions for summaries: accepted in full or refused, whatever their source.
 
-use crate::agent_loop::workspace::Workspace;
-use crate::context::summary::INSTRUCTIONS_BYTES_MAX;
+use crate::{
+    agent_loop::{checks::check_replaced, workspace::Workspace},
+    context::summary::INSTRUCTIONS_BYTES_MAX,
+};
 use reseed_protocol::{ErrorBody, ErrorCode};
 
 /// Divisor of the summariser's window that bounds instructions: the rest is for the conversation and the summary.
@@ -42,16 +44,4 @@ impl Workspace {
             )
         })
     }
-}
-
-/// Checks that instructions that replace the server's own are not blank.
-pub(in crate::agent_loop) fn check_replaced(
-    instructions: Option<&str>,
-    replace: Option<bool>,
-) -> Result<(), ErrorBody> {
-    if replace == Some(true) && instructions.is_none_or(|text| text.trim().is_empty()) {
-        let message = "replaceInstructions is true, and there are no instructions to take the place of ours";
-        return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("instructions"));
-    }
-    Ok(())
 }

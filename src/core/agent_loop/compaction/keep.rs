@@ -1,13 +1,13 @@
 //! Pins, and undoing a compaction.
 
-use crate::agent_loop::compaction::Compactor;
-use crate::agent_loop::workspace::Workspace;
-use crate::agent_loop::{
-    AgentLoop,
-    commands::Caller,
-    prompt::{done, session_updated},
-};
 use crate::{
+    agent_loop::{
+        AgentLoop,
+        compaction::Compactor,
+        io::Caller,
+        records::{done, session_updated},
+        workspace::Workspace,
+    },
     context::structure::Structure,
     session::{Lookup, Node, state::rest_after_undo},
 };

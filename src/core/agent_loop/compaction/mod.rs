@@ -23,6 +23,7 @@ pub(super) mod held;
 pub(super) mod hooks;
 pub(super) mod instructions;
 mod keep;
+pub(super) mod memory;
 mod plan;
 mod preview;
 pub(super) mod running;
@@ -33,9 +34,8 @@ pub use instructions::INSTRUCTIONS_WINDOW_PART;
 pub use keep::{PINS_MAX, pins_without, undo_target};
 pub use preview::PREVIEW_MILLIS;
 
-use super::workspace::Workspace;
-use crate::context::{breaker::CircuitBreaker, compaction::Order};
-use preview::Prepared;
+use crate::{agent_loop::workspace::Workspace, context::compaction::Order};
+use memory::CompactionMemory;
 use reseed_protocol::{
     EntryId,
     context::{Breaker, BreakerReason},
@@ -53,30 +53,6 @@ pub(in crate::agent_loop) struct Compactor {
     gave_up: bool,
     /// True while the session waits for the running job.
     awaited: bool,
-}
-
-/// The parts that are carried from one loop to the next.
-#[derive(Debug, Default)]
-pub(in crate::agent_loop) struct CompactionMemory {
-    /// An ordered compaction that has not started, while no loop holds it.
-    ordered: Option<Order>,
-    /// Evidence about the model's window.
-    seen: WindowEvidence,
-    /// The circuit breaker of automatic compaction.
-    breaker: CircuitBreaker,
-    /// A previewed compaction that may be applied.
-    preview: Option<Box<Prepared>>,
-}
-
-/// Evidence from a session's requests about its model's window. Kept while the session is in memory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::agent_loop) struct WindowEvidence {
-    /// The largest count that was answered.
-    answered_tokens_max: u64,
-    /// The count of a request that ended without output and is being compacted.
-    empty_tokens: Option<u64>,
-    /// The count of the last such request that was answered once it was smaller.
-    too_large_tokens: Option<u64>,
 }
 
 impl Compactor {
@@ -172,32 +148,8 @@ impl Compactor {
         self.carried.breaker.reset();
     }
 
-    /// Forgets what was learnt about the window after a change of model.
-    pub(in crate::agent_loop) fn forget_window(&mut self) {
-        self.carried.seen = WindowEvidence::default();
-    }
-
     /// Returns why the circuit breaker is open, if it is.
     pub(in crate::agent_loop) fn tripped(&self) -> Option<BreakerReason> {
         self.carried.breaker.tripped()
-    }
-
-    /// Notes that a request of this token count was answered. Returns the window if this shows it to be smaller than
-    /// assumed: a smaller request for the same turn was answered where a larger one ended empty. Once may be chance;
-    /// twice means that size was the cause.
-    pub(in crate::agent_loop) fn answered(&mut self, tokens: u64) -> Option<u64> {
-        let seen = &mut self.carried.seen;
-        seen.answered_tokens_max = seen.answered_tokens_max.max(tokens);
-        let empty = seen.empty_tokens.take().filter(|empty| tokens < *empty)?;
-        let earlier = seen.too_large_tokens.replace(empty)?;
-        Some(empty.max(earlier).saturating_sub(1))
-    }
-
-    /// Notes that a request of this token count failed. Returns true if it may have been too large: it ended without
-    /// output, is large enough for that (both are `is_suspect`), and none as large was ever answered.
-    pub(in crate::agent_loop) fn failed(&mut self, tokens: u64, is_suspect: bool) -> bool {
-        let suspect = is_suspect && tokens > self.carried.seen.answered_tokens_max;
-        self.carried.seen.empty_tokens = suspect.then_some(tokens);
-        suspect
     }
 }

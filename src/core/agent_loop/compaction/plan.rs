@@ -1,13 +1,15 @@
 //! Planning: when and how to compact, by the strategy, the circuit breaker and the window.
 
-use crate::agent_loop::workspace::Workspace;
-use crate::agent_loop::{
-    AgentLoop,
-    compaction::held::{Need, Source},
-    compaction::running::JobPurpose,
-    stage::Stage,
-};
 use crate::{
+    agent_loop::{
+        AgentLoop,
+        compaction::{
+            held::{Need, Source},
+            running::JobPurpose,
+        },
+        stage::Stage,
+        workspace::Workspace,
+    },
     context::{
         Context, Decision, RequestCount,
         breaker::Permit,

@@ -1,15 +1,18 @@
 //! Previews: showing a compaction before it is committed, with `preview_compaction`, then
 //! `start_compaction { previewId }`.
 
-use crate::agent_loop::compaction::Compactor;
-use crate::agent_loop::workspace::Workspace;
-use crate::agent_loop::{
-    AgentLoop,
-    commands::Caller,
-    compaction::running::{JobPurpose, Ready},
-    prompt::done,
-};
 use crate::{
+    agent_loop::{
+        AgentLoop,
+        compaction::{
+            Compactor,
+            memory::Prepared,
+            running::{JobPurpose, Ready},
+        },
+        io::Caller,
+        records::done,
+        workspace::Workspace,
+    },
     context::{
         Context,
         compaction::{Basis, Order, Outcome, Raw},
@@ -18,7 +21,7 @@ use crate::{
     session::Lookup,
 };
 use reseed_protocol::{
-    CommandId, EntryId, ErrorBody, ErrorCode, JobId, Timestamp,
+    CommandId, EntryId, ErrorBody, ErrorCode, JobId,
     command::{PreviewCompaction, StartCompaction},
     event::CompactionTrigger,
     reply::{CompactionPreview, Reply, Stretch},
@@ -27,28 +30,6 @@ use std::{collections::HashSet, sync::Arc};
 
 /// Milliseconds for which a preview can be applied: as long as a person may think about it.
 pub const PREVIEW_MILLIS: u64 = 600_000;
-
-/// A compaction that was shown and may be applied.
-#[derive(Debug)]
-pub(in crate::agent_loop) struct Prepared {
-    basis: Box<Basis>,
-    outcome: Box<Outcome>,
-    /// The held compaction that it was made from.
-    merges: Option<JobId>,
-    expires_at: Timestamp,
-}
-
-impl Prepared {
-    /// Returns its id on the wire.
-    #[must_use]
-    pub(in crate::agent_loop) fn id(&self) -> &JobId {
-        &self.basis.order.job_id
-    }
-
-    pub(in crate::agent_loop) fn basis(&self) -> &Basis {
-        &self.basis
-    }
-}
 
 impl AgentLoop {
     pub(in crate::agent_loop) fn on_manual_compact(
@@ -288,6 +269,7 @@ mod tests {
         session::{IdSource, Session},
     };
     use reseed_protocol::{
+        Timestamp,
         command::{Command, Input as Said, UserInput},
         event::{EntryAppended, Event},
     };

@@ -3,12 +3,14 @@
 //! One job runs at a time. A background job's outcome is committed at the next point between two requests. What
 //! follows when a step of the chain fails, or the whole chain, is in `fail`.
 
-use crate::agent_loop::compaction::Compactor;
-use crate::agent_loop::workspace::Workspace;
-use crate::agent_loop::{
-    AgentLoop, RequestId, commands::Caller, compaction::fail::Spent, compaction::held::Source, stage::Stage,
-};
 use crate::{
+    agent_loop::{
+        AgentLoop,
+        compaction::{Compactor, fail::Spent, held::Source},
+        io::{Caller, RequestId},
+        stage::Stage,
+        workspace::Workspace,
+    },
     context::{
         RequestCount,
         compaction::{Basis, Job, Next, Order, Outcome},

@@ -1,7 +1,7 @@
 //! The cost of inputs: which ones may stage a compaction of a long context or handle its summary. The caller gives
 //! those a thread of their own.
 
-use crate::agent_loop::{AgentLoop, Input};
+use crate::agent_loop::{AgentLoop, io::Input};
 use reseed_protocol::command::Command;
 
 /// Estimated tokens of a context above which compacting it takes about two milliseconds of CPU time.

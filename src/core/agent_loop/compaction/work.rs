@@ -3,8 +3,10 @@
 //! A preview is in progress while it is made. Once it is shown, it is only kept (`CompactionMemory::preview`): its
 //! client may apply it later, and other compactions may be in progress meanwhile.
 
-use super::running::{Ready, Running};
-use crate::context::compaction::Order;
+use crate::{
+    agent_loop::compaction::running::{Ready, Running},
+    context::compaction::Order,
+};
 
 /// The compaction in progress. An order that arrives during another one starts after it.
 #[derive(Debug, Default)]

@@ -5,74 +5,36 @@
 //! custom messages wait in line. None of this is durable: if the process ends or a hook fails, the command is
 //! unanswered or refused, and its client sends it again.
 
-use super::super::step::Step;
-use super::{
-    super::{
-        AgentLoop, Origin,
-        commands::Caller,
+use crate::{
+    agent_loop::{
+        AgentLoop,
+        checks::{ANOTHER_ROLE, refused},
+        hooks::{
+            Hooks,
+            chain::{Chain, InLine},
+        },
+        io::{Caller, Origin},
         stage::Stage,
-        turn::queue::{InputOptions, Said},
+        step::Step,
+        subject::{
+            Subject,
+            input::{InputKind, ProposedInput, Said},
+        },
+        workspace::Workspace,
     },
-    Chain, Subject,
-    request::{ANOTHER_ROLE, refused},
+    hook::HookFault,
+    session::input::is_picture_address,
 };
-use crate::agent_loop::hooks::Hooks;
-use crate::agent_loop::workspace::Workspace;
-use crate::{hook::HookFault, session::input::is_picture_address};
 use reseed_protocol::{
-    CommandId, EntryId, ErrorBody, ErrorCode, Message, Part, Role,
+    CommandId, ErrorBody, ErrorCode, Part, Role,
     command::{Command, UserInput, WhenBusy},
-    hook::{HookAnswer, HookEvent},
-    reply::{QueuedCustom, Reply},
+    hook::HookAnswer,
+    reply::Reply,
 };
 
 /// Maximum number of commands in line. A connection stops reading at 32 unanswered commands, and a client whose own
 /// hook is called must get its answer through besides its inputs.
 const LINE_MAX: usize = 16;
-
-/// A command that waits in line until hooks have inspected an earlier input.
-#[derive(Debug)]
-pub(in crate::agent_loop) struct InLine {
-    pub(in crate::agent_loop) caller: Caller,
-    command: Command,
-}
-
-/// A user's input or a custom message, as changed by hooks so far.
-#[derive(Debug)]
-pub(in crate::agent_loop) struct ProposedInput {
-    pub(in crate::agent_loop) caller: Caller,
-    entry_id: EntryId,
-    parts: Vec<Part>,
-    what: InputKind,
-    /// True if the session was idle when the input arrived: it does nothing else meanwhile.
-    pub(super) holds: bool,
-}
-
-/// The use of the input once hooks have passed it.
-#[derive(Debug)]
-pub(in crate::agent_loop) enum InputKind {
-    /// It starts a turn, or is queued for one.
-    Said(Box<InputOptions>),
-    /// A client's custom message: the model gets it, but no answer is requested.
-    Custom(Box<QueuedCustom>),
-}
-
-impl InputKind {
-    /// Returns the type of the command that sent it.
-    fn command(&self) -> &'static str {
-        match self {
-            Self::Said(_) => "user_input",
-            Self::Custom(_) => "append_custom_message",
-        }
-    }
-}
-
-impl ProposedInput {
-    pub(super) fn event(&self) -> HookEvent {
-        let message = Message::new(Role::User, self.parts.clone());
-        HookEvent::Message { entry_id: self.entry_id.clone(), message }
-    }
-}
 
 impl AgentLoop {
     /// Puts a command in line if hooks are inspecting an input; returns a command that need not wait.

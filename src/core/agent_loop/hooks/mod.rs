@@ -21,40 +21,38 @@
 //!
 //! Without registered hooks none of this runs, and no value is built for it.
 
+mod asked;
+pub(super) mod chain;
 mod input;
 mod model_answer;
 mod outcome;
 mod request;
 mod result;
-mod roster;
-mod subject;
+pub(super) mod roster;
 
-use crate::agent_loop::turn::Turn;
-use crate::agent_loop::workspace::Workspace;
-pub(super) use input::{InLine, InputKind};
-pub(super) use model_answer::{Called, CompleteAnswer};
-pub(super) use outcome::hook_error;
-pub(super) use request::refused;
-pub(super) use result::ToolAnswer;
-pub(super) use roster::{Roster, begins_work};
-pub(super) use subject::Subject;
-
-use super::navigation::hooks::ProposedMove;
-use super::{AgentLoop, CallHook, Deadline, Effect, commands::Caller, late::Callee, prompt::done, step::Step};
 use crate::{
+    agent_loop::{
+        AgentLoop,
+        deadline::Deadline,
+        hooks::chain::{Chain, InLine, InputChains, Open},
+        io::{CallHook, Caller, Effect},
+        late::Callee,
+        records::done,
+        step::Step,
+        subject::{Subject, navigation::ProposedMove},
+        turn::Turn,
+        workspace::Workspace,
+    },
     hook::{HookFault, HookPlace, HookSpec},
     session::fingerprint::fingerprint_of,
 };
 use reseed_protocol::{
     CallId, ErrorBody, ErrorCode, Timestamp,
     event::{CallOutcome, EphemeralEvent, HookFailed},
-    hook::{HookCall, HookResult},
+    hook::{ContextReason, HookCall, HookEvent, HookResult},
     receipt::{HookOutcome, HookRun},
 };
 use std::{collections::VecDeque, sync::Arc};
-
-/// Maximum characters of a hook's own error message that are passed on.
-const ERROR_CHARS_MAX: usize = 500;
 
 /// The hook chains in progress.
 #[derive(Debug, Default)]
@@ -63,13 +61,6 @@ pub(super) struct Hooks {
     /// tool answer being inspected.
     chains: Vec<Chain>,
     /// Commands in line behind the input being inspected, in the order of arrival.
-    line: VecDeque<InLine>,
-}
-
-/// The chains that are carried from one loop to the next: those about inputs.
-#[derive(Debug, Default)]
-pub(super) struct InputChains {
-    asked: Option<Chain>,
     line: VecDeque<InLine>,
 }
 
@@ -117,36 +108,12 @@ impl Hooks {
     }
 }
 
-/// One subject on its way through the hooks of a point.
-#[derive(Debug)]
-pub(super) struct Chain {
-    subject: Subject,
-    rest: VecDeque<(HookPlace, HookSpec)>,
-    open: Open,
-}
-
-/// The hook call in progress.
-#[derive(Debug)]
-struct Open {
-    call: Box<HookCall>,
-    place: HookPlace,
-    spec: HookSpec,
-    /// True if the call was sent. If no client offers the hook, there is no call to cancel.
-    is_sent: bool,
-    asked_at: Timestamp,
-    deadline: Deadline,
-    /// Time at which its client disconnected. The hook's time limit is paused from then on.
-    away_since: Option<Timestamp>,
-    /// Milliseconds that its client may still be away, over all absences.
-    away_left_ms: u64,
-}
-
 impl AgentLoop {
     pub(super) fn on_hook_result(&mut self, caller: &Caller, result: HookResult) -> Result<(), ErrorBody> {
         let sent = fingerprint_of(&result);
         let (call_id, answer) = result.into_answer();
         let is_open = self.hooks.chains.iter().any(|chain| {
-            chain.call_id() == call_id && chain.open.place == HookPlace::Client && !chain.has_left(&self.ws)
+            chain.call_id() == call_id && chain.open.place == HookPlace::Client && !chain.has_left(&self.ws.roster)
         });
         if !is_open {
             if self.ws.ended.get(&call_id).is_some_and(|(_, answer)| answer == Some(sent)) {
@@ -173,7 +140,7 @@ impl AgentLoop {
     #[must_use]
     pub fn open_client_calls(&self) -> Vec<HookCall> {
         let of_client = self.hooks.chains.iter().filter(|chain| chain.open.place == HookPlace::Client);
-        let of_client = of_client.filter(|chain| !chain.has_left(&self.ws));
+        let of_client = of_client.filter(|chain| !chain.has_left(&self.ws.roster));
         of_client
             .map(|chain| HookCall { deadline: Some(chain.open.deadline.at), ..(*chain.open.call).clone() })
             .collect()
@@ -195,6 +162,22 @@ impl AgentLoop {
     #[must_use]
     pub fn waits_for_hook(&self, call_id: &CallId) -> bool {
         self.hooks.chains.iter().any(|chain| chain.open.call.call_id == *call_id)
+    }
+
+    /// Returns the event that hooks of this subject receive.
+    fn hook_event(&self, subject: &Subject) -> HookEvent {
+        match subject {
+            Subject::Start(start) => start.event(),
+            Subject::Input(offered) => offered.event(),
+            Subject::BeforeRequest => self.ws.context_event(ContextReason::BeforeRequest, &self.ws.context()),
+            Subject::Ephemeral(overlay) => self.ws.context_event(ContextReason::Ephemeral, &overlay.context),
+            Subject::TurnEnd(_) => self.ws.context_event(ContextReason::TurnEnd, &self.ws.context()),
+            Subject::Answer(whole) => whole.event(),
+            Subject::Calls(calls) => calls.event(),
+            Subject::Result(result) => result.event(),
+            Subject::Compaction(decision) => self.compaction.compaction_event(&self.ws, decision),
+            Subject::Navigation(proposed) => proposed.event(self.ws.session.state.leaf.clone()),
+        }
     }
 
     /// Asks every hook of the subject's point, then continues with the result.
@@ -286,7 +269,8 @@ impl Hooks {
         // Calls in progress continue: the new hooks are called from the next chain on.
         ws.roster.offer(hooks);
         ws.keep_hooks_of_work();
-        let gone: Vec<CallId> = self.chains.iter().filter(|chain| chain.has_left(ws)).map(Chain::call_id).collect();
+        let gone: Vec<CallId> =
+            self.chains.iter().filter(|chain| chain.has_left(&ws.roster)).map(Chain::call_id).collect();
         for call_id in gone {
             let fault = HookFault::unavailable("its client no longer offers it");
             ws.then(Step::HookLate { call_id, is_sent: false, fault });
@@ -347,7 +331,7 @@ impl Hooks {
                 if chain.open.is_sent {
                     ws.push(Effect::CancelHook(chain.call_id()));
                 }
-                chain.open.note_unanswered(ws, CallOutcome::Dropped);
+                chain.open.note_unanswered(&mut ws.ended, CallOutcome::Dropped);
                 chain.subject
             })
             .collect()
@@ -374,60 +358,6 @@ impl Workspace {
             turn_id: open.call.turn_id.clone(),
             error: fault.error(),
         }));
-    }
-}
-
-impl Chain {
-    fn call_id(&self) -> CallId {
-        self.open.call.call_id.clone()
-    }
-
-    /// Returns true if the client no longer offers the hook.
-    fn has_left(&self, ws: &Workspace) -> bool {
-        ws.roster.is_gone(self.open.place, &self.open.spec)
-    }
-
-    pub(super) fn is_of_input(&self) -> bool {
-        self.input_id().is_some()
-    }
-}
-
-impl Open {
-    /// Remembers a client hook's call that ended without an answer.
-    fn note_unanswered(&self, ws: &mut Workspace, outcome: CallOutcome) {
-        if self.place == HookPlace::Client {
-            ws.ended.note(self.call.call_id.clone(), outcome, None);
-        }
-    }
-
-    /// Notes that the hook's client is disconnected.
-    fn leaves(&mut self, now: Timestamp) {
-        self.away_since = self.away_since.or(Some(now));
-    }
-
-    /// Notes that a client that offers the hook is back: its time limit resumes where it was paused.
-    fn returns(&mut self, now: Timestamp) {
-        if let Some(since) = self.away_since.take() {
-            let away_ms = now.millis_since(since);
-            self.away_left_ms = self.away_left_ms.saturating_sub(away_ms);
-            self.deadline = self.deadline.later(away_ms);
-        }
-    }
-
-    /// Returns when the hook is no longer waited for.
-    fn due(&self) -> Timestamp {
-        self.away_since.map_or(self.deadline.at, |since| since.plus_millis(self.away_left_ms))
-    }
-
-    fn late(&self) -> HookFault {
-        if self.away_since.is_some() {
-            return HookFault::unavailable("its client is not connected, and did not come back in time");
-        }
-        let limit_ms = self.deadline.timeout_ms;
-        HookFault {
-            code: ErrorCode::HookTimeout,
-            message: format!("it did not answer within its limit of {limit_ms} ms, nor say that it is still at work"),
-        }
     }
 }
 

@@ -13,14 +13,17 @@
 //! and `context:turn_end` are the exception: each that changes something is appended at once, and voids a compaction
 //! that has read what it changes.
 
-use super::{Chain, Open, Subject, subject::check_answer};
 use crate::{
-    agent_loop::{AgentLoop, step::Step},
+    agent_loop::{
+        AgentLoop,
+        checks::hook_error,
+        hooks::chain::{Chain, Open},
+        step::Step,
+        subject::{Subject, check_answer},
+    },
     hook::{HookFault, HookPlace, HookSpec},
 };
-use reseed_protocol::{
-    CallId, ErrorBody, ErrorCode, event::CallOutcome, hook::HookAnswer, receipt::HookOutcome, reply::Reply,
-};
+use reseed_protocol::{CallId, ErrorCode, event::CallOutcome, hook::HookAnswer, receipt::HookOutcome, reply::Reply};
 use std::collections::VecDeque;
 
 impl AgentLoop {
@@ -76,7 +79,10 @@ impl AgentLoop {
         let Chain { mut subject, rest, open } = self.hooks.chains.remove(at);
         if let Err(fault) = &answer {
             let is_late = fault.code == ErrorCode::HookTimeout;
-            open.note_unanswered(&mut self.ws, if is_late { CallOutcome::TimedOut } else { CallOutcome::Dropped });
+            open.note_unanswered(
+                &mut self.ws.ended,
+                if is_late { CallOutcome::TimedOut } else { CallOutcome::Dropped },
+            );
         }
         let is_skipped =
             !open.spec.required && matches!(&answer, Err(fault) if fault.code == ErrorCode::HookUnavailable);
@@ -126,7 +132,7 @@ impl AgentLoop {
             }
             Subject::Ephemeral(overlay) => self.ws.take_overlay(overlay, &open.spec.name, answer),
             Subject::Answer(whole) => whole.take(answer),
-            Subject::Calls(calls) => self.ws.take_call(calls, answer),
+            Subject::Calls(calls) => calls.take(answer, self.ws.prompt.tools()),
             Subject::Result(result) => result.take(answer),
             Subject::Compaction(decision) => self.compaction.take_decision(&self.ws, decision, &open.spec.name, answer),
             Subject::Navigation(proposed) => proposed.take(&open.spec.name, answer),
@@ -201,10 +207,4 @@ impl AgentLoop {
             }
         }
     }
-}
-
-/// Returns the error for what a failed hook has ended.
-pub(in crate::agent_loop) fn hook_error(hook: &str, point: &str, fault: &HookFault) -> ErrorBody {
-    let message = format!("the hook `{hook}` at `{point}` failed: {}", fault.message);
-    ErrorBody::new(fault.code, message).with_details(serde_json::json!({ "hook": hook, "point": point }))
 }

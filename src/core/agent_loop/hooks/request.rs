@@ -1,13 +1,17 @@
 //! Hooks around a request: at the start of its turn, and on the envelope before and after.
 
-use super::super::step::Step;
-use super::{
-    super::{AgentLoop, turn::appended},
-    Subject,
-};
-use crate::agent_loop::workspace::Workspace;
 use crate::{
-    agent_loop::{annotate::check_custom_type, turn::queue::custom_parts},
+    agent_loop::{
+        AgentLoop,
+        checks::{check_custom_type, custom_parts, refused},
+        records::appended,
+        step::Step,
+        subject::{
+            Subject,
+            request::{Ended, Overlay, Start},
+        },
+        workspace::Workspace,
+    },
     context::{
         Context,
         patch::{self, Boundary},
@@ -15,13 +19,12 @@ use crate::{
     hook::HookFault,
 };
 use reseed_protocol::{
-    EntryData, EntryId, ErrorBody, ErrorCode, Part, Role, StopReason,
+    EntryData, EntryId, ErrorBody, ErrorCode, Role, StopReason,
     entry::{Custom, CustomMessage, Kept},
     event::Event,
     hook::{ContextReason, HookAnswer, HookEvent, HookPoint},
     patch::{ContextTransform, EphemeralChange, PATCH_VERSION, PatchOp},
 };
-
 use std::sync::Arc;
 
 /// Maximum number of entries that hooks may add at the start of a turn.
@@ -29,42 +32,8 @@ const ENTRIES_MAX: usize = 16;
 /// Maximum bytes of one entry's data: notes, not storage.
 const ENTRY_BYTES_MAX: usize = 64 * 1024;
 
-/// Error for a hook whose message has a different role.
-pub(super) const ANOTHER_ROLE: &str = "its message has another role; the role stays";
-
 /// Maximum bytes of a patch's display for people: a card in a chat.
 const DISPLAY_BYTES_MAX: usize = 64 * 1024;
-
-/// The start of a turn, as changed by hooks so far.
-#[derive(Debug)]
-pub(in crate::agent_loop) struct Start {
-    system_prompt: String,
-    input: Vec<Part>,
-    /// The last hook that changed the system prompt.
-    prompt_by: Option<String>,
-    adds: Vec<EntryData>,
-}
-
-impl Start {
-    pub(super) fn event(&self) -> HookEvent {
-        HookEvent::BeforeAgentStart { system_prompt: self.system_prompt.clone(), input: self.input.clone() }
-    }
-}
-
-/// The context of one request, with what hooks add for it alone.
-#[derive(Debug)]
-pub(in crate::agent_loop) struct Overlay {
-    pub(super) context: Context,
-    changes: Vec<EphemeralChange>,
-    /// The context without those additions.
-    base: Arc<Context>,
-}
-
-/// A turn whose answer is complete.
-#[derive(Debug)]
-pub(in crate::agent_loop) struct Ended {
-    pub(super) finish_reason: StopReason,
-}
 
 impl AgentLoop {
     pub(super) fn take_transform(
@@ -329,9 +298,4 @@ fn transformer_name(given: Option<String>, hook: &str) -> Result<String, HookFau
 /// Converts a refused patch to a hook failure.
 fn fault_of(refused: &patch::PatchRefused) -> HookFault {
     HookFault { code: ErrorCode::InvalidPatch, message: refused.body().message }
-}
-
-/// Converts a refused answer to a hook failure.
-pub(in crate::agent_loop) fn refused(error: ErrorBody) -> HookFault {
-    HookFault::failed(error.message)
 }

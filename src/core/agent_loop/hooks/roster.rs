@@ -8,15 +8,15 @@
 //! Invariant: the append that starts a turn or queues an input also stores the required hooks in the session's state,
 //! so a restart at any moment finds them.
 
-use super::super::{prompt::session_updated, workspace::Workspace};
 use crate::{
+    agent_loop::records::session_updated,
     hook::{HOOKS_MAX, HookPlace, HookSpec},
     session::SessionState,
 };
 use reseed_protocol::{
     CommandId, TurnId,
     event::Event,
-    hook::{ContextReason, HookOffer, HookPoint},
+    hook::{HookOffer, HookPoint},
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -28,7 +28,7 @@ const OWED_MAX: usize = 2 * HOOKS_MAX;
 #[derive(Debug, Clone, Default)]
 pub(in crate::agent_loop) struct Roster {
     /// The hooks that the host offers. Like its tools, they are offered again after a restart.
-    client: Arc<[HookSpec]>,
+    pub(super) client: Arc<[HookSpec]>,
     owed: Owed,
     /// The commands whose inputs are not accepted yet: the one that hooks are inspecting, and those in line behind it.
     waiting: BTreeSet<CommandId>,
@@ -129,7 +129,7 @@ impl Roster {
     }
 
     /// Returns the owed hooks that the running turn needs and no client offers.
-    fn owed_to_turn(&self, state: &SessionState) -> impl Iterator<Item = &HookSpec> {
+    pub(super) fn owed_to_turn(&self, state: &SessionState) -> impl Iterator<Item = &HookSpec> {
         let turn = state.turn.as_ref();
         let needs = turn.is_some_and(|turn| {
             self.owed.turn.as_ref() == Some(&turn.turn_id)
@@ -139,7 +139,7 @@ impl Roster {
     }
 
     /// Returns the owed hooks that an input needs that is not accepted yet.
-    fn owed_to_input(&self, id: &CommandId) -> impl Iterator<Item = &HookSpec> {
+    pub(super) fn owed_to_input(&self, id: &CommandId) -> impl Iterator<Item = &HookSpec> {
         let needs = self.owed.inputs.contains(id);
         self.still_owed().filter(move |_| needs)
     }
@@ -184,50 +184,7 @@ impl Roster {
     }
 }
 
-impl Workspace {
-    /// Returns the hooks of the server and of the host.
-    fn hooks_here(&self) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
-        let server = self.deployment.hooks.iter().enumerate().map(|(at, spec)| (HookPlace::Server(at), spec));
-        server.chain(self.roster.client.iter().map(|spec| (HookPlace::Client, spec)))
-    }
-
-    /// Returns all hooks that apply to the running turn.
-    pub(in crate::agent_loop) fn all_hooks(&self) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
-        let owed = self.roster.owed_to_turn(&self.session.state);
-        self.hooks_here().chain(owed.map(|spec| (HookPlace::Client, spec)))
-    }
-
-    /// Returns the hooks that are asked about an input.
-    pub(super) fn hooks_on_input(&self, id: &CommandId) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
-        self.hooks_here().chain(self.roster.owed_to_input(id).map(|spec| (HookPlace::Client, spec)))
-    }
-
-    /// Returns true if any hook is asked about this command's input.
-    pub(in crate::agent_loop) fn has_input_hooks(&self, id: &CommandId) -> bool {
-        self.hooks_on_input(id).any(|(_, spec)| spec.is_asked(HookPoint::Message, None))
-    }
-
-    /// Returns true if any hook is asked at this point.
-    pub(in crate::agent_loop) fn has_hooks(&self, point: HookPoint, reason: Option<ContextReason>) -> bool {
-        self.all_hooks().any(|(_, spec)| spec.is_asked(point, reason))
-    }
-
-    /// Returns true if any hook at this point must be waited for.
-    pub(in crate::agent_loop) fn awaits_hooks(&self, point: HookPoint) -> bool {
-        self.all_hooks().any(|(_, spec)| spec.point == point && !spec.observe)
-    }
-
-    /// Stores the required hooks if work in progress needs them.
-    pub(super) fn keep_hooks_of_work(&mut self) {
-        if has_work(&self.session.state)
-            && let Some(event) = self.roster.to_keep(&self.session.state)
-        {
-            self.append(vec![event], Vec::new());
-        }
-    }
-}
-
-fn has_work(state: &SessionState) -> bool {
+pub(super) fn has_work(state: &SessionState) -> bool {
     state.turn.is_some() || !state.queue.is_empty()
 }
 
@@ -255,15 +212,5 @@ fn offer_of(spec: &HookSpec) -> HookOffer {
         timeout_ms: spec.timeout_ms,
         required: None,
         observe: None,
-    }
-}
-
-impl super::Chain {
-    /// Returns the command whose input hooks are inspecting.
-    pub(super) fn input_id(&self) -> Option<&CommandId> {
-        match &self.subject {
-            super::Subject::Input(offered) => Some(&offered.caller.id),
-            _ => None,
-        }
     }
 }

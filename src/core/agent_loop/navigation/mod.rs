@@ -12,14 +12,20 @@
 
 pub(super) mod hooks;
 
-use self::hooks::{BranchGiven, ProposedMove};
-use crate::agent_loop::step::Step;
-use crate::agent_loop::workspace::Workspace;
-use crate::agent_loop::{
-    AgentLoop, Effect, RequestId, annotate::check_name, commands::Caller, hooks::Subject, prompt::session_updated,
-    turn::appended, turn::queue::Said,
-};
 use crate::{
+    agent_loop::{
+        AgentLoop,
+        checks::check_name,
+        io::{Caller, Effect, RequestId},
+        records::{appended, session_updated},
+        step::Step,
+        subject::{
+            Subject,
+            input::Said,
+            navigation::{Ask, BranchGiven, ProposedMove},
+        },
+        workspace::Workspace,
+    },
     context::{
         branch,
         compaction::{Job, Next, Order, Outcome},
@@ -28,7 +34,7 @@ use crate::{
     session::{Destination, Lookup, input::name_from},
 };
 use reseed_protocol::{
-    CommandId, EntryData, EntryId, ErrorBody, ErrorCode, JobId, Message, Role, TurnId, Usage,
+    CommandId, EntryData, EntryId, ErrorBody, ErrorCode, JobId, Message, Role, Usage,
     command::{Navigate, NavigatePosition},
     entry::{BranchSummary, CompactionDetails, Label},
     event::{CompactionFailed, CompactionTrigger, Event, TurnStarted},
@@ -62,14 +68,6 @@ struct Arrival {
     target: Option<EntryId>,
     label: Option<String>,
     ask: Option<Ask>,
-}
-
-/// A turn that starts at a move's destination.
-#[derive(Debug)]
-pub(in crate::agent_loop) struct Ask {
-    pub(in crate::agent_loop) turn_id: TurnId,
-    /// The input; absent to answer again the question at the destination.
-    pub(in crate::agent_loop) said: Option<Said>,
 }
 
 impl Navigation {

@@ -1,10 +1,12 @@
 //! The limits that the window sets to what may be added: a system prompt, a patch, an input, a tool's output.
 
-use crate::agent_loop::workspace::Workspace;
-use crate::context::{
-    Context,
-    counter::Mix,
-    serialize::{clip, head_and_tail},
+use crate::{
+    agent_loop::workspace::Workspace,
+    context::{
+        Context,
+        counter::Mix,
+        serialize::{clip, head_and_tail},
+    },
 };
 use reseed_protocol::{Cut, ErrorBody, ErrorCode, Message, Part, Role, content::utf16_len};
 

@@ -1,16 +1,16 @@
 //! The meter, the context report and the snapshot, all derived from one count.
 
-use super::super::{AgentLoop, stage::Stage};
-use crate::agent_loop::compaction::Compactor;
-use crate::agent_loop::workspace::Workspace;
-use crate::context::{RequestCount, strategies::manual::WARN_PERCENT};
+use crate::{
+    agent_loop::{AgentLoop, compaction::Compactor, stage::Stage, workspace::Workspace},
+    context::{RequestCount, strategies::manual::WARN_PERCENT},
+};
 use reseed_protocol::{
     EntryId, TurnId,
     context::{BreakerReason, ContextInfo},
-    event::{CompactionPrepared, Event, SessionUpdated},
+    event::CompactionPrepared,
     reply::{
-        Done, EndedTurn, FailedCompaction, PendingCall, Pin, QueueItem, Reply, RunningCompaction, SessionSettings,
-        SessionState, UnansweredTurn,
+        EndedTurn, FailedCompaction, PendingCall, Pin, QueueItem, RunningCompaction, SessionSettings, SessionState,
+        UnansweredTurn,
     },
 };
 
@@ -185,16 +185,4 @@ fn warning(tokens: u64, window: u64, compact_at: Option<u64>) -> Option<String> 
         None => "compact it to make room".to_owned(),
     };
     Some(format!("{percent} % of the model's window is used; {next}"))
-}
-
-/// Returns a session update with only the fields that `change` sets.
-pub(in crate::agent_loop) fn session_updated(change: impl FnOnce(&mut SessionUpdated)) -> Event {
-    let mut updated = SessionUpdated::default();
-    change(&mut updated);
-    Event::SessionUpdated(Box::new(updated))
-}
-
-/// Returns the reply `ok`.
-pub(in crate::agent_loop) fn done(as_of_seq: Option<u64>) -> Reply {
-    Reply::Ok(Done { as_of_seq, ..Done::default() })
 }

@@ -21,35 +21,29 @@ mod added;
 mod fit;
 mod info;
 mod receipts;
+mod request;
 mod shown;
 mod tools;
 
 pub use info::{Snapshot, usage_percent, usage_ratio};
-pub(in crate::agent_loop) use info::{done, session_updated};
 pub(in crate::agent_loop) use receipts::Sent;
 pub(in crate::agent_loop) use tools::SentTools;
 pub use tools::{TOOLS_MAX, Tools, check_offers};
 
-use super::{Effect, workspace::Workspace};
 use crate::{
     context::{
-        Context, RequestCount,
-        causes::Cause,
-        count::{Fixed, Freshness, count},
-        counter::{Calibration, Counter, Report},
-        envelope::{Compiled, envelope, system_prompt, tokens_by_part},
+        Context,
+        count::Fixed,
+        counter::{Calibration, Counter},
+        envelope::{Compiled, system_prompt},
         patch::{Around, CarriedOps},
-        prefix::PlannedRequest,
     },
     session::Session,
 };
 use added::Added;
 use receipts::Receipts;
-use reseed_protocol::{
-    context::{ContextEnvelope, EnvelopeMeta, RequestOptions, SystemPart},
-    patch::EphemeralChange,
-};
-use std::{borrow::Cow, sync::Arc};
+use reseed_protocol::{context::SystemPart, patch::EphemeralChange};
+use std::borrow::Cow;
 
 /// The parts of the next request.
 #[derive(Debug)]
@@ -154,6 +148,19 @@ impl Prompt {
         Compiled::of(&self.parts, self.carried.tools.definitions(), carried, &self.counter)
     }
 
+    /// Recompiles everything sent before the messages, with these instructions, unless the turn has its own, and the
+    /// path's patches.
+    pub(in crate::agent_loop) fn refresh(&mut self, instructions: &str, patches: &CarriedOps) {
+        let text = self.carried.of_turn.as_ref().map_or(instructions, |prompt| &prompt.text);
+        self.parts = system_prompt(text).parts;
+        self.compiled = self.compile(patches);
+    }
+
+    /// Returns true if the prompt was compiled with these patches.
+    pub(in crate::agent_loop) fn follows(&self, patches: &CarriedOps) -> bool {
+        *patches == self.compiled.carried
+    }
+
     /// Returns what patches are checked against.
     pub(in crate::agent_loop) fn around(&self) -> Around<'_> {
         Around { parts: &self.parts, offered: self.carried.tools.definitions(), counter: &self.counter }
@@ -183,105 +190,5 @@ impl Prompt {
     /// Forgets what hooks added to the last request: they add nothing to the next one.
     pub(in crate::agent_loop) fn forget_added(&mut self) {
         self.carried.added = Added::default();
-    }
-}
-
-impl Workspace {
-    /// Recompiles everything sent before the messages. Must be called when the instructions change.
-    pub(in crate::agent_loop) fn refresh_fixed(&mut self) {
-        let own = self.session.state.settings.instructions.as_deref();
-        let own = self.prompt.carried.of_turn.as_ref().map(|prompt| prompt.text.as_str()).or(own);
-        self.prompt.parts = system_prompt(own.unwrap_or(&self.deployment.instructions)).parts;
-        self.prompt.compiled = self.prompt.compile(self.session.tree.carried());
-    }
-
-    /// Recompiles everything sent before the messages, and rebuilds the strategy, if the path's patches have changed.
-    pub(in crate::agent_loop) fn follow_patches(&mut self) {
-        if *self.session.tree.carried() != self.prompt.compiled.carried {
-            self.refresh_fixed();
-            self.refresh_manager();
-        }
-    }
-
-    /// Replaces the system prompt until the turn ends, as this hook decided.
-    pub(in crate::agent_loop) fn set_turn_prompt(&mut self, text: String, hook: String) {
-        self.prompt.carried.receipts.because(Cause::Instructions(Some(hook.clone())));
-        self.prompt.carried.of_turn = Some(TurnPrompt { text, hook });
-        self.refresh_fixed();
-    }
-
-    /// Restores the session's system prompt at the end of a turn that had its own.
-    pub(in crate::agent_loop) fn drop_turn_prompt(&mut self) {
-        if let Some(prompt) = self.prompt.carried.of_turn.take() {
-            self.prompt.carried.receipts.because(Cause::Instructions(Some(prompt.hook)));
-            self.refresh_fixed();
-        }
-    }
-
-    /// Calibrates token estimates from a report, for this session and later ones.
-    pub(in crate::agent_loop) fn calibrate(&mut self, model: &str, report: Report) {
-        if self.prompt.counter.trusts_reports() {
-            return;
-        }
-        if model == self.session.state.model {
-            self.prompt.calibration.observe(&report);
-        }
-        self.push(Effect::Calibrate { model: model.to_owned(), report: Box::new(report) });
-    }
-
-    /// Returns the context that the model would see if nothing more were said.
-    pub(in crate::agent_loop) fn context(&self) -> Arc<Context> {
-        self.session.tree.context()
-    }
-
-    /// Returns the whole envelope of a request with this context, which has `tokens` tokens.
-    pub(in crate::agent_loop) fn envelope(&self, context: &Context, tokens: u64) -> ContextEnvelope {
-        let state = &self.session.state;
-        let meta = EnvelopeMeta {
-            model: state.model.clone(),
-            window_tokens: self.window_tokens(),
-            turn_id: state.turn.as_ref().map(|turn| turn.turn_id.clone()),
-            request: state.turn.as_ref().map_or(1, |turn| turn.answers + 1),
-            tokens,
-            parts: None,
-        };
-        envelope(&self.prompt.compiled(context), context, &self.options(), meta)
-    }
-
-    /// Returns what a provider's cache sees of a request with this context, which has `tokens` tokens.
-    fn outgoing<'a>(&'a self, compiled: &'a Compiled, context: &'a Context, tokens: u64) -> PlannedRequest<'a> {
-        let Compiled { system, tools, fixed, .. } = compiled;
-        let outgoing = PlannedRequest::new(&self.session.state.model, system, tools, *fixed);
-        outgoing.with_messages(&context.messages, &context.uncached).counted_at(tokens)
-    }
-
-    /// Returns the envelope as hooks and people see it.
-    pub(in crate::agent_loop) fn shown_envelope(&self, context: &Context) -> ContextEnvelope {
-        let tokens = self.count(context).tokens;
-        let mut envelope = self.envelope(context, tokens);
-        let compiled = self.prompt.compiled(context);
-        envelope.meta.parts = Some(tokens_by_part(&compiled, context, &self.prompt.counter, tokens));
-        envelope
-    }
-
-    pub(in crate::agent_loop) fn count(&self, context: &Context) -> RequestCount {
-        let compiled = self.prompt.compiled(context);
-        let fresh = Freshness { model: &self.session.state.model, envelope_key: &compiled.key };
-        count(context, compiled.fixed, fresh, &self.prompt.counter, &self.prompt.calibration)
-    }
-
-    pub(in crate::agent_loop) fn window_tokens(&self) -> u64 {
-        let known = self.deployment.windows.tokens(&self.session.state.model);
-        self.session.state.settings.learned_window_tokens.map_or(known, |learned| learned.min(known))
-    }
-
-    /// Returns the request options before any patch.
-    pub(in crate::agent_loop) fn options(&self) -> RequestOptions {
-        let settings = &self.session.state.settings;
-        RequestOptions {
-            temperature: settings.temperature,
-            max_output_tokens: settings.max_output_tokens,
-            reasoning_effort: settings.reasoning_effort.clone(),
-        }
     }
 }

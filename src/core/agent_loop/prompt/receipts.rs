@@ -1,12 +1,9 @@
 //! Receipts: the prefix that each request shares with the one before it, and why it is not longer.
 
-use super::{Prompt, SentTools};
-use crate::agent_loop::workspace::Workspace;
 use crate::{
+    agent_loop::prompt::{Prompt, tools::SentTools},
     context::{
-        Context,
         causes::{Cause, Causes},
-        count::sent_key,
         prefix::{Divergence, PlannedRequest, SentRequest},
     },
     session::{Session, SessionState},
@@ -104,24 +101,6 @@ pub(in crate::agent_loop) struct Sent {
     pub(in crate::agent_loop) key: String,
     pub(in crate::agent_loop) receipt: Receipt,
     pub(in crate::agent_loop) tools: SentTools,
-}
-
-impl Workspace {
-    /// Records that a request with this context is sent, as this number of its turn, with `tokens` tokens.
-    pub(in crate::agent_loop) fn sent(&mut self, context: &Context, tokens: u64, number: u64) -> Sent {
-        self.prompt.request_failed();
-        let receipts = &self.prompt.carried.receipts;
-        let compiled = self.prompt.compiled(context);
-        let outgoing = self.outgoing(&compiled, context, tokens);
-        let sent = Sent {
-            key: sent_key(&compiled.key, context),
-            receipt: receipts.of(&outgoing, number, compiled.notes.clone()),
-            tools: self.prompt.carried.tools.sent(&compiled.tools),
-        };
-        let request = outgoing.sent();
-        self.prompt.carried.receipts.sent(request);
-        sent
-    }
 }
 
 impl Prompt {

@@ -1,7 +1,9 @@
 //! A preview of the next request: nothing is changed and no hook is called.
 
-use super::super::{AgentLoop, stage::Stage};
-use crate::context::envelope::markdown;
+use crate::{
+    agent_loop::{AgentLoop, stage::Stage},
+    context::envelope::markdown,
+};
 use reseed_protocol::{
     ErrorBody, ErrorCode,
     command::{ContextFormat, GetContext},

@@ -1,7 +1,6 @@
 //! The tools that the session's host offers, and how calls are checked against them.
 
-use crate::agent_loop::workspace::Workspace;
-use crate::{context::causes::Cause, schema::arguments_of};
+use crate::schema::arguments_of;
 use reseed_protocol::{ErrorBody, ErrorCode, command::ToolOffer, context::ToolDefinition};
 use std::sync::Arc;
 
@@ -129,16 +128,5 @@ impl Tools {
                 Err(format!("The arguments of `{name}` do not fit its schema: {error} at `{}`.", error.instance_path()))
             }
         }
-    }
-}
-
-impl Workspace {
-    /// Replaces the offered tools.
-    pub(in crate::agent_loop) fn offer_tools(&mut self, tools: Tools) {
-        if tools.definitions() != self.prompt.carried.tools.definitions() {
-            self.prompt.carried.receipts.because(Cause::Tools);
-        }
-        self.prompt.carried.tools = tools;
-        self.refresh_fixed();
     }
 }

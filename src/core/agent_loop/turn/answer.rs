@@ -1,11 +1,13 @@
 //! The model's answer: one entry, whole or stopped.
 
-use super::{Asked, OpenRequest, appended};
 use crate::{
     agent_loop::{
         AgentLoop,
-        hooks::{CompleteAnswer, hook_error},
+        checks::hook_error,
+        records::appended,
         step::Step,
+        subject::answer::CompleteAnswer,
+        turn::{Asked, OpenRequest},
         workspace::Workspace,
     },
     context::count::answer_report,
@@ -26,7 +28,7 @@ impl AgentLoop {
             return;
         }
         if asked.model == self.ws.session.state.model
-            && let Some(window_tokens) = self.compaction.answered(asked.count.tokens)
+            && let Some(window_tokens) = self.turn.carried.seen.answered(asked.count.tokens)
         {
             self.ws.remember_window(window_tokens);
         }
@@ -40,7 +42,7 @@ impl AgentLoop {
             }
         }
         // The answer is billed even if it is discarded.
-        self.turn.progress(&self.ws.session.state).looked_at_usage.clone_from(&message.usage);
+        self.turn.carried.progress(&self.ws.session.state).looked_at_usage.clone_from(&message.usage);
         if let Some(hook) = self.ws.roster.missing_guard(&self.ws.session.state, &asked.guards) {
             self.discard_uninspected(hook);
             return;

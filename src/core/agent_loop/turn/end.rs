@@ -1,33 +1,21 @@
 //! The end of a turn: finished, failed, cancelled or interrupted.
 
 use crate::{
-    agent_loop::{AgentLoop, Effect, late::Callee, step::Step, turn::Turn, workspace::Workspace},
+    agent_loop::{
+        AgentLoop,
+        io::Effect,
+        late::Callee,
+        step::{Step, TurnEnd},
+        turn::Turn,
+        workspace::Workspace,
+    },
     session::{OpenTurn, state::add_usage},
 };
 use reseed_protocol::{
-    ErrorBody, ErrorCode, StopReason, Usage,
+    Usage,
     event::{CallOutcome, Event, TurnFinished, TurnStatus},
     reply::{PendingCall, Reply},
 };
-
-/// How a turn ends.
-#[derive(Debug)]
-pub(in crate::agent_loop) struct TurnEnd {
-    pub(in crate::agent_loop) status: TurnStatus,
-    pub(in crate::agent_loop) finish_reason: Option<StopReason>,
-    pub(in crate::agent_loop) error: Option<ErrorBody>,
-}
-
-impl TurnEnd {
-    /// Returns the end of a turn that is `cancelled` or `interrupted`.
-    pub(in crate::agent_loop) fn stopped(status: TurnStatus) -> Self {
-        let error = (status == TurnStatus::Interrupted).then(|| {
-            ErrorBody::new(ErrorCode::Interrupted, "the server stopped in the middle of the turn; send retry_turn")
-        });
-        let finish_reason = (status == TurnStatus::Cancelled).then_some(StopReason::Cancelled);
-        Self { status, finish_reason, error }
-    }
-}
 
 impl AgentLoop {
     /// Ends the running turn and continues with what is queued. Open calls get a result that says so.
@@ -50,7 +38,7 @@ impl AgentLoop {
             let error = Callee::Tool.too_late(&call, Some(CallOutcome::Dropped));
             self.ws.reply(&caller, Reply::Error(error));
         }
-        let withheld_usage = self.turn.progress(&self.ws.session.state).looked_at_usage.take();
+        let withheld_usage = self.turn.carried.progress(&self.ws.session.state).looked_at_usage.take();
         let usage = turn_usage(&self.ws.session.state.turn);
         let usage = match &withheld_usage {
             Some(withheld) => Some(add_usage(usage, withheld)),

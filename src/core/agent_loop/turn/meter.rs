@@ -1,7 +1,6 @@
 //! The context meter: how full the window is, reported while a turn runs.
 
-use super::Turn;
-use crate::agent_loop::{compaction::Compactor, workspace::Workspace};
+use crate::agent_loop::{compaction::Compactor, turn::Turn, workspace::Workspace};
 use reseed_protocol::{
     Timestamp,
     event::{ContextUpdated, EphemeralEvent},

@@ -14,32 +14,33 @@
 
 mod answer;
 mod end;
+pub(super) mod memory;
 mod meter;
 mod overflow;
 pub(super) mod queue;
 pub(super) mod tools;
 
-pub(in crate::agent_loop) use end::TurnEnd;
-
-use crate::agent_loop::step::{PreparedRequest, Step};
-use crate::agent_loop::workspace::Workspace;
-use crate::agent_loop::{
-    AgentLoop, Deadline, RequestId,
-    commands::Caller,
-    compaction::held::Need,
-    hooks::Subject,
-    prompt::{Sent, session_updated},
-    stage::Stage,
-    turn::queue::Said,
-};
 use crate::{
+    agent_loop::{
+        AgentLoop,
+        compaction::held::Need,
+        deadline::Deadline,
+        io::{Caller, RequestId},
+        prompt::Sent,
+        records::{appended, session_updated},
+        stage::Stage,
+        step::{PreparedRequest, Step},
+        subject::{Subject, input::Said},
+        turn::memory::{TurnMemory, WindowEvidence},
+        workspace::Workspace,
+    },
     context::{Context, Decision, RequestCount},
     model::{ModelRequest, Purpose},
     session::{SessionState, input::name_from},
 };
 use reseed_protocol::{
-    CallId, CommandId, Entry, EntryData, EntryId, Message, Role, Timestamp, TurnId, Usage,
-    event::{ContextWarning, EntryAppended, EphemeralEvent, Event, TurnStarted, TurnStatus},
+    CallId, CommandId, EntryData, EntryId, Message, Role, Timestamp, TurnId,
+    event::{ContextWarning, EphemeralEvent, Event, TurnStarted, TurnStatus},
     hook::{ContextReason, HookPoint},
     receipt::HookRun,
     reply::{Accepted, Reply},
@@ -53,7 +54,7 @@ const RUNS_MAX: usize = 2 * crate::hook::HOOKS_MAX;
 /// The running turn.
 #[derive(Debug)]
 pub(in crate::agent_loop) struct Turn {
-    carried: TurnProgress,
+    carried: TurnMemory,
     /// The request that the model is answering, or that is being stopped.
     asking: Option<OpenRequest>,
     /// True while the turn waits for the results of its pending tool calls.
@@ -91,24 +92,8 @@ pub(in crate::agent_loop) struct Asked {
     sent: Sent,
 }
 
-/// The running turn's progress with its hooks. It is carried from loop to loop, so that a compaction in between does
-/// not call a hook twice.
-#[derive(Debug, Default)]
-pub(in crate::agent_loop) struct TurnProgress {
-    /// The turn that this describes.
-    turn: Option<TurnId>,
-    /// True once the turn's start hooks were called.
-    started: bool,
-    /// True once the hooks before the next request were called.
-    before_request: bool,
-    /// Usage of an answer that hooks are inspecting and that is not stored yet.
-    looked_at_usage: Option<Usage>,
-    /// The hooks that were called for the upcoming request.
-    runs: Vec<HookRun>,
-}
-
 impl Turn {
-    pub(in crate::agent_loop) fn new(carried: TurnProgress) -> Self {
+    pub(in crate::agent_loop) fn new(carried: TurnMemory) -> Self {
         Self {
             carried,
             asking: None,
@@ -135,8 +120,13 @@ impl Turn {
     }
 
     /// Returns what the next loop inherits.
-    pub(in crate::agent_loop) fn into_carried(self) -> TurnProgress {
+    pub(in crate::agent_loop) fn into_carried(self) -> TurnMemory {
         self.carried
+    }
+
+    /// Forgets what was learnt about the window after a change of model.
+    pub(in crate::agent_loop) fn forget_window(&mut self) {
+        self.carried.seen = WindowEvidence::default();
     }
 
     /// Notes that entries were appended that the meter has not counted.
@@ -146,13 +136,13 @@ impl Turn {
 
     /// Asks the hooks that run before the next request is counted. Returns true if the request now waits for them.
     pub(in crate::agent_loop) fn before_request(&mut self, ws: &mut Workspace) -> bool {
-        let starts = !std::mem::replace(&mut self.progress(&ws.session.state).started, true);
+        let starts = !std::mem::replace(&mut self.carried.progress(&ws.session.state).started, true);
         if starts && ws.has_hooks(HookPoint::BeforeAgentStart, None) {
             let start = ws.start_subject();
             ws.then(Step::Ask(Subject::Start(Box::new(start))));
             return true;
         }
-        let is_next = !std::mem::replace(&mut self.progress(&ws.session.state).before_request, true);
+        let is_next = !std::mem::replace(&mut self.carried.progress(&ws.session.state).before_request, true);
         if is_next && ws.has_hooks(HookPoint::Context, Some(ContextReason::BeforeRequest)) {
             ws.then(Step::Ask(Subject::BeforeRequest));
             return true;
@@ -162,7 +152,7 @@ impl Turn {
 
     /// Notes a hook that was called for the upcoming request.
     pub(in crate::agent_loop) fn hook_ran(&mut self, state: &SessionState, run: HookRun) {
-        let runs = &mut self.progress(state).runs;
+        let runs = &mut self.carried.progress(state).runs;
         if runs.len() < RUNS_MAX {
             runs.push(run);
         }
@@ -171,23 +161,14 @@ impl Turn {
     /// Returns the hooks that were called for the upcoming request.
     #[cfg(test)]
     pub(in crate::agent_loop) fn runs(&self) -> &[HookRun] {
-        &self.carried.runs
+        self.carried.runs()
     }
 
     /// Notes that the answer that hooks inspected is stored with its usage. Returns the hooks that were called for it.
     pub(in crate::agent_loop) fn answer_is_stored(&mut self, state: &SessionState) -> Vec<HookRun> {
-        let progress = self.progress(state);
+        let progress = self.carried.progress(state);
         progress.looked_at_usage = None;
         std::mem::take(&mut progress.runs)
-    }
-
-    /// Returns the running turn's progress with its hooks; discards that of an earlier turn.
-    fn progress(&mut self, state: &SessionState) -> &mut TurnProgress {
-        let running = state.turn.as_ref().map(|turn| &turn.turn_id);
-        if self.carried.turn.as_ref() != running {
-            self.carried = TurnProgress { turn: running.cloned(), ..TurnProgress::default() };
-        }
-        &mut self.carried
     }
 }
 
@@ -299,7 +280,7 @@ impl Turn {
         let (model, guards) = (ws.session.state.model.clone(), ws.roster.guards(&ws.session.state));
         let asked = Asked { count, model, withheld, guards, sent };
         self.asking = Some(OpenRequest { request, item, asked: Box::new(asked), stopped_as: None });
-        self.progress(&ws.session.state).before_request = false;
+        self.carried.progress(&ws.session.state).before_request = false;
     }
 }
 
@@ -332,9 +313,4 @@ impl Workspace {
     pub(in crate::agent_loop) fn turn_started(&self, turn_id: TurnId, command_ids: Vec<CommandId>) -> Event {
         Event::TurnStarted(TurnStarted { turn_id, command_ids, generation: self.generation })
     }
-}
-
-/// Returns the event for an appended entry.
-pub(in crate::agent_loop) fn appended(entry: Entry, turn_id: Option<TurnId>, command_id: Option<CommandId>) -> Event {
-    Event::EntryAppended(Box::new(EntryAppended { entry, turn_id, command_id }))
 }

@@ -1,14 +1,15 @@
 //! Failed requests, above all those that are too large: compact once, retry once, remember the smaller window.
 
-use crate::agent_loop::compaction::Compactor;
-use crate::agent_loop::workspace::Workspace;
-use crate::agent_loop::{
-    AgentLoop,
-    prompt::{session_updated, usage_ratio},
-    step::Step,
-    turn::{Asked, OpenRequest},
-};
 use crate::{
+    agent_loop::{
+        AgentLoop,
+        compaction::Compactor,
+        prompt::usage_ratio,
+        records::session_updated,
+        step::Step,
+        turn::{Asked, OpenRequest},
+        workspace::Workspace,
+    },
     context::{RequestCount, cut::must_stay, structure::Structure, window::told_by_usage, windows::WINDOW_TOKENS_MIN},
     model::{Answer, ModelFault},
 };
@@ -36,7 +37,7 @@ impl AgentLoop {
         let window = self.ws.window_tokens();
         let overflow = fault.code == ErrorCode::ContextOverflow;
         let is_large = count.tokens.saturating_mul(100) >= window.saturating_mul(SUSPECT_PERCENT);
-        let suspect = self.compaction.failed(count.tokens, fault.code == ErrorCode::UpstreamEmpty && is_large);
+        let suspect = self.turn.carried.seen.failed(count.tokens, fault.code == ErrorCode::UpstreamEmpty && is_large);
         if overflow {
             self.ws.learn_window(fault, &asked, window);
         }

@@ -7,20 +7,28 @@
 //! meant for that place. If the move fails, the input stays queued until another move succeeds or someone edits the
 //! queue.
 
-use crate::agent_loop::step::Step;
-use crate::agent_loop::workspace::Workspace;
-use crate::agent_loop::{
-    AgentLoop, Origin, commands::Caller, hooks::InputKind, navigation::Ask, prompt::done, stage::Stage,
-};
-use crate::session::{
-    Destination, Lookup, Queued,
-    input::{self, is_message},
+use crate::{
+    agent_loop::{
+        AgentLoop,
+        checks::{check_custom_type, check_details, custom_parts},
+        io::{Caller, Origin},
+        records::done,
+        stage::Stage,
+        step::Step,
+        subject::{
+            input::{InputKind, InputOptions, Said},
+            navigation::Ask,
+        },
+        workspace::Workspace,
+    },
+    session::{
+        Lookup, Queued,
+        input::{self, is_message},
+    },
 };
 use reseed_protocol::{
     CommandId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, TurnId,
-    command::{
-        AppendCustomMessage, EditQueue, Input, InputContent, InputItem, Navigate, NavigatePosition, UserInput, WhenBusy,
-    },
+    command::{AppendCustomMessage, EditQueue, UserInput, WhenBusy},
     entry::CustomMessage,
     event::{
         EntryAppended, Event, QueueItemAdded, QueueItemRemoved, QueueReleased, QueueRemovalReason, QueueReordered,
@@ -28,41 +36,6 @@ use reseed_protocol::{
     reply::{Accepted, Done, QueueItem, QueuedCustom, Reply},
 };
 use std::collections::BTreeSet;
-
-/// A user's input and the id of the entry that will hold it.
-#[derive(Debug)]
-pub(in crate::agent_loop) struct Said {
-    pub(in crate::agent_loop) entry_id: EntryId,
-    pub(in crate::agent_loop) parts: Vec<Part>,
-}
-
-/// The options of an input.
-#[derive(Debug)]
-pub(in crate::agent_loop) struct InputOptions {
-    pub(in crate::agent_loop) parent_id: Option<Option<EntryId>>,
-    pub(in crate::agent_loop) when_busy: Option<WhenBusy>,
-    pub(in crate::agent_loop) if_leaf: Option<Option<EntryId>>,
-    /// The entry to continue from, if it is not the current leaf.
-    pub(in crate::agent_loop) destination: Option<Destination>,
-    /// True if the abandoned branch is summarised; the next two fields say how.
-    summarize: bool,
-    instructions: Option<String>,
-    replace_instructions: Option<bool>,
-}
-
-impl InputOptions {
-    /// Returns the move that the input asks for.
-    fn navigate(&self, entry_id: Option<EntryId>) -> Navigate {
-        Navigate {
-            entry_id,
-            position: Some(NavigatePosition::At),
-            summarize: Some(self.summarize),
-            instructions: self.instructions.clone(),
-            replace_instructions: self.replace_instructions,
-            label: None,
-        }
-    }
-}
 
 /// Maximum total bytes of a session's queue: it is held in memory, and `session_opened` carries all of it.
 const QUEUE_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -267,8 +240,8 @@ impl AgentLoop {
         caller: &Caller,
         message: AppendCustomMessage,
     ) -> Result<(), ErrorBody> {
-        crate::agent_loop::annotate::check_custom_type(&message.custom_type)?;
-        crate::agent_loop::annotate::check_details(message.details.as_ref())?;
+        check_custom_type(&message.custom_type)?;
+        check_details(message.details.as_ref())?;
         let parts = custom_parts(message.content.clone())?;
         self.ws.check_input_fits(&parts).map_err(|error| error.with_field("content"))?;
         let AppendCustomMessage { custom_type, display, details, content: _ } = message;
@@ -406,11 +379,6 @@ fn removed(reason: QueueRemovalReason, appended: &EntryAppended) -> Event {
         entry_id: Some(appended.entry.entry_id.clone()),
         cancelled_by: None,
     })
-}
-
-pub(in crate::agent_loop) fn custom_parts(content: InputContent) -> Result<Vec<Part>, ErrorBody> {
-    let item = InputItem { kind: None, id: None, status: None, role: "user".to_owned(), content };
-    input::parts(Input::Items(vec![item])).map_err(|error| error.with_field("content"))
 }
 
 fn not_queued(id: &CommandId, field: &str) -> ErrorBody {

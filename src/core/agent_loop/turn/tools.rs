@@ -1,17 +1,22 @@
 //! Calls of client tools: how they are made, what limits them, and how their results are handled.
 
-use crate::agent_loop::step::Step;
-use crate::agent_loop::turn::Turn;
-use crate::agent_loop::workspace::Workspace;
-use crate::agent_loop::{
-    AgentLoop, Deadline,
-    commands::Caller,
-    hooks::{Called, ToolAnswer},
-    late::Callee,
-    prompt::done,
-    turn::appended,
+use crate::{
+    agent_loop::{
+        AgentLoop,
+        deadline::Deadline,
+        io::Caller,
+        late::Callee,
+        records::{appended, done},
+        step::Step,
+        subject::{answer::Called, result::ToolAnswer},
+        turn::Turn,
+        workspace::Workspace,
+    },
+    session::{
+        Lookup,
+        ended::{self, result_fingerprint},
+    },
 };
-use crate::session::{Lookup, ended::result_fingerprint};
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
     command::{CallProgress, ToolResult},
@@ -216,5 +221,47 @@ impl Workspace {
             imported: None,
             data: EntryData::Message(message),
         }
+    }
+}
+
+impl Workspace {
+    /// Answers a `tool_result` whose call is not pending: `ok` for a copy of the answer that was taken.
+    ///
+    /// # Errors
+    /// `unknown_call`; `too_late`.
+    fn answer_late_result(
+        &mut self,
+        caller: &Caller,
+        call: &CallId,
+        result: u64,
+        lookup: Option<Lookup>,
+    ) -> Result<(), ErrorBody> {
+        // As it was sent: hooks may have changed what was stored.
+        let is_copy = self.ended.get(call).is_some_and(|(_, answer)| answer == Some(result));
+        let ended = lookup.and_then(Lookup::ended_call).or_else(|| self.ended_on_path(call));
+        match ended {
+            Some(ended) if !is_copy && !ended.has_taken(result) => Err(Callee::Tool.too_late(call, ended.outcome)),
+            None if !is_copy => Err(Callee::Tool.unknown(call)),
+            _ => {
+                self.reply_duplicate(caller);
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns the error for `call_progress` of a tool call that is not pending.
+    pub(in crate::agent_loop) fn late_progress(&self, call: &CallId, lookup: Option<Lookup>) -> ErrorBody {
+        match lookup.and_then(Lookup::ended_call).or_else(|| self.ended_on_path(call)) {
+            Some(ended) => Callee::Tool.too_late(call, ended.outcome),
+            None => Callee::Tool.unknown(call),
+        }
+    }
+
+    /// Returns how a call ended that has a result on the path and no mark: a fork has the entries of its source only,
+    /// and older versions wrote no marks.
+    fn ended_on_path(&self, call: &CallId) -> Option<ended::EndedCall> {
+        let messages = self.session.tree.path().iter().rev().filter_map(|node| node.message.as_ref());
+        let result = messages.filter_map(|message| ended::result_of(call, message)).next()?;
+        Some(ended::EndedCall { outcome: None, result })
     }
 }

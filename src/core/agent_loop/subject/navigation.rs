@@ -1,0 +1,106 @@
+//! A move in the tree, before it is made.
+
+use crate::{
+    agent_loop::{
+        checks::{check_name, check_replaced, check_summary, refused},
+        io::Caller,
+        subject::input::Said,
+    },
+    hook::HookFault,
+    session::Destination,
+};
+use reseed_protocol::{
+    EntryId, TurnId,
+    command::{Navigate, NavigatePosition},
+    hook::{HookAnswer, HookEvent, NavigationPreparation},
+};
+
+/// A move that a client requested, as changed by hooks so far.
+#[derive(Debug)]
+pub(in crate::agent_loop) struct ProposedMove {
+    pub(in crate::agent_loop) caller: Caller,
+    pub(in crate::agent_loop) navigate: Navigate,
+    pub(in crate::agent_loop) to: Destination,
+    pub(in crate::agent_loop) target: Option<EntryId>,
+    pub(in crate::agent_loop) label: Option<String>,
+    /// A hook's summary of the branch that the session leaves.
+    pub(in crate::agent_loop) given: Option<BranchGiven>,
+    /// The turn that starts at the destination.
+    pub(in crate::agent_loop) ask: Option<Ask>,
+    pub(in crate::agent_loop) cancelled_by: Option<String>,
+}
+
+/// A hook's summary of a branch.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::agent_loop) struct BranchGiven {
+    pub(in crate::agent_loop) hook: String,
+    pub(in crate::agent_loop) summary: String,
+    pub(in crate::agent_loop) details: Option<serde_json::Value>,
+}
+
+/// A turn that starts at a move's destination.
+#[derive(Debug)]
+pub(in crate::agent_loop) struct Ask {
+    pub(in crate::agent_loop) turn_id: TurnId,
+    /// The input; absent to answer again the question at the destination.
+    pub(in crate::agent_loop) said: Option<Said>,
+}
+
+impl ProposedMove {
+    pub(in crate::agent_loop) fn new(
+        caller: Caller,
+        navigate: Navigate,
+        to: Destination,
+        target: Option<EntryId>,
+        label: Option<String>,
+    ) -> Self {
+        Self { caller, navigate, to, target, label, given: None, ask: None, cancelled_by: None }
+    }
+
+    pub(in crate::agent_loop) fn event(&self, old_leaf_id: Option<EntryId>) -> HookEvent {
+        HookEvent::BeforeNavigate(Box::new(NavigationPreparation {
+            target_id: self.target.clone(),
+            position: self.navigate.position.unwrap_or(NavigatePosition::At),
+            new_leaf_id: self.to.leaf.clone(),
+            old_leaf_id,
+            common_ancestor_id: self.to.common.clone(),
+            entries_to_summarize: self.to.left.iter().rev().cloned().collect(),
+            user_wants_summary: self.navigate.summarize == Some(true),
+            custom_instructions: self.navigate.instructions.clone(),
+            replace_instructions: self.navigate.replace_instructions == Some(true),
+            label: self.label.clone(),
+            summary: self.given.as_ref().map(|given| given.summary.clone()),
+        }))
+    }
+
+    pub(in crate::agent_loop) fn take(&mut self, hook: &str, answer: HookAnswer) -> Result<bool, HookFault> {
+        check_summary(answer.summary.as_deref(), answer.details.as_ref(), answer.instructions.as_deref())?;
+        if answer.cancel == Some(true) {
+            self.cancelled_by = Some(hook.to_owned());
+            return Ok(true);
+        }
+        let label = answer.label.map(|label| check_name("label", &label)).transpose().map_err(refused)?;
+        let wants_summary = self.navigate.summarize == Some(true);
+        if label.is_some() && self.target.is_none() && (!wants_summary || self.to.left.is_empty()) {
+            return Err(HookFault::failed("before the first entry there is nothing to name"));
+        }
+        let mut navigate = self.navigate.clone();
+        navigate.instructions = answer.instructions.or(navigate.instructions);
+        navigate.replace_instructions = answer.replace_instructions.or(navigate.replace_instructions);
+        check_replaced(navigate.instructions.as_deref(), navigate.replace_instructions).map_err(refused)?;
+        let mut changed = label.as_ref().is_some_and(|label| Some(label) != self.label.as_ref());
+        changed |= navigate != self.navigate;
+        self.navigate = navigate;
+        self.label = label.or(self.label.take());
+        // Without this check the model would get a summary that nobody requested.
+        if let Some(summary) = answer.summary.filter(|_| wants_summary) {
+            self.given = Some(BranchGiven { hook: hook.to_owned(), summary, details: answer.details });
+            changed = true;
+        }
+        Ok(changed)
+    }
+
+    pub(in crate::agent_loop) fn is_cancelled(&self) -> bool {
+        self.cancelled_by.is_some()
+    }
+}
