@@ -3,12 +3,8 @@
 //! Each becomes the new leaf, like any other entry. None of them is sent to the model.
 
 use crate::agent_loop::{
-    AgentLoop,
-    checks::{check_custom_type, check_name, check_word},
-    io::Caller,
-    prompt::usage_ratio,
-    records::appended,
-    workspace::Workspace,
+    checks::check_custom_type, checks::check_name, checks::check_word, io::Caller, prompt::usage_ratio,
+    records::appended, workspace::Workspace,
 };
 use reseed_protocol::{
     EntryData, ErrorBody, ErrorCode,
@@ -21,51 +17,49 @@ use reseed_protocol::{
 /// The reasoning level recorded when the choice is left to the provider.
 const DEFAULT_LEVEL: &str = "default";
 
-impl AgentLoop {
-    pub(super) fn on_set_model(&mut self, caller: &Caller, set: SetModel) -> Result<(), ErrorBody> {
+impl Workspace {
+    /// Sets the model and its reasoning effort. Returns true if it is another model.
+    pub(super) fn on_set_model(&mut self, caller: &Caller, set: SetModel) -> Result<bool, ErrorBody> {
         for (field, text) in [("model", Some(&set.model)), ("reasoningEffort", set.reasoning_effort.as_ref())] {
             if let Some(text) = text {
                 check_word(field, text)?;
             }
         }
-        if !self.ws.deployment.windows.knows(&set.model) {
+        if !self.deployment.windows.knows(&set.model) {
             let message =
                 format!("the context window of `{}` is unknown; set it in MODEL_WINDOWS on the server", set.model);
             return Err(ErrorBody::new(ErrorCode::UnknownModel, message).with_field("model"));
         }
         if let Some(message) =
-            self.ws.deployment.windows.warning(&set.model).filter(|_| set.model != self.ws.session.state.model)
+            self.deployment.windows.warning(&set.model).filter(|_| set.model != self.session.state.model)
         {
-            let tokens = self.ws.count(&self.ws.context()).tokens;
-            let usage_ratio = usage_ratio(tokens, self.ws.deployment.windows.tokens(&set.model));
-            self.ws.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_ratio, message }));
+            let tokens = self.count(&self.context()).tokens;
+            let usage_ratio = usage_ratio(tokens, self.deployment.windows.tokens(&set.model));
+            self.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_ratio, message }));
         }
-        let mut settings = self.ws.session.state.settings.clone();
+        let mut settings = self.session.state.settings.clone();
         let mut records = Vec::new();
-        if set.model != self.ws.session.state.model {
+        let is_other = set.model != self.session.state.model;
+        if is_other {
             settings.learned_window_tokens = None;
-            self.turn.forget_window();
             let change = ModelChange { provider: None, model: set.model.clone() };
-            records.push(self.ws.record(caller, EntryData::ModelChange(change)));
+            records.push(self.record(caller, EntryData::ModelChange(change)));
         }
         if set.reasoning_effort != settings.reasoning_effort {
             let thinking_level = set.reasoning_effort.clone().unwrap_or_else(|| DEFAULT_LEVEL.to_owned());
             let mut record =
-                self.ws.record(caller, EntryData::ThinkingLevelChange(ThinkingLevelChange { thinking_level }));
+                self.record(caller, EntryData::ThinkingLevelChange(ThinkingLevelChange { thinking_level }));
             hang_from(&mut record, records.last());
             records.push(record);
         }
         settings.reasoning_effort = set.reasoning_effort;
-        self.ws.update(caller, records, |updated| {
+        self.update(caller, records, |updated| {
             updated.model = Some(set.model);
             updated.settings = Some(settings);
         });
-        self.reseed_soon();
-        Ok(())
+        Ok(is_other)
     }
-}
 
-impl Workspace {
     /// Labels an entry; the caller has checked that it exists.
     pub(super) fn on_set_label(&mut self, caller: &Caller, set: SetLabel) -> Result<(), ErrorBody> {
         let label = set.label.map(|label| check_name("label", &label)).transpose()?;

@@ -1,7 +1,7 @@
 //! Inputs, which tell the loop what happened, and effects, which say what to do.
 
+use crate::agent_loop::prompt::Tools;
 use crate::{
-    agent_loop::prompt::Tools,
     context::counter::Report,
     hook::{HookFault, HookPlace, HookSpec},
     model::{Answer, ModelFault, ModelRequest},

@@ -38,6 +38,14 @@ impl EndedCalls {
         let ended = self.0.iter().rev().find(|ended| ended.call == *call)?;
         Some((ended.outcome, ended.answer))
     }
+
+    /// Returns the error for what a client says about a hook call that does not wait for it.
+    pub(super) fn late_for_hook(&self, call: &CallId) -> ErrorBody {
+        match self.get(call) {
+            Some((outcome, _)) => Callee::Hook.too_late(call, Some(outcome)),
+            None => Callee::Hook.unknown(call),
+        }
+    }
 }
 
 /// The kind of a call.

@@ -1,14 +1,10 @@
 //! The seed of a loop.
 
+use crate::agent_loop::{
+    compaction::memory::CompactionMemory, deployment::Deployment, hooks::chain::InputChains, hooks::roster::Roster,
+    late::EndedCalls, prompt::PromptMemory, turn::memory::TurnMemory,
+};
 use crate::{
-    agent_loop::{
-        compaction::memory::CompactionMemory,
-        deployment::Deployment,
-        hooks::{chain::InputChains, roster::Roster},
-        late::EndedCalls,
-        prompt::PromptMemory,
-        turn::memory::TurnMemory,
-    },
     context::counter::Calibration,
     session::{IdSource, Session},
 };

@@ -4,16 +4,16 @@
 //! (`Workspace::then`), and the kernel takes the queued steps in that order, each to completion with everything that
 //! follows from it.
 
+use crate::agent_loop::{io::Caller, io::Input, subject::Subject};
 use crate::{
-    agent_loop::{
-        io::{Caller, Input},
-        subject::Subject,
-    },
     context::{Context, RequestCount},
     hook::HookFault,
+    model::ModelFault,
 };
 use reseed_protocol::{
-    CallId, ErrorBody, ErrorCode, StopReason, command::Command, event::CompactionTrigger, event::TurnStatus,
+    CallId, ErrorBody, ErrorCode, StopReason,
+    command::Command,
+    event::{CompactionTrigger, TurnStatus},
 };
 use std::sync::Arc;
 
@@ -35,6 +35,8 @@ pub(super) enum Step {
     Request,
     /// Send the prepared request, unless a compaction that was started for it must finish first.
     SendPrepared(Box<PreparedRequest>),
+    /// The request in flight has failed: make room if it was too large, or end the turn.
+    RequestFailed(Box<FailedRequest>),
     /// Send this context to the model as the next request of the running turn.
     Send(Arc<Context>),
     /// End the running turn.
@@ -121,4 +123,13 @@ pub(super) struct PreparedRequest {
     pub(super) count: RequestCount,
     /// True if it is above the trigger: the held compaction is then committed if nothing better could be made.
     pub(super) is_due: bool,
+}
+
+/// A request of the turn that failed.
+#[derive(Debug)]
+pub(super) struct FailedRequest {
+    pub(super) count: RequestCount,
+    pub(super) fault: ModelFault,
+    /// True if a compaction may help: the request was or may have been too large, and this is the turn's first such one.
+    pub(super) may_compact: bool,
 }

@@ -1,20 +1,13 @@
 //! Hooks before a compaction: they may cancel it, supply a summary, or choose another model.
 
+use crate::agent_loop::{
+    checks::check_replaced, checks::check_summary, checks::refused, compaction::Compacting, compaction::Compactor,
+    compaction::work::JobPurpose, compaction::work::Running, compaction::work::Source, step::Step, subject::Subject,
+    subject::compaction::ProposedCompaction, workspace::Workspace,
+};
 use crate::{
-    agent_loop::{
-        AgentLoop,
-        checks::{check_replaced, check_summary, refused},
-        compaction::{
-            Compactor,
-            held::Source,
-            running::{JobPurpose, Running},
-        },
-        hooks::Hooks,
-        step::Step,
-        subject::{Subject, compaction::ProposedCompaction},
-        workspace::Workspace,
-    },
     context::{
+        Context,
         compaction::{HookRequests, HookSupply},
         cut::{Cut, cut_from},
         structure::Structure,
@@ -22,19 +15,33 @@ use crate::{
     hook::HookFault,
 };
 use reseed_protocol::{
-    EntryId, ErrorBody, ErrorCode, Timestamp,
+    EntryId, ErrorBody, ErrorCode,
     hook::{CompactionPreparation, CompactionSettings, HookAnswer, HookEvent, HookPoint},
 };
 
-impl AgentLoop {
+impl Compacting<'_> {
+    /// Voids the running or previewed compaction if the patch changes what it has read: its summary would contain what
+    /// the model must no longer see.
+    pub(crate) fn void_what_read(&mut self, patched: &Context) {
+        let before = self.ws.context();
+        let parts = before.messages.iter().zip(&patched.messages);
+        let same = parts.take_while(|(a, b)| a.entry_id == b.entry_id && a.hash == b.hash).map(|(a, _)| a);
+        let is_read =
+            |last: Option<&EntryId>| last.is_some() && !same.clone().any(|counted| counted.entry_id.as_ref() == last);
+        self.compaction.drop_preview_if(is_read);
+        if self.compaction.has_read(is_read) {
+            self.void_running("a hook changed what it had read");
+        }
+    }
+
     /// Starts the compaction as its hooks changed it, or ends it if a hook cancelled it.
-    pub(in crate::agent_loop) fn compact_as_decided(&mut self, decision: ProposedCompaction) {
+    pub(crate) fn compact_as_decided(&mut self, decision: ProposedCompaction) {
         let Some(mut running) = self.compaction.work.take_running() else { return };
         let advanced = if let Some(hook) = decision.cancelled_by {
             let tokens = self.ws.count(&self.ws.context()).tokens;
             self.compaction.carried.breaker.declined(tokens);
             let message = format!("the hook `{hook}` cancelled the compaction; the context is unchanged");
-            self.compaction.fail(&mut self.ws, running, ErrorBody::new(ErrorCode::CompactionCancelled, message))
+            self.compaction.fail(self.ws, running, ErrorBody::new(ErrorCode::CompactionCancelled, message))
         } else {
             self.ws.follow(&mut running, decision.given);
             // The compaction's time limit starts now: hooks have their own limits.
@@ -45,31 +52,16 @@ impl AgentLoop {
         self.continue_if_failed(advanced);
     }
 
-    /// Returns the deadline of the running compaction; `None` while hooks inspect it.
-    pub(in crate::agent_loop) fn compaction_deadline(&self) -> Option<Timestamp> {
-        let is_looked_at = self.hooks.looks_at_compaction();
-        self.compaction.work.running().filter(|_| !is_looked_at).map(|running| running.job.deadline)
-    }
-
     /// Fails the compaction because a required hook could not inspect it.
-    pub(in crate::agent_loop) fn compaction_not_inspected(&mut self, error: ErrorBody) {
+    pub(crate) fn compaction_not_inspected(&mut self, error: ErrorBody) {
         let Some(running) = self.compaction.work.take_running() else { return };
-        let advanced = self.compaction.fail(&mut self.ws, running, error);
+        let advanced = self.compaction.fail(self.ws, running, error);
         self.continue_if_failed(advanced);
     }
-}
 
-impl Hooks {
-    /// Cancels the hooks of the running compaction, which ends.
-    pub(in crate::agent_loop) fn cancel_compaction_hooks(&mut self, ws: &mut Workspace) {
-        let _ = self.cancel_hooks(ws, |subject| matches!(subject, Subject::Compaction(_)));
-    }
-}
-
-impl AgentLoop {
     /// Asks the hooks before a prepared compaction. Returns it if no answer is awaited. A compaction that replaces the
     /// held one follows the hooks' decisions on that one: they are asked once.
-    pub(in crate::agent_loop) fn before_compaction(&mut self, mut running: Running) -> Option<Running> {
+    pub(crate) fn before_compaction(&mut self, mut running: Running) -> Option<Running> {
         if running.source != Source::Seen {
             let wishes = self.ws.session.held.as_ref().map(|held| held.wishes.clone()).unwrap_or_default();
             self.ws.follow(&mut running, HookSupply { wishes, ..HookSupply::default() });
@@ -85,13 +77,15 @@ impl AgentLoop {
             self.ws.then(Step::Ask(Subject::Compaction(ProposedCompaction::default())));
             return None;
         }
-        self.tell_hooks(&Subject::Compaction(ProposedCompaction::default()));
+        let decision = ProposedCompaction::default();
+        let event = self.compaction.compaction_event(self.ws, &decision);
+        self.ws.tell_hooks(&Subject::Compaction(decision), &event);
         self.compaction.work.take_running()
     }
 }
 
 impl Compactor {
-    pub(in crate::agent_loop) fn compaction_event(&self, ws: &Workspace, decision: &ProposedCompaction) -> HookEvent {
+    pub(crate) fn compaction_event(&self, ws: &Workspace, decision: &ProposedCompaction) -> HookEvent {
         let window_tokens = ws.window_tokens();
         let wishes = &decision.given.wishes;
         let mut preparation = CompactionPreparation {
@@ -135,7 +129,7 @@ impl Compactor {
         HookEvent::BeforeCompaction(Box::new(preparation))
     }
 
-    pub(in crate::agent_loop) fn take_decision(
+    pub(crate) fn take_decision(
         &self,
         ws: &Workspace,
         decision: &mut ProposedCompaction,

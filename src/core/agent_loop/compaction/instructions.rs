@@ -1,9 +1,7 @@
 //! Instructions for summaries: accepted in full or refused, whatever their source.
 
-use crate::{
-    agent_loop::{checks::check_replaced, workspace::Workspace},
-    context::summary::INSTRUCTIONS_BYTES_MAX,
-};
+use crate::agent_loop::{checks::check_replaced, workspace::Workspace};
+use crate::context::summary::INSTRUCTIONS_BYTES_MAX;
 use reseed_protocol::{ErrorBody, ErrorCode};
 
 /// Divisor of the summariser's window that bounds instructions: the rest is for the conversation and the summary.
@@ -14,7 +12,7 @@ impl Workspace {
     ///
     /// # Errors
     /// `invalid_field` if they are too long, `missing_field` if they are to replace the prompt and are blank.
-    pub(in crate::agent_loop) fn wanted(
+    pub(crate) fn wanted(
         &self,
         instructions: Option<String>,
         replace: Option<bool>,
@@ -28,7 +26,7 @@ impl Workspace {
     }
 
     /// Returns why instructions are too long, if they are.
-    pub(in crate::agent_loop) fn too_long(&self, instructions: &str) -> Option<String> {
+    pub(crate) fn too_long(&self, instructions: &str) -> Option<String> {
         let bytes = instructions.len();
         if bytes > INSTRUCTIONS_BYTES_MAX {
             return Some(format!("`instructions` has {bytes} bytes; at most {INSTRUCTIONS_BYTES_MAX} are allowed"));

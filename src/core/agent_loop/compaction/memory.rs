@@ -8,7 +8,7 @@ use reseed_protocol::{JobId, Timestamp};
 
 /// The parts that are carried from one loop to the next.
 #[derive(Debug, Default)]
-pub(in crate::agent_loop) struct CompactionMemory {
+pub(crate) struct CompactionMemory {
     /// An ordered compaction that has not started, while no loop holds it.
     pub(super) ordered: Option<Order>,
     /// The circuit breaker of automatic compaction.
@@ -19,7 +19,7 @@ pub(in crate::agent_loop) struct CompactionMemory {
 
 /// A compaction that was shown and may be applied.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct Prepared {
+pub(crate) struct Prepared {
     pub(super) basis: Box<Basis>,
     pub(super) outcome: Box<Outcome>,
     /// The held compaction that it was made from.
@@ -30,11 +30,11 @@ pub(in crate::agent_loop) struct Prepared {
 impl Prepared {
     /// Returns its id on the wire.
     #[must_use]
-    pub(in crate::agent_loop) fn id(&self) -> &JobId {
+    pub(crate) fn id(&self) -> &JobId {
         &self.basis.order.job_id
     }
 
-    pub(in crate::agent_loop) fn basis(&self) -> &Basis {
+    pub(crate) fn basis(&self) -> &Basis {
         &self.basis
     }
 }

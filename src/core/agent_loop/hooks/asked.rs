@@ -1,9 +1,7 @@
 //! Which hooks are asked: those of the server and of the host, and owed ones.
 
-use crate::{
-    agent_loop::{hooks::roster::has_work, workspace::Workspace},
-    hook::{HookPlace, HookSpec},
-};
+use crate::agent_loop::{hooks::roster::has_work, workspace::Workspace};
+use crate::hook::{HookPlace, HookSpec};
 use reseed_protocol::{
     CommandId,
     hook::{ContextReason, HookPoint},
@@ -17,28 +15,28 @@ impl Workspace {
     }
 
     /// Returns all hooks that apply to the running turn.
-    pub(in crate::agent_loop) fn all_hooks(&self) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
+    pub(crate) fn all_hooks(&self) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
         let owed = self.roster.owed_to_turn(&self.session.state);
         self.hooks_here().chain(owed.map(|spec| (HookPlace::Client, spec)))
     }
 
     /// Returns the hooks that are asked about an input.
-    pub(super) fn hooks_on_input(&self, id: &CommandId) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
+    pub(crate) fn hooks_on_input(&self, id: &CommandId) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
         self.hooks_here().chain(self.roster.owed_to_input(id).map(|spec| (HookPlace::Client, spec)))
     }
 
     /// Returns true if any hook is asked about this command's input.
-    pub(in crate::agent_loop) fn has_input_hooks(&self, id: &CommandId) -> bool {
+    pub(crate) fn has_input_hooks(&self, id: &CommandId) -> bool {
         self.hooks_on_input(id).any(|(_, spec)| spec.is_asked(HookPoint::Message, None))
     }
 
     /// Returns true if any hook is asked at this point.
-    pub(in crate::agent_loop) fn has_hooks(&self, point: HookPoint, reason: Option<ContextReason>) -> bool {
+    pub(crate) fn has_hooks(&self, point: HookPoint, reason: Option<ContextReason>) -> bool {
         self.all_hooks().any(|(_, spec)| spec.is_asked(point, reason))
     }
 
     /// Returns true if any hook at this point must be waited for.
-    pub(in crate::agent_loop) fn awaits_hooks(&self, point: HookPoint) -> bool {
+    pub(crate) fn awaits_hooks(&self, point: HookPoint) -> bool {
         self.all_hooks().any(|(_, spec)| spec.point == point && !spec.observe)
     }
 

@@ -23,34 +23,23 @@
 
 mod asked;
 pub(super) mod chain;
-mod input;
-mod model_answer;
-mod outcome;
+pub(super) mod input;
 mod request;
-mod result;
 pub(super) mod roster;
 
+use crate::agent_loop::{
+    deadline::Deadline, hooks::chain::Chain, hooks::chain::InLine, hooks::chain::InputChains, hooks::chain::Open,
+    io::CallHook, io::Caller, io::Effect, records::done, step::Step, subject::Subject,
+    subject::navigation::ProposedMove, workspace::Workspace,
+};
 use crate::{
-    agent_loop::{
-        AgentLoop,
-        deadline::Deadline,
-        hooks::chain::{Chain, InLine, InputChains, Open},
-        io::{CallHook, Caller, Effect},
-        late::Callee,
-        records::done,
-        step::Step,
-        subject::{Subject, navigation::ProposedMove},
-        turn::Turn,
-        workspace::Workspace,
-    },
     hook::{HookFault, HookPlace, HookSpec},
     session::fingerprint::fingerprint_of,
 };
 use reseed_protocol::{
-    CallId, ErrorBody, ErrorCode, Timestamp,
+    CallId, CommandId, ErrorBody, ErrorCode, Timestamp,
     event::{CallOutcome, EphemeralEvent, HookFailed},
-    hook::{ContextReason, HookCall, HookEvent, HookResult},
-    receipt::{HookOutcome, HookRun},
+    hook::{HookAnswer, HookCall, HookEvent, HookResult},
 };
 use std::{collections::VecDeque, sync::Arc};
 
@@ -106,164 +95,96 @@ impl Hooks {
     pub(super) fn into_carried(self) -> InputChains {
         InputChains { asked: self.chains.into_iter().find(Chain::is_of_input), line: self.line }
     }
-}
 
-impl AgentLoop {
-    pub(super) fn on_hook_result(&mut self, caller: &Caller, result: HookResult) -> Result<(), ErrorBody> {
-        let sent = fingerprint_of(&result);
-        let (call_id, answer) = result.into_answer();
-        let is_open = self.hooks.chains.iter().any(|chain| {
-            chain.call_id() == call_id && chain.open.place == HookPlace::Client && !chain.has_left(&self.ws.roster)
-        });
-        if !is_open {
-            if self.ws.ended.get(&call_id).is_some_and(|(_, answer)| answer == Some(sent)) {
-                self.ws.reply_duplicate(caller);
-                return Ok(());
-            }
-            return Err(self.late_for_hook(&call_id));
-        }
-        self.ws.ended.note(call_id.clone(), CallOutcome::Answered, Some(sent));
-        self.ws.reply(caller, done(None));
-        self.on_hook_answer(&call_id, Ok(answer));
-        Ok(())
+    /// Waits for the answer to this chain's open call.
+    pub(super) fn wait_for(&mut self, chain: Chain) {
+        self.chains.push(chain);
     }
 
-    /// Returns the error for what a client says about a hook call that does not wait for it.
-    pub(super) fn late_for_hook(&self, call: &CallId) -> ErrorBody {
-        match self.ws.ended.get(call) {
-            Some((outcome, _)) => Callee::Hook.too_late(call, Some(outcome)),
-            None => Callee::Hook.unknown(call),
+    /// Takes the chain that waited for this answer or failure. Returns `None` if none did, or if its client may return.
+    pub(super) fn hear(
+        &mut self,
+        ws: &mut Workspace,
+        call_id: &CallId,
+        answer: Result<HookAnswer, HookFault>,
+    ) -> Option<(Chain, Result<HookAnswer, HookFault>)> {
+        let Some(at) = self.chains.iter().position(|chain| chain.call_id() == *call_id) else { return None };
+        let answer = match self.chains[at].open.place {
+            HookPlace::Client => answer,
+            // Only a client can be away: a server hook that does not answer has failed.
+            HookPlace::Server(_) => answer.map_err(|fault| match fault.code {
+                ErrorCode::HookUnavailable => HookFault::failed(fault.message),
+                _ => fault,
+            }),
+        };
+        if let Err(fault) = &answer
+            && fault.code == ErrorCode::HookUnavailable
+        {
+            let open = &mut self.chains[at].open;
+            if open.spec.required {
+                open.leaves(ws.now);
+                if ws.now < open.due() {
+                    // The client may return and is then asked again.
+                    return None;
+                }
+            }
         }
+        let chain = self.chains.remove(at);
+        if let Err(fault) = &answer {
+            let is_late = fault.code == ErrorCode::HookTimeout;
+            chain
+                .open
+                .note_unanswered(&mut ws.ended, if is_late { CallOutcome::TimedOut } else { CallOutcome::Dropped });
+        }
+        Some((chain, answer))
+    }
+
+    /// Replies to a client's answer. Returns the answer, unless it is a copy of the one that was taken.
+    ///
+    /// # Errors
+    /// `unknown_call`; `too_late`.
+    pub(super) fn on_result(
+        &self,
+        ws: &mut Workspace,
+        caller: &Caller,
+        result: HookResult,
+    ) -> Result<Option<(CallId, HookAnswer)>, ErrorBody> {
+        let sent = fingerprint_of(&result);
+        let (call_id, answer) = result.into_answer();
+        let is_open = self.chains.iter().any(|chain| {
+            chain.call_id() == call_id && chain.open.place == HookPlace::Client && !chain.has_left(&ws.roster)
+        });
+        if !is_open {
+            if ws.ended.get(&call_id).is_some_and(|(_, answer)| answer == Some(sent)) {
+                ws.reply_duplicate(caller);
+                return Ok(None);
+            }
+            return Err(ws.ended.late_for_hook(&call_id));
+        }
+        ws.ended.note(call_id.clone(), CallOutcome::Answered, Some(sent));
+        ws.reply(caller, done(None));
+        Ok(Some((call_id, answer)))
     }
 
     /// Returns the pending calls to client hooks that the connected client could answer.
-    #[must_use]
-    pub fn open_client_calls(&self) -> Vec<HookCall> {
-        let of_client = self.hooks.chains.iter().filter(|chain| chain.open.place == HookPlace::Client);
-        let of_client = of_client.filter(|chain| !chain.has_left(&self.ws.roster));
+    pub(super) fn open_client_calls(&self, ws: &Workspace) -> Vec<HookCall> {
+        let of_client = self.chains.iter().filter(|chain| chain.open.place == HookPlace::Client);
+        let of_client = of_client.filter(|chain| !chain.has_left(&ws.roster));
         of_client
             .map(|chain| HookCall { deadline: Some(chain.open.deadline.at), ..(*chain.open.call).clone() })
             .collect()
     }
 
-    /// Returns true if pending work needs a client's required hooks.
-    #[must_use]
-    pub fn needs_its_client(&self) -> bool {
-        self.ws.roster.needs_its_client(&self.ws.session.state)
-    }
-
     /// Returns true if a pending hook's client is away.
-    #[must_use]
-    pub fn waits_for_client(&self) -> bool {
-        self.hooks.chains.iter().any(|chain| chain.open.away_since.is_some())
+    pub(super) fn waits_for_client(&self) -> bool {
+        self.chains.iter().any(|chain| chain.open.away_since.is_some())
     }
 
     /// Returns true if an answer to this call is still awaited.
-    #[must_use]
-    pub fn waits_for_hook(&self, call_id: &CallId) -> bool {
-        self.hooks.chains.iter().any(|chain| chain.open.call.call_id == *call_id)
+    pub(super) fn waits_for_hook(&self, call_id: &CallId) -> bool {
+        self.chains.iter().any(|chain| chain.open.call.call_id == *call_id)
     }
 
-    /// Returns the event that hooks of this subject receive.
-    fn hook_event(&self, subject: &Subject) -> HookEvent {
-        match subject {
-            Subject::Start(start) => start.event(),
-            Subject::Input(offered) => offered.event(),
-            Subject::BeforeRequest => self.ws.context_event(ContextReason::BeforeRequest, &self.ws.context()),
-            Subject::Ephemeral(overlay) => self.ws.context_event(ContextReason::Ephemeral, &overlay.context),
-            Subject::TurnEnd(_) => self.ws.context_event(ContextReason::TurnEnd, &self.ws.context()),
-            Subject::Answer(whole) => whole.event(),
-            Subject::Calls(calls) => calls.event(),
-            Subject::Result(result) => result.event(),
-            Subject::Compaction(decision) => self.compaction.compaction_event(&self.ws, decision),
-            Subject::Navigation(proposed) => proposed.event(self.ws.session.state.leaf.clone()),
-        }
-    }
-
-    /// Asks every hook of the subject's point, then continues with the result.
-    pub(super) fn ask_hooks(&mut self, subject: Subject) {
-        let (point, reason) = subject.point();
-        let is_asked = |(_, spec): &(HookPlace, &HookSpec)| spec.is_asked(point, reason);
-        let owned = |(place, spec): (HookPlace, &HookSpec)| (place, spec.clone());
-        let rest = match &subject {
-            Subject::Input(offered) => self.ws.hooks_on_input(&offered.caller.id).filter(is_asked).map(owned).collect(),
-            _ => self.ws.all_hooks().filter(is_asked).map(owned).collect(),
-        };
-        self.ask_next(subject, rest);
-    }
-
-    /// Notifies the observing hooks.
-    pub(super) fn tell_hooks(&mut self, subject: &Subject) {
-        let (point, reason) = subject.point();
-        let observers = self.ws.all_hooks().filter(|(_, spec)| spec.observe && spec.is_asked(point, reason));
-        let observers: Vec<(HookPlace, HookSpec)> = observers.map(|(place, spec)| (place, spec.clone())).collect();
-        for (place, spec) in observers {
-            let _ = self.call_hook(subject, place, &spec, false);
-        }
-    }
-
-    fn call_hook(
-        &mut self,
-        subject: &Subject,
-        place: HookPlace,
-        spec: &HookSpec,
-        is_gone: bool,
-    ) -> (HookCall, Deadline) {
-        let timeout_ms = spec.timeout_ms.unwrap_or(self.ws.deployment.hook_timeout_ms);
-        let deadline = Deadline::after(self.ws.now, timeout_ms);
-        let call = HookCall {
-            call_id: self.ws.new_id(),
-            hook: spec.name.clone(),
-            session_id: self.ws.session.id.clone(),
-            turn_id: self
-                .ws
-                .session
-                .state
-                .turn
-                .as_ref()
-                .filter(|_| subject.is_of_turn())
-                .map(|turn| turn.turn_id.clone()),
-            deadline: (!spec.observe).then_some(deadline.at),
-            event: self.hook_event(subject),
-        };
-        if !is_gone {
-            self.ws.push(Effect::CallHook(Box::new(CallHook { place, call: call.clone(), awaited: !spec.observe })));
-        }
-        (call, deadline)
-    }
-
-    /// Cancels a hook call that is no longer waited for.
-    pub(super) fn on_hook_late(&mut self, call_id: CallId, is_sent: bool, fault: HookFault) {
-        if is_sent {
-            self.ws.push(Effect::CancelHook(call_id.clone()));
-        }
-        self.on_hook_answer(&call_id, Err(fault));
-    }
-}
-
-impl Turn {
-    fn note_run(
-        &mut self,
-        ws: &mut Workspace,
-        subject: &Subject,
-        open: &Open,
-        outcome: HookOutcome,
-        code: Option<ErrorCode>,
-    ) {
-        if subject.is_of_request() {
-            let run = HookRun {
-                hook: open.spec.name.clone(),
-                point: subject.event().to_owned(),
-                outcome,
-                duration_ms: ws.now.millis_since(open.asked_at),
-                code,
-            };
-            self.hook_ran(&ws.session.state, run);
-        }
-    }
-}
-
-impl Hooks {
     /// Replaces the hooks that the host offers.
     pub(super) fn on_hooks_offered(&mut self, ws: &mut Workspace, hooks: Arc<[HookSpec]>) {
         // Calls in progress continue: the new hooks are called from the next chain on.
@@ -337,6 +258,37 @@ impl Hooks {
             .collect()
     }
 
+    /// Cancels the hooks of the running compaction, which ends.
+    pub(super) fn cancel_compaction_hooks(&mut self, ws: &mut Workspace) {
+        let _ = self.cancel_hooks(ws, |subject| matches!(subject, Subject::Compaction(_)));
+    }
+
+    /// Returns the fingerprint of the answer to this call that hooks are inspecting, as the tool gave it.
+    pub(super) fn inspected_answer(&self, call: &CallId) -> Option<u64> {
+        self.chains.iter().find_map(|chain| match &chain.subject {
+            Subject::Result(result) if result.call.call_id == *call => Some(result.sent),
+            _ => None,
+        })
+    }
+
+    /// Returns the commands whose tool answers hooks are inspecting.
+    pub(super) fn results_looked_at(&self) -> impl Iterator<Item = &CommandId> {
+        self.chains.iter().filter_map(|chain| match &chain.subject {
+            Subject::Result(result) => Some(&result.caller.id),
+            _ => None,
+        })
+    }
+
+    /// Drops the answers that hooks are still inspecting when the turn ends, and returns their senders with the calls.
+    pub(super) fn drop_looked_at(&mut self, ws: &mut Workspace) -> Vec<(Caller, CallId)> {
+        let dropped = self.cancel_hooks(ws, |subject| matches!(subject, Subject::Result(_)));
+        let caller = |subject| match subject {
+            Subject::Result(result) => Some((result.caller, result.call.call_id)),
+            _ => None,
+        };
+        dropped.into_iter().filter_map(caller).collect()
+    }
+
     /// Cancels the hooks that the turn or the session is waiting for.
     pub(super) fn cancel_awaited(&mut self, ws: &mut Workspace) {
         for subject in self.cancel_hooks(ws, Subject::is_awaited) {
@@ -351,7 +303,42 @@ impl Hooks {
 }
 
 impl Workspace {
-    fn report_hook(&mut self, open: &Open, fault: &HookFault) {
+    /// Notifies the observing hooks.
+    pub(super) fn tell_hooks(&mut self, subject: &Subject, event: &HookEvent) {
+        let (point, reason) = subject.point();
+        let observers = self.all_hooks().filter(|(_, spec)| spec.observe && spec.is_asked(point, reason));
+        let observers: Vec<(HookPlace, HookSpec)> = observers.map(|(place, spec)| (place, spec.clone())).collect();
+        for (place, spec) in observers {
+            let _ = self.call_hook(subject, event.clone(), place, &spec, false);
+        }
+    }
+
+    pub(super) fn call_hook(
+        &mut self,
+        subject: &Subject,
+        event: HookEvent,
+        place: HookPlace,
+        spec: &HookSpec,
+        is_gone: bool,
+    ) -> (HookCall, Deadline) {
+        let timeout_ms = spec.timeout_ms.unwrap_or(self.deployment.hook_timeout_ms);
+        let deadline = Deadline::after(self.now, timeout_ms);
+        let turn = self.session.state.turn.clone();
+        let call = HookCall {
+            call_id: self.new_id(),
+            hook: spec.name.clone(),
+            session_id: self.session.id.clone(),
+            turn_id: turn.filter(|_| subject.is_of_turn()).map(|turn| turn.turn_id.clone()),
+            deadline: (!spec.observe).then_some(deadline.at),
+            event,
+        };
+        if !is_gone {
+            self.push(Effect::CallHook(Box::new(CallHook { place, call: call.clone(), awaited: !spec.observe })));
+        }
+        (call, deadline)
+    }
+
+    pub(super) fn report_hook(&mut self, open: &Open, fault: &HookFault) {
         self.emit(EphemeralEvent::HookFailed(HookFailed {
             hook: open.spec.name.clone(),
             point: open.spec.point,

@@ -8,8 +8,8 @@
 //! Invariant: the append that starts a turn or queues an input also stores the required hooks in the session's state,
 //! so a restart at any moment finds them.
 
+use crate::agent_loop::records::session_updated;
 use crate::{
-    agent_loop::records::session_updated,
     hook::{HOOKS_MAX, HookPlace, HookSpec},
     session::SessionState,
 };
@@ -26,7 +26,7 @@ const OWED_MAX: usize = 2 * HOOKS_MAX;
 
 /// The client hooks, carried from loop to loop.
 #[derive(Debug, Clone, Default)]
-pub(in crate::agent_loop) struct Roster {
+pub(crate) struct Roster {
     /// The hooks that the host offers. Like its tools, they are offered again after a restart.
     pub(super) client: Arc<[HookSpec]>,
     owed: Owed,
@@ -72,7 +72,7 @@ fn stands_for(hook: &HookSpec, other: &HookSpec) -> bool {
 
 impl Roster {
     /// Replaces the hooks that the client offers.
-    pub(in crate::agent_loop) fn offer(&mut self, hooks: Arc<[HookSpec]>) {
+    pub(crate) fn offer(&mut self, hooks: Arc<[HookSpec]>) {
         self.client = hooks;
     }
 
@@ -82,20 +82,20 @@ impl Roster {
     }
 
     /// Returns true if work is waiting that needs a client's required hooks.
-    pub(in crate::agent_loop) fn needs_its_client(&self, state: &SessionState) -> bool {
+    pub(crate) fn needs_its_client(&self, state: &SessionState) -> bool {
         let has_required = self.client.iter().any(|spec| spec.required);
         self.owed.has_work() || (has_required && has_work(state))
     }
 
     /// Owes the stored required hooks after the session was read from the store: pending work was accepted under hooks
     /// that no client offers yet.
-    pub(in crate::agent_loop) fn owe_what_was_kept(&mut self, state: &SessionState) {
+    pub(crate) fn owe_what_was_kept(&mut self, state: &SessionState) {
         self.owe(state, state.hooks.iter().map(spec_of).collect());
     }
 
     /// Owes the required hooks of the previous host after another client has become the host: work started under them
     /// still needs them.
-    pub(in crate::agent_loop) fn host_left(&mut self, state: &SessionState) {
+    pub(crate) fn host_left(&mut self, state: &SessionState) {
         let gone = std::mem::take(&mut self.client);
         self.owe(state, gone.iter().filter(|spec| spec.required).cloned().collect());
     }
@@ -112,7 +112,7 @@ impl Roster {
     }
 
     /// Drops owed hooks whose work is done.
-    pub(in crate::agent_loop) fn forget_what_is_done(&mut self, state: &SessionState) {
+    pub(crate) fn forget_what_is_done(&mut self, state: &SessionState) {
         if self.owed.hooks.is_empty() {
             return;
         }
@@ -154,30 +154,26 @@ impl Roster {
     }
 
     /// Returns true if this hook cannot be asked now: it belongs to a client that does not offer it.
-    pub(super) fn is_gone(&self, place: HookPlace, spec: &HookSpec) -> bool {
+    pub(crate) fn is_gone(&self, place: HookPlace, spec: &HookSpec) -> bool {
         place == HookPlace::Client && !self.is_offered(spec)
     }
 
     /// Returns the names of the required client hooks that must inspect an answer. Server hooks are always present.
-    pub(in crate::agent_loop) fn guards(&self, state: &SessionState) -> Vec<String> {
+    pub(crate) fn guards(&self, state: &SessionState) -> Vec<String> {
         let guards = self.client.iter().chain(self.owed_to_turn(state));
         let guards = guards.filter(|spec| spec.point == HookPoint::Message && spec.required);
         guards.map(|spec| spec.name.clone()).collect()
     }
 
     /// Returns the first of these hooks that the client no longer offers, or no longer as required.
-    pub(in crate::agent_loop) fn missing_guard<'a>(
-        &self,
-        state: &SessionState,
-        guards: &'a [String],
-    ) -> Option<&'a str> {
+    pub(crate) fn missing_guard<'a>(&self, state: &SessionState, guards: &'a [String]) -> Option<&'a str> {
         let here = self.guards(state);
         let count = |among: &[String], name: &str| among.iter().filter(|other| *other == name).count();
         guards.iter().map(String::as_str).find(|name| count(&here, name) < count(guards, name))
     }
 
     /// Returns an update of the required client hooks stored in the session's state, if they have changed.
-    pub(in crate::agent_loop) fn to_keep(&self, state: &SessionState) -> Option<Event> {
+    pub(crate) fn to_keep(&self, state: &SessionState) -> Option<Event> {
         let required = self.client.iter().filter(|spec| spec.required);
         let hooks: Vec<HookOffer> = required.chain(self.still_owed()).map(offer_of).collect();
         (hooks != state.hooks).then(|| session_updated(|updated| updated.hooks = Some(hooks)))
@@ -189,7 +185,7 @@ pub(super) fn has_work(state: &SessionState) -> bool {
 }
 
 /// Returns true if these events start work that may need hooks.
-pub(in crate::agent_loop) fn begins_work(events: &[Event]) -> bool {
+pub(crate) fn begins_work(events: &[Event]) -> bool {
     events.iter().any(|event| matches!(event, Event::TurnStarted(_) | Event::QueueItemAdded(_)))
 }
 

@@ -25,9 +25,9 @@ mod request;
 mod shown;
 mod tools;
 
-pub use info::{Snapshot, usage_percent, usage_ratio};
-pub(in crate::agent_loop) use receipts::Sent;
-pub(in crate::agent_loop) use tools::SentTools;
+pub use info::{usage_percent, usage_ratio};
+pub(crate) use receipts::Sent;
+pub(crate) use tools::SentTools;
 pub use tools::{TOOLS_MAX, Tools, check_offers};
 
 use crate::{
@@ -38,16 +38,16 @@ use crate::{
         envelope::{Compiled, system_prompt},
         patch::{Around, CarriedOps},
     },
-    session::Session,
+    session::{Session, SessionState},
 };
 use added::Added;
 use receipts::Receipts;
-use reseed_protocol::{context::SystemPart, patch::EphemeralChange};
+use reseed_protocol::{context::SystemPart, event::Event, patch::EphemeralChange};
 use std::borrow::Cow;
 
 /// The parts of the next request.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct Prompt {
+pub(crate) struct Prompt {
     carried: PromptMemory,
     counter: Counter,
     calibration: Calibration,
@@ -58,7 +58,7 @@ pub(in crate::agent_loop) struct Prompt {
 
 /// The parts that are carried from one loop to the next.
 #[derive(Debug, Default)]
-pub(in crate::agent_loop) struct PromptMemory {
+pub(crate) struct PromptMemory {
     /// The offered tools. They belong to the host, which offers them again after a restart.
     tools: Tools,
     /// The last request, and what happened since.
@@ -79,13 +79,13 @@ struct TurnPrompt {
 
 impl PromptMemory {
     /// Returns the parts of a session that was read from the store.
-    pub(in crate::agent_loop) fn read(session: &Session) -> Self {
+    pub(crate) fn read(session: &Session) -> Self {
         Self { receipts: Receipts::read(session), ..Self::default() }
     }
 }
 
 impl Prompt {
-    pub(in crate::agent_loop) fn new(
+    pub(crate) fn new(
         carried: PromptMemory,
         counter: Counter,
         calibration: Calibration,
@@ -99,37 +99,37 @@ impl Prompt {
     }
 
     /// Returns what the next loop inherits.
-    pub(in crate::agent_loop) fn into_carried(self) -> (Calibration, PromptMemory) {
+    pub(crate) fn into_carried(self) -> (Calibration, PromptMemory) {
         (self.calibration, self.carried)
     }
 
     /// Returns the counter of the session's model.
-    pub(in crate::agent_loop) fn counter(&self) -> &Counter {
+    pub(crate) fn counter(&self) -> &Counter {
         &self.counter
     }
 
     /// Returns the calibration of the counter's estimates.
-    pub(in crate::agent_loop) fn calibration(&self) -> &Calibration {
+    pub(crate) fn calibration(&self) -> &Calibration {
         &self.calibration
     }
 
     /// Returns the offered tools.
-    pub(in crate::agent_loop) fn tools(&self) -> &Tools {
+    pub(crate) fn tools(&self) -> &Tools {
         &self.carried.tools
     }
 
     /// Returns the estimated tokens of everything sent before the messages.
-    pub(in crate::agent_loop) fn fixed(&self) -> Fixed {
+    pub(crate) fn fixed(&self) -> Fixed {
         self.compiled.fixed
     }
 
     /// Returns the text of the system prompt before any patch.
-    pub(in crate::agent_loop) fn system_prompt(&self) -> String {
+    pub(crate) fn system_prompt(&self) -> String {
         self.parts.iter().map(|part| part.text.as_str()).collect()
     }
 
     /// Returns the texts of the system prompt and the tool descriptions, which may state constraints.
-    pub(in crate::agent_loop) fn rules(&self) -> Vec<String> {
+    pub(crate) fn rules(&self) -> Vec<String> {
         let system = self.compiled.system.compiled.clone();
         let tools = self.compiled.tools.iter().map(|tool| tool.description.clone());
         std::iter::once(system).chain(tools).filter(|text| !text.is_empty()).collect()
@@ -150,45 +150,60 @@ impl Prompt {
 
     /// Recompiles everything sent before the messages, with these instructions, unless the turn has its own, and the
     /// path's patches.
-    pub(in crate::agent_loop) fn refresh(&mut self, instructions: &str, patches: &CarriedOps) {
+    pub(crate) fn refresh(&mut self, instructions: &str, patches: &CarriedOps) {
         let text = self.carried.of_turn.as_ref().map_or(instructions, |prompt| &prompt.text);
         self.parts = system_prompt(text).parts;
         self.compiled = self.compile(patches);
     }
 
     /// Returns true if the prompt was compiled with these patches.
-    pub(in crate::agent_loop) fn follows(&self, patches: &CarriedOps) -> bool {
+    pub(crate) fn follows(&self, patches: &CarriedOps) -> bool {
         *patches == self.compiled.carried
     }
 
     /// Returns what patches are checked against.
-    pub(in crate::agent_loop) fn around(&self) -> Around<'_> {
+    pub(crate) fn around(&self) -> Around<'_> {
         Around { parts: &self.parts, offered: self.carried.tools.definitions(), counter: &self.counter }
     }
 
     /// Returns the estimated tokens of a request with this context, without counting its texts again.
-    pub(in crate::agent_loop) fn estimate(&self, context: &Context) -> u64 {
+    pub(crate) fn estimate(&self, context: &Context) -> u64 {
         let messages = context.messages.iter().chain(&context.uncached);
         self.compiled.fixed.total() + messages.map(|counted| counted.tokens.total()).sum::<u64>()
     }
 
     /// Converts the model's tokens to estimated tokens, the unit of message counts.
-    pub(in crate::agent_loop) fn in_estimates(&self, tokens: u64) -> u64 {
+    pub(crate) fn in_estimates(&self, tokens: u64) -> u64 {
         self.calibration.in_estimates(tokens)
     }
 
     /// Converts estimated tokens to the model's tokens.
-    pub(in crate::agent_loop) fn in_tokens(&self, estimated: u64) -> u64 {
+    pub(crate) fn in_tokens(&self, estimated: u64) -> u64 {
         self.calibration.in_tokens(estimated)
     }
 
+    /// Notes an event of the log, before the session applies it.
+    pub(crate) fn note(&mut self, event: &Event, before: &SessionState) {
+        self.carried.receipts.note(event, before);
+    }
+
+    /// Records that the request in flight was answered, with the input tokens that its provider counted, if reported.
+    pub(crate) fn request_answered(&mut self, input_tokens: Option<u64>) {
+        self.carried.receipts.answered(input_tokens);
+    }
+
+    /// Records that the request in flight, if there is one, failed or was stopped.
+    pub(crate) fn request_failed(&mut self) {
+        self.carried.receipts.failed();
+    }
+
     /// Remembers what hooks added to a request with this context.
-    pub(in crate::agent_loop) fn keep_added(&mut self, changes: &[EphemeralChange], context: &Context) {
+    pub(crate) fn keep_added(&mut self, changes: &[EphemeralChange], context: &Context) {
         self.carried.added = Added::of(changes, context);
     }
 
     /// Forgets what hooks added to the last request: they add nothing to the next one.
-    pub(in crate::agent_loop) fn forget_added(&mut self) {
+    pub(crate) fn forget_added(&mut self) {
         self.carried.added = Added::default();
     }
 }

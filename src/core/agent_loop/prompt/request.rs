@@ -1,33 +1,27 @@
 //! The next request of the session: its context, envelope and count.
 
-use crate::{
-    agent_loop::{
-        io::Effect,
-        prompt::{receipts::Sent, tools::Tools},
-        workspace::Workspace,
-    },
-    context::{
-        Context, RequestCount,
-        causes::Cause,
-        count::{Freshness, count, sent_key},
-        counter::Report,
-        envelope::{Compiled, envelope, tokens_by_part},
-        prefix::PlannedRequest,
-    },
+use crate::agent_loop::{io::Effect, prompt::receipts::Sent, prompt::tools::Tools, workspace::Workspace};
+use crate::context::{
+    Context, RequestCount,
+    causes::Cause,
+    count::{Freshness, count, sent_key},
+    counter::Report,
+    envelope::{Compiled, envelope, tokens_by_part},
+    prefix::PlannedRequest,
 };
 use reseed_protocol::context::{ContextEnvelope, EnvelopeMeta};
 use std::sync::Arc;
 
 impl Workspace {
     /// Replaces the system prompt until the turn ends, as this hook decided.
-    pub(in crate::agent_loop) fn set_turn_prompt(&mut self, text: String, hook: String) {
+    pub(crate) fn set_turn_prompt(&mut self, text: String, hook: String) {
         self.prompt.carried.receipts.because(Cause::Instructions(Some(hook.clone())));
         self.prompt.carried.of_turn = Some(super::TurnPrompt { text, hook });
         self.refresh_fixed();
     }
 
     /// Restores the session's system prompt at the end of a turn that had its own.
-    pub(in crate::agent_loop) fn drop_turn_prompt(&mut self) {
+    pub(crate) fn drop_turn_prompt(&mut self) {
         if let Some(prompt) = self.prompt.carried.of_turn.take() {
             self.prompt.carried.receipts.because(Cause::Instructions(Some(prompt.hook)));
             self.refresh_fixed();
@@ -35,7 +29,7 @@ impl Workspace {
     }
 
     /// Calibrates token estimates from a report, for this session and later ones.
-    pub(in crate::agent_loop) fn calibrate(&mut self, model: &str, report: Report) {
+    pub(crate) fn calibrate(&mut self, model: &str, report: Report) {
         if self.prompt.counter.trusts_reports() {
             return;
         }
@@ -46,12 +40,12 @@ impl Workspace {
     }
 
     /// Returns the context that the model would see if nothing more were said.
-    pub(in crate::agent_loop) fn context(&self) -> Arc<Context> {
+    pub(crate) fn context(&self) -> Arc<Context> {
         self.session.tree.context()
     }
 
     /// Returns the whole envelope of a request with this context, which has `tokens` tokens.
-    pub(in crate::agent_loop) fn envelope(&self, context: &Context, tokens: u64) -> ContextEnvelope {
+    pub(crate) fn envelope(&self, context: &Context, tokens: u64) -> ContextEnvelope {
         let state = &self.session.state;
         let meta = EnvelopeMeta {
             model: state.model.clone(),
@@ -77,7 +71,7 @@ impl Workspace {
     }
 
     /// Returns the envelope as hooks and people see it.
-    pub(in crate::agent_loop) fn shown_envelope(&self, context: &Context) -> ContextEnvelope {
+    pub(crate) fn shown_envelope(&self, context: &Context) -> ContextEnvelope {
         let tokens = self.count(context).tokens;
         let mut envelope = self.envelope(context, tokens);
         let compiled = self.prompt.compiled(context);
@@ -85,19 +79,19 @@ impl Workspace {
         envelope
     }
 
-    pub(in crate::agent_loop) fn count(&self, context: &Context) -> RequestCount {
+    pub(crate) fn count(&self, context: &Context) -> RequestCount {
         let compiled = self.prompt.compiled(context);
         let fresh = Freshness { model: &self.session.state.model, envelope_key: &compiled.key };
         count(context, compiled.fixed, fresh, &self.prompt.counter, &self.prompt.calibration)
     }
 
-    pub(in crate::agent_loop) fn window_tokens(&self) -> u64 {
+    pub(crate) fn window_tokens(&self) -> u64 {
         let known = self.deployment.windows.tokens(&self.session.state.model);
         self.session.state.settings.learned_window_tokens.map_or(known, |learned| learned.min(known))
     }
 
     /// Records that a request with this context is sent, as this number of its turn, with `tokens` tokens.
-    pub(in crate::agent_loop) fn sent(&mut self, context: &Context, tokens: u64, number: u64) -> Sent {
+    pub(crate) fn sent(&mut self, context: &Context, tokens: u64, number: u64) -> Sent {
         self.prompt.request_failed();
         let receipts = &self.prompt.carried.receipts;
         let compiled = self.prompt.compiled(context);
@@ -113,7 +107,7 @@ impl Workspace {
     }
 
     /// Replaces the offered tools.
-    pub(in crate::agent_loop) fn offer_tools(&mut self, tools: Tools) {
+    pub(crate) fn offer_tools(&mut self, tools: Tools) {
         if tools.definitions() != self.prompt.carried.tools.definitions() {
             self.prompt.carried.receipts.because(Cause::Tools);
         }

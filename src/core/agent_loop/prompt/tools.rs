@@ -25,7 +25,7 @@ struct Offer {
 
 /// The tools as one request sent them, after patches. The calls of its answer are checked against these.
 #[derive(Debug, Clone, Default)]
-pub(in crate::agent_loop) struct SentTools(Arc<Vec<ToolDefinition>>);
+pub(crate) struct SentTools(Arc<Vec<ToolDefinition>>);
 
 /// Validates a client's tool offers.
 ///
@@ -101,12 +101,7 @@ impl Tools {
 
     /// Checks a call against the tools that were sent. Returns the tool's own time limit in milliseconds, if it has
     /// one. The error is for the model, so that it can correct the call.
-    pub(in crate::agent_loop) fn check_call(
-        &self,
-        sent: &SentTools,
-        name: &str,
-        arguments: &str,
-    ) -> Result<Option<u64>, String> {
+    pub(crate) fn check_call(&self, sent: &SentTools, name: &str, arguments: &str) -> Result<Option<u64>, String> {
         let Some(definition) = sent.0.iter().find(|definition| definition.name == name) else {
             let names: Vec<&str> = sent.0.iter().map(|definition| definition.name.as_str()).collect();
             let known = if names.is_empty() { "no tools".to_owned() } else { names.join(", ") };

@@ -1,12 +1,7 @@
 //! The model's answer and its tool calls.
 
-use crate::{
-    agent_loop::{
-        checks::ANOTHER_ROLE,
-        prompt::{SentTools, Tools},
-    },
-    hook::HookFault,
-};
+use crate::agent_loop::{checks::ANOTHER_ROLE, prompt::SentTools, prompt::Tools};
+use crate::hook::HookFault;
 use reseed_protocol::{
     CallId, EntryId, Message, Part, Role, StopReason,
     hook::{HookAnswer, HookEvent},
@@ -14,7 +9,7 @@ use reseed_protocol::{
 use std::collections::VecDeque;
 
 /// Maximum bytes of a hook's message: more than models answer, and no more than a session should store of one.
-pub(in crate::agent_loop) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+pub(crate) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Maximum bytes of the arguments that a hook may give a call.
 const ARGUMENTS_BYTES_MAX: usize = 256 * 1024;
@@ -24,21 +19,21 @@ const REASON_CHARS_MAX: usize = 2_000;
 
 /// A complete answer of the model, as changed by hooks so far.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct CompleteAnswer {
-    pub(in crate::agent_loop) item: EntryId,
-    pub(in crate::agent_loop) message: Message,
-    pub(in crate::agent_loop) stop_reason: StopReason,
+pub(crate) struct CompleteAnswer {
+    pub(crate) item: EntryId,
+    pub(crate) message: Message,
+    pub(crate) stop_reason: StopReason,
     /// The tools that the request sent.
-    pub(in crate::agent_loop) tools: SentTools,
+    pub(crate) tools: SentTools,
 }
 
 impl CompleteAnswer {
-    pub(in crate::agent_loop) fn event(&self) -> HookEvent {
+    pub(crate) fn event(&self) -> HookEvent {
         let message = Message::new(Role::Assistant, self.message.content.clone());
         HookEvent::Message { entry_id: self.item.clone(), message }
     }
 
-    pub(in crate::agent_loop) fn take(&mut self, answer: HookAnswer) -> Result<bool, HookFault> {
+    pub(crate) fn take(&mut self, answer: HookAnswer) -> Result<bool, HookFault> {
         let Some(message) = answer.message else { return Ok(false) };
         if message.role != Role::Assistant {
             return Err(HookFault::failed(ANOTHER_ROLE));
@@ -79,24 +74,24 @@ fn part_bytes(part: &Part) -> usize {
 
 /// A tool call in an answer, and whether it may be made.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct Called {
-    pub(in crate::agent_loop) call_id: CallId,
-    pub(in crate::agent_loop) name: String,
-    pub(in crate::agent_loop) arguments: String,
+pub(crate) struct Called {
+    pub(crate) call_id: CallId,
+    pub(crate) name: String,
+    pub(crate) arguments: String,
     /// The tool's time limit in milliseconds, if any; or, for the model, why the call is not made.
-    pub(in crate::agent_loop) verdict: Result<Option<u64>, String>,
+    pub(crate) verdict: Result<Option<u64>, String>,
 }
 
 /// The calls of an answer. Hooks are asked about the first one in `to_do`.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct Calls {
-    pub(in crate::agent_loop) to_do: VecDeque<Called>,
-    pub(in crate::agent_loop) done: Vec<Called>,
-    pub(in crate::agent_loop) tools: SentTools,
+pub(crate) struct Calls {
+    pub(crate) to_do: VecDeque<Called>,
+    pub(crate) done: Vec<Called>,
+    pub(crate) tools: SentTools,
 }
 
 impl Calls {
-    pub(in crate::agent_loop) fn event(&self) -> HookEvent {
+    pub(crate) fn event(&self) -> HookEvent {
         let called = self.to_do.front().expect("hooks are asked only where there is a call");
         HookEvent::ToolCall {
             tool_call_id: called.call_id.clone(),
@@ -106,19 +101,19 @@ impl Calls {
     }
 
     /// Blocks the call that hooks are being asked about.
-    pub(in crate::agent_loop) fn block(&mut self, why: String) {
+    pub(crate) fn block(&mut self, why: String) {
         if let Some(called) = self.to_do.front_mut() {
             called.verdict = Err(why);
         }
     }
 
     /// Returns true if the current call is blocked, whatever other hooks answer.
-    pub(in crate::agent_loop) fn is_blocked(&self) -> bool {
+    pub(crate) fn is_blocked(&self) -> bool {
         self.to_do.front().is_some_and(|called| called.verdict.is_err())
     }
 
     /// Applies a hook's answer to the current call. The tools are those that the client offers.
-    pub(in crate::agent_loop) fn take(&mut self, answer: HookAnswer, tools: &Tools) -> Result<bool, HookFault> {
+    pub(crate) fn take(&mut self, answer: HookAnswer, tools: &Tools) -> Result<bool, HookFault> {
         let Some(called) = self.to_do.front_mut() else { return Ok(false) };
         if answer.block == Some(true) {
             let reason: String = answer.reason.unwrap_or_default().chars().take(REASON_CHARS_MAX).collect();

@@ -8,19 +8,14 @@ use reseed_protocol::hook::HookAnswer;
 
 /// The hooks' decision about a compaction so far.
 #[derive(Debug, Default)]
-pub(in crate::agent_loop) struct ProposedCompaction {
+pub(crate) struct ProposedCompaction {
     /// The hook that cancelled it.
-    pub(in crate::agent_loop) cancelled_by: Option<String>,
-    pub(in crate::agent_loop) given: HookSupply,
+    pub(crate) cancelled_by: Option<String>,
+    pub(crate) given: HookSupply,
 }
 
 impl ProposedCompaction {
-    pub(in crate::agent_loop) fn take(
-        &mut self,
-        hook: &str,
-        answer: HookAnswer,
-        cut: Option<Cut>,
-    ) -> Result<bool, HookFault> {
+    pub(crate) fn take(&mut self, hook: &str, answer: HookAnswer, cut: Option<Cut>) -> Result<bool, HookFault> {
         if answer.cancel == Some(true) {
             self.cancelled_by = Some(hook.to_owned());
             return Ok(true);
@@ -44,7 +39,7 @@ impl ProposedCompaction {
         Ok(changed)
     }
 
-    pub(in crate::agent_loop) fn is_cancelled(&self) -> bool {
+    pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled_by.is_some()
     }
 }

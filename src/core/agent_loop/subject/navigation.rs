@@ -1,14 +1,10 @@
 //! A move in the tree, before it is made.
 
-use crate::{
-    agent_loop::{
-        checks::{check_name, check_replaced, check_summary, refused},
-        io::Caller,
-        subject::input::Said,
-    },
-    hook::HookFault,
-    session::Destination,
+use crate::agent_loop::{
+    checks::check_name, checks::check_replaced, checks::check_summary, checks::refused, io::Caller,
+    subject::input::Said,
 };
+use crate::{hook::HookFault, session::Destination};
 use reseed_protocol::{
     EntryId, TurnId,
     command::{Navigate, NavigatePosition},
@@ -17,37 +13,44 @@ use reseed_protocol::{
 
 /// A move that a client requested, as changed by hooks so far.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct ProposedMove {
-    pub(in crate::agent_loop) caller: Caller,
-    pub(in crate::agent_loop) navigate: Navigate,
-    pub(in crate::agent_loop) to: Destination,
-    pub(in crate::agent_loop) target: Option<EntryId>,
-    pub(in crate::agent_loop) label: Option<String>,
+pub(crate) struct ProposedMove {
+    pub(crate) caller: Caller,
+    pub(crate) navigate: Navigate,
+    pub(crate) to: Destination,
+    pub(crate) target: Option<EntryId>,
+    pub(crate) label: Option<String>,
     /// A hook's summary of the branch that the session leaves.
-    pub(in crate::agent_loop) given: Option<BranchGiven>,
+    pub(crate) given: Option<BranchGiven>,
     /// The turn that starts at the destination.
-    pub(in crate::agent_loop) ask: Option<Ask>,
-    pub(in crate::agent_loop) cancelled_by: Option<String>,
+    pub(crate) ask: Option<Ask>,
+    pub(crate) cancelled_by: Option<String>,
 }
 
 /// A hook's summary of a branch.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::agent_loop) struct BranchGiven {
-    pub(in crate::agent_loop) hook: String,
-    pub(in crate::agent_loop) summary: String,
-    pub(in crate::agent_loop) details: Option<serde_json::Value>,
+pub(crate) struct BranchGiven {
+    pub(crate) hook: String,
+    pub(crate) summary: String,
+    pub(crate) details: Option<serde_json::Value>,
 }
 
 /// A turn that starts at a move's destination.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct Ask {
-    pub(in crate::agent_loop) turn_id: TurnId,
+pub(crate) struct Ask {
+    pub(crate) turn_id: TurnId,
     /// The input; absent to answer again the question at the destination.
-    pub(in crate::agent_loop) said: Option<Said>,
+    pub(crate) said: Option<Said>,
+}
+
+impl Ask {
+    /// Returns true if it answers the question at the destination again.
+    pub(crate) fn is_retry(&self) -> bool {
+        self.said.is_none()
+    }
 }
 
 impl ProposedMove {
-    pub(in crate::agent_loop) fn new(
+    pub(crate) fn new(
         caller: Caller,
         navigate: Navigate,
         to: Destination,
@@ -57,7 +60,7 @@ impl ProposedMove {
         Self { caller, navigate, to, target, label, given: None, ask: None, cancelled_by: None }
     }
 
-    pub(in crate::agent_loop) fn event(&self, old_leaf_id: Option<EntryId>) -> HookEvent {
+    pub(crate) fn event(&self, old_leaf_id: Option<EntryId>) -> HookEvent {
         HookEvent::BeforeNavigate(Box::new(NavigationPreparation {
             target_id: self.target.clone(),
             position: self.navigate.position.unwrap_or(NavigatePosition::At),
@@ -73,7 +76,7 @@ impl ProposedMove {
         }))
     }
 
-    pub(in crate::agent_loop) fn take(&mut self, hook: &str, answer: HookAnswer) -> Result<bool, HookFault> {
+    pub(crate) fn take(&mut self, hook: &str, answer: HookAnswer) -> Result<bool, HookFault> {
         check_summary(answer.summary.as_deref(), answer.details.as_ref(), answer.instructions.as_deref())?;
         if answer.cancel == Some(true) {
             self.cancelled_by = Some(hook.to_owned());
@@ -100,7 +103,7 @@ impl ProposedMove {
         Ok(changed)
     }
 
-    pub(in crate::agent_loop) fn is_cancelled(&self) -> bool {
+    pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled_by.is_some()
     }
 }

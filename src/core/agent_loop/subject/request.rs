@@ -6,31 +6,31 @@ use std::sync::Arc;
 
 /// The start of a turn, as changed by hooks so far.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct Start {
-    pub(in crate::agent_loop) system_prompt: String,
-    pub(in crate::agent_loop) input: Vec<Part>,
+pub(crate) struct Start {
+    pub(crate) system_prompt: String,
+    pub(crate) input: Vec<Part>,
     /// The last hook that changed the system prompt.
-    pub(in crate::agent_loop) prompt_by: Option<String>,
-    pub(in crate::agent_loop) adds: Vec<EntryData>,
+    pub(crate) prompt_by: Option<String>,
+    pub(crate) adds: Vec<EntryData>,
 }
 
 impl Start {
-    pub(in crate::agent_loop) fn event(&self) -> HookEvent {
+    pub(crate) fn event(&self) -> HookEvent {
         HookEvent::BeforeAgentStart { system_prompt: self.system_prompt.clone(), input: self.input.clone() }
     }
 }
 
 /// The context of one request, with what hooks add for it alone.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct Overlay {
-    pub(in crate::agent_loop) context: Context,
-    pub(in crate::agent_loop) changes: Vec<EphemeralChange>,
+pub(crate) struct Overlay {
+    pub(crate) context: Context,
+    pub(crate) changes: Vec<EphemeralChange>,
     /// The context without those additions.
-    pub(in crate::agent_loop) base: Arc<Context>,
+    pub(crate) base: Arc<Context>,
 }
 
 /// A turn whose answer is complete.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct Ended {
-    pub(in crate::agent_loop) finish_reason: StopReason,
+pub(crate) struct Ended {
+    pub(crate) finish_reason: StopReason,
 }

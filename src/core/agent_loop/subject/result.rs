@@ -1,9 +1,7 @@
 //! A tool's answer, before it is stored.
 
-use crate::{
-    agent_loop::{checks::ANOTHER_ROLE, io::Caller, subject::answer::MESSAGE_BYTES_MAX},
-    hook::HookFault,
-};
+use crate::agent_loop::{checks::ANOTHER_ROLE, io::Caller, subject::answer::MESSAGE_BYTES_MAX};
+use crate::hook::HookFault;
 use reseed_protocol::{
     EntryId, Message, Part, Role,
     hook::{HookAnswer, HookEvent},
@@ -12,29 +10,23 @@ use reseed_protocol::{
 
 /// A tool's answer, as changed by hooks so far.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct ToolAnswer {
-    pub(in crate::agent_loop) caller: Caller,
-    pub(in crate::agent_loop) call: PendingCall,
+pub(crate) struct ToolAnswer {
+    pub(crate) caller: Caller,
+    pub(crate) call: PendingCall,
     /// Fingerprint of the answer as the tool gave it.
-    pub(in crate::agent_loop) sent: u64,
-    pub(in crate::agent_loop) output: String,
-    pub(in crate::agent_loop) is_error: bool,
+    pub(crate) sent: u64,
+    pub(crate) output: String,
+    pub(crate) is_error: bool,
     /// The entry that will hold it, once it is inspected as a message.
-    pub(in crate::agent_loop) as_message: Option<EntryId>,
+    pub(crate) as_message: Option<EntryId>,
 }
 
 impl ToolAnswer {
-    pub(in crate::agent_loop) fn new(
-        caller: Caller,
-        call: PendingCall,
-        sent: u64,
-        output: String,
-        is_error: bool,
-    ) -> Self {
+    pub(crate) fn new(caller: Caller, call: PendingCall, sent: u64, output: String, is_error: bool) -> Self {
         Self { caller, call, sent, output, is_error, as_message: None }
     }
 
-    pub(in crate::agent_loop) fn event(&self) -> HookEvent {
+    pub(crate) fn event(&self) -> HookEvent {
         if let Some(entry_id) = self.as_message.clone() {
             return HookEvent::Message { entry_id, message: self.message() };
         }
@@ -52,7 +44,7 @@ impl ToolAnswer {
         Message::new(Role::Tool, vec![Part::ToolResult { call_id, output, is_error: self.is_error }])
     }
 
-    pub(in crate::agent_loop) fn take(&mut self, answer: HookAnswer) -> Result<bool, HookFault> {
+    pub(crate) fn take(&mut self, answer: HookAnswer) -> Result<bool, HookFault> {
         let (output, is_error) = match answer.message {
             Some(message) => self.result_of(message)?,
             None => (answer.output, answer.is_error),

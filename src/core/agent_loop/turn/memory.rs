@@ -5,10 +5,10 @@ use reseed_protocol::{TurnId, Usage, receipt::HookRun};
 
 /// The parts that are carried from one loop to the next.
 #[derive(Debug, Default)]
-pub(in crate::agent_loop) struct TurnMemory {
+pub(crate) struct TurnMemory {
     progress: TurnProgress,
     /// Evidence about the model's window.
-    pub(in crate::agent_loop) seen: WindowEvidence,
+    pub(crate) seen: WindowEvidence,
 }
 
 impl TurnMemory {
@@ -46,7 +46,7 @@ pub(super) struct TurnProgress {
 
 /// Evidence from a session's requests about its model's window. Kept while the session is in memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::agent_loop) struct WindowEvidence {
+pub(crate) struct WindowEvidence {
     /// The largest count that was answered.
     answered_tokens_max: u64,
     /// The count of a request that ended without output and is being compacted.
@@ -59,7 +59,7 @@ impl WindowEvidence {
     /// Notes that a request of this token count was answered. Returns the window if this shows it to be smaller than
     /// assumed: a smaller request for the same turn was answered where a larger one ended empty. Once may be chance;
     /// twice means that size was the cause.
-    pub(in crate::agent_loop) fn answered(&mut self, tokens: u64) -> Option<u64> {
+    pub(crate) fn answered(&mut self, tokens: u64) -> Option<u64> {
         self.answered_tokens_max = self.answered_tokens_max.max(tokens);
         let empty = self.empty_tokens.take().filter(|empty| tokens < *empty)?;
         let earlier = self.too_large_tokens.replace(empty)?;
@@ -68,7 +68,7 @@ impl WindowEvidence {
 
     /// Notes that a request of this token count failed. Returns true if it may have been too large: it ended without
     /// output, is large enough for that (both are `is_suspect`), and none as large was ever answered.
-    pub(in crate::agent_loop) fn failed(&mut self, tokens: u64, is_suspect: bool) -> bool {
+    pub(crate) fn failed(&mut self, tokens: u64, is_suspect: bool) -> bool {
         let suspect = is_suspect && tokens > self.answered_tokens_max;
         self.empty_tokens = suspect.then_some(tokens);
         suspect

@@ -12,7 +12,7 @@ const METER_PAUSE_MILLIS: u64 = 100;
 impl Turn {
     /// Reports how full the window is mid-turn, once per step. Reports between results that arrive together are
     /// throttled; the last one is reported before the next request.
-    pub(in crate::agent_loop) fn tell_meter(&mut self, ws: &mut Workspace, compaction: &Compactor) {
+    pub(crate) fn tell_meter(&mut self, ws: &mut Workspace, compaction: &Compactor) {
         let Some(turn) = &ws.session.state.turn else {
             (self.meter_due, self.metered) = (false, None);
             return;

@@ -13,33 +13,27 @@
 //! - `meter`: how full the window is
 
 mod answer;
-mod end;
+mod calls;
 pub(super) mod memory;
 mod meter;
 mod overflow;
 pub(super) mod queue;
+mod results;
 pub(super) mod tools;
 
+use crate::agent_loop::{
+    deadline::Deadline, io::Caller, io::Effect, io::RequestId, prompt::Sent, records::appended,
+    records::session_updated, stage::Stage, step::Step, subject::Subject, subject::input::Said,
+    turn::memory::TurnMemory, turn::memory::WindowEvidence, workspace::Workspace,
+};
 use crate::{
-    agent_loop::{
-        AgentLoop,
-        compaction::held::Need,
-        deadline::Deadline,
-        io::{Caller, RequestId},
-        prompt::Sent,
-        records::{appended, session_updated},
-        stage::Stage,
-        step::{PreparedRequest, Step},
-        subject::{Subject, input::Said},
-        turn::memory::{TurnMemory, WindowEvidence},
-        workspace::Workspace,
-    },
-    context::{Context, Decision, RequestCount},
+    context::{Context, RequestCount},
     model::{ModelRequest, Purpose},
     session::{SessionState, input::name_from},
 };
 use reseed_protocol::{
-    CallId, CommandId, EntryData, EntryId, Message, Role, Timestamp, TurnId,
+    CallId, CommandId, EntryData, EntryId, Message, Role, Timestamp, TurnId, Usage,
+    context::ContextInfo,
     event::{ContextWarning, EphemeralEvent, Event, TurnStarted, TurnStatus},
     hook::{ContextReason, HookPoint},
     receipt::HookRun,
@@ -53,7 +47,7 @@ const RUNS_MAX: usize = 2 * crate::hook::HOOKS_MAX;
 
 /// The running turn.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct Turn {
+pub(crate) struct Turn {
     carried: TurnMemory,
     /// The request that the model is answering, or that is being stopped.
     asking: Option<OpenRequest>,
@@ -71,7 +65,7 @@ pub(in crate::agent_loop) struct Turn {
 
 /// A request that the model is answering.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct OpenRequest {
+pub(crate) struct OpenRequest {
     request: RequestId,
     /// The entry that will hold the answer.
     item: EntryId,
@@ -82,7 +76,7 @@ pub(in crate::agent_loop) struct OpenRequest {
 
 /// The conditions of a request. Model and settings may change before its answer arrives.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct Asked {
+pub(crate) struct Asked {
     count: RequestCount,
     model: String,
     /// True if nothing of the answer is shown until it is complete.
@@ -93,7 +87,7 @@ pub(in crate::agent_loop) struct Asked {
 }
 
 impl Turn {
-    pub(in crate::agent_loop) fn new(carried: TurnMemory) -> Self {
+    pub(crate) fn new(carried: TurnMemory) -> Self {
         Self {
             carried,
             asking: None,
@@ -106,7 +100,7 @@ impl Turn {
     }
 
     /// Returns the stage that the turn holds, if any.
-    pub(in crate::agent_loop) fn stage(&self) -> Option<Stage> {
+    pub(crate) fn stage(&self) -> Option<Stage> {
         match &self.asking {
             Some(OpenRequest { stopped_as: Some(_), .. }) => Some(Stage::Stopping),
             Some(_) => Some(Stage::Asking),
@@ -115,27 +109,27 @@ impl Turn {
     }
 
     /// Returns true if the model is answering this request.
-    pub(in crate::agent_loop) fn asks(&self, request: RequestId) -> bool {
+    pub(crate) fn asks(&self, request: RequestId) -> bool {
         self.asking.as_ref().is_some_and(|asking| asking.request == request)
     }
 
     /// Returns what the next loop inherits.
-    pub(in crate::agent_loop) fn into_carried(self) -> TurnMemory {
+    pub(crate) fn into_carried(self) -> TurnMemory {
         self.carried
     }
 
     /// Forgets what was learnt about the window after a change of model.
-    pub(in crate::agent_loop) fn forget_window(&mut self) {
+    pub(crate) fn forget_window(&mut self) {
         self.carried.seen = WindowEvidence::default();
     }
 
     /// Notes that entries were appended that the meter has not counted.
-    pub(in crate::agent_loop) fn meter_is_due(&mut self) {
+    pub(crate) fn meter_is_due(&mut self) {
         self.meter_due = true;
     }
 
     /// Asks the hooks that run before the next request is counted. Returns true if the request now waits for them.
-    pub(in crate::agent_loop) fn before_request(&mut self, ws: &mut Workspace) -> bool {
+    pub(crate) fn before_request(&mut self, ws: &mut Workspace) -> bool {
         let starts = !std::mem::replace(&mut self.carried.progress(&ws.session.state).started, true);
         if starts && ws.has_hooks(HookPoint::BeforeAgentStart, None) {
             let start = ws.start_subject();
@@ -151,7 +145,7 @@ impl Turn {
     }
 
     /// Notes a hook that was called for the upcoming request.
-    pub(in crate::agent_loop) fn hook_ran(&mut self, state: &SessionState, run: HookRun) {
+    pub(crate) fn hook_ran(&mut self, state: &SessionState, run: HookRun) {
         let runs = &mut self.carried.progress(state).runs;
         if runs.len() < RUNS_MAX {
             runs.push(run);
@@ -160,108 +154,40 @@ impl Turn {
 
     /// Returns the hooks that were called for the upcoming request.
     #[cfg(test)]
-    pub(in crate::agent_loop) fn runs(&self) -> &[HookRun] {
+    pub(crate) fn runs(&self) -> &[HookRun] {
         self.carried.runs()
     }
 
     /// Notes that the answer that hooks inspected is stored with its usage. Returns the hooks that were called for it.
-    pub(in crate::agent_loop) fn answer_is_stored(&mut self, state: &SessionState) -> Vec<HookRun> {
+    pub(crate) fn answer_is_stored(&mut self, state: &SessionState) -> Vec<HookRun> {
         let progress = self.carried.progress(state);
         progress.looked_at_usage = None;
         std::mem::take(&mut progress.runs)
     }
-}
 
-impl AgentLoop {
-    /// Prepares the next request of the running turn, or makes room for it first.
-    pub(in crate::agent_loop) fn request(&mut self) {
-        let Some(turn) = self.ws.session.state.turn.clone() else { return };
-        if self.turn.before_request(&mut self.ws) {
+    /// Warns the user once that the window is nearly full.
+    pub(crate) fn warn(&mut self, ws: &mut Workspace, info: ContextInfo) {
+        if std::mem::replace(&mut self.warned, true) {
             return;
         }
-        let context = self.ws.context();
-        let count = self.ws.count(&context);
-        let window = self.ws.window_tokens();
-        let mut is_due = false;
-        match self.ws.manager().before_request(&count, window) {
-            Decision::Ready => {}
-            Decision::Warn => self.warn(&count, window),
-            Decision::Prepare => self.prepare(&count, false),
-            Decision::Due => {
-                if self.commit_held(Need::Due) {
-                    return;
-                }
-                self.prepare(&count, true);
-                is_due = true;
-            }
-            Decision::Compact => {
-                if self.commit_held(Need::Room) {
-                    return;
-                }
-                let may_wait = !turn.compacted && !self.compaction.gave_up();
-                if may_wait && self.wait_for_room(&count) {
-                    return;
-                }
-            }
-        }
-        self.ws.then(Step::SendPrepared(Box::new(PreparedRequest { context, count, is_due })));
-    }
-
-    /// Sends the prepared request of the running turn, unless a compaction was started for it. Ends the turn if the
-    /// request does not fit the window.
-    pub(in crate::agent_loop) fn send_prepared(&mut self, prepared: PreparedRequest) {
-        let PreparedRequest { context, count, is_due } = prepared;
-        // A held compaction that cannot be prepared again is committed as it is.
-        if self.is_held_up() || is_due && !self.compaction.is_at_work() && self.commit_held(Need::Due) {
-            return;
-        }
-        let window = self.ws.window_tokens();
-        if count.tokens.saturating_sub(count.error_bound_tokens) > window {
-            let error = self.compaction.does_not_fit(&self.ws, &count, window);
-            self.ws.then(Step::fail_turn(error));
-            return;
-        }
-        if !self.ws.before_sending(&context) {
-            self.ws.then(Step::Send(context));
-        }
-    }
-
-    fn warn(&mut self, count: &crate::context::RequestCount, window: u64) {
-        if self.turn.warned {
-            return;
-        }
-        self.turn.warned = true;
-        let info = self.compaction.context_info_of(&self.ws, count, window);
         let message = info.warning.unwrap_or_default();
-        self.ws.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_ratio: info.usage_ratio, message }));
+        ws.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_ratio: info.usage_ratio, message }));
     }
 
-    /// Handles a session that was created or read from the store: appends a new session's initial settings, and
-    /// interrupts a turn that was running.
-    pub(in crate::agent_loop) fn recover(&mut self) {
-        if self.ws.session.state.seq == 0 {
-            let state = self.ws.session.state.clone();
-            let founding = session_updated(|updated| {
-                updated.model = Some(state.model);
-                updated.strategy = Some(state.strategy);
-                updated.settings = Some(state.settings);
-                updated.generation = Some(self.ws.generation);
-            });
-            self.ws.append(vec![founding], Vec::new());
-        }
-        self.ws.roster.owe_what_was_kept(&self.ws.session.state);
-        if self.ws.session.state.turn.is_some() {
-            self.ws.drop_unmade_calls();
-            self.ws.then(Step::stop_turn(TurnStatus::Interrupted));
-        } else {
-            self.ws.then(Step::Proceed);
-        }
+    /// Stops the answer in progress. The turn ends with this status once the part shown so far is known.
+    pub(crate) fn stop_asking(&mut self, ws: &mut Workspace, status: TurnStatus) {
+        let Some(asking) = &mut self.asking else { return };
+        asking.stopped_as = Some(status);
+        ws.push(Effect::CancelModel(asking.request));
     }
-}
 
-impl Turn {
+    /// Takes the usage of an answer that hooks are inspecting.
+    pub(crate) fn take_withheld_usage(&mut self, state: &SessionState) -> Option<Usage> {
+        self.carried.progress(state).looked_at_usage.take()
+    }
+
     /// Sends this context to the model as the next request of the running turn.
-    pub(in crate::agent_loop) fn send(&mut self, ws: &mut Workspace, context: &Context) {
+    pub(crate) fn send(&mut self, ws: &mut Workspace, context: &Context) {
         let Some(turn) = &ws.session.state.turn else { return };
         // Reports the meter between rounds only: the end of the previous turn has reported it before the first one.
         self.meter_due |= turn.answers > 0;
@@ -286,7 +212,7 @@ impl Turn {
 
 impl Workspace {
     /// Appends the user's message and starts a turn on it.
-    pub(in crate::agent_loop) fn start_turn(&mut self, caller: Caller, said: Said) {
+    pub(crate) fn start_turn(&mut self, caller: Caller, said: Said) {
         let turn_id: TurnId = self.new_id();
         let as_of_seq = self.session.state.seq;
         let Said { entry_id, parts } = said;
@@ -307,10 +233,8 @@ impl Workspace {
         self.append(events, vec![caller.mark(reply)]);
         self.then(Step::Proceed);
     }
-}
 
-impl Workspace {
-    pub(in crate::agent_loop) fn turn_started(&self, turn_id: TurnId, command_ids: Vec<CommandId>) -> Event {
+    pub(crate) fn turn_started(&self, turn_id: TurnId, command_ids: Vec<CommandId>) -> Event {
         Event::TurnStarted(TurnStarted { turn_id, command_ids, generation: self.generation })
     }
 }

@@ -1,43 +1,36 @@
-//! Hooks on the model's answer and on its tool calls.
+//! A complete answer and its tool calls: passed to hooks, appended, and made.
 
-use crate::{
-    agent_loop::{
-        AgentLoop,
-        records::appended,
-        step::Step,
-        subject::{
-            Subject,
-            answer::{Called, Calls, CompleteAnswer},
-        },
-        workspace::Workspace,
-    },
-    session::Node,
+use crate::agent_loop::{
+    records::appended, step::Step, subject::Subject, subject::answer::Called, subject::answer::Calls,
+    subject::answer::CompleteAnswer, turn::Turn, workspace::Workspace,
 };
+use crate::session::Node;
 use reseed_protocol::{CallId, EntryData, ErrorBody, ErrorCode, Part, Role, StopReason, hook::HookPoint};
 use std::{collections::VecDeque, sync::Arc};
 
-impl AgentLoop {
+impl Turn {
     /// Handles a complete answer: passes it to the hooks, if it was withheld until now. If it was streamed, they were
     /// registered too late: what was shown stays, and they are only notified.
-    pub(in crate::agent_loop) fn look_at_answer(&mut self, whole: CompleteAnswer, withheld: bool) {
+    pub(crate) fn look_at_answer(&mut self, ws: &mut Workspace, whole: CompleteAnswer, withheld: bool) {
+        let event = whole.event();
         let subject = Subject::Answer(Box::new(whole));
         if withheld {
-            self.ws.then(Step::Ask(subject));
+            ws.then(Step::Ask(subject));
         } else {
-            self.tell_hooks(&subject);
-            self.ws.then(Step::AfterHooks(subject));
+            ws.tell_hooks(&subject, &event);
+            ws.then(Step::AfterHooks(subject));
         }
     }
 
     /// Appends the final answer as one entry, then makes its tool calls or ends the turn.
-    pub(in crate::agent_loop) fn append_answer(&mut self, whole: CompleteAnswer) {
-        let Some(turn) = self.ws.session.state.turn.clone() else { return };
+    pub(crate) fn append_answer(&mut self, ws: &mut Workspace, whole: CompleteAnswer) {
+        let Some(turn) = ws.session.state.turn.clone() else { return };
         let CompleteAnswer { item, mut message, stop_reason, tools } = whole;
-        let runs = self.turn.answer_is_stored(&self.ws.session.state);
+        let runs = self.answer_is_stored(&ws.session.state);
         if let Some(receipt) = &mut message.receipt {
             receipt.hooks = runs;
         }
-        let too_many = turn.answers + 1 > self.ws.deployment.tool_rounds_max;
+        let too_many = turn.answers + 1 > ws.deployment.tool_rounds_max;
         let mut called: VecDeque<Called> = message
             .tool_calls()
             .map(|(id, name, arguments)| Called {
@@ -51,84 +44,85 @@ impl AgentLoop {
             call.verdict = if too_many {
                 Err(format!(
                     "Not called: this turn has had its {} rounds of tool calls.",
-                    self.ws.deployment.tool_rounds_max
+                    ws.deployment.tool_rounds_max
                 ))
             } else {
-                self.ws.prompt.tools().check_call(&tools, &call.name, &call.arguments)
+                ws.prompt.tools().check_call(&tools, &call.name, &call.arguments)
             };
         }
-        let entry = self.ws.entry(item, EntryData::Message(message));
+        let entry = ws.entry(item, EntryData::Message(message));
         let leaf = entry.entry_id.clone();
         let events = vec![appended(entry, Some(turn.turn_id), None)];
         if called.is_empty() {
-            self.ws.append(events, Vec::new());
-            self.answered(stop_reason);
+            ws.append(events, Vec::new());
+            self.answered(ws, stop_reason);
             return;
         }
-        if self.ws.has_hooks(HookPoint::ToolCall, None) && called.iter().any(|call| call.verdict.is_ok()) {
-            self.ws.append(events, Vec::new());
-            self.look_at_calls(Calls { to_do: called, done: Vec::new(), tools });
+        if ws.has_hooks(HookPoint::ToolCall, None) && called.iter().any(|call| call.verdict.is_ok()) {
+            ws.append(events, Vec::new());
+            self.look_at_calls(ws, Calls { to_do: called, done: Vec::new(), tools });
         } else {
-            self.turn.begin_calls(&mut self.ws, events, leaf, called.into());
+            self.begin_calls(ws, events, leaf, called.into());
             if too_many {
-                let rounds = self.ws.deployment.tool_rounds_max;
+                let rounds = ws.deployment.tool_rounds_max;
                 let message = format!("the model called tools {rounds} times without an answer");
-                self.ws.then(Step::fail_turn(ErrorBody::new(ErrorCode::TooManyToolRounds, message)));
+                ws.then(Step::fail_turn(ErrorBody::new(ErrorCode::TooManyToolRounds, message)));
             } else {
-                self.turn.after_results(&mut self.ws);
+                self.after_results(ws);
             }
         }
     }
 
     /// Ends the turn after its last hooks were asked.
-    pub(in crate::agent_loop) fn answered(&mut self, stop_reason: StopReason) {
-        if !self.ws.before_the_end(stop_reason) {
-            self.ws.then(Step::complete_turn(stop_reason));
+    pub(crate) fn answered(&mut self, ws: &mut Workspace, stop_reason: StopReason) {
+        if !ws.before_the_end(stop_reason) {
+            ws.then(Step::complete_turn(stop_reason));
         }
     }
 
     /// Asks the hooks about the next call that may be made; makes the calls once all were inspected.
-    fn look_at_calls(&mut self, mut calls: Calls) {
-        let waits = self.ws.awaits_hooks(HookPoint::ToolCall);
+    fn look_at_calls(&mut self, ws: &mut Workspace, mut calls: Calls) {
+        let waits = ws.awaits_hooks(HookPoint::ToolCall);
         while let Some(called) = calls.to_do.front() {
             if called.verdict.is_ok() {
                 if waits {
                     break;
                 }
                 // A loop, not recursion: an answer may have a thousand calls.
+                let event = calls.event();
                 let subject = Subject::Calls(Box::new(calls));
-                self.tell_hooks(&subject);
+                ws.tell_hooks(&subject, &event);
                 let Subject::Calls(told) = subject else { return };
                 calls = *told;
             }
             calls.done.extend(calls.to_do.pop_front());
         }
         if calls.to_do.is_empty() {
-            if let Some(leaf) = self.ws.session.state.leaf.clone() {
-                self.turn.begin_calls(&mut self.ws, Vec::new(), leaf, calls.done);
-                self.turn.after_results(&mut self.ws);
+            if let Some(leaf) = ws.session.state.leaf.clone() {
+                self.begin_calls(ws, Vec::new(), leaf, calls.done);
+                self.after_results(ws);
             }
         } else {
-            self.ws.then(Step::Ask(Subject::Calls(Box::new(calls))));
+            ws.then(Step::Ask(Subject::Calls(Box::new(calls))));
         }
     }
 
     /// Continues with the answer's next call.
-    pub(super) fn ask_about_next_call(&mut self, mut calls: Calls) {
+    pub(crate) fn ask_about_next_call(&mut self, ws: &mut Workspace, mut calls: Calls) {
         calls.done.extend(calls.to_do.pop_front());
-        self.look_at_calls(calls);
+        self.look_at_calls(ws, calls);
     }
 }
 
 impl Workspace {
     /// Answers calls that hooks were inspecting when the turn ended: none of them is made.
-    pub(super) fn drop_uncalled(&mut self, calls: Calls) {
+    pub(crate) fn drop_uncalled(&mut self, calls: Calls) {
         let calls = calls.done.into_iter().chain(calls.to_do).map(|called| called.call_id).collect();
         self.answer_unmade(calls);
     }
 
     /// Answers calls that hooks were inspecting when the process died: none of them was made.
-    pub(in crate::agent_loop) fn drop_unmade_calls(&mut self) {
+    pub(crate) fn drop_unmade_calls(&mut self) {
         let path = self.session.tree.path();
         let said = |role: Role| move |node: &&Arc<Node>| node.message.as_ref().is_some_and(|said| said.role == role);
         let Some(answer) = path.iter().rposition(|node| said(Role::Assistant)(&node)) else { return };

@@ -25,7 +25,7 @@ impl AgentLoop {
             Input::Answered { request, .. } | Input::Failed { request, .. } => {
                 self.compaction.is_running(*request) || is_near()
             }
-            Input::Tick | Input::HookAnswered { .. } => self.compaction.work.running().is_some() || is_near(),
+            Input::Tick | Input::HookAnswered { .. } => self.compaction.is_at_work() || is_near(),
             Input::Command { command, .. } => {
                 let orders = matches!(
                     **command,
