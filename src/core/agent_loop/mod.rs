@@ -8,16 +8,15 @@
 //! next request is the same. Answers to an older loop's requests carry request ids that no later loop knows: they are
 //! stale responses, expected and dropped.
 //!
-//! The kernel in this file holds the machines, each in a folder of its own, and handles one input after another:
+//! Imports lead down, from each of these to those below it:
 //!
-//! - `turn`: the running turn: model requests, tool calls, the queue
-//! - `compaction`: preparing, making, holding and committing compactions; previews, pins, undo
-//! - `hooks`: calling hooks at fixed points; the roster says which
-//! - `navigation`: moves in the tree
-//! - `prompt`: the content of the next request and its token count; read by all
-//! - `workspace`: the state shared by the machines; `step`: what a machine wants to happen next
-//! - `commands`: dispatches commands to machines; `stop`: stops them
-//! - `annotate`: labels, data and settings that clients write
+//! - this file: the kernel. It holds the machines and handles one input after another. `kernel`: what concerns several
+//!   machines, such as commands and the end of a turn
+//! - `turn`, `compaction`, `hooks`, `navigation`: the machines, each in a folder of its own
+//! - `workspace`: the state that the machines share; `annotate`: labels, data and settings that clients write
+//! - `prompt`: the content of the next request and its token count
+//! - `step`: what a machine wants to happen next; `subject`: what hooks are asked about; `seed`: what one loop hands to
+//!   the next; `io`: inputs and effects; `stage`, `late`, `deadline`, `records`, `checks`
 
 mod annotate;
 mod checks;

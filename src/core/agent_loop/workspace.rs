@@ -3,11 +3,11 @@
 //! It holds the session, its strategy, the parts of the next request, and what the current input has produced: effects
 //! and steps. Appending an event changes the session and emits the write in one call, so the two never differ.
 
+use crate::agent_loop::io::{Append, CallModel, Caller, Effect, Mark, RequestId};
 use crate::agent_loop::{
     compaction::memory::CompactionMemory, deployment::Deployment, hooks::chain::InputChains, hooks::roster::Roster,
-    hooks::roster::begins_work, io::Append, io::CallModel, io::Caller, io::Effect, io::Mark, io::RequestId,
-    late::EndedCalls, prompt::Prompt, records::done, records::session_updated, seed::Seed, step::Step,
-    turn::memory::TurnMemory,
+    hooks::roster::begins_work, late::EndedCalls, prompt::Prompt, records::done, records::session_updated, seed::Seed,
+    step::Step, turn::memory::TurnMemory,
 };
 use crate::{
     context::{ContextManager, strategies::threshold::Threshold, strategy::Options},

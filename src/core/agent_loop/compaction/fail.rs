@@ -25,11 +25,8 @@
 //! answer, or a request that was too large, or once the model has answered at all, the move goes on: with a smaller
 //! request, the draft or an extract. After any other fault, or if it is cancelled, the session stays where it is.
 
-use crate::agent_loop::{
-    compaction::Compacting, compaction::Compactor, compaction::work::Advanced, compaction::work::JobPurpose,
-    compaction::work::Running, compaction::work::Source, compaction::work::Spent, io::Effect, step::Step,
-    workspace::Workspace,
-};
+use crate::agent_loop::compaction::work::{Advanced, JobPurpose, Running, Source, Spent};
+use crate::agent_loop::{compaction::Compacting, compaction::Compactor, io::Effect, step::Step, workspace::Workspace};
 use crate::{
     context::compaction::{Basis, Held, Job, Order, SummaryAttempt},
     model::{Answer, ModelFault},

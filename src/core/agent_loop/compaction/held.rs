@@ -4,9 +4,10 @@
 //! valid as long as what it has read and the settings that made it are unchanged; [`Compacting::check_held`] checks this
 //! after every input and drops it otherwise.
 
+use crate::agent_loop::compaction::work::{Need, Ready, Source};
 use crate::agent_loop::{
-    compaction::Compacting, compaction::fail::unused, compaction::work::Need, compaction::work::Ready,
-    compaction::work::Source, deployment::Summaries, records::session_updated, step::Step, workspace::Workspace,
+    compaction::Compacting, compaction::fail::unused, deployment::Summaries, records::session_updated, step::Step,
+    workspace::Workspace,
 };
 use crate::{
     context::{

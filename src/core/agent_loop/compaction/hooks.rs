@@ -1,8 +1,9 @@
 //! Hooks before a compaction: they may cancel it, supply a summary, or choose another model.
 
+use crate::agent_loop::checks::{check_replaced, check_summary, refused};
+use crate::agent_loop::compaction::work::{JobPurpose, Running, Source};
 use crate::agent_loop::{
-    checks::check_replaced, checks::check_summary, checks::refused, compaction::Compacting, compaction::Compactor,
-    compaction::work::JobPurpose, compaction::work::Running, compaction::work::Source, step::Step, subject::Subject,
+    compaction::Compacting, compaction::Compactor, step::Step, subject::Subject,
     subject::compaction::ProposedCompaction, workspace::Workspace,
 };
 use crate::{

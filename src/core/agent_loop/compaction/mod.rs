@@ -10,12 +10,13 @@
 //! hooks), `WithoutCompaction`, `EndTurn` and `Proceed`.
 //!
 //! - `plan`: when and how to compact
-//! - `running`: a running compaction, in the background or waited for; `work`: the one in progress
+//! - `running`: a running compaction, in the background or waited for; `work`: the one in progress, as a value
+//! - `room`: room for a request that would not fit
 //! - `held`: holding a finished compaction until it is due; `commit`: appending it
 //! - `fail`: what follows when a summary, or a whole compaction, fails
 //! - `preview`: showing one before it is committed; `keep`: pins, and undoing a compaction
-//! - `instructions`: what summaries should focus on; `weight`: which inputs take long
-//! - `hooks`: hooks before a compaction
+//! - `instructions`: what summaries should focus on; `hooks`: hooks before a compaction
+//! - `memory`: what the next loop inherits
 
 mod commit;
 pub(super) mod fail;

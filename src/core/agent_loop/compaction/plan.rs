@@ -1,9 +1,7 @@
 //! Planning: when and how to compact, by the strategy, the circuit breaker and the window.
 
-use crate::agent_loop::{
-    compaction::Compacting, compaction::work::JobPurpose, compaction::work::Need, compaction::work::Source,
-    workspace::Workspace,
-};
+use crate::agent_loop::compaction::work::{JobPurpose, Need, Source};
+use crate::agent_loop::{compaction::Compacting, workspace::Workspace};
 use crate::{
     context::{
         Context, Decision, RequestCount,

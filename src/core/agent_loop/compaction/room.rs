@@ -1,9 +1,7 @@
 //! Room for a request that would not fit, or that the provider refused as too large.
 
-use crate::agent_loop::{
-    compaction::Compacting, compaction::Compactor, compaction::work::JobPurpose, compaction::work::Need,
-    compaction::work::Source, workspace::Workspace,
-};
+use crate::agent_loop::compaction::work::{JobPurpose, Need, Source};
+use crate::agent_loop::{compaction::Compacting, compaction::Compactor, workspace::Workspace};
 use crate::context::{RequestCount, breaker::Permit, compaction::Order, cut::must_stay, structure::Structure};
 use reseed_protocol::{ErrorBody, ErrorCode, event::CompactionTrigger};
 

@@ -3,11 +3,8 @@
 //! One job runs at a time. A background job's outcome is committed at the next point between two requests. What
 //! follows when a step of the chain fails, or the whole chain, is in `fail`.
 
-use crate::agent_loop::{
-    compaction::Compacting, compaction::Compactor, compaction::work::Advanced, compaction::work::JobPurpose,
-    compaction::work::PHASE, compaction::work::Ready, compaction::work::Running, compaction::work::Source,
-    compaction::work::Spent, io::RequestId, workspace::Workspace,
-};
+use crate::agent_loop::compaction::work::{Advanced, JobPurpose, PHASE, Ready, Running, Source, Spent};
+use crate::agent_loop::{compaction::Compacting, compaction::Compactor, io::RequestId, workspace::Workspace};
 use crate::{
     context::{
         RequestCount,

@@ -8,16 +8,12 @@
 //! the subject continues: `Proceed`, `Send`, `EndTurn`, `AfterInput`, `NextInLine` and `Command`.
 //!
 //! A [`Chain`] passes one subject through all hooks of a point, one after the other: each sees the subject as the
-//! earlier ones left it. The [`Subject`] is what is asked about:
+//! earlier ones left it. The [`Subject`] is what is asked about. The kernel (`kernel/hooks.rs`) asks a machine to
+//! describe it, and gives it back to that machine when the last hook has answered.
 //!
-//! - `subject`: all subjects, how each is described, and what it may be answered
-//! - `outcome`: what follows an answer or a failure
-//! - `input`: a client's input, before it is accepted
+//! - `chain`: a subject on its way; `input`: the line of inputs behind the one that hooks inspect
 //! - `request`: the start of a turn, the envelope before and after a request
-//! - `model_answer`: the model's answer and its tool calls; `result`: a tool's answer
-//! - `roster`: which hooks are asked, including those owed to work started under hooks whose client is gone
-//!
-//! Hooks before a compaction or a move are with those machines, in their own `hooks` modules.
+//! - `asked`: which hooks are asked; `roster`: including those owed to work started under hooks whose client is gone
 //!
 //! Without registered hooks none of this runs, and no value is built for it.
 
@@ -27,10 +23,11 @@ pub(super) mod input;
 mod request;
 pub(super) mod roster;
 
+use crate::agent_loop::hooks::chain::{Chain, InLine, InputChains, Open};
+use crate::agent_loop::io::{CallHook, Caller, Effect};
 use crate::agent_loop::{
-    deadline::Deadline, hooks::chain::Chain, hooks::chain::InLine, hooks::chain::InputChains, hooks::chain::Open,
-    io::CallHook, io::Caller, io::Effect, records::done, step::Step, subject::Subject,
-    subject::navigation::ProposedMove, workspace::Workspace,
+    deadline::Deadline, records::done, step::Step, subject::Subject, subject::navigation::ProposedMove,
+    workspace::Workspace,
 };
 use crate::{
     hook::{HookFault, HookPlace, HookSpec},

@@ -1,9 +1,8 @@
 //! Hooks around a request: at the start of its turn, and on the envelope before and after.
 
-use crate::agent_loop::{
-    checks::check_custom_type, checks::custom_parts, checks::refused, records::appended, step::Step, subject::Subject,
-    subject::request::Ended, subject::request::Overlay, subject::request::Start, workspace::Workspace,
-};
+use crate::agent_loop::checks::{check_custom_type, custom_parts, refused};
+use crate::agent_loop::subject::request::{Ended, Overlay, Start};
+use crate::agent_loop::{records::appended, step::Step, subject::Subject, workspace::Workspace};
 use crate::{
     context::{
         Context,

@@ -5,7 +5,7 @@
 //! `protocol/src/reply.rs`; for that, the compiler asks in `protocol/src/reply/duplicate.rs`.
 //!
 //! Nothing asks for what only some commands need: something read from the store first (`runtime/lookups.rs`), a thread
-//! of its own because it may take long (`compaction/weight.rs`), or waiting behind an input that hooks inspect
+//! of its own because it may take long (`kernel/weight.rs`), or waiting behind an input that hooks inspect
 //! (`waits_in_line`).
 
 use crate::agent_loop::{

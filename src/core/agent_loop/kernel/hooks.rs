@@ -1,4 +1,4 @@
-//! Decides what follows a hook's answer.
+//! Passes a subject from hook to hook, and decides what follows an answer.
 //!
 //! | answer | what follows |
 //! | --- | --- |

@@ -1,9 +1,10 @@
 //! What users and programs say: from the command, past the hooks that inspect it, until it starts a turn or is queued.
 
+use crate::agent_loop::checks::{check_custom_type, check_details, custom_parts};
+use crate::agent_loop::subject::input::{InputKind, InputOptions, ProposedInput, Said};
 use crate::agent_loop::{
-    AgentLoop, checks::check_custom_type, checks::check_details, checks::custom_parts, hooks::input::stopping,
-    io::Caller, io::Origin, stage::Stage, step::Step, subject::Subject, subject::input::InputKind,
-    subject::input::InputOptions, subject::input::ProposedInput, subject::input::Said, subject::navigation::Ask,
+    AgentLoop, hooks::input::stopping, io::Caller, io::Origin, stage::Stage, step::Step, subject::Subject,
+    subject::navigation::Ask,
 };
 use crate::session::{Lookup, Queued, input};
 use reseed_protocol::{

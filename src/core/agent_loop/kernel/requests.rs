@@ -1,6 +1,7 @@
 //! The next request of a turn: the turn asks for it, and the compaction machine says if there is room.
 
-use crate::agent_loop::{AgentLoop, compaction::work::Need, step::FailedRequest, step::PreparedRequest, step::Step};
+use crate::agent_loop::step::{FailedRequest, PreparedRequest, Step};
+use crate::agent_loop::{AgentLoop, compaction::work::Need};
 use crate::context::Decision;
 use reseed_protocol::{ErrorBody, ErrorCode};
 

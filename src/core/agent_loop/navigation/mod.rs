@@ -10,10 +10,10 @@
 //! A move is one durable step and, like a compaction, ends this loop: the next one is seeded from the new leaf. Until
 //! that step is written nothing has moved, so a crash, a cancel or a failure leaves everything as it was.
 
+use crate::agent_loop::io::{Caller, Effect, RequestId};
+use crate::agent_loop::subject::navigation::{Ask, BranchGiven, ProposedMove};
 use crate::agent_loop::{
-    io::Caller, io::Effect, io::RequestId, records::appended, records::session_updated, step::Step,
-    subject::input::Said, subject::navigation::Ask, subject::navigation::BranchGiven,
-    subject::navigation::ProposedMove, workspace::Workspace,
+    records::appended, records::session_updated, step::Step, subject::input::Said, workspace::Workspace,
 };
 use crate::{
     context::{

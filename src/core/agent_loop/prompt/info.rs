@@ -1,4 +1,4 @@
-//! The meter, the context report and the snapshot, all derived from one count.
+//! The meter and the context report, both derived from one count.
 
 use crate::agent_loop::workspace::Workspace;
 use crate::context::{RequestCount, strategies::manual::WARN_PERCENT};

@@ -15,7 +15,7 @@
 //! - `added`: what hooks added to the last request alone
 //! - `receipts`: what consecutive requests share, and why it is not more
 //! - `fit`: the limits that the window sets to what may be added
-//! - `shown`: a preview of the next request; `info`: the meter and the session's snapshot
+//! - `request`: the next request, by the session; `shown`: a preview of it; `info`: the meter
 
 mod added;
 mod fit;

@@ -1,9 +1,7 @@
 //! A move in the tree, before it is made.
 
-use crate::agent_loop::{
-    checks::check_name, checks::check_replaced, checks::check_summary, checks::refused, io::Caller,
-    subject::input::Said,
-};
+use crate::agent_loop::checks::{check_name, check_replaced, check_summary, refused};
+use crate::agent_loop::{io::Caller, subject::input::Said};
 use crate::{hook::HookFault, session::Destination};
 use reseed_protocol::{
     EntryId, TurnId,

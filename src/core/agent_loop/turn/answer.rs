@@ -1,8 +1,8 @@
 //! The model's answer: one entry, whole or stopped.
 
+use crate::agent_loop::turn::{Asked, OpenRequest, Turn};
 use crate::agent_loop::{
-    checks::hook_error, records::appended, step::Step, subject::answer::CompleteAnswer, turn::Asked, turn::OpenRequest,
-    turn::Turn, workspace::Workspace,
+    checks::hook_error, records::appended, step::Step, subject::answer::CompleteAnswer, workspace::Workspace,
 };
 use crate::{
     context::count::answer_report,

@@ -1,9 +1,7 @@
 //! A complete answer and its tool calls: passed to hooks, appended, and made.
 
-use crate::agent_loop::{
-    records::appended, step::Step, subject::Subject, subject::answer::Called, subject::answer::Calls,
-    subject::answer::CompleteAnswer, turn::Turn, workspace::Workspace,
-};
+use crate::agent_loop::subject::answer::{Called, Calls, CompleteAnswer};
+use crate::agent_loop::{records::appended, step::Step, subject::Subject, turn::Turn, workspace::Workspace};
 use crate::session::Node;
 use reseed_protocol::{CallId, EntryData, ErrorBody, ErrorCode, Part, Role, StopReason, hook::HookPoint};
 use std::{collections::VecDeque, sync::Arc};

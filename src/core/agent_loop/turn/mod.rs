@@ -1,16 +1,15 @@
 //! The turn machine: from a user message until the loop is idle again, one request after another.
 //!
 //! Inputs: the model's answer to a turn's request, its failure, or what was shown of it when it was stopped; the
-//! commands `user_input`, `edit_queue`, `append_custom_message`, `tool_result` and `call_progress`; the steps
-//! `Request`, `SendPrepared`, `Send`, `EndTurn` and `ToolsTick`.
+//! commands `tool_result`, `call_progress` and `edit_queue`, and inputs that were accepted; the steps `Send` and
+//! `ToolsTick`. The kernel takes `Request`, `SendPrepared`, `RequestFailed` and `EndTurn`: they concern compactions too.
 //!
 //! Outputs: the effects that call the model and cancel the call; the entries and events of the turn, of its tool calls
-//! and of the queue; the steps `Ask` (the hooks of the turn), `SendPrepared`, `Send`, `EndTurn`, `Proceed` and
-//! `PrepareIdle`. It asks the compaction machine to make room for a request.
+//! and of the queue; the steps `Ask` (the hooks of the turn), `AfterHooks`, `RequestFailed`, `EndTurn` and `Proceed`.
 //!
-//! - `answer`: the model's answer; `overflow`: a failed request; `end`: the end of the turn
-//! - `tools`: the calls of client tools; `queue`: inputs that wait
-//! - `meter`: how full the window is
+//! - `answer`: the model's answer; `calls`: its tool calls; `overflow`: a failed request
+//! - `tools`: the calls of client tools; `results`: their results; `queue`: inputs that wait
+//! - `meter`: how full the window is; `memory`: what the next loop inherits
 
 mod answer;
 mod calls;
@@ -21,10 +20,11 @@ pub(super) mod queue;
 mod results;
 pub(super) mod tools;
 
+use crate::agent_loop::io::{Caller, Effect, RequestId};
 use crate::agent_loop::{
-    deadline::Deadline, io::Caller, io::Effect, io::RequestId, prompt::Sent, records::appended,
-    records::session_updated, stage::Stage, step::Step, subject::Subject, subject::input::Said,
-    turn::memory::TurnMemory, turn::memory::WindowEvidence, workspace::Workspace,
+    deadline::Deadline, prompt::Sent, records::appended, records::session_updated, stage::Stage, step::Step,
+    subject::Subject, subject::input::Said, turn::memory::TurnMemory, turn::memory::WindowEvidence,
+    workspace::Workspace,
 };
 use crate::{
     context::{Context, RequestCount},

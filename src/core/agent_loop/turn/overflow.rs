@@ -1,8 +1,8 @@
 //! Failed requests, above all those that are too large: compact once, retry once, remember the smaller window.
 
+use crate::agent_loop::turn::{Asked, OpenRequest, Turn};
 use crate::agent_loop::{
-    prompt::usage_ratio, records::session_updated, step::FailedRequest, step::Step, turn::Asked, turn::OpenRequest,
-    turn::Turn, workspace::Workspace,
+    prompt::usage_ratio, records::session_updated, step::FailedRequest, step::Step, workspace::Workspace,
 };
 use crate::{
     context::{window::told_by_usage, windows::WINDOW_TOKENS_MIN},

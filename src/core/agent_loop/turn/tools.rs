@@ -1,4 +1,4 @@
-//! Calls of client tools: how they are made, what limits them, and how their results are handled.
+//! Calls of client tools: how they are made, and what limits them.
 
 use crate::agent_loop::{
     deadline::Deadline, records::appended, step::Step, subject::answer::Called, turn::Turn, workspace::Workspace,
