@@ -130,6 +130,6 @@ pub(super) struct PreparedRequest {
 pub(super) struct FailedRequest {
     pub(super) count: RequestCount,
     pub(super) fault: ModelFault,
-    /// True if a compaction may help: the request was or may have been too large, and this is the turn's first such one.
+    /// True if a compaction may help: the request may have been too large, and it is the turn's first such one.
     pub(super) may_compact: bool,
 }

@@ -1,8 +1,8 @@
 //! Held compactions: prepared early, while turns continue, and committed in one step at the trigger.
 //!
 //! A held compaction is a record in the log, so it survives this loop, the session's unloading and the process. It is
-//! valid as long as what it has read and the settings that made it are unchanged; [`Compacting::check_held`] checks this
-//! after every input and drops it otherwise.
+//! valid as long as what it has read and the settings that made it are unchanged; [`Compacting::check_held`] checks
+//! this after every input and drops it otherwise.
 
 use crate::agent_loop::compaction::work::{Need, Ready, Source};
 use crate::agent_loop::{

@@ -1,4 +1,5 @@
-//! The end of a turn: finished, failed, cancelled or interrupted; and what a client's cancel, a server that shuts down, and a damaged session stop, by the loop's stage.
+//! The end of a turn: finished, failed, cancelled or interrupted; and what a client's cancel, a server that shuts down,
+//! and a damaged session stop, by the loop's stage.
 
 use crate::agent_loop::{AgentLoop, late::Callee, stage::Stage, step::Step, step::TurnEnd};
 use crate::session::{OpenTurn, state::add_usage};

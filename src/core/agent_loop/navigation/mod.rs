@@ -174,7 +174,7 @@ impl Navigation {
         }
     }
 
-    /// Handles the model's answer to a request for the branch summary. Returns the arrival once the summary is complete.
+    /// Handles the model's answer to a request for the branch summary. Returns the arrival once that is complete.
     pub(crate) fn on_branch_summary(&mut self, ws: &mut Workspace, answer: &Answer) -> Option<Box<Arrival>> {
         let (_, mut leaving) = self.leaving.take()?;
         leaving.job.take(answer);

@@ -2,7 +2,7 @@
 //!
 //! Inputs: the model's answer to a turn's request, its failure, or what was shown of it when it was stopped; the
 //! commands `tool_result`, `call_progress` and `edit_queue`, and inputs that were accepted; the steps `Send` and
-//! `ToolsTick`. The kernel takes `Request`, `SendPrepared`, `RequestFailed` and `EndTurn`: they concern compactions too.
+//! `ToolsTick`. The kernel takes `Request`, `SendPrepared`, `RequestFailed` and `EndTurn`: several machines' work.
 //!
 //! Outputs: the effects that call the model and cancel the call; the entries and events of the turn, of its tool calls
 //! and of the queue; the steps `Ask` (the hooks of the turn), `AfterHooks`, `RequestFailed`, `EndTurn` and `Proceed`.
