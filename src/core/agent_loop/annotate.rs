@@ -2,8 +2,8 @@
 //!
 //! Each becomes the new leaf, like any other entry. None of them is sent to the model.
 
-use super::{AgentLoop, commands::Caller, prompt::usage_ratio, turn::appended};
-use crate::agent_loop::workspace::Workspace;
+use crate::agent_loop::checks::{check_custom_type, check_name, check_word};
+use crate::agent_loop::{io::Caller, prompt::usage_ratio, records::appended, workspace::Workspace};
 use reseed_protocol::{
     EntryData, ErrorBody, ErrorCode,
     command::{AppendCustom, SetLabel, SetModel},
@@ -12,60 +12,52 @@ use reseed_protocol::{
     reply::{Done, Reply},
 };
 
-/// Maximum length of a session's name or an entry's label, in characters.
-const NAME_CHARS_MAX: usize = 200;
-
-/// Maximum length of a model's name, a reasoning effort, or a custom type, in characters.
-const WORD_CHARS_MAX: usize = 200;
-
 /// The reasoning level recorded when the choice is left to the provider.
 const DEFAULT_LEVEL: &str = "default";
 
-impl AgentLoop {
-    pub(super) fn on_set_model(&mut self, caller: &Caller, set: SetModel) -> Result<(), ErrorBody> {
+impl Workspace {
+    /// Sets the model and its reasoning effort. Returns true if it is another model.
+    pub(super) fn on_set_model(&mut self, caller: &Caller, set: SetModel) -> Result<bool, ErrorBody> {
         for (field, text) in [("model", Some(&set.model)), ("reasoningEffort", set.reasoning_effort.as_ref())] {
             if let Some(text) = text {
                 check_word(field, text)?;
             }
         }
-        if !self.ws.deployment.windows.knows(&set.model) {
+        if !self.deployment.windows.knows(&set.model) {
             let message =
                 format!("the context window of `{}` is unknown; set it in MODEL_WINDOWS on the server", set.model);
             return Err(ErrorBody::new(ErrorCode::UnknownModel, message).with_field("model"));
         }
         if let Some(message) =
-            self.ws.deployment.windows.warning(&set.model).filter(|_| set.model != self.ws.session.state.model)
+            self.deployment.windows.warning(&set.model).filter(|_| set.model != self.session.state.model)
         {
-            let tokens = self.ws.count(&self.ws.context()).tokens;
-            let usage_ratio = usage_ratio(tokens, self.ws.deployment.windows.tokens(&set.model));
-            self.ws.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_ratio, message }));
+            let tokens = self.count(&self.context()).tokens;
+            let usage_ratio = usage_ratio(tokens, self.deployment.windows.tokens(&set.model));
+            self.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_ratio, message }));
         }
-        let mut settings = self.ws.session.state.settings.clone();
+        let mut settings = self.session.state.settings.clone();
         let mut records = Vec::new();
-        if set.model != self.ws.session.state.model {
+        let is_other = set.model != self.session.state.model;
+        if is_other {
             settings.learned_window_tokens = None;
-            self.compaction.forget_window();
             let change = ModelChange { provider: None, model: set.model.clone() };
-            records.push(self.ws.record(caller, EntryData::ModelChange(change)));
+            records.push(self.record(caller, EntryData::ModelChange(change)));
         }
         if set.reasoning_effort != settings.reasoning_effort {
             let thinking_level = set.reasoning_effort.clone().unwrap_or_else(|| DEFAULT_LEVEL.to_owned());
             let mut record =
-                self.ws.record(caller, EntryData::ThinkingLevelChange(ThinkingLevelChange { thinking_level }));
+                self.record(caller, EntryData::ThinkingLevelChange(ThinkingLevelChange { thinking_level }));
             hang_from(&mut record, records.last());
             records.push(record);
         }
         settings.reasoning_effort = set.reasoning_effort;
-        self.ws.update(caller, records, |updated| {
+        self.update(caller, records, |updated| {
             updated.model = Some(set.model);
             updated.settings = Some(settings);
         });
-        self.reseed_soon();
-        Ok(())
+        Ok(is_other)
     }
-}
 
-impl Workspace {
     /// Labels an entry; the caller has checked that it exists.
     pub(super) fn on_set_label(&mut self, caller: &Caller, set: SetLabel) -> Result<(), ErrorBody> {
         let label = set.label.map(|label| check_name("label", &label)).transpose()?;
@@ -109,46 +101,4 @@ fn hang_from(event: &mut Event, before: Option<&Event>) {
     if let (Event::EntryAppended(appended), Some(Event::EntryAppended(before))) = (event, before) {
         appended.entry.parent_id = Some(before.entry.entry_id.clone());
     }
-}
-
-/// Validates a name and returns it trimmed.
-pub(super) fn check_name(field: &str, name: &str) -> Result<String, ErrorBody> {
-    let name = name.trim();
-    if name.chars().any(char::is_control) {
-        let message = format!("a {field} has no control characters");
-        return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field(field));
-    }
-    if name.is_empty() || name.chars().count() > NAME_CHARS_MAX {
-        let message = format!("a {field} must have 1 to {NAME_CHARS_MAX} characters, not {}", name.chars().count());
-        return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field(field));
-    }
-    Ok(name.to_owned())
-}
-
-/// Maximum bytes of a program's details on a message: each entry is held in memory while the model sees it.
-const DETAILS_BYTES_MAX: usize = 64 * 1024;
-
-/// Checks the size of a program's details on a message.
-///
-/// # Errors
-/// `invalid_field`, with the size and the limit.
-pub(super) fn check_details(details: Option<&serde_json::Value>) -> Result<(), ErrorBody> {
-    let bytes = details.map_or(0, |details| details.to_string().len());
-    if bytes > DETAILS_BYTES_MAX {
-        let message = format!("`details` has {bytes} bytes; at most {DETAILS_BYTES_MAX} are allowed");
-        return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("details"));
-    }
-    Ok(())
-}
-
-pub(super) fn check_custom_type(custom_type: &str) -> Result<(), ErrorBody> {
-    check_word("customType", custom_type)
-}
-
-fn check_word(field: &str, text: &str) -> Result<(), ErrorBody> {
-    if text.trim().is_empty() || text.chars().count() > WORD_CHARS_MAX || text.chars().any(char::is_control) {
-        let message = format!("`{field}` must have 1 to {WORD_CHARS_MAX} characters, none of them a control character");
-        return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field(field));
-    }
-    Ok(())
 }

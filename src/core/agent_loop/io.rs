@@ -1,11 +1,11 @@
 //! Inputs, which tell the loop what happened, and effects, which say what to do.
 
-use super::Tools;
+use crate::agent_loop::prompt::Tools;
 use crate::{
     context::counter::Report,
     hook::{HookFault, HookPlace, HookSpec},
     model::{Answer, ModelFault, ModelRequest},
-    session::Lookup,
+    session::{Lookup, fingerprint::withheld},
 };
 use reseed_protocol::{
     CallId, CommandId, EntryId, ErrorBody, Part, TurnId,
@@ -33,6 +33,26 @@ pub struct Origin(pub u64);
 impl Origin {
     /// A server hook, which may write whoever owns the session. No connection has this number.
     pub const HOOK: Self = Self(u64::MAX);
+}
+
+/// A command's sender, id and content hash, from which its mark is made.
+#[derive(Debug, Clone)]
+pub(super) struct Caller {
+    pub(super) origin: Origin,
+    pub(super) id: CommandId,
+    pub(super) fingerprint: u64,
+}
+
+impl Caller {
+    /// Returns the caller with a fingerprint that reveals nothing of the content, for commands that hooks have changed
+    /// or whose content is not kept. It is the same for every command of this type.
+    pub(super) fn without_content(&self, command: &str) -> Self {
+        Self { fingerprint: withheld(command), ..self.clone() }
+    }
+
+    pub(super) fn mark(&self, reply: Reply) -> Mark {
+        Mark { origin: self.origin, id: self.id.clone(), fingerprint: self.fingerprint, reply }
+    }
 }
 
 /// Something that happened.

@@ -3,13 +3,7 @@
 //! The store keeps how every tool call ended (`session/ended.rs`). Of hook calls nothing is stored,
 //! so a bounded memory serves: it is carried from loop to loop, and ends with the session's time in memory.
 
-use super::{commands::Caller, workspace::Workspace};
-use crate::session::{Lookup, ended};
-use reseed_protocol::{
-    CallId, ErrorBody, ErrorCode,
-    event::CallOutcome,
-    reply::{Done, Reply},
-};
+use reseed_protocol::{CallId, ErrorBody, ErrorCode, event::CallOutcome};
 use serde_json::json;
 use std::collections::VecDeque;
 
@@ -43,6 +37,14 @@ impl EndedCalls {
     pub(super) fn get(&self, call: &CallId) -> Option<(CallOutcome, Option<u64>)> {
         let ended = self.0.iter().rev().find(|ended| ended.call == *call)?;
         Some((ended.outcome, ended.answer))
+    }
+
+    /// Returns the error for what a client says about a hook call that does not wait for it.
+    pub(super) fn late_for_hook(&self, call: &CallId) -> ErrorBody {
+        match self.get(call) {
+            Some((outcome, _)) => Callee::Hook.too_late(call, Some(outcome)),
+            None => Callee::Hook.unknown(call),
+        }
     }
 }
 
@@ -89,53 +91,5 @@ impl Callee {
         }
         ErrorBody::new(ErrorCode::TooLate, format!("the {name} call `{call}` {how}; nothing was stored"))
             .with_details(details)
-    }
-}
-
-impl Workspace {
-    /// Answers a `tool_result` whose call is not pending: `ok` for a copy of the answer that was taken.
-    ///
-    /// # Errors
-    /// `unknown_call`; `too_late`.
-    pub(super) fn answer_late_result(
-        &mut self,
-        caller: &Caller,
-        call: &CallId,
-        result: u64,
-        lookup: Option<Lookup>,
-    ) -> Result<(), ErrorBody> {
-        // As it was sent: hooks may have changed what was stored.
-        let is_copy = self.ended.get(call).is_some_and(|(_, answer)| answer == Some(result));
-        let ended = lookup.and_then(Lookup::ended_call).or_else(|| self.ended_on_path(call));
-        match ended {
-            Some(ended) if !is_copy && !ended.has_taken(result) => Err(Callee::Tool.too_late(call, ended.outcome)),
-            None if !is_copy => Err(Callee::Tool.unknown(call)),
-            _ => {
-                self.reply_duplicate(caller);
-                Ok(())
-            }
-        }
-    }
-
-    /// Returns the error for `call_progress` of a tool call that is not pending.
-    pub(super) fn late_progress(&self, call: &CallId, lookup: Option<Lookup>) -> ErrorBody {
-        match lookup.and_then(Lookup::ended_call).or_else(|| self.ended_on_path(call)) {
-            Some(ended) => Callee::Tool.too_late(call, ended.outcome),
-            None => Callee::Tool.unknown(call),
-        }
-    }
-
-    /// Answers a copy of an answer that was taken.
-    pub(super) fn reply_duplicate(&mut self, caller: &Caller) {
-        let as_of_seq = Some(self.session.state.seq);
-        self.reply(caller, Reply::Ok(Done { as_of_seq, duplicate: Some(true), ..Done::default() }));
-    }
-
-    /// Returns how a call ended that has a result on the path and no mark: a fork has the entries of its source only,
-    /// and older versions wrote no marks.
-    fn ended_on_path(&self, call: &CallId) -> Option<ended::EndedCall> {
-        let messages = self.session.tree.path().iter().rev().filter_map(|node| node.message.as_ref());
-        let result = messages.filter_map(|message| ended::result_of(call, message)).next()?;
-        Some(ended::EndedCall { outcome: None, result })
     }
 }

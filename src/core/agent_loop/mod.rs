@@ -8,30 +8,32 @@
 //! next request is the same. Answers to an older loop's requests carry request ids that no later loop knows: they are
 //! stale responses, expected and dropped.
 //!
-//! The kernel in this file holds the machines, each in a folder of its own, and handles one input after another:
+//! Imports lead down, from each of these to those below it:
 //!
-//! - `turn`: the running turn: model requests, tool calls, the queue
-//! - `compaction`: preparing, making, holding and committing compactions; previews, pins, undo
-//! - `hooks`: calling hooks at fixed points; the roster says which
-//! - `navigation`: moves in the tree
-//! - `prompt`: the content of the next request and its token count; read by all
-//! - `workspace`: the state shared by the machines; `step`: what a machine wants to happen next
-//! - `commands`: dispatches commands to machines; `stop`: stops them
-//! - `annotate`: labels, data and settings that clients write
+//! - this file: the kernel. It holds the machines and handles one input after another. `kernel`: what concerns several
+//!   machines, such as commands and the end of a turn
+//! - `turn`, `compaction`, `hooks`, `navigation`: the machines, each in a folder of its own
+//! - `workspace`: the state that the machines share; `annotate`: labels, data and settings that clients write
+//! - `prompt`: the content of the next request and its token count
+//! - `step`: what a machine wants to happen next; `subject`: what hooks are asked about; `seed`: what one loop hands to
+//!   the next; `io`: inputs and effects; `stage`, `late`, `deadline`, `records`, `checks`
 
 mod annotate;
-mod commands;
+mod checks;
 mod compaction;
 mod deadline;
 mod deployment;
 mod hooks;
 pub mod io;
+mod kernel;
 mod late;
 mod navigation;
 mod prompt;
+mod records;
+mod seed;
 mod stage;
 mod step;
-mod stop;
+mod subject;
 mod turn;
 mod workspace;
 
@@ -43,67 +45,22 @@ mod random_scripts;
 pub use compaction::{INSTRUCTIONS_WINDOW_PART, PINS_MAX, PREVIEW_MILLIS, pins_without, undo_target};
 pub use deployment::{Deployment, Summaries};
 pub use io::{Append, CallHook, CallModel, Effect, Input, Mark, Origin, RequestId};
-pub use prompt::{Snapshot, TOOLS_MAX, Tools, check_offers, usage_percent, usage_ratio};
+pub use kernel::Snapshot;
+pub use prompt::{TOOLS_MAX, Tools, check_offers, usage_percent, usage_ratio};
+pub use seed::Seed;
 
-use compaction::Compactor;
-use deadline::Deadline;
-use hooks::{Hooks, Roster};
+use compaction::{Compacting, Compactor};
+use hooks::Hooks;
+use io::Caller;
 use navigation::Navigation;
+use records::session_updated;
 use stage::Stage;
 use step::Step;
 use turn::Turn;
 use workspace::Workspace;
 
-use crate::{
-    context::counter::Calibration,
-    session::{IdSource, Session},
-};
+use crate::session::Session;
 use reseed_protocol::{Timestamp, event::TurnStatus};
-use std::sync::Arc;
-
-/// The state that one loop hands to the next: the session as its log says, and what is not in the log.
-#[derive(Debug)]
-pub struct Seed {
-    /// The session.
-    pub session: Session,
-    /// The deployment's settings.
-    pub deployment: Arc<Deployment>,
-    /// The calibration of this model's token estimates.
-    pub calibration: Calibration,
-    /// The id of the next request, so that no later loop reuses an earlier one.
-    pub next_request: u64,
-    /// True if no turn may start: the server is stopping, or nobody is connected.
-    pub holding: bool,
-    ids: IdSource,
-    prompt: prompt::PromptMemory,
-    roster: Roster,
-    ended: late::EndedCalls,
-    turn: turn::TurnProgress,
-    compaction: compaction::CompactionMemory,
-    hooks: hooks::InputChains,
-}
-
-impl Seed {
-    /// Returns the first seed of a session.
-    #[must_use]
-    pub fn new(session: Session, deployment: Arc<Deployment>, calibration: Calibration, ids: IdSource) -> Self {
-        let prompt = prompt::PromptMemory::read(&session);
-        Self {
-            session,
-            deployment,
-            calibration,
-            next_request: 1,
-            holding: false,
-            ids,
-            prompt,
-            roster: Roster::default(),
-            ended: late::EndedCalls::default(),
-            turn: turn::TurnProgress::default(),
-            compaction: compaction::CompactionMemory::default(),
-            hooks: hooks::InputChains::default(),
-        }
-    }
-}
 
 /// The loop. See the module documentation.
 #[derive(Debug)]
@@ -149,6 +106,7 @@ impl AgentLoop {
 
                 Step::Proceed => self.proceed(),
                 Step::Request => self.request(),
+                Step::RequestFailed(failed) => self.on_request_failed(*failed),
                 Step::SendPrepared(prepared) => self.send_prepared(*prepared),
                 Step::Send(context) => self.turn.send(&mut self.ws, &context),
                 Step::EndTurn(end) => self.finish_turn(*end),
@@ -159,11 +117,11 @@ impl AgentLoop {
                 Step::HookFailed { subject, hook, fault } => self.hook_failed(subject, &hook, &fault),
                 Step::HookLate { call_id, is_sent, fault } => self.on_hook_late(call_id, is_sent, fault),
 
-                Step::PrepareIdle => self.prepare_idle(),
-                Step::WithoutCompaction(trigger, error) => self.continue_without(trigger, error),
-                Step::CheckHeld => self.check_held(),
+                Step::PrepareIdle => self.compacting().prepare_idle(),
+                Step::WithoutCompaction(trigger, error) => self.compacting().continue_without(trigger, error),
+                Step::CheckHeld => self.compacting().check_held(),
 
-                Step::CompactionTick => self.on_compaction_tick(),
+                Step::CompactionTick => self.compacting().on_compaction_tick(),
                 Step::ToolsTick => self.turn.on_tools_tick(&mut self.ws),
             }
             self.hooks.note_waiting(&mut self.ws);
@@ -189,26 +147,30 @@ impl AgentLoop {
             (_, Input::Recovered) => self.recover(),
             (_, Input::Command { origin, id, fingerprint, command, lookup }) => {
                 let lookup = lookup.map(|lookup| *lookup);
-                self.on_command(commands::Caller { origin, id, fingerprint }, *command, lookup);
+                self.on_command(Caller { origin, id, fingerprint }, *command, lookup);
             }
             (Stage::Asking, Input::Answered { request, answer }) if self.turn.asks(request) => {
-                self.on_answer(answer);
+                self.turn.on_answer(&mut self.ws, answer);
             }
             (Stage::Asking, Input::Failed { request, fault }) if self.turn.asks(request) => {
-                self.on_fault(&fault);
+                self.turn.on_fault(&mut self.ws, fault);
             }
             (Stage::Stopping, Input::Cancelled { request, shown }) if self.turn.asks(request) => {
-                self.on_stopped(shown);
+                self.turn.on_stopped(&mut self.ws, shown);
             }
-            (_, Input::Answered { request, answer }) if self.compaction.is_running(request) => self.on_summary(&answer),
+            (_, Input::Answered { request, answer }) if self.compaction.is_running(request) => {
+                self.compacting().on_summary(&answer)
+            }
             (_, Input::Failed { request, fault }) if self.compaction.is_running(request) => {
-                self.on_summary_fault(&fault)
+                self.compacting().on_summary_fault(&fault)
             }
             (Stage::Leaving, Input::Answered { request, answer }) if self.navigation.asks(request) => {
-                self.on_branch_summary(&answer);
+                let arrival = self.navigation.on_branch_summary(&mut self.ws, &answer);
+                self.arrive(arrival);
             }
             (Stage::Leaving, Input::Failed { request, fault }) if self.navigation.asks(request) => {
-                self.on_branch_summary_fault(&fault);
+                let arrival = self.navigation.on_branch_summary_fault(&mut self.ws, &fault);
+                self.arrive(arrival);
             }
             (_, Input::HookAnswered { call_id, answer }) => self.on_hook_answer(&call_id, *answer),
             (_, Input::HostLeft) => self.ws.roster.host_left(&self.ws.session.state),
@@ -228,11 +190,58 @@ impl AgentLoop {
         }
     }
 
+    /// Returns the loop's current stage.
+    ///
+    /// Invariant: the session waits for one machine at a time.
+    fn stage(&self) -> Stage {
+        if self.ws.is_over() {
+            return Stage::Done;
+        }
+        let waits_for = [
+            self.turn.stage(),
+            self.compaction.is_awaited().then_some(Stage::Compacting),
+            self.hooks.are_awaited().then_some(Stage::Hooking),
+            self.navigation.is_leaving().then_some(Stage::Leaving),
+        ];
+        debug_assert!(waits_for.iter().flatten().count() <= 1, "the session waits for {waits_for:?} at the same time");
+        waits_for.into_iter().flatten().next().unwrap_or(Stage::Idle)
+    }
+
+    /// Handles a session that was created or read from the store: appends a new session's initial settings, and
+    /// interrupts a turn that was running.
+    fn recover(&mut self) {
+        if self.ws.session.state.seq == 0 {
+            let state = self.ws.session.state.clone();
+            let founding = session_updated(|updated| {
+                updated.model = Some(state.model);
+                updated.strategy = Some(state.strategy);
+                updated.settings = Some(state.settings);
+                updated.generation = Some(self.ws.generation);
+            });
+            self.ws.append(vec![founding], Vec::new());
+        }
+        self.ws.roster.owe_what_was_kept(&self.ws.session.state);
+        if self.ws.session.state.turn.is_some() {
+            self.ws.drop_unmade_calls();
+            self.ws.then(Step::stop_turn(TurnStatus::Interrupted));
+        } else {
+            self.ws.then(Step::Proceed);
+        }
+    }
+
+    /// Returns the compaction machine with what it reaches besides itself.
+    fn compacting(&mut self) -> Compacting<'_> {
+        let is_free = self.turn.stage().is_none() && !self.hooks.are_awaited() && !self.navigation.is_leaving();
+        let Self { ws, compaction, hooks, .. } = self;
+        Compacting { compaction, ws, hooks, is_free }
+    }
+
     /// Returns when [`Input::Tick`] is due, if ever.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let tools = self.turn.next_deadline();
-        tools.into_iter().chain(self.compaction_deadline()).chain(self.hooks.next_hook_deadline()).min()
+        let compaction = self.compaction.deadline().filter(|_| !self.hooks.looks_at_compaction());
+        tools.into_iter().chain(compaction).chain(self.hooks.next_hook_deadline()).min()
     }
 
     /// Returns true if the path in memory may lack entries that the model should see by the log: the next loop is then
@@ -297,7 +306,7 @@ impl AgentLoop {
             return;
         }
         if let Some(order) = self.compaction.take_ordered()
-            && self.start_ordered(order)
+            && self.compacting().start_ordered(order)
         {
             return;
         }
@@ -321,9 +330,9 @@ impl AgentLoop {
 
     /// Ends this loop; the next one continues.
     fn reseed(&mut self) {
-        self.void_running("another model or strategy was chosen");
+        self.compacting().void_running("another model or strategy was chosen");
         let generation = Some(self.ws.generation + 1);
-        self.ws.append(vec![prompt::session_updated(|updated| updated.generation = generation)], Vec::new());
+        self.ws.append(vec![records::session_updated(|updated| updated.generation = generation)], Vec::new());
         self.ws.hand_over();
     }
 }

@@ -4,12 +4,17 @@
 //! (`Workspace::then`), and the kernel takes the queued steps in that order, each to completion with everything that
 //! follows from it.
 
-use super::{Input, commands::Caller, hooks::Subject, turn::TurnEnd};
+use crate::agent_loop::{io::Caller, io::Input, subject::Subject};
 use crate::{
     context::{Context, RequestCount},
     hook::HookFault,
+    model::ModelFault,
 };
-use reseed_protocol::{CallId, ErrorBody, StopReason, command::Command, event::CompactionTrigger, event::TurnStatus};
+use reseed_protocol::{
+    CallId, ErrorBody, ErrorCode, StopReason,
+    command::Command,
+    event::{CompactionTrigger, TurnStatus},
+};
 use std::sync::Arc;
 
 /// Something that should happen next.
@@ -30,6 +35,8 @@ pub(super) enum Step {
     Request,
     /// Send the prepared request, unless a compaction that was started for it must finish first.
     SendPrepared(Box<PreparedRequest>),
+    /// The request in flight has failed: make room if it was too large, or end the turn.
+    RequestFailed(Box<FailedRequest>),
     /// Send this context to the model as the next request of the running turn.
     Send(Arc<Context>),
     /// End the running turn.
@@ -90,6 +97,25 @@ impl Step {
     }
 }
 
+/// How a turn ends.
+#[derive(Debug)]
+pub(super) struct TurnEnd {
+    pub(super) status: TurnStatus,
+    pub(super) finish_reason: Option<StopReason>,
+    pub(super) error: Option<ErrorBody>,
+}
+
+impl TurnEnd {
+    /// Returns the end of a turn that is `cancelled` or `interrupted`.
+    pub(super) fn stopped(status: TurnStatus) -> Self {
+        let error = (status == TurnStatus::Interrupted).then(|| {
+            ErrorBody::new(ErrorCode::Interrupted, "the server stopped in the middle of the turn; send retry_turn")
+        });
+        let finish_reason = (status == TurnStatus::Cancelled).then_some(StopReason::Cancelled);
+        Self { status, finish_reason, error }
+    }
+}
+
 /// The next request with its token count.
 #[derive(Debug)]
 pub(super) struct PreparedRequest {
@@ -97,4 +123,13 @@ pub(super) struct PreparedRequest {
     pub(super) count: RequestCount,
     /// True if it is above the trigger: the held compaction is then committed if nothing better could be made.
     pub(super) is_due: bool,
+}
+
+/// A request of the turn that failed.
+#[derive(Debug)]
+pub(super) struct FailedRequest {
+    pub(super) count: RequestCount,
+    pub(super) fault: ModelFault,
+    /// True if a compaction may help: the request may have been too large, and it is the turn's first such one.
+    pub(super) may_compact: bool,
 }

@@ -3,15 +3,11 @@
 //! It holds the session, its strategy, the parts of the next request, and what the current input has produced: effects
 //! and steps. Appending an event changes the session and emits the write in one call, so the two never differ.
 
-use super::{
-    Append, CallModel, Deployment, Effect, Mark, RequestId, Seed,
-    commands::Caller,
-    compaction::CompactionMemory,
-    hooks::{InputChains, Roster, begins_work},
-    late::EndedCalls,
-    prompt::{Prompt, done, session_updated},
-    step::Step,
-    turn::TurnProgress,
+use crate::agent_loop::io::{Append, CallModel, Caller, Effect, Mark, RequestId};
+use crate::agent_loop::{
+    compaction::memory::CompactionMemory, deployment::Deployment, hooks::chain::InputChains, hooks::roster::Roster,
+    hooks::roster::begins_work, late::EndedCalls, prompt::Prompt, records::done, records::session_updated, seed::Seed,
+    step::Step, turn::memory::TurnMemory,
 };
 use crate::{
     context::{ContextManager, strategies::threshold::Threshold, strategy::Options},
@@ -20,9 +16,10 @@ use crate::{
 };
 use reseed_protocol::{
     Entry, EntryData, EntryId, ErrorBody, Timestamp, TurnId,
+    context::RequestOptions,
     event::{EphemeralEvent, Event, SessionUpdated},
     ids::InvalidId,
-    reply::Reply,
+    reply::{Done, Reply},
 };
 use std::{str::FromStr, sync::Arc};
 
@@ -87,7 +84,7 @@ impl Workspace {
 
     /// Returns the seed of the next loop, with what the machines hand to it. The path is counted again if the next
     /// loop's model uses a different counter.
-    pub(super) fn into_seed(self, turn: TurnProgress, compaction: CompactionMemory, hooks: InputChains) -> Seed {
+    pub(super) fn into_seed(self, turn: TurnMemory, compaction: CompactionMemory, hooks: InputChains) -> Seed {
         let Self { mut session, deployment, next_request, ids, prompt, roster, ended, holding, .. } = self;
         let counter = deployment.counter(&session.state.model);
         if counter.method() != prompt.counter().method() {
@@ -124,10 +121,26 @@ impl Workspace {
         self.manager = made.unwrap_or_else(|_| Box::new(Threshold::new(options)));
     }
 
+    /// Recompiles everything sent before the messages. Must be called when the instructions change.
+    pub(super) fn refresh_fixed(&mut self) {
+        let own = self.session.state.settings.instructions.as_deref();
+        self.prompt.refresh(own.unwrap_or(&self.deployment.instructions), self.session.tree.carried());
+    }
+
     /// Returns the default strategy settings, for a session that has none of its own.
     pub(super) fn strategy_options(&self) -> Options {
         let max_output_tokens = self.session.tree.carried().options(&self.options()).max_output_tokens;
         Options { max_output_tokens, ..self.deployment.options.clone() }
+    }
+
+    /// Returns the request options before any patch.
+    pub(super) fn options(&self) -> RequestOptions {
+        let settings = &self.session.state.settings;
+        RequestOptions {
+            temperature: settings.temperature,
+            max_output_tokens: settings.max_output_tokens,
+            reasoning_effort: settings.reasoning_effort.clone(),
+        }
     }
 
     /// Returns a new id.
@@ -233,9 +246,23 @@ impl Workspace {
         self.out.push(Effect::Append(Append { events, marks }));
     }
 
+    /// Recompiles everything sent before the messages, and rebuilds the strategy, if the path's patches have changed.
+    fn follow_patches(&mut self) {
+        if !self.prompt.follows(self.session.tree.carried()) {
+            self.refresh_fixed();
+            self.refresh_manager();
+        }
+    }
+
     /// Replies to a command that wrote nothing.
     pub(super) fn reply(&mut self, caller: &Caller, reply: Reply) {
         self.out.push(Effect::Reply { origin: caller.origin, id: caller.id.clone(), reply });
+    }
+
+    /// Answers a copy of an answer that was taken.
+    pub(super) fn reply_duplicate(&mut self, caller: &Caller) {
+        let as_of_seq = Some(self.session.state.seq);
+        self.reply(caller, Reply::Ok(Done { as_of_seq, duplicate: Some(true), ..Done::default() }));
     }
 
     /// Remembers a command that writes no event, and replies `ok`.

@@ -1,9 +1,9 @@
 //! Committing a compaction: one appended entry, if what the compaction has read is still in effect. The entry replaces
 //! exactly what was read and keeps everything appended since.
 
-use crate::agent_loop::compaction::Compactor;
-use crate::agent_loop::workspace::Workspace;
-use crate::agent_loop::{compaction::fail::unused, compaction::running::Ready, turn::appended};
+use crate::agent_loop::{
+    compaction::Compactor, compaction::fail::unused, compaction::work::Ready, records::appended, workspace::Workspace,
+};
 use crate::{
     context::{
         RequestCount,
@@ -24,7 +24,7 @@ impl Compactor {
     ///
     /// # Errors
     /// The reason for the failure; the clients were notified.
-    pub(in crate::agent_loop) fn commit(&mut self, ws: &mut Workspace, ready: Ready) -> Result<(), ErrorBody> {
+    pub(crate) fn commit(&mut self, ws: &mut Workspace, ready: Ready) -> Result<(), ErrorBody> {
         let Ready { basis, mut outcome, background, waited_since, merged } = ready;
         if !ws.still_holds(&basis, &outcome) {
             let message = "what the compaction had read is no longer what the model sees";
@@ -98,7 +98,7 @@ impl Compactor {
 
 impl Workspace {
     /// Returns true if what a job has read still precedes everything appended since.
-    pub(in crate::agent_loop) fn still_holds(&self, basis: &Basis, outcome: &Outcome) -> bool {
+    pub(crate) fn still_holds(&self, basis: &Basis, outcome: &Outcome) -> bool {
         let path = self.session.tree.path();
         let has = |id: &EntryId| path.iter().any(|node| node.id() == id);
         self.compaction_in_effect().map(|(id, _)| id) == basis.base.as_ref()
@@ -123,7 +123,7 @@ impl Workspace {
     }
 
     /// Keeps what was appended and pinned while the job was running.
-    pub(in crate::agent_loop) fn keep_what_came(&self, basis: &Basis, outcome: &mut Outcome) {
+    pub(crate) fn keep_what_came(&self, basis: &Basis, outcome: &mut Outcome) {
         let path = self.session.tree.path();
         if outcome.first_kept.is_none() {
             // Nothing that was read stays in the tail: it starts with what was appended since.
@@ -137,7 +137,7 @@ impl Workspace {
     }
 
     /// Returns the compaction's entry and the token count of the pending request with it.
-    pub(in crate::agent_loop) fn would_be(
+    pub(crate) fn would_be(
         &self,
         basis: &Basis,
         outcome: &Outcome,
@@ -176,7 +176,7 @@ impl Workspace {
     }
 
     /// Returns the tree with this compaction applied.
-    pub(in crate::agent_loop) fn with_compaction(&self, entry: Entry, cleared: &[EntryId]) -> SessionTree {
+    pub(crate) fn with_compaction(&self, entry: Entry, cleared: &[EntryId]) -> SessionTree {
         let mut tree = self.session.tree.clone();
         tree.append(Arc::new(Node::counted(entry, self.prompt.counter())));
         tree.clear(cleared, self.prompt.counter());

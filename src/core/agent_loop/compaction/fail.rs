@@ -25,51 +25,28 @@
 //! answer, or a request that was too large, or once the model has answered at all, the move goes on: with a smaller
 //! request, the draft or an extract. After any other fault, or if it is cancelled, the session stays where it is.
 
-use super::{
-    Compactor,
-    held::Source,
-    running::{Advanced, JobPurpose, Running},
-};
+use crate::agent_loop::compaction::work::{Advanced, JobPurpose, Running, Source, Spent};
+use crate::agent_loop::{compaction::Compacting, compaction::Compactor, io::Effect, step::Step, workspace::Workspace};
 use crate::{
-    agent_loop::{AgentLoop, Effect, stage::Stage, step::Step, workspace::Workspace},
     context::compaction::{Basis, Held, Job, Order, SummaryAttempt},
     model::{Answer, ModelFault},
 };
 use reseed_protocol::{
-    ErrorBody, ErrorCode, JobId, Timestamp, Usage,
+    ErrorBody, ErrorCode, JobId, Timestamp,
     event::{CompactionFailed, CompactionRung, CompactionTrigger, Event, FailedRung},
     reply::Reply,
 };
 
-/// The cost of a failed compaction.
-#[derive(Debug, Default)]
-pub(in crate::agent_loop) struct Spent {
-    background: bool,
-    duration_ms: u64,
-    paused_ms: u64,
-    failed: Vec<FailedRung>,
-    /// The usage of a held compaction's summary.
-    unused: Option<Usage>,
-}
-
-impl Running {
-    /// Returns true if the job can be repeated later: it was started in the background, and nothing waits for it
-    /// since. A preview cannot: its client waits, and it must show what an order would do.
-    fn can_wait(&self) -> bool {
-        matches!(self.purpose, JobPurpose::Commit { background: true }) && self.waited_since.is_none()
-    }
-}
-
-impl AgentLoop {
+impl Compacting<'_> {
     /// Handles the model's answer to a summary request. If it is unusable, the job makes the next attempt.
-    pub(in crate::agent_loop) fn on_summary(&mut self, answer: &Answer) {
+    pub(crate) fn on_summary(&mut self, answer: &Answer) {
         let Some(mut running) = self.compaction.work.take_running() else { return };
         running.job.take(answer);
         self.advance_or_continue(running);
     }
 
     /// Handles a failed summary request: the job makes the next attempt, or ends and can be tried again later.
-    pub(in crate::agent_loop) fn on_summary_fault(&mut self, fault: &ModelFault) {
+    pub(crate) fn on_summary_fault(&mut self, fault: &ModelFault) {
         let Some(mut running) = self.compaction.work.take_running() else { return };
         match fault.code {
             ErrorCode::ContextOverflow => {
@@ -86,7 +63,7 @@ impl AgentLoop {
                 self.compaction.carried.breaker.failed(self.ws.now);
                 let mut error = ErrorBody::new(code, fault.message.clone());
                 error.retry_after_ms = fault.retry_after_ms;
-                self.compaction.fail(&mut self.ws, running, error);
+                self.compaction.fail(self.ws, running, error);
                 return;
             }
             code => running.job.fall_back(code.as_str()),
@@ -96,8 +73,9 @@ impl AgentLoop {
 
     /// Stops asking the model if the running job's deadline has passed: the job takes its draft, makes the next
     /// attempt, or ends and can be tried again later.
-    pub(in crate::agent_loop) fn on_compaction_tick(&mut self) {
-        if self.compaction_deadline().is_none_or(|deadline| deadline > self.ws.now) {
+    pub(crate) fn on_compaction_tick(&mut self) {
+        let deadline = self.compaction.deadline().filter(|_| !self.hooks.looks_at_compaction());
+        if deadline.is_none_or(|deadline| deadline > self.ws.now) {
             return;
         }
         let Some(mut running) = self.compaction.work.take_running() else { return };
@@ -108,7 +86,7 @@ impl AgentLoop {
                 "the summary was not made within {} ms; see COMPACTION_TIMEOUT_SECS",
                 self.ws.deployment.summaries.timeout_ms
             );
-            self.compaction.fail(&mut self.ws, running, ErrorBody::new(ErrorCode::UpstreamTimeout, message));
+            self.compaction.fail(self.ws, running, ErrorBody::new(ErrorCode::UpstreamTimeout, message));
             return;
         }
         running.job.out_of_time();
@@ -123,23 +101,23 @@ impl AgentLoop {
             Some((_, outcome)) => self.made(running, outcome),
             None => {
                 let error = gains_nothing(before, running.job.failed());
-                self.compaction.note_futile(&mut self.ws, &running, before);
-                self.compaction.fail(&mut self.ws, running, error)
+                self.compaction.note_futile(self.ws, &running, before);
+                self.compaction.fail(self.ws, running, error)
             }
         }
     }
 
     /// Reports the attempt to the circuit breaker and advances the job; continues without it if it fails.
     fn advance_or_continue(&mut self, mut running: Running) {
-        self.compaction.note_tried(&mut self.ws, &mut running.job);
+        self.compaction.note_tried(self.ws, &mut running.job);
         let advanced = self.advance(running);
         self.continue_if_failed(advanced);
     }
 
     /// Continues without the compaction if the job has failed and the session waits for it.
-    pub(in crate::agent_loop) fn continue_if_failed(&mut self, advanced: Advanced) {
+    pub(crate) fn continue_if_failed(&mut self, advanced: Advanced) {
         if let Advanced::Failed(trigger, error) = advanced
-            && self.stage() == Stage::Compacting
+            && self.is_waited_for()
         {
             self.ws.then(Step::WithoutCompaction(trigger, error));
         }
@@ -147,7 +125,7 @@ impl AgentLoop {
 
     /// Continues without the compaction: a waiting turn continues if its request still fits. A request that the
     /// provider refused is not sent again unchanged: its turn fails.
-    pub(in crate::agent_loop) fn continue_without(&mut self, trigger: CompactionTrigger, error: ErrorBody) {
+    pub(crate) fn continue_without(&mut self, trigger: CompactionTrigger, error: ErrorBody) {
         if self.ws.session.state.turn.is_some() {
             if trigger == CompactionTrigger::Overflow {
                 self.ws.then(Step::fail_turn(overflow_stays(error)));
@@ -160,19 +138,19 @@ impl AgentLoop {
 
     /// Stops the running job or drops its outcome, for a client or because the turn ends. The context is unchanged.
     /// Returns the job's trigger.
-    pub(in crate::agent_loop) fn cancel_running(&mut self) -> Option<CompactionTrigger> {
+    pub(crate) fn cancel_running(&mut self) -> Option<CompactionTrigger> {
         self.end_running(&cancelled())
     }
 
     /// Voids the running job or its outcome: what it has read is no longer what the model sees.
-    pub(in crate::agent_loop) fn void_running(&mut self, why: &str) {
+    pub(crate) fn void_running(&mut self, why: &str) {
         let message = format!("what the compaction had read is no longer what the model sees: {why}");
         self.end_running(&ErrorBody::new(ErrorCode::CompactionVoid, message));
     }
 
     fn end_running(&mut self, error: &ErrorBody) -> Option<CompactionTrigger> {
         self.compaction.release();
-        self.hooks.cancel_compaction_hooks(&mut self.ws);
+        self.hooks.cancel_compaction_hooks(self.ws);
         if let Some(running) = self.compaction.work.take_running() {
             let background = running.is_in_background();
             let Running { request, job, purpose, waited_since, source } = running;
@@ -181,7 +159,7 @@ impl AgentLoop {
                 JobPurpose::Preview(caller) => self.ws.reply(&caller, self.ws.ending_or(error.clone())),
                 JobPurpose::Commit { .. } => {
                     let spent = self.ws.spent(&job.basis(), background, waited_since);
-                    self.compaction.compaction_failed(&mut self.ws, &job.order, spent, error.clone());
+                    self.compaction.compaction_failed(self.ws, &job.order, spent, error.clone());
                 }
             }
             if source != Source::Seen && error.code == ErrorCode::CompactionCancelled {
@@ -195,7 +173,7 @@ impl AgentLoop {
             return Some(ready.basis.order.trigger);
         }
         let spent = self.ws.spent(&ready.basis, ready.background, ready.waited_since);
-        self.compaction.compaction_failed(&mut self.ws, &ready.basis.order, spent, error.clone());
+        self.compaction.compaction_failed(self.ws, &ready.basis.order, spent, error.clone());
         Some(ready.basis.order.trigger)
     }
 }
@@ -211,7 +189,7 @@ impl Compactor {
     }
 
     /// Ends the job without an outcome. A preview's client gets the error as its reply; nothing else waits for it.
-    pub(in crate::agent_loop) fn fail(&mut self, ws: &mut Workspace, running: Running, error: ErrorBody) -> Advanced {
+    pub(crate) fn fail(&mut self, ws: &mut Workspace, running: Running, error: ErrorBody) -> Advanced {
         let background = running.is_in_background();
         let Running { job, purpose, waited_since, source, .. } = running;
         if let JobPurpose::Preview(caller) = purpose {
@@ -238,13 +216,7 @@ impl Compactor {
 
     /// Records and reports a failed compaction. Drops the held compaction and the preview of the same job: a compaction
     /// reported as failed must never be committed.
-    pub(in crate::agent_loop) fn compaction_failed(
-        &mut self,
-        ws: &mut Workspace,
-        order: &Order,
-        mut spent: Spent,
-        error: ErrorBody,
-    ) {
+    pub(crate) fn compaction_failed(&mut self, ws: &mut Workspace, order: &Order, mut spent: Spent, error: ErrorBody) {
         if ws.is_held(&order.job_id) {
             spent.unused = ws.session.held.as_ref().and_then(|held| held.outcome.usage.clone());
         }
@@ -264,21 +236,21 @@ impl Compactor {
     }
 
     /// Reports that a held compaction is dropped unused.
-    pub(in crate::agent_loop) fn tell_dropped(&mut self, ws: &mut Workspace, held: &Held, error: ErrorBody) {
+    pub(crate) fn tell_dropped(&mut self, ws: &mut Workspace, held: &Held, error: ErrorBody) {
         let basis = held.basis();
         let spent = Spent { unused: held.outcome.usage.clone(), ..ws.spent(&basis, true, None) };
         self.compaction_failed(ws, &basis.order, spent, error);
     }
 
     /// Reports that a held compaction with an unreadable record is dropped.
-    pub(in crate::agent_loop) fn tell_unreadable(&mut self, ws: &mut Workspace, job_id: JobId, error: ErrorBody) {
+    pub(crate) fn tell_unreadable(&mut self, ws: &mut Workspace, job_id: JobId, error: ErrorBody) {
         let order = Order::automatic(job_id, ws.manager().trigger());
         let spent = Spent { background: true, ..Spent::default() };
         self.compaction_failed(ws, &order, spent, error);
     }
 
     /// Cancels an ordered compaction before it starts.
-    pub(in crate::agent_loop) fn cancel_ordered(&mut self, ws: &mut Workspace) {
+    pub(crate) fn cancel_ordered(&mut self, ws: &mut Workspace) {
         if let Some(order) = self.work.take_ordered() {
             self.compaction_failed(ws, &order, Spent::default(), cancelled());
         }
@@ -287,12 +259,7 @@ impl Compactor {
 
 impl Workspace {
     /// Returns what a compaction has cost so far.
-    pub(in crate::agent_loop) fn spent(
-        &self,
-        basis: &Basis,
-        background: bool,
-        waited_since: Option<Timestamp>,
-    ) -> Spent {
+    pub(crate) fn spent(&self, basis: &Basis, background: bool, waited_since: Option<Timestamp>) -> Spent {
         Spent {
             background,
             duration_ms: basis.duration_ms(self.now),
@@ -304,12 +271,12 @@ impl Workspace {
 }
 
 /// Returns the error for a held compaction that is dropped unused.
-pub(in crate::agent_loop) fn unused(why: &str) -> ErrorBody {
+pub(crate) fn unused(why: &str) -> ErrorBody {
     let message = format!("the prepared compaction was discarded: {why}; the context is unchanged");
     ErrorBody::new(ErrorCode::CompactionVoid, message)
 }
 
-pub(in crate::agent_loop) fn cancelled() -> ErrorBody {
+pub(crate) fn cancelled() -> ErrorBody {
     ErrorBody::new(ErrorCode::CompactionCancelled, "the compaction was cancelled; the context is unchanged")
 }
 

@@ -1,15 +1,15 @@
 //! Held compactions: prepared early, while turns continue, and committed in one step at the trigger.
 //!
 //! A held compaction is a record in the log, so it survives this loop, the session's unloading and the process. It is
-//! valid as long as what it has read and the settings that made it are unchanged; [`AgentLoop::check_held`] checks this
-//! after every input and drops it otherwise.
+//! valid as long as what it has read and the settings that made it are unchanged; [`Compacting::check_held`] checks
+//! this after every input and drops it otherwise.
 
-use crate::agent_loop::workspace::Workspace;
+use crate::agent_loop::compaction::work::{Need, Ready, Source};
 use crate::agent_loop::{
-    AgentLoop, compaction::fail::unused, compaction::running::Ready, prompt::session_updated, stage::Stage, step::Step,
+    compaction::Compacting, compaction::fail::unused, deployment::Summaries, records::session_updated, step::Step,
+    workspace::Workspace,
 };
 use crate::{
-    agent_loop::Summaries,
     context::{
         Decision, RequestCount,
         breaker::Permit,
@@ -23,40 +23,12 @@ use reseed_protocol::{
     event::{CompactionPrepared, CompactionRung, CompactionTrigger, EphemeralEvent},
 };
 
-/// The reason to commit a held compaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::agent_loop) enum Need {
-    /// The next request is above the trigger.
-    Due,
-    /// The next request is above the hard limit too.
-    Room,
-    /// The provider refused the request as too large.
-    Refused,
-}
-
-/// The source of a compaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::agent_loop) enum Source {
-    /// The context that the model sees.
-    Seen,
-    /// The same, replacing a held compaction: too much was appended since, and the held one was free to make or saves
-    /// too little.
-    SeenAgain,
-    /// The context with the held compaction applied: too much was appended since.
-    Held,
-}
-
-impl AgentLoop {
+impl Compacting<'_> {
     /// Holds a finished compaction until it is due.
     ///
     /// # Errors
     /// The job's input has changed; the clients were notified.
-    pub(in crate::agent_loop) fn hold(
-        &mut self,
-        basis: Basis,
-        outcome: Box<Outcome>,
-        remade: bool,
-    ) -> Result<(), ErrorBody> {
+    pub(crate) fn hold(&mut self, basis: Basis, outcome: Box<Outcome>, remade: bool) -> Result<(), ErrorBody> {
         let context = self.ws.context();
         let is_seen = |id: &EntryId| context.messages.iter().any(|counted| counted.entry_id.as_ref() == Some(id));
         let read_before = outcome.first_kept.clone().filter(is_seen);
@@ -66,7 +38,7 @@ impl AgentLoop {
             let message = "what the compaction had read is no longer what the model sees";
             let error = ErrorBody::new(ErrorCode::CompactionVoid, message);
             let spent = self.ws.spent(&basis, true, None);
-            self.compaction.compaction_failed(&mut self.ws, &basis.order, spent, error.clone());
+            self.compaction.compaction_failed(self.ws, &basis.order, spent, error.clone());
             return Err(error);
         };
         let held = Held {
@@ -88,7 +60,7 @@ impl AgentLoop {
         let prepared = Box::new(self.ws.prepared(&held, &count));
         self.ws.emit(EphemeralEvent::CompactionPrepared(prepared));
         let decision = self.ws.manager().before_request(&count, self.ws.window_tokens());
-        if self.stage() == Stage::Idle && matches!(decision, Decision::Due | Decision::Compact) {
+        if self.is_idle() && matches!(decision, Decision::Due | Decision::Compact) {
             self.commit_held(Need::Due);
         }
         Ok(())
@@ -96,7 +68,7 @@ impl AgentLoop {
 
     /// Commits the held compaction in one step, so that nobody waits. Returns false if none is held or it must be made
     /// again first.
-    pub(in crate::agent_loop) fn commit_held(&mut self, need: Need) -> bool {
+    pub(crate) fn commit_held(&mut self, need: Need) -> bool {
         self.check_held();
         let Some(held) = self.ws.session.held.clone() else { return false };
         let before = self.ws.count(&self.ws.context());
@@ -130,13 +102,13 @@ impl AgentLoop {
         }
         let outcome = Box::new(held.outcome.clone());
         self.compaction
-            .commit(&mut self.ws, Ready { basis, outcome, background: true, waited_since: None, merged: false })
+            .commit(self.ws, Ready { basis, outcome, background: true, waited_since: None, merged: false })
             .is_ok()
     }
 
     /// Returns what to prepare a compaction from; `is_due` says that the next request is above the trigger. Returns
     /// `None` if the held compaction is good enough or nothing better can be made.
-    pub(in crate::agent_loop) fn source(&mut self, is_due: bool) -> Option<Source> {
+    pub(crate) fn source(&mut self, is_due: bool) -> Option<Source> {
         self.check_held();
         let Some(held) = self.ws.session.held.clone() else { return Some(Source::Seen) };
         let before = self.ws.count(&self.ws.context());
@@ -145,18 +117,18 @@ impl AgentLoop {
     }
 
     /// Returns the source of a compaction that somebody waits for. A held one, if any, was not good enough.
-    pub(in crate::agent_loop) fn source_now(&mut self) -> Source {
+    pub(crate) fn source_now(&mut self) -> Source {
         self.source(true).unwrap_or(Source::Seen)
     }
 
     /// Returns the source of a compaction that a person ordered: the held one if that needs merging.
-    pub(in crate::agent_loop) fn source_of(&mut self, order: &Order) -> Source {
+    pub(crate) fn source_of(&mut self, order: &Order) -> Source {
         let merges = self.ws.is_plain(order) && self.source(true) == Some(Source::Held);
         if merges { Source::Held } else { Source::Seen }
     }
 
     /// Returns the held compaction if it is what a plain compaction order would produce.
-    pub(in crate::agent_loop) fn held_for_person(&mut self) -> Option<(Basis, Box<Outcome>)> {
+    pub(crate) fn held_for_person(&mut self) -> Option<(Basis, Box<Outcome>)> {
         self.check_held();
         let held = self.ws.session.held.clone().filter(|held| held.is_summary())?;
         let before = self.ws.count(&self.ws.context());
@@ -169,7 +141,7 @@ impl AgentLoop {
     }
 
     /// Drops the held compaction if what it has read, or the settings that made it, have changed.
-    pub(in crate::agent_loop) fn check_held(&mut self) {
+    pub(crate) fn check_held(&mut self) {
         if self.ws.session.state.held.is_none() || self.ws.is_over() {
             return;
         }
@@ -189,21 +161,21 @@ impl AgentLoop {
     }
 
     /// Drops the held compaction, and the job that builds on it: a turn that waits for that job continues without it.
-    pub(in crate::agent_loop) fn drop_held(&mut self, error: ErrorBody) {
+    pub(crate) fn drop_held(&mut self, error: ErrorBody) {
         let Some(held) = self.ws.session.state.held.clone() else { return };
         let ordered = self.compaction.work.take_ready_if(|ready| ready.basis.order.job_id == held.job_id);
         match (ordered, self.ws.session.held.clone()) {
             (Some(ready), _) => {
                 let spent = self.ws.spent(&ready.basis, ready.background, ready.waited_since);
-                self.compaction.compaction_failed(&mut self.ws, &ready.basis.order, spent, error.clone());
+                self.compaction.compaction_failed(self.ws, &ready.basis.order, spent, error.clone());
             }
-            (None, Some(held)) => self.compaction.tell_dropped(&mut self.ws, &held, error.clone()),
-            (None, None) => self.compaction.tell_unreadable(&mut self.ws, held.job_id, error.clone()),
+            (None, Some(held)) => self.compaction.tell_dropped(self.ws, &held, error.clone()),
+            (None, None) => self.compaction.tell_unreadable(self.ws, held.job_id, error.clone()),
         }
         let Some(running) = self.compaction.work.running().filter(|running| running.source == Source::Held) else {
             return;
         };
-        let (trigger, is_waited_for) = (running.job.order.trigger, self.stage() == Stage::Compacting);
+        let (trigger, is_waited_for) = (running.job.order.trigger, self.is_waited_for());
         self.void_running("the prepared compaction that it builds on was dropped");
         if is_waited_for {
             self.ws.then(Step::WithoutCompaction(trigger, error));
@@ -213,7 +185,7 @@ impl AgentLoop {
 
 impl Workspace {
     /// Returns the held compaction as clients see it, when it is prepared and when they join.
-    pub(in crate::agent_loop) fn shown_held(&self) -> Option<CompactionPrepared> {
+    pub(crate) fn shown_held(&self) -> Option<CompactionPrepared> {
         let held = self.session.held.as_ref()?;
         Some(self.prepared(held, &self.count(&self.context())))
     }
@@ -270,7 +242,7 @@ impl Workspace {
     }
 
     /// Returns the tree with the held compaction applied.
-    pub(in crate::agent_loop) fn with_held(&self) -> Option<SessionTree> {
+    pub(crate) fn with_held(&self) -> Option<SessionTree> {
         let held = self.session.held.as_ref()?;
         let (basis, mut outcome) = (held.basis(), held.outcome.clone());
         self.keep_what_came(&basis, &mut outcome);
@@ -279,7 +251,7 @@ impl Workspace {
     }
 
     /// Adds what the held compaction has cost to the outcome that takes its place without being merged with it.
-    pub(in crate::agent_loop) fn paid_for_both(&self, mut outcome: Box<Outcome>) -> Box<Outcome> {
+    pub(crate) fn paid_for_both(&self, mut outcome: Box<Outcome>) -> Box<Outcome> {
         let replaced = self.session.held.as_ref().and_then(|held| held.outcome.usage.as_ref());
         if let Some(usage) = replaced {
             outcome.usage = Some(add_usage(outcome.usage.take(), usage));
@@ -288,7 +260,7 @@ impl Workspace {
     }
 
     /// Marks the held compaction as already remade: making it again failed and is not tried once more.
-    pub(in crate::agent_loop) fn keep_held_as_it_is(&mut self) {
+    pub(crate) fn keep_held_as_it_is(&mut self) {
         let Some(held) = self.session.held.as_ref().filter(|held| !held.remade) else { return };
         let record = Held { remade: true, ..Held::clone(held) }.record();
         self.append(vec![session_updated(|updated| updated.held = Some(record))], Vec::new());
@@ -319,11 +291,9 @@ impl Workspace {
         let key = fingerprint_of(&(&self.session.state.model, self.manager().name(), summaries, options, rule));
         format!("{key:016x}")
     }
-}
 
-impl Workspace {
     /// Returns true if this job made the held compaction.
-    pub(in crate::agent_loop) fn is_held(&self, job: &JobId) -> bool {
+    pub(crate) fn is_held(&self, job: &JobId) -> bool {
         self.session.state.held.as_ref().is_some_and(|held| held.job_id == *job)
     }
 }

@@ -1,103 +1,48 @@
 //! Hooks before a compaction: they may cancel it, supply a summary, or choose another model.
 
-use super::{
-    Compactor,
-    held::Source,
-    instructions::check_replaced,
-    running::{JobPurpose, Running},
-};
+use crate::agent_loop::checks::{check_replaced, check_summary, refused};
+use crate::agent_loop::compaction::work::{JobPurpose, Running, Source};
 use crate::agent_loop::{
-    AgentLoop,
-    hooks::{Hooks, Subject, refused},
-    step::Step,
-    workspace::Workspace,
+    compaction::Compacting, compaction::Compactor, step::Step, subject::Subject,
+    subject::compaction::ProposedCompaction, workspace::Workspace,
 };
 use crate::{
     context::{
+        Context,
         compaction::{HookRequests, HookSupply},
         cut::{Cut, cut_from},
         structure::Structure,
-        summary::INSTRUCTIONS_BYTES_MAX,
     },
     hook::HookFault,
 };
 use reseed_protocol::{
-    EntryId, ErrorBody, ErrorCode, Timestamp,
+    EntryId, ErrorBody, ErrorCode,
     hook::{CompactionPreparation, CompactionSettings, HookAnswer, HookEvent, HookPoint},
 };
 
-/// Maximum bytes of a hook's summary, and of the details that it keeps with it.
-const SUMMARY_BYTES_MAX: usize = 256 * 1024;
-
-/// The hooks' decision about a compaction so far.
-#[derive(Debug, Default)]
-pub(in crate::agent_loop) struct ProposedCompaction {
-    /// The hook that cancelled it.
-    cancelled_by: Option<String>,
-    given: HookSupply,
-}
-
-impl ProposedCompaction {
-    fn take(&mut self, hook: &str, answer: HookAnswer, cut: Option<Cut>) -> Result<bool, HookFault> {
-        if answer.cancel == Some(true) {
-            self.cancelled_by = Some(hook.to_owned());
-            return Ok(true);
+impl Compacting<'_> {
+    /// Voids the running or previewed compaction if the patch changes what it has read: its summary would contain what
+    /// the model must no longer see.
+    pub(crate) fn void_what_read(&mut self, patched: &Context) {
+        let before = self.ws.context();
+        let parts = before.messages.iter().zip(&patched.messages);
+        let same = parts.take_while(|(a, b)| a.entry_id == b.entry_id && a.hash == b.hash).map(|(a, _)| a);
+        let is_read =
+            |last: Option<&EntryId>| last.is_some() && !same.clone().any(|counted| counted.entry_id.as_ref() == last);
+        self.compaction.drop_preview_if(is_read);
+        if self.compaction.has_read(is_read) {
+            self.void_running("a hook changed what it had read");
         }
-        let HookAnswer { summary, details, model, instructions, replace_instructions, .. } = answer;
-        let told = [summary.is_some(), details.is_some(), model.is_some(), instructions.is_some(), cut.is_some()];
-        let changed = told.contains(&true) || replace_instructions.is_some();
-        let by = || hook.to_owned();
-        self.given.cut = match (&summary, cut) {
-            (_, Some(cut)) => Some(cut),
-            // This summary covers what the call named. It replaces an earlier hook's summary and its cut.
-            (Some(_), None) => None,
-            (None, None) => self.given.cut.take(),
-        };
-        self.given.summary = summary.map(|summary| (by(), summary)).or(self.given.summary.take());
-        let wishes = &mut self.given.wishes;
-        wishes.details = details.map(|details| (by(), details)).or(wishes.details.take());
-        wishes.model = model.map(|model| (by(), model)).or(wishes.model.take());
-        wishes.replaces = replace_instructions.unwrap_or(wishes.replaces && instructions.is_none());
-        wishes.instructions = instructions.or(wishes.instructions.take());
-        Ok(changed)
     }
 
-    pub(in crate::agent_loop) fn is_cancelled(&self) -> bool {
-        self.cancelled_by.is_some()
-    }
-}
-
-/// Checks the form and size of a hook's summary and of what comes with it.
-pub(in crate::agent_loop) fn check_summary(
-    summary: Option<&str>,
-    details: Option<&serde_json::Value>,
-    instructions: Option<&str>,
-) -> Result<(), HookFault> {
-    if summary.is_some_and(|summary| summary.trim().is_empty()) {
-        return Err(HookFault::failed("its summary is blank; leave the field out to have one made"));
-    }
-    let sizes = [
-        ("summary", summary.map_or(0, str::len), SUMMARY_BYTES_MAX),
-        ("details", details.map_or(0, |details| details.to_string().len()), SUMMARY_BYTES_MAX),
-        ("instructions", instructions.map_or(0, str::len), INSTRUCTIONS_BYTES_MAX),
-    ];
-    match sizes.into_iter().find(|(_, bytes, max)| bytes > max) {
-        Some((what, bytes, max)) => {
-            Err(HookFault::failed(format!("its `{what}` has {bytes} bytes; at most {max} are allowed")))
-        }
-        None => Ok(()),
-    }
-}
-
-impl AgentLoop {
     /// Starts the compaction as its hooks changed it, or ends it if a hook cancelled it.
-    pub(in crate::agent_loop) fn compact_as_decided(&mut self, decision: ProposedCompaction) {
+    pub(crate) fn compact_as_decided(&mut self, decision: ProposedCompaction) {
         let Some(mut running) = self.compaction.work.take_running() else { return };
         let advanced = if let Some(hook) = decision.cancelled_by {
             let tokens = self.ws.count(&self.ws.context()).tokens;
             self.compaction.carried.breaker.declined(tokens);
             let message = format!("the hook `{hook}` cancelled the compaction; the context is unchanged");
-            self.compaction.fail(&mut self.ws, running, ErrorBody::new(ErrorCode::CompactionCancelled, message))
+            self.compaction.fail(self.ws, running, ErrorBody::new(ErrorCode::CompactionCancelled, message))
         } else {
             self.ws.follow(&mut running, decision.given);
             // The compaction's time limit starts now: hooks have their own limits.
@@ -108,31 +53,16 @@ impl AgentLoop {
         self.continue_if_failed(advanced);
     }
 
-    /// Returns the deadline of the running compaction; `None` while hooks inspect it.
-    pub(in crate::agent_loop) fn compaction_deadline(&self) -> Option<Timestamp> {
-        let is_looked_at = self.hooks.looks_at_compaction();
-        self.compaction.work.running().filter(|_| !is_looked_at).map(|running| running.job.deadline)
-    }
-
     /// Fails the compaction because a required hook could not inspect it.
-    pub(in crate::agent_loop) fn compaction_not_inspected(&mut self, error: ErrorBody) {
+    pub(crate) fn compaction_not_inspected(&mut self, error: ErrorBody) {
         let Some(running) = self.compaction.work.take_running() else { return };
-        let advanced = self.compaction.fail(&mut self.ws, running, error);
+        let advanced = self.compaction.fail(self.ws, running, error);
         self.continue_if_failed(advanced);
     }
-}
 
-impl Hooks {
-    /// Cancels the hooks of the running compaction, which ends.
-    pub(in crate::agent_loop) fn cancel_compaction_hooks(&mut self, ws: &mut Workspace) {
-        let _ = self.cancel_hooks(ws, |subject| matches!(subject, Subject::Compaction(_)));
-    }
-}
-
-impl AgentLoop {
     /// Asks the hooks before a prepared compaction. Returns it if no answer is awaited. A compaction that replaces the
     /// held one follows the hooks' decisions on that one: they are asked once.
-    pub(in crate::agent_loop) fn before_compaction(&mut self, mut running: Running) -> Option<Running> {
+    pub(crate) fn before_compaction(&mut self, mut running: Running) -> Option<Running> {
         if running.source != Source::Seen {
             let wishes = self.ws.session.held.as_ref().map(|held| held.wishes.clone()).unwrap_or_default();
             self.ws.follow(&mut running, HookSupply { wishes, ..HookSupply::default() });
@@ -148,13 +78,15 @@ impl AgentLoop {
             self.ws.then(Step::Ask(Subject::Compaction(ProposedCompaction::default())));
             return None;
         }
-        self.tell_hooks(&Subject::Compaction(ProposedCompaction::default()));
+        let decision = ProposedCompaction::default();
+        let event = self.compaction.compaction_event(self.ws, &decision);
+        self.ws.tell_hooks(&Subject::Compaction(decision), &event);
         self.compaction.work.take_running()
     }
 }
 
 impl Compactor {
-    pub(in crate::agent_loop) fn compaction_event(&self, ws: &Workspace, decision: &ProposedCompaction) -> HookEvent {
+    pub(crate) fn compaction_event(&self, ws: &Workspace, decision: &ProposedCompaction) -> HookEvent {
         let window_tokens = ws.window_tokens();
         let wishes = &decision.given.wishes;
         let mut preparation = CompactionPreparation {
@@ -198,7 +130,7 @@ impl Compactor {
         HookEvent::BeforeCompaction(Box::new(preparation))
     }
 
-    pub(in crate::agent_loop) fn take_decision(
+    pub(crate) fn take_decision(
         &self,
         ws: &Workspace,
         decision: &mut ProposedCompaction,

@@ -1,6 +1,6 @@
 //! Instructions for summaries: accepted in full or refused, whatever their source.
 
-use crate::agent_loop::workspace::Workspace;
+use crate::agent_loop::{checks::check_replaced, workspace::Workspace};
 use crate::context::summary::INSTRUCTIONS_BYTES_MAX;
 use reseed_protocol::{ErrorBody, ErrorCode};
 
@@ -12,7 +12,7 @@ impl Workspace {
     ///
     /// # Errors
     /// `invalid_field` if they are too long, `missing_field` if they are to replace the prompt and are blank.
-    pub(in crate::agent_loop) fn wanted(
+    pub(crate) fn wanted(
         &self,
         instructions: Option<String>,
         replace: Option<bool>,
@@ -26,7 +26,7 @@ impl Workspace {
     }
 
     /// Returns why instructions are too long, if they are.
-    pub(in crate::agent_loop) fn too_long(&self, instructions: &str) -> Option<String> {
+    pub(crate) fn too_long(&self, instructions: &str) -> Option<String> {
         let bytes = instructions.len();
         if bytes > INSTRUCTIONS_BYTES_MAX {
             return Some(format!("`instructions` has {bytes} bytes; at most {INSTRUCTIONS_BYTES_MAX} are allowed"));
@@ -42,16 +42,4 @@ impl Workspace {
             )
         })
     }
-}
-
-/// Checks that instructions that replace the server's own are not blank.
-pub(in crate::agent_loop) fn check_replaced(
-    instructions: Option<&str>,
-    replace: Option<bool>,
-) -> Result<(), ErrorBody> {
-    if replace == Some(true) && instructions.is_none_or(|text| text.trim().is_empty()) {
-        let message = "replaceInstructions is true, and there are no instructions to take the place of ours";
-        return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("instructions"));
-    }
-    Ok(())
 }

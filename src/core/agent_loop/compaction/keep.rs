@@ -1,11 +1,8 @@
 //! Pins, and undoing a compaction.
 
-use crate::agent_loop::compaction::Compactor;
-use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
-    AgentLoop,
-    commands::Caller,
-    prompt::{done, session_updated},
+    compaction::Compacting, compaction::Compactor, io::Caller, records::done, records::session_updated,
+    workspace::Workspace,
 };
 use crate::{
     context::structure::Structure,
@@ -23,61 +20,14 @@ use std::sync::Arc;
 /// Maximum number of pinned entries in a session: each is in every later request.
 pub const PINS_MAX: usize = 200;
 
-impl AgentLoop {
-    pub(in crate::agent_loop) fn on_pin_entry(
-        &mut self,
-        caller: &Caller,
-        pin: &PinEntry,
-        lookup: Option<Lookup>,
-    ) -> Result<(), ErrorBody> {
-        let id = &pin.entry_id;
-        // The runtime read this tree to find an entry that is on the path but not visible: see `Lookup`.
-        let under = self.ws.compaction_in_effect().map(|(id, _)| id.clone()).filter(|_| lookup.is_some());
-        let tree = lookup.and_then(Lookup::path);
-        let path = tree.as_ref().unwrap_or(&self.ws.session.tree).path();
-        let node = path.iter().find(|node| node.id() == id);
-        let node = node.ok_or_else(|| {
-            let message = format!("entry `{id}` is not on the session's branch; navigate there first");
-            ErrorBody::new(ErrorCode::InvalidField, message).with_field("entryId")
-        })?;
-        if !may_pin(node) {
-            let message = format!("a {} is not something said, so there is nothing to keep", node.entry.type_name());
-            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("entryId"));
-        }
-        let mut pins = self.ws.session.state.pins.clone();
-        let unit = unit_of(path, id);
-        // Entries that belong together are pinned through one of them, and unpinned together.
-        let before = pins.iter().find(|pin| unit.contains(&pin.entry_id));
-        let root = before.map_or(id, |pin| pin.with.as_ref().unwrap_or(&pin.entry_id)).clone();
-        for entry_id in unit {
-            let with = (entry_id != root).then(|| root.clone());
-            if !pins.iter().any(|pin| pin.entry_id == entry_id) {
-                pins.push(Pin { entry_id, with, under: under.clone() });
-            }
-        }
-        if pins.len() > PINS_MAX {
-            let message = format!("at most {PINS_MAX} entries may be pinned; this would make {}", pins.len());
-            return Err(ErrorBody::new(ErrorCode::TooManyPins, message));
-        }
-        if let Some(mut tree) = tree {
-            // The store's reader counted the path with the session's current model.
-            tree.recount(self.ws.prompt.counter());
-            self.ws.session.tree = tree;
-        }
-        self.navigation.pinned(self.leaving_by().is_some());
-        self.ws.update(caller, Vec::new(), |updated| updated.pins = Some(pins));
-        Ok(())
-    }
-
-    pub(in crate::agent_loop) fn on_undo_compaction(
+impl Compacting<'_> {
+    /// Undoes a compaction. The session is idle.
+    pub(crate) fn on_undo_compaction(
         &mut self,
         caller: &Caller,
         undo: &UndoCompaction,
         lookup: Option<Lookup>,
     ) -> Result<(), ErrorBody> {
-        if self.is_busy() {
-            return Err(self.busy("a compaction is taken back when the session is idle"));
-        }
         let found = undo_target(self.ws.session.tree.path(), undo.entry_id.as_ref())?.clone();
         self.void_running("a compaction was undone");
         if let Some(tree) = lookup.and_then(Lookup::path) {
@@ -92,7 +42,7 @@ impl AgentLoop {
             entry_id: found,
             command_id: Some(caller.id.clone()),
             generation: self.ws.generation + 1,
-            context_info: self.compaction.context_info_undone(&self.ws),
+            context_info: self.compaction.context_info_undone(self.ws),
         };
         let mut events = Vec::new();
         if pins != self.ws.session.state.pins {
@@ -117,7 +67,51 @@ impl Compactor {
 }
 
 impl Workspace {
-    pub(in crate::agent_loop) fn on_unpin_entry(&mut self, caller: &Caller, pin: &PinEntry) -> Result<(), ErrorBody> {
+    pub(crate) fn on_pin_entry(
+        &mut self,
+        caller: &Caller,
+        pin: &PinEntry,
+        lookup: Option<Lookup>,
+    ) -> Result<(), ErrorBody> {
+        let id = &pin.entry_id;
+        // The runtime read this tree to find an entry that is on the path but not visible: see `Lookup`.
+        let under = self.compaction_in_effect().map(|(id, _)| id.clone()).filter(|_| lookup.is_some());
+        let tree = lookup.and_then(Lookup::path);
+        let path = tree.as_ref().unwrap_or(&self.session.tree).path();
+        let node = path.iter().find(|node| node.id() == id);
+        let node = node.ok_or_else(|| {
+            let message = format!("entry `{id}` is not on the session's branch; navigate there first");
+            ErrorBody::new(ErrorCode::InvalidField, message).with_field("entryId")
+        })?;
+        if !may_pin(node) {
+            let message = format!("a {} is not something said, so there is nothing to keep", node.entry.type_name());
+            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("entryId"));
+        }
+        let mut pins = self.session.state.pins.clone();
+        let unit = unit_of(path, id);
+        // Entries that belong together are pinned through one of them, and unpinned together.
+        let before = pins.iter().find(|pin| unit.contains(&pin.entry_id));
+        let root = before.map_or(id, |pin| pin.with.as_ref().unwrap_or(&pin.entry_id)).clone();
+        for entry_id in unit {
+            let with = (entry_id != root).then(|| root.clone());
+            if !pins.iter().any(|pin| pin.entry_id == entry_id) {
+                pins.push(Pin { entry_id, with, under: under.clone() });
+            }
+        }
+        if pins.len() > PINS_MAX {
+            let message = format!("at most {PINS_MAX} entries may be pinned; this would make {}", pins.len());
+            return Err(ErrorBody::new(ErrorCode::TooManyPins, message));
+        }
+        if let Some(mut tree) = tree {
+            // The store's reader counted the path with the session's current model.
+            tree.recount(self.prompt.counter());
+            self.session.tree = tree;
+        }
+        self.update(caller, Vec::new(), |updated| updated.pins = Some(pins));
+        Ok(())
+    }
+
+    pub(crate) fn on_unpin_entry(&mut self, caller: &Caller, pin: &PinEntry) -> Result<(), ErrorBody> {
         let id = &pin.entry_id;
         let mut pins = self.session.state.pins.clone();
         let Some(found) = pins.iter().find(|pin| pin.entry_id == *id) else {

@@ -10,12 +10,13 @@
 //! hooks), `WithoutCompaction`, `EndTurn` and `Proceed`.
 //!
 //! - `plan`: when and how to compact
-//! - `running`: a running compaction, in the background or waited for; `work`: the one in progress
+//! - `running`: a running compaction, in the background or waited for; `work`: the one in progress, as a value
+//! - `room`: room for a request that would not fit
 //! - `held`: holding a finished compaction until it is due; `commit`: appending it
 //! - `fail`: what follows when a summary, or a whole compaction, fails
 //! - `preview`: showing one before it is committed; `keep`: pins, and undoing a compaction
-//! - `instructions`: what summaries should focus on; `weight`: which inputs take long
-//! - `hooks`: hooks before a compaction
+//! - `instructions`: what summaries should focus on; `hooks`: hooks before a compaction
+//! - `memory`: what the next loop inherits
 
 mod commit;
 pub(super) mod fail;
@@ -23,29 +24,31 @@ pub(super) mod held;
 pub(super) mod hooks;
 pub(super) mod instructions;
 mod keep;
+pub(super) mod memory;
 mod plan;
 mod preview;
+mod room;
 pub(super) mod running;
-mod weight;
-mod work;
+pub(super) mod work;
 
 pub use instructions::INSTRUCTIONS_WINDOW_PART;
 pub use keep::{PINS_MAX, pins_without, undo_target};
 pub use preview::PREVIEW_MILLIS;
 
-use super::workspace::Workspace;
-use crate::context::{breaker::CircuitBreaker, compaction::Order};
-use preview::Prepared;
-use reseed_protocol::{
-    EntryId,
-    context::{Breaker, BreakerReason},
+use crate::agent_loop::{
+    compaction::work::Ready, compaction::work::Running, hooks::Hooks, step::Step, workspace::Workspace,
 };
-use running::{Ready, Running};
+use crate::context::{RequestCount, compaction::Order};
+use memory::CompactionMemory;
+use reseed_protocol::{
+    CommandId, EntryId, JobId, Timestamp,
+    context::{Breaker, BreakerReason, ContextInfo},
+};
 use work::Work;
 
 /// The compaction in progress, and what was learnt from earlier ones.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct Compactor {
+pub(crate) struct Compactor {
     carried: CompactionMemory,
     work: Work,
     /// True if a compaction failed in this turn. It is not tried again before the turn is over, so that a summary that
@@ -55,149 +58,171 @@ pub(in crate::agent_loop) struct Compactor {
     awaited: bool,
 }
 
-/// The parts that are carried from one loop to the next.
-#[derive(Debug, Default)]
-pub(in crate::agent_loop) struct CompactionMemory {
-    /// An ordered compaction that has not started, while no loop holds it.
-    ordered: Option<Order>,
-    /// Evidence about the model's window.
-    seen: WindowEvidence,
-    /// The circuit breaker of automatic compaction.
-    breaker: CircuitBreaker,
-    /// A previewed compaction that may be applied.
-    preview: Option<Box<Prepared>>,
+/// The compaction machine at work, with what it reaches besides itself.
+#[derive(Debug)]
+pub(crate) struct Compacting<'a> {
+    pub(crate) compaction: &'a mut Compactor,
+    pub(crate) ws: &'a mut Workspace,
+    /// The hooks that inspect the running compaction are cancelled with it.
+    pub(crate) hooks: &'a mut Hooks,
+    /// True if the session waits for no other machine.
+    pub(crate) is_free: bool,
 }
 
-/// Evidence from a session's requests about its model's window. Kept while the session is in memory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::agent_loop) struct WindowEvidence {
-    /// The largest count that was answered.
-    answered_tokens_max: u64,
-    /// The count of a request that ended without output and is being compacted.
-    empty_tokens: Option<u64>,
-    /// The count of the last such request that was answered once it was smaller.
-    too_large_tokens: Option<u64>,
+impl Compacting<'_> {
+    /// Returns true if the session waits for the running job.
+    fn is_waited_for(&self) -> bool {
+        self.compaction.awaited && !self.ws.is_over()
+    }
+
+    /// Returns true if nothing is running, apart from a compaction in the background.
+    fn is_idle(&self) -> bool {
+        self.is_free && !self.compaction.awaited && !self.ws.is_over()
+    }
+
+    /// Proceeds unless something is under way: what is under way proceeds once it is over.
+    fn proceed_if_idle(&mut self) {
+        if self.is_idle() {
+            self.ws.then(Step::Proceed);
+        }
+    }
 }
 
 impl Compactor {
-    pub(in crate::agent_loop) fn new(mut carried: CompactionMemory) -> Self {
+    pub(crate) fn new(mut carried: CompactionMemory) -> Self {
         Self { work: Work::of(carried.ordered.take()), carried, gave_up: false, awaited: false }
     }
 
     /// Returns what the next loop inherits.
-    pub(in crate::agent_loop) fn into_carried(mut self) -> CompactionMemory {
+    pub(crate) fn into_carried(mut self) -> CompactionMemory {
         self.carried.ordered = self.work.take_ordered();
         self.carried
     }
 
     /// Returns true if a job is running, waited for or not.
-    pub(in crate::agent_loop) fn is_at_work(&self) -> bool {
+    pub(crate) fn is_at_work(&self) -> bool {
         self.work.running().is_some()
     }
 
     /// Returns true while the session waits for the running job.
-    pub(in crate::agent_loop) fn is_awaited(&self) -> bool {
+    pub(crate) fn is_awaited(&self) -> bool {
         self.awaited
     }
 
     /// Notes that the session waits for the running job no more.
-    pub(in crate::agent_loop) fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         self.awaited = false;
     }
 
+    /// Returns the running, ordered or ready job.
+    pub(crate) fn job_id(&self) -> Option<&JobId> {
+        match (self.work.running(), self.work.ordered()) {
+            (Some(running), _) => Some(&running.job.order.job_id),
+            (None, Some(order)) => Some(&order.job_id),
+            (None, None) => self.work.ready().map(|ready| &ready.basis.order.job_id),
+        }
+    }
+
+    /// Returns the job that a client's own compaction must not replace: one that was requested or that somebody waits
+    /// for.
+    pub(crate) fn blocking_job(&self) -> Option<&JobId> {
+        match self.work.running() {
+            Some(running) if running.is_in_background() && running.waited_since.is_none() => None,
+            Some(running) => Some(&running.job.order.job_id),
+            None => self.work.ordered().map(|order| &order.job_id),
+        }
+    }
+
+    /// Returns the command that requested the running job as a preview.
+    pub(crate) fn preview_of(&self) -> Option<CommandId> {
+        self.work.running().and_then(Running::preview_of)
+    }
+
+    /// Returns the deadline of the running job.
+    pub(crate) fn deadline(&self) -> Option<Timestamp> {
+        self.work.running().map(|running| running.job.deadline)
+    }
+
     /// Returns true if a compaction was ordered and has not started.
-    pub(in crate::agent_loop) fn is_ordered(&self) -> bool {
+    pub(crate) fn is_ordered(&self) -> bool {
         self.work.ordered().is_some()
     }
 
     /// Returns the id of the preview that may be applied.
     #[cfg(test)]
-    pub(in crate::agent_loop) fn preview_id(&self) -> Option<&reseed_protocol::JobId> {
+    pub(crate) fn preview_id(&self) -> Option<&reseed_protocol::JobId> {
         self.carried.preview.as_ref().map(|preview| preview.id())
     }
 
     /// Returns true if a compaction failed in this turn.
-    pub(in crate::agent_loop) fn gave_up(&self) -> bool {
+    pub(crate) fn gave_up(&self) -> bool {
         self.gave_up
     }
 
     /// Resets the failure flag at the end of a turn: the next one may compact again.
-    pub(in crate::agent_loop) fn turn_over(&mut self) {
+    pub(crate) fn turn_over(&mut self) {
         self.gave_up = false;
     }
 
     /// Notes that a person or a hook declined a compaction at this token count.
-    pub(in crate::agent_loop) fn declined(&mut self, tokens: u64) {
+    pub(crate) fn declined(&mut self, tokens: u64) {
         self.carried.breaker.declined(tokens);
     }
 
     /// Drops a ready compaction if it is the held one: whoever ordered it in the running turn finds it still held.
-    pub(in crate::agent_loop) fn leave_held(&mut self, ws: &Workspace) {
+    pub(crate) fn leave_held(&mut self, ws: &Workspace) {
         self.work.take_ready_if(|ready| ws.is_held(&ready.basis.order.job_id));
     }
 
     /// Returns true if the running job was started in the background.
-    pub(in crate::agent_loop) fn is_in_background(&self) -> bool {
+    pub(crate) fn is_in_background(&self) -> bool {
         self.work.running().is_some_and(Running::is_in_background)
     }
 
     /// Takes the compaction that waits for a point between two requests.
-    pub(in crate::agent_loop) fn take_ready(&mut self) -> Option<Ready> {
+    pub(crate) fn take_ready(&mut self) -> Option<Ready> {
         self.work.take_ready()
     }
 
     /// Takes the ordered compaction.
-    pub(in crate::agent_loop) fn take_ordered(&mut self) -> Option<Order> {
+    pub(crate) fn take_ordered(&mut self) -> Option<Order> {
         self.work.take_ordered()
     }
 
     /// Drops the preview if its last entry is one that `is_read` names.
-    pub(in crate::agent_loop) fn drop_preview_if(&mut self, is_read: impl Fn(Option<&EntryId>) -> bool) {
+    pub(crate) fn drop_preview_if(&mut self, is_read: impl Fn(Option<&EntryId>) -> bool) {
         let _ = self.carried.preview.take_if(|preview| is_read(preview.basis().last_read.as_ref()));
     }
 
     /// Returns true if the last entry of the compaction in progress is one that `is_read` names.
-    pub(in crate::agent_loop) fn has_read(&self, is_read: impl Fn(Option<&EntryId>) -> bool) -> bool {
+    pub(crate) fn has_read(&self, is_read: impl Fn(Option<&EntryId>) -> bool) -> bool {
         let at_work = self.work.running().map(|running| running.job.last_read());
         at_work.or(self.work.ready().map(|ready| ready.basis.last_read.as_ref())).is_some_and(is_read)
     }
 
     /// Returns the state of the circuit breaker for a request of this token count.
-    pub(in crate::agent_loop) fn breaker(&self, ws: &Workspace, tokens: u64) -> Option<Breaker> {
+    pub(crate) fn breaker(&self, ws: &Workspace, tokens: u64) -> Option<Breaker> {
         self.carried.breaker.state(ws.now, tokens, ws.session.state.rest_tokens)
     }
 
+    /// Returns how full the window is, counted over the next request.
+    pub(crate) fn context_info(&self, ws: &Workspace) -> ContextInfo {
+        let count = ws.count(&ws.context());
+        self.context_info_of(ws, &count, ws.window_tokens())
+    }
+
+    /// Returns how full the window is, with this count of the next request.
+    pub(crate) fn context_info_of(&self, ws: &Workspace, count: &RequestCount, window: u64) -> ContextInfo {
+        ws.context_info_of(count, window, self.breaker(ws, count.tokens))
+    }
+
     /// Resets the circuit breaker after a change of strategy.
-    pub(in crate::agent_loop) fn reset_breaker(&mut self) {
+    pub(crate) fn reset_breaker(&mut self) {
         self.carried.breaker.reset();
     }
 
-    /// Forgets what was learnt about the window after a change of model.
-    pub(in crate::agent_loop) fn forget_window(&mut self) {
-        self.carried.seen = WindowEvidence::default();
-    }
-
     /// Returns why the circuit breaker is open, if it is.
-    pub(in crate::agent_loop) fn tripped(&self) -> Option<BreakerReason> {
+    pub(crate) fn tripped(&self) -> Option<BreakerReason> {
         self.carried.breaker.tripped()
-    }
-
-    /// Notes that a request of this token count was answered. Returns the window if this shows it to be smaller than
-    /// assumed: a smaller request for the same turn was answered where a larger one ended empty. Once may be chance;
-    /// twice means that size was the cause.
-    pub(in crate::agent_loop) fn answered(&mut self, tokens: u64) -> Option<u64> {
-        let seen = &mut self.carried.seen;
-        seen.answered_tokens_max = seen.answered_tokens_max.max(tokens);
-        let empty = seen.empty_tokens.take().filter(|empty| tokens < *empty)?;
-        let earlier = seen.too_large_tokens.replace(empty)?;
-        Some(empty.max(earlier).saturating_sub(1))
-    }
-
-    /// Notes that a request of this token count failed. Returns true if it may have been too large: it ended without
-    /// output, is large enough for that (both are `is_suspect`), and none as large was ever answered.
-    pub(in crate::agent_loop) fn failed(&mut self, tokens: u64, is_suspect: bool) -> bool {
-        let suspect = is_suspect && tokens > self.carried.seen.answered_tokens_max;
-        self.carried.seen.empty_tokens = suspect.then_some(tokens);
-        suspect
     }
 }

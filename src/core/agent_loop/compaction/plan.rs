@@ -1,12 +1,7 @@
 //! Planning: when and how to compact, by the strategy, the circuit breaker and the window.
 
-use crate::agent_loop::workspace::Workspace;
-use crate::agent_loop::{
-    AgentLoop,
-    compaction::held::{Need, Source},
-    compaction::running::JobPurpose,
-    stage::Stage,
-};
+use crate::agent_loop::compaction::work::{JobPurpose, Need, Source};
+use crate::agent_loop::{compaction::Compacting, workspace::Workspace};
 use crate::{
     context::{
         Context, Decision, RequestCount,
@@ -27,10 +22,10 @@ use reseed_protocol::{
 };
 use std::sync::Arc;
 
-impl AgentLoop {
+impl Compacting<'_> {
     /// Prepares a compaction before a request that is near the trigger or above it (`is_due`), unless one is in
     /// progress, the breaker is open, or the held one is good enough.
-    pub(in crate::agent_loop) fn prepare(&mut self, count: &RequestCount, is_due: bool) {
+    pub(crate) fn prepare(&mut self, count: &RequestCount, is_due: bool) {
         if self.compaction.work.running().is_some()
             || self.compaction.work.ready().is_some()
             || self.compaction.work.ordered().is_some()
@@ -51,8 +46,8 @@ impl AgentLoop {
 
     /// Prepares a compaction while nothing is running, as the user reads or types. Commits the held one if the next
     /// request is already above the trigger.
-    pub(in crate::agent_loop) fn prepare_idle(&mut self) {
-        if self.stage() != Stage::Idle || self.ws.session.state.turn.is_some() {
+    pub(crate) fn prepare_idle(&mut self) {
+        if !self.is_idle() || self.ws.session.state.turn.is_some() {
             return;
         }
         if self.ws.manager().options().background >= 1.0 {
@@ -70,58 +65,11 @@ impl AgentLoop {
         }
     }
 
-    /// Makes the next request wait for room: for the running compaction, or for one that starts now. Returns false if
-    /// there is none to wait for.
-    pub(in crate::agent_loop) fn wait_for_room(&mut self, count: &RequestCount) -> bool {
-        if self.wait_for_running() {
-            return true;
-        }
-        match self.compaction.carried.breaker.permit(self.ws.now, count.tokens, self.ws.session.state.rest_tokens, true)
-        {
-            Permit::Denied => false,
-            permit => {
-                let order = Order::automatic(self.ws.new_id(), self.ws.manager().trigger());
-                let source = self.source_now();
-                let purpose = JobPurpose::Commit { background: false };
-                let started = self.start_job(order, purpose, permit == Permit::Full, source);
-                match started {
-                    Ok(()) => self.is_held_up(),
-                    // A held compaction that cannot be made again is committed as it is.
-                    Err(_) => source != Source::Seen && self.commit_held(Need::Room),
-                }
-            }
-        }
-    }
-
-    /// Makes room for a request that the provider refused as too large: commits a compaction that is ready or held, or
-    /// waits for one that is running or starts now. Returns false if none of these is possible.
-    pub(in crate::agent_loop) fn make_room_for_refused(&mut self, count: &RequestCount) -> bool {
-        // A compaction that was applied or ordered during this turn makes room at once.
-        if let Some(ready) = self.compaction.take_ready()
-            && self.compaction.commit(&mut self.ws, ready).is_ok()
-        {
-            return true;
-        }
-        if self.commit_held(Need::Refused) {
-            return true;
-        }
-        if self.wait_for_running() {
-            self.compaction.overflowed();
-            return true;
-        }
-        let order = Order::automatic(self.ws.new_id(), CompactionTrigger::Overflow);
-        let permit = self.compaction.carried.breaker.permit(self.ws.now, count.tokens, None, true);
-        let (purpose, source) = (JobPurpose::Commit { background: false }, self.source_now());
-        permit != Permit::Denied
-            && self.start_job(order, purpose, permit == Permit::Full, source).is_ok()
-            && self.is_held_up()
-    }
-
     /// Stages a compaction and takes its first step.
     ///
     /// # Errors
     /// `nothing_to_compact`, `unknown_strategy`: nothing has changed.
-    pub(in crate::agent_loop) fn start_job(
+    pub(crate) fn start_job(
         &mut self,
         order: Order,
         purpose: JobPurpose,
@@ -158,7 +106,7 @@ impl Workspace {
     ///
     /// # Errors
     /// `unknown_strategy`.
-    pub(in crate::agent_loop) fn steps(
+    pub(crate) fn steps(
         &self,
         tree: &SessionTree,
         context: &Context,
@@ -191,23 +139,13 @@ impl Workspace {
 
     /// Returns the window that a compaction is planned for. A request that the provider refused as too large, or that
     /// ended without output, was the whole window by itself, whatever we count.
-    pub(in crate::agent_loop) fn planning_window(
-        &self,
-        trigger: CompactionTrigger,
-        tokens: impl FnOnce() -> u64,
-    ) -> u64 {
+    pub(crate) fn planning_window(&self, trigger: CompactionTrigger, tokens: impl FnOnce() -> u64) -> u64 {
         let window = self.window_tokens();
         if trigger == CompactionTrigger::Overflow { window.min(tokens().max(1)) } else { window }
     }
 
     /// Stages the summary of a branch that the session leaves.
-    pub(in crate::agent_loop) fn branch_job(
-        &mut self,
-        order: Order,
-        context: &Context,
-        cut: Cut,
-        files: CompactionDetails,
-    ) -> Job {
+    pub(crate) fn branch_job(&mut self, order: Order, context: &Context, cut: Cut, files: CompactionDetails) -> Job {
         let summariser = self.summariser();
         let delimiter = self.new_text();
         let around = Surroundings { details: Some(files), ..self.surroundings(&summariser, delimiter) };
@@ -266,7 +204,7 @@ impl Workspace {
     }
 
     /// Returns the summarising model, its window in estimated tokens, and its counter.
-    pub(in crate::agent_loop) fn summariser(&self) -> (String, u64, Counter) {
+    pub(crate) fn summariser(&self) -> (String, u64, Counter) {
         let own = &self.session.state.model;
         match self.deployment.summaries.model.as_ref().filter(|model| *model != own) {
             Some(model) => {
@@ -317,12 +255,12 @@ impl Workspace {
     }
 
     /// Returns how this session's summaries are written.
-    pub(in crate::agent_loop) fn writing(&self) -> Writing {
+    pub(crate) fn writing(&self) -> Writing {
         Writing { kind: self.manager().options().summary_kind, ..self.deployment.summaries.writing.clone() }
     }
 
     /// Returns the compaction that decides what the model sees.
-    pub(in crate::agent_loop) fn compaction_in_effect(&self) -> Option<(&EntryId, &Compaction)> {
+    pub(crate) fn compaction_in_effect(&self) -> Option<(&EntryId, &Compaction)> {
         compaction_in(self.session.tree.path())
     }
 }

@@ -1,13 +1,9 @@
 //! Previews: showing a compaction before it is committed, with `preview_compaction`, then
 //! `start_compaction { previewId }`.
 
-use crate::agent_loop::compaction::Compactor;
-use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
-    AgentLoop,
-    commands::Caller,
-    compaction::running::{JobPurpose, Ready},
-    prompt::done,
+    compaction::Compacting, compaction::Compactor, compaction::memory::Prepared, compaction::work::JobPurpose,
+    compaction::work::Ready, io::Caller, records::done, workspace::Workspace,
 };
 use crate::{
     context::{
@@ -18,7 +14,7 @@ use crate::{
     session::Lookup,
 };
 use reseed_protocol::{
-    CommandId, EntryId, ErrorBody, ErrorCode, JobId, Timestamp,
+    EntryId, ErrorBody, ErrorCode, JobId,
     command::{PreviewCompaction, StartCompaction},
     event::CompactionTrigger,
     reply::{CompactionPreview, Reply, Stretch},
@@ -28,40 +24,14 @@ use std::{collections::HashSet, sync::Arc};
 /// Milliseconds for which a preview can be applied: as long as a person may think about it.
 pub const PREVIEW_MILLIS: u64 = 600_000;
 
-/// A compaction that was shown and may be applied.
-#[derive(Debug)]
-pub(in crate::agent_loop) struct Prepared {
-    basis: Box<Basis>,
-    outcome: Box<Outcome>,
-    /// The held compaction that it was made from.
-    merges: Option<JobId>,
-    expires_at: Timestamp,
-}
-
-impl Prepared {
-    /// Returns its id on the wire.
-    #[must_use]
-    pub(in crate::agent_loop) fn id(&self) -> &JobId {
-        &self.basis.order.job_id
-    }
-
-    pub(in crate::agent_loop) fn basis(&self) -> &Basis {
-        &self.basis
-    }
-}
-
-impl AgentLoop {
-    pub(in crate::agent_loop) fn on_manual_compact(
+impl Compacting<'_> {
+    pub(crate) fn on_manual_compact(
         &mut self,
         caller: &Caller,
         compact: StartCompaction,
         lookup: Option<Lookup>,
     ) -> Result<(), ErrorBody> {
         let StartCompaction { instructions, replace_instructions, preview_id, strategy, rebuild } = compact;
-        if let Some(job) = self.blocking_job() {
-            let error = ErrorBody::new(ErrorCode::CompactionRunning, format!("compaction `{job}` is already running"));
-            return Err(error.with_details(serde_json::json!({ "jobId": job })));
-        }
         if let Some(preview) = preview_id {
             if instructions.is_some() || replace_instructions.is_some() || strategy.is_some() || rebuild.is_some() {
                 let message = "a preview is applied as it was shown; leave out instructions, strategy and rebuild";
@@ -83,7 +53,7 @@ impl AgentLoop {
             self.proceed_if_idle();
             return Ok(());
         }
-        self.compaction.check_worth(&self.ws, &order)?;
+        self.compaction.check_worth(self.ws, &order)?;
         self.ws.answer_job(caller, order.job_id.clone());
         self.compaction.carried.breaker = self.compaction.carried.breaker.ordered();
         self.compaction.work.order(order);
@@ -92,27 +62,23 @@ impl AgentLoop {
         Ok(())
     }
 
-    pub(in crate::agent_loop) fn on_preview_compact(
+    pub(crate) fn on_preview_compact(
         &mut self,
         caller: &Caller,
         preview: PreviewCompaction,
         lookup: Option<Lookup>,
     ) -> Result<(), ErrorBody> {
         let PreviewCompaction { instructions, replace_instructions, strategy, rebuild } = preview;
-        if let Some(job) = self.blocking_job() {
-            let error = ErrorBody::new(ErrorCode::CompactionRunning, format!("compaction `{job}` is already running"));
-            return Err(error.with_details(serde_json::json!({ "jobId": job })));
-        }
         let raw = lookup.filter(|_| rebuild == Some(true));
         let wanted = self.ws.wanted(instructions, replace_instructions)?;
         let order = self.ws.ordered_by(caller, wanted, strategy.as_deref(), raw)?;
         if self.ws.is_plain(&order)
             && let Some((basis, outcome)) = self.held_for_person()
         {
-            self.compaction.show_preview(&mut self.ws, caller, basis, outcome, false);
+            self.compaction.show_preview(self.ws, caller, basis, outcome, false);
             return Ok(());
         }
-        self.compaction.check_worth(&self.ws, &order)?;
+        self.compaction.check_worth(self.ws, &order)?;
         self.void_running("a preview was requested");
         let source = self.source_of(&order);
         self.start_job(order, JobPurpose::Preview(caller.clone()), true, source)
@@ -146,16 +112,6 @@ impl AgentLoop {
         self.proceed_if_idle();
         Ok(())
     }
-
-    /// Returns the commands that may be answered after later ones: a preview, a move that waits for a summary or for
-    /// hooks, and inputs and tool answers that hooks are inspecting.
-    #[must_use]
-    pub fn answers_late(&self) -> Vec<CommandId> {
-        let preview =
-            self.compaction.work.running().and_then(crate::agent_loop::compaction::running::Running::preview_of);
-        let looked_at = self.hooks.results_looked_at().chain(self.hooks.inputs_waiting()).cloned();
-        self.leaving_by().into_iter().chain(preview).chain(looked_at).collect()
-    }
 }
 
 impl Compactor {
@@ -171,7 +127,7 @@ impl Compactor {
     }
 
     /// Shows a finished preview as it would be committed now, and keeps it for as long as it may be applied.
-    pub(in crate::agent_loop) fn show_preview(
+    pub(crate) fn show_preview(
         &mut self,
         ws: &mut Workspace,
         caller: &Caller,
@@ -240,7 +196,7 @@ impl Workspace {
     }
 
     /// Returns true if an order has no special wishes, so that the held compaction fulfils it.
-    pub(in crate::agent_loop) fn is_plain(&self, order: &Order) -> bool {
+    pub(crate) fn is_plain(&self, order: &Order) -> bool {
         let own_strategy = order.strategy.is_none_or(|name| name == self.manager().name());
         own_strategy && order.instructions.is_none() && order.rebuild.is_none()
     }
@@ -278,7 +234,7 @@ impl Workspace {
 mod tests {
     use super::*;
     use crate::{
-        agent_loop::{Deployment, Effect, Input, Origin, Seed},
+        agent_loop::{AgentLoop, Deployment, Effect, Input, Origin, Seed},
         context::{
             counter::{Calibration, Counter},
             testing::path,
@@ -288,6 +244,7 @@ mod tests {
         session::{IdSource, Session},
     };
     use reseed_protocol::{
+        Timestamp,
         command::{Command, Input as Said, UserInput},
         event::{EntryAppended, Event},
     };

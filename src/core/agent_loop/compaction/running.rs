@@ -3,11 +3,8 @@
 //! One job runs at a time. A background job's outcome is committed at the next point between two requests. What
 //! follows when a step of the chain fails, or the whole chain, is in `fail`.
 
-use crate::agent_loop::compaction::Compactor;
-use crate::agent_loop::workspace::Workspace;
-use crate::agent_loop::{
-    AgentLoop, RequestId, commands::Caller, compaction::fail::Spent, compaction::held::Source, stage::Stage,
-};
+use crate::agent_loop::compaction::work::{Advanced, JobPurpose, PHASE, Ready, Running, Source, Spent};
+use crate::agent_loop::{compaction::Compacting, compaction::Compactor, io::RequestId, workspace::Workspace};
 use crate::{
     context::{
         RequestCount,
@@ -16,112 +13,27 @@ use crate::{
     model::ModelRequest,
 };
 use reseed_protocol::{
-    CommandId, EntryId, ErrorBody, JobId, Timestamp,
+    EntryId,
     event::{CompactionProgress, CompactionRung, CompactionStarted, CompactionTrigger, EphemeralEvent},
     reply::RunningCompaction,
 };
 
-/// The phase of a job that summarises for a compaction.
-pub(in crate::agent_loop) const PHASE: &str = "summarising";
-
-/// The purpose of a job.
-#[derive(Debug, Clone)]
-pub(in crate::agent_loop) enum JobPurpose {
-    /// The outcome is committed. In the background, turns continue meanwhile.
-    Commit { background: bool },
-    /// The outcome is shown to this client.
-    Preview(Caller),
-}
-
-/// A running job.
-#[derive(Debug)]
-pub(in crate::agent_loop) struct Running {
-    pub(in crate::agent_loop) request: RequestId,
-    pub(in crate::agent_loop) job: Box<Job>,
-    pub(in crate::agent_loop) purpose: JobPurpose,
-    /// Time since which somebody has been waiting for it.
-    pub(in crate::agent_loop) waited_since: Option<Timestamp>,
-    /// The source that it is made from.
-    pub(in crate::agent_loop) source: Source,
-}
-
-/// A finished compaction.
-#[derive(Debug)]
-pub(in crate::agent_loop) struct Ready {
-    pub(in crate::agent_loop) basis: Basis,
-    pub(in crate::agent_loop) outcome: Box<Outcome>,
-    pub(in crate::agent_loop) background: bool,
-    pub(in crate::agent_loop) waited_since: Option<Timestamp>,
-    /// True if it was made from the held compaction.
-    pub(in crate::agent_loop) merged: bool,
-}
-
-/// What `advance` has done with a job.
-pub(in crate::agent_loop) enum Advanced {
-    /// A model request was sent.
-    Asked,
-    /// The job is over and nothing is left to do: its outcome was committed, held or shown, or waits for a point
-    /// between two requests. A preview is also over once its client has got its error.
-    Over,
-    /// The job failed. Clients were notified; a turn that waits for the job was not.
-    Failed(CompactionTrigger, ErrorBody),
-}
-
-impl Running {
-    /// Returns true if turns continue while the job runs, unless somebody waits for it. True for every preview.
-    pub(in crate::agent_loop) fn is_in_background(&self) -> bool {
-        !matches!(self.purpose, JobPurpose::Commit { background: false })
-    }
-
-    /// Returns the command that requested this job as a preview.
-    pub(in crate::agent_loop) fn preview_of(&self) -> Option<CommandId> {
-        match &self.purpose {
-            JobPurpose::Preview(caller) => Some(caller.id.clone()),
-            JobPurpose::Commit { .. } => None,
-        }
-    }
-}
-
-impl AgentLoop {
+impl Compacting<'_> {
     /// Starts the compaction that a client ordered. Returns false if nothing is left to do; the client is notified.
-    pub(in crate::agent_loop) fn start_ordered(&mut self, order: Order) -> bool {
+    pub(crate) fn start_ordered(&mut self, order: Order) -> bool {
         self.void_running("a compaction that was asked for takes its place");
         let source = self.source_of(&order);
         match self.start_job(order.clone(), JobPurpose::Commit { background: false }, true, source) {
             Ok(()) => self.is_held_up(),
             Err(error) => {
-                self.compaction.compaction_failed(&mut self.ws, &order, Spent::default(), error);
+                self.compaction.compaction_failed(self.ws, &order, Spent::default(), error);
                 false
             }
         }
     }
 
-    /// Returns the running or ordered job: a compaction, a preview, or a branch summary.
-    pub(in crate::agent_loop) fn running_job(&self) -> Option<&JobId> {
-        match (self.navigation.job_id(), self.compaction.work.running(), self.compaction.work.ordered()) {
-            (Some(job_id), ..) => Some(job_id),
-            (_, Some(running), _) => Some(&running.job.order.job_id),
-            (_, None, Some(order)) => Some(&order.job_id),
-            (_, None, None) => self.compaction.work.ready().map(|ready| &ready.basis.order.job_id),
-        }
-    }
-
-    /// Returns the job that a client's own compaction must not replace: one that was requested or that somebody waits
-    /// for.
-    pub(in crate::agent_loop) fn blocking_job(&self) -> Option<&JobId> {
-        let aside = self
-            .compaction
-            .work
-            .running()
-            .is_some_and(|running| running.is_in_background() && running.waited_since.is_none())
-            || self.compaction.work.running().is_none()
-                && self.compaction.work.ordered().is_none()
-                && self.stage() != Stage::Leaving;
-        self.running_job().filter(|_| !aside)
-    }
-
     /// Starts a prepared job.
-    pub(in crate::agent_loop) fn begin(&mut self, job: Box<Job>, purpose: JobPurpose, source: Source) -> Advanced {
+    pub(crate) fn begin(&mut self, job: Box<Job>, purpose: JobPurpose, source: Source) -> Advanced {
         if let JobPurpose::Commit { background } = purpose {
             self.ws.emit(EphemeralEvent::CompactionStarted(CompactionStarted {
                 job_id: job.order.job_id.clone(),
@@ -142,7 +54,7 @@ impl AgentLoop {
     }
 
     /// Advances a job as far as possible without the model.
-    pub(in crate::agent_loop) fn advance(&mut self, mut running: Running) -> Advanced {
+    pub(crate) fn advance(&mut self, mut running: Running) -> Advanced {
         let before = self.ws.count(&self.ws.context());
         loop {
             match running.job.advance() {
@@ -169,11 +81,11 @@ impl AgentLoop {
         let Running { job, purpose, waited_since, source, .. } = running;
         let (basis, merges) = (job.basis(), source == Source::Held);
         if let JobPurpose::Preview(caller) = purpose {
-            self.compaction.show_preview(&mut self.ws, &caller, basis, outcome, merges);
+            self.compaction.show_preview(self.ws, &caller, basis, outcome, merges);
             return Advanced::Over;
         }
         let trigger = basis.order.trigger;
-        if background && self.stage() != Stage::Compacting {
+        if background && !self.is_waited_for() {
             // Also true for a compaction made from scratch that replaces a held one.
             let remade = source != Source::Seen || self.ws.session.held.is_some();
             let outcome = if merges { outcome } else { self.ws.paid_for_both(outcome) };
@@ -183,37 +95,20 @@ impl AgentLoop {
             };
         }
         let ready = Ready { basis, outcome, background, waited_since, merged: merges };
-        if !matches!(self.stage(), Stage::Idle | Stage::Compacting) {
+        if !self.is_free || self.ws.is_over() {
             self.compaction.work.wait(ready);
             return Advanced::Over;
         }
-        match self.compaction.commit(&mut self.ws, ready) {
+        match self.compaction.commit(self.ws, ready) {
             Ok(()) => Advanced::Over,
             Err(error) => Advanced::Failed(trigger, error),
         }
-    }
-
-    /// Returns true if the loop cannot continue: it waits for a compaction, or a compaction has ended it.
-    pub(in crate::agent_loop) fn is_held_up(&self) -> bool {
-        matches!(self.stage(), Stage::Compacting | Stage::Done)
-    }
-
-    /// Waits for the running job, if its outcome will be committed.
-    pub(in crate::agent_loop) fn wait_for_running(&mut self) -> bool {
-        let Some(running) = self.compaction.work.running_mut() else { return false };
-        if matches!(running.purpose, JobPurpose::Preview(_)) {
-            self.void_running("the conversation needs room now");
-            return false;
-        }
-        running.waited_since.get_or_insert(self.ws.now);
-        self.compaction.awaited = true;
-        true
     }
 }
 
 impl Compactor {
     /// Returns the running or ordered compaction for a client that joins. Previews are private to their client.
-    pub(in crate::agent_loop) fn shown_compaction(&self) -> Option<RunningCompaction> {
+    pub(crate) fn shown_compaction(&self) -> Option<RunningCompaction> {
         let of = |order: &Order, phase: &str, background| RunningCompaction {
             job_id: order.job_id.clone(),
             phase: phase.to_owned(),
@@ -230,26 +125,26 @@ impl Compactor {
         self.work.ordered().map(|order| of(order, "ordered", false))
     }
 
-    pub(in crate::agent_loop) fn is_running(&self, request: RequestId) -> bool {
+    pub(crate) fn is_running(&self, request: RequestId) -> bool {
         self.work.running().is_some_and(|running| running.request == request)
     }
 
     /// Marks the running job as needed by a request that the provider refused: if the job fails, so does the turn.
-    pub(in crate::agent_loop) fn overflowed(&mut self) {
+    pub(crate) fn overflowed(&mut self) {
         if let Some(running) = self.work.running_mut() {
             running.job.order.trigger = CompactionTrigger::Overflow;
         }
     }
 
     /// Notes that nobody waits for the running job any more.
-    pub(in crate::agent_loop) fn wait_no_more(&mut self) {
+    pub(crate) fn wait_no_more(&mut self) {
         if let Some(running) = self.work.running_mut() {
             running.waited_since = None;
         }
     }
 
     /// Notes that queued input waits for the running job.
-    pub(in crate::agent_loop) fn waits_from_now(&mut self, ws: &mut Workspace) {
+    pub(crate) fn waits_from_now(&mut self, ws: &mut Workspace) {
         if let Some(running) = self.work.running_mut().filter(|_| self.awaited) {
             running.waited_since.get_or_insert(ws.now);
         }
@@ -278,7 +173,7 @@ impl Workspace {
     }
 
     /// Returns true if an outcome that leaves `after` tokens reaches the target, or the most that its cut allows.
-    pub(in crate::agent_loop) fn reaches(&self, outcome: &Outcome, after: u64, window_tokens: u64) -> bool {
+    pub(crate) fn reaches(&self, outcome: &Outcome, after: u64, window_tokens: u64) -> bool {
         let target = self.manager().target_tokens(window_tokens);
         let least = self.prompt.in_tokens(self.prompt.fixed().total() + outcome.allowed_tokens);
         outcome.allowed_tokens > 0 && after <= least || after <= target
@@ -286,7 +181,7 @@ impl Workspace {
 
     /// Returns true if the saving reaches the minimum. A rebuilt summary may save nothing, but it may enlarge the
     /// context only up to the target.
-    pub(in crate::agent_loop) fn saves_enough(&self, basis: &Basis, before: u64, after: u64) -> bool {
+    pub(crate) fn saves_enough(&self, basis: &Basis, before: u64, after: u64) -> bool {
         let fits = || after <= before.max(self.manager().target_tokens(self.window_tokens()));
         self.is_gain(before, after) || basis.is_rebuild && fits()
     }
@@ -297,7 +192,7 @@ impl Workspace {
     }
 
     /// Requests a job's next summary and reports its progress.
-    pub(in crate::agent_loop) fn ask_for_summary(&mut self, job: &Job, body: ModelRequest, phase: &str) -> RequestId {
+    pub(crate) fn ask_for_summary(&mut self, job: &Job, body: ModelRequest, phase: &str) -> RequestId {
         let (done, total) = job.progress();
         self.emit(EphemeralEvent::CompactionProgress(CompactionProgress {
             job_id: job.order.job_id.clone(),

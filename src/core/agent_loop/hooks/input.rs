@@ -5,142 +5,50 @@
 //! custom messages wait in line. None of this is durable: if the process ends or a hook fails, the command is
 //! unanswered or refused, and its client sends it again.
 
-use super::super::step::Step;
-use super::{
-    super::{
-        AgentLoop, Origin,
-        commands::Caller,
-        stage::Stage,
-        turn::queue::{InputOptions, Said},
-    },
-    Chain, Subject,
-    request::{ANOTHER_ROLE, refused},
+use crate::agent_loop::{
+    checks::ANOTHER_ROLE, checks::refused, hooks::Hooks, hooks::chain::Chain, hooks::chain::InLine, io::Caller,
+    step::Step, subject::Subject, subject::input::ProposedInput, workspace::Workspace,
 };
-use crate::agent_loop::hooks::Hooks;
-use crate::agent_loop::workspace::Workspace;
 use crate::{hook::HookFault, session::input::is_picture_address};
-use reseed_protocol::{
-    CommandId, EntryId, ErrorBody, ErrorCode, Message, Part, Role,
-    command::{Command, UserInput, WhenBusy},
-    hook::{HookAnswer, HookEvent},
-    reply::{QueuedCustom, Reply},
-};
+use reseed_protocol::{CommandId, ErrorBody, ErrorCode, Part, Role, command::Command, hook::HookAnswer, reply::Reply};
 
 /// Maximum number of commands in line. A connection stops reading at 32 unanswered commands, and a client whose own
 /// hook is called must get its answer through besides its inputs.
 const LINE_MAX: usize = 16;
 
-/// A command that waits in line until hooks have inspected an earlier input.
-#[derive(Debug)]
-pub(in crate::agent_loop) struct InLine {
-    pub(in crate::agent_loop) caller: Caller,
-    command: Command,
-}
-
-/// A user's input or a custom message, as changed by hooks so far.
-#[derive(Debug)]
-pub(in crate::agent_loop) struct ProposedInput {
-    pub(in crate::agent_loop) caller: Caller,
-    entry_id: EntryId,
-    parts: Vec<Part>,
-    what: InputKind,
-    /// True if the session was idle when the input arrived: it does nothing else meanwhile.
-    pub(super) holds: bool,
-}
-
-/// The use of the input once hooks have passed it.
-#[derive(Debug)]
-pub(in crate::agent_loop) enum InputKind {
-    /// It starts a turn, or is queued for one.
-    Said(Box<InputOptions>),
-    /// A client's custom message: the model gets it, but no answer is requested.
-    Custom(Box<QueuedCustom>),
-}
-
-impl InputKind {
-    /// Returns the type of the command that sent it.
-    fn command(&self) -> &'static str {
-        match self {
-            Self::Said(_) => "user_input",
-            Self::Custom(_) => "append_custom_message",
-        }
-    }
-}
-
-impl ProposedInput {
-    pub(super) fn event(&self) -> HookEvent {
-        let message = Message::new(Role::User, self.parts.clone());
-        HookEvent::Message { entry_id: self.entry_id.clone(), message }
-    }
-}
-
-impl AgentLoop {
-    /// Puts a command in line if hooks are inspecting an input; returns a command that need not wait.
+impl Hooks {
+    /// Puts a command in line behind the input that hooks are inspecting.
     ///
     /// # Errors
-    /// `queue_full`; `turn_running` for an input that may not wait.
-    pub(in crate::agent_loop) fn waits_in_line(
-        &mut self,
-        caller: &Caller,
-        command: Command,
-    ) -> Result<Option<Command>, ErrorBody> {
-        // A message from the hook that is inspecting the input would wait for itself.
-        let waits =
-            matches!(command, Command::UserInput(_) | Command::AppendCustomMessage(_)) && caller.origin != Origin::HOOK;
-        if !waits || !self.hooks.looks_at_input() {
-            return Ok(Some(command));
-        }
-        if let Command::UserInput(UserInput { parent_id, when_busy, .. }) = &command {
-            if parent_id.is_some() {
-                return Err(self.busy("input with a parentId cannot wait: the branch that it leaves is still growing"));
-            }
-            if *when_busy == Some(WhenBusy::Reject) {
-                return Err(self.busy("the input came with whenBusy: reject"));
-            }
-        }
-        if self.hooks.line.len() >= LINE_MAX {
+    /// `queue_full`.
+    pub(crate) fn line_up(&mut self, caller: &Caller, command: Command) -> Result<(), ErrorBody> {
+        if self.line.len() >= LINE_MAX {
             let message = format!("{LINE_MAX} inputs are already waiting for hooks; wait for their answers first");
             return Err(ErrorBody::new(ErrorCode::QueueFull, message));
         }
-        self.hooks.line.push_back(InLine { caller: caller.clone(), command });
-        Ok(None)
+        self.line.push_back(InLine { caller: caller.clone(), command });
+        Ok(())
     }
 
-    /// Accepts an input as its hooks changed it.
-    pub(super) fn accept_input(&mut self, offered: ProposedInput) {
-        let ProposedInput { caller, entry_id, parts, what, holds: _ } = offered;
-        let taken = match (self.ws.is_holding(), what) {
-            (true, _) => Err(stopping()),
-            (false, InputKind::Said(how)) => self.take_input(&caller, Said { entry_id, parts }, *how),
-            (false, InputKind::Custom(custom)) => self.take_custom_message(&caller, parts, *custom),
-        };
-        if let Err(error) = taken {
-            self.ws.reply(&caller, Reply::Error(error));
-        }
-        self.ws.then(Step::AfterInput);
-    }
-}
-
-impl Hooks {
     /// Returns true if hooks are inspecting an input.
-    pub(in crate::agent_loop) fn looks_at_input(&self) -> bool {
+    pub(crate) fn looks_at_input(&self) -> bool {
         self.chains.iter().any(Chain::is_of_input)
     }
 
     /// Updates the roster with the inputs that are not accepted yet.
-    pub(in crate::agent_loop) fn note_waiting(&mut self, ws: &mut Workspace) {
+    pub(crate) fn note_waiting(&mut self, ws: &mut Workspace) {
         let waiting = self.inputs_waiting().cloned().collect();
         ws.roster.note_waiting(waiting);
     }
 
     /// Returns the commands of the input being inspected and of those in line behind it.
-    pub(in crate::agent_loop) fn inputs_waiting(&self) -> impl Iterator<Item = &CommandId> {
+    pub(crate) fn inputs_waiting(&self) -> impl Iterator<Item = &CommandId> {
         let asked = self.chains.iter().filter_map(Chain::input_id);
         asked.chain(self.line.iter().map(|waiting| &waiting.caller.id))
     }
 
     /// Continues with the commands in line, up to the next one that hooks inspect.
-    pub(in crate::agent_loop) fn next_in_line(&mut self, ws: &mut Workspace) {
+    pub(crate) fn next_in_line(&mut self, ws: &mut Workspace) {
         if ws.is_over() || self.looks_at_input() {
             return;
         }
@@ -150,7 +58,7 @@ impl Hooks {
     }
 
     /// Withdraws the input that hooks are inspecting, for the user. The next one in line follows.
-    pub(in crate::agent_loop) fn withdraw_input(&mut self, ws: &mut Workspace) {
+    pub(crate) fn withdraw_input(&mut self, ws: &mut Workspace) {
         for subject in self.cancel_hooks(ws, |subject| matches!(subject, Subject::Input(_))) {
             if let Subject::Input(offered) = subject {
                 let message = "cancel_turn withdrew the input while hooks were inspecting it; nothing of it is stored";
@@ -160,7 +68,7 @@ impl Hooks {
     }
 
     /// Refuses the input being inspected and everything in line with this error.
-    pub(in crate::agent_loop) fn refuse_inputs(&mut self, ws: &mut Workspace, error: &ErrorBody) {
+    pub(crate) fn refuse_inputs(&mut self, ws: &mut Workspace, error: &ErrorBody) {
         let line = std::mem::take(&mut self.line);
         for waiting in line {
             ws.reply(&waiting.caller, Reply::Error(error.clone()));
@@ -173,21 +81,8 @@ impl Hooks {
     }
 }
 
-impl AgentLoop {
-    /// Starts the hooks' inspection of an input.
-    pub(in crate::agent_loop) fn look_at_input(&mut self, caller: &Caller, parts: Vec<Part>, what: InputKind) {
-        let entry_id = match &what {
-            InputKind::Said(_) => self.ws.new_id(),
-            InputKind::Custom(custom) => custom.entry_id.clone(),
-        };
-        let holds = self.stage() == Stage::Idle;
-        let offered = ProposedInput { caller: caller.clone(), entry_id, parts, what, holds };
-        self.ws.then(Step::Ask(Subject::Input(Box::new(offered))));
-    }
-}
-
 impl Workspace {
-    pub(super) fn take_input_answer(&self, offered: &mut ProposedInput, answer: HookAnswer) -> Result<bool, HookFault> {
+    pub(crate) fn take_input_answer(&self, offered: &mut ProposedInput, answer: HookAnswer) -> Result<bool, HookFault> {
         let Some(message) = answer.message else { return Ok(false) };
         if message.role != Role::User {
             return Err(HookFault::failed(ANOTHER_ROLE));
@@ -215,16 +110,16 @@ impl Workspace {
     }
 
     /// Refuses an input that a required hook could not inspect. Nothing of it is kept.
-    pub(super) fn refuse_input(&mut self, offered: &ProposedInput, error: ErrorBody) {
+    pub(crate) fn refuse_input(&mut self, offered: &ProposedInput, error: ErrorBody) {
         self.reply(&offered.caller, Reply::Error(error));
         self.then(Step::AfterInput);
     }
 
-    pub(super) fn refuse_unseen(&mut self, caller: &Caller) {
+    pub(crate) fn refuse_unseen(&mut self, caller: &Caller) {
         self.reply(caller, self.ending_or(stopping()));
     }
 }
 
-fn stopping() -> ErrorBody {
+pub(crate) fn stopping() -> ErrorBody {
     ErrorBody::new(ErrorCode::ShuttingDown, "the session stopped before hooks had inspected the input; send it again")
 }

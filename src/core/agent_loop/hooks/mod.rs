@@ -8,53 +8,37 @@
 //! the subject continues: `Proceed`, `Send`, `EndTurn`, `AfterInput`, `NextInLine` and `Command`.
 //!
 //! A [`Chain`] passes one subject through all hooks of a point, one after the other: each sees the subject as the
-//! earlier ones left it. The [`Subject`] is what is asked about:
+//! earlier ones left it. The [`Subject`] is what is asked about. The kernel (`kernel/hooks.rs`) asks a machine to
+//! describe it, and gives it back to that machine when the last hook has answered.
 //!
-//! - `subject`: all subjects, how each is described, and what it may be answered
-//! - `outcome`: what follows an answer or a failure
-//! - `input`: a client's input, before it is accepted
+//! - `chain`: a subject on its way; `input`: the line of inputs behind the one that hooks inspect
 //! - `request`: the start of a turn, the envelope before and after a request
-//! - `model_answer`: the model's answer and its tool calls; `result`: a tool's answer
-//! - `roster`: which hooks are asked, including those owed to work started under hooks whose client is gone
-//!
-//! Hooks before a compaction or a move are with those machines, in their own `hooks` modules.
+//! - `asked`: which hooks are asked; `roster`: including those owed to work started under hooks whose client is gone
 //!
 //! Without registered hooks none of this runs, and no value is built for it.
 
-mod input;
-mod model_answer;
-mod outcome;
+mod asked;
+pub(super) mod chain;
+pub(super) mod input;
 mod request;
-mod result;
-mod roster;
-mod subject;
+pub(super) mod roster;
 
-use crate::agent_loop::turn::Turn;
-use crate::agent_loop::workspace::Workspace;
-pub(super) use input::{InLine, InputKind};
-pub(super) use model_answer::{Called, CompleteAnswer};
-pub(super) use outcome::hook_error;
-pub(super) use request::refused;
-pub(super) use result::ToolAnswer;
-pub(super) use roster::{Roster, begins_work};
-pub(super) use subject::Subject;
-
-use super::navigation::hooks::ProposedMove;
-use super::{AgentLoop, CallHook, Deadline, Effect, commands::Caller, late::Callee, prompt::done, step::Step};
+use crate::agent_loop::hooks::chain::{Chain, InLine, InputChains, Open};
+use crate::agent_loop::io::{CallHook, Caller, Effect};
+use crate::agent_loop::{
+    deadline::Deadline, records::done, step::Step, subject::Subject, subject::navigation::ProposedMove,
+    workspace::Workspace,
+};
 use crate::{
     hook::{HookFault, HookPlace, HookSpec},
     session::fingerprint::fingerprint_of,
 };
 use reseed_protocol::{
-    CallId, ErrorBody, ErrorCode, Timestamp,
+    CallId, CommandId, ErrorBody, ErrorCode, Timestamp,
     event::{CallOutcome, EphemeralEvent, HookFailed},
-    hook::{HookCall, HookResult},
-    receipt::{HookOutcome, HookRun},
+    hook::{HookAnswer, HookCall, HookEvent, HookResult},
 };
 use std::{collections::VecDeque, sync::Arc};
-
-/// Maximum characters of a hook's own error message that are passed on.
-const ERROR_CHARS_MAX: usize = 500;
 
 /// The hook chains in progress.
 #[derive(Debug, Default)]
@@ -63,13 +47,6 @@ pub(super) struct Hooks {
     /// tool answer being inspected.
     chains: Vec<Chain>,
     /// Commands in line behind the input being inspected, in the order of arrival.
-    line: VecDeque<InLine>,
-}
-
-/// The chains that are carried from one loop to the next: those about inputs.
-#[derive(Debug, Default)]
-pub(super) struct InputChains {
-    asked: Option<Chain>,
     line: VecDeque<InLine>,
 }
 
@@ -115,178 +92,103 @@ impl Hooks {
     pub(super) fn into_carried(self) -> InputChains {
         InputChains { asked: self.chains.into_iter().find(Chain::is_of_input), line: self.line }
     }
-}
 
-/// One subject on its way through the hooks of a point.
-#[derive(Debug)]
-pub(super) struct Chain {
-    subject: Subject,
-    rest: VecDeque<(HookPlace, HookSpec)>,
-    open: Open,
-}
-
-/// The hook call in progress.
-#[derive(Debug)]
-struct Open {
-    call: Box<HookCall>,
-    place: HookPlace,
-    spec: HookSpec,
-    /// True if the call was sent. If no client offers the hook, there is no call to cancel.
-    is_sent: bool,
-    asked_at: Timestamp,
-    deadline: Deadline,
-    /// Time at which its client disconnected. The hook's time limit is paused from then on.
-    away_since: Option<Timestamp>,
-    /// Milliseconds that its client may still be away, over all absences.
-    away_left_ms: u64,
-}
-
-impl AgentLoop {
-    pub(super) fn on_hook_result(&mut self, caller: &Caller, result: HookResult) -> Result<(), ErrorBody> {
-        let sent = fingerprint_of(&result);
-        let (call_id, answer) = result.into_answer();
-        let is_open = self.hooks.chains.iter().any(|chain| {
-            chain.call_id() == call_id && chain.open.place == HookPlace::Client && !chain.has_left(&self.ws)
-        });
-        if !is_open {
-            if self.ws.ended.get(&call_id).is_some_and(|(_, answer)| answer == Some(sent)) {
-                self.ws.reply_duplicate(caller);
-                return Ok(());
-            }
-            return Err(self.late_for_hook(&call_id));
-        }
-        self.ws.ended.note(call_id.clone(), CallOutcome::Answered, Some(sent));
-        self.ws.reply(caller, done(None));
-        self.on_hook_answer(&call_id, Ok(answer));
-        Ok(())
+    /// Waits for the answer to this chain's open call.
+    pub(super) fn wait_for(&mut self, chain: Chain) {
+        self.chains.push(chain);
     }
 
-    /// Returns the error for what a client says about a hook call that does not wait for it.
-    pub(super) fn late_for_hook(&self, call: &CallId) -> ErrorBody {
-        match self.ws.ended.get(call) {
-            Some((outcome, _)) => Callee::Hook.too_late(call, Some(outcome)),
-            None => Callee::Hook.unknown(call),
+    /// Takes the chain that waited for this answer or failure. Returns `None` if none did, or if its client may return.
+    pub(super) fn hear(
+        &mut self,
+        ws: &mut Workspace,
+        call_id: &CallId,
+        answer: Result<HookAnswer, HookFault>,
+    ) -> Option<(Chain, Result<HookAnswer, HookFault>)> {
+        let Some(at) = self.chains.iter().position(|chain| chain.call_id() == *call_id) else { return None };
+        let answer = match self.chains[at].open.place {
+            HookPlace::Client => answer,
+            // Only a client can be away: a server hook that does not answer has failed.
+            HookPlace::Server(_) => answer.map_err(|fault| match fault.code {
+                ErrorCode::HookUnavailable => HookFault::failed(fault.message),
+                _ => fault,
+            }),
+        };
+        if let Err(fault) = &answer
+            && fault.code == ErrorCode::HookUnavailable
+        {
+            let open = &mut self.chains[at].open;
+            if open.spec.required {
+                open.leaves(ws.now);
+                if ws.now < open.due() {
+                    // The client may return and is then asked again.
+                    return None;
+                }
+            }
         }
+        let chain = self.chains.remove(at);
+        if let Err(fault) = &answer {
+            let is_late = fault.code == ErrorCode::HookTimeout;
+            chain
+                .open
+                .note_unanswered(&mut ws.ended, if is_late { CallOutcome::TimedOut } else { CallOutcome::Dropped });
+        }
+        Some((chain, answer))
+    }
+
+    /// Replies to a client's answer. Returns the answer, unless it is a copy of the one that was taken.
+    ///
+    /// # Errors
+    /// `unknown_call`; `too_late`.
+    pub(super) fn on_result(
+        &self,
+        ws: &mut Workspace,
+        caller: &Caller,
+        result: HookResult,
+    ) -> Result<Option<(CallId, HookAnswer)>, ErrorBody> {
+        let sent = fingerprint_of(&result);
+        let (call_id, answer) = result.into_answer();
+        let is_open = self.chains.iter().any(|chain| {
+            chain.call_id() == call_id && chain.open.place == HookPlace::Client && !chain.has_left(&ws.roster)
+        });
+        if !is_open {
+            if ws.ended.get(&call_id).is_some_and(|(_, answer)| answer == Some(sent)) {
+                ws.reply_duplicate(caller);
+                return Ok(None);
+            }
+            return Err(ws.ended.late_for_hook(&call_id));
+        }
+        ws.ended.note(call_id.clone(), CallOutcome::Answered, Some(sent));
+        ws.reply(caller, done(None));
+        Ok(Some((call_id, answer)))
     }
 
     /// Returns the pending calls to client hooks that the connected client could answer.
-    #[must_use]
-    pub fn open_client_calls(&self) -> Vec<HookCall> {
-        let of_client = self.hooks.chains.iter().filter(|chain| chain.open.place == HookPlace::Client);
-        let of_client = of_client.filter(|chain| !chain.has_left(&self.ws));
+    pub(super) fn open_client_calls(&self, ws: &Workspace) -> Vec<HookCall> {
+        let of_client = self.chains.iter().filter(|chain| chain.open.place == HookPlace::Client);
+        let of_client = of_client.filter(|chain| !chain.has_left(&ws.roster));
         of_client
             .map(|chain| HookCall { deadline: Some(chain.open.deadline.at), ..(*chain.open.call).clone() })
             .collect()
     }
 
-    /// Returns true if pending work needs a client's required hooks.
-    #[must_use]
-    pub fn needs_its_client(&self) -> bool {
-        self.ws.roster.needs_its_client(&self.ws.session.state)
-    }
-
     /// Returns true if a pending hook's client is away.
-    #[must_use]
-    pub fn waits_for_client(&self) -> bool {
-        self.hooks.chains.iter().any(|chain| chain.open.away_since.is_some())
+    pub(super) fn waits_for_client(&self) -> bool {
+        self.chains.iter().any(|chain| chain.open.away_since.is_some())
     }
 
     /// Returns true if an answer to this call is still awaited.
-    #[must_use]
-    pub fn waits_for_hook(&self, call_id: &CallId) -> bool {
-        self.hooks.chains.iter().any(|chain| chain.open.call.call_id == *call_id)
+    pub(super) fn waits_for_hook(&self, call_id: &CallId) -> bool {
+        self.chains.iter().any(|chain| chain.open.call.call_id == *call_id)
     }
 
-    /// Asks every hook of the subject's point, then continues with the result.
-    pub(super) fn ask_hooks(&mut self, subject: Subject) {
-        let (point, reason) = subject.point();
-        let is_asked = |(_, spec): &(HookPlace, &HookSpec)| spec.is_asked(point, reason);
-        let owned = |(place, spec): (HookPlace, &HookSpec)| (place, spec.clone());
-        let rest = match &subject {
-            Subject::Input(offered) => self.ws.hooks_on_input(&offered.caller.id).filter(is_asked).map(owned).collect(),
-            _ => self.ws.all_hooks().filter(is_asked).map(owned).collect(),
-        };
-        self.ask_next(subject, rest);
-    }
-
-    /// Notifies the observing hooks.
-    pub(super) fn tell_hooks(&mut self, subject: &Subject) {
-        let (point, reason) = subject.point();
-        let observers = self.ws.all_hooks().filter(|(_, spec)| spec.observe && spec.is_asked(point, reason));
-        let observers: Vec<(HookPlace, HookSpec)> = observers.map(|(place, spec)| (place, spec.clone())).collect();
-        for (place, spec) in observers {
-            let _ = self.call_hook(subject, place, &spec, false);
-        }
-    }
-
-    fn call_hook(
-        &mut self,
-        subject: &Subject,
-        place: HookPlace,
-        spec: &HookSpec,
-        is_gone: bool,
-    ) -> (HookCall, Deadline) {
-        let timeout_ms = spec.timeout_ms.unwrap_or(self.ws.deployment.hook_timeout_ms);
-        let deadline = Deadline::after(self.ws.now, timeout_ms);
-        let call = HookCall {
-            call_id: self.ws.new_id(),
-            hook: spec.name.clone(),
-            session_id: self.ws.session.id.clone(),
-            turn_id: self
-                .ws
-                .session
-                .state
-                .turn
-                .as_ref()
-                .filter(|_| subject.is_of_turn())
-                .map(|turn| turn.turn_id.clone()),
-            deadline: (!spec.observe).then_some(deadline.at),
-            event: self.hook_event(subject),
-        };
-        if !is_gone {
-            self.ws.push(Effect::CallHook(Box::new(CallHook { place, call: call.clone(), awaited: !spec.observe })));
-        }
-        (call, deadline)
-    }
-
-    /// Cancels a hook call that is no longer waited for.
-    pub(super) fn on_hook_late(&mut self, call_id: CallId, is_sent: bool, fault: HookFault) {
-        if is_sent {
-            self.ws.push(Effect::CancelHook(call_id.clone()));
-        }
-        self.on_hook_answer(&call_id, Err(fault));
-    }
-}
-
-impl Turn {
-    fn note_run(
-        &mut self,
-        ws: &mut Workspace,
-        subject: &Subject,
-        open: &Open,
-        outcome: HookOutcome,
-        code: Option<ErrorCode>,
-    ) {
-        if subject.is_of_request() {
-            let run = HookRun {
-                hook: open.spec.name.clone(),
-                point: subject.event().to_owned(),
-                outcome,
-                duration_ms: ws.now.millis_since(open.asked_at),
-                code,
-            };
-            self.hook_ran(&ws.session.state, run);
-        }
-    }
-}
-
-impl Hooks {
     /// Replaces the hooks that the host offers.
     pub(super) fn on_hooks_offered(&mut self, ws: &mut Workspace, hooks: Arc<[HookSpec]>) {
         // Calls in progress continue: the new hooks are called from the next chain on.
         ws.roster.offer(hooks);
         ws.keep_hooks_of_work();
-        let gone: Vec<CallId> = self.chains.iter().filter(|chain| chain.has_left(ws)).map(Chain::call_id).collect();
+        let gone: Vec<CallId> =
+            self.chains.iter().filter(|chain| chain.has_left(&ws.roster)).map(Chain::call_id).collect();
         for call_id in gone {
             let fault = HookFault::unavailable("its client no longer offers it");
             ws.then(Step::HookLate { call_id, is_sent: false, fault });
@@ -347,10 +249,41 @@ impl Hooks {
                 if chain.open.is_sent {
                     ws.push(Effect::CancelHook(chain.call_id()));
                 }
-                chain.open.note_unanswered(ws, CallOutcome::Dropped);
+                chain.open.note_unanswered(&mut ws.ended, CallOutcome::Dropped);
                 chain.subject
             })
             .collect()
+    }
+
+    /// Cancels the hooks of the running compaction, which ends.
+    pub(super) fn cancel_compaction_hooks(&mut self, ws: &mut Workspace) {
+        let _ = self.cancel_hooks(ws, |subject| matches!(subject, Subject::Compaction(_)));
+    }
+
+    /// Returns the fingerprint of the answer to this call that hooks are inspecting, as the tool gave it.
+    pub(super) fn inspected_answer(&self, call: &CallId) -> Option<u64> {
+        self.chains.iter().find_map(|chain| match &chain.subject {
+            Subject::Result(result) if result.call.call_id == *call => Some(result.sent),
+            _ => None,
+        })
+    }
+
+    /// Returns the commands whose tool answers hooks are inspecting.
+    pub(super) fn results_looked_at(&self) -> impl Iterator<Item = &CommandId> {
+        self.chains.iter().filter_map(|chain| match &chain.subject {
+            Subject::Result(result) => Some(&result.caller.id),
+            _ => None,
+        })
+    }
+
+    /// Drops the answers that hooks are still inspecting when the turn ends, and returns their senders with the calls.
+    pub(super) fn drop_looked_at(&mut self, ws: &mut Workspace) -> Vec<(Caller, CallId)> {
+        let dropped = self.cancel_hooks(ws, |subject| matches!(subject, Subject::Result(_)));
+        let caller = |subject| match subject {
+            Subject::Result(result) => Some((result.caller, result.call.call_id)),
+            _ => None,
+        };
+        dropped.into_iter().filter_map(caller).collect()
     }
 
     /// Cancels the hooks that the turn or the session is waiting for.
@@ -367,67 +300,48 @@ impl Hooks {
 }
 
 impl Workspace {
-    fn report_hook(&mut self, open: &Open, fault: &HookFault) {
+    /// Notifies the observing hooks.
+    pub(super) fn tell_hooks(&mut self, subject: &Subject, event: &HookEvent) {
+        let (point, reason) = subject.point();
+        let observers = self.all_hooks().filter(|(_, spec)| spec.observe && spec.is_asked(point, reason));
+        let observers: Vec<(HookPlace, HookSpec)> = observers.map(|(place, spec)| (place, spec.clone())).collect();
+        for (place, spec) in observers {
+            let _ = self.call_hook(subject, event.clone(), place, &spec, false);
+        }
+    }
+
+    pub(super) fn call_hook(
+        &mut self,
+        subject: &Subject,
+        event: HookEvent,
+        place: HookPlace,
+        spec: &HookSpec,
+        is_gone: bool,
+    ) -> (HookCall, Deadline) {
+        let timeout_ms = spec.timeout_ms.unwrap_or(self.deployment.hook_timeout_ms);
+        let deadline = Deadline::after(self.now, timeout_ms);
+        let turn = self.session.state.turn.clone();
+        let call = HookCall {
+            call_id: self.new_id(),
+            hook: spec.name.clone(),
+            session_id: self.session.id.clone(),
+            turn_id: turn.filter(|_| subject.is_of_turn()).map(|turn| turn.turn_id.clone()),
+            deadline: (!spec.observe).then_some(deadline.at),
+            event,
+        };
+        if !is_gone {
+            self.push(Effect::CallHook(Box::new(CallHook { place, call: call.clone(), awaited: !spec.observe })));
+        }
+        (call, deadline)
+    }
+
+    pub(super) fn report_hook(&mut self, open: &Open, fault: &HookFault) {
         self.emit(EphemeralEvent::HookFailed(HookFailed {
             hook: open.spec.name.clone(),
             point: open.spec.point,
             turn_id: open.call.turn_id.clone(),
             error: fault.error(),
         }));
-    }
-}
-
-impl Chain {
-    fn call_id(&self) -> CallId {
-        self.open.call.call_id.clone()
-    }
-
-    /// Returns true if the client no longer offers the hook.
-    fn has_left(&self, ws: &Workspace) -> bool {
-        ws.roster.is_gone(self.open.place, &self.open.spec)
-    }
-
-    pub(super) fn is_of_input(&self) -> bool {
-        self.input_id().is_some()
-    }
-}
-
-impl Open {
-    /// Remembers a client hook's call that ended without an answer.
-    fn note_unanswered(&self, ws: &mut Workspace, outcome: CallOutcome) {
-        if self.place == HookPlace::Client {
-            ws.ended.note(self.call.call_id.clone(), outcome, None);
-        }
-    }
-
-    /// Notes that the hook's client is disconnected.
-    fn leaves(&mut self, now: Timestamp) {
-        self.away_since = self.away_since.or(Some(now));
-    }
-
-    /// Notes that a client that offers the hook is back: its time limit resumes where it was paused.
-    fn returns(&mut self, now: Timestamp) {
-        if let Some(since) = self.away_since.take() {
-            let away_ms = now.millis_since(since);
-            self.away_left_ms = self.away_left_ms.saturating_sub(away_ms);
-            self.deadline = self.deadline.later(away_ms);
-        }
-    }
-
-    /// Returns when the hook is no longer waited for.
-    fn due(&self) -> Timestamp {
-        self.away_since.map_or(self.deadline.at, |since| since.plus_millis(self.away_left_ms))
-    }
-
-    fn late(&self) -> HookFault {
-        if self.away_since.is_some() {
-            return HookFault::unavailable("its client is not connected, and did not come back in time");
-        }
-        let limit_ms = self.deadline.timeout_ms;
-        HookFault {
-            code: ErrorCode::HookTimeout,
-            message: format!("it did not answer within its limit of {limit_ms} ms, nor say that it is still at work"),
-        }
     }
 }
 

@@ -1,13 +1,9 @@
 //! Hooks around a request: at the start of its turn, and on the envelope before and after.
 
-use super::super::step::Step;
-use super::{
-    super::{AgentLoop, turn::appended},
-    Subject,
-};
-use crate::agent_loop::workspace::Workspace;
+use crate::agent_loop::checks::{check_custom_type, custom_parts, refused};
+use crate::agent_loop::subject::request::{Ended, Overlay, Start};
+use crate::agent_loop::{records::appended, step::Step, subject::Subject, workspace::Workspace};
 use crate::{
-    agent_loop::{annotate::check_custom_type, turn::queue::custom_parts},
     context::{
         Context,
         patch::{self, Boundary},
@@ -15,13 +11,12 @@ use crate::{
     hook::HookFault,
 };
 use reseed_protocol::{
-    EntryData, EntryId, ErrorBody, ErrorCode, Part, Role, StopReason,
+    EntryData, EntryId, ErrorBody, ErrorCode, Role, StopReason,
     entry::{Custom, CustomMessage, Kept},
     event::Event,
     hook::{ContextReason, HookAnswer, HookEvent, HookPoint},
-    patch::{ContextTransform, EphemeralChange, PATCH_VERSION, PatchOp},
+    patch::{ContextTransform, EphemeralChange, PATCH_VERSION},
 };
-
 use std::sync::Arc;
 
 /// Maximum number of entries that hooks may add at the start of a turn.
@@ -29,50 +24,18 @@ const ENTRIES_MAX: usize = 16;
 /// Maximum bytes of one entry's data: notes, not storage.
 const ENTRY_BYTES_MAX: usize = 64 * 1024;
 
-/// Error for a hook whose message has a different role.
-pub(super) const ANOTHER_ROLE: &str = "its message has another role; the role stays";
-
 /// Maximum bytes of a patch's display for people: a card in a chat.
 const DISPLAY_BYTES_MAX: usize = 64 * 1024;
 
-/// The start of a turn, as changed by hooks so far.
-#[derive(Debug)]
-pub(in crate::agent_loop) struct Start {
-    system_prompt: String,
-    input: Vec<Part>,
-    /// The last hook that changed the system prompt.
-    prompt_by: Option<String>,
-    adds: Vec<EntryData>,
-}
-
-impl Start {
-    pub(super) fn event(&self) -> HookEvent {
-        HookEvent::BeforeAgentStart { system_prompt: self.system_prompt.clone(), input: self.input.clone() }
-    }
-}
-
-/// The context of one request, with what hooks add for it alone.
-#[derive(Debug)]
-pub(in crate::agent_loop) struct Overlay {
-    pub(super) context: Context,
-    changes: Vec<EphemeralChange>,
-    /// The context without those additions.
-    base: Arc<Context>,
-}
-
-/// A turn whose answer is complete.
-#[derive(Debug)]
-pub(in crate::agent_loop) struct Ended {
-    pub(super) finish_reason: StopReason,
-}
-
-impl AgentLoop {
-    pub(super) fn take_transform(
+impl Workspace {
+    /// Returns the context as the answer's patch changes it, and the entry of the patch, which applies to every later
+    /// request on this branch. Returns `None` if it changes nothing.
+    pub(crate) fn take_transform(
         &mut self,
         hook: &str,
         answer: HookAnswer,
         is_sent_next: bool,
-    ) -> Result<bool, HookFault> {
+    ) -> Result<Option<(Context, Event)>, HookFault> {
         let ops = patch::read(answer.patch.unwrap_or_default()).map_err(|refused| fault_of(&refused))?;
         let name = transformer_name(answer.transformer_name, hook)?;
         let bytes = answer.display.as_ref().map_or(0, |shown| serde_json::to_vec(shown).map_or(0, |json| json.len()));
@@ -80,90 +43,63 @@ impl AgentLoop {
             let message = format!("its `display` has {bytes} bytes; at most {DISPLAY_BYTES_MAX} are allowed");
             return Err(HookFault::failed(message));
         }
-        self.keep_transform(&name, ops, answer.display, is_sent_next)
-    }
-
-    /// Stores a patch that applies to every later request on this branch.
-    fn keep_transform(
-        &mut self,
-        name: &str,
-        ops: Vec<PatchOp>,
-        display: Option<reseed_protocol::patch::TransformDisplay>,
-        is_sent_next: bool,
-    ) -> Result<bool, HookFault> {
         if ops.is_empty() {
-            return Ok(false);
+            return Ok(None);
         }
-        let mut context = Context::clone(&self.ws.context());
-        let around = self.ws.prompt.around();
+        let mut context = Context::clone(&self.context());
+        let around = self.prompt.around();
         let applied = context.apply(&ops, Boundary::Durable, &around).map_err(|refused| fault_of(&refused))?;
         if !applied.changed {
             // The patch is in effect already: storing it again would only lengthen the history.
-            return Ok(false);
+            return Ok(None);
         }
         if is_sent_next {
             says_something(&context)?;
         }
-        self.ws.check_patch_fits(&context).map_err(HookFault::failed)?;
+        self.check_patch_fits(&context).map_err(HookFault::failed)?;
         let transform = ContextTransform {
             schema_version: PATCH_VERSION,
-            transformer_name: name.to_owned(),
+            transformer_name: name,
             patch: applied.ops,
-            display,
+            display: answer.display,
         };
-        let turn_id = self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
-        let id = self.ws.new_id();
-        let entry = self.ws.entry(id, EntryData::ContextTransform(Box::new(Kept::Known(transform))));
-        self.void_what_read(&context);
-        self.ws.append(vec![appended(entry, turn_id, None)], Vec::new());
-        Ok(true)
-    }
-
-    /// Voids the running or previewed compaction if the patch changes what it has read: its summary would contain what
-    /// the model must no longer see.
-    fn void_what_read(&mut self, patched: &Context) {
-        let before = self.ws.context();
-        let parts = before.messages.iter().zip(&patched.messages);
-        let same = parts.take_while(|(a, b)| a.entry_id == b.entry_id && a.hash == b.hash).map(|(a, _)| a);
-        let is_read =
-            |last: Option<&EntryId>| last.is_some() && !same.clone().any(|counted| counted.entry_id.as_ref() == last);
-        self.compaction.drop_preview_if(is_read);
-        if self.compaction.has_read(is_read) {
-            self.void_running("a hook changed what it had read");
-        }
+        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let id = self.new_id();
+        let entry = self.entry(id, EntryData::ContextTransform(Box::new(Kept::Known(transform))));
+        Ok(Some((context, appended(entry, turn_id, None))))
     }
 
     /// Logs the request's additions, counts it again and sends it.
-    pub(super) fn send_with_additions(&mut self, overlay: Overlay) {
-        let now_seen = self.ws.context();
+    pub(crate) fn send_with_additions(&mut self, overlay: Overlay) {
+        let now_seen = self.context();
         let is_same = Arc::ptr_eq(&overlay.base, &now_seen) || overlay.base == now_seen;
-        if self.ws.is_reseed_due() || !is_same {
+        if self.is_reseed_due() || !is_same {
             // The model, the strategy or the visible entries changed meanwhile: what hooks added was for a request that
             // is no longer made.
-            self.ws.then(Step::Proceed);
+            self.then(Step::Proceed);
             return;
         }
         let Overlay { context, changes, base: _ } = overlay;
-        self.ws.prompt.keep_added(&changes, &self.ws.context());
-        let turn_id = self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        self.prompt.keep_added(&changes, &self.context());
+        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         let names: Vec<String> = changes.iter().map(|change| change.transformer_name.clone()).collect();
-        let mut parent = self.ws.session.state.leaf.clone();
+        let mut parent = self.session.state.leaf.clone();
         let events: Vec<Event> = changes
             .into_iter()
             .map(|change| {
-                let id: EntryId = self.ws.new_id();
+                let id: EntryId = self.new_id();
                 let data = EntryData::Ephemeral(Box::new(Kept::Known(change)));
-                let mut entry = self.ws.entry(id.clone(), data);
+                let mut entry = self.entry(id.clone(), data);
                 entry.parent_id = parent.replace(id);
                 appended(entry, turn_id.clone(), None)
             })
             .collect();
         if events.is_empty() {
-            self.ws.then(Step::Send(Arc::new(context)));
+            self.then(Step::Send(Arc::new(context)));
             return;
         }
-        self.ws.append(events, Vec::new());
-        let (count, window) = (self.ws.count(&context), self.ws.window_tokens());
+        self.append(events, Vec::new());
+        let (count, window) = (self.count(&context), self.window_tokens());
         if count.tokens.saturating_sub(count.error_bound_tokens) > window {
             let hooks = names.join("`, `");
             let message = format!(
@@ -173,16 +109,14 @@ impl AgentLoop {
             );
             let details = serde_json::json!({ "hooks": names, "tokens": count.tokens, "windowTokens": window });
             let error = ErrorBody::new(ErrorCode::ContextOverflow, message).with_details(details);
-            self.ws.then(Step::fail_turn(error));
+            self.then(Step::fail_turn(error));
             return;
         }
-        self.ws.then(Step::Send(Arc::new(context)));
+        self.then(Step::Send(Arc::new(context)));
     }
-}
 
-impl Workspace {
     /// Asks the hooks that add to this request alone. Returns true if the request now waits for them.
-    pub(in crate::agent_loop) fn before_sending(&mut self, context: &Context) -> bool {
+    pub(crate) fn before_sending(&mut self, context: &Context) -> bool {
         let asks = self.has_hooks(HookPoint::Context, Some(ContextReason::Ephemeral));
         if asks {
             let overlay = Overlay { context: context.clone(), changes: Vec::new(), base: self.context() };
@@ -194,7 +128,7 @@ impl Workspace {
     }
 
     /// Asks the hooks at the end of a turn. Returns true if the end now waits for them.
-    pub(in crate::agent_loop) fn before_the_end(&mut self, finish_reason: StopReason) -> bool {
+    pub(crate) fn before_the_end(&mut self, finish_reason: StopReason) -> bool {
         let asks = self.has_hooks(HookPoint::Context, Some(ContextReason::TurnEnd));
         if asks {
             self.then(Step::Ask(Subject::TurnEnd(Ended { finish_reason })));
@@ -202,7 +136,7 @@ impl Workspace {
         asks
     }
 
-    pub(in crate::agent_loop) fn start_subject(&self) -> Start {
+    pub(crate) fn start_subject(&self) -> Start {
         let said = self.trailing_input().next_back();
         let input = said.and_then(|id| {
             let node = self.session.tree.path().iter().rev().find(|node| *node.id() == id)?;
@@ -229,11 +163,11 @@ impl Workspace {
         said.into_iter()
     }
 
-    pub(super) fn context_event(&self, reason: ContextReason, context: &Context) -> HookEvent {
+    pub(crate) fn context_event(&self, reason: ContextReason, context: &Context) -> HookEvent {
         HookEvent::Context { reason, envelope: Box::new(self.shown_envelope(context)) }
     }
 
-    pub(super) fn take_start(&mut self, start: &mut Start, hook: &str, answer: HookAnswer) -> Result<bool, HookFault> {
+    pub(crate) fn take_start(&mut self, start: &mut Start, hook: &str, answer: HookAnswer) -> Result<bool, HookFault> {
         // An answer is taken whole or not at all: the turn may start without a hook that is not required.
         let mut adds = Vec::new();
         if let Some(message) = answer.custom_message {
@@ -272,7 +206,7 @@ impl Workspace {
     }
 
     /// Starts the turn as its hooks changed it.
-    pub(super) fn start_as_changed(&mut self, start: Start) {
+    pub(crate) fn start_as_changed(&mut self, start: Start) {
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         let mut parent = self.session.state.leaf.clone();
         let mut events = Vec::with_capacity(start.adds.len());
@@ -291,7 +225,7 @@ impl Workspace {
         self.then(Step::Proceed);
     }
 
-    pub(super) fn take_overlay(
+    pub(crate) fn take_overlay(
         &mut self,
         overlay: &mut Overlay,
         hook: &str,
@@ -329,9 +263,4 @@ fn transformer_name(given: Option<String>, hook: &str) -> Result<String, HookFau
 /// Converts a refused patch to a hook failure.
 fn fault_of(refused: &patch::PatchRefused) -> HookFault {
     HookFault { code: ErrorCode::InvalidPatch, message: refused.body().message }
-}
-
-/// Converts a refused answer to a hook failure.
-pub(in crate::agent_loop) fn refused(error: ErrorBody) -> HookFault {
-    HookFault::failed(error.message)
 }

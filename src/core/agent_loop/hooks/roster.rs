@@ -8,7 +8,7 @@
 //! Invariant: the append that starts a turn or queues an input also stores the required hooks in the session's state,
 //! so a restart at any moment finds them.
 
-use super::super::{prompt::session_updated, workspace::Workspace};
+use crate::agent_loop::records::session_updated;
 use crate::{
     hook::{HOOKS_MAX, HookPlace, HookSpec},
     session::SessionState,
@@ -16,7 +16,7 @@ use crate::{
 use reseed_protocol::{
     CommandId, TurnId,
     event::Event,
-    hook::{ContextReason, HookOffer, HookPoint},
+    hook::{HookOffer, HookPoint},
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -26,9 +26,9 @@ const OWED_MAX: usize = 2 * HOOKS_MAX;
 
 /// The client hooks, carried from loop to loop.
 #[derive(Debug, Clone, Default)]
-pub(in crate::agent_loop) struct Roster {
+pub(crate) struct Roster {
     /// The hooks that the host offers. Like its tools, they are offered again after a restart.
-    client: Arc<[HookSpec]>,
+    pub(super) client: Arc<[HookSpec]>,
     owed: Owed,
     /// The commands whose inputs are not accepted yet: the one that hooks are inspecting, and those in line behind it.
     waiting: BTreeSet<CommandId>,
@@ -72,7 +72,7 @@ fn stands_for(hook: &HookSpec, other: &HookSpec) -> bool {
 
 impl Roster {
     /// Replaces the hooks that the client offers.
-    pub(in crate::agent_loop) fn offer(&mut self, hooks: Arc<[HookSpec]>) {
+    pub(crate) fn offer(&mut self, hooks: Arc<[HookSpec]>) {
         self.client = hooks;
     }
 
@@ -82,20 +82,20 @@ impl Roster {
     }
 
     /// Returns true if work is waiting that needs a client's required hooks.
-    pub(in crate::agent_loop) fn needs_its_client(&self, state: &SessionState) -> bool {
+    pub(crate) fn needs_its_client(&self, state: &SessionState) -> bool {
         let has_required = self.client.iter().any(|spec| spec.required);
         self.owed.has_work() || (has_required && has_work(state))
     }
 
     /// Owes the stored required hooks after the session was read from the store: pending work was accepted under hooks
     /// that no client offers yet.
-    pub(in crate::agent_loop) fn owe_what_was_kept(&mut self, state: &SessionState) {
+    pub(crate) fn owe_what_was_kept(&mut self, state: &SessionState) {
         self.owe(state, state.hooks.iter().map(spec_of).collect());
     }
 
     /// Owes the required hooks of the previous host after another client has become the host: work started under them
     /// still needs them.
-    pub(in crate::agent_loop) fn host_left(&mut self, state: &SessionState) {
+    pub(crate) fn host_left(&mut self, state: &SessionState) {
         let gone = std::mem::take(&mut self.client);
         self.owe(state, gone.iter().filter(|spec| spec.required).cloned().collect());
     }
@@ -112,7 +112,7 @@ impl Roster {
     }
 
     /// Drops owed hooks whose work is done.
-    pub(in crate::agent_loop) fn forget_what_is_done(&mut self, state: &SessionState) {
+    pub(crate) fn forget_what_is_done(&mut self, state: &SessionState) {
         if self.owed.hooks.is_empty() {
             return;
         }
@@ -129,7 +129,7 @@ impl Roster {
     }
 
     /// Returns the owed hooks that the running turn needs and no client offers.
-    fn owed_to_turn(&self, state: &SessionState) -> impl Iterator<Item = &HookSpec> {
+    pub(super) fn owed_to_turn(&self, state: &SessionState) -> impl Iterator<Item = &HookSpec> {
         let turn = state.turn.as_ref();
         let needs = turn.is_some_and(|turn| {
             self.owed.turn.as_ref() == Some(&turn.turn_id)
@@ -139,7 +139,7 @@ impl Roster {
     }
 
     /// Returns the owed hooks that an input needs that is not accepted yet.
-    fn owed_to_input(&self, id: &CommandId) -> impl Iterator<Item = &HookSpec> {
+    pub(super) fn owed_to_input(&self, id: &CommandId) -> impl Iterator<Item = &HookSpec> {
         let needs = self.owed.inputs.contains(id);
         self.still_owed().filter(move |_| needs)
     }
@@ -154,85 +154,38 @@ impl Roster {
     }
 
     /// Returns true if this hook cannot be asked now: it belongs to a client that does not offer it.
-    pub(super) fn is_gone(&self, place: HookPlace, spec: &HookSpec) -> bool {
+    pub(crate) fn is_gone(&self, place: HookPlace, spec: &HookSpec) -> bool {
         place == HookPlace::Client && !self.is_offered(spec)
     }
 
     /// Returns the names of the required client hooks that must inspect an answer. Server hooks are always present.
-    pub(in crate::agent_loop) fn guards(&self, state: &SessionState) -> Vec<String> {
+    pub(crate) fn guards(&self, state: &SessionState) -> Vec<String> {
         let guards = self.client.iter().chain(self.owed_to_turn(state));
         let guards = guards.filter(|spec| spec.point == HookPoint::Message && spec.required);
         guards.map(|spec| spec.name.clone()).collect()
     }
 
     /// Returns the first of these hooks that the client no longer offers, or no longer as required.
-    pub(in crate::agent_loop) fn missing_guard<'a>(
-        &self,
-        state: &SessionState,
-        guards: &'a [String],
-    ) -> Option<&'a str> {
+    pub(crate) fn missing_guard<'a>(&self, state: &SessionState, guards: &'a [String]) -> Option<&'a str> {
         let here = self.guards(state);
         let count = |among: &[String], name: &str| among.iter().filter(|other| *other == name).count();
         guards.iter().map(String::as_str).find(|name| count(&here, name) < count(guards, name))
     }
 
     /// Returns an update of the required client hooks stored in the session's state, if they have changed.
-    pub(in crate::agent_loop) fn to_keep(&self, state: &SessionState) -> Option<Event> {
+    pub(crate) fn to_keep(&self, state: &SessionState) -> Option<Event> {
         let required = self.client.iter().filter(|spec| spec.required);
         let hooks: Vec<HookOffer> = required.chain(self.still_owed()).map(offer_of).collect();
         (hooks != state.hooks).then(|| session_updated(|updated| updated.hooks = Some(hooks)))
     }
 }
 
-impl Workspace {
-    /// Returns the hooks of the server and of the host.
-    fn hooks_here(&self) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
-        let server = self.deployment.hooks.iter().enumerate().map(|(at, spec)| (HookPlace::Server(at), spec));
-        server.chain(self.roster.client.iter().map(|spec| (HookPlace::Client, spec)))
-    }
-
-    /// Returns all hooks that apply to the running turn.
-    pub(in crate::agent_loop) fn all_hooks(&self) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
-        let owed = self.roster.owed_to_turn(&self.session.state);
-        self.hooks_here().chain(owed.map(|spec| (HookPlace::Client, spec)))
-    }
-
-    /// Returns the hooks that are asked about an input.
-    pub(super) fn hooks_on_input(&self, id: &CommandId) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
-        self.hooks_here().chain(self.roster.owed_to_input(id).map(|spec| (HookPlace::Client, spec)))
-    }
-
-    /// Returns true if any hook is asked about this command's input.
-    pub(in crate::agent_loop) fn has_input_hooks(&self, id: &CommandId) -> bool {
-        self.hooks_on_input(id).any(|(_, spec)| spec.is_asked(HookPoint::Message, None))
-    }
-
-    /// Returns true if any hook is asked at this point.
-    pub(in crate::agent_loop) fn has_hooks(&self, point: HookPoint, reason: Option<ContextReason>) -> bool {
-        self.all_hooks().any(|(_, spec)| spec.is_asked(point, reason))
-    }
-
-    /// Returns true if any hook at this point must be waited for.
-    pub(in crate::agent_loop) fn awaits_hooks(&self, point: HookPoint) -> bool {
-        self.all_hooks().any(|(_, spec)| spec.point == point && !spec.observe)
-    }
-
-    /// Stores the required hooks if work in progress needs them.
-    pub(super) fn keep_hooks_of_work(&mut self) {
-        if has_work(&self.session.state)
-            && let Some(event) = self.roster.to_keep(&self.session.state)
-        {
-            self.append(vec![event], Vec::new());
-        }
-    }
-}
-
-fn has_work(state: &SessionState) -> bool {
+pub(super) fn has_work(state: &SessionState) -> bool {
     state.turn.is_some() || !state.queue.is_empty()
 }
 
 /// Returns true if these events start work that may need hooks.
-pub(in crate::agent_loop) fn begins_work(events: &[Event]) -> bool {
+pub(crate) fn begins_work(events: &[Event]) -> bool {
     events.iter().any(|event| matches!(event, Event::TurnStarted(_) | Event::QueueItemAdded(_)))
 }
 
@@ -255,15 +208,5 @@ fn offer_of(spec: &HookSpec) -> HookOffer {
         timeout_ms: spec.timeout_ms,
         required: None,
         observe: None,
-    }
-}
-
-impl super::Chain {
-    /// Returns the command whose input hooks are inspecting.
-    pub(super) fn input_id(&self) -> Option<&CommandId> {
-        match &self.subject {
-            super::Subject::Input(offered) => Some(&offered.caller.id),
-            _ => None,
-        }
     }
 }

@@ -10,13 +10,13 @@ use reseed_protocol::{Cut, ErrorBody, ErrorCode, Message, Part, Role, content::u
 
 impl Workspace {
     /// Returns true if a system prompt leaves room for a conversation: no compaction removes it.
-    pub(in crate::agent_loop) fn fits_as_system_prompt(&self, text: &str) -> bool {
+    pub(crate) fn fits_as_system_prompt(&self, text: &str) -> bool {
         self.prompt.counter.system(text) <= self.window_tokens() / 2
     }
 
     /// Checks that a patch leaves room for a conversation: it is in every later request, and no compaction removes a
     /// system prompt or tools. The error says by how much it is too large.
-    pub(in crate::agent_loop) fn check_patch_fits(&self, patched: &Context) -> Result<(), String> {
+    pub(crate) fn check_patch_fits(&self, patched: &Context) -> Result<(), String> {
         let (half, now) = (self.window_tokens() / 2, self.context());
         let fixed = |context: &Context| self.prompt.in_tokens(self.prompt.compiled(context).fixed.total());
         let (before, after) = (fixed(&now), fixed(patched));
@@ -36,7 +36,7 @@ impl Workspace {
     /// Refuses input that no compaction could make room for: with the system prompt, the tools and the reserve for the
     /// answer it must fit the window. By the estimate as it is, without its error bound: once stored, an input that
     /// does not fit would be in every later request.
-    pub(in crate::agent_loop) fn check_input_fits(&self, parts: &[Part]) -> Result<(), ErrorBody> {
+    pub(crate) fn check_input_fits(&self, parts: &[Part]) -> Result<(), ErrorBody> {
         let message = Message::new(Role::User, parts.to_vec());
         let mut mix = Mix::default();
         mix.add_message(&self.prompt.counter.message(&message));
@@ -58,7 +58,7 @@ impl Workspace {
 
     /// Cuts a tool's output to a quarter of the window: no compaction could make room for output that fills it alone.
     /// The beginning and the end are kept, with a note between them; what was left out comes with it.
-    pub(in crate::agent_loop) fn fitting_output(&self, output: String) -> (String, Option<Box<Cut>>) {
+    pub(crate) fn fitting_output(&self, output: String) -> (String, Option<Box<Cut>>) {
         let tokens_max = (self.window_tokens() / 4).max(1);
         let tokens = self.prompt.calibration.tokens(&Mix::of_text(&self.prompt.counter.scripts(&output)));
         if tokens <= tokens_max {

@@ -1,12 +1,9 @@
 //! Receipts: the prefix that each request shares with the one before it, and why it is not longer.
 
-use super::{Prompt, SentTools};
-use crate::agent_loop::workspace::Workspace;
+use crate::agent_loop::prompt::tools::SentTools;
 use crate::{
     context::{
-        Context,
         causes::{Cause, Causes},
-        count::sent_key,
         prefix::{Divergence, PlannedRequest, SentRequest},
     },
     session::{Session, SessionState},
@@ -99,44 +96,9 @@ impl Receipts {
 
 /// The parts of a sent request that its answer is checked against and stored with.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct Sent {
+pub(crate) struct Sent {
     /// Key of everything sent before the answer.
-    pub(in crate::agent_loop) key: String,
-    pub(in crate::agent_loop) receipt: Receipt,
-    pub(in crate::agent_loop) tools: SentTools,
-}
-
-impl Workspace {
-    /// Records that a request with this context is sent, as this number of its turn, with `tokens` tokens.
-    pub(in crate::agent_loop) fn sent(&mut self, context: &Context, tokens: u64, number: u64) -> Sent {
-        self.prompt.request_failed();
-        let receipts = &self.prompt.carried.receipts;
-        let compiled = self.prompt.compiled(context);
-        let outgoing = self.outgoing(&compiled, context, tokens);
-        let sent = Sent {
-            key: sent_key(&compiled.key, context),
-            receipt: receipts.of(&outgoing, number, compiled.notes.clone()),
-            tools: self.prompt.carried.tools.sent(&compiled.tools),
-        };
-        let request = outgoing.sent();
-        self.prompt.carried.receipts.sent(request);
-        sent
-    }
-}
-
-impl Prompt {
-    /// Notes an event of the log, before the session applies it.
-    pub(in crate::agent_loop) fn note(&mut self, event: &Event, before: &SessionState) {
-        self.carried.receipts.note(event, before);
-    }
-
-    /// Records that the request in flight was answered, with the input tokens that its provider counted, if reported.
-    pub(in crate::agent_loop) fn request_answered(&mut self, input_tokens: Option<u64>) {
-        self.carried.receipts.answered(input_tokens);
-    }
-
-    /// Records that the request in flight, if there is one, failed or was stopped.
-    pub(in crate::agent_loop) fn request_failed(&mut self) {
-        self.carried.receipts.failed();
-    }
+    pub(crate) key: String,
+    pub(crate) receipt: Receipt,
+    pub(crate) tools: SentTools,
 }

@@ -1,10 +1,6 @@
 //! The tools that the session's host offers, and how calls are checked against them.
 
-use crate::agent_loop::workspace::Workspace;
-use crate::{
-    context::causes::Cause,
-    schema::{Arguments, Budget},
-};
+use crate::schema::{Arguments, Budget};
 use reseed_protocol::{ErrorBody, ErrorCode, command::ToolOffer, context::ToolDefinition, reply::UncheckedPattern};
 use std::sync::Arc;
 
@@ -32,7 +28,7 @@ struct Offer {
 
 /// The tools as one request sent them, after patches. The calls of its answer are checked against these.
 #[derive(Debug, Clone, Default)]
-pub(in crate::agent_loop) struct SentTools(Arc<Vec<ToolDefinition>>);
+pub(crate) struct SentTools(Arc<Vec<ToolDefinition>>);
 
 /// Validates a client's tool offers.
 ///
@@ -123,12 +119,7 @@ impl Tools {
 
     /// Checks a call against the tools that were sent. Returns the tool's own time limit in milliseconds, if it has
     /// one. The error is for the model, so that it can correct the call.
-    pub(in crate::agent_loop) fn check_call(
-        &self,
-        sent: &SentTools,
-        name: &str,
-        arguments: &str,
-    ) -> Result<Option<u64>, String> {
+    pub(crate) fn check_call(&self, sent: &SentTools, name: &str, arguments: &str) -> Result<Option<u64>, String> {
         let Some(definition) = sent.0.iter().find(|definition| definition.name == name) else {
             let names: Vec<&str> = sent.0.iter().map(|definition| definition.name.as_str()).collect();
             let known = if names.is_empty() { "no tools".to_owned() } else { names.join(", ") };
@@ -149,16 +140,5 @@ impl Tools {
             Ok(()) => Ok(offer.timeout_ms),
             Err(why) => Err(format!("The arguments of `{name}` {why}.")),
         }
-    }
-}
-
-impl Workspace {
-    /// Replaces the offered tools.
-    pub(in crate::agent_loop) fn offer_tools(&mut self, tools: Tools) {
-        if tools.definitions() != self.prompt.carried.tools.definitions() {
-            self.prompt.carried.receipts.because(Cause::Tools);
-        }
-        self.prompt.carried.tools = tools;
-        self.refresh_fixed();
     }
 }

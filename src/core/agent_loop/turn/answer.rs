@@ -1,13 +1,10 @@
 //! The model's answer: one entry, whole or stopped.
 
-use super::{Asked, OpenRequest, appended};
+use crate::agent_loop::turn::{Asked, OpenRequest, Turn};
+use crate::agent_loop::{
+    checks::hook_error, records::appended, step::Step, subject::answer::CompleteAnswer, workspace::Workspace,
+};
 use crate::{
-    agent_loop::{
-        AgentLoop,
-        hooks::{CompleteAnswer, hook_error},
-        step::Step,
-        workspace::Workspace,
-    },
     context::count::answer_report,
     hook::HookFault,
     model::{Answer, ReportedUsage},
@@ -18,45 +15,45 @@ use reseed_protocol::{
     hook::HookPoint,
 };
 
-impl AgentLoop {
+impl Turn {
     /// Handles the model's answer: appends one entry, then makes its tool calls or ends the turn.
-    pub(in crate::agent_loop) fn on_answer(&mut self, answer: Answer) {
-        let Some(OpenRequest { item, asked, .. }) = self.turn.asking.take() else { return };
-        if self.ws.session.state.turn.is_none() {
+    pub(crate) fn on_answer(&mut self, ws: &mut Workspace, answer: Answer) {
+        let Some(OpenRequest { item, asked, .. }) = self.asking.take() else { return };
+        if ws.session.state.turn.is_none() {
             return;
         }
-        if asked.model == self.ws.session.state.model
-            && let Some(window_tokens) = self.compaction.answered(asked.count.tokens)
+        if asked.model == ws.session.state.model
+            && let Some(window_tokens) = self.carried.seen.answered(asked.count.tokens)
         {
-            self.ws.remember_window(window_tokens);
+            ws.remember_window(window_tokens);
         }
-        self.ws.warn_of_cut(&answer, &asked.model);
-        let message = self.ws.answer_message(&answer, &asked);
-        self.ws.prompt.request_answered(answer.usage.map(|reported| reported.input_tokens));
+        ws.warn_of_cut(&answer, &asked.model);
+        let message = ws.answer_message(&answer, &asked);
+        ws.prompt.request_answered(answer.usage.map(|reported| reported.input_tokens));
         if let Some(reported) = answer.usage {
-            self.ws.calibrate(&asked.model, asked.count.basis.report(reported.input_tokens));
-            if let Some(report) = answer_report(&message, self.ws.prompt.counter()) {
-                self.ws.calibrate(&asked.model, report);
+            ws.calibrate(&asked.model, asked.count.basis.report(reported.input_tokens));
+            if let Some(report) = answer_report(&message, ws.prompt.counter()) {
+                ws.calibrate(&asked.model, report);
             }
         }
         // The answer is billed even if it is discarded.
-        self.turn.progress(&self.ws.session.state).looked_at_usage.clone_from(&message.usage);
-        if let Some(hook) = self.ws.roster.missing_guard(&self.ws.session.state, &asked.guards) {
-            self.discard_uninspected(hook);
+        self.carried.progress(&ws.session.state).looked_at_usage.clone_from(&message.usage);
+        if let Some(hook) = ws.roster.missing_guard(&ws.session.state, &asked.guards) {
+            self.discard_uninspected(ws, hook);
             return;
         }
         let whole = CompleteAnswer { item, message, stop_reason: answer.stop_reason, tools: asked.sent.tools.clone() };
-        if self.ws.has_hooks(HookPoint::Message, None) {
-            self.look_at_answer(whole, asked.withheld);
+        if ws.has_hooks(HookPoint::Message, None) {
+            self.look_at_answer(ws, whole, asked.withheld);
         } else {
-            self.append_answer(whole);
+            self.append_answer(ws, whole);
         }
     }
 
     /// Handles a stopped answer: the text shown so far becomes an entry marked incomplete.
-    pub(in crate::agent_loop) fn on_stopped(&mut self, shown: Vec<Part>) {
-        let Some(OpenRequest { item, asked, stopped_as: Some(status), .. }) = self.turn.asking.take() else { return };
-        self.ws.prompt.request_failed();
+    pub(crate) fn on_stopped(&mut self, ws: &mut Workspace, shown: Vec<Part>) {
+        let Some(OpenRequest { item, asked, stopped_as: Some(status), .. }) = self.asking.take() else { return };
+        ws.prompt.request_failed();
         // A withheld answer is not stored: hooks have not inspected it.
         let shown = if asked.withheld { Vec::new() } else { shown };
         let was_shown = !shown.is_empty();
@@ -70,28 +67,28 @@ impl AgentLoop {
             message.model = Some(asked.model);
             message.stop_reason = Some(StopReason::Cancelled);
             message.incomplete = true;
-            let turn_id = self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
-            let entry = self.ws.entry(item, EntryData::Message(message));
-            self.ws.append(vec![appended(entry, turn_id, None)], Vec::new());
+            let turn_id = ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+            let entry = ws.entry(item, EntryData::Message(message));
+            ws.append(vec![appended(entry, turn_id, None)], Vec::new());
         } else if was_shown {
             let reason = ErrorCode::Interrupted.as_str().to_owned();
-            self.ws.emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason }));
+            ws.emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason }));
         }
-        self.ws.then(Step::stop_turn(status));
+        ws.then(Step::stop_turn(status));
     }
 
     /// Fails the turn because a required hook was unregistered before the model's answer arrived. Nobody has seen the
     /// answer; it is discarded.
-    fn discard_uninspected(&mut self, hook: &str) {
+    fn discard_uninspected(&self, ws: &mut Workspace, hook: &str) {
         let fault = HookFault::unavailable("its client no longer offers it");
         let point = HookPoint::Message;
-        self.ws.emit(EphemeralEvent::HookFailed(HookFailed {
+        ws.emit(EphemeralEvent::HookFailed(HookFailed {
             hook: hook.to_owned(),
             point,
-            turn_id: self.ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()),
+            turn_id: ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()),
             error: fault.error(),
         }));
-        self.ws.then(Step::fail_turn(hook_error(hook, point.as_str(), &fault)));
+        ws.then(Step::fail_turn(hook_error(hook, point.as_str(), &fault)));
     }
 }
 

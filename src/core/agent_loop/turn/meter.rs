@@ -1,7 +1,6 @@
 //! The context meter: how full the window is, reported while a turn runs.
 
-use super::Turn;
-use crate::agent_loop::{compaction::Compactor, workspace::Workspace};
+use crate::agent_loop::{compaction::Compactor, turn::Turn, workspace::Workspace};
 use reseed_protocol::{
     Timestamp,
     event::{ContextUpdated, EphemeralEvent},
@@ -13,7 +12,7 @@ const METER_PAUSE_MILLIS: u64 = 100;
 impl Turn {
     /// Reports how full the window is mid-turn, once per step. Reports between results that arrive together are
     /// throttled; the last one is reported before the next request.
-    pub(in crate::agent_loop) fn tell_meter(&mut self, ws: &mut Workspace, compaction: &Compactor) {
+    pub(crate) fn tell_meter(&mut self, ws: &mut Workspace, compaction: &Compactor) {
         let Some(turn) = &ws.session.state.turn else {
             (self.meter_due, self.metered) = (false, None);
             return;

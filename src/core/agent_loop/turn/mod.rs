@@ -1,45 +1,40 @@
 //! The turn machine: from a user message until the loop is idle again, one request after another.
 //!
 //! Inputs: the model's answer to a turn's request, its failure, or what was shown of it when it was stopped; the
-//! commands `user_input`, `edit_queue`, `append_custom_message`, `tool_result` and `call_progress`; the steps
-//! `Request`, `SendPrepared`, `Send`, `EndTurn` and `ToolsTick`.
+//! commands `tool_result`, `call_progress` and `edit_queue`, and inputs that were accepted; the steps `Send` and
+//! `ToolsTick`. The kernel takes `Request`, `SendPrepared`, `RequestFailed` and `EndTurn`: several machines' work.
 //!
 //! Outputs: the effects that call the model and cancel the call; the entries and events of the turn, of its tool calls
-//! and of the queue; the steps `Ask` (the hooks of the turn), `SendPrepared`, `Send`, `EndTurn`, `Proceed` and
-//! `PrepareIdle`. It asks the compaction machine to make room for a request.
+//! and of the queue; the steps `Ask` (the hooks of the turn), `AfterHooks`, `RequestFailed`, `EndTurn` and `Proceed`.
 //!
-//! - `answer`: the model's answer; `overflow`: a failed request; `end`: the end of the turn
-//! - `tools`: the calls of client tools; `queue`: inputs that wait
-//! - `meter`: how full the window is
+//! - `answer`: the model's answer; `calls`: its tool calls; `overflow`: a failed request
+//! - `tools`: the calls of client tools; `results`: their results; `queue`: inputs that wait
+//! - `meter`: how full the window is; `memory`: what the next loop inherits
 
 mod answer;
-mod end;
+mod calls;
+pub(super) mod memory;
 mod meter;
 mod overflow;
 pub(super) mod queue;
+mod results;
 pub(super) mod tools;
 
-pub(in crate::agent_loop) use end::TurnEnd;
-
-use crate::agent_loop::step::{PreparedRequest, Step};
-use crate::agent_loop::workspace::Workspace;
+use crate::agent_loop::io::{Caller, Effect, RequestId};
 use crate::agent_loop::{
-    AgentLoop, Deadline, RequestId,
-    commands::Caller,
-    compaction::held::Need,
-    hooks::Subject,
-    prompt::{Sent, session_updated},
-    stage::Stage,
-    turn::queue::Said,
+    deadline::Deadline, prompt::Sent, records::appended, records::session_updated, stage::Stage, step::Step,
+    subject::Subject, subject::input::Said, turn::memory::TurnMemory, turn::memory::WindowEvidence,
+    workspace::Workspace,
 };
 use crate::{
-    context::{Context, Decision, RequestCount},
+    context::{Context, RequestCount},
     model::{ModelRequest, Purpose},
     session::{SessionState, input::name_from},
 };
 use reseed_protocol::{
-    CallId, CommandId, Entry, EntryData, EntryId, Message, Role, Timestamp, TurnId, Usage,
-    event::{ContextWarning, EntryAppended, EphemeralEvent, Event, TurnStarted, TurnStatus},
+    CallId, CommandId, EntryData, EntryId, Message, Role, Timestamp, TurnId, Usage,
+    context::ContextInfo,
+    event::{ContextWarning, EphemeralEvent, Event, TurnStarted, TurnStatus},
     hook::{ContextReason, HookPoint},
     receipt::HookRun,
     reply::{Accepted, Reply},
@@ -52,8 +47,8 @@ const RUNS_MAX: usize = 2 * crate::hook::HOOKS_MAX;
 
 /// The running turn.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct Turn {
-    carried: TurnProgress,
+pub(crate) struct Turn {
+    carried: TurnMemory,
     /// The request that the model is answering, or that is being stopped.
     asking: Option<OpenRequest>,
     /// True while the turn waits for the results of its pending tool calls.
@@ -70,7 +65,7 @@ pub(in crate::agent_loop) struct Turn {
 
 /// A request that the model is answering.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct OpenRequest {
+pub(crate) struct OpenRequest {
     request: RequestId,
     /// The entry that will hold the answer.
     item: EntryId,
@@ -81,7 +76,7 @@ pub(in crate::agent_loop) struct OpenRequest {
 
 /// The conditions of a request. Model and settings may change before its answer arrives.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct Asked {
+pub(crate) struct Asked {
     count: RequestCount,
     model: String,
     /// True if nothing of the answer is shown until it is complete.
@@ -91,24 +86,8 @@ pub(in crate::agent_loop) struct Asked {
     sent: Sent,
 }
 
-/// The running turn's progress with its hooks. It is carried from loop to loop, so that a compaction in between does
-/// not call a hook twice.
-#[derive(Debug, Default)]
-pub(in crate::agent_loop) struct TurnProgress {
-    /// The turn that this describes.
-    turn: Option<TurnId>,
-    /// True once the turn's start hooks were called.
-    started: bool,
-    /// True once the hooks before the next request were called.
-    before_request: bool,
-    /// Usage of an answer that hooks are inspecting and that is not stored yet.
-    looked_at_usage: Option<Usage>,
-    /// The hooks that were called for the upcoming request.
-    runs: Vec<HookRun>,
-}
-
 impl Turn {
-    pub(in crate::agent_loop) fn new(carried: TurnProgress) -> Self {
+    pub(crate) fn new(carried: TurnMemory) -> Self {
         Self {
             carried,
             asking: None,
@@ -121,7 +100,7 @@ impl Turn {
     }
 
     /// Returns the stage that the turn holds, if any.
-    pub(in crate::agent_loop) fn stage(&self) -> Option<Stage> {
+    pub(crate) fn stage(&self) -> Option<Stage> {
         match &self.asking {
             Some(OpenRequest { stopped_as: Some(_), .. }) => Some(Stage::Stopping),
             Some(_) => Some(Stage::Asking),
@@ -130,29 +109,34 @@ impl Turn {
     }
 
     /// Returns true if the model is answering this request.
-    pub(in crate::agent_loop) fn asks(&self, request: RequestId) -> bool {
+    pub(crate) fn asks(&self, request: RequestId) -> bool {
         self.asking.as_ref().is_some_and(|asking| asking.request == request)
     }
 
     /// Returns what the next loop inherits.
-    pub(in crate::agent_loop) fn into_carried(self) -> TurnProgress {
+    pub(crate) fn into_carried(self) -> TurnMemory {
         self.carried
     }
 
+    /// Forgets what was learnt about the window after a change of model.
+    pub(crate) fn forget_window(&mut self) {
+        self.carried.seen = WindowEvidence::default();
+    }
+
     /// Notes that entries were appended that the meter has not counted.
-    pub(in crate::agent_loop) fn meter_is_due(&mut self) {
+    pub(crate) fn meter_is_due(&mut self) {
         self.meter_due = true;
     }
 
     /// Asks the hooks that run before the next request is counted. Returns true if the request now waits for them.
-    pub(in crate::agent_loop) fn before_request(&mut self, ws: &mut Workspace) -> bool {
-        let starts = !std::mem::replace(&mut self.progress(&ws.session.state).started, true);
+    pub(crate) fn before_request(&mut self, ws: &mut Workspace) -> bool {
+        let starts = !std::mem::replace(&mut self.carried.progress(&ws.session.state).started, true);
         if starts && ws.has_hooks(HookPoint::BeforeAgentStart, None) {
             let start = ws.start_subject();
             ws.then(Step::Ask(Subject::Start(Box::new(start))));
             return true;
         }
-        let is_next = !std::mem::replace(&mut self.progress(&ws.session.state).before_request, true);
+        let is_next = !std::mem::replace(&mut self.carried.progress(&ws.session.state).before_request, true);
         if is_next && ws.has_hooks(HookPoint::Context, Some(ContextReason::BeforeRequest)) {
             ws.then(Step::Ask(Subject::BeforeRequest));
             return true;
@@ -161,8 +145,8 @@ impl Turn {
     }
 
     /// Notes a hook that was called for the upcoming request.
-    pub(in crate::agent_loop) fn hook_ran(&mut self, state: &SessionState, run: HookRun) {
-        let runs = &mut self.progress(state).runs;
+    pub(crate) fn hook_ran(&mut self, state: &SessionState, run: HookRun) {
+        let runs = &mut self.carried.progress(state).runs;
         if runs.len() < RUNS_MAX {
             runs.push(run);
         }
@@ -170,117 +154,40 @@ impl Turn {
 
     /// Returns the hooks that were called for the upcoming request.
     #[cfg(test)]
-    pub(in crate::agent_loop) fn runs(&self) -> &[HookRun] {
-        &self.carried.runs
+    pub(crate) fn runs(&self) -> &[HookRun] {
+        self.carried.runs()
     }
 
     /// Notes that the answer that hooks inspected is stored with its usage. Returns the hooks that were called for it.
-    pub(in crate::agent_loop) fn answer_is_stored(&mut self, state: &SessionState) -> Vec<HookRun> {
-        let progress = self.progress(state);
+    pub(crate) fn answer_is_stored(&mut self, state: &SessionState) -> Vec<HookRun> {
+        let progress = self.carried.progress(state);
         progress.looked_at_usage = None;
         std::mem::take(&mut progress.runs)
     }
 
-    /// Returns the running turn's progress with its hooks; discards that of an earlier turn.
-    fn progress(&mut self, state: &SessionState) -> &mut TurnProgress {
-        let running = state.turn.as_ref().map(|turn| &turn.turn_id);
-        if self.carried.turn.as_ref() != running {
-            self.carried = TurnProgress { turn: running.cloned(), ..TurnProgress::default() };
-        }
-        &mut self.carried
-    }
-}
-
-impl AgentLoop {
-    /// Prepares the next request of the running turn, or makes room for it first.
-    pub(in crate::agent_loop) fn request(&mut self) {
-        let Some(turn) = self.ws.session.state.turn.clone() else { return };
-        if self.turn.before_request(&mut self.ws) {
+    /// Warns the user once that the window is nearly full.
+    pub(crate) fn warn(&mut self, ws: &mut Workspace, info: ContextInfo) {
+        if std::mem::replace(&mut self.warned, true) {
             return;
         }
-        let context = self.ws.context();
-        let count = self.ws.count(&context);
-        let window = self.ws.window_tokens();
-        let mut is_due = false;
-        match self.ws.manager().before_request(&count, window) {
-            Decision::Ready => {}
-            Decision::Warn => self.warn(&count, window),
-            Decision::Prepare => self.prepare(&count, false),
-            Decision::Due => {
-                if self.commit_held(Need::Due) {
-                    return;
-                }
-                self.prepare(&count, true);
-                is_due = true;
-            }
-            Decision::Compact => {
-                if self.commit_held(Need::Room) {
-                    return;
-                }
-                let may_wait = !turn.compacted && !self.compaction.gave_up();
-                if may_wait && self.wait_for_room(&count) {
-                    return;
-                }
-            }
-        }
-        self.ws.then(Step::SendPrepared(Box::new(PreparedRequest { context, count, is_due })));
-    }
-
-    /// Sends the prepared request of the running turn, unless a compaction was started for it. Ends the turn if the
-    /// request does not fit the window.
-    pub(in crate::agent_loop) fn send_prepared(&mut self, prepared: PreparedRequest) {
-        let PreparedRequest { context, count, is_due } = prepared;
-        // A held compaction that cannot be prepared again is committed as it is.
-        if self.is_held_up() || is_due && !self.compaction.is_at_work() && self.commit_held(Need::Due) {
-            return;
-        }
-        let window = self.ws.window_tokens();
-        if count.tokens.saturating_sub(count.error_bound_tokens) > window {
-            let error = self.compaction.does_not_fit(&self.ws, &count, window);
-            self.ws.then(Step::fail_turn(error));
-            return;
-        }
-        if !self.ws.before_sending(&context) {
-            self.ws.then(Step::Send(context));
-        }
-    }
-
-    fn warn(&mut self, count: &crate::context::RequestCount, window: u64) {
-        if self.turn.warned {
-            return;
-        }
-        self.turn.warned = true;
-        let info = self.compaction.context_info_of(&self.ws, count, window);
         let message = info.warning.unwrap_or_default();
-        self.ws.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_ratio: info.usage_ratio, message }));
+        ws.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_ratio: info.usage_ratio, message }));
     }
 
-    /// Handles a session that was created or read from the store: appends a new session's initial settings, and
-    /// interrupts a turn that was running.
-    pub(in crate::agent_loop) fn recover(&mut self) {
-        if self.ws.session.state.seq == 0 {
-            let state = self.ws.session.state.clone();
-            let founding = session_updated(|updated| {
-                updated.model = Some(state.model);
-                updated.strategy = Some(state.strategy);
-                updated.settings = Some(state.settings);
-                updated.generation = Some(self.ws.generation);
-            });
-            self.ws.append(vec![founding], Vec::new());
-        }
-        self.ws.roster.owe_what_was_kept(&self.ws.session.state);
-        if self.ws.session.state.turn.is_some() {
-            self.ws.drop_unmade_calls();
-            self.ws.then(Step::stop_turn(TurnStatus::Interrupted));
-        } else {
-            self.ws.then(Step::Proceed);
-        }
+    /// Stops the answer in progress. The turn ends with this status once the part shown so far is known.
+    pub(crate) fn stop_asking(&mut self, ws: &mut Workspace, status: TurnStatus) {
+        let Some(asking) = &mut self.asking else { return };
+        asking.stopped_as = Some(status);
+        ws.push(Effect::CancelModel(asking.request));
     }
-}
 
-impl Turn {
+    /// Takes the usage of an answer that hooks are inspecting.
+    pub(crate) fn take_withheld_usage(&mut self, state: &SessionState) -> Option<Usage> {
+        self.carried.progress(state).looked_at_usage.take()
+    }
+
     /// Sends this context to the model as the next request of the running turn.
-    pub(in crate::agent_loop) fn send(&mut self, ws: &mut Workspace, context: &Context) {
+    pub(crate) fn send(&mut self, ws: &mut Workspace, context: &Context) {
         let Some(turn) = &ws.session.state.turn else { return };
         // Reports the meter between rounds only: the end of the previous turn has reported it before the first one.
         self.meter_due |= turn.answers > 0;
@@ -299,13 +206,13 @@ impl Turn {
         let (model, guards) = (ws.session.state.model.clone(), ws.roster.guards(&ws.session.state));
         let asked = Asked { count, model, withheld, guards, sent };
         self.asking = Some(OpenRequest { request, item, asked: Box::new(asked), stopped_as: None });
-        self.progress(&ws.session.state).before_request = false;
+        self.carried.progress(&ws.session.state).before_request = false;
     }
 }
 
 impl Workspace {
     /// Appends the user's message and starts a turn on it.
-    pub(in crate::agent_loop) fn start_turn(&mut self, caller: Caller, said: Said) {
+    pub(crate) fn start_turn(&mut self, caller: Caller, said: Said) {
         let turn_id: TurnId = self.new_id();
         let as_of_seq = self.session.state.seq;
         let Said { entry_id, parts } = said;
@@ -326,15 +233,8 @@ impl Workspace {
         self.append(events, vec![caller.mark(reply)]);
         self.then(Step::Proceed);
     }
-}
 
-impl Workspace {
-    pub(in crate::agent_loop) fn turn_started(&self, turn_id: TurnId, command_ids: Vec<CommandId>) -> Event {
+    pub(crate) fn turn_started(&self, turn_id: TurnId, command_ids: Vec<CommandId>) -> Event {
         Event::TurnStarted(TurnStarted { turn_id, command_ids, generation: self.generation })
     }
-}
-
-/// Returns the event for an appended entry.
-pub(in crate::agent_loop) fn appended(entry: Entry, turn_id: Option<TurnId>, command_id: Option<CommandId>) -> Event {
-    Event::EntryAppended(Box::new(EntryAppended { entry, turn_id, command_id }))
 }

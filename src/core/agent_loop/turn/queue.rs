@@ -7,62 +7,18 @@
 //! meant for that place. If the move fails, the input stays queued until another move succeeds or someone edits the
 //! queue.
 
-use crate::agent_loop::step::Step;
-use crate::agent_loop::workspace::Workspace;
-use crate::agent_loop::{
-    AgentLoop, Origin, commands::Caller, hooks::InputKind, navigation::Ask, prompt::done, stage::Stage,
-};
-use crate::session::{
-    Destination, Lookup, Queued,
-    input::{self, is_message},
-};
+use crate::agent_loop::{io::Caller, records::done, step::Step, workspace::Workspace};
+use crate::session::{Queued, input::is_message};
 use reseed_protocol::{
     CommandId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, TurnId,
-    command::{
-        AppendCustomMessage, EditQueue, Input, InputContent, InputItem, Navigate, NavigatePosition, UserInput, WhenBusy,
-    },
+    command::EditQueue,
     entry::CustomMessage,
     event::{
         EntryAppended, Event, QueueItemAdded, QueueItemRemoved, QueueReleased, QueueRemovalReason, QueueReordered,
     },
-    reply::{Accepted, Done, QueueItem, QueuedCustom, Reply},
+    reply::{QueueItem, QueuedCustom, Reply},
 };
 use std::collections::BTreeSet;
-
-/// A user's input and the id of the entry that will hold it.
-#[derive(Debug)]
-pub(in crate::agent_loop) struct Said {
-    pub(in crate::agent_loop) entry_id: EntryId,
-    pub(in crate::agent_loop) parts: Vec<Part>,
-}
-
-/// The options of an input.
-#[derive(Debug)]
-pub(in crate::agent_loop) struct InputOptions {
-    pub(in crate::agent_loop) parent_id: Option<Option<EntryId>>,
-    pub(in crate::agent_loop) when_busy: Option<WhenBusy>,
-    pub(in crate::agent_loop) if_leaf: Option<Option<EntryId>>,
-    /// The entry to continue from, if it is not the current leaf.
-    pub(in crate::agent_loop) destination: Option<Destination>,
-    /// True if the abandoned branch is summarised; the next two fields say how.
-    summarize: bool,
-    instructions: Option<String>,
-    replace_instructions: Option<bool>,
-}
-
-impl InputOptions {
-    /// Returns the move that the input asks for.
-    fn navigate(&self, entry_id: Option<EntryId>) -> Navigate {
-        Navigate {
-            entry_id,
-            position: Some(NavigatePosition::At),
-            summarize: Some(self.summarize),
-            instructions: self.instructions.clone(),
-            replace_instructions: self.replace_instructions,
-            label: None,
-        }
-    }
-}
 
 /// Maximum total bytes of a session's queue: it is held in memory, and `session_opened` carries all of it.
 const QUEUE_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -76,125 +32,11 @@ fn part_bytes(part: &Part) -> usize {
     }
 }
 
-impl AgentLoop {
-    pub(in crate::agent_loop) fn on_user_input(
-        &mut self,
-        caller: &Caller,
-        command: UserInput,
-        lookup: Option<Lookup>,
-    ) -> Result<(), ErrorBody> {
-        let parts = input::parts(command.input)?;
-        self.ws.check_input_fits(&parts)?;
-        let summarize = command.summarize == Some(true);
-        if summarize && command.parent_id.is_none() {
-            let message = "`summarize` is for input that continues elsewhere; send `parentId` with it";
-            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("summarize"));
-        }
-        self.ws.wanted(command.instructions.clone(), command.replace_instructions)?;
-        let how = InputOptions {
-            parent_id: command.parent_id,
-            when_busy: command.when_busy,
-            if_leaf: command.if_leaf,
-            destination: lookup.and_then(Lookup::destination),
-            summarize,
-            instructions: command.instructions,
-            replace_instructions: command.replace_instructions,
-        };
-        if !self.ws.has_input_hooks(&caller.id) {
-            let said = Said { entry_id: self.ws.new_id(), parts };
-            return self.take_input(caller, said, how);
-        }
-        // Input that will be refused anyway is not sent to hooks.
-        self.check_input(&how)?;
-        self.look_at_input(caller, parts, InputKind::Said(Box::new(how)));
-        Ok(())
-    }
-
-    /// Checks that an input may start a turn now or wait for one.
-    pub(in crate::agent_loop) fn check_input(&self, how: &InputOptions) -> Result<(), ErrorBody> {
-        if let Some(expected) = &how.if_leaf {
-            self.ws.check_leaf(expected.as_ref())?;
-        }
-        if !self.keeps_waiting() {
-            return Ok(());
-        }
-        if how.parent_id.is_some() {
-            return Err(self.busy("input with a parentId cannot wait: the branch that it leaves is still growing"));
-        }
-        match how.when_busy {
-            Some(WhenBusy::Reject) => Err(self.busy("the input came with whenBusy: reject")),
-            _ => Ok(()),
-        }
-    }
-
-    /// Returns true if an input must wait for its turn. Messages that hooks added while inspecting it do not delay it:
-    /// they go to the model with it.
-    fn keeps_waiting(&self) -> bool {
-        let waits = |item: &Queued| item.after.is_none() && item.custom.is_none();
-        let is_at_rest = self.stage() == Stage::Idle && self.ws.session.state.turn.is_none();
-        !is_at_rest
-            || self.hooks.looks_at_input()
-            || (!self.ws.is_holding() && self.ws.session.state.queue.iter().any(waits))
-    }
-
-    /// Starts a turn on an input that its hooks have passed, or queues it.
-    pub(in crate::agent_loop) fn take_input(
-        &mut self,
-        caller: &Caller,
-        said: Said,
-        mut how: InputOptions,
-    ) -> Result<(), ErrorBody> {
-        self.check_input(&how)?;
-        if !self.keeps_waiting() {
-            let Some(destination) = how.destination.take() else {
-                self.ws.start_turn(caller.clone(), said);
-                return Ok(());
-            };
-            let navigate = how.navigate(destination.leaf.clone());
-            let turn_id = self.ws.new_id();
-            return self.move_and_ask(caller, navigate, destination, Ask { turn_id, said: Some(said) });
-        }
-        let steer = how.when_busy == Some(WhenBusy::Steer);
-        let Said { entry_id, parts } = said;
-        let item = QueueItem {
-            command_id: caller.id.clone(),
-            content: parts,
-            steer,
-            custom: None,
-            after: self.meant_for(),
-            entry_id: Some(entry_id),
-        };
-        let as_of_seq = self.ws.session.state.seq;
-        let reply =
-            Reply::Accepted(Accepted { entry_id: None, turn_id: None, queued: true, as_of_seq, duplicate: None });
-        self.enqueue(caller, item, reply)
-    }
-
-    /// Returns the error for a command that cannot run now, with what would help.
-    pub(in crate::agent_loop) fn busy(&self, what: &str) -> ErrorBody {
-        if self.ws.session.state.turn.is_none()
-            && let Some(job) = self.running_job()
-        {
-            let message = format!("{what}; job `{job}` is running: wait for it, or send cancel_compaction");
-            let error = ErrorBody::new(ErrorCode::CompactionRunning, message);
-            return error.with_details(serde_json::json!({ "jobId": job }));
-        }
-        if self.ws.session.state.turn.is_none() && self.hooks.looks_at_input() {
-            let message = format!("{what}; hooks look at an input: wait for its answer");
-            return ErrorBody::new(ErrorCode::TurnRunning, message);
-        }
-        if self.ws.session.state.turn.is_none() && self.hooks.proposed_move().is_some() {
-            let message = format!("{what}; hooks look at a move of the session: wait for its answer");
-            return ErrorBody::new(ErrorCode::TurnRunning, message);
-        }
-        let message = format!("{what}; a turn is running: wait for its end, or send cancel_turn");
-        ErrorBody::new(ErrorCode::TurnRunning, message)
-    }
-
+impl Workspace {
     /// Queues an item: a steered one after the other steered items, any other one at the end.
-    fn enqueue(&mut self, caller: &Caller, item: QueueItem, reply: Reply) -> Result<(), ErrorBody> {
-        let queue = &self.ws.session.state.queue;
-        let max = self.ws.deployment.queue_items_max;
+    pub(crate) fn enqueue(&mut self, caller: &Caller, item: QueueItem, reply: Reply) -> Result<(), ErrorBody> {
+        let queue = &self.session.state.queue;
+        let max = self.deployment.queue_items_max;
         if queue.len() >= max {
             let message = format!("the queue is full ({max} inputs)");
             return Err(ErrorBody::new(ErrorCode::QueueFull, message));
@@ -208,13 +50,13 @@ impl AgentLoop {
             return Err(ErrorBody::new(ErrorCode::QueueFull, message));
         }
         let added = QueueItemAdded { position: position as u64, item };
-        self.ws.append(vec![Event::QueueItemAdded(Box::new(added))], vec![caller.mark(reply)]);
-        self.compaction.waits_from_now(&mut self.ws);
+        self.append(vec![Event::QueueItemAdded(Box::new(added))], vec![caller.mark(reply)]);
         Ok(())
     }
 
-    pub(in crate::agent_loop) fn on_edit_queue(&mut self, caller: &Caller, edit: EditQueue) -> Result<(), ErrorBody> {
-        let mut items: Vec<&QueueItem> = self.ws.session.state.queue.iter().map(Queued::item).collect();
+    /// Removes and reorders queued inputs. Inputs that wait for a move (`is_moving`) go on waiting for it.
+    pub(crate) fn on_edit_queue(&mut self, caller: &Caller, edit: EditQueue, is_moving: bool) -> Result<(), ErrorBody> {
+        let mut items: Vec<&QueueItem> = self.session.state.queue.iter().map(Queued::item).collect();
         let mut events = Vec::new();
         for id in edit.remove.iter().flatten() {
             let at = items.iter().position(|item| item.command_id == *id).ok_or_else(|| not_queued(id, "remove"))?;
@@ -251,66 +93,16 @@ impl AgentLoop {
             items = ordered;
         }
         // Inputs that waited for a failed move have been reviewed, so they no longer wait for a move.
-        if self.meant_for().is_none() && items.iter().any(|item| item.after.is_some()) {
+        if !is_moving && items.iter().any(|item| item.after.is_some()) {
             events.push(Event::QueueReleased(QueueReleased { command_id: Some(caller.id.clone()) }));
         }
-        let mark = caller.mark(done(Some(self.ws.session.state.seq)));
-        self.ws.append(events, vec![mark]);
-        self.proceed_if_idle();
+        let mark = caller.mark(done(Some(self.session.state.seq)));
+        self.append(events, vec![mark]);
         Ok(())
     }
 
-    /// Appends a client's message for the model without requesting an answer. While the session is busy it is queued:
-    /// it must not come between a call and its result.
-    pub(in crate::agent_loop) fn on_append_custom_message(
-        &mut self,
-        caller: &Caller,
-        message: AppendCustomMessage,
-    ) -> Result<(), ErrorBody> {
-        crate::agent_loop::annotate::check_custom_type(&message.custom_type)?;
-        crate::agent_loop::annotate::check_details(message.details.as_ref())?;
-        let parts = custom_parts(message.content.clone())?;
-        self.ws.check_input_fits(&parts).map_err(|error| error.with_field("content"))?;
-        let AppendCustomMessage { custom_type, display, details, content: _ } = message;
-        let custom = QueuedCustom { entry_id: self.ws.new_id(), custom_type, display, details };
-        // Hooks are not called for messages that hooks add: a hook would wait for itself.
-        if caller.origin == Origin::HOOK || !self.ws.has_input_hooks(&caller.id) {
-            return self.take_custom_message(caller, parts, custom);
-        }
-        self.look_at_input(caller, parts, InputKind::Custom(Box::new(custom)));
-        Ok(())
-    }
-
-    /// Appends a client's message that its hooks have passed, or queues it.
-    pub(in crate::agent_loop) fn take_custom_message(
-        &mut self,
-        caller: &Caller,
-        parts: Vec<Part>,
-        custom: QueuedCustom,
-    ) -> Result<(), ErrorBody> {
-        let as_of_seq = Some(self.ws.session.state.seq);
-        let reply = Reply::Ok(Done { entry_id: Some(custom.entry_id.clone()), as_of_seq, ..Done::default() });
-        let after = self.meant_for();
-        let item = QueueItem {
-            command_id: caller.id.clone(),
-            content: parts,
-            steer: true,
-            custom: Some(custom),
-            after,
-            entry_id: None,
-        };
-        if self.is_busy() {
-            return self.enqueue(caller, item, reply);
-        }
-        let entry = self.ws.delivered(item, None, self.ws.session.state.leaf.clone());
-        self.ws.append(vec![Event::EntryAppended(Box::new(entry))], vec![caller.mark(reply)]);
-        Ok(())
-    }
-}
-
-impl Workspace {
     /// Refuses input whose sender has not seen the latest messages.
-    fn check_leaf(&self, expected: Option<&EntryId>) -> Result<(), ErrorBody> {
+    pub(crate) fn check_leaf(&self, expected: Option<&EntryId>) -> Result<(), ErrorBody> {
         let path = self.session.tree.path();
         let said_since = match expected {
             None => path,
@@ -326,7 +118,12 @@ impl Workspace {
     }
 
     /// Turns an item into an entry.
-    fn delivered(&mut self, item: QueueItem, turn_id: Option<TurnId>, parent_id: Option<EntryId>) -> EntryAppended {
+    pub(crate) fn delivered(
+        &mut self,
+        item: QueueItem,
+        turn_id: Option<TurnId>,
+        parent_id: Option<EntryId>,
+    ) -> EntryAppended {
         let (entry_id, data) = match item.custom {
             None => {
                 let entry_id = item.entry_id.unwrap_or_else(|| self.new_id());
@@ -343,14 +140,14 @@ impl Workspace {
     }
 
     /// Delivers steered items with the next request of the running turn.
-    pub(in crate::agent_loop) fn deliver_steered(&mut self) {
+    pub(crate) fn deliver_steered(&mut self) {
         let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
         let due = self.session.state.queue.iter().filter(|item| item.steer && item.after.is_none()).count();
         self.deliver(turn_id, due);
     }
 
     /// Appends queued custom messages outside a turn, up to the first queued input.
-    pub(in crate::agent_loop) fn deliver_custom(&mut self) {
+    pub(crate) fn deliver_custom(&mut self) {
         let ready = self.session.state.queue.iter().filter(|item| item.after.is_none());
         let due = ready.take_while(|item| item.custom.is_some()).count();
         self.deliver(None, due);
@@ -378,7 +175,7 @@ impl Workspace {
     }
 
     /// Starts a turn on the first queued input that waits for no move, if there is one.
-    pub(in crate::agent_loop) fn start_queued(&mut self) {
+    pub(crate) fn start_queued(&mut self) {
         let mut queue = self.session.state.queue.iter();
         let Some(first) = queue.find(|item| item.after.is_none()).map(|queued| queued.item().clone()) else { return };
         let turn_id: TurnId = self.new_id();
@@ -391,7 +188,7 @@ impl Workspace {
     }
 
     /// Returns the queue's change after a completed move: inputs that were sent during it may now be delivered.
-    pub(in crate::agent_loop) fn released(&self, command_id: &CommandId) -> Option<Event> {
+    pub(crate) fn released(&self, command_id: &CommandId) -> Option<Event> {
         let held = self.session.state.queue.iter().any(|item| item.after.is_some());
         held.then(|| Event::QueueReleased(QueueReleased { command_id: Some(command_id.clone()) }))
     }
@@ -406,11 +203,6 @@ fn removed(reason: QueueRemovalReason, appended: &EntryAppended) -> Event {
         entry_id: Some(appended.entry.entry_id.clone()),
         cancelled_by: None,
     })
-}
-
-pub(in crate::agent_loop) fn custom_parts(content: InputContent) -> Result<Vec<Part>, ErrorBody> {
-    let item = InputItem { kind: None, id: None, status: None, role: "user".to_owned(), content };
-    input::parts(Input::Items(vec![item])).map_err(|error| error.with_field("content"))
 }
 
 fn not_queued(id: &CommandId, field: &str) -> ErrorBody {

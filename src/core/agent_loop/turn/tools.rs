@@ -1,103 +1,24 @@
-//! Calls of client tools: how they are made, what limits them, and how their results are handled.
+//! Calls of client tools: how they are made, and what limits them.
 
-use crate::agent_loop::step::Step;
-use crate::agent_loop::turn::Turn;
-use crate::agent_loop::workspace::Workspace;
 use crate::agent_loop::{
-    AgentLoop, Deadline,
-    commands::Caller,
-    hooks::{Called, ToolAnswer},
-    late::Callee,
-    prompt::done,
-    turn::appended,
+    deadline::Deadline, records::appended, step::Step, subject::answer::Called, turn::Turn, workspace::Workspace,
 };
-use crate::session::{Lookup, ended::result_fingerprint};
 use reseed_protocol::{
-    CallId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp, TurnId,
-    command::{CallProgress, ToolResult},
-    event::{CallOutcome, CallProgressed, CallResolved, EphemeralEvent, Event, ToolCall, ToolCancelled},
-    hook::HookPoint,
+    CallId, Entry, EntryData, EntryId, Message, Part, Role, Timestamp, TurnId,
+    event::{CallOutcome, CallResolved, EphemeralEvent, Event, ToolCall, ToolCancelled},
     reply::PendingCall,
 };
 
-impl AgentLoop {
-    /// Takes a tool's answer. An answer to a call that is over is a copy of the one that was taken, or too late.
-    ///
-    /// # Errors
-    /// `unknown_call`; `too_late`.
-    pub(in crate::agent_loop) fn on_tool_result(
-        &mut self,
-        caller: &Caller,
-        result: ToolResult,
-        lookup: Option<Lookup>,
-    ) -> Result<(), ErrorBody> {
-        let ToolResult { call_id, output, is_error } = result;
-        let is_error = is_error.unwrap_or(false);
-        let sent = result_fingerprint(&output, is_error);
-        let Some(call) = self.ws.session.state.pending.iter().find(|call| call.call_id == call_id).cloned() else {
-            return self.ws.answer_late_result(caller, &call_id, sent, lookup);
-        };
-        match self.hooks.inspected_answer(&call_id) {
-            Some(inspected) if inspected == sent => {
-                self.ws.reply_duplicate(caller);
-                return Ok(());
-            }
-            Some(_) => return Err(Callee::Tool.too_late(&call_id, None)),
-            None => {}
-        }
-        let answer = ToolAnswer::new(caller.clone(), call, sent, output, is_error);
-        if self.ws.has_hooks(HookPoint::ToolResult, None) || self.ws.has_hooks(HookPoint::Message, None) {
-            self.turn.look_at_result(&mut self.ws, answer);
-        } else {
-            self.turn.write_result(&mut self.ws, answer);
-        }
-        Ok(())
-    }
-
-    /// Moves the deadline of a call that is at work.
-    ///
-    /// # Errors
-    /// `missing_field`, `invalid_field`: it must name one call; `unknown_call`; `too_late`.
-    pub(in crate::agent_loop) fn on_call_progress(
-        &mut self,
-        caller: &Caller,
-        progress: CallProgress,
-        lookup: Option<Lookup>,
-    ) -> Result<(), ErrorBody> {
-        let CallProgress { tool_call_id, hook_call_id, message } = progress;
-        let deadline = match (&tool_call_id, &hook_call_id) {
-            (None, Some(call)) => {
-                self.hooks.on_hook_progress(&mut self.ws, call).ok_or_else(|| self.late_for_hook(call))?
-            }
-            (Some(call), None) => {
-                self.turn.on_tool_progress(&self.ws, call).ok_or_else(|| self.ws.late_progress(call, lookup))?
-            }
-            (None, None) => {
-                let message = "`call_progress` names the call that is at work: give `toolCallId` or `hookCallId`";
-                return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("toolCallId"));
-            }
-            (Some(_), Some(_)) => {
-                let message = "`call_progress` names one call: give `toolCallId` or `hookCallId`, not both";
-                return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("hookCallId"));
-            }
-        };
-        self.ws.reply(caller, done(None));
-        let event = CallProgressed { tool_call_id, hook_call_id, message, deadline };
-        self.ws.emit(EphemeralEvent::CallProgressed(event));
-        Ok(())
-    }
-}
-
 impl Turn {
     /// Moves the deadline of a pending tool call. Returns the new one.
-    fn on_tool_progress(&mut self, ws: &Workspace, call: &CallId) -> Option<Timestamp> {
+    pub(crate) fn on_tool_progress(&mut self, ws: &Workspace, call: &CallId) -> Option<Timestamp> {
         let deadline = self.deadlines.get_mut(call)?;
         *deadline = deadline.moved(ws.now);
         Some(deadline.at)
     }
 
     /// Appends a timeout result for each call whose deadline has passed.
-    pub(in crate::agent_loop) fn on_tools_tick(&mut self, ws: &mut Workspace) {
+    pub(crate) fn on_tools_tick(&mut self, ws: &mut Workspace) {
         if !self.awaits_tools {
             return;
         }
@@ -120,14 +41,14 @@ impl Turn {
         self.after_results(ws);
     }
 
-    pub(in crate::agent_loop) fn after_results(&self, ws: &mut Workspace) {
+    pub(crate) fn after_results(&self, ws: &mut Workspace) {
         if self.awaits_tools && ws.session.state.pending.is_empty() {
             ws.then(Step::Proceed);
         }
     }
 
     /// Sends the allowed calls to the client, and tells the model why the others are not made.
-    pub(in crate::agent_loop) fn begin_calls(
+    pub(crate) fn begin_calls(
         &mut self,
         ws: &mut Workspace,
         mut events: Vec<Event>,
@@ -158,22 +79,22 @@ impl Turn {
     }
 
     /// Returns when the next tool call times out.
-    pub(in crate::agent_loop) fn next_deadline(&self) -> Option<Timestamp> {
+    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
         self.deadlines.values().map(|deadline| deadline.at).min().filter(|_| self.awaits_tools)
     }
 
     /// Notes that a call has its answer: its time limit ends.
-    pub(in crate::agent_loop) fn has_answer(&mut self, call_id: &CallId) {
+    pub(crate) fn has_answer(&mut self, call_id: &CallId) {
         self.deadlines.remove(call_id);
     }
 
     /// Notes that the turn no longer waits for tools.
-    pub(in crate::agent_loop) fn tools_are_over(&mut self) {
+    pub(crate) fn tools_are_over(&mut self) {
         self.awaits_tools = false;
     }
 
     /// Returns results for the calls that are still open when their turn ends.
-    pub(in crate::agent_loop) fn drop_calls(&mut self, ws: &mut Workspace, turn_id: &TurnId) -> Vec<Event> {
+    pub(crate) fn drop_calls(&mut self, ws: &mut Workspace, turn_id: &TurnId) -> Vec<Event> {
         self.awaits_tools = false;
         self.deadlines.clear();
         let mut leaf = ws.session.state.leaf.clone();
@@ -192,16 +113,14 @@ impl Turn {
 
 impl Workspace {
     /// Notifies the client that hosts a tool that its answer is no longer needed.
-    pub(in crate::agent_loop) fn withdraw(&mut self, call: PendingCall, outcome: CallOutcome) {
+    pub(crate) fn withdraw(&mut self, call: PendingCall, outcome: CallOutcome) {
         let PendingCall { call_id, name, turn_id, .. } = call;
         let cancelled = ToolCancelled { call_id, name, turn_id, outcome };
         self.emit(EphemeralEvent::ToolCancelled(cancelled));
     }
-}
 
-impl Workspace {
     /// Returns a tool's answer as an entry under `parent_id`.
-    pub(in crate::agent_loop) fn result_entry(
+    pub(crate) fn result_entry(
         &mut self,
         parent_id: Option<EntryId>,
         call_id: CallId,

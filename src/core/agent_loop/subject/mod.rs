@@ -1,23 +1,31 @@
 //! The subjects of hooks: how each is described to them, and what it may be answered.
+//!
+//! A subject is a value. It knows neither the session nor a machine, so that a step can carry it between them.
 
-use super::{
-    super::{AgentLoop, compaction::hooks as compaction, navigation::hooks as navigation},
-    ERROR_CHARS_MAX, input, model_answer, request, result,
-};
+pub(super) mod answer;
+pub(super) mod compaction;
+pub(super) mod input;
+pub(super) mod navigation;
+pub(super) mod request;
+pub(super) mod result;
+
 use crate::hook::HookFault;
-use reseed_protocol::hook::{ContextReason, HookAnswer, HookEvent, HookPoint};
+use reseed_protocol::hook::{ContextReason, HookAnswer, HookPoint};
+
+/// Maximum characters of a hook's own error message that are passed on.
+const ERROR_CHARS_MAX: usize = 500;
 
 /// The subject of a hook chain, as the earlier hooks left it.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a session has one or two at a time, and the largest is the usual one")]
-pub(in crate::agent_loop) enum Subject {
+pub(super) enum Subject {
     Input(Box<input::ProposedInput>),
     Start(Box<request::Start>),
     BeforeRequest,
     Ephemeral(Box<request::Overlay>),
     TurnEnd(request::Ended),
-    Answer(Box<model_answer::CompleteAnswer>),
-    Calls(Box<model_answer::Calls>),
+    Answer(Box<answer::CompleteAnswer>),
+    Calls(Box<answer::Calls>),
     Result(Box<result::ToolAnswer>),
     Compaction(compaction::ProposedCompaction),
     Navigation(Box<navigation::ProposedMove>),
@@ -81,24 +89,6 @@ impl Subject {
             Self::Compaction(decision) => decision.is_cancelled(),
             Self::Navigation(proposed) => proposed.is_cancelled(),
             _ => false,
-        }
-    }
-}
-
-impl AgentLoop {
-    /// Returns the event that hooks of this subject receive.
-    pub(super) fn hook_event(&self, subject: &Subject) -> HookEvent {
-        match subject {
-            Subject::Start(start) => start.event(),
-            Subject::Input(offered) => offered.event(),
-            Subject::BeforeRequest => self.ws.context_event(ContextReason::BeforeRequest, &self.ws.context()),
-            Subject::Ephemeral(overlay) => self.ws.context_event(ContextReason::Ephemeral, &overlay.context),
-            Subject::TurnEnd(_) => self.ws.context_event(ContextReason::TurnEnd, &self.ws.context()),
-            Subject::Answer(whole) => whole.event(),
-            Subject::Calls(calls) => calls.event(),
-            Subject::Result(result) => result.event(),
-            Subject::Compaction(decision) => self.compaction.compaction_event(&self.ws, decision),
-            Subject::Navigation(proposed) => proposed.event(self),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The cost of inputs: which ones may stage a compaction of a long context or handle its summary. The caller gives
 //! those a thread of their own.
 
-use crate::agent_loop::{AgentLoop, Input};
+use crate::agent_loop::{AgentLoop, io::Input};
 use reseed_protocol::{Part, command::Command};
 
 /// Estimated tokens of a context above which compacting it may take two milliseconds of CPU time. Of English prose it
@@ -33,7 +33,7 @@ impl AgentLoop {
             Input::Answered { request, .. } | Input::Failed { request, .. } => {
                 self.compaction.is_running(*request) || is_near()
             }
-            Input::Tick | Input::HookAnswered { .. } => self.compaction.work.running().is_some() || is_near(),
+            Input::Tick | Input::HookAnswered { .. } => self.compaction.is_at_work() || is_near(),
             Input::Command { command, .. } => {
                 let orders = matches!(
                     **command,

@@ -1,4 +1,4 @@
-//! Decides what follows a hook's answer.
+//! Passes a subject from hook to hook, and decides what follows an answer.
 //!
 //! | answer | what follows |
 //! | --- | --- |
@@ -13,26 +13,79 @@
 //! and `context:turn_end` are the exception: each that changes something is appended at once, and voids a compaction
 //! that has read what it changes.
 
-use super::{Chain, Open, Subject, subject::check_answer};
-use crate::{
-    agent_loop::{AgentLoop, step::Step},
-    hook::{HookFault, HookPlace, HookSpec},
+use crate::agent_loop::{
+    AgentLoop, checks::hook_error, hooks::chain::Chain, hooks::chain::Open, io::Caller, io::Effect, step::Step,
+    subject::Subject, subject::check_answer,
 };
+use crate::hook::{HookFault, HookPlace, HookSpec};
 use reseed_protocol::{
-    CallId, ErrorBody, ErrorCode, event::CallOutcome, hook::HookAnswer, receipt::HookOutcome, reply::Reply,
+    CallId, ErrorBody, ErrorCode,
+    hook::{ContextReason, HookAnswer, HookEvent, HookResult},
+    receipt::HookOutcome,
+    reply::Reply,
 };
 use std::collections::VecDeque;
 
 impl AgentLoop {
+    /// Asks every hook of the subject's point, then continues with the result.
+    pub(in crate::agent_loop) fn ask_hooks(&mut self, subject: Subject) {
+        let (point, reason) = subject.point();
+        let is_asked = |(_, spec): &(HookPlace, &HookSpec)| spec.is_asked(point, reason);
+        let owned = |(place, spec): (HookPlace, &HookSpec)| (place, spec.clone());
+        let rest = match &subject {
+            Subject::Input(offered) => self.ws.hooks_on_input(&offered.caller.id).filter(is_asked).map(owned).collect(),
+            _ => self.ws.all_hooks().filter(is_asked).map(owned).collect(),
+        };
+        self.ask_next(subject, rest);
+    }
+
+    pub(super) fn on_hook_result(&mut self, caller: &Caller, result: HookResult) -> Result<(), ErrorBody> {
+        if let Some((call_id, answer)) = self.hooks.on_result(&mut self.ws, caller, result)? {
+            self.on_hook_answer(&call_id, Ok(answer));
+        }
+        Ok(())
+    }
+
+    /// Cancels a hook call that is no longer waited for.
+    pub(in crate::agent_loop) fn on_hook_late(&mut self, call_id: CallId, is_sent: bool, fault: HookFault) {
+        if is_sent {
+            self.ws.push(Effect::CancelHook(call_id.clone()));
+        }
+        self.on_hook_answer(&call_id, Err(fault));
+    }
+
+    /// Returns the event that hooks of this subject receive.
+    fn hook_event(&self, subject: &Subject) -> HookEvent {
+        match subject {
+            Subject::Start(start) => start.event(),
+            Subject::Input(offered) => offered.event(),
+            Subject::BeforeRequest => self.ws.context_event(ContextReason::BeforeRequest, &self.ws.context()),
+            Subject::Ephemeral(overlay) => self.ws.context_event(ContextReason::Ephemeral, &overlay.context),
+            Subject::TurnEnd(_) => self.ws.context_event(ContextReason::TurnEnd, &self.ws.context()),
+            Subject::Answer(whole) => whole.event(),
+            Subject::Calls(calls) => calls.event(),
+            Subject::Result(result) => result.event(),
+            Subject::Compaction(decision) => self.compaction.compaction_event(&self.ws, decision),
+            Subject::Navigation(proposed) => proposed.event(self.ws.session.state.leaf.clone()),
+        }
+    }
+
+    fn note_run(&mut self, subject: &Subject, open: &Open, outcome: HookOutcome, code: Option<ErrorCode>) {
+        if let Some(run) = open.run(subject, self.ws.now, outcome, code) {
+            self.turn.hook_ran(&self.ws.session.state, run);
+        }
+    }
+
     /// Asks the next hook; once none is left, the subject continues.
-    pub(super) fn ask_next(&mut self, subject: Subject, mut rest: VecDeque<(HookPlace, HookSpec)>) {
+    fn ask_next(&mut self, subject: Subject, mut rest: VecDeque<(HookPlace, HookSpec)>) {
         while let Some((place, spec)) = rest.pop_front() {
             // No client offers this hook now: a required hook is waited for, any other one is skipped.
             let is_gone = self.ws.roster.is_gone(place, &spec);
             if is_gone && spec.observe {
                 continue;
             }
-            let (call, deadline) = self.call_hook(&subject, place, &spec, is_gone);
+            let event = self.hook_event(&subject);
+            let (call, deadline) = self.ws.call_hook(&subject, event, place, &spec, is_gone);
             if spec.observe {
                 continue;
             }
@@ -41,10 +94,10 @@ impl AgentLoop {
             let (call, is_sent) = (Box::new(call), !is_gone);
             let open = Open { call, place, spec, is_sent, asked_at: self.ws.now, deadline, away_since, away_left_ms };
             if is_gone && !open.spec.required {
-                self.turn.note_run(&mut self.ws, &subject, &open, HookOutcome::Skipped, None);
+                self.note_run(&subject, &open, HookOutcome::Skipped, None);
                 continue;
             }
-            self.hooks.chains.push(Chain { subject, rest, open });
+            self.hooks.wait_for(Chain { subject, rest, open });
             return;
         }
         self.ws.then(Step::AfterHooks(subject));
@@ -52,36 +105,12 @@ impl AgentLoop {
 
     /// Handles a hook's answer or failure.
     pub(in crate::agent_loop) fn on_hook_answer(&mut self, call_id: &CallId, answer: Result<HookAnswer, HookFault>) {
-        let Some(at) = self.hooks.chains.iter().position(|chain| chain.call_id() == *call_id) else { return };
-        let answer = match self.hooks.chains[at].open.place {
-            HookPlace::Client => answer,
-            // Only a client can be away: a server hook that does not answer has failed.
-            HookPlace::Server(_) => answer.map_err(|fault| match fault.code {
-                ErrorCode::HookUnavailable => HookFault::failed(fault.message),
-                _ => fault,
-            }),
-        };
-        if let Err(fault) = &answer
-            && fault.code == ErrorCode::HookUnavailable
-        {
-            let open = &mut self.hooks.chains[at].open;
-            if open.spec.required {
-                open.leaves(self.ws.now);
-                if self.ws.now < open.due() {
-                    // The client may return and is then asked again.
-                    return;
-                }
-            }
-        }
-        let Chain { mut subject, rest, open } = self.hooks.chains.remove(at);
-        if let Err(fault) = &answer {
-            let is_late = fault.code == ErrorCode::HookTimeout;
-            open.note_unanswered(&mut self.ws, if is_late { CallOutcome::TimedOut } else { CallOutcome::Dropped });
-        }
+        let Some((chain, answer)) = self.hooks.hear(&mut self.ws, call_id, answer) else { return };
+        let Chain { mut subject, rest, open } = chain;
         let is_skipped =
             !open.spec.required && matches!(&answer, Err(fault) if fault.code == ErrorCode::HookUnavailable);
         if is_skipped {
-            self.turn.note_run(&mut self.ws, &subject, &open, HookOutcome::Skipped, None);
+            self.note_run(&subject, &open, HookOutcome::Skipped, None);
             self.ask_next(subject, rest);
             return;
         }
@@ -92,13 +121,13 @@ impl AgentLoop {
         match taken {
             Ok(changed) => {
                 let outcome = if changed { HookOutcome::Changed } else { HookOutcome::Unchanged };
-                self.turn.note_run(&mut self.ws, &subject, &open, outcome, None);
+                self.note_run(&subject, &open, outcome, None);
                 // The decision is final, so the remaining hooks are not asked.
                 let rest = if subject.is_settled() { VecDeque::new() } else { rest };
                 self.ask_next(subject, rest);
             }
             Err(fault) => {
-                self.turn.note_run(&mut self.ws, &subject, &open, HookOutcome::Failed, Some(fault.code));
+                self.note_run(&subject, &open, HookOutcome::Failed, Some(fault.code));
                 self.ws.report_hook(&open, &fault);
                 if open.spec.required {
                     let hook = open.spec.name.clone();
@@ -111,22 +140,21 @@ impl AgentLoop {
     }
 
     /// Applies an answer to the subject. Returns true if that changed anything.
-    pub(super) fn take_answer(
-        &mut self,
-        subject: &mut Subject,
-        open: &Open,
-        answer: HookAnswer,
-    ) -> Result<bool, HookFault> {
+    fn take_answer(&mut self, subject: &mut Subject, open: &Open, answer: HookAnswer) -> Result<bool, HookFault> {
         match subject {
             Subject::Start(start) => self.ws.take_start(start, &open.spec.name, answer),
             Subject::Input(offered) => self.ws.take_input_answer(offered, answer),
             Subject::BeforeRequest | Subject::TurnEnd(_) => {
                 let is_sent_next = matches!(subject, Subject::BeforeRequest);
-                self.take_transform(&open.spec.name, answer, is_sent_next)
+                let transform = self.ws.take_transform(&open.spec.name, answer, is_sent_next)?;
+                let Some((patched, entry)) = transform else { return Ok(false) };
+                self.compacting().void_what_read(&patched);
+                self.ws.append(vec![entry], Vec::new());
+                Ok(true)
             }
             Subject::Ephemeral(overlay) => self.ws.take_overlay(overlay, &open.spec.name, answer),
             Subject::Answer(whole) => whole.take(answer),
-            Subject::Calls(calls) => self.ws.take_call(calls, answer),
+            Subject::Calls(calls) => calls.take(answer, self.ws.prompt.tools()),
             Subject::Result(result) => result.take(answer),
             Subject::Compaction(decision) => self.compaction.take_decision(&self.ws, decision, &open.spec.name, answer),
             Subject::Navigation(proposed) => proposed.take(&open.spec.name, answer),
@@ -145,20 +173,20 @@ impl AgentLoop {
             Subject::BeforeRequest => self.ws.then(Step::Proceed),
             // Appends what was added for this request alone and sends it, or fails the turn if it no longer fits. If
             // the context has changed meanwhile, drops the additions and prepares the request again.
-            Subject::Ephemeral(overlay) => self.send_with_additions(*overlay),
+            Subject::Ephemeral(overlay) => self.ws.send_with_additions(*overlay),
             // Ends the turn as completed.
             Subject::TurnEnd(ended) => self.ws.then(Step::complete_turn(ended.finish_reason)),
             // Appends the answer. Then asks the `tool_call` hooks about its calls or makes them; without calls, asks
             // the hooks of the turn's end or ends the turn. Too many rounds of calls fail the turn.
-            Subject::Answer(whole) => self.append_answer(*whole),
+            Subject::Answer(whole) => self.turn.append_answer(&mut self.ws, *whole),
             // Asks about the answer's next call. After the last one, sends the allowed calls to the client, and tells
             // the model why the others are not made.
-            Subject::Calls(calls) => self.ask_about_next_call(*calls),
+            Subject::Calls(calls) => self.turn.ask_about_next_call(&mut self.ws, *calls),
             // After the `tool_result` hooks, asks the `message` hooks. Then appends the result, and prepares the next
             // request once every call has its result.
             Subject::Result(result) => self.turn.pass_result_on(&mut self.ws, *result),
             // Makes the compaction as the hooks changed it, or ends it as cancelled.
-            Subject::Compaction(decision) => self.compact_as_decided(decision),
+            Subject::Compaction(decision) => self.compacting().compact_as_decided(decision),
             // Moves, requests the summary of the abandoned branch first, or refuses the move with an error.
             Subject::Navigation(proposed) => self.move_as_proposed(*proposed),
         }
@@ -184,7 +212,7 @@ impl AgentLoop {
             Subject::Calls(mut calls) => {
                 // The model may continue without this one call.
                 calls.block(format!("Not called: the hook `{hook}` failed."));
-                self.ask_about_next_call(*calls);
+                self.turn.ask_about_next_call(&mut self.ws, *calls);
             }
             Subject::Result(result) => {
                 // The command was accepted, but its content is not kept. The tool has answered, so its call is not
@@ -194,17 +222,11 @@ impl AgentLoop {
                 self.turn.drop_result(&mut self.ws, &result.call, why);
                 self.ws.then(Step::fail_turn(error));
             }
-            Subject::Compaction(_) => self.compaction_not_inspected(error),
+            Subject::Compaction(_) => self.compacting().compaction_not_inspected(error),
             Subject::Navigation(proposed) => {
                 self.ws.reply(&proposed.caller, Reply::Error(error));
                 self.ws.then(Step::Proceed);
             }
         }
     }
-}
-
-/// Returns the error for what a failed hook has ended.
-pub(in crate::agent_loop) fn hook_error(hook: &str, point: &str, fault: &HookFault) -> ErrorBody {
-    let message = format!("the hook `{hook}` at `{point}` failed: {}", fault.message);
-    ErrorBody::new(fault.code, message).with_details(serde_json::json!({ "hook": hook, "point": point }))
 }

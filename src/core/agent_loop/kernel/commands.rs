@@ -5,48 +5,29 @@
 //! `protocol/src/reply.rs`; for that, the compiler asks in `protocol/src/reply/duplicate.rs`.
 //!
 //! Nothing asks for what only some commands need: something read from the store first (`runtime/lookups.rs`), a thread
-//! of its own because it may take long (`compaction/weight.rs`), or waiting behind an input that hooks inspect
+//! of its own because it may take long (`kernel/weight.rs`), or waiting behind an input that hooks inspect
 //! (`waits_in_line`).
 
-use super::step::Step;
-use super::{AgentLoop, Mark, Origin, compaction::fail::cancelled, navigation::Ask, stage::Stage};
-use crate::agent_loop::workspace::Workspace;
+use crate::agent_loop::{
+    AgentLoop, compaction::fail::cancelled, io::Caller, records::done, stage::Stage, step::Step,
+    subject::navigation::Ask, workspace::Workspace,
+};
 use crate::{
     context::window::TOKENS_MAX,
-    session::{Destination, Lookup, fingerprint::withheld},
+    session::{Destination, Lookup},
 };
 use reseed_protocol::{
-    CommandId, ErrorBody, ErrorCode, Message, Role, StopReason,
+    ErrorBody, ErrorCode, JobId, Message, Role, StopReason,
     command::{
-        CancelCompaction, CancelTurn, Command, Navigate, NavigatePosition, RetryTurn, Routed, SessionCommand,
-        SetContextStrategy, SetOptions,
+        CallProgress, CancelCompaction, CancelTurn, Command, Navigate, NavigatePosition, RetryTurn, Routed,
+        SessionCommand, SetContextStrategy, SetOptions,
     },
-    event::TurnStatus,
+    event::{CallProgressed, EphemeralEvent, TurnStatus},
     reply::{Accepted, Reply},
 };
 
-/// A command's sender, id and content hash, from which its mark is made.
-#[derive(Debug, Clone)]
-pub(super) struct Caller {
-    pub(super) origin: Origin,
-    pub(super) id: CommandId,
-    pub(super) fingerprint: u64,
-}
-
-impl Caller {
-    /// Returns the caller with a fingerprint that reveals nothing of the content, for commands that hooks have changed
-    /// or whose content is not kept. It is the same for every command of this type.
-    pub(super) fn without_content(&self, command: &str) -> Self {
-        Self { fingerprint: withheld(command), ..self.clone() }
-    }
-
-    pub(super) fn mark(&self, reply: Reply) -> Mark {
-        Mark { origin: self.origin, id: self.id.clone(), fingerprint: self.fingerprint, reply }
-    }
-}
-
 impl AgentLoop {
-    pub(super) fn on_command(&mut self, caller: Caller, command: Command, lookup: Option<Lookup>) {
+    pub(in crate::agent_loop) fn on_command(&mut self, caller: Caller, command: Command, lookup: Option<Lookup>) {
         if command.writes() && self.on_same_id(&caller) {
             return;
         }
@@ -62,21 +43,38 @@ impl AgentLoop {
         };
         let refused = match command {
             SessionCommand::UserInput(input) => self.on_user_input(&caller, input, lookup),
-            SessionCommand::EditQueue(edit) => self.on_edit_queue(&caller, edit),
+            SessionCommand::EditQueue(edit) => {
+                let is_moving = self.meant_for().is_some();
+                self.ws.on_edit_queue(&caller, edit, is_moving).map(|()| self.proceed_if_idle())
+            }
             SessionCommand::Navigate(navigate) => self.on_navigate(&caller, navigate, lookup),
             SessionCommand::SetLabel(set) => self.ws.on_set_label(&caller, set),
             SessionCommand::AppendCustom(custom) => self.ws.on_append_custom(&caller, custom),
             SessionCommand::AppendCustomMessage(message) => self.on_append_custom_message(&caller, message),
             SessionCommand::CancelTurn(cancel) => self.on_cancel_turn(&caller, &cancel),
             SessionCommand::RetryTurn(retry) => self.on_retry_turn(&caller, &retry),
-            SessionCommand::StartCompaction(compact) => self.on_manual_compact(&caller, compact, lookup),
-            SessionCommand::PreviewCompaction(preview) => self.on_preview_compact(&caller, preview, lookup),
+            SessionCommand::StartCompaction(compact) => {
+                self.may_compact().and_then(|()| self.compacting().on_manual_compact(&caller, compact, lookup))
+            }
+            SessionCommand::PreviewCompaction(preview) => {
+                self.may_compact().and_then(|()| self.compacting().on_preview_compact(&caller, preview, lookup))
+            }
             SessionCommand::CancelCompaction(cancel) => self.on_cancel_compaction(&caller, &cancel),
-            SessionCommand::UndoCompaction(undo) => self.on_undo_compaction(&caller, &undo, lookup),
-            SessionCommand::PinEntry(pin) => self.on_pin_entry(&caller, &pin, lookup),
+            SessionCommand::UndoCompaction(_) if self.is_busy() => {
+                Err(self.busy("a compaction is taken back when the session is idle"))
+            }
+            SessionCommand::UndoCompaction(undo) => self.compacting().on_undo_compaction(&caller, &undo, lookup),
+            SessionCommand::PinEntry(pin) => self.ws.on_pin_entry(&caller, &pin, lookup).map(|()| {
+                self.navigation.pinned(self.leaving_by().is_some());
+            }),
             SessionCommand::UnpinEntry(pin) => self.ws.on_unpin_entry(&caller, &pin),
             SessionCommand::SetContextStrategy(set) => self.on_set_strategy(&caller, set),
-            SessionCommand::SetModel(set) => self.on_set_model(&caller, set),
+            SessionCommand::SetModel(set) => self.ws.on_set_model(&caller, set).map(|is_other| {
+                if is_other {
+                    self.turn.forget_window();
+                }
+                self.reseed_soon();
+            }),
             SessionCommand::SetOptions(set) => self.ws.on_set_options(&caller, &set),
             SessionCommand::SetInstructions(set) if !self.ws.fits_as_system_prompt(&set.instructions) => {
                 let message = "the instructions take more than half of the model's window; shorten them".to_owned();
@@ -99,7 +97,10 @@ impl AgentLoop {
                 self.ws.reply(&caller, Reply::Context(Box::new(context)));
             }),
             SessionCommand::HookResult(result) => self.on_hook_result(&caller, *result),
-            SessionCommand::ToolResult(result) => self.on_tool_result(&caller, result, lookup),
+            SessionCommand::ToolResult(result) => {
+                let inspected = self.hooks.inspected_answer(&result.call_id);
+                self.turn.on_tool_result(&mut self.ws, &caller, result, inspected, lookup)
+            }
             SessionCommand::CallProgress(progress) => self.on_call_progress(&caller, progress, lookup),
             SessionCommand::ApprovalResponse(_) => Err(ErrorBody::no_pending_approval()),
         };
@@ -111,7 +112,7 @@ impl AgentLoop {
     /// Handles a command with the id of one in progress: a move, or an input or tool answer that hooks are inspecting.
     /// The same command, sent again after a lost connection, is answered on its newest connection; a different one is
     /// refused, since it would write under an id that is already taken.
-    pub(in crate::agent_loop) fn on_same_id(&mut self, caller: &Caller) -> bool {
+    pub(super) fn on_same_id(&mut self, caller: &Caller) -> bool {
         let waiting = self.navigation.caller().filter(|waiting| waiting.id == caller.id);
         let waiting = match waiting {
             Some(waiting) => Some(waiting),
@@ -196,7 +197,7 @@ impl AgentLoop {
         let started = self.ws.turn_started(turn_id, vec![caller.id.clone()]);
         self.ws.append(vec![started], vec![mark]);
         match answered {
-            Some(stop_reason) => self.answered(stop_reason),
+            Some(stop_reason) => self.turn.answered(&mut self.ws, stop_reason),
             None => self.ws.then(Step::Proceed),
         }
         Ok(())
@@ -221,7 +222,7 @@ impl AgentLoop {
             self.ws.remember(caller);
             let tokens = self.compaction.context_info(&self.ws).token_count;
             self.compaction.declined(tokens);
-            self.drop_held(cancelled());
+            self.compacting().drop_held(cancelled());
             return Ok(());
         }
         let Some(running) = self.running_job().cloned() else {
@@ -236,7 +237,7 @@ impl AgentLoop {
         self.compaction.declined(tokens);
         match self.stage() {
             Stage::Compacting => {
-                if let Some(trigger) = self.cancel_running() {
+                if let Some(trigger) = self.compacting().cancel_running() {
                     self.ws.then(Step::WithoutCompaction(trigger, cancelled()));
                 }
             }
@@ -245,12 +246,65 @@ impl AgentLoop {
                 self.ws.then(Step::Proceed);
             }
             _ => {
-                if self.cancel_running().is_none() {
+                if self.compacting().cancel_running().is_none() {
                     self.compaction.cancel_ordered(&mut self.ws);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Moves the deadline of a call that is at work.
+    ///
+    /// # Errors
+    /// `missing_field`, `invalid_field`: it must name one call; `unknown_call`; `too_late`.
+    fn on_call_progress(
+        &mut self,
+        caller: &Caller,
+        progress: CallProgress,
+        lookup: Option<Lookup>,
+    ) -> Result<(), ErrorBody> {
+        let CallProgress { tool_call_id, hook_call_id, message } = progress;
+        let deadline = match (&tool_call_id, &hook_call_id) {
+            (None, Some(call)) => {
+                self.hooks.on_hook_progress(&mut self.ws, call).ok_or_else(|| self.ws.ended.late_for_hook(call))?
+            }
+            (Some(call), None) => {
+                self.turn.on_tool_progress(&self.ws, call).ok_or_else(|| self.ws.late_progress(call, lookup))?
+            }
+            (None, None) => {
+                let message = "`call_progress` names the call that is at work: give `toolCallId` or `hookCallId`";
+                return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("toolCallId"));
+            }
+            (Some(_), Some(_)) => {
+                let message = "`call_progress` names one call: give `toolCallId` or `hookCallId`, not both";
+                return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("hookCallId"));
+            }
+        };
+        self.ws.reply(caller, done(None));
+        let event = CallProgressed { tool_call_id, hook_call_id, message, deadline };
+        self.ws.emit(EphemeralEvent::CallProgressed(event));
+        Ok(())
+    }
+
+    /// Checks that no job is running that a client's own compaction must not replace.
+    ///
+    /// # Errors
+    /// `compaction_running`.
+    fn may_compact(&self) -> Result<(), ErrorBody> {
+        match self.navigation.job_id().or(self.compaction.blocking_job()) {
+            None => Ok(()),
+            Some(job) => {
+                let message = format!("compaction `{job}` is already running");
+                let error = ErrorBody::new(ErrorCode::CompactionRunning, message);
+                Err(error.with_details(serde_json::json!({ "jobId": job })))
+            }
+        }
+    }
+
+    /// Returns the running or ordered job: a compaction, a preview, or a branch summary.
+    pub(in crate::agent_loop) fn running_job(&self) -> Option<&JobId> {
+        self.navigation.job_id().or(self.compaction.job_id())
     }
 
     /// Ends this loop now if it is idle, otherwise at the next request.
@@ -270,7 +324,7 @@ impl AgentLoop {
             updated.settings = Some(settings);
         });
         self.compaction.reset_breaker();
-        self.void_running("another strategy was chosen");
+        self.compacting().void_running("another strategy was chosen");
         self.reseed_soon();
         Ok(())
     }

@@ -1,48 +1,54 @@
-//! Hooks before a move in the tree.
+//! A move in the tree, before it is made.
 
-use crate::agent_loop::{
-    AgentLoop,
-    annotate::check_name,
-    commands::Caller,
-    compaction::{hooks::check_summary, instructions::check_replaced},
-    hooks::refused,
-    navigation::Ask,
-    step::Step,
-    workspace::Workspace,
-};
+use crate::agent_loop::checks::{check_name, check_replaced, check_summary, refused};
+use crate::agent_loop::{io::Caller, subject::input::Said};
 use crate::{hook::HookFault, session::Destination};
 use reseed_protocol::{
-    EntryId, ErrorBody, ErrorCode,
+    EntryId, TurnId,
     command::{Navigate, NavigatePosition},
-    hook::{HookAnswer, HookEvent, HookPoint, NavigationPreparation},
-    reply::Reply,
+    hook::{HookAnswer, HookEvent, NavigationPreparation},
 };
 
 /// A move that a client requested, as changed by hooks so far.
 #[derive(Debug)]
-pub(in crate::agent_loop) struct ProposedMove {
-    pub(in crate::agent_loop) caller: Caller,
-    pub(in crate::agent_loop) navigate: Navigate,
-    pub(in crate::agent_loop) to: Destination,
-    pub(in crate::agent_loop) target: Option<EntryId>,
-    pub(in crate::agent_loop) label: Option<String>,
+pub(crate) struct ProposedMove {
+    pub(crate) caller: Caller,
+    pub(crate) navigate: Navigate,
+    pub(crate) to: Destination,
+    pub(crate) target: Option<EntryId>,
+    pub(crate) label: Option<String>,
     /// A hook's summary of the branch that the session leaves.
-    pub(in crate::agent_loop) given: Option<BranchGiven>,
+    pub(crate) given: Option<BranchGiven>,
     /// The turn that starts at the destination.
-    pub(in crate::agent_loop) ask: Option<Ask>,
-    pub(in crate::agent_loop) cancelled_by: Option<String>,
+    pub(crate) ask: Option<Ask>,
+    pub(crate) cancelled_by: Option<String>,
 }
 
 /// A hook's summary of a branch.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::agent_loop) struct BranchGiven {
-    pub(in crate::agent_loop) hook: String,
-    pub(in crate::agent_loop) summary: String,
-    pub(in crate::agent_loop) details: Option<serde_json::Value>,
+pub(crate) struct BranchGiven {
+    pub(crate) hook: String,
+    pub(crate) summary: String,
+    pub(crate) details: Option<serde_json::Value>,
+}
+
+/// A turn that starts at a move's destination.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    pub(crate) turn_id: TurnId,
+    /// The input; absent to answer again the question at the destination.
+    pub(crate) said: Option<Said>,
+}
+
+impl Ask {
+    /// Returns true if it answers the question at the destination again.
+    pub(crate) fn is_retry(&self) -> bool {
+        self.said.is_none()
+    }
 }
 
 impl ProposedMove {
-    pub(in crate::agent_loop) fn new(
+    pub(crate) fn new(
         caller: Caller,
         navigate: Navigate,
         to: Destination,
@@ -52,12 +58,12 @@ impl ProposedMove {
         Self { caller, navigate, to, target, label, given: None, ask: None, cancelled_by: None }
     }
 
-    pub(in crate::agent_loop) fn event(&self, agent: &AgentLoop) -> HookEvent {
+    pub(crate) fn event(&self, old_leaf_id: Option<EntryId>) -> HookEvent {
         HookEvent::BeforeNavigate(Box::new(NavigationPreparation {
             target_id: self.target.clone(),
             position: self.navigate.position.unwrap_or(NavigatePosition::At),
             new_leaf_id: self.to.leaf.clone(),
-            old_leaf_id: agent.ws.session.state.leaf.clone(),
+            old_leaf_id,
             common_ancestor_id: self.to.common.clone(),
             entries_to_summarize: self.to.left.iter().rev().cloned().collect(),
             user_wants_summary: self.navigate.summarize == Some(true),
@@ -68,7 +74,7 @@ impl ProposedMove {
         }))
     }
 
-    pub(in crate::agent_loop) fn take(&mut self, hook: &str, answer: HookAnswer) -> Result<bool, HookFault> {
+    pub(crate) fn take(&mut self, hook: &str, answer: HookAnswer) -> Result<bool, HookFault> {
         check_summary(answer.summary.as_deref(), answer.details.as_ref(), answer.instructions.as_deref())?;
         if answer.cancel == Some(true) {
             self.cancelled_by = Some(hook.to_owned());
@@ -95,40 +101,7 @@ impl ProposedMove {
         Ok(changed)
     }
 
-    pub(in crate::agent_loop) fn is_cancelled(&self) -> bool {
+    pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled_by.is_some()
-    }
-}
-
-impl AgentLoop {
-    /// Returns true if hooks are asked before a move. The abandoned branch is then read even if no summary is
-    /// requested.
-    #[must_use]
-    pub fn asks_before_navigate(&self) -> bool {
-        self.ws.has_hooks(HookPoint::BeforeNavigate, None)
-    }
-
-    /// Moves as the hooks changed the move, or refuses it if a hook cancelled it.
-    pub(in crate::agent_loop) fn move_as_proposed(&mut self, proposed: ProposedMove) {
-        let caller = proposed.caller.clone();
-        let gone = match &proposed.cancelled_by {
-            Some(hook) => {
-                let message = format!("the hook `{hook}` cancelled the move; the session has not moved");
-                Err(ErrorBody::new(ErrorCode::NavigationCancelled, message))
-            }
-            None => self.go(proposed),
-        };
-        if let Err(error) = gone {
-            self.ws.reply(&caller, Reply::Error(error));
-            self.ws.then(Step::Proceed);
-        }
-    }
-}
-
-impl Workspace {
-    /// Cancels a move whose hooks have not answered, because it was cancelled or the server stops. Nothing has moved.
-    pub(in crate::agent_loop) fn stay_here(&mut self, proposed: &ProposedMove) {
-        let message = "the move was cancelled before its hooks had answered; the session has not moved";
-        self.reply(&proposed.caller, self.ending_or(ErrorBody::new(ErrorCode::NavigationCancelled, message)));
     }
 }

@@ -1,0 +1,40 @@
+//! What the compaction machine hands to the next loop.
+
+use crate::context::{
+    breaker::CircuitBreaker,
+    compaction::{Basis, Order, Outcome},
+};
+use reseed_protocol::{JobId, Timestamp};
+
+/// The parts that are carried from one loop to the next.
+#[derive(Debug, Default)]
+pub(crate) struct CompactionMemory {
+    /// An ordered compaction that has not started, while no loop holds it.
+    pub(super) ordered: Option<Order>,
+    /// The circuit breaker of automatic compaction.
+    pub(super) breaker: CircuitBreaker,
+    /// A previewed compaction that may be applied.
+    pub(super) preview: Option<Box<Prepared>>,
+}
+
+/// A compaction that was shown and may be applied.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(super) basis: Box<Basis>,
+    pub(super) outcome: Box<Outcome>,
+    /// The held compaction that it was made from.
+    pub(super) merges: Option<JobId>,
+    pub(super) expires_at: Timestamp,
+}
+
+impl Prepared {
+    /// Returns its id on the wire.
+    #[must_use]
+    pub(crate) fn id(&self) -> &JobId {
+        &self.basis.order.job_id
+    }
+
+    pub(crate) fn basis(&self) -> &Basis {
+        &self.basis
+    }
+}

@@ -1,0 +1,227 @@
+//! What users and programs say: from the command, past the hooks that inspect it, until it starts a turn or is queued.
+
+use crate::agent_loop::checks::{check_custom_type, check_details, custom_parts};
+use crate::agent_loop::subject::input::{InputKind, InputOptions, ProposedInput, Said};
+use crate::agent_loop::{
+    AgentLoop, hooks::input::stopping, io::Caller, io::Origin, stage::Stage, step::Step, subject::Subject,
+    subject::navigation::Ask,
+};
+use crate::session::{Lookup, Queued, input};
+use reseed_protocol::{
+    ErrorBody, ErrorCode, Part,
+    command::{AppendCustomMessage, Command, UserInput, WhenBusy},
+    event::Event,
+    reply::{Accepted, Done, QueueItem, QueuedCustom, Reply},
+};
+
+impl AgentLoop {
+    pub(super) fn on_user_input(
+        &mut self,
+        caller: &Caller,
+        command: UserInput,
+        lookup: Option<Lookup>,
+    ) -> Result<(), ErrorBody> {
+        let parts = input::parts(command.input)?;
+        self.ws.check_input_fits(&parts)?;
+        let summarize = command.summarize == Some(true);
+        if summarize && command.parent_id.is_none() {
+            let message = "`summarize` is for input that continues elsewhere; send `parentId` with it";
+            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("summarize"));
+        }
+        self.ws.wanted(command.instructions.clone(), command.replace_instructions)?;
+        let how = InputOptions {
+            parent_id: command.parent_id,
+            when_busy: command.when_busy,
+            if_leaf: command.if_leaf,
+            destination: lookup.and_then(Lookup::destination),
+            summarize,
+            instructions: command.instructions,
+            replace_instructions: command.replace_instructions,
+        };
+        if !self.ws.has_input_hooks(&caller.id) {
+            let said = Said { entry_id: self.ws.new_id(), parts };
+            return self.take_input(caller, said, how);
+        }
+        // Input that will be refused anyway is not sent to hooks.
+        self.check_input(&how)?;
+        self.look_at_input(caller, parts, InputKind::Said(Box::new(how)));
+        Ok(())
+    }
+
+    /// Checks that an input may start a turn now or wait for one.
+    fn check_input(&self, how: &InputOptions) -> Result<(), ErrorBody> {
+        if let Some(expected) = &how.if_leaf {
+            self.ws.check_leaf(expected.as_ref())?;
+        }
+        if !self.keeps_waiting() {
+            return Ok(());
+        }
+        if how.parent_id.is_some() {
+            return Err(self.busy("input with a parentId cannot wait: the branch that it leaves is still growing"));
+        }
+        match how.when_busy {
+            Some(WhenBusy::Reject) => Err(self.busy("the input came with whenBusy: reject")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns true if an input must wait for its turn. Messages that hooks added while inspecting it do not delay it:
+    /// they go to the model with it.
+    fn keeps_waiting(&self) -> bool {
+        let waits = |item: &Queued| item.after.is_none() && item.custom.is_none();
+        let is_at_rest = self.stage() == Stage::Idle && self.ws.session.state.turn.is_none();
+        !is_at_rest
+            || self.hooks.looks_at_input()
+            || (!self.ws.is_holding() && self.ws.session.state.queue.iter().any(waits))
+    }
+
+    /// Starts a turn on an input that its hooks have passed, or queues it.
+    fn take_input(&mut self, caller: &Caller, said: Said, mut how: InputOptions) -> Result<(), ErrorBody> {
+        self.check_input(&how)?;
+        if !self.keeps_waiting() {
+            let Some(destination) = how.destination.take() else {
+                self.ws.start_turn(caller.clone(), said);
+                return Ok(());
+            };
+            let navigate = how.navigate(destination.leaf.clone());
+            let turn_id = self.ws.new_id();
+            return self.move_and_ask(caller, navigate, destination, Ask { turn_id, said: Some(said) });
+        }
+        let steer = how.when_busy == Some(WhenBusy::Steer);
+        let Said { entry_id, parts } = said;
+        let item = QueueItem {
+            command_id: caller.id.clone(),
+            content: parts,
+            steer,
+            custom: None,
+            after: self.meant_for(),
+            entry_id: Some(entry_id),
+        };
+        let as_of_seq = self.ws.session.state.seq;
+        let reply =
+            Reply::Accepted(Accepted { entry_id: None, turn_id: None, queued: true, as_of_seq, duplicate: None });
+        self.enqueue(caller, item, reply)
+    }
+
+    /// Returns the error for a command that cannot run now, with what would help.
+    pub(super) fn busy(&self, what: &str) -> ErrorBody {
+        if self.ws.session.state.turn.is_none()
+            && let Some(job) = self.running_job()
+        {
+            let message = format!("{what}; job `{job}` is running: wait for it, or send cancel_compaction");
+            let error = ErrorBody::new(ErrorCode::CompactionRunning, message);
+            return error.with_details(serde_json::json!({ "jobId": job }));
+        }
+        if self.ws.session.state.turn.is_none() && self.hooks.looks_at_input() {
+            let message = format!("{what}; hooks look at an input: wait for its answer");
+            return ErrorBody::new(ErrorCode::TurnRunning, message);
+        }
+        if self.ws.session.state.turn.is_none() && self.hooks.proposed_move().is_some() {
+            let message = format!("{what}; hooks look at a move of the session: wait for its answer");
+            return ErrorBody::new(ErrorCode::TurnRunning, message);
+        }
+        let message = format!("{what}; a turn is running: wait for its end, or send cancel_turn");
+        ErrorBody::new(ErrorCode::TurnRunning, message)
+    }
+
+    fn enqueue(&mut self, caller: &Caller, item: QueueItem, reply: Reply) -> Result<(), ErrorBody> {
+        self.ws.enqueue(caller, item, reply)?;
+        self.compaction.waits_from_now(&mut self.ws);
+        Ok(())
+    }
+
+    /// Appends a client's message for the model without requesting an answer. While the session is busy it is queued:
+    /// it must not come between a call and its result.
+    pub(super) fn on_append_custom_message(
+        &mut self,
+        caller: &Caller,
+        message: AppendCustomMessage,
+    ) -> Result<(), ErrorBody> {
+        check_custom_type(&message.custom_type)?;
+        check_details(message.details.as_ref())?;
+        let parts = custom_parts(message.content.clone())?;
+        self.ws.check_input_fits(&parts).map_err(|error| error.with_field("content"))?;
+        let AppendCustomMessage { custom_type, display, details, content: _ } = message;
+        let custom = QueuedCustom { entry_id: self.ws.new_id(), custom_type, display, details };
+        // Hooks are not called for messages that hooks add: a hook would wait for itself.
+        if caller.origin == Origin::HOOK || !self.ws.has_input_hooks(&caller.id) {
+            return self.take_custom_message(caller, parts, custom);
+        }
+        self.look_at_input(caller, parts, InputKind::Custom(Box::new(custom)));
+        Ok(())
+    }
+
+    /// Appends a client's message that its hooks have passed, or queues it.
+    fn take_custom_message(
+        &mut self,
+        caller: &Caller,
+        parts: Vec<Part>,
+        custom: QueuedCustom,
+    ) -> Result<(), ErrorBody> {
+        let as_of_seq = Some(self.ws.session.state.seq);
+        let reply = Reply::Ok(Done { entry_id: Some(custom.entry_id.clone()), as_of_seq, ..Done::default() });
+        let after = self.meant_for();
+        let item = QueueItem {
+            command_id: caller.id.clone(),
+            content: parts,
+            steer: true,
+            custom: Some(custom),
+            after,
+            entry_id: None,
+        };
+        if self.is_busy() {
+            return self.enqueue(caller, item, reply);
+        }
+        let entry = self.ws.delivered(item, None, self.ws.session.state.leaf.clone());
+        self.ws.append(vec![Event::EntryAppended(Box::new(entry))], vec![caller.mark(reply)]);
+        Ok(())
+    }
+
+    /// Puts a command in line if hooks are inspecting an input; returns a command that need not wait.
+    ///
+    /// # Errors
+    /// `queue_full`; `turn_running` for an input that may not wait.
+    pub(super) fn waits_in_line(&mut self, caller: &Caller, command: Command) -> Result<Option<Command>, ErrorBody> {
+        // A message from the hook that is inspecting the input would wait for itself.
+        let waits =
+            matches!(command, Command::UserInput(_) | Command::AppendCustomMessage(_)) && caller.origin != Origin::HOOK;
+        if !waits || !self.hooks.looks_at_input() {
+            return Ok(Some(command));
+        }
+        if let Command::UserInput(UserInput { parent_id, when_busy, .. }) = &command {
+            if parent_id.is_some() {
+                return Err(self.busy("input with a parentId cannot wait: the branch that it leaves is still growing"));
+            }
+            if *when_busy == Some(WhenBusy::Reject) {
+                return Err(self.busy("the input came with whenBusy: reject"));
+            }
+        }
+        self.hooks.line_up(caller, command)?;
+        Ok(None)
+    }
+
+    /// Starts the hooks' inspection of an input.
+    fn look_at_input(&mut self, caller: &Caller, parts: Vec<Part>, what: InputKind) {
+        let entry_id = match &what {
+            InputKind::Said(_) => self.ws.new_id(),
+            InputKind::Custom(custom) => custom.entry_id.clone(),
+        };
+        let holds = self.stage() == Stage::Idle;
+        let offered = ProposedInput { caller: caller.clone(), entry_id, parts, what, holds };
+        self.ws.then(Step::Ask(Subject::Input(Box::new(offered))));
+    }
+
+    /// Accepts an input as its hooks changed it.
+    pub(super) fn accept_input(&mut self, offered: ProposedInput) {
+        let ProposedInput { caller, entry_id, parts, what, holds: _ } = offered;
+        let taken = match (self.ws.is_holding(), what) {
+            (true, _) => Err(stopping()),
+            (false, InputKind::Said(how)) => self.take_input(&caller, Said { entry_id, parts }, *how),
+            (false, InputKind::Custom(custom)) => self.take_custom_message(&caller, parts, *custom),
+        };
+        if let Err(error) = taken {
+            self.ws.reply(&caller, Reply::Error(error));
+        }
+        self.ws.then(Step::AfterInput);
+    }
+}

@@ -1,0 +1,121 @@
+//! Moves in the tree: hooks are asked first, and a move voids the running compaction.
+
+use crate::agent_loop::{
+    AgentLoop, checks::check_name, io::Caller, navigation::Arrival, navigation::Onward, step::Step, subject::Subject,
+    subject::navigation::Ask, subject::navigation::ProposedMove,
+};
+use crate::session::{Destination, Lookup};
+use reseed_protocol::{
+    CommandId, ErrorBody, ErrorCode,
+    command::{Navigate, NavigatePosition},
+    hook::HookPoint,
+    reply::Reply,
+};
+
+impl AgentLoop {
+    pub(super) fn on_navigate(
+        &mut self,
+        caller: &Caller,
+        navigate: Navigate,
+        lookup: Option<Lookup>,
+    ) -> Result<(), ErrorBody> {
+        if self.is_busy() {
+            return Err(self.busy("the session cannot move"));
+        }
+        let label = navigate.label.as_ref().map(|label| check_name("label", label)).transpose()?;
+        let to = lookup.and_then(Lookup::destination).unwrap_or_default();
+        let target = match navigate.position {
+            Some(NavigatePosition::Tip) => to.leaf.clone(),
+            _ => navigate.entry_id.clone(),
+        };
+        let proposed = ProposedMove::new(caller.clone(), navigate, to, target, label);
+        self.ws.wanted(proposed.navigate.instructions.clone(), proposed.navigate.replace_instructions)?;
+        self.propose_move(proposed)
+    }
+
+    /// Moves to a place and starts a turn there, in one step.
+    pub(super) fn move_and_ask(
+        &mut self,
+        caller: &Caller,
+        navigate: Navigate,
+        to: Destination,
+        ask: Ask,
+    ) -> Result<(), ErrorBody> {
+        let target = to.leaf.clone();
+        let proposed = ProposedMove { ask: Some(ask), ..ProposedMove::new(caller.clone(), navigate, to, target, None) };
+        self.propose_move(proposed)
+    }
+
+    /// Asks the hooks before a move, or moves at once if there are none.
+    fn propose_move(&mut self, proposed: ProposedMove) -> Result<(), ErrorBody> {
+        if self.asks_before_navigate() {
+            self.ws.then(Step::Ask(Subject::Navigation(Box::new(proposed))));
+            return Ok(());
+        }
+        self.go(proposed)
+    }
+
+    /// Moves, or has the abandoned branch summarised first.
+    fn go(&mut self, proposed: ProposedMove) -> Result<(), ErrorBody> {
+        let arrival = match self.navigation.plan(&mut self.ws, proposed)? {
+            Onward::Arrive(arrival) => Some(arrival),
+            Onward::Summarise(leaving) => {
+                self.compacting().void_running("the session is moving to another place");
+                self.navigation.leave(&mut self.ws, leaving)
+            }
+        };
+        self.arrive(arrival);
+        Ok(())
+    }
+
+    /// Arrives, unless the move still waits for a summary.
+    pub(in crate::agent_loop) fn arrive(&mut self, arrival: Option<Box<Arrival>>) {
+        if let Some(arrival) = arrival {
+            self.compacting().void_running("the session moved to another place");
+            self.navigation.arrive(&mut self.ws, *arrival);
+        }
+    }
+
+    /// Moves as the hooks changed the move, or refuses it if a hook cancelled it.
+    pub(super) fn move_as_proposed(&mut self, proposed: ProposedMove) {
+        let caller = proposed.caller.clone();
+        let gone = match &proposed.cancelled_by {
+            Some(hook) => {
+                let message = format!("the hook `{hook}` cancelled the move; the session has not moved");
+                Err(ErrorBody::new(ErrorCode::NavigationCancelled, message))
+            }
+            None => self.go(proposed),
+        };
+        if let Err(error) = gone {
+            self.ws.reply(&caller, Reply::Error(error));
+            self.ws.then(Step::Proceed);
+        }
+    }
+
+    /// Returns the move whose destination new input is meant for.
+    pub(super) fn meant_for(&self) -> Option<CommandId> {
+        self.moving().filter(|(_, is_meant)| *is_meant).map(|(id, _)| id.clone())
+    }
+
+    /// Returns the move that waits for a summary or for hooks.
+    #[must_use]
+    pub fn leaving_by(&self) -> Option<CommandId> {
+        self.moving().map(|(id, _)| id.clone())
+    }
+
+    /// Returns the move that waits for a summary or for hooks, and true if new input is meant for its destination.
+    fn moving(&self) -> Option<(&CommandId, bool)> {
+        let proposed = || {
+            let proposed = self.hooks.proposed_move()?;
+            Some((&proposed.caller.id, !proposed.ask.as_ref().is_some_and(Ask::is_retry)))
+        };
+        self.navigation.leaving_by().or_else(proposed)
+    }
+
+    /// Returns true if hooks are asked before a move. The abandoned branch is then read even if no summary is
+    /// requested.
+    #[must_use]
+    pub fn asks_before_navigate(&self) -> bool {
+        self.ws.has_hooks(HookPoint::BeforeNavigate, None)
+    }
+}

@@ -1,0 +1,81 @@
+//! The next request of a turn: the turn asks for it, and the compaction machine says if there is room.
+
+use crate::agent_loop::step::{FailedRequest, PreparedRequest, Step};
+use crate::agent_loop::{AgentLoop, compaction::work::Need};
+use crate::context::Decision;
+use reseed_protocol::{ErrorBody, ErrorCode};
+
+impl AgentLoop {
+    /// Prepares the next request of the running turn, or makes room for it first.
+    pub(in crate::agent_loop) fn request(&mut self) {
+        let Some(turn) = self.ws.session.state.turn.clone() else { return };
+        if self.turn.before_request(&mut self.ws) {
+            return;
+        }
+        let context = self.ws.context();
+        let count = self.ws.count(&context);
+        let window = self.ws.window_tokens();
+        let mut is_due = false;
+        match self.ws.manager().before_request(&count, window) {
+            Decision::Ready => {}
+            Decision::Warn => {
+                let info = self.compaction.context_info_of(&self.ws, &count, window);
+                self.turn.warn(&mut self.ws, info);
+            }
+            Decision::Prepare => self.compacting().prepare(&count, false),
+            Decision::Due => {
+                if self.compacting().commit_held(Need::Due) {
+                    return;
+                }
+                self.compacting().prepare(&count, true);
+                is_due = true;
+            }
+            Decision::Compact => {
+                if self.compacting().commit_held(Need::Room) {
+                    return;
+                }
+                let may_wait = !turn.compacted && !self.compaction.gave_up();
+                if may_wait && self.compacting().wait_for_room(&count) {
+                    return;
+                }
+            }
+        }
+        self.ws.then(Step::SendPrepared(Box::new(PreparedRequest { context, count, is_due })));
+    }
+
+    /// Sends the prepared request of the running turn, unless a compaction was started for it. Ends the turn if the
+    /// request does not fit the window.
+    pub(in crate::agent_loop) fn send_prepared(&mut self, prepared: PreparedRequest) {
+        let PreparedRequest { context, count, is_due } = prepared;
+        // A held compaction that cannot be prepared again is committed as it is.
+        if self.compacting().is_held_up()
+            || is_due && !self.compaction.is_at_work() && self.compacting().commit_held(Need::Due)
+        {
+            return;
+        }
+        let window = self.ws.window_tokens();
+        if count.tokens.saturating_sub(count.error_bound_tokens) > window {
+            let error = self.compaction.does_not_fit(&self.ws, &count, window);
+            self.ws.then(Step::fail_turn(error));
+            return;
+        }
+        if !self.ws.before_sending(&context) {
+            self.ws.then(Step::Send(context));
+        }
+    }
+
+    /// Makes room for a request that failed because it was too large; otherwise ends the turn.
+    pub(in crate::agent_loop) fn on_request_failed(&mut self, failed: FailedRequest) {
+        let FailedRequest { count, fault, may_compact } = failed;
+        if may_compact && self.compacting().make_room_for_refused(&count) {
+            return;
+        }
+        let mut error = if fault.code == ErrorCode::ContextOverflow {
+            self.compaction.does_not_fit(&self.ws, &count, self.ws.window_tokens())
+        } else {
+            ErrorBody::new(fault.code, fault.message)
+        };
+        error.retry_after_ms = fault.retry_after_ms;
+        self.ws.then(Step::fail_turn(error));
+    }
+}

@@ -1,0 +1,109 @@
+//! The end of a turn: finished, failed, cancelled or interrupted; and what a client's cancel, a server that shuts down,
+//! and a damaged session stop, by the loop's stage.
+
+use crate::agent_loop::{AgentLoop, late::Callee, stage::Stage, step::Step, step::TurnEnd};
+use crate::session::{OpenTurn, state::add_usage};
+use reseed_protocol::{
+    ErrorBody, Usage,
+    event::{CallOutcome, Event, TurnFinished, TurnStatus},
+    reply::{PendingCall, Reply},
+};
+
+impl AgentLoop {
+    /// Stops accepting work. Accepted work may finish; pending inputs are refused at once instead of waiting for their
+    /// hooks.
+    pub(in crate::agent_loop) fn on_hold(&mut self, error: &ErrorBody) {
+        self.ws.hold();
+        let held_by_input = self.stage() == Stage::Hooking;
+        self.hooks.refuse_inputs(&mut self.ws, error);
+        if held_by_input && self.stage() == Stage::Idle {
+            self.ws.then(Step::Proceed);
+        }
+    }
+
+    /// Stops everything that the session is doing. The running turn ends with this status.
+    pub(in crate::agent_loop) fn on_stop(&mut self, error: Box<ErrorBody>, status: TurnStatus) {
+        self.ws.hold();
+        self.hooks.refuse_inputs(&mut self.ws, &error);
+        self.ws.refuse_pending_with(error);
+        self.compaction.cancel_ordered(&mut self.ws);
+        self.compaction.leave_held(&self.ws);
+        if self.stage() != Stage::Compacting {
+            self.compacting().cancel_running();
+        }
+        self.stop_turn(status);
+    }
+
+    /// Stops whatever the running turn is doing.
+    pub(super) fn stop_turn(&mut self, status: TurnStatus) {
+        match self.stage() {
+            Stage::Asking => self.turn.stop_asking(&mut self.ws, status),
+            Stage::Compacting => {
+                self.compaction.release();
+                // A client that cancels a turn leaves a background compaction running; the turn no longer waits for it.
+                let is_clients = status == TurnStatus::Cancelled && !self.ws.is_holding();
+                if is_clients && self.compaction.is_in_background() {
+                    self.compaction.wait_no_more();
+                } else {
+                    self.compacting().cancel_running();
+                }
+                if self.ws.session.state.turn.is_some() {
+                    self.ws.then(Step::stop_turn(status));
+                }
+            }
+            Stage::Hooking => {
+                self.hooks.cancel_awaited(&mut self.ws);
+                let is_in_turn = self.ws.session.state.turn.is_some();
+                self.ws.then(if is_in_turn { Step::stop_turn(status) } else { Step::Proceed });
+            }
+            Stage::AwaitingTools => self.ws.then(Step::stop_turn(status)),
+            Stage::Leaving => self.navigation.cancel_move(&mut self.ws),
+            Stage::Idle | Stage::Stopping | Stage::Done => {}
+        }
+    }
+
+    /// Ends the running turn and continues with what is queued. Open calls get a result that says so.
+    pub(in crate::agent_loop) fn finish_turn(&mut self, end: TurnEnd) {
+        let TurnEnd { status, finish_reason, error } = end;
+        self.compaction.release();
+        let Some(turn) = self.ws.session.state.turn.clone() else { return };
+        self.compaction.turn_over();
+        let withdrawn: Vec<PendingCall> = self.ws.session.state.pending.clone();
+        // A tool whose result hooks are inspecting has answered, so its client is not notified.
+        let withdrawn: Vec<PendingCall> =
+            withdrawn.into_iter().filter(|call| self.hooks.inspected_answer(&call.call_id).is_none()).collect();
+        let late = self.hooks.drop_looked_at(&mut self.ws);
+        let dropped = self.turn.drop_calls(&mut self.ws, &turn.turn_id);
+        if !dropped.is_empty() {
+            self.ws.append(dropped, Vec::new());
+        }
+        withdrawn.into_iter().for_each(|call| self.ws.withdraw(call, CallOutcome::Dropped));
+        for (caller, call) in late {
+            let error = Callee::Tool.too_late(&call, Some(CallOutcome::Dropped));
+            self.ws.reply(&caller, Reply::Error(error));
+        }
+        let withheld_usage = self.turn.take_withheld_usage(&self.ws.session.state);
+        let usage = turn_usage(&self.ws.session.state.turn);
+        let usage = match &withheld_usage {
+            Some(withheld) => Some(add_usage(usage, withheld)),
+            None => usage,
+        };
+        let event = Event::TurnFinished(Box::new(TurnFinished {
+            turn_id: turn.turn_id,
+            status,
+            finish_reason,
+            error,
+            usage,
+            withheld_usage,
+            context_info: self.compaction.context_info(&self.ws),
+        }));
+        self.ws.append(vec![event], Vec::new());
+        self.ws.drop_turn_prompt();
+        self.ws.then(Step::Proceed);
+        self.ws.then(Step::PrepareIdle);
+    }
+}
+
+fn turn_usage(turn: &Option<OpenTurn>) -> Option<Usage> {
+    turn.as_ref().and_then(|turn| turn.usage.clone())
+}

@@ -1,0 +1,160 @@
+//! What the loop shows of itself: its state for clients that join, its meter, and what the server asks about it.
+
+use crate::agent_loop::{AgentLoop, navigation, stage::Stage};
+use reseed_protocol::{
+    CallId, CommandId, EntryId, ErrorBody, TurnId,
+    command::GetContext,
+    context::{BreakerReason, ContextInfo},
+    event::CompactionPrepared,
+    hook::HookCall,
+    reply::{
+        Context, EndedTurn, FailedCompaction, PendingCall, Pin, QueueItem, RunningCompaction, SessionSettings,
+        SessionState, UnansweredTurn,
+    },
+};
+
+/// The state of a session, for a client that joins it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    /// Sequence number of the newest event included.
+    pub seq: u64,
+    /// The entry that the session continues from.
+    pub leaf: Option<EntryId>,
+    /// Its activity.
+    pub state: SessionState,
+    /// Number of times its loop was seeded.
+    pub generation: u64,
+    /// Its name; empty if it has none.
+    pub name: String,
+    /// Its model.
+    pub model: String,
+    /// Its strategy's short name.
+    pub strategy: String,
+    /// Its other settings.
+    pub settings: SessionSettings,
+    /// The window's usage.
+    pub context_info: ContextInfo,
+    /// The running turn.
+    pub turn: Option<TurnId>,
+    /// The last turn, if it can be retried.
+    pub last_turn: Option<EndedTurn>,
+    /// The newest turns that ended without an answer.
+    pub unanswered_turns: Vec<UnansweredTurn>,
+    /// The newest compactions that failed.
+    pub failed_compactions: Vec<FailedCompaction>,
+    /// The running compaction.
+    pub compaction: Option<RunningCompaction>,
+    /// The compaction that is held until it is due.
+    pub held: Option<CompactionPrepared>,
+    /// Queued inputs.
+    pub queue: Vec<QueueItem>,
+    /// Tool calls without an answer.
+    pub pending: Vec<PendingCall>,
+    /// Entries that every compaction keeps.
+    pub pins: Vec<Pin>,
+    /// Compactions that were undone.
+    pub undone: Vec<EntryId>,
+}
+
+impl AgentLoop {
+    /// Returns how full the window is, counted over the next request.
+    #[must_use]
+    pub fn context_info(&self) -> ContextInfo {
+        self.compaction.context_info(&self.ws)
+    }
+
+    /// Returns why automatic compaction is suspended, until a compaction saves enough again. This is for operators, who
+    /// look at many sessions and not at the cost of one session's next request.
+    #[must_use]
+    pub fn tripped(&self) -> Option<BreakerReason> {
+        self.compaction.tripped().or(self.ws.session.state.rest_tokens.map(|_| BreakerReason::Undone))
+    }
+
+    /// Returns the session's activity.
+    #[must_use]
+    pub fn doing(&self) -> SessionState {
+        let compacts = matches!(self.stage(), Stage::Compacting | Stage::Leaving) || self.compaction.is_ordered();
+        match self.ws.session.state.turn {
+            Some(_) => SessionState::Running,
+            None if compacts => SessionState::Compacting,
+            None => SessionState::Idle,
+        }
+    }
+
+    /// Returns the session's state.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let state = &self.ws.session.state;
+        let compaction = match self.navigation.job_id() {
+            Some(job_id) => Some(RunningCompaction {
+                job_id: job_id.clone(),
+                phase: navigation::PHASE.to_owned(),
+                background: false,
+            }),
+            None => self.compaction.shown_compaction(),
+        };
+        Snapshot {
+            seq: state.seq,
+            leaf: state.leaf.clone(),
+            state: self.doing(),
+            generation: self.ws.generation,
+            name: state.name.clone(),
+            model: state.model.clone(),
+            strategy: state.strategy.clone(),
+            settings: state.settings.clone(),
+            context_info: self.compaction.context_info(&self.ws),
+            turn: state.turn.as_ref().map(|turn| turn.turn_id.clone()),
+            last_turn: state.last_turn.clone(),
+            unanswered_turns: state.unanswered_turns.clone(),
+            failed_compactions: state.failed_compactions.clone(),
+            compaction,
+            held: self.ws.shown_held(),
+            queue: state.queue.iter().map(|queued| queued.item().clone()).collect(),
+            pending: state.pending.clone(),
+            pins: state.pins.clone(),
+            undone: state.undone.clone(),
+        }
+    }
+
+    /// Returns what the next request would send. During a turn that is the request after the one in flight, as far as
+    /// it is known. Content for one request alone is included only if asked for, and is then what hooks added for the
+    /// last one.
+    ///
+    /// # Errors
+    /// `invalid_field`: the context is too large to show in the requested format.
+    pub fn next_request(&self, get: &GetContext) -> Result<Context, ErrorBody> {
+        self.ws.next_request(get, matches!(self.stage(), Stage::Asking | Stage::Stopping))
+    }
+
+    /// Returns the commands that may be answered after later ones: a preview, a move that waits for a summary or for
+    /// hooks, and inputs and tool answers that hooks are inspecting.
+    #[must_use]
+    pub fn answers_late(&self) -> Vec<CommandId> {
+        let looked_at = self.hooks.results_looked_at().chain(self.hooks.inputs_waiting()).cloned();
+        self.leaving_by().into_iter().chain(self.compaction.preview_of()).chain(looked_at).collect()
+    }
+
+    /// Returns the pending calls to client hooks that the connected client could answer.
+    #[must_use]
+    pub fn open_client_calls(&self) -> Vec<HookCall> {
+        self.hooks.open_client_calls(&self.ws)
+    }
+
+    /// Returns true if pending work needs a client's required hooks.
+    #[must_use]
+    pub fn needs_its_client(&self) -> bool {
+        self.ws.roster.needs_its_client(&self.ws.session.state)
+    }
+
+    /// Returns true if a pending hook's client is away.
+    #[must_use]
+    pub fn waits_for_client(&self) -> bool {
+        self.hooks.waits_for_client()
+    }
+
+    /// Returns true if an answer to this call is still awaited.
+    #[must_use]
+    pub fn waits_for_hook(&self, call_id: &CallId) -> bool {
+        self.hooks.waits_for_hook(call_id)
+    }
+}

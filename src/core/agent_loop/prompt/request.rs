@@ -1,0 +1,117 @@
+//! The next request of the session: its context, envelope and count.
+
+use crate::agent_loop::{io::Effect, prompt::receipts::Sent, prompt::tools::Tools, workspace::Workspace};
+use crate::context::{
+    Context, RequestCount,
+    causes::Cause,
+    count::{Freshness, count, sent_key},
+    counter::Report,
+    envelope::{Compiled, envelope, tokens_by_part},
+    prefix::PlannedRequest,
+};
+use reseed_protocol::context::{ContextEnvelope, EnvelopeMeta};
+use std::sync::Arc;
+
+impl Workspace {
+    /// Replaces the system prompt until the turn ends, as this hook decided.
+    pub(crate) fn set_turn_prompt(&mut self, text: String, hook: String) {
+        self.prompt.carried.receipts.because(Cause::Instructions(Some(hook.clone())));
+        self.prompt.carried.of_turn = Some(super::TurnPrompt { text, hook });
+        self.refresh_fixed();
+    }
+
+    /// Restores the session's system prompt at the end of a turn that had its own.
+    pub(crate) fn drop_turn_prompt(&mut self) {
+        if let Some(prompt) = self.prompt.carried.of_turn.take() {
+            self.prompt.carried.receipts.because(Cause::Instructions(Some(prompt.hook)));
+            self.refresh_fixed();
+        }
+    }
+
+    /// Calibrates token estimates from a report, for this session and later ones.
+    pub(crate) fn calibrate(&mut self, model: &str, report: Report) {
+        if self.prompt.counter.trusts_reports() {
+            return;
+        }
+        if model == self.session.state.model {
+            self.prompt.calibration.observe(&report);
+        }
+        self.push(Effect::Calibrate { model: model.to_owned(), report: Box::new(report) });
+    }
+
+    /// Returns the context that the model would see if nothing more were said.
+    pub(crate) fn context(&self) -> Arc<Context> {
+        self.session.tree.context()
+    }
+
+    /// Returns the whole envelope of a request with this context, which has `tokens` tokens.
+    pub(crate) fn envelope(&self, context: &Context, tokens: u64) -> ContextEnvelope {
+        let state = &self.session.state;
+        let meta = EnvelopeMeta {
+            model: state.model.clone(),
+            window_tokens: self.window_tokens(),
+            turn_id: state.turn.as_ref().map(|turn| turn.turn_id.clone()),
+            request: state.turn.as_ref().map_or(1, |turn| turn.answers + 1),
+            tokens,
+            parts: None,
+        };
+        envelope(&self.prompt.compiled(context), context, &self.options(), meta)
+    }
+
+    /// Returns what a provider's cache sees of a request with this context, which has `tokens` tokens.
+    pub(super) fn outgoing<'a>(
+        &'a self,
+        compiled: &'a Compiled,
+        context: &'a Context,
+        tokens: u64,
+    ) -> PlannedRequest<'a> {
+        let Compiled { system, tools, fixed, .. } = compiled;
+        let outgoing = PlannedRequest::new(&self.session.state.model, system, tools, *fixed);
+        outgoing.with_messages(&context.messages, &context.uncached).counted_at(tokens)
+    }
+
+    /// Returns the envelope as hooks and people see it.
+    pub(crate) fn shown_envelope(&self, context: &Context) -> ContextEnvelope {
+        let tokens = self.count(context).tokens;
+        let mut envelope = self.envelope(context, tokens);
+        let compiled = self.prompt.compiled(context);
+        envelope.meta.parts = Some(tokens_by_part(&compiled, context, &self.prompt.counter, tokens));
+        envelope
+    }
+
+    pub(crate) fn count(&self, context: &Context) -> RequestCount {
+        let compiled = self.prompt.compiled(context);
+        let fresh = Freshness { model: &self.session.state.model, envelope_key: &compiled.key };
+        count(context, compiled.fixed, fresh, &self.prompt.counter, &self.prompt.calibration)
+    }
+
+    pub(crate) fn window_tokens(&self) -> u64 {
+        let known = self.deployment.windows.tokens(&self.session.state.model);
+        self.session.state.settings.learned_window_tokens.map_or(known, |learned| learned.min(known))
+    }
+
+    /// Records that a request with this context is sent, as this number of its turn, with `tokens` tokens.
+    pub(crate) fn sent(&mut self, context: &Context, tokens: u64, number: u64) -> Sent {
+        self.prompt.request_failed();
+        let receipts = &self.prompt.carried.receipts;
+        let compiled = self.prompt.compiled(context);
+        let outgoing = self.outgoing(&compiled, context, tokens);
+        let sent = Sent {
+            key: sent_key(&compiled.key, context),
+            receipt: receipts.of(&outgoing, number, compiled.notes.clone()),
+            tools: self.prompt.carried.tools.sent(&compiled.tools),
+        };
+        let request = outgoing.sent();
+        self.prompt.carried.receipts.sent(request);
+        sent
+    }
+
+    /// Replaces the offered tools.
+    pub(crate) fn offer_tools(&mut self, tools: Tools) {
+        if tools.definitions() != self.prompt.carried.tools.definitions() {
+            self.prompt.carried.receipts.because(Cause::Tools);
+        }
+        self.prompt.carried.tools = tools;
+        self.refresh_fixed();
+    }
+}

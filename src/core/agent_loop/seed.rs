@@ -1,0 +1,55 @@
+//! The seed of a loop.
+
+use crate::agent_loop::{
+    compaction::memory::CompactionMemory, deployment::Deployment, hooks::chain::InputChains, hooks::roster::Roster,
+    late::EndedCalls, prompt::PromptMemory, turn::memory::TurnMemory,
+};
+use crate::{
+    context::counter::Calibration,
+    session::{IdSource, Session},
+};
+use std::sync::Arc;
+
+/// The state that one loop hands to the next: the session as its log says, and what is not in the log.
+#[derive(Debug)]
+pub struct Seed {
+    /// The session.
+    pub session: Session,
+    /// The deployment's settings.
+    pub deployment: Arc<Deployment>,
+    /// The calibration of this model's token estimates.
+    pub calibration: Calibration,
+    /// The id of the next request, so that no later loop reuses an earlier one.
+    pub next_request: u64,
+    /// True if no turn may start: the server is stopping, or nobody is connected.
+    pub holding: bool,
+    pub(super) ids: IdSource,
+    pub(super) prompt: PromptMemory,
+    pub(super) roster: Roster,
+    pub(super) ended: EndedCalls,
+    pub(super) turn: TurnMemory,
+    pub(super) compaction: CompactionMemory,
+    pub(super) hooks: InputChains,
+}
+
+impl Seed {
+    /// Returns the first seed of a session.
+    #[must_use]
+    pub fn new(session: Session, deployment: Arc<Deployment>, calibration: Calibration, ids: IdSource) -> Self {
+        let prompt = PromptMemory::read(&session);
+        Self {
+            session,
+            deployment,
+            calibration,
+            next_request: 1,
+            holding: false,
+            ids,
+            prompt,
+            roster: Roster::default(),
+            ended: EndedCalls::default(),
+            turn: TurnMemory::default(),
+            compaction: CompactionMemory::default(),
+            hooks: InputChains::default(),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! A request: at the start of its turn, on the envelope before it is sent, and at the end of its turn.
+
+use crate::context::Context;
+use reseed_protocol::{EntryData, Part, StopReason, hook::HookEvent, patch::EphemeralChange};
+use std::sync::Arc;
+
+/// The start of a turn, as changed by hooks so far.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) system_prompt: String,
+    pub(crate) input: Vec<Part>,
+    /// The last hook that changed the system prompt.
+    pub(crate) prompt_by: Option<String>,
+    pub(crate) adds: Vec<EntryData>,
+}
+
+impl Start {
+    pub(crate) fn event(&self) -> HookEvent {
+        HookEvent::BeforeAgentStart { system_prompt: self.system_prompt.clone(), input: self.input.clone() }
+    }
+}
+
+/// The context of one request, with what hooks add for it alone.
+#[derive(Debug)]
+pub(crate) struct Overlay {
+    pub(crate) context: Context,
+    pub(crate) changes: Vec<EphemeralChange>,
+    /// The context without those additions.
+    pub(crate) base: Arc<Context>,
+}
+
+/// A turn whose answer is complete.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) finish_reason: StopReason,
+}

@@ -1,0 +1,149 @@
+//! The results of tool calls: taken from their client, passed to hooks, and appended.
+
+use crate::agent_loop::{
+    io::Caller, late::Callee, records::appended, records::done, step::Step, subject::Subject,
+    subject::result::ToolAnswer, turn::Turn, workspace::Workspace,
+};
+use crate::session::{
+    Lookup,
+    ended::{self, result_fingerprint},
+};
+use reseed_protocol::{
+    CallId, EntryData, ErrorBody,
+    command::ToolResult,
+    event::{CallOutcome, CallResolved, Event},
+    hook::HookPoint,
+    reply::PendingCall,
+};
+
+impl Turn {
+    /// Takes a tool's answer. An answer to a call that is over is a copy of the one that was taken, or too late.
+    ///
+    /// `inspected` is the fingerprint of the answer that hooks are inspecting, if there is one.
+    ///
+    /// # Errors
+    /// `unknown_call`; `too_late`.
+    pub(crate) fn on_tool_result(
+        &mut self,
+        ws: &mut Workspace,
+        caller: &Caller,
+        result: ToolResult,
+        inspected: Option<u64>,
+        lookup: Option<Lookup>,
+    ) -> Result<(), ErrorBody> {
+        let ToolResult { call_id, output, is_error } = result;
+        let is_error = is_error.unwrap_or(false);
+        let sent = result_fingerprint(&output, is_error);
+        let Some(call) = ws.session.state.pending.iter().find(|call| call.call_id == call_id).cloned() else {
+            return ws.answer_late_result(caller, &call_id, sent, lookup);
+        };
+        match inspected {
+            Some(inspected) if inspected == sent => {
+                ws.reply_duplicate(caller);
+                return Ok(());
+            }
+            Some(_) => return Err(Callee::Tool.too_late(&call_id, None)),
+            None => {}
+        }
+        let answer = ToolAnswer::new(caller.clone(), call, sent, output, is_error);
+        if ws.has_hooks(HookPoint::ToolResult, None) || ws.has_hooks(HookPoint::Message, None) {
+            self.look_at_result(ws, answer);
+        } else {
+            self.write_result(ws, answer);
+        }
+        Ok(())
+    }
+
+    /// Passes a tool's answer to its `tool_result` hooks, then to the `message` hooks.
+    pub(crate) fn look_at_result(&mut self, ws: &mut Workspace, mut result: ToolAnswer) {
+        // The tool has answered: the hooks' time does not count towards its limit.
+        self.has_answer(&result.call.call_id);
+        if !ws.has_hooks(HookPoint::ToolResult, None) {
+            result.as_message = Some(ws.new_id());
+        }
+        ws.then(Step::Ask(Subject::Result(Box::new(result))));
+    }
+
+    /// Asks the `message` hooks about a result after the `tool_result` hooks; otherwise appends it.
+    pub(crate) fn pass_result_on(&mut self, ws: &mut Workspace, mut result: ToolAnswer) {
+        if result.as_message.is_none() && ws.has_hooks(HookPoint::Message, None) {
+            result.as_message = Some(ws.new_id());
+            ws.then(Step::Ask(Subject::Result(Box::new(result))));
+        } else {
+            self.write_result(ws, result);
+        }
+    }
+
+    /// Appends a tool's answer, and continues once all calls have theirs.
+    pub(crate) fn write_result(&mut self, ws: &mut Workspace, result: ToolAnswer) {
+        let ToolAnswer { caller, call, sent, output, is_error, as_message } = result;
+        let outcome = if is_error { CallOutcome::Failed } else { CallOutcome::Answered };
+        ws.ended.note(call.call_id.clone(), outcome, Some(sent));
+        let (output, cut) = ws.fitting_output(output);
+        let mut entry = ws.result_entry(ws.session.state.leaf.clone(), call.call_id.clone(), output, is_error);
+        entry.entry_id = as_message.unwrap_or(entry.entry_id);
+        if let EntryData::Message(message) = &mut entry.data {
+            message.cut = cut;
+        }
+        let events = vec![
+            appended(entry, Some(call.turn_id), Some(caller.id.clone())),
+            Event::CallResolved(CallResolved { call_id: call.call_id.clone(), outcome }),
+        ];
+        let mark = caller.mark(done(Some(ws.session.state.seq)));
+        self.has_answer(&call.call_id);
+        ws.append(events, vec![mark]);
+        self.meter_is_due();
+        self.after_results(ws);
+    }
+
+    /// Appends this result instead of the answer that the tool gave.
+    pub(crate) fn drop_result(&mut self, ws: &mut Workspace, call: &PendingCall, why: String) {
+        let entry = ws.result_entry(ws.session.state.leaf.clone(), call.call_id.clone(), why, true);
+        let resolved = CallResolved { call_id: call.call_id.clone(), outcome: CallOutcome::Dropped };
+        let events = vec![appended(entry, Some(call.turn_id.clone()), None), Event::CallResolved(resolved)];
+        self.has_answer(&call.call_id);
+        ws.append(events, Vec::new());
+    }
+}
+
+impl Workspace {
+    /// Answers a `tool_result` whose call is not pending: `ok` for a copy of the answer that was taken.
+    ///
+    /// # Errors
+    /// `unknown_call`; `too_late`.
+    fn answer_late_result(
+        &mut self,
+        caller: &Caller,
+        call: &CallId,
+        result: u64,
+        lookup: Option<Lookup>,
+    ) -> Result<(), ErrorBody> {
+        // As it was sent: hooks may have changed what was stored.
+        let is_copy = self.ended.get(call).is_some_and(|(_, answer)| answer == Some(result));
+        let ended = lookup.and_then(Lookup::ended_call).or_else(|| self.ended_on_path(call));
+        match ended {
+            Some(ended) if !is_copy && !ended.has_taken(result) => Err(Callee::Tool.too_late(call, ended.outcome)),
+            None if !is_copy => Err(Callee::Tool.unknown(call)),
+            _ => {
+                self.reply_duplicate(caller);
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns the error for `call_progress` of a tool call that is not pending.
+    pub(crate) fn late_progress(&self, call: &CallId, lookup: Option<Lookup>) -> ErrorBody {
+        match lookup.and_then(Lookup::ended_call).or_else(|| self.ended_on_path(call)) {
+            Some(ended) => Callee::Tool.too_late(call, ended.outcome),
+            None => Callee::Tool.unknown(call),
+        }
+    }
+
+    /// Returns how a call ended that has a result on the path and no mark: a fork has the entries of its source only,
+    /// and older versions wrote no marks.
+    fn ended_on_path(&self, call: &CallId) -> Option<ended::EndedCall> {
+        let messages = self.session.tree.path().iter().rev().filter_map(|node| node.message.as_ref());
+        let result = messages.filter_map(|message| ended::result_of(call, message)).next()?;
+        Some(ended::EndedCall { outcome: None, result })
+    }
+}
