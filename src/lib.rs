@@ -79,6 +79,7 @@ pub mod internals {
             fork::{ForkOrder, settle as settle_forks},
             handle::{Attach, Attached, ConnectionShare, Identity, LeftOff, Outgoing, REPLIES_MAX, SessionHandle},
             labels::{label_of, newest_labels},
+            outbox::Outbox,
             registry::{Registry, RegistryOptions},
             shared::store_error,
             stored::read as read_stored,

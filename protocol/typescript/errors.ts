@@ -75,6 +75,7 @@ export type ErrorCode =
   | "upstream_malformed"
   | "content_filtered"
   | "store_failed"
+  | "limit_reached"
   | "overloaded"
   | "shutting_down"
   | "internal";

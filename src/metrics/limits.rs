@@ -17,24 +17,27 @@ pub(crate) enum Limit {
     GuestMessage,
     /// Bytes of messages that are only partly received: `PARTIAL_BYTES_MAX`.
     PartialBytes,
+    /// Bytes of replies that wait for a connection.
+    ReplyBytes,
     /// Commands per minute: `RATE_LIMIT_PER_MINUTE`.
     Commands,
 }
 
 impl Limit {
     /// All of them.
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Connections,
         Self::ConnectionsPerAddress,
         Self::Guests,
         Self::GuestsPerAddress,
         Self::GuestMessage,
         Self::PartialBytes,
+        Self::ReplyBytes,
         Self::Commands,
     ];
 
     /// Returns the label.
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Connections => "connections",
             Self::ConnectionsPerAddress => "connections_per_address",
@@ -42,6 +45,7 @@ impl Limit {
             Self::GuestsPerAddress => "guests_per_address",
             Self::GuestMessage => "guest_message_bytes",
             Self::PartialBytes => "partial_bytes",
+            Self::ReplyBytes => "reply_bytes",
             Self::Commands => "commands_per_minute",
         }
     }

@@ -18,7 +18,7 @@ use super::{
     blocking,
     effects::{Asker, Effects},
     feed::Feed,
-    handle::{MAILBOX_MAX, Message, Outgoing, SessionHandle, stopping},
+    handle::{MAILBOX_MAX, Message, SessionHandle, stopping},
     load::path_to,
     shared::{Shared, store_error},
     state_copy::StateCopy,
@@ -167,7 +167,7 @@ impl Actor {
         while let Ok(message) = mailbox.try_recv() {
             if let Message::Command { id, outgoing, .. } = *message {
                 let reply = Reply::Error(self.gone(ended));
-                let _ = outgoing.try_send(Outgoing::reply(self.id.clone(), id, reply));
+                outgoing.reply(self.id.clone(), id, reply);
             }
         }
         self.ended = true;

@@ -6,10 +6,11 @@
 use super::{
     ended,
     feed::Feed,
-    handle::{Message, Outgoing},
+    handle::Message,
     hooks::HookCalls,
     late::Late,
     measure::{LastCompaction, Measure},
+    outbox::Outbox,
     shared::Shared,
     state_copy::StateCopy,
     whole,
@@ -60,7 +61,7 @@ pub(super) struct Effects {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asker<'a> {
     pub(super) origin: Origin,
-    pub(super) outgoing: &'a mpsc::Sender<Outgoing>,
+    pub(super) outgoing: &'a Outbox,
 }
 
 /// Commands of a new session that are known without querying the store: 4 KiB of fingerprints, more than most sessions
@@ -239,7 +240,7 @@ impl Effects {
         }
         let Some(asker) = asker else { return };
         // A connection reads no more commands than its channel has room for replies, so this fails only if it is gone.
-        let _ = asker.outgoing.try_send(Outgoing::reply(self.lease.session.clone(), id, reply));
+        asker.outgoing.reply(self.lease.session.clone(), id, reply);
     }
 
     /// Records the newest token count for lists, and the metrics.

@@ -10,7 +10,7 @@ mod copy;
 mod source;
 
 use self::{copy::Copy, source::ForkSource};
-use super::{handle::Outgoing, load::state, registry::Registry, shared::store_error, watch::list_item};
+use super::{load::state, outbox::Outbox, registry::Registry, shared::store_error, watch::list_item};
 use crate::{
     core::{
         agent_loop::{Mark, Origin},
@@ -25,7 +25,6 @@ use reseed_protocol::{
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use tokio::sync::mpsc;
 
 /// Forks in progress at once: each holds a piece of its path in memory. Further ones wait. Forks of one session always
 /// wait for each other, so that a repeated command is executed once.
@@ -56,7 +55,7 @@ pub struct ForkOrder {
     /// The entry to fork at.
     pub fork: ForkSession,
     /// The connection that receives the reply.
-    pub outgoing: mpsc::Sender<Outgoing>,
+    pub outgoing: Outbox,
 }
 
 /// The source of a copy, stored in its own mark.
@@ -77,7 +76,7 @@ impl Registry {
                 Err(error) => Reply::Error(error),
             };
             // A connection that is gone sends the command again.
-            let _ = order.outgoing.try_send(Outgoing::reply(order.source, order.id, reply));
+            order.outgoing.reply(order.source, order.id, reply);
         });
     }
 

@@ -1,6 +1,9 @@
 //! A session's handle: what the rest of the server may ask of an open session. Its channels are private.
 
-use super::feed::{Bell, Cursor, Reader, Seen};
+use super::{
+    feed::{Bell, Cursor, Reader, Seen},
+    outbox::Outbox,
+};
 use crate::core::{
     agent_loop::{Mark, Origin, Snapshot, Tools},
     hook::HookSpec,
@@ -44,13 +47,6 @@ pub enum Outgoing {
     Event(Box<Private>),
 }
 
-impl Outgoing {
-    /// Returns the session's reply to a command.
-    pub(crate) fn reply(session: SessionId, re: CommandId, reply: Reply) -> Self {
-        Self::Reply(Box::new(Replied { session, re, reply }))
-    }
-}
-
 /// A reply and the command that it answers.
 #[derive(Debug)]
 pub struct Replied {
@@ -60,6 +56,8 @@ pub struct Replied {
     pub re: CommandId,
     /// The reply.
     pub reply: Reply,
+    /// The room that a large reply takes in the connection's queue, released when it is written or dropped.
+    pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
 /// An ephemeral event for one connection.
@@ -87,7 +85,7 @@ pub struct Attach {
     /// The hooks that it offers, read by [`check_hooks`](crate::core::hook::check_hooks).
     pub hooks: Option<Arc<[HookSpec]>>,
     /// The channel for replies, and for events for this connection only.
-    pub outgoing: mpsc::Sender<Outgoing>,
+    pub outgoing: Outbox,
     /// The part that it shares with its other sessions.
     pub shared: ConnectionShare,
     /// Its position when it left.
@@ -163,7 +161,7 @@ pub(super) enum Message {
         origin: Origin,
         id: CommandId,
         command: Command,
-        outgoing: mpsc::Sender<Outgoing>,
+        outgoing: Outbox,
     },
     Snapshot(oneshot::Sender<Snapshot>),
     /// Asks for what the next request would send.
@@ -209,13 +207,7 @@ impl SessionHandle {
     ///
     /// # Errors
     /// [`Gone`]: the command was not accepted.
-    pub async fn command(
-        &self,
-        origin: Origin,
-        id: CommandId,
-        command: Command,
-        outgoing: mpsc::Sender<Outgoing>,
-    ) -> Result<(), Gone> {
+    pub async fn command(&self, origin: Origin, id: CommandId, command: Command, outgoing: Outbox) -> Result<(), Gone> {
         self.send(Message::Command { origin, id, command, outgoing }).await
     }
 

@@ -4,6 +4,7 @@
 use super::{
     handle::{Message, Outgoing},
     load::entry,
+    outbox::Outbox,
     shared::{Shared, store_error},
 };
 use crate::{
@@ -46,7 +47,7 @@ impl Access for HookSession {
             let number = self.commands.fetch_add(1, Ordering::Relaxed);
             let id = format!("hook-{}-{number}", self.call_id).parse();
             let id = id.map_err(|_| ErrorBody::new(ErrorCode::Internal, "a hook's call has an invalid id"))?;
-            let (outgoing, mut incoming) = mpsc::channel(1);
+            let (outgoing, mut incoming) = Outbox::new(1);
             self.send(Message::Command { origin: Origin::HOOK, id, command, outgoing }).await?;
             match incoming.recv().await {
                 Some(Outgoing::Reply(replied)) => Ok(replied.reply),

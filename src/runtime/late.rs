@@ -4,11 +4,10 @@
 //! Invariant: a pending command is not executed a second time. A repeat waits with the first, and each gets its one
 //! reply at the same time.
 
-use super::{effects::mark_duplicate, handle::Outgoing};
+use super::{effects::mark_duplicate, outbox::Outbox};
 use crate::core::agent_loop::Origin;
 use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, reply::Reply};
 use std::collections::VecDeque;
-use tokio::sync::mpsc;
 
 /// Pending commands of one session. One connection waits for at most half of
 /// [`REPLIES_MAX`](super::handle::REPLIES_MAX) replies; the rest is for those left by earlier connections.
@@ -31,9 +30,9 @@ struct PendingCommand {
     id: CommandId,
     fingerprint: u64,
     /// The connection that receives its reply.
-    first: mpsc::Sender<Outgoing>,
+    first: Outbox,
     /// The connections that receive the replies to its repeats.
-    again: Vec<mpsc::Sender<Outgoing>>,
+    again: Vec<Outbox>,
 }
 
 /// A command with the id of a pending command.
@@ -63,7 +62,7 @@ impl Late {
     }
 
     /// Returns why no more commands, or no more of this connection, may be pending.
-    pub(super) fn is_full(&self, outgoing: &mpsc::Sender<Outgoing>) -> Option<ErrorBody> {
+    pub(super) fn is_full(&self, outgoing: &Outbox) -> Option<ErrorBody> {
         let of_one = |waiting: &PendingCommand| {
             let copies = std::iter::once(&waiting.first).chain(&waiting.again);
             copies.filter(|other| other.same_channel(outgoing)).count()
@@ -94,7 +93,7 @@ impl Late {
     }
 
     /// Adds a repeat of a pending command.
-    pub(super) fn join(&mut self, id: &CommandId, fingerprint: u64, outgoing: &mpsc::Sender<Outgoing>) -> Met {
+    pub(super) fn join(&mut self, id: &CommandId, fingerprint: u64, outgoing: &Outbox) -> Met {
         match self.waiting.iter_mut().find(|waiting| waiting.id == *id) {
             None => Met::Nobody,
             Some(waiting) if waiting.fingerprint == fingerprint => {
@@ -108,7 +107,7 @@ impl Late {
     }
 
     /// Makes a command pending.
-    pub(super) fn wait(&mut self, origin: Origin, id: CommandId, fingerprint: u64, outgoing: mpsc::Sender<Outgoing>) {
+    pub(super) fn wait(&mut self, origin: Origin, id: CommandId, fingerprint: u64, outgoing: Outbox) {
         if self.seen.len() >= SEEN_MAX {
             self.seen.pop_front();
         }
@@ -128,11 +127,11 @@ impl Late {
         };
         let PendingCommand { first, again, .. } = self.waiting.remove(at);
         // A connection reads no more commands than its channel has room for replies, so this fails only if it is gone.
-        let _ = first.try_send(Outgoing::reply(self.session.clone(), id.clone(), reply.clone()));
+        first.reply(self.session.clone(), id.clone(), reply.clone());
         let mut reply = reply.clone();
         mark_duplicate(&mut reply);
         for outgoing in again {
-            let _ = outgoing.try_send(Outgoing::reply(self.session.clone(), id.clone(), reply.clone()));
+            outgoing.reply(self.session.clone(), id.clone(), reply.clone());
         }
         true
     }
@@ -141,6 +140,7 @@ impl Late {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::handle::Outgoing;
     use reseed_protocol::reply::Done;
 
     fn id(text: &str) -> CommandId {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     /// Returns the ids of the replies that arrived, and whether each is marked as a duplicate.
-    fn came(incoming: &mut mpsc::Receiver<Outgoing>) -> Vec<(String, bool)> {
+    fn came(incoming: &mut tokio::sync::mpsc::Receiver<Outgoing>) -> Vec<(String, bool)> {
         let mut came = Vec::new();
         while let Ok(Outgoing::Reply(replied)) = incoming.try_recv() {
             let Reply::Ok(done) = &replied.reply else { panic!("{replied:?}") };
@@ -159,8 +159,8 @@ mod tests {
 
     #[test]
     fn whoever_sends_a_waiting_command_again_is_answered_with_the_first() {
-        let (first, mut to_first) = mpsc::channel(8);
-        let (second, mut to_second) = mpsc::channel(8);
+        let (first, mut to_first) = Outbox::new(8);
+        let (second, mut to_second) = Outbox::new(8);
         let mut late = Late::new("session".parse().unwrap());
         late.wait(Origin(1), id("one"), 1, first.clone());
         late.wait(Origin(1), id("two"), 2, first.clone());
@@ -180,12 +180,12 @@ mod tests {
 
     #[test]
     fn what_waits_is_bounded_and_what_nothing_answers_is_forgotten() {
-        let (outgoing, _incoming) = mpsc::channel(1);
+        let (outgoing, _incoming) = Outbox::new(1);
         let mut late = Late::new("session".parse().unwrap());
         let mut others = Vec::new();
         for number in 0..LATE_MAX {
             if number % LATE_OF_ONE_MAX == 0 {
-                others.push(mpsc::channel(1));
+                others.push(Outbox::new(1));
             }
             let one = &others.last().unwrap().0;
             assert!(late.is_full(one).is_none(), "{number}");
@@ -203,7 +203,7 @@ mod tests {
         assert!(late.is_full(&others[0].0).is_some() && late.is_full(&outgoing).is_none());
         late.waiting[0].again.clear();
         for _ in 0..3 {
-            let (gone, _) = mpsc::channel(1);
+            let (gone, _) = Outbox::new(1);
             assert_eq!(late.join(&id("command-3"), 0, &gone), Met::Itself);
         }
         assert!(late.waiting[0].again.len() <= 2, "who hung up is not kept");

@@ -16,6 +16,7 @@
 //! - [`watch`]: reports changes to watchers of the session list
 //! - [`whole`]: the whole of tool results that were cut
 //! - `load`: loads a session from the store, as far back as the model can see
+//! - [`outbox`]: what waits for one connection, and its budget
 //! - `state_copy`: the copy of a session's state that is stored with its log
 //! - `tail`: the newest durable events, for readers that keep up
 
@@ -36,6 +37,7 @@ mod load;
 mod look;
 mod lookups;
 mod measure;
+pub(crate) mod outbox;
 pub(crate) mod registry;
 pub(crate) mod shared;
 mod state_copy;

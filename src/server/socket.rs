@@ -28,6 +28,7 @@ use crate::{
         ConnectionShare, Identity, Outgoing, Replied,
         encoded::FrameText,
         handle::{OUTGOING_MAX, REPLIES_MAX},
+        outbox::Outbox,
         watch::Watcher,
     },
 };
@@ -83,7 +84,7 @@ pub(super) struct Connection {
     /// At most [`SUBSCRIPTIONS_MAX`].
     pub(super) subscriptions: Vec<Subscription>,
     pub(super) shared: ConnectionShare,
-    pub(super) outgoing: mpsc::Sender<Outgoing>,
+    pub(super) outgoing: Outbox,
     pub(super) v1: v1::Translator,
     /// Set while the client watches the session list.
     pub(super) watching: Option<Box<Watcher>>,
@@ -121,7 +122,7 @@ impl Connection {
         if let (Some(guest), Some(name)) = (&guest, &name) {
             guest.known_as(if name.is_empty() { &address } else { name });
         }
-        let (outgoing, incoming) = mpsc::channel(OUTGOING_MAX);
+        let (outgoing, incoming) = Outbox::new(OUTGOING_MAX);
         let origin = app.next_origin();
         let shared = ConnectionShare::new(Identity {
             connection_id: app.connection_id(origin),
@@ -365,7 +366,7 @@ impl Connection {
     async fn outgoing(&mut self, outgoing: Outgoing) -> Flow {
         match outgoing {
             Outgoing::Reply(replied) => {
-                let Replied { session, re: id, reply } = *replied;
+                let Replied { session, re: id, reply, room: _room } = *replied;
                 let is_to = |waiting: &Unanswered| waiting.id == id && waiting.session == session;
                 // One that was answered when its session ended gets no second reply.
                 let Some(at) = self.unanswered.iter().position(is_to) else { return Ok(()) };

@@ -14,7 +14,8 @@ use reseed::{
     },
     hooks::Hooks,
     internals::{
-        Attach, ConnectionShare, Faulty, Identity, Outgoing, REPLIES_MAX, Registry, RegistryOptions, SystemClock,
+        Attach, ConnectionShare, Faulty, Identity, Outbox, Outgoing, REPLIES_MAX, Registry, RegistryOptions,
+        SystemClock,
     },
     provider::scripted::{Gate, Reply, Scripted},
     store::{SessionStore, memory::MemoryStore},
@@ -31,7 +32,6 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
-use tokio::sync::mpsc;
 
 /// The time until a session without connections ends its turn; no test reaches it.
 const DETACHED_TURN: Duration = Duration::from_secs(600);
@@ -133,7 +133,7 @@ async fn a_session_refuses_its_writers_commands_from_another_connection() {
         host_away: DETACHED_TURN,
     });
     let handle = registry.create("").await.unwrap();
-    let (outgoing, mut incoming) = mpsc::channel(REPLIES_MAX);
+    let (outgoing, mut incoming) = Outbox::new(REPLIES_MAX);
     let identity = Identity { connection_id: "connection".parse().unwrap(), client_id: None, software: None };
     let attach = Attach {
         origin: Origin(1),

@@ -10,7 +10,8 @@ use reseed::{
     core::{agent_loop::Deployment, model::ModelRequest, session::Node},
     hooks::Hooks,
     internals::{
-        ForkOrder, ImportOptions, Outgoing, Registry, RegistryOptions, SystemClock, import, label_of, newest_labels,
+        ForkOrder, ImportOptions, Outbox, Outgoing, Registry, RegistryOptions, SystemClock, import, label_of,
+        newest_labels,
     },
     pi::{self, json::Object},
     provider::scripted::Scripted,
@@ -24,7 +25,6 @@ use reseed_protocol::{
 };
 use serde_json::{Map, Value, json as value};
 use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
-use tokio::sync::mpsc;
 
 /// Runs a store's future, which here never waits.
 fn now<T>(future: impl Future<Output = T>) -> T {
@@ -149,7 +149,7 @@ impl Imported {
                 detached_turn: Duration::ZERO,
                 host_away: Duration::ZERO,
             });
-            let (outgoing, mut replies) = mpsc::channel(1);
+            let (outgoing, mut replies) = Outbox::new(1);
             registry.fork(ForkOrder {
                 source: self.session.clone(),
                 owner: String::new(),

@@ -16,7 +16,7 @@ use reseed::{
         agent_loop::{Origin, Snapshot},
         session::fingerprint::fingerprint,
     },
-    internals::{Attached, Cursor, ForkOrder, Frame, Outgoing, REPLIES_MAX, Reader, Registry, SessionHandle},
+    internals::{Attached, Cursor, ForkOrder, Frame, Outbox, Outgoing, REPLIES_MAX, Reader, Registry, SessionHandle},
     store::SessionStore,
 };
 use reseed_protocol::{
@@ -94,7 +94,7 @@ pub(crate) struct Connection {
     cursor: Cursor,
     text: bool,
     incoming: mpsc::Receiver<Outgoing>,
-    outgoing: mpsc::Sender<Outgoing>,
+    outgoing: Outbox,
     /// Unanswered commands of this connection.
     pub(crate) waiting: Vec<CommandId>,
     /// Unhandled calls of its hooks, oldest first.
@@ -204,7 +204,7 @@ impl Client {
             wish.role,
             if wish.resume { ", resuming" } else { "" },
         ));
-        let (outgoing, incoming) = mpsc::channel(REPLIES_MAX);
+        let (outgoing, incoming) = Outbox::new(REPLIES_MAX);
         let place = Arc::new(Place::default());
         let client_id = wish.named.then(|| format!("client {}", self.number));
         let resume = (wish.resume && !self.view.epoch.is_empty()).then(|| self.view.left_off());

@@ -181,7 +181,7 @@ outcomes! {
         EmptyInput InputTooLarge QueueFull InputCancelled; OF_HOOKS
     }
     "get_context_info" { ; ; ; }
-    "get_context" { ; ; ; }
+    "get_context" { ; ; LimitReached; }
     "start_compaction" {
         ; Compaction Hooks; CompactionRunning NothingToCompact UnknownStrategy PreviewNotFound HistoryMoved;
     }

@@ -7,12 +7,7 @@ use crate::{
         agent_loop::{Input, Origin},
         session::fingerprint::{fingerprint, withheld},
     },
-    runtime::{
-        effects::Asker,
-        handle::{Outgoing, stopping},
-        late,
-        lookups::Lookups,
-    },
+    runtime::{effects::Asker, handle::stopping, late, lookups::Lookups, outbox::Outbox},
 };
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode,
@@ -20,7 +15,6 @@ use reseed_protocol::{
     event::SubscriptionEnd,
     reply::Reply,
 };
-use tokio::sync::mpsc;
 
 /// A command in relation to earlier copies of itself.
 enum EarlierCopy {
@@ -38,11 +32,11 @@ impl Actor {
         origin: Origin,
         id: CommandId,
         command: Command,
-        outgoing: &mpsc::Sender<Outgoing>,
+        outgoing: &Outbox,
     ) -> Result<(), End> {
         let session = self.id.clone();
         let refuse = |error: ErrorBody| {
-            let _ = outgoing.try_send(Outgoing::reply(session.clone(), id.clone(), Reply::Error(error)));
+            outgoing.reply(session.clone(), id.clone(), Reply::Error(error));
         };
         self.effects.expect_answer(&id);
         if let Some(error) = self.refusal(origin, &command) {
@@ -76,7 +70,7 @@ impl Actor {
                 Ok(EarlierCopy::Nothing) => {}
                 Ok(EarlierCopy::Waiting) => return Ok(()),
                 Ok(EarlierCopy::Answered(reply)) => {
-                    let _ = outgoing.try_send(Outgoing::reply(session.clone(), id, *reply));
+                    outgoing.reply(session.clone(), id, *reply);
                     return Ok(());
                 }
                 Err(error) => {
@@ -139,7 +133,7 @@ impl Actor {
         id: &CommandId,
         content: u64,
         command: &Command,
-        outgoing: &mpsc::Sender<Outgoing>,
+        outgoing: &Outbox,
     ) -> Result<EarlierCopy, ErrorBody> {
         let does = command.spec().does;
         let full = self.effects.late.is_full(outgoing).filter(|_| does != Does::Cancels);

@@ -2,7 +2,10 @@
 
 use crate::{
     core::{agent_loop::Origin, agent_loop::Tools, hook::HookSpec},
-    runtime::handle::{Attach, EVENT_BYTES_MAX, Identity, Outgoing, Private, REPLIES_MAX},
+    runtime::{
+        handle::{Attach, EVENT_BYTES_MAX, Identity, Outgoing, Private, REPLIES_MAX},
+        outbox::Outbox,
+    },
 };
 use reseed_protocol::{
     SessionId,
@@ -11,7 +14,7 @@ use reseed_protocol::{
     frame::encode_event,
 };
 use std::sync::{Arc, LazyLock};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 
 /// Connections of a session that others are told of. Each of them is told of each other, so the cost grows with the
 /// square of this number; no session has as many windows.
@@ -72,7 +75,7 @@ pub(super) struct Member {
     pub(super) client: Client,
     pub(super) role: SessionRole,
     pub(super) offer: Offer,
-    outgoing: mpsc::Sender<Outgoing>,
+    outgoing: Outbox,
     /// Room for events for this connection only, in bytes: all of its sessions share it.
     event_room: Arc<Semaphore>,
     /// Bytes of a call that was not sent because the client did not read. The call is sent again once there is room.
@@ -229,8 +232,8 @@ mod tests {
         Identity { connection_id: "connection".parse().unwrap(), client_id, software: None }
     }
 
-    fn member(origin: u64) -> (Member, mpsc::Receiver<Outgoing>) {
-        let (outgoing, incoming) = mpsc::channel(REPLIES_MAX);
+    fn member(origin: u64) -> (Member, tokio::sync::mpsc::Receiver<Outgoing>) {
+        let (outgoing, incoming) = Outbox::new(REPLIES_MAX);
         let attach = Attach {
             origin: Origin(origin),
             role: SessionRole::Writer,

@@ -7,7 +7,9 @@ use reseed::{
         hook::check_hooks,
     },
     hooks::Hooks,
-    internals::{Attach, ConnectionShare, Identity, Outgoing, REPLIES_MAX, Registry, RegistryOptions, SystemClock},
+    internals::{
+        Attach, ConnectionShare, Identity, Outbox, Outgoing, REPLIES_MAX, Registry, RegistryOptions, SystemClock,
+    },
     provider::scripted::{Reply, Scripted},
     store::memory::MemoryStore,
 };
@@ -17,7 +19,7 @@ use reseed_protocol::{
 };
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
-use tokio::{sync::mpsc, time::timeout};
+use tokio::time::timeout;
 
 /// The longest that the test waits for what should come at once.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -45,7 +47,7 @@ async fn a_client_that_did_not_read_for_a_moment_is_asked_once_it_reads() {
         host_away: PATIENCE,
     });
     let handle = registry.create("").await.unwrap();
-    let (outgoing, mut incoming) = mpsc::channel(REPLIES_MAX);
+    let (outgoing, mut incoming) = Outbox::new(REPLIES_MAX);
     let offer: HookOffer = serde_json::from_value(json!({ "name": "policy", "point": "before_agent_start" })).unwrap();
     let identity = Identity { connection_id: "connection".parse().unwrap(), client_id: None, software: None };
     let attach = Attach {

@@ -7,7 +7,7 @@ use reseed::{
         agent_loop::{Origin, Snapshot, check_offers},
         hook::check_hooks,
     },
-    internals::{Attach, Attached, ConnectionShare, Identity, LeftOff, Outgoing, SessionHandle},
+    internals::{Attach, Attached, ConnectionShare, Identity, LeftOff, Outbox, Outgoing, SessionHandle},
     store::{EntryQuery, SessionStore},
 };
 use reseed_protocol::{Entry, ErrorBody, ErrorCode, SessionId, event::Event};
@@ -20,7 +20,7 @@ pub(super) struct Joining {
     pub(super) wish: Wish,
     pub(super) server: Server,
     pub(super) incoming: mpsc::Receiver<Outgoing>,
-    pub(super) outgoing: mpsc::Sender<Outgoing>,
+    pub(super) outgoing: Outbox,
     pub(super) place: Arc<Place>,
 }
 
@@ -44,7 +44,7 @@ pub(super) async fn join(
     wish: &Wish,
     client_id: Option<String>,
     resume: Option<LeftOff>,
-    outgoing: mpsc::Sender<Outgoing>,
+    outgoing: Outbox,
 ) -> Result<Joined, ErrorBody> {
     // A session that leaves memory between lookup and joining is opened once more.
     for _ in 0..2 {
