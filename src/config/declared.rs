@@ -224,6 +224,9 @@ settings! {
         allowed_origins: Vec<Origin> = "", rules::origins();
         /// The lifetime of a browser's ticket.
         ticket_secs: u64 = "60", rules::whole("seconds", 1..=3_600);
+        /// The most unused tickets of one user, if AUTH_TOKENS names several; 0 for no limit. All users together may
+        /// have 10,000.
+        tickets_per_user_max: u32 = "1000", rules::whole("tickets", 0..=10_000);
     }
 
     /// Storage.

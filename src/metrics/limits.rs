@@ -19,13 +19,17 @@ pub(crate) enum Limit {
     PartialBytes,
     /// Bytes of replies that wait for a connection.
     ReplyBytes,
+    /// Unused tickets of all users.
+    Tickets,
+    /// Unused tickets of one user: `TICKETS_PER_USER_MAX`.
+    TicketsPerUser,
     /// Commands per minute: `RATE_LIMIT_PER_MINUTE`.
     Commands,
 }
 
 impl Limit {
     /// All of them.
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Connections,
         Self::ConnectionsPerAddress,
         Self::Guests,
@@ -33,6 +37,8 @@ impl Limit {
         Self::GuestMessage,
         Self::PartialBytes,
         Self::ReplyBytes,
+        Self::Tickets,
+        Self::TicketsPerUser,
         Self::Commands,
     ];
 
@@ -46,6 +52,8 @@ impl Limit {
             Self::GuestMessage => "guest_message_bytes",
             Self::PartialBytes => "partial_bytes",
             Self::ReplyBytes => "reply_bytes",
+            Self::Tickets => "tickets",
+            Self::TicketsPerUser => "tickets_per_user",
             Self::Commands => "commands_per_minute",
         }
     }

@@ -1,17 +1,15 @@
 //! Authentication: tokens, one-time tickets for browsers, and the origins of web pages.
 
+use super::tickets::{Refused, Tickets};
 use crate::config::{AuthSettings, NamedToken, Origin};
-use dashmap::DashMap;
 use reseed_protocol::{ErrorBody, ErrorCode};
 use secrecy::ExposeSecret;
 use std::{
     net::IpAddr,
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 use subtle::ConstantTimeEq;
-
-/// Unused tickets at a time: far more than people request within a ticket's life of a minute.
-const TICKETS_MAX: usize = 10_000;
 
 /// The name of a user: sessions belong to it. Empty if no tokens are configured.
 pub(crate) type Name = String;
@@ -23,27 +21,22 @@ pub(crate) struct Auth {
     operators: Vec<NamedToken>,
     origins: Vec<Origin>,
     loopback: bool,
-    ticket_life: Duration,
-    tickets: DashMap<String, Ticket>,
-}
-
-#[derive(Debug)]
-struct Ticket {
-    name: Name,
-    expires: Instant,
+    tickets: Mutex<Tickets>,
 }
 
 impl Auth {
     /// Creates it for a server that listens on `host`.
     #[must_use]
     pub(crate) fn new(settings: &AuthSettings, host: IpAddr) -> Self {
+        // A deployment with one user has nobody to leave tickets to.
+        let has_others = settings.auth_tokens.iter().any(|token| token.name != settings.auth_tokens[0].name);
+        let per_user_max = if has_others { settings.tickets_per_user_max as usize } else { 0 };
         Self {
             users: settings.auth_tokens.clone(),
             operators: settings.operator_tokens.clone(),
             origins: settings.allowed_origins.clone(),
             loopback: host.is_loopback(),
-            ticket_life: Duration::from_secs(settings.ticket_secs),
-            tickets: DashMap::new(),
+            tickets: Mutex::new(Tickets::new(Duration::from_secs(settings.ticket_secs), per_user_max)),
         }
     }
 
@@ -81,37 +74,31 @@ impl Auth {
         (ErrorBody::new(code, why), why)
     }
 
-    /// Issues a single-use ticket for this name; `None` if too many are unused.
+    /// Issues a single-use ticket for this name, or says why not: too many are unused.
     ///
     /// # Errors
     /// The system has no randomness.
-    pub(crate) fn issue(&self, name: Name) -> Result<Option<String>, getrandom::Error> {
-        let now = Instant::now();
-        if self.tickets.len() >= TICKETS_MAX {
-            self.tickets.retain(|_, ticket| ticket.expires > now);
-        }
-        if self.tickets.len() >= TICKETS_MAX {
-            return Ok(None);
-        }
+    pub(super) fn issue(&self, name: Name) -> Result<Result<String, Refused>, getrandom::Error> {
         let mut bytes = [0; 24];
         getrandom::fill(&mut bytes)?;
         let ticket: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        self.tickets.insert(ticket.clone(), Ticket { name, expires: now + self.ticket_life });
-        Ok(Some(ticket))
+        Ok(self.tickets().add(ticket.clone(), name, Instant::now()).map(|()| ticket))
     }
 
     /// Redeems a ticket and returns its name.
     #[must_use]
     pub(crate) fn redeem(&self, ticket: &str) -> Option<Name> {
-        // A ticket is 192 random bits, looked up by hash: the time it takes reveals nothing about other tickets.
-        let (_, ticket) = self.tickets.remove(ticket)?;
-        (ticket.expires > Instant::now()).then_some(ticket.name)
+        self.tickets().redeem(ticket, Instant::now())
+    }
+
+    fn tickets(&self) -> MutexGuard<'_, Tickets> {
+        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the lifetime of a ticket in seconds.
     #[must_use]
     pub(crate) fn ticket_secs(&self) -> u64 {
-        self.ticket_life.as_secs()
+        self.tickets().life().as_secs()
     }
 
     /// Returns true if a page of this origin may connect: the server's own page on this machine, or a configured

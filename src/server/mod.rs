@@ -7,7 +7,8 @@
 //! - `handshake`: from a request to a connection; `closing`: how it ends
 //! - `socket`: one WebSocket connection of either version; `v2` and `v1`: the versions
 //! - `sessions`, `tree`: commands answered from the store: lists, entries, the shape of a session
-//! - [`auth`]: tokens, tickets and origins; `limits`: number of connections, rate of commands
+//! - [`auth`]: tokens and origins; `tickets`: one-time tickets for browsers
+//! - `limits`: number of connections, rate of commands
 //! - `operator`: health, metrics and statistics; `web`: the page; `offered`: the strategies that it lists
 
 mod alarm;
@@ -25,6 +26,7 @@ mod opening;
 mod operator;
 mod sessions;
 mod socket;
+mod tickets;
 mod tree;
 mod v1;
 mod v2;

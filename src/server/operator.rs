@@ -5,8 +5,9 @@ mod context;
 
 pub(super) use context::session_context;
 
-use super::{app::App, auth::bearer, handshake::anonymous, sessions::item, tree};
+use super::{app::App, auth::bearer, handshake::anonymous, sessions::item, tickets::Refused, tree};
 use crate::{
+    metrics::limits::Limit,
     runtime::store_error,
     store::{Error, ListQuery},
 };
@@ -194,11 +195,19 @@ pub(super) async fn ticket(State(app): State<Arc<App>>, headers: HeaderMap) -> R
         return problem(StatusCode::UNAUTHORIZED, error);
     };
     match app.auth.issue(name) {
-        Ok(Some(ticket)) => {
+        Ok(Ok(ticket)) => {
             let body = serde_json::json!({ "ticket": ticket, "expiresInSecs": app.auth.ticket_secs() });
             ([(header::CACHE_CONTROL, "no-store")], Json(body)).into_response()
         }
-        Ok(None) => {
+        Ok(Err(Refused::Share(max))) => {
+            let message = format!(
+                "this user has {max} unused tickets (TICKETS_PER_USER_MAX); use them, or wait until they expire"
+            );
+            let details = serde_json::json!({ "limit": Limit::TicketsPerUser.as_str(), "max": max });
+            let error = ErrorBody::new(ErrorCode::LimitReached, message).with_details(details);
+            problem(StatusCode::TOO_MANY_REQUESTS, error)
+        }
+        Ok(Err(Refused::All)) => {
             let error = ErrorBody::new(ErrorCode::Overloaded, "too many unused tickets; try again in a minute");
             problem(StatusCode::SERVICE_UNAVAILABLE, error)
         }

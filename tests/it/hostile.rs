@@ -2,4 +2,5 @@
 
 mod door;
 mod schemas;
+mod tickets;
 mod unread;

@@ -105,7 +105,7 @@ impl Hooks {
         call_id: &CallId,
         answer: Result<HookAnswer, HookFault>,
     ) -> Option<(Chain, Result<HookAnswer, HookFault>)> {
-        let Some(at) = self.chains.iter().position(|chain| chain.call_id() == *call_id) else { return None };
+        let at = self.chains.iter().position(|chain| chain.call_id() == *call_id)?;
         let answer = match self.chains[at].open.place {
             HookPlace::Client => answer,
             // Only a client can be away: a server hook that does not answer has failed.

@@ -1,0 +1,26 @@
+//! A user who asks for tickets without end.
+
+use crate::support::{client::Client, http, server::Server};
+use reseed::provider::scripted::Scripted;
+use serde_json::json;
+
+#[tokio::test]
+async fn one_user_cannot_take_all_tickets() {
+    let tokens = ("AUTH_TOKENS", "ada:token-of-ada-4d1f9a73c2,bob:token-of-bob-90bb2e6a51");
+    let server = Server::start(Scripted::new(), &[tokens, ("TICKETS_PER_USER_MAX", "5")]).await;
+    let (address, ada, bob) = (server.address(), "Bearer token-of-ada-4d1f9a73c2", "Bearer token-of-bob-90bb2e6a51");
+    let ask = async |token: &str| http::ask(&address, "POST", "/api/tickets", &[("Authorization", token)]).await;
+    let mut tickets = Vec::new();
+    for _ in 0..5 {
+        tickets.push(ask(ada).await.json()["ticket"].as_str().expect("a ticket").to_owned());
+    }
+    let refused = ask(ada).await;
+    assert_eq!(refused.status, 429, "{refused:?}");
+    let error = refused.json();
+    assert_eq!((&error["code"], &error["details"]["limit"]), (&json!("limit_reached"), &json!("tickets_per_user")));
+    assert_eq!(ask(bob).await.status, 200, "others have theirs");
+    let url = format!("{}?ticket={}", server.ws(), tickets[0]);
+    let mut client = Client::connect(&url).await;
+    assert_eq!(client.ask("hello", json!({ "protocolVersion": 2 })).await["type"], "welcome");
+    assert_eq!(ask(ada).await.status, 200, "a used ticket makes room");
+}
