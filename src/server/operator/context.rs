@@ -12,6 +12,7 @@ use reseed_protocol::{
     ErrorBody, Message,
     command::{ContextFormat, GetContext},
     context::{ContextEnvelope, ToolDefinition},
+    receipt::{BreakReason, PrefixBreak},
     reply::Context,
 };
 use serde::{Deserialize, Serialize};
@@ -67,6 +68,7 @@ fn shown(app: &App, context: Result<Context, ErrorBody>, format: ContextFormat) 
     let context = context.map(|mut context| {
         if without_content {
             context.envelope.iter_mut().for_each(leave_out_content);
+            context.receipt.iter_mut().filter_map(|receipt| receipt.broke.as_mut()).for_each(leave_out_words);
         }
         context
     });
@@ -76,6 +78,13 @@ fn shown(app: &App, context: Result<Context, ErrorBody>, format: ContextFormat) 
             ([(header::CONTENT_TYPE, "text/markdown; charset=utf-8")], text).into_response()
         }
         (context, _) => answer_of(context.map(|context| Shown { context, without_content })),
+    }
+}
+
+/// Removes the detail of a prefix break if a client wrote it: a patch's reason may quote what was said.
+fn leave_out_words(broke: &mut PrefixBreak) {
+    if !matches!(broke.reason, BreakReason::Model | BreakReason::Strategy) {
+        broke.detail = None;
     }
 }
 

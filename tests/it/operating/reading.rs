@@ -7,9 +7,20 @@ use crate::support::{
     server::Server,
     talk::{talker, words},
 };
-use reseed::store::sqlite::SqliteStore;
+use reseed::{
+    core::hook::HookSpec,
+    hooks::{Hook, HookFuture},
+    store::sqlite::SqliteStore,
+};
+use reseed_protocol::{
+    hook::{ContextReason, HookAnswer, HookCall, HookPoint},
+    patch::PatchOp,
+};
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 /// Content that must not be shown if operators may not read it.
 const SAID: [&str; 5] = ["Aurora", "in verse", "Looks at", "harbourside", "lantern"];
@@ -93,6 +104,41 @@ async fn who_may_not_sees_who_spoke_and_what_it_costs() {
     }
     for name in ["# system: base", "# tool: look", "# user", "# assistant"] {
         assert!(text.body.contains(name), "{name}: {}", text.body);
+    }
+}
+
+/// A hook whose patch changes each time, and says why in words that quote the user.
+struct Quoting(AtomicU64);
+
+impl Hook for Quoting {
+    fn specs(&self) -> Vec<HookSpec> {
+        vec![HookSpec::new("quoting", HookPoint::Context).for_reasons(&[ContextReason::TurnEnd])]
+    }
+
+    fn call(&self, _: HookCall) -> HookFuture<'_> {
+        let op = PatchOp::SystemPartSet {
+            part_name: "time".to_owned(),
+            text: format!("It is 17:{:02}.", self.0.fetch_add(1, Ordering::Relaxed)),
+            invalidate_cache_reason: "the user named the Aurora".to_owned(),
+        };
+        Box::pin(async move { Ok(HookAnswer::patch(vec![op])) })
+    }
+}
+
+#[tokio::test]
+async fn the_reason_of_a_patch_is_content() {
+    for reads in ["false", "true"] {
+        let hook = Arc::new(Quoting(AtomicU64::new(0)));
+        let settings = [("OPERATORS_READ_CONTENT", reads), ("CONTEXT_WINDOW", "100000")];
+        let server = Server::with_hooks(talker(60), vec![hook], &settings).await;
+        let (mut client, opened) = Client::v2_session(&server.ws()).await;
+        let id = talk(&mut client, &opened).await;
+        let own = own(&mut client, "envelope").await;
+        let detail = own["receipt"]["broke"]["detail"].as_str().expect("the client is told why").to_owned();
+        assert!(detail.contains("Aurora"), "{detail}");
+        let shown = http::get(&server.address(), &format!("/api/sessions/{id}/context?format=envelope")).await;
+        assert_eq!(shown.body.contains(&detail), reads == "true", "{}", shown.body);
+        assert_eq!(shown.json()["receipt"]["broke"]["reason"], own["receipt"]["broke"]["reason"]);
     }
 }
 
