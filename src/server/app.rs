@@ -1,10 +1,17 @@
 //! The routes, and the state shared by all connections.
 
-use super::{auth::Auth, door::Door, handshake, limits::Limits, operator, web};
+use super::{
+    audit::Audit,
+    auth::{Auth, bearer},
+    door::Door,
+    handshake,
+    limits::Limits,
+    operator, web,
+};
 use crate::runtime::Registry;
 use axum::{
     Router,
-    extract::{DefaultBodyLimit, Request, State},
+    extract::{ConnectInfo, DefaultBodyLimit, Request, State},
     http::{HeaderValue, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
@@ -12,6 +19,7 @@ use axum::{
 };
 use reseed_protocol::{ConnectionId, ErrorBody, ErrorCode, context::ContextInfo};
 use std::{
+    net::SocketAddr,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -65,6 +73,7 @@ pub(crate) struct App {
     pub(super) registry: Arc<Registry>,
     pub(super) auth: Auth,
     pub(super) limits: Arc<Limits>,
+    pub(super) audit: Audit,
     pub(super) door: Arc<Door>,
     pub(super) patience: Patience,
     pub(super) port: u16,
@@ -91,6 +100,7 @@ impl App {
         Arc::new(Self {
             registry: options.registry,
             auth: options.auth,
+            audit: Audit::default(),
             door: Door::new(options.limits.settings()),
             limits: options.limits,
             patience: options.patience,
@@ -171,7 +181,11 @@ async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
         let message = format!("pages from `{}` may not connect; add the origin to ALLOWED_ORIGINS\n", clip(origin));
         return (StatusCode::FORBIDDEN, message).into_response();
     }
+    let operator = app.auth.operator(bearer(headers));
+    let address = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+    let path = request.uri().path().to_owned();
     let mut response = next.run(request).await;
+    app.audit.asked(operator.as_deref(), address, &path, response.status().as_u16());
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));

@@ -52,14 +52,20 @@ impl Auth {
         find(&self.users, token)
     }
 
-    /// Returns true if this token is an operator's. If no tokens at all are configured, everyone who reaches the server
+    /// Returns the name of the operator whose token this is. If no tokens at all are configured, everyone who reaches the server
     /// is an operator: it then listens only on this machine.
     #[must_use]
-    pub(crate) fn is_operator(&self, token: Option<&str>) -> bool {
+    pub(crate) fn operator(&self, token: Option<&str>) -> Option<Name> {
         if self.users.is_empty() && self.operators.is_empty() {
-            return true;
+            return Some(Name::new());
         }
-        token.is_some_and(|token| find(&self.operators, token).is_some())
+        find(&self.operators, token?)
+    }
+
+    /// Returns true if this token is an operator's, as [`Self::operator`] says.
+    #[must_use]
+    pub(crate) fn is_operator(&self, token: Option<&str>) -> bool {
+        self.operator(token).is_some()
     }
 
     /// Returns why these credentials open no session: the error, and the reason for closing the connection.

@@ -133,6 +133,7 @@ fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Response {
                     Given::Known(name) => Some(name),
                     Given::Nothing => None,
                     Given::Wrong(why) => {
+                        app.audit.refused(peer.map(|peer| peer.ip()), "handshake");
                         close(socket, CloseCode::Credentials, why, CLOSE_TIME).await;
                         return;
                     }

@@ -7,12 +7,14 @@
 //! - `handshake`: from a request to a connection; `closing`: how it ends
 //! - `socket`: one WebSocket connection of either version; `v2` and `v1`: the versions
 //! - `sessions`, `tree`: commands answered from the store: lists, entries, the shape of a session
+//! - `audit`: who was refused, and what operators read, in the log
 //! - [`auth`]: tokens and origins; `tickets`: one-time tickets for browsers
 //! - `limits`: number of connections, rate of commands
 //! - `operator`: health, metrics and statistics; `web`: the page; `offered`: the strategies that it lists
 
 mod alarm;
 mod app;
+mod audit;
 pub(crate) mod auth;
 mod bundle;
 mod closing;

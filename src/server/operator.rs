@@ -12,14 +12,14 @@ use crate::{
     store::{Error, ListQuery},
 };
 use axum::{
-    Json,
-    extract::{Path, Query, State},
+    Extension, Json,
+    extract::{ConnectInfo, Path, Query, State},
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use reseed_protocol::{ErrorBody, ErrorCode, SessionId, reply::Tree};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 /// Sessions on a page: default and maximum.
 const LIST_LIMIT: (u32, u32) = (100, 1_000);
@@ -187,9 +187,14 @@ fn answer_of<T: Serialize>(answer: Result<T, ErrorBody>) -> Response {
 }
 
 /// Issues a one-time ticket for a browser, which cannot send a header with a WebSocket.
-pub(super) async fn ticket(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+pub(super) async fn ticket(
+    State(app): State<Arc<App>>,
+    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    headers: HeaderMap,
+) -> Response {
     let name = bearer(&headers).and_then(|token| app.auth.user(token)).or_else(|| anonymous(&app));
     let Some(name) = name else {
+        app.audit.refused(peer.map(|peer| peer.0.0.ip()), "ticket");
         let error =
             ErrorBody::new(ErrorCode::Unauthenticated, "send a token from AUTH_TOKENS as `Authorization: Bearer`");
         return problem(StatusCode::UNAUTHORIZED, error);

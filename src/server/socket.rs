@@ -42,6 +42,7 @@ use reseed_protocol::{
     reply::Reply,
 };
 use std::{
+    net::IpAddr,
     pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -348,6 +349,11 @@ impl Connection {
         }
         self.guest.iter().for_each(|guest| guest.known_as(&self.sender));
         self.name = Some(name);
+    }
+
+    /// Returns the client's address: until its user is known, its rate is counted by it.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        self.sender.parse().ok()
     }
 
     /// Records the first v1 command, which decides the version.

@@ -210,6 +210,7 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
         let (error, why) = auth.refusal(hello.token.as_deref());
         connection.send(frame::encode_reply(Some(id), None, &Reply::Error(error))).await?;
         connection.flush().await?;
+        connection.app.audit.refused(connection.address(), "hello");
         return Err(End::Close(CloseCode::Credentials, why));
     };
     connection.known_as(name);

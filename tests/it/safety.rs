@@ -348,12 +348,19 @@ async fn neither_what_was_said_nor_a_secret_is_in_the_log_or_the_metrics() {
     let guess = format!("{}?ticket=lemur-guessed-3ac", server.ws());
     assert_eq!(Client::connect(&guess).await.closed().await, 4401);
     http::get_as(&server.address, "/api/sessions", "lemur-guessed-3ac").await;
+    let listed = http::get_as(&server.address, "/api/sessions/zebra-said/tree", OPS).await;
+    assert_eq!(listed.status, 404);
     let metrics = http::get_as(&server.address, "/metrics", OPS).await.body;
     server.stop().await;
 
     let log = binary::logged(folder.path());
     assert_eq!(log.matches("turn finished").count(), statuses.len() + v1_turns, "the log is one:\n{log}");
     assert!(log.contains(" compact") && metrics.contains("reseed_turns_total"), "{log}\n{metrics}");
+    for refused in ["handshake", "sessions"] {
+        let line = log.lines().find(|line| line.contains("refuse credentials") && line.contains(refused));
+        assert!(line.is_some_and(|line| line.contains("127.0.0.1")), "{refused}:\n{log}");
+    }
+    assert!(log.lines().any(|line| line.contains("an operator reads") && line.contains("404")), "{log}");
     for (name, text) in [("log", &log), ("metrics", &metrics)] {
         for mark in marks {
             let found = text.lines().find(|line| line.contains(mark));
