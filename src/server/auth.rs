@@ -52,8 +52,8 @@ impl Auth {
         find(&self.users, token)
     }
 
-    /// Returns the name of the operator whose token this is. If no tokens at all are configured, everyone who reaches the server
-    /// is an operator: it then listens only on this machine.
+    /// Returns the name of the operator whose token this is. If no tokens at all are configured, everyone who reaches
+    /// the server is an operator: it then listens only on this machine.
     #[must_use]
     pub(crate) fn operator(&self, token: Option<&str>) -> Option<Name> {
         if self.users.is_empty() && self.operators.is_empty() {

@@ -65,14 +65,14 @@ pub(super) fn protocol_fault(error: &axum::Error) -> End {
 fn refused(error: &io::Error) -> End {
     let refusal = error.get_ref().and_then(|cause| cause.downcast_ref::<Refusal>());
     let (code, why) = match refusal {
-        None => return End::Gone,
+        // Whoever must make room leaves at once.
+        None | Some(Refusal::Room) => return End::Gone,
         Some(Refusal::GuestMessage) => {
             (CloseCode::TooLarge, "before hello with credentials, a message may have 16 KiB")
         }
         Some(Refusal::Partial) => {
             (CloseCode::Overloaded, "too many bytes of partly received messages (PARTIAL_BYTES_MAX)")
         }
-        Some(Refusal::Room) => (CloseCode::Overloaded, "too many connections without hello (GUESTS_MAX)"),
     };
     End::Close(code, why)
 }

@@ -3,8 +3,8 @@
 //! A connection is a *guest* from the moment it is accepted until it becomes a socket of a known user; a plain HTTP
 //! connection stays one. Guests are bounded in all, and by address where an address tells clients apart. When there is
 //! no room, a guest must leave and the new one comes in: of the address with the most guests, the one that has waited
-//! longest. So someone who opens connections without end shuts out nobody but himself: an honest client is known after
-//! one round trip.
+//! longest, and of many such addresses the one with the oldest guest. So someone who opens connections without end from
+//! a few addresses shuts out only himself. With many addresses he can delay others: they need a place for one round trip.
 //!
 //! Bytes of a message that is only partly received are counted as well: a guest may hold [`GUEST_MESSAGE_BYTES_MAX`];
 //! what known users hold beyond that is taken from a budget of the server, of which each user may have a share.
@@ -27,6 +27,9 @@ pub(super) const GUEST_MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
 /// The part of the server's budget for partial messages that one user may have.
 const SHARE_OF_PARTIAL: usize = 4;
+
+/// Bytes of a ping's or pong's head, with its mask.
+const CONTROL_HEAD_BYTES: usize = 6;
 
 /// What a guest is.
 const GUEST: u8 = 0;
@@ -107,7 +110,11 @@ impl Door {
         Arc::new(Self {
             guests_max: settings.guests_max as usize,
             guests_per_address_max: settings.guests_per_address_max as usize,
-            partial_bytes_max: usize::try_from(settings.partial_bytes_max).unwrap_or(usize::MAX),
+            // A user's share has room for one message of any size that is allowed.
+            partial_bytes_max: usize::try_from(
+                settings.partial_bytes_max.max(settings.message_bytes_max.saturating_mul(SHARE_OF_PARTIAL as u64)),
+            )
+            .unwrap_or(usize::MAX),
             guests: Mutex::default(),
             partial: Mutex::default(),
         })
@@ -122,8 +129,10 @@ impl Door {
         if !is_shared(address) && self.guests_per_address_max > 0 && of_address >= self.guests_per_address_max {
             guests.ask_to_leave(address, Limit::GuestsPerAddress);
         } else if guests.all.len() >= self.guests_max {
-            let crowded = guests.counts.iter().max_by_key(|(_, count)| **count).map(|(address, _)| *address);
-            guests.ask_to_leave(crowded.unwrap_or(address), Limit::Guests);
+            let most = guests.counts.values().copied().max().unwrap_or(0);
+            let is_crowded = |presence: &&Arc<Presence>| guests.counts.get(&presence.address) == Some(&most);
+            let crowded = guests.all.values().find(is_crowded).map_or(address, |presence| presence.address);
+            guests.ask_to_leave(crowded, Limit::Guests);
         }
         let number = guests.next;
         guests.next += 1;
@@ -175,9 +184,12 @@ impl Guests {
     fn ask_to_leave(&mut self, address: IpAddr, limit: Limit) {
         let oldest = self.all.iter().find(|(_, presence)| presence.address == address).map(|(number, _)| *number);
         let Some(presence) = oldest.and_then(|number| self.remove(number)) else { return };
-        limit.refused();
-        presence.state.store(ASKED_TO_LEAVE, Ordering::Release);
-        presence.waker.wake();
+        // Its user may have become known just now.
+        let state = &presence.state;
+        if state.compare_exchange(GUEST, ASKED_TO_LEAVE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            limit.refused();
+            presence.waker.wake();
+        }
     }
 
     fn remove(&mut self, number: u64) -> Option<Arc<Presence>> {
@@ -240,16 +252,27 @@ impl Guest {
             Limit::GuestMessage.refused();
             return Err(Refusal::GuestMessage);
         };
-        self.door.take(user, beyond - *taken)?;
-        *taken = beyond;
+        if beyond > *taken {
+            self.door.take(user, beyond - *taken)?;
+            *taken = beyond;
+        }
         Ok(())
     }
 
     /// Records that a whole message was received.
     pub(super) fn message_read(&self) {
-        if self.held.swap(0, Ordering::Relaxed) > GUEST_MESSAGE_BYTES_MAX {
-            self.give_back();
-        }
+        self.held.store(0, Ordering::Relaxed);
+        self.give_back();
+    }
+
+    /// Records that a ping or pong of so many bytes was received: it may stand between the parts of a message.
+    pub(super) fn control_read(&self, bytes: usize) {
+        let less = |held: usize| Some(held.saturating_sub(bytes + CONTROL_HEAD_BYTES));
+        let _ = self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    pub(super) fn must_leave(&self) -> bool {
+        self.presence.state.load(Ordering::Acquire) == ASKED_TO_LEAVE
     }
 
     fn give_back(&self) {
@@ -286,7 +309,12 @@ fn network(address: IpAddr) -> IpAddr {
 /// Returns true for addresses that many clients have behind a proxy: loopback, and private networks.
 fn is_shared(address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(address) => address.is_loopback() || address.is_private() || address.is_link_local(),
+        IpAddr::V4(address) => {
+            // RFC 6598: behind the address translation of a provider.
+            let [a, b, ..] = address.octets();
+            let is_of_a_provider = a == 100 && (64..128).contains(&b);
+            address.is_loopback() || address.is_private() || address.is_link_local() || is_of_a_provider
+        }
         IpAddr::V6(address) => {
             address.is_loopback()
                 || address.segments()[0] == 0

@@ -66,7 +66,9 @@ impl Drop for Lingering {
     fn drop(&mut self) {
         let Some(stream) = self.stream.take() else { return };
         let client_is_gone = matches!(stream.try_read(&mut [0]), Ok(0));
-        if !client_is_gone && !self.app.stop.is_cancelled() && Handle::try_current().is_ok() {
+        // Whoever must make room leaves at once.
+        let lingers = !client_is_gone && !self.guest.must_leave();
+        if lingers && !self.app.stop.is_cancelled() && Handle::try_current().is_ok() {
             self.app.connections.spawn(linger(stream));
         }
     }

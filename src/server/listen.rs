@@ -78,19 +78,20 @@ async fn accept(listener: TcpListener, app: Arc<App>, router: Router) {
 #[derive(Default)]
 struct Failures {
     in_a_row: u32,
-    /// Those that no line in the log has told of.
-    untold: u64,
-    told: Option<Instant>,
+    /// Failures not yet logged.
+    unreported: u64,
+    reported_at: Option<Instant>,
 }
 
 impl Failures {
     /// Records a failure, and logs it if the last line is old enough. Returns how long to wait.
     fn failed(&mut self, error: &io::Error, now: Instant) -> Duration {
-        self.untold += 1;
-        if self.told.is_none_or(|told| now.saturating_duration_since(told) >= ACCEPT_LOG_INTERVAL) {
-            tracing::warn!(%error, failures = self.untold, "accept a connection; raise the limit on open files if it is reached");
-            self.told = Some(now);
-            self.untold = 0;
+        self.unreported += 1;
+        if self.reported_at.is_none_or(|reported_at| now.saturating_duration_since(reported_at) >= ACCEPT_LOG_INTERVAL)
+        {
+            tracing::warn!(%error, failures = self.unreported, "accept a connection; check the limit on open files");
+            self.reported_at = Some(now);
+            self.unreported = 0;
         }
         let pause = ACCEPT_PAUSE.saturating_mul(2_u32.saturating_pow(self.in_a_row.min(16)));
         self.in_a_row += 1;
@@ -150,8 +151,8 @@ mod tests {
         let error = io::Error::other("no free file descriptor");
         let pauses: Vec<u128> = (0..8).map(|_| failures.failed(&error, start).as_millis()).collect();
         assert_eq!(pauses, [20, 40, 80, 160, 320, 640, 1000, 1000]);
-        assert_eq!(failures.untold, 7, "one line for all of them");
+        assert_eq!(failures.unreported, 7, "one line for all of them");
         failures.failed(&error, start + ACCEPT_LOG_INTERVAL);
-        assert_eq!(failures.untold, 0);
+        assert_eq!(failures.unreported, 0);
     }
 }

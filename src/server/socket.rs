@@ -263,7 +263,10 @@ impl Connection {
 
     async fn received(&mut self, message: Message) -> Flow {
         self.pings_unanswered = 0;
-        self.guest.iter().for_each(|guest| guest.message_read());
+        self.guest.iter().for_each(|guest| match &message {
+            Message::Ping(payload) | Message::Pong(payload) => guest.control_read(payload.len()),
+            _ => guest.message_read(),
+        });
         match message {
             Message::Text(text) => {
                 if self.speaks == Speaks::Undecided {

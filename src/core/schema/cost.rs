@@ -6,12 +6,43 @@ use std::{collections::BTreeMap, iter::Sum, ops::Add};
 /// Maximum length of a chain of references.
 const CHAIN_MAX: usize = 32;
 
-/// Deepest nesting of a schema with every reference expanded: a validator is built and run by recursion.
-const DEPTH_MAX: usize = 512;
+/// Deepest nesting of a schema with every reference expanded: a validator is built and run by recursion, which takes
+/// some kilobytes of the stack for each level. Schemas of real tools have less than 40 levels.
+const DEPTH_MAX: usize = 64;
 
 /// Deepest nesting of alternatives with every reference expanded. To say what is wrong, a validator tries the
 /// alternatives of each level again.
 const ALTERNATIVES_DEPTH_MAX: usize = 8;
+
+/// Deepest nesting of schemas with `unevaluatedProperties` or `unevaluatedItems`: each level asks those inside it again
+/// what they evaluated.
+const UNEVALUATED_DEPTH_MAX: usize = 2;
+
+/// Keywords that read the whole of a text, or compare items: they cost as much as a pattern.
+const READING: [&str; 6] = ["format", "minLength", "maxLength", "uniqueItems", "contentEncoding", "contentMediaType"];
+
+/// Keywords with schemas by name.
+pub(super) const BY_NAME: [&str; 6] =
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
+
+/// Keywords with one schema or a list of them.
+const WITH_SCHEMAS: [&str; 15] = [
+    "items",
+    "prefixItems",
+    "additionalItems",
+    "contains",
+    "additionalProperties",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+];
 
 /// The cost of a schema with every reference expanded.
 #[derive(Debug, Clone, Copy, Default)]
@@ -26,6 +57,8 @@ pub(super) struct Cost {
     depth: usize,
     /// Levels of nested alternatives.
     alternatives: usize,
+    /// Levels of nested schemas with unevaluated properties or items.
+    unevaluated: usize,
 }
 
 /// What a validator does with one value.
@@ -62,10 +95,15 @@ impl Cost {
     /// References that lead nowhere, in circles or through too long a chain, and too deep nesting: a predicate whose
     /// subject is the parameters.
     pub(super) fn of(schema: &Value) -> Result<Self, String> {
-        let cost = Unfolding { schema, costs: BTreeMap::new(), open: Vec::new() }.cost(schema)?;
+        let cost = Unfolding { schema, costs: BTreeMap::new(), open: Vec::new(), depth: 0 }.cost(schema)?;
         if cost.depth > DEPTH_MAX {
-            let depth = cost.depth;
-            return Err(format!("are nested {depth} deep with every reference expanded, more than {DEPTH_MAX}"));
+            return Err(too_deep());
+        }
+        if cost.unevaluated > UNEVALUATED_DEPTH_MAX {
+            let nested = cost.unevaluated;
+            return Err(format!(
+                "nest unevaluatedProperties or unevaluatedItems {nested} deep, more than {UNEVALUATED_DEPTH_MAX}"
+            ));
         }
         if cost.alternatives > ALTERNATIVES_DEPTH_MAX {
             let nested = cost.alternatives;
@@ -90,11 +128,27 @@ struct Unfolding<'a> {
     costs: BTreeMap<&'a str, Cost>,
     /// References being expanded, outermost first.
     open: Vec<&'a str>,
+    /// The depth of the walk, which is bounded as it goes.
+    depth: usize,
+}
+
+fn too_deep() -> String {
+    format!("are nested more than {DEPTH_MAX} deep with every reference expanded")
 }
 
 impl<'a> Unfolding<'a> {
     /// Computes the cost of a schema or, where a keyword has several, of all of them together.
     fn cost(&mut self, value: &'a Value) -> Result<Cost, String> {
+        if self.depth >= DEPTH_MAX {
+            return Err(too_deep());
+        }
+        self.depth += 1;
+        let cost = self.cost_of_parts(value);
+        self.depth -= 1;
+        cost
+    }
+
+    fn cost_of_parts(&mut self, value: &'a Value) -> Result<Cost, String> {
         let mut whole = Cost { values: 1, ..Cost::default() };
         match value {
             Value::Object(fields) => {
@@ -102,6 +156,11 @@ impl<'a> Unfolding<'a> {
                 for (keyword, field) in fields {
                     self.add_keyword(&mut whole, keyword, field)?;
                 }
+                let is_base = std::ptr::eq(value, self.schema);
+                if !is_base && ["$id", "id"].iter().any(|id| fields.get(*id).is_some_and(Value::is_string)) {
+                    return Err("have an `$id` below their root, which changes what references mean".to_owned());
+                }
+                whole.unevaluated += usize::from(fields.keys().any(|keyword| keyword.starts_with("unevaluated")));
             }
             Value::Array(items) => {
                 for item in items {
@@ -163,6 +222,10 @@ impl<'a> Unfolding<'a> {
                 whole.values = whole.values.saturating_add(values);
                 whole.here.rules = whole.here.rules.saturating_add(values);
             }
+            _ if READING.contains(&keyword) => {
+                whole.values = whole.values.saturating_add(1);
+                whole.here = whole.here + Load { rules: 1, patterns: 1 };
+            }
             ("pattern", Value::String(_)) => {
                 whole.values = whole.values.saturating_add(1);
                 whole.here = whole.here + Load { rules: 1, patterns: 1 };
@@ -212,6 +275,9 @@ impl<'a> Unfolding<'a> {
         let Some(definition) = place else {
             return Err(format!("reference `{shown}`, which they do not contain"));
         };
+        if !leads_to_a_schema(reference) {
+            return Err(format!("reference `{shown}`, which is no place for a schema; put it below `$defs`"));
+        }
         self.open.push(reference);
         let cost = self.cost(definition)?;
         self.open.pop();
@@ -220,11 +286,30 @@ impl<'a> Unfolding<'a> {
     }
 }
 
+/// Returns true if a reference goes from schema to schema only, so that its target is seen as one by every walk, and
+/// means the same to every reader: without percent-encoding.
+fn leads_to_a_schema(reference: &str) -> bool {
+    let mut steps = reference.strip_prefix('#').unwrap_or_default().split('/').skip(1).peekable();
+    while let Some(keyword) = steps.next() {
+        if BY_NAME.contains(&keyword) {
+            if steps.next().is_none() {
+                return false;
+            }
+        } else if WITH_SCHEMAS.contains(&keyword) {
+            steps.next_if(|step| step.bytes().all(|byte| byte.is_ascii_digit()));
+        } else {
+            return false;
+        }
+    }
+    !reference.contains('%')
+}
+
 impl Cost {
     /// Includes the size and the nesting of a part.
     fn include(&mut self, part: &Cost) {
         self.values = self.values.saturating_add(part.values);
         self.depth = self.depth.max(part.depth);
         self.alternatives = self.alternatives.max(part.alternatives);
+        self.unevaluated = self.unevaluated.max(part.unevaluated);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! - A validator follows references wherever they occur: two in each of twenty definitions are a million steps, a long
 //!   chain is a deep stack, and a recursive definition may never end. [`cost`] computes the expanded size beforehand.
-//! - A regular expression of twenty characters can compile to gigabytes, and one that backtracks can run for ever.
+//! - A regular expression of twenty characters can compile to gigabytes, and one that backtracks can run indefinitely.
 //!   [`patterns`] keeps those that a linear engine takes within a budget, and leaves the others unchecked.
 //! - Large arguments times many rules are slow even so: [`Arguments::check`] bounds the product.
 
@@ -30,14 +30,18 @@ const OFFER_UNFOLDED_MAX: u64 = 100_000;
 /// Maximum rules times values, when arguments are checked. A step takes some tens of nanoseconds.
 const STEPS_MAX: u64 = 20_000_000;
 
-/// Maximum bytes of arguments times the patterns that can apply to one value. A linear engine reads about 100 MB/s.
-const PATTERN_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Maximum bytes of arguments times the patterns, formats and lengths that can apply to one value. A linear engine reads
+/// about 100 MB/s, and 1 MB/s at worst.
+const PATTERN_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Bytes that a pattern's cache of transitions may take; without room the engine is slower, and still linear.
 const PATTERN_CACHE_BYTES: usize = 64 * 1024;
 
 /// Longest description of what does not fit, in characters: it repeats the arguments, and the model reads it.
 const MISFIT_CHARS_MAX: usize = 2_000;
+
+/// Longest place in an error, in characters.
+const PLACE_CHARS_MAX: usize = 256;
 
 /// What is left of what the schemas of one offer may cost together.
 #[derive(Debug)]
@@ -80,11 +84,21 @@ impl Arguments {
         }
         let cost = check_schema(schema, budget)?;
         let (checked, unchecked) = patterns::compilable(schema, &mut budget.patterns);
-        let engine = PatternOptions::regex().dfa_size_limit(PATTERN_CACHE_BYTES);
-        let validator = jsonschema::options()
-            .with_pattern_options(engine)
-            .build(&checked)
-            .map_err(|error| format!("are not a valid JSON Schema, at `{}`", error.instance_path()))?;
+        let build = |schema: &Value| {
+            let engine = PatternOptions::regex().dfa_size_limit(PATTERN_CACHE_BYTES);
+            jsonschema::options().with_pattern_options(engine).build(schema)
+        };
+        let validator = match build(&checked) {
+            Ok(validator) => validator,
+            // A reference may lead to what was left out with a pattern. A pattern is no reason to refuse the tool.
+            Err(_) if !unchecked.is_empty() => {
+                build(&serde_json::json!({ "type": "object" })).map_err(|error| error.to_string())?
+            }
+            Err(error) => {
+                let place: String = error.instance_path().to_string().chars().take(PLACE_CHARS_MAX).collect();
+                return Err(format!("are not a valid JSON Schema, at `{place}`"));
+            }
+        };
         Ok(Self { validator, cost, unchecked })
     }
 
@@ -108,7 +122,7 @@ impl Arguments {
             ));
         }
         self.validator.validate(arguments).map_err(|error| {
-            let place = error.instance_path().to_string();
+            let place: String = error.instance_path().to_string().chars().take(PLACE_CHARS_MAX).collect();
             let misfit: String = error.to_string().chars().take(MISFIT_CHARS_MAX).collect();
             format!("do not fit its schema: {misfit} at `{place}`")
         })

@@ -2,15 +2,23 @@
 //!
 //! Schemas of real tools have lookaheads (zod writes them for e-mail addresses), which no linear engine has. Such a
 //! pattern is left out of the schema that arguments are checked against, which then accepts more, never less: keywords
-//! that turn a looser schema into a stricter one are left out with it.
+//! under which accepting more inside means accepting less outside are left out with it.
 
 use super::Unchecked;
 use regex_automata::nfa::thompson::{self, NFA};
 use reseed_protocol::reply::UncheckedReason;
 use serde_json::{Map, Value};
 
-/// Maximum bytes of one compiled pattern. `^[\\w.-]{1,64}$` takes 15 KB.
-const PATTERN_BYTES_MAX: usize = 128 * 1024;
+/// Maximum bytes of one compiled pattern: some hundred states, each of which may cost a step for each byte that is read.
+const PATTERN_BYTES_MAX: usize = 32 * 1024;
+
+/// Longest pattern, in bytes, and most escapes in it: translating it to the engine's syntax parses it again for each.
+const PATTERN_TEXT_MAX: usize = 1024;
+const ESCAPES_MAX: usize = 48;
+
+/// Unchecked patterns of a tool that are kept to be reported, and characters of the place of each.
+const REPORTED_MAX: usize = 32;
+const PLACE_CHARS_MAX: usize = 256;
 
 /// Maximum bytes that the compiled patterns of one offer take together.
 const OFFER_BYTES_MAX: usize = 1024 * 1024;
@@ -18,7 +26,7 @@ const OFFER_BYTES_MAX: usize = 1024 * 1024;
 /// What each pattern counts at least, in bytes: the engine needs more than the automaton. So an offer has at most 512.
 const PATTERN_BYTES_MIN: usize = 2 * 1024;
 
-/// Keywords that turn a looser schema into a stricter one.
+/// Keywords under which accepting more inside means accepting less outside.
 const TURNING: [&str; 8] =
     ["not", "if", "then", "else", "oneOf", "maxContains", "unevaluatedItems", "unevaluatedProperties"];
 
@@ -38,19 +46,30 @@ impl Budget {
     /// # Errors
     /// Why it is not checked.
     fn take(&mut self, pattern: &str) -> Result<(), UncheckedReason> {
-        let translated = jsonschema_regex::to_rust_regex(pattern).map_err(|()| UncheckedReason::Unsupported)?;
-        let room = self.0.min(PATTERN_BYTES_MAX);
-        if room < PATTERN_BYTES_MIN {
+        if self.0 < PATTERN_BYTES_MIN {
             return Err(UncheckedReason::TooLarge);
         }
+        // What is refused was tried, so it is paid for as well.
+        let (taken, outcome) = self.price(pattern);
+        self.0 = self.0.saturating_sub(taken.max(PATTERN_BYTES_MIN));
+        outcome
+    }
+
+    /// Returns what a pattern takes, in bytes, and whether it is checked.
+    fn price(&self, pattern: &str) -> (usize, Result<(), UncheckedReason>) {
+        let escapes = pattern.bytes().filter(|byte| *byte == b'\\').count();
+        if pattern.len() > PATTERN_TEXT_MAX || escapes > ESCAPES_MAX {
+            return (0, Err(UncheckedReason::TooLarge));
+        }
+        let Ok(translated) = jsonschema_regex::to_rust_regex(pattern) else {
+            return (0, Err(UncheckedReason::Unsupported));
+        };
+        let room = self.0.min(PATTERN_BYTES_MAX);
         let limits = thompson::Config::new().nfa_size_limit(Some(room));
         match NFA::compiler().configure(limits).build(&translated) {
-            Ok(nfa) => {
-                self.0 = self.0.saturating_sub(nfa.memory_usage().max(PATTERN_BYTES_MIN));
-                Ok(())
-            }
-            Err(error) if error.size_limit().is_some() => Err(UncheckedReason::TooLarge),
-            Err(_) => Err(UncheckedReason::Unsupported),
+            Ok(nfa) => (nfa.memory_usage(), Ok(())),
+            Err(error) if error.size_limit().is_some() => (room, Err(UncheckedReason::TooLarge)),
+            Err(_) => (0, Err(UncheckedReason::Unsupported)),
         }
     }
 }
@@ -76,6 +95,10 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn schema(&mut self, schema: &mut Value) {
+        if let Value::Array(items) = schema {
+            items.iter_mut().for_each(|item| self.schema(item));
+            return;
+        }
         if let Value::Object(fields) = schema {
             if let Some(Value::String(pattern)) = fields.get("pattern")
                 && self.is_left_out("pattern", &pattern.clone())
@@ -103,12 +126,15 @@ impl Walk<'_> {
     /// Takes a pattern from the budget. Returns true if it is left out, and notes so.
     fn is_left_out(&mut self, name: &str, pattern: &str) -> bool {
         let Err(reason) = self.budget.take(pattern) else { return false };
-        self.unchecked.push(Unchecked { at: format!("{}/{name}", self.at), reason });
+        if self.unchecked.len() < REPORTED_MAX {
+            let at = format!("{}/{name}", self.at).chars().take(PLACE_CHARS_MAX).collect();
+            self.unchecked.push(Unchecked { at, reason });
+        }
         true
     }
 }
 
-/// Removes the keywords that turn a looser schema into a stricter one.
+/// Removes the keywords under which accepting more inside means accepting less outside.
 fn loosen(schema: &mut Value) {
     if let Value::Object(fields) = schema {
         TURNING.iter().for_each(|keyword| drop(fields.remove(*keyword)));

@@ -47,6 +47,111 @@ fn a_schema_is_small_and_ends() {
     }
 }
 
+/// Nests a schema in itself.
+fn nested(levels: usize, wrap: impl Fn(Value) -> Value) -> Value {
+    let inside = (0..levels).fold(json!({ "type": "string" }), |inside, _| wrap(inside));
+    json!({ "type": "object", "properties": { "x": inside } })
+}
+
+#[test]
+fn what_would_take_ages_or_the_whole_stack_is_refused() {
+    let all_of = |inside: Value| json!({ "allOf": [inside] });
+    let doubling = json!({ "a": { "allOf": [{ "$ref": "#/$defs/b" }, { "$ref": "#/$defs/b" }] }, "b": {} });
+    let table = [
+        ("unevaluated in unevaluated", {
+            nested(10, |inside| json!({ "allOf": [inside], "unevaluatedProperties": {} }))
+        }),
+        ("hundreds of levels", nested(300, |inside| json!({ "not": inside }))),
+        ("hundreds of levels of properties", nested(300, |inside| json!({ "additionalProperties": inside }))),
+        ("levels behind references", {
+            let deep = nested(30, all_of);
+            let then = |next: &str| json!({ "allOf": [deep, { "properties": { "y": { "$ref": next } } }] });
+            let chained = nested(30, |_| json!({ "$ref": "#/$defs/a" }));
+            let mut chained = chained;
+            chained["$defs"] = json!({ "a": { "not": then("#/$defs/b") }, "b": nested(60, all_of) });
+            chained
+        }),
+        ("a name in percent-encoding", {
+            json!({ "type": "object", "$defs": { "a%30": {}, "a0": {} }, "properties": { "x": { "$ref": "#/$defs/a%30" } } })
+        }),
+        ("an id below the root", {
+            json!({ "properties": { "x": { "$id": "http://e/n", "$defs": doubling, "$ref": "#/$defs/a" } }, "$defs": { "a": {} } })
+        }),
+        ("a reference to data", json!({ "$ref": "#/default", "default": { "pattern": "a" } })),
+        (
+            "a reference to a list of names",
+            json!({ "$ref": "#/x/properties", "x": { "properties": { "pattern": "a" } } }),
+        ),
+    ];
+    for (name, schema) in table {
+        let checked = Arguments::of(&schema, &mut Budget::default());
+        assert!(checked.is_err(), "{name}");
+    }
+}
+
+#[test]
+fn schemas_at_the_limit_of_depth_are_built_and_checked_on_a_small_stack() {
+    let wraps: [(&str, fn(Value) -> Value); 4] = [
+        ("additionalProperties", |inside| json!({ "additionalProperties": inside })),
+        ("properties", |inside| json!({ "properties": { "x": inside } })),
+        ("items", |inside| json!({ "items": inside })),
+        ("allOf", |inside| json!({ "allOf": [inside] })),
+    ];
+    for (name, wrap) in wraps {
+        let deepest =
+            (1..100).take_while(|levels| Arguments::of(&nested(*levels, wrap), &mut Budget::default()).is_ok());
+        let levels = deepest.last().expect("one level fits");
+        let arguments = (0..levels + 1).fold(json!(1), |inside, _| json!({ "x": [inside] }));
+        // Workers have stacks of this size.
+        let small = std::thread::Builder::new().stack_size(2 * 1024 * 1024);
+        let checking = small.spawn(move || {
+            let built = Arguments::of(&nested(levels, wrap), &mut Budget::default()).expect("it fits");
+            built.check(&arguments, 1000).is_ok()
+        });
+        assert!(checking.expect("a thread").join().is_ok(), "{name}: {levels} levels");
+    }
+}
+
+#[test]
+fn patterns_are_refused_quickly_and_paid_for() {
+    let long = r"\s".repeat(20_000);
+    let many: Vec<Value> = (0..1_500).map(|at| json!({ "pattern": format!(r"\p{{L}}{{99}}x{at}") })).collect();
+    let twins: Vec<Value> = (0..1_500).map(|_| json!({ "pattern": "(" })).collect();
+    let table = [
+        ("classes without end", text(&long)),
+        ("many giants", json!({ "type": "object", "allOf": many })),
+        (
+            "many below a long name",
+            json!({ "type": "object", "properties": { ("n".repeat(20_000)): { "allOf": twins } } }),
+        ),
+    ];
+    for (name, schema) in table {
+        let arguments = Arguments::of(&schema, &mut Budget::default()).expect(name);
+        let unchecked = arguments.unchecked();
+        assert!((1..=32).contains(&unchecked.len()), "{name}");
+        assert!(unchecked.iter().all(|pattern| pattern.at.len() <= 256), "{name}");
+    }
+    let mut budget = Budget::default();
+    let many: Vec<Value> = (0..600).map(|at| json!({ "pattern": format!("({at}") })).collect();
+    Arguments::of(&json!({ "type": "object", "allOf": many }), &mut budget).unwrap();
+    let late = Arguments::of(&text("^a$"), &mut budget).unwrap();
+    assert_eq!(late.unchecked()[0].reason, TooLarge, "refused ones have used the budget up");
+}
+
+#[test]
+fn a_reference_to_what_was_left_out_is_no_reason_to_refuse_the_tool() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "a": { "oneOf": [{ "type": "string", "pattern": "^(?=a)" }, { "type": "number" }] },
+            "b": { "$ref": "#/properties/a/oneOf/0" },
+        },
+    });
+    let arguments = Arguments::of(&schema, &mut Budget::default()).unwrap();
+    assert_eq!(arguments.unchecked().len(), 1);
+    assert_eq!(arguments.check(&json!({ "b": "x" }), 9), Ok(()));
+}
+
 #[test]
 fn the_schemas_of_an_offer_have_one_budget() {
     let mut budget = Budget::default();

@@ -8,6 +8,7 @@ fn door(guests: u32, per_address: u32, partial: u64) -> Arc<Door> {
         guests_max: guests,
         guests_per_address_max: per_address,
         partial_bytes_max: partial,
+        message_bytes_max: 1024,
         ..LimitSettings::default()
     })
 }
@@ -83,6 +84,36 @@ fn a_guest_may_hold_a_little_and_a_user_what_the_budget_has() {
     drop((one, two));
     assert_eq!(lock(&door.partial).bytes, 0, "and so does the end of a connection");
     assert!(lock(&door.partial).by_user.is_empty());
+}
+
+#[test]
+fn pings_between_the_parts_of_a_message_give_nothing_back() {
+    let door = door(10, 0, 0);
+    let guest = door.admit(address("192.0.2.1"));
+    guest.upgraded();
+    let parts: Vec<_> = (0..4)
+        .map(|_| {
+            let read = guest.read(6_000 + 6 + 10);
+            guest.control_read(10);
+            read
+        })
+        .collect();
+    assert_eq!(parts, [Ok(()), Ok(()), Err(Refusal::GuestMessage), Err(Refusal::GuestMessage)]);
+    // Pongs to the server's pings add up to nothing.
+    let idle = door.admit(address("192.0.2.1"));
+    idle.upgraded();
+    for _ in 0..10_000 {
+        assert_eq!(idle.read(6), Ok(()));
+        idle.control_read(0);
+    }
+}
+
+#[test]
+fn of_many_addresses_the_oldest_guest_leaves() {
+    let door = door(3, 0, 0);
+    let guests: Vec<_> = (1..=6).map(|host| door.admit(address(&format!("192.0.2.{host}")))).collect();
+    let stay: Vec<bool> = guests.iter().map(|guest| guest.may_stay(&noop_waker()).is_ok()).collect();
+    assert_eq!(stay, [false, false, false, true, true, true]);
 }
 
 #[test]

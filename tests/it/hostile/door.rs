@@ -105,22 +105,24 @@ async fn a_client_that_never_reads_its_responses_is_disconnected() {
 async fn what_a_message_may_hold_depends_on_who_sends_it() {
     let v2 = "sec-websocket-protocol: reseed.v2\r\n";
     let ada = "authorization: Bearer token-of-ada-4d1f9a73c2\r\n";
-    let server = server(&[TOKENS[0], ("PARTIAL_BYTES_MAX", "400000"), ("HELLO_TIMEOUT_SECS", "3600")]).await;
+    let settings =
+        [TOKENS[0], ("MESSAGE_BYTES_MAX", "100000"), ("PARTIAL_BYTES_MAX", "400000"), ("HELLO_TIMEOUT_SECS", "3600")];
+    let server = server(&settings).await;
+    // Two that hold what they may.
+    let mut held = Vec::new();
+    for (lines, sent) in [(v2.to_owned(), 10_000), (format!("{v2}{ada}"), 80_000)] {
+        let mut stream = upgraded(&server, "/ws", &lines).await;
+        stream.write_all(&partial(90_000, sent)).await.expect("the server reads");
+        held.push(stream);
+    }
     for (who, path, lines, sent, code) in [
         ("one that is unknown", "/ws", v2.to_owned(), 20_000, 1009),
         ("one that is unknown and speaks v1", "/", String::new(), 20_000, 1009),
-        ("a user beyond a share of the budget", "/ws", format!("{v2}{ada}"), 200_000, 1013),
+        ("a user beyond a share of the budget", "/ws", format!("{v2}{ada}"), 80_000, 1013),
     ] {
         let mut stream = upgraded(&server, path, &lines).await;
-        let _ = stream.write_all(&partial(900_000, sent)).await;
+        let _ = stream.write_all(&partial(90_000, sent)).await;
         assert_eq!(close_code(stream).await, Some(code), "{who}");
-    }
-    // Two that hold what they may, and a third whose long first message is whole.
-    let mut held = Vec::new();
-    for (lines, sent) in [(v2.to_owned(), 10_000), (format!("{v2}{ada}"), 50_000)] {
-        let mut stream = upgraded(&server, "/ws", &lines).await;
-        stream.write_all(&partial(900_000, sent)).await.expect("the server reads");
-        held.push(stream);
     }
     let url = format!("ws://{}/", server.address());
     let mut v1 = Client::connect_with(&url, &[("Authorization", "Bearer token-of-bob-90bb2e6a51")]).await;

@@ -138,7 +138,7 @@ async fn the_reason_of_a_patch_is_content() {
         assert!(detail.contains("Aurora"), "{detail}");
         let shown = http::get(&server.address(), &format!("/api/sessions/{id}/context?format=envelope")).await;
         assert_eq!(shown.body.contains(&detail), reads == "true", "{}", shown.body);
-        assert_eq!(shown.json()["receipt"]["broke"]["reason"], own["receipt"]["broke"]["reason"]);
+        assert_eq!(*present(&shown.json()["receipt"]["broke"]["reason"]), own["receipt"]["broke"]["reason"]);
     }
 }
 
