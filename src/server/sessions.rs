@@ -5,7 +5,7 @@ use crate::{
     clock::{Clock, SystemClock},
     core::agent_loop::Snapshot,
     runtime::{watch::list_item, whole},
-    store::{EntryQuery, Error, ListQuery, Part, SessionHead, StoredRecord},
+    store::{EntriesPage, EntryQuery, Error, ListQuery, Part, SessionHead, StoredRecord},
 };
 use reseed_protocol::{
     Entry, EntryId, ErrorBody, ErrorCode, SessionId, Timestamp,
@@ -115,10 +115,10 @@ fn fit(records: &mut Vec<StoredRecord>) -> bool {
 /// possibly fewer than there are, but a page that continues from there works.
 async fn path_back(asker: &Asker<'_>, session: &SessionId, from: EntryId, count: u32) -> Result<Page, ErrorBody> {
     let (mut limit, mut damaged) = (count + 1, Vec::new());
-    let mut records = loop {
+    let EntriesPage { mut records, cut } = loop {
         let query = EntryQuery::Path { from: from.clone(), limit };
-        match asker.app.registry.store().entries(session, query).await {
-            Ok(records) => break records,
+        match asker.app.registry.store().entries_page(session, query, PAGE_BYTES_MAX).await {
+            Ok(page) => break page,
             Err(error @ Error::Damaged { part: Part::Record(seq), .. }) if limit > 1 => {
                 let _ = asker.app.registry.fault(&error);
                 damaged = vec![seq];
@@ -129,43 +129,46 @@ async fn path_back(asker: &Asker<'_>, session: &SessionId, from: EntryId, count:
     };
     let more = if damaged.is_empty() { records.len() > count as usize } else { limit > 1 };
     records.truncate(count as usize);
-    let all = fit(&mut records);
     records.reverse();
-    Ok(Page { items: parse(&records)?, more: more || !all, damaged })
+    Ok(Page { items: parse(&records)?, more: more || cut, damaged })
 }
 
-/// Returns entries in log order, oldest first: the oldest after `after`, or else the newest before `before`. Damaged
-/// ones are skipped and reported.
+/// Reads entries in log order, oldest first: the oldest after `after`, or else the newest before `before`, no more than
+/// about a page's bytes. Damaged ones are skipped, and their `seq` returned.
 async fn log_around(
     asker: &Asker<'_>,
     session: &SessionId,
     (mut after, mut before): (Option<u64>, Option<u64>),
     count: u32,
-) -> Result<(Vec<StoredRecord>, Vec<u64>), ErrorBody> {
+) -> Result<(EntriesPage, Vec<u64>), ErrorBody> {
     let store = asker.app.registry.store();
     let fault = |error: &Error| asker.app.registry.fault(error);
     let forwards = after.is_some();
     let (mut found, mut damaged) = (Vec::new(), Vec::new());
+    let mut bytes_left = PAGE_BYTES_MAX;
     loop {
         let limit = count - u32::try_from(found.len()).unwrap_or(count).min(count);
         let query = EntryQuery::Log { before_seq: before, after_seq: after, limit };
-        let (records, at) = match store.entries(session, query).await {
-            Ok(records) => (records, None),
+        let (page, at) = match store.entries_page(session, query, bytes_left).await {
+            Ok(page) => (page, None),
             Err(error @ Error::Damaged { part: Part::Record(seq), .. }) if damaged.len() < DAMAGED_MAX => {
                 let _ = fault(&error);
                 // The records between the position and the damage, all of which fit into the page.
                 let (after_seq, before_seq) = if forwards { (after, Some(seq)) } else { (Some(seq), before) };
-                let near = store.entries(session, EntryQuery::Log { before_seq, after_seq, limit }).await;
+                let near = EntryQuery::Log { before_seq, after_seq, limit };
+                let near = store.entries_page(session, near, bytes_left).await;
                 (near.map_err(|error| fault(&error))?, Some(seq))
             }
             Err(error) => return Err(fault(&error)),
         };
+        let EntriesPage { records, cut } = page;
+        bytes_left = records.iter().fold(bytes_left, |left, record| left.saturating_sub(record.body.len()));
         if forwards {
             found.extend(records);
         } else {
             found.splice(0..0, records);
         }
-        let Some(at) = at else { return Ok((found, damaged)) };
+        let Some(at) = at.filter(|_| !cut) else { return Ok((EntriesPage { records: found, cut }, damaged)) };
         damaged.push(at);
         if forwards {
             after = Some(at);
@@ -229,7 +232,8 @@ async fn whole_entry(asker: &Asker<'_>, session: &SessionId, id: &EntryId) -> Re
 async fn in_log(asker: &Asker<'_>, session: &SessionId, get: &GetEntries, count: u32) -> Result<Page, ErrorBody> {
     let before_seq = seq_of(asker, session, get.before.as_ref(), "before").await?;
     let after_seq = seq_of(asker, session, get.after.as_ref(), "after").await?;
-    let (mut records, damaged) = log_around(asker, session, (after_seq, before_seq), count + 1).await?;
+    let (page, damaged) = log_around(asker, session, (after_seq, before_seq), count + 1).await?;
+    let EntriesPage { mut records, cut } = page;
     let more = records.len() > count as usize;
     if more {
         // One more than requested, to know whether there are more: it is the one furthest from the position.
@@ -244,7 +248,7 @@ async fn in_log(asker: &Asker<'_>, session: &SessionId, get: &GetEntries, count:
     if after_seq.is_none() {
         records.reverse();
     }
-    Ok(Page { items: parse(&records)?, more: more || !all, damaged })
+    Ok(Page { items: parse(&records)?, more: more || cut || !all, damaged })
 }
 
 async fn seq_of(
@@ -273,22 +277,25 @@ async fn on_path(
     if let Some(before) = &get.before {
         seq_of(asker, session, Some(before), "before").await?;
         let mut page = path_back(asker, session, before.clone(), count + 1).await?;
-        page.items.pop();
-        return Ok(page);
+        let parent = page.items.pop().and_then(|entry| entry.parent_id);
+        return match parent {
+            // An entry that fills a page of its own leaves no room for those before it.
+            Some(parent) if page.items.is_empty() && page.more && page.damaged.is_empty() => {
+                path_back(asker, session, parent, count).await
+            }
+            _ => Ok(page),
+        };
     }
     let Some(leaf) = leaf else { return Ok(Page { items: Vec::new(), more: false, damaged: Vec::new() }) };
     let Some(after) = &get.after else { return path_back(asker, session, leaf, count).await };
     seq_of(asker, session, Some(after), "after").await?;
-    let walk = EntryQuery::Path { from: leaf, limit: PATH_WALK_MAX };
-    let walked = asker.app.registry.store().entries(session, walk).await;
-    let mut records = walked.map_err(|error| asker.app.registry.fault(&error))?;
-    records.reverse();
-    let entries = parse(&records)?;
-    let Some(at) = entries.iter().position(|entry| entry.entry_id == *after) else {
+    let walk = EntryQuery::PathAfter { after: after.clone(), to: leaf.clone(), steps: PATH_WALK_MAX, limit: count + 1 };
+    let found = asker.app.registry.store().entries_page(session, walk, PAGE_BYTES_MAX).await;
+    let EntriesPage { mut records, cut } = found.map_err(|error| asker.app.registry.fault(&error))?;
+    if records.is_empty() && *after != leaf {
         return Err(entry_not_found(after, "after"));
-    };
-    let mut items: Vec<Entry> = entries.into_iter().skip(at + 1).collect();
-    let more = items.len() > count as usize;
-    items.truncate(count as usize);
-    Ok(Page { items, more, damaged: Vec::new() })
+    }
+    let more = cut || records.len() > count as usize;
+    records.truncate(count as usize);
+    Ok(Page { items: parse(&records)?, more, damaged: Vec::new() })
 }

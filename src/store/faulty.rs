@@ -1,8 +1,8 @@
 //! A store that fails on demand, for tests of the layers above. All but [`SessionStore::append`] passes through.
 
 use super::{
-    Append, CommandMark, Created, EntryQuery, Error, Lease, ListPage, ListQuery, SessionHead, SessionStore,
-    StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
+    Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, SessionHead,
+    SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
 };
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{
@@ -141,12 +141,13 @@ impl<S: SessionStore> SessionStore for Faulty<S> {
         self.inner.read(session, after_seq, limit)
     }
 
-    fn entries<'a>(
+    fn entries_page<'a>(
         &'a self,
         session: &'a SessionId,
         query: EntryQuery,
-    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
-        self.inner.entries(session, query)
+        bytes_max: usize,
+    ) -> StoreFuture<'a, Result<EntriesPage, Error>> {
+        self.inner.entries_page(session, query, bytes_max)
     }
 
     fn subtree<'a>(

@@ -3,7 +3,7 @@
 use super::{
     Append, CommandMark, Created, EntryQuery, Error, Head, Lease, ListPage, ListQuery, NewRecord, SessionHead,
     SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, UNFINISHED,
-    page::{self, Cursor},
+    page::{self, Cursor, EntriesPage, Filling},
     walk::{self, Found, Links},
 };
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
@@ -158,45 +158,47 @@ impl Session {
         records.iter().enumerate().map(move |(i, record)| ((start + i) as u64 + 1, record))
     }
 
-    fn path(&self, from: &EntryId, limit: u32) -> Vec<StoredRecord> {
-        let mut path = Vec::new();
+    /// Returns the records from an entry back to its root.
+    fn path<'a>(&'a self, from: &'a EntryId) -> impl Iterator<Item = (u64, &'a NewRecord)> {
         let mut next = Some(from);
-        while path.len() < limit as usize {
-            let Some(seq) = next.and_then(|entry| self.seq_of_entry.get(entry)) else { break };
-            let record = &self.records[*seq as usize - 1];
-            path.push(stored((*seq, record)));
+        std::iter::from_fn(move || {
+            let seq = *self.seq_of_entry.get(next?)?;
+            let record = self.records.get(usize::try_from(seq).ok()?.checked_sub(1)?)?;
             next = record.entry.as_ref().and_then(|entry| entry.parent_id.as_ref());
-        }
-        path
+            Some((seq, record))
+        })
     }
 
-    fn entries(&self, query: &EntryQuery) -> Vec<StoredRecord> {
+    fn entries(&self, query: &EntryQuery, bytes_max: usize) -> EntriesPage {
         match query {
-            EntryQuery::Path { from, limit } => self.path(from, *limit),
+            EntryQuery::Path { from, limit } => filled(self.path(from).take(*limit as usize), bytes_max),
+            EntryQuery::PathAfter { after, to, steps, limit } => {
+                let Ok(page) = walk::path_after(self, (after, to), *steps, *limit, bytes_max);
+                page
+            }
             EntryQuery::Log { before_seq, after_seq, limit } => {
                 let entries = self
                     .between(after_seq.unwrap_or(0), before_seq.unwrap_or(u64::MAX))
-                    .filter(|(_, record)| record.entry.is_some())
-                    .map(stored);
+                    .filter(|(_, record)| record.entry.is_some());
                 if after_seq.is_some() {
-                    return entries.take(*limit as usize).collect();
+                    return filled(entries.take(*limit as usize), bytes_max);
                 }
-                let mut newest: Vec<_> = entries.rev().take(*limit as usize).collect();
-                newest.reverse();
+                let mut newest = filled(entries.rev().take(*limit as usize), bytes_max);
+                newest.records.reverse();
                 newest
             }
             EntryQuery::Children { of, after_seq, limit } => {
-                let Ok(children) = self.children(of.as_ref(), *after_seq, *limit);
-                children.into_iter().map(|found| found.record).collect()
+                let Ok(page) = walk::children(self, of.as_ref(), *after_seq, *limit, bytes_max);
+                page
             }
             EntryQuery::Kind { kind, after_seq, limit } => {
                 let of_kind = |record: &NewRecord| record.entry.as_ref().is_some_and(|entry| entry.kind == *kind);
                 let records = self.between(*after_seq, u64::MAX).filter(|(_, record)| of_kind(record));
-                records.take(*limit as usize).map(stored).collect()
+                filled(records.take(*limit as usize), bytes_max)
             }
             EntryQuery::NewestLeaf { below } => {
                 let Ok(leaf) = walk::newest_leaf(self, below);
-                leaf.into_iter().collect()
+                EntriesPage { records: leaf.into_iter().collect(), cut: false }
             }
         }
     }
@@ -220,7 +222,12 @@ impl Links for Session {
         Ok(self.seq_of_entry.get(entry).and_then(|seq| self.found(*seq)))
     }
 
-    fn children(&self, of: Option<&EntryId>, after_seq: u64, limit: u32) -> Result<Vec<Found>, Infallible> {
+    fn parent(&self, entry: &EntryId) -> Result<Option<Option<EntryId>>, Infallible> {
+        let record = self.path(entry).next().and_then(|(_, record)| record.entry.as_ref());
+        Ok(record.map(|entry| entry.parent_id.clone()))
+    }
+
+    fn places(&self, of: Option<&EntryId>, after_seq: u64, limit: u32) -> Result<Vec<u64>, Infallible> {
         let seqs: Vec<u64> = match of {
             Some(parent) => self.children.get(parent).cloned().unwrap_or_default(),
             None => {
@@ -228,8 +235,11 @@ impl Links for Session {
                 records.map(|(seq, _)| seq).take(limit as usize).collect()
             }
         };
-        let after = seqs.into_iter().filter(|seq| *seq > after_seq);
-        Ok(after.take(limit as usize).filter_map(|seq| self.found(seq)).collect())
+        Ok(seqs.into_iter().filter(|seq| *seq > after_seq).take(limit as usize).collect())
+    }
+
+    fn at(&self, seq: u64, _parent: Option<&EntryId>) -> Result<Found, Infallible> {
+        Ok(self.found(seq).expect("a place was found under the same lock"))
     }
 
     fn child_count(&self, of: &EntryId) -> Result<u64, Infallible> {
@@ -240,6 +250,18 @@ impl Links for Session {
         let children = self.children.get(of).into_iter().flatten();
         Ok(children.filter_map(|seq| self.found(*seq).map(|found| (*seq, found.entry))).collect())
     }
+}
+
+/// Returns the page of these records.
+fn filled<'a>(records: impl Iterator<Item = (u64, &'a NewRecord)>, bytes_max: usize) -> EntriesPage {
+    let mut page = Filling::new(bytes_max);
+    for record in records {
+        let Ok(has_room) = page.add(|| Ok::<_, Infallible>(stored(record)));
+        if !has_room {
+            break;
+        }
+    }
+    page.done()
 }
 
 fn stored((seq, record): (u64, &NewRecord)) -> StoredRecord {
@@ -326,12 +348,13 @@ impl SessionStore for MemoryStore {
         })
     }
 
-    fn entries<'a>(
+    fn entries_page<'a>(
         &'a self,
         session: &'a SessionId,
         query: EntryQuery,
-    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
-        self.with(move |state| Ok(state.session(session)?.entries(&query)))
+        bytes_max: usize,
+    ) -> StoreFuture<'a, Result<EntriesPage, Error>> {
+        self.with(move |state| Ok(state.session(session)?.entries(&query, bytes_max)))
     }
 
     fn subtree<'a>(

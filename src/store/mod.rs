@@ -19,6 +19,7 @@ mod conformance;
 pub use connect::{ConnectError, connect};
 pub(crate) use connect::{open, open_read_only};
 pub use error::{Error, Part};
+pub use page::EntriesPage;
 pub use walk::SubtreeQuery;
 
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp, event::Event};
@@ -207,6 +208,17 @@ pub enum EntryQuery {
         /// Most records.
         limit: u32,
     },
+    /// The path from one entry down to another, oldest first and without the first; empty if the first is not found.
+    PathAfter {
+        /// The ancestor before the first entry to return.
+        after: EntryId,
+        /// The last entry of the path.
+        to: EntryId,
+        /// Most entries to walk back from `to` in search of `after`; only the bodies of those returned are read.
+        steps: u32,
+        /// Most records, the ones next to `after`.
+        limit: u32,
+    },
     /// Entries in log order, oldest first: those just before or just after a position.
     Log {
         /// Only entries whose `seq` is smaller.
@@ -355,7 +367,22 @@ pub trait SessionStore: Send + Sync {
         &'a self,
         session: &'a SessionId,
         query: EntryQuery,
-    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>>;
+    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
+        Box::pin(async move { Ok(self.entries_page(session, query, usize::MAX).await?.records) })
+    }
+
+    /// Reads as [`SessionStore::entries`] does, from the query's position on, but stops before the record with which
+    /// the bodies would have more than `bytes_max` bytes. Returns at least one, however large. Reads no other bodies,
+    /// except for the one that did not fit.
+    ///
+    /// # Errors
+    /// As [`SessionStore::entries`].
+    fn entries_page<'a>(
+        &'a self,
+        session: &'a SessionId,
+        query: EntryQuery,
+        bytes_max: usize,
+    ) -> StoreFuture<'a, Result<EntriesPage, Error>>;
 
     /// Returns a part of the tree, breadth first; empty if its root does not exist.
     ///

@@ -1,10 +1,57 @@
-//! Paging and searching of lists, the same in every store.
+//! Paging of entries, and paging and searching of lists, the same in every store.
 
-use super::Error;
+use super::{Error, StoredRecord};
 use std::{fmt, str::FromStr};
 
 /// Characters of an invalid cursor that the error repeats: clients choose the text.
 const ECHO_CHARS_MAX: usize = 64;
+
+/// Records that append entries, as many as were to be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntriesPage {
+    /// The records, in the order of the query.
+    pub records: Vec<StoredRecord>,
+    /// True if there is a further record within the query's limit, left out because of the bytes.
+    pub cut: bool,
+}
+
+/// A page that takes records until the next one does not fit.
+pub(super) struct Filling {
+    page: EntriesPage,
+    bytes_left: usize,
+}
+
+impl Filling {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { page: EntriesPage { records: Vec::new(), cut: false }, bytes_left: bytes_max }
+    }
+
+    /// Reads the next record and adds it if it fits; the first always does. Returns false if the page is complete. A
+    /// page without room for a single byte does not even read.
+    pub(super) fn add<E>(&mut self, read: impl FnOnce() -> Result<StoredRecord, E>) -> Result<bool, E> {
+        let is_first = self.page.records.is_empty();
+        if self.bytes_left == 0 && !is_first {
+            self.page.cut = true;
+            return Ok(false);
+        }
+        let record = read()?;
+        self.page.cut = record.body.len() > self.bytes_left && !is_first;
+        if !self.page.cut {
+            self.bytes_left = self.bytes_left.saturating_sub(record.body.len());
+            self.page.records.push(record);
+        }
+        Ok(!self.page.cut)
+    }
+
+    /// Returns the number of records on the page.
+    pub(super) fn count(&self) -> usize {
+        self.page.records.len()
+    }
+
+    pub(super) fn done(self) -> EntriesPage {
+        self.page
+    }
+}
 
 /// A position in the list of sessions, which is ordered newest `updated_at` first, then newest created first.
 /// Its text is opaque to clients: `updated_at` in milliseconds, a dot, the session's number.

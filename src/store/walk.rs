@@ -1,11 +1,14 @@
-//! Queries that follow the tree from parent to child, shared by all stores: the subtree below an entry, and its newest
-//! leaf.
+//! Queries that follow the tree, shared by all stores: the subtree below an entry, its newest leaf, its children, and
+//! the path between two entries.
 //! An entry whose parent is not in the session counts as a root. Entries that are each other's ancestors (possible in
 //! an imported file) have no root; a walk that meets such a cycle visits each entry once.
 
-use super::{StoredNode, StoredRecord};
+use super::{
+    StoredNode, StoredRecord,
+    page::{EntriesPage, Filling},
+};
 use reseed_protocol::EntryId;
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 /// Selects the part of a tree to read, breadth first: an entry or the roots, then their children, and so on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,9 +24,6 @@ pub struct SubtreeQuery {
     pub bytes_max: usize,
 }
 
-/// Children read per query, which bounds how far a read can exceed `bytes_max`.
-const CHILDREN_PAGE: u32 = 16;
-
 /// An entry found by a walk.
 pub(super) struct Found {
     pub(super) entry: EntryId,
@@ -37,8 +37,14 @@ pub(super) trait Links {
     /// Returns the entry if it exists.
     fn find(&self, entry: &EntryId) -> Result<Option<Found>, Self::Error>;
 
-    /// Returns at most `limit` children with a larger `seq`; for `None`, the roots.
-    fn children(&self, of: Option<&EntryId>, after_seq: u64, limit: u32) -> Result<Vec<Found>, Self::Error>;
+    /// Returns the parent of an entry, read without its body; `None` if the entry does not exist.
+    fn parent(&self, entry: &EntryId) -> Result<Option<Option<EntryId>>, Self::Error>;
+
+    /// Returns the `seq` of at most `limit` children with a larger one; for `None`, of the roots.
+    fn places(&self, of: Option<&EntryId>, after_seq: u64, limit: u32) -> Result<Vec<u64>, Self::Error>;
+
+    /// Reads the entry at a `seq` that [`Self::places`] returned for this parent.
+    fn at(&self, seq: u64, parent: Option<&EntryId>) -> Result<Found, Self::Error>;
 
     /// Returns the number of children of an entry.
     fn child_count(&self, of: &EntryId) -> Result<u64, Self::Error>;
@@ -52,7 +58,7 @@ pub(super) fn subtree<L: Links>(links: &L, query: &SubtreeQuery) -> Result<Vec<S
     let mut part =
         Part { links, room: query.limit, bytes_left: query.bytes_max, seen: HashSet::new(), nodes: Vec::new() };
     match &query.root {
-        Some(root) if query.limit > 0 => part.add(0, links.find(root)?.into_iter().collect()),
+        Some(root) if !part.is_full() => links.find(root)?.into_iter().for_each(|root| part.add(0, root)),
         Some(_) => {}
         None => part.add_children(0, None)?,
     }
@@ -85,32 +91,97 @@ impl<L: Links> Part<'_, L> {
         self.room == 0 || self.bytes_left == 0
     }
 
-    fn add(&mut self, level: u32, found: Vec<Found>) {
-        for node in found {
-            if !self.is_full() && self.seen.insert(node.record.seq) {
-                self.room -= 1;
-                self.bytes_left = self.bytes_left.saturating_sub(node.record.body.len());
-                self.nodes.push((level, node));
-            }
-        }
+    fn add(&mut self, level: u32, node: Found) {
+        self.seen.insert(node.record.seq);
+        self.room -= 1;
+        self.bytes_left = self.bytes_left.saturating_sub(node.record.body.len());
+        self.nodes.push((level, node));
     }
 
     fn add_children(&mut self, level: u32, of: Option<&EntryId>) -> Result<(), L::Error> {
         let mut after_seq = 0;
         while !self.is_full() {
-            // Finding roots scans the whole session, so do it once.
-            let page = if of.is_some() { self.room.min(CHILDREN_PAGE) } else { self.room };
-            let children = self.links.children(of, after_seq, page)?;
-            let last = children.last().map(|child| child.record.seq);
-            let all = children.len() < page as usize;
-            self.add(level, children);
-            match last {
-                Some(last) if !all => after_seq = last,
+            let asked = self.room;
+            let places = self.links.places(of, after_seq, asked)?;
+            for seq in &places {
+                if !self.is_full() && !self.seen.contains(seq) {
+                    self.add(level, self.links.at(*seq, of)?);
+                }
+            }
+            match places.last() {
+                Some(last) if places.len() >= asked as usize => after_seq = *last,
                 _ => break,
             }
         }
         Ok(())
     }
+}
+
+/// Reads children of an entry, or roots, in log order.
+pub(super) fn children<L: Links>(
+    links: &L,
+    of: Option<&EntryId>,
+    after_seq: u64,
+    limit: u32,
+    bytes_max: usize,
+) -> Result<EntriesPage, L::Error> {
+    let mut page = Filling::new(bytes_max);
+    for seq in links.places(of, after_seq, limit)? {
+        if !page.add(|| Ok(links.at(seq, of)?.record))? {
+            break;
+        }
+    }
+    Ok(page.done())
+}
+
+/// Reads the path from `after`, which is left out, to `to`; see [`super::EntryQuery::PathAfter`].
+pub(super) fn path_after<L: Links>(
+    links: &L,
+    (after, to): (&EntryId, &EntryId),
+    steps: u32,
+    limit: u32,
+    bytes_max: usize,
+) -> Result<EntriesPage, L::Error> {
+    let mut page = Filling::new(bytes_max);
+    for entry in &ids_after(links, (after, to), steps, limit)? {
+        let Some(found) = links.find(entry)? else { break };
+        if !page.add(|| Ok(found.record))? {
+            break;
+        }
+    }
+    Ok(page.done())
+}
+
+/// Returns the first ids of the path after `after`, found by walking back from `to`.
+fn ids_after<L: Links>(
+    links: &L,
+    (after, to): (&EntryId, &EntryId),
+    steps: u32,
+    limit: u32,
+) -> Result<VecDeque<EntryId>, L::Error> {
+    let mut ids = VecDeque::new();
+    let mut at = to.clone();
+    for _ in 0..steps {
+        if at == *after {
+            return Ok(ids);
+        }
+        match links.parent(&at)? {
+            Some(Some(parent)) => {
+                ids.push_front(std::mem::replace(&mut at, parent));
+                ids.truncate(limit as usize);
+            }
+            // The path ends here. Reading the entry, or the one that names it, shows whether damage ended it.
+            Some(None) => {
+                links.find(&at)?;
+                break;
+            }
+            None => {
+                ids.front().map(|below| links.find(below)).transpose()?;
+                break;
+            }
+        }
+    }
+    Ok(VecDeque::new())
 }
 
 /// Returns the newest entry without children at or below `below`. It walks everything below, reading links only.

@@ -2,8 +2,8 @@
 
 use futures_util::poll;
 use reseed::store::{
-    Append, CommandMark, Created, EntryQuery, Error, Lease, ListPage, ListQuery, SessionHead, SessionStore,
-    StoreFuture, StoredNode, StoredRecord, SubtreeQuery, sqlite::SqliteStore,
+    Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, SessionHead,
+    SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, sqlite::SqliteStore,
 };
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{collections::HashMap, sync::Mutex};
@@ -110,12 +110,13 @@ impl SessionStore for Broken {
         self.inner.read(session, after_seq, limit)
     }
 
-    fn entries<'a>(
+    fn entries_page<'a>(
         &'a self,
         session: &'a SessionId,
         query: EntryQuery,
-    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
-        self.inner.entries(session, query)
+        bytes_max: usize,
+    ) -> StoreFuture<'a, Result<EntriesPage, Error>> {
+        self.inner.entries_page(session, query, bytes_max)
     }
 
     fn subtree<'a>(

@@ -10,8 +10,8 @@ use crate::{
 };
 use fastrand::Rng;
 use reseed::store::{
-    Append, CommandMark, Created, EntryQuery, Error, Lease, ListPage, ListQuery, NewRecord, SessionHead, SessionStore,
-    StoreFuture, StoredNode, StoredRecord, SubtreeQuery, memory::MemoryStore,
+    Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, NewRecord, SessionHead,
+    SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, memory::MemoryStore,
 };
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{
@@ -302,12 +302,14 @@ impl SessionStore for Road {
         Box::pin(async move { self.asked("read", self.disk.store().read(session, after_seq, limit)).await })
     }
 
-    fn entries<'a>(
+    fn entries_page<'a>(
         &'a self,
         session: &'a SessionId,
         query: EntryQuery,
-    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
-        Box::pin(async move { self.asked("entries", self.disk.store().entries(session, query)).await })
+        bytes_max: usize,
+    ) -> StoreFuture<'a, Result<EntriesPage, Error>> {
+        let read = self.disk.store().entries_page(session, query, bytes_max);
+        Box::pin(async move { self.asked("entries", read).await })
     }
 
     fn subtree<'a>(

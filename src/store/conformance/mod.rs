@@ -44,6 +44,8 @@ macro_rules! contract_suite {
             reading: an_entry_is_found_by_its_id,
             reading: a_path_is_one_branch_newest_first,
             reading: a_log_window_holds_entries_only,
+            reading: a_path_after_an_entry_is_oldest_first,
+            reading: a_page_of_entries_ends_before_it_is_too_large,
             trees: children_and_roots_come_in_the_order_of_the_log,
             trees: entries_of_one_kind_are_paged,
             trees: a_subtree_is_read_breadth_first_and_counts_children,

@@ -21,8 +21,8 @@ mod tests;
 pub use open::{OpenError, Options, Vfs};
 
 use super::{
-    Append, CommandMark, Created, EntryQuery, Error, Lease, ListPage, ListQuery, Part, SessionHead, SessionStore,
-    StoreFuture, StoredNode, StoredRecord, SubtreeQuery, walk,
+    Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, Part, SessionHead,
+    SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, walk,
 };
 use readers::{READERS, Readers};
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
@@ -232,12 +232,13 @@ impl SessionStore for SqliteStore {
         Box::pin(self.readers.run_for(session, read))
     }
 
-    fn entries<'a>(
+    fn entries_page<'a>(
         &'a self,
         session: &'a SessionId,
         query: EntryQuery,
-    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
-        Box::pin(self.readers.run_for(session, move |db, session| read::entries(db, session, &query)))
+        bytes_max: usize,
+    ) -> StoreFuture<'a, Result<EntriesPage, Error>> {
+        Box::pin(self.readers.run_for(session, move |db, session| read::entries(db, session, &query, bytes_max)))
     }
 
     fn subtree<'a>(

@@ -7,8 +7,8 @@ use super::{
 };
 use crate::store::{
     CommandMark, EntryQuery, Error, Head, ListPage, ListQuery, Part, SessionHead, StoredRecord, UNFINISHED,
-    page::{self, Cursor},
-    walk::Links as _,
+    page::{self, Cursor, EntriesPage, Filling},
+    walk,
 };
 use reseed_protocol::{EntryId, SessionId, Timestamp};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row};
@@ -86,39 +86,50 @@ fn collect(
     session: &SessionId,
     mut statement: CachedStatement<'_>,
     params: impl Params,
-) -> Result<Vec<StoredRecord>, Fault> {
+    bytes_max: usize,
+) -> Result<EntriesPage, Fault> {
     let mut rows = statement.query(params)?;
-    let mut records = Vec::new();
+    let mut page = Filling::new(bytes_max);
     while let Some(row) = rows.next()? {
-        records.push(record::decode(session, row)?);
+        if !page.add(|| record::decode(session, row))? {
+            break;
+        }
     }
-    Ok(records)
+    Ok(page.done())
 }
 
-pub(super) fn entries(db: &Connection, session: &SessionId, query: &EntryQuery) -> Result<Vec<StoredRecord>, Fault> {
+pub(super) fn entries(
+    db: &Connection,
+    session: &SessionId,
+    query: &EntryQuery,
+    bytes_max: usize,
+) -> Result<EntriesPage, Fault> {
     let number = number(db, session)?;
     match query {
-        EntryQuery::Path { from, limit } => path(db, session, number, from, *limit),
+        EntryQuery::Path { from, limit } => path(db, (session, number), from, *limit, bytes_max),
+        EntryQuery::PathAfter { after, to, steps, limit } => {
+            walk::path_after(&Tree::new(db, session, number), (after, to), *steps, *limit, bytes_max)
+        }
         EntryQuery::Log { before_seq, after_seq, limit } => {
             let order = if after_seq.is_some() { "ASC" } else { "DESC" };
             let statement = db.prepare_cached(&log_sql(order))?;
             let (after, before) = (int(after_seq.unwrap_or(0)), int(before_seq.unwrap_or(u64::MAX)));
-            let mut found = collect(session, statement, (number, after, before, limit))?;
+            let mut found = collect(session, statement, (number, after, before, limit), bytes_max)?;
             if after_seq.is_none() {
-                found.reverse();
+                found.records.reverse();
             }
             Ok(found)
         }
         EntryQuery::Children { of, after_seq, limit } => {
-            let children = Tree::new(db, session, number).children(of.as_ref(), *after_seq, *limit)?;
-            Ok(children.into_iter().map(|found| found.record).collect())
+            walk::children(&Tree::new(db, session, number), of.as_ref(), *after_seq, *limit, bytes_max)
         }
         EntryQuery::Kind { kind, after_seq, limit } => {
             let statement = db.prepare_cached(&kind_sql(kind == MESSAGE))?;
-            collect(session, statement, (number, int(*after_seq), limit, kind))
+            collect(session, statement, (number, int(*after_seq), limit, kind), bytes_max)
         }
         EntryQuery::NewestLeaf { below } => {
-            Ok(Tree::new(db, session, number).newest_leaf(below)?.into_iter().collect())
+            let leaf = Tree::new(db, session, number).newest_leaf(below)?;
+            Ok(EntriesPage { records: leaf.into_iter().collect(), cut: false })
         }
     }
 }
@@ -145,25 +156,30 @@ fn log_sql(order: &str) -> String {
 /// the path; `limit` ends it even if damage has made a cycle.
 fn path(
     db: &Connection,
-    session: &SessionId,
-    number: i64,
+    (session, number): (&SessionId, i64),
     from: &EntryId,
     limit: u32,
-) -> Result<Vec<StoredRecord>, Fault> {
+    bytes_max: usize,
+) -> Result<EntriesPage, Fault> {
     let mut step = db.prepare_cached(&format!("SELECT {COLUMNS} FROM record WHERE session = ?1 AND entry = ?2"))?;
-    let mut path = Vec::new();
+    let mut path = Filling::new(bytes_max);
     let mut next = Some(from.as_str().to_owned());
-    while let Some(entry) = next.filter(|_| path.len() < limit as usize) {
+    while let Some(entry) = next.filter(|_| path.count() < limit as usize) {
         let mut rows = step.query((number, &entry))?;
         let Some(row) = rows.next()? else { break };
-        let record = record::decode(session, row)?;
-        if row.get_ref(record::ENTRY)?.as_str().ok() != Some(&*entry) {
-            return Err(record::damaged(session, record.seq, MISPLACED));
+        let has_room = path.add(|| {
+            let record = record::decode(session, row)?;
+            if row.get_ref(record::ENTRY)?.as_str().ok() != Some(&*entry) {
+                return Err(record::damaged(session, record.seq, MISPLACED));
+            }
+            Ok(record)
+        })?;
+        if !has_room {
+            break;
         }
-        path.push(record);
         next = row.get(record::PARENT)?;
     }
-    Ok(path)
+    Ok(path.done())
 }
 
 pub(super) fn entry_seq(db: &Connection, session: &SessionId, entry: &EntryId) -> Result<Option<u64>, Fault> {

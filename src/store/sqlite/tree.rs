@@ -40,6 +40,9 @@ UNION ALL
 SELECT seq FROM record AS below WHERE session = ?1 AND parent > '' AND follows IS NULL
     AND NOT EXISTS (SELECT 1 FROM record AS above WHERE above.session = ?1 AND above.entry = below.parent)";
 
+/// An entry's parent. SQLite loads a row's columns up to the last one named, so a large body is not read.
+const ABOVE: &str = "SELECT seq, parent FROM record WHERE session = ?1 AND entry = ?2";
+
 /// The index leads to an intact record, but not to the requested one.
 pub(super) const MISPLACED: &str = "index mismatch";
 
@@ -75,11 +78,11 @@ impl<'a> Tree<'a> {
         record::damaged(self.session, seq, reason)
     }
 
-    fn roots(&self, after_seq: u64, limit: u32) -> Result<Vec<i64>, Fault> {
+    fn roots(&self, after_seq: u64, limit: u32) -> Result<Vec<u64>, Fault> {
         let mut places = self.db.prepare_cached(ROOTS)?;
-        let places = places.query_map([self.number], |row| row.get(0))?;
-        let mut places: Vec<i64> = places.collect::<Result<_, _>>()?;
-        places.retain(|seq| *seq > int(after_seq));
+        let places = places.query_map([self.number], place)?;
+        let mut places: Vec<u64> = places.collect::<Result<_, _>>()?;
+        places.retain(|seq| *seq > after_seq);
         places.sort_unstable();
         places.truncate(limit as usize);
         Ok(places)
@@ -99,27 +102,6 @@ impl<'a> Tree<'a> {
             }
             _ => Ok(None),
         }
-    }
-
-    /// Returns the records at these `seq`, which hold entries.
-    fn at(&self, places: &[i64], parent: Option<&EntryId>) -> Result<Vec<Found>, Fault> {
-        let mut step =
-            self.db.prepare_cached(&format!("SELECT {COLUMNS} FROM record WHERE session = ?1 AND seq = ?2"))?;
-        let mut found = Vec::new();
-        for place in places {
-            let seq = place.cast_unsigned();
-            let mut rows = step.query((self.number, place))?;
-            let row = rows.next()?.ok_or_else(|| self.damaged(seq, "it is missing"))?;
-            let entry = self.found(row)?;
-            let hangs = parent.is_none_or(|parent| {
-                row.get_ref(PARENT).is_ok_and(|found| found.as_str_or_null().ok().flatten() == Some(parent.as_str()))
-            });
-            if entry.record.seq != seq || !hangs {
-                return Err(self.damaged(seq, MISPLACED));
-            }
-            found.push(entry);
-        }
-        Ok(found)
     }
 
     /// Returns the newest entry without children at or below an entry. Children come after their parents, except in
@@ -144,6 +126,10 @@ impl<'a> Tree<'a> {
     }
 }
 
+fn place(row: &Row<'_>) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(0).map(i64::cast_unsigned)
+}
+
 impl Links for Tree<'_> {
     type Error = Fault;
 
@@ -158,17 +144,41 @@ impl Links for Tree<'_> {
         }
     }
 
-    fn children(&self, of: Option<&EntryId>, after_seq: u64, limit: u32) -> Result<Vec<Found>, Fault> {
-        let Some(parent) = of else { return self.at(&self.roots(after_seq, limit)?, None) };
+    fn parent(&self, entry: &EntryId) -> Result<Option<Option<EntryId>>, Fault> {
+        let mut step = self.db.prepare_cached(ABOVE)?;
+        let mut rows = step.query((self.number, entry.as_str()))?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let seq = row.get::<_, i64>(0)?.cast_unsigned();
+        let parent = row.get_ref(1)?.as_str_or_null().map_err(|_| self.damaged(seq, "a column is not text"))?;
+        Ok(Some(parent.map(|parent| self.entry_id(seq, parent)).transpose()?))
+    }
+
+    fn places(&self, of: Option<&EntryId>, after_seq: u64, limit: u32) -> Result<Vec<u64>, Fault> {
+        let Some(parent) = of else { return self.roots(after_seq, limit) };
         let mut places = self.db.prepare_cached(PLACES)?;
-        let places = places.query_map((self.number, parent.as_str(), int(after_seq), limit), |row| row.get(0))?;
-        let mut places: Vec<i64> = places.collect::<Result<_, _>>()?;
-        places.extend(self.follower(parent)?.map(|(seq, _)| int(seq)).filter(|seq| *seq > int(after_seq)));
+        let places = places.query_map((self.number, parent.as_str(), int(after_seq), limit), place)?;
+        let mut places: Vec<u64> = places.collect::<Result<_, _>>()?;
+        places.extend(self.follower(parent)?.map(|(seq, _)| seq).filter(|seq| *seq > after_seq));
         // Entries written by an older version are in the index even if they follow their parent.
         places.sort_unstable();
         places.dedup();
         places.truncate(limit as usize);
-        self.at(&places, Some(parent))
+        Ok(places)
+    }
+
+    fn at(&self, seq: u64, parent: Option<&EntryId>) -> Result<Found, Fault> {
+        let mut step =
+            self.db.prepare_cached(&format!("SELECT {COLUMNS} FROM record WHERE session = ?1 AND seq = ?2"))?;
+        let mut rows = step.query((self.number, int(seq)))?;
+        let row = rows.next()?.ok_or_else(|| self.damaged(seq, "it is missing"))?;
+        let found = self.found(row)?;
+        let hangs = parent.is_none_or(|parent| {
+            row.get_ref(PARENT).is_ok_and(|found| found.as_str_or_null().ok().flatten() == Some(parent.as_str()))
+        });
+        if found.record.seq != seq || !hangs {
+            return Err(self.damaged(seq, MISPLACED));
+        }
+        Ok(found)
     }
 
     fn child_count(&self, of: &EntryId) -> Result<u64, Fault> {

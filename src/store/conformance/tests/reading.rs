@@ -104,6 +104,50 @@ pub(crate) async fn a_log_window_holds_entries_only(store: &dyn SessionStore) {
     }
 }
 
+pub(crate) async fn a_path_after_an_entry_is_oldest_first(store: &dyn SessionStore) {
+    let session = tree(store).await;
+    let cases = [
+        ("a", "f", 9, 9, "3:b 4:c 9:f"),
+        ("a", "f", 9, 2, "3:b 4:c"),
+        ("a", "f", 4, 9, "3:b 4:c 9:f"),
+        // `a` is the fourth entry of the walk.
+        ("a", "f", 3, 9, ""),
+        ("c", "f", 9, 9, "9:f"),
+        ("f", "f", 9, 9, ""),
+        ("d", "f", 9, 9, ""),
+        ("a", "f", 9, 0, ""),
+        ("x", "g", 9, 9, ""),
+    ];
+    for (after, to, steps, limit, want) in cases {
+        let query = EntryQuery::PathAfter { after: id(after), to: id(to), steps, limit };
+        assert_eq!(short(&store.entries(&session, query.clone()).await.unwrap()), want, "{query:?}");
+    }
+}
+
+pub(crate) async fn a_page_of_entries_ends_before_it_is_too_large(store: &dyn SessionStore) {
+    let session = tree(store).await;
+    let log = |before_seq, after_seq| EntryQuery::Log { before_seq, after_seq, limit: 3 };
+    // Bodies have one byte each.
+    let cases = [
+        (EntryQuery::Path { from: id("f"), limit: 3 }, ["9:f", "9:f 4:c", "9:f 4:c 3:b"]),
+        (EntryQuery::PathAfter { after: id("a"), to: id("f"), steps: 9, limit: 3 }, ["3:b", "3:b 4:c", "3:b 4:c 9:f"]),
+        (log(None, Some(2)), ["3:b", "3:b 4:c", "3:b 4:c 6:d"]),
+        (log(None, None), ["10:g", "9:f 10:g", "7:e 9:f 10:g"]),
+        (EntryQuery::Kind { kind: "message".into(), after_seq: 2, limit: 3 }, ["3:b", "3:b 4:c", "3:b 4:c 6:d"]),
+    ];
+    for (query, want) in cases {
+        for (bytes_max, at) in [(0, 0), (1, 0), (2, 1), (3, 2), (usize::MAX, 2)] {
+            let page = store.entries_page(&session, query.clone(), bytes_max).await.unwrap();
+            assert_eq!((short(&page.records).as_str(), page.cut), (want[at], at < 2), "{query:?} {bytes_max}");
+        }
+    }
+    let children = EntryQuery::Children { of: Some(id("b")), after_seq: 0, limit: 9 };
+    for (bytes_max, want) in [(1, ("4:c", true)), (2, ("4:c 6:d", false))] {
+        let page = store.entries_page(&session, children.clone(), bytes_max).await.unwrap();
+        assert_eq!((short(&page.records).as_str(), page.cut), want, "{bytes_max}");
+    }
+}
+
 /// Sessions as (id, owner, name, `updated_at`).
 const SESSIONS: [(&str, &str, &str, i64); 6] = [
     ("s1", "alice", "Holiday in Rome", 50),

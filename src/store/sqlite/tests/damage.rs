@@ -40,6 +40,25 @@ async fn damage_is_found_named_and_confined() {
     }
 }
 
+/// The entries between a page and the leaf are only walked past, so their bodies are not even read.
+#[tokio::test]
+async fn damage_beyond_a_page_after_an_entry_does_not_matter_unless_it_hides_the_way() {
+    for (change, limit, is_read) in [
+        ("body = 'E3'", 1, true),
+        ("body = 'E3'", 2, false),
+        ("parent = NULL", 1, false),
+        ("parent = 'gone'", 1, false),
+    ] {
+        let (_dir, path) = written().await;
+        tamper(&path, &format!("UPDATE record SET {change} WHERE seq = 3"));
+        let store = SqliteStore::open(&path).unwrap();
+        let query = EntryQuery::PathAfter { after: id("e1"), to: id("e3"), steps: 9, limit };
+        let found = store.entries(&id("s"), query).await.map(|records| short(&records));
+        let damaged = Error::Damaged { session: id("s"), part: Part::Record(3), reason: "checksum mismatch" };
+        assert_eq!(found, if is_read { Ok("2:e2".to_owned()) } else { Err(damaged) }, "{change} {limit}");
+    }
+}
+
 /// Returns a file with sessions `s` and `t`, each with two entries, a mark and a state.
 async fn two_sessions() -> (TempDir, std::path::PathBuf) {
     let (dir, path) = place();
