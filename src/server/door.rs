@@ -4,7 +4,8 @@
 //! connection stays one. Guests are bounded in all, and by address where an address tells clients apart. When there is
 //! no room, a guest must leave and the new one comes in: of the address with the most guests, the one that has waited
 //! longest, and of many such addresses the one with the oldest guest. So someone who opens connections without end from
-//! a few addresses shuts out only himself. With many addresses he can delay others: they need a place for one round trip.
+//! a few addresses shuts out only himself. With many addresses he can delay others, who need a place for one round
+//! trip.
 //!
 //! Bytes of a message that is only partly received are counted as well: a guest may hold [`GUEST_MESSAGE_BYTES_MAX`];
 //! what known users hold beyond that is taken from a budget of the server, of which each user may have a share.

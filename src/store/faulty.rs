@@ -1,4 +1,5 @@
-//! A store that fails on demand, for tests of the layers above. All but [`SessionStore::append`] passes through.
+//! A store that fails on demand, for tests of the layers above. All but [`SessionStore::append`] passes through, and
+//! the bytes of the entries read are counted.
 
 use super::{
     Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, SessionHead,
@@ -7,7 +8,10 @@ use super::{
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 use tokio::sync::{RwLock, RwLockWriteGuard};
 
@@ -27,6 +31,7 @@ pub struct Faulty<S> {
     plan: Mutex<Plan>,
     /// Appends pass while nobody holds them.
     passage: RwLock<()>,
+    entry_bytes: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -41,7 +46,7 @@ struct Plan {
 impl<S: SessionStore> Faulty<S> {
     /// Wraps a store, without any fault yet.
     pub fn new(inner: S) -> Self {
-        Self { inner, plan: Mutex::default(), passage: RwLock::default() }
+        Self { inner, plan: Mutex::default(), passage: RwLock::default(), entry_bytes: AtomicUsize::new(0) }
     }
 
     /// Makes the `nth` append from now fail; 1 is the next one. Appends of all sessions count together.
@@ -67,6 +72,11 @@ impl<S: SessionStore> Faulty<S> {
     /// Returns the number of appends started, failed ones included.
     pub fn appends(&self) -> u64 {
         self.plan().appends
+    }
+
+    /// Returns the bytes of all entries read so far, except those of subtrees.
+    pub fn entry_bytes(&self) -> usize {
+        self.entry_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns the inner store.
@@ -147,7 +157,12 @@ impl<S: SessionStore> SessionStore for Faulty<S> {
         query: EntryQuery,
         bytes_max: usize,
     ) -> StoreFuture<'a, Result<EntriesPage, Error>> {
-        self.inner.entries_page(session, query, bytes_max)
+        Box::pin(async move {
+            let page = self.inner.entries_page(session, query, bytes_max).await?;
+            let bytes = page.records.iter().map(|record| record.body.len()).sum();
+            self.entry_bytes.fetch_add(bytes, Ordering::Relaxed);
+            Ok(page)
+        })
     }
 
     fn subtree<'a>(

@@ -1,6 +1,7 @@
 //! Clients that make the server spend what it has: each finding of an attack, and the bound that ends it.
 
 mod door;
+mod reads;
 mod schemas;
 mod tickets;
 mod unread;

@@ -308,8 +308,7 @@ impl SessionStore for Road {
         query: EntryQuery,
         bytes_max: usize,
     ) -> StoreFuture<'a, Result<EntriesPage, Error>> {
-        let read = self.disk.store().entries_page(session, query, bytes_max);
-        Box::pin(async move { self.asked("entries", read).await })
+        Box::pin(async move { self.asked("entries", self.disk.store().entries_page(session, query, bytes_max)).await })
     }
 
     fn subtree<'a>(

@@ -30,8 +30,8 @@ const OFFER_UNFOLDED_MAX: u64 = 100_000;
 /// Maximum rules times values, when arguments are checked. A step takes some tens of nanoseconds.
 const STEPS_MAX: u64 = 20_000_000;
 
-/// Maximum bytes of arguments times the patterns, formats and lengths that can apply to one value. A linear engine reads
-/// about 100 MB/s, and 1 MB/s at worst.
+/// Maximum bytes of arguments times the patterns, formats and lengths that can apply to one value. A linear engine
+/// reads about 100 MB/s, and 1 MB/s at worst.
 const PATTERN_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Bytes that a pattern's cache of transitions may take; without room the engine is slower, and still linear.

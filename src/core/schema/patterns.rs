@@ -9,7 +9,7 @@ use regex_automata::nfa::thompson::{self, NFA};
 use reseed_protocol::reply::UncheckedReason;
 use serde_json::{Map, Value};
 
-/// Maximum bytes of one compiled pattern: some hundred states, each of which may cost a step for each byte that is read.
+/// Maximum bytes of one compiled pattern: some hundred states, each of which may cost a step for each byte read.
 const PATTERN_BYTES_MAX: usize = 32 * 1024;
 
 /// Longest pattern, in bytes, and most escapes in it: translating it to the engine's syntax parses it again for each.
