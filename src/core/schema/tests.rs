@@ -91,7 +91,8 @@ fn what_would_take_ages_or_the_whole_stack_is_refused() {
 
 #[test]
 fn schemas_at_the_limit_of_depth_are_built_and_checked_on_a_small_stack() {
-    let wraps: [(&str, fn(Value) -> Value); 4] = [
+    type Wrap = fn(Value) -> Value;
+    let wraps: [(&str, Wrap); 4] = [
         ("additionalProperties", |inside| json!({ "additionalProperties": inside })),
         ("properties", |inside| json!({ "properties": { "x": inside } })),
         ("items", |inside| json!({ "items": inside })),
