@@ -1,7 +1,7 @@
 //! The routes, and the state shared by all connections.
 
 use super::{
-    audit::Audit,
+    audit::{self, Audit},
     auth::{Auth, bearer},
     door::Door,
     handshake,
@@ -181,11 +181,14 @@ async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
         let message = format!("pages from `{}` may not connect; add the origin to ALLOWED_ORIGINS\n", clip(origin));
         return (StatusCode::FORBIDDEN, message).into_response();
     }
-    let operator = app.auth.operator(bearer(headers));
-    let address = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
-    let path = request.uri().path().to_owned();
+    let read = audit::read(request.uri().path()).map(|read| {
+        let address = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+        (read, app.auth.operator(bearer(headers)), address)
+    });
     let mut response = next.run(request).await;
-    app.audit.asked(operator.as_deref(), address, &path, response.status().as_u16());
+    if let Some((read, operator, address)) = read {
+        app.audit.asked(operator.as_deref(), address, read, response.status().as_u16());
+    }
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));

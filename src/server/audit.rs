@@ -53,12 +53,15 @@ impl Audit {
         tracing::warn!(address = address.map(tracing::field::display), what, left_out, "refuse credentials");
     }
 
-    /// Logs the outcome of a request that only operators may make. `operator` is `None` if it was refused. Metrics are
-    /// not told of: they are polled.
-    pub(super) fn asked(&self, operator: Option<&str>, address: Option<IpAddr>, path: &str, status: u16) {
-        let Some((what, session)) = read(path) else { return };
+    /// Logs the outcome of a request that only operators may make. `operator` is `None` if it was refused. Reads of the
+    /// metrics are not logged: they are polled.
+    pub(super) fn asked(&self, operator: Option<&str>, address: Option<IpAddr>, read: Read, status: u16) {
+        let (what, session) = read;
         let Some(operator) = operator else { return self.refused(address, what) };
-        let Some(left_out) = admit(&self.reads).filter(|_| what != METRICS) else { return };
+        if what == METRICS {
+            return;
+        }
+        let Some(left_out) = admit(&self.reads) else { return };
         // The id of a session that exists is the server's; any other is a client's text.
         let session = session.as_ref().filter(|_| status == 200).map(tracing::field::display);
         tracing::info!(operator, what, session, status, left_out, "an operator reads");
@@ -69,8 +72,11 @@ fn admit(lines: &Mutex<Lines>) -> Option<u64> {
     lines.lock().unwrap_or_else(PoisonError::into_inner).admit(Instant::now())
 }
 
-/// Returns what a path of operators reads, and of which session. The path itself is a client's text.
-fn read(path: &str) -> Option<(&'static str, Option<SessionId>)> {
+/// What an operator reads, and of which session.
+pub(super) type Read = (&'static str, Option<SessionId>);
+
+/// Returns what a path of operators reads; `None` for other paths. The path itself is a client's text.
+pub(super) fn read(path: &str) -> Option<Read> {
     if path == "/metrics" {
         return Some((METRICS, None));
     }

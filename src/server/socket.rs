@@ -105,7 +105,7 @@ pub(super) struct Connection {
     alarm: Alarm,
     stopped: Pin<Box<WaitForCancellationFutureOwned>>,
     counted: OpenConnection,
-    /// What the door knows of it; `None` in tests without a door.
+    /// Its place among the connections that the door admitted.
     guest: Option<Arc<Guest>>,
     _place: Place,
 }

@@ -162,7 +162,7 @@ fn the_schemas_of_an_offer_have_one_budget() {
 }
 
 #[test]
-fn patterns_that_the_engine_does_not_take_are_left_out_and_told() {
+fn patterns_that_the_engine_does_not_take_are_left_out_and_reported() {
     let table = [
         ("of letters", "^[a-z]+$", None, "abc", "ABC"),
         (
