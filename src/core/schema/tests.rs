@@ -72,10 +72,12 @@ fn what_would_take_ages_or_the_whole_stack_is_refused() {
             chained
         }),
         ("a name in percent-encoding", {
-            json!({ "type": "object", "$defs": { "a%30": {}, "a0": {} }, "properties": { "x": { "$ref": "#/$defs/a%30" } } })
+            let defs = json!({ "a%30": {}, "a0": {} });
+            json!({ "type": "object", "$defs": defs, "properties": { "x": { "$ref": "#/$defs/a%30" } } })
         }),
         ("an id below the root", {
-            json!({ "properties": { "x": { "$id": "http://e/n", "$defs": doubling, "$ref": "#/$defs/a" } }, "$defs": { "a": {} } })
+            let inner = json!({ "$id": "http://e/n", "$defs": doubling, "$ref": "#/$defs/a" });
+            json!({ "properties": { "x": inner }, "$defs": { "a": {} } })
         }),
         ("a reference to data", json!({ "$ref": "#/default", "default": { "pattern": "a" } })),
         (
