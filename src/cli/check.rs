@@ -72,6 +72,9 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     }
     say(format!("strategy    {}", deployment.strategy));
     say(format!("compacts    {}", serve::compacts_line(&deployment)));
+    if let Some(limits) = serve::limits_line(settings) {
+        say(format!("limits      {limits}"));
+    }
     let webhooks = service::webhooks(settings)?;
     if settings.hooks.hooks_file.is_some() {
         // Calling one would make it act.

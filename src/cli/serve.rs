@@ -1,7 +1,7 @@
 //! `reseed serve`: starts the server, says where it listens, and runs it until a signal.
 
 use crate::{
-    config::{ProviderKind, Settings},
+    config::{LimitsMode, ProviderKind, Settings},
     core::agent_loop::{Deployment, usage_percent},
     hooks::Hooks,
     metrics::hooks::HookKind,
@@ -54,8 +54,28 @@ fn start_line(settings: &Settings, service: &Service) -> String {
     let _ = write!(text, "\n  model     {model}, window {window} tokens, strategy {}", deployment.strategy);
     let _ = write!(text, "\n  compacts  {}", compacts_line(deployment));
     let _ = write!(text, "{}", hooks_line(service.hooks()));
+    if let Some(limits) = limits_line(settings) {
+        let _ = write!(text, "\n  limits    {limits}");
+    }
     let _ = write!(text, "\n  database  {}", settings.store.database());
     text
+}
+
+/// Returns what each user may take at most; `None` if there is only one.
+pub(super) fn limits_line(settings: &Settings) -> Option<String> {
+    settings.auth.has_several_users().then(|| {
+        let limits = &settings.limits;
+        let shares = [
+            (limits.connections_per_user_max, "connections"),
+            (limits.sessions_open_per_user_max, "sessions in memory"),
+            (limits.model_requests_per_user_max, "requests to the model"),
+            (limits.forks_per_user_max, "forks"),
+            (limits.points_per_minute(true), "points a minute"),
+        ];
+        let of = shares.map(|(most, what)| if most == 0 { format!("any {what}") } else { format!("{most} {what}") });
+        let mode = if limits.limits == LimitsMode::Warn { " (LIMITS=warn: only logged)" } else { "" };
+        format!("for each user {}{mode}", of.join(", "))
+    })
 }
 
 /// Returns the count above which new sessions are compacted, and the setting that decides it.

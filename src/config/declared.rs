@@ -5,7 +5,10 @@ use super::{
     database::Database,
     declare::{Declared, sentences, settings, variable},
     rules,
-    values::{ApiChoice, ContextCutRule, ContextEstimator, LogFormat, NamedToken, Origin, ProviderChoice, Variables},
+    values::{
+        ApiChoice, ContextCutRule, ContextEstimator, LimitsMode, LogFormat, NamedToken, Origin, ProviderChoice,
+        Variables,
+    },
 };
 use crate::core::{
     context::{compaction::SummaryRequest, factory::Strategies},
@@ -203,12 +206,27 @@ settings! {
         /// The most bytes of messages that are only partly received, beyond 16 KiB for each connection. One user may
         /// have a quarter.
         partial_bytes_max: u64 = "134217728", rules::whole("bytes", 65_536..=68_719_476_736);
+        /// The most connections at a time of one user; 0 for no limit. This and the other limits of one user apply only
+        /// if AUTH_TOKENS names several.
+        connections_per_user_max: u32 = "2500", rules::whole("connections", 0..=10_000_000);
         /// The most sessions in memory at a time; the others are on disk.
         sessions_open_max: u32 = "10000", rules::whole("sessions", 1..=10_000_000);
+        /// The most of them that belong to one user; 0 for no limit.
+        sessions_open_per_user_max: u32 = "2500", rules::whole("sessions", 0..=10_000_000);
+        /// The most requests to the model at a time for turns; 0 for no limit. Further ones wait, and users take turns.
+        model_requests_max: u32 = "1000", rules::whole("requests", 0..=1_000_000);
+        /// The most of them for one user; 0 for no limit. Further ones wait.
+        model_requests_per_user_max: u32 = "250", rules::whole("requests", 0..=1_000_000);
+        /// The most forks in progress or waiting of one user; 0 for no limit.
+        forks_per_user_max: u32 = "4", rules::whole("forks", 0..=1_000);
         /// The largest message that a client may send.
         message_bytes_max: u64 = "1048576", rules::whole("bytes", 1_024..=67_108_864);
-        /// The most commands that a client may send per minute; 0 for no limit.
-        rate_limit_per_minute: u32 = "0", rules::whole("commands", 0..=1_000_000);
+        /// The most points that a client may spend per minute; 0 for no limit. Each command costs points, listed in
+        /// docker/README.md: 1 for a ping, 50 for an input. If unset, it is 60,000 for each user if AUTH_TOKENS names
+        /// several; otherwise there is no limit.
+        rate_limit_per_minute: Option<u32> = "", rules::whole("points", 0..=100_000_000).optional();
+        /// `enforce` refuses what exceeds the limits of one user; `warn` only logs and counts what would be refused.
+        limits: LimitsMode = "enforce", rules::choice();
     }
 
     /// Authentication.

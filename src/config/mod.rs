@@ -23,7 +23,7 @@ pub use declared::{
 };
 pub(crate) use printed::help;
 pub use values::{
-    ApiChoice, ContextCutRule, ContextEstimator, LogFormat, NamedToken, Origin, ProviderChoice, Variables,
+    ApiChoice, ContextCutRule, ContextEstimator, LimitsMode, LogFormat, NamedToken, Origin, ProviderChoice, Variables,
 };
 
 use crate::core::context::factory::Strategies;
@@ -207,6 +207,26 @@ impl ClientSettings {
             Some(settings) if faults.is_empty() => Ok(Self { listen: settings.listen, token }),
             _ => Err(Error(faults)),
         }
+    }
+}
+
+/// Points per minute of one of several users, if nothing is set: a thousand pings a second, or twenty inputs.
+const POINTS_PER_MINUTE: u32 = 60_000;
+
+impl LimitSettings {
+    /// Returns the points that a client may spend per minute; 0 for no limit.
+    #[must_use]
+    pub fn points_per_minute(&self, has_several_users: bool) -> u32 {
+        self.rate_limit_per_minute.unwrap_or(if has_several_users { POINTS_PER_MINUTE } else { 0 })
+    }
+}
+
+impl AuthSettings {
+    /// Returns true if there may be several users. Only then has each a share: a single one has nobody to leave
+    /// something to.
+    #[must_use]
+    pub fn has_several_users(&self) -> bool {
+        self.auth_tokens.iter().any(|token| token.name != self.auth_tokens[0].name)
     }
 }
 

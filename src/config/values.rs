@@ -43,6 +43,7 @@ choices! {
     ContextEstimator { Own = "own", Pi = "pi", }
     ContextCutRule { Own = "own", Pi = "pi", }
     LogFormat { Text = "text", Json = "json", }
+    LimitsMode { Enforce = "enforce", Warn = "warn", }
 }
 
 /// `MODEL_PROVIDER`, before it is resolved by [`super::ModelSettings::provider`].
@@ -92,6 +93,16 @@ pub enum LogFormat {
     Text,
     /// One JSON object per line.
     Json,
+}
+
+/// `LIMITS`: what happens at the limits of one user.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LimitsMode {
+    /// What exceeds them is refused.
+    #[default]
+    Enforce,
+    /// It is logged and counted.
+    Warn,
 }
 
 /// Most characters of a tool's or argument's name; model servers accept no longer ones.

@@ -23,13 +23,21 @@ pub(crate) enum Limit {
     Tickets,
     /// Unused tickets of one user: `TICKETS_PER_USER_MAX`.
     TicketsPerUser,
-    /// Commands per minute: `RATE_LIMIT_PER_MINUTE`.
+    /// Connections of one user: `CONNECTIONS_PER_USER_MAX`.
+    ConnectionsPerUser,
+    /// Sessions in memory: `SESSIONS_OPEN_MAX`.
+    OpenSessions,
+    /// Sessions in memory of one user: `SESSIONS_OPEN_PER_USER_MAX`.
+    OpenSessionsPerUser,
+    /// Forks of one user: `FORKS_PER_USER_MAX`.
+    ForksPerUser,
+    /// Points of commands per minute: `RATE_LIMIT_PER_MINUTE`.
     Commands,
 }
 
 impl Limit {
     /// All of them.
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::Connections,
         Self::ConnectionsPerAddress,
         Self::Guests,
@@ -39,6 +47,10 @@ impl Limit {
         Self::ReplyBytes,
         Self::Tickets,
         Self::TicketsPerUser,
+        Self::ConnectionsPerUser,
+        Self::OpenSessions,
+        Self::OpenSessionsPerUser,
+        Self::ForksPerUser,
         Self::Commands,
     ];
 
@@ -54,6 +66,10 @@ impl Limit {
             Self::ReplyBytes => "reply_bytes",
             Self::Tickets => "tickets",
             Self::TicketsPerUser => "tickets_per_user",
+            Self::ConnectionsPerUser => "connections_per_user",
+            Self::OpenSessions => "sessions_open",
+            Self::OpenSessionsPerUser => "sessions_open_per_user",
+            Self::ForksPerUser => "forks_per_user",
             Self::Commands => "commands_per_minute",
         }
     }

@@ -118,7 +118,9 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
     let feed = Feed::new(id.clone(), started.seed.session.state.seq);
     let state = started.seed.session.state.clone();
     let copy = StateCopy::new(state, started.stored_seq);
-    let effects = Effects::new(shared.clone(), started.lease, copy, started.head, feed.clone(), sender.downgrade());
+    let owner = started.row.owner();
+    let effects =
+        Effects::new(shared.clone(), owner, started.lease, copy, started.head, feed.clone(), sender.downgrade());
     let generation = started.seed.session.state.generation.max(1);
     let queue_waits = !started.seed.session.state.queue.is_empty();
     let mut seed = started.seed;

@@ -36,6 +36,7 @@ use tokio::{sync::mpsc, task::AbortHandle};
 
 pub(super) struct Effects {
     shared: Arc<Shared>,
+    owner: Arc<str>,
     lease: Lease,
     feed: Arc<Feed>,
     mailbox: mpsc::WeakSender<Box<Message>>,
@@ -87,6 +88,7 @@ impl Drop for ProviderCall {
 impl Effects {
     pub(super) fn new(
         shared: Arc<Shared>,
+        owner: Arc<str>,
         lease: Lease,
         copy: StateCopy,
         head: Head,
@@ -100,6 +102,7 @@ impl Effects {
         let marked = (lease.term == 1 && lease.next_seq == 1).then(Vec::new);
         Self {
             shared,
+            owner,
             lease,
             feed,
             mailbox,
@@ -278,9 +281,15 @@ impl Effects {
         });
         let (purpose, prices) = (body.purpose, self.shared.deployment.prices.clone());
         let model = body.model.clone();
+        // A summary makes room in a session whose turn may wait for it, so it does not wait.
+        let turns = (purpose == Purpose::Turn).then(|| (self.shared.shares.turns().clone(), self.owner.clone()));
         let task = tokio::spawn(async move {
             let shown_by = shown.as_ref().map(|shown| (shown.feed.clone(), shown.item.clone()));
             let mut report = OutcomeReport { request, purpose, mailbox, shown_by, done: false };
+            let _place = match &turns {
+                Some((turns, owner)) => Some(turns.take(owner).await),
+                None => None,
+            };
             let outcome = match &mut shown {
                 Some(shown) => provider.answer(&body, shown).await,
                 None => provider.answer(&body, &mut WithheldAnswer).await,

@@ -16,6 +16,7 @@ use crate::{
         agent_loop::{Mark, Origin},
         session::lookup::landing,
     },
+    shares::Share,
     store::{Append, CommandMark, Error, Head, Lease, ListQuery, UNFINISHED},
 };
 use reseed_protocol::{
@@ -67,10 +68,16 @@ struct CopyOf {
 }
 
 impl Registry {
-    /// Starts a fork; the reply is sent through the order's channel. It runs to completion even if the client leaves.
-    pub fn fork(self: &Arc<Self>, order: ForkOrder) {
+    /// Starts a fork; the reply is sent through the order's channel. It ends early if the connection is gone: a client
+    /// that comes back sends the command again.
+    ///
+    /// # Errors
+    /// `limit_reached`: too many forks of this user are in progress.
+    pub fn fork(self: &Arc<Self>, order: ForkOrder) -> Result<(), ErrorBody> {
+        let permit = self.shares().take(Share::Forks, &order.owner, 1)?;
         let registry = self.clone();
         self.track(async move {
+            let _permit = permit;
             let reply = match Box::pin(registry.make_fork(&order)).await {
                 Ok(reply) => reply,
                 Err(error) => Reply::Error(error),
@@ -78,10 +85,12 @@ impl Registry {
             // A connection that is gone sends the command again.
             order.outgoing.reply(order.source, order.id, reply);
         });
+        Ok(())
     }
 
     async fn make_fork(&self, order: &ForkOrder) -> Result<Reply, ErrorBody> {
         let _alone = self.fork_place(&order.source).lock().await;
+        check_awaited(&order.outgoing)?;
         let head = self.head(&order.source, &order.owner).await?;
         if let Some(reply) = self.forked_before(order).await? {
             return Ok(reply);
@@ -102,7 +111,7 @@ impl Registry {
         let made = async {
             let copy_of = CopyOf { source: order.source.clone(), command_id: order.id.as_str().to_owned() };
             let mut copy = Copy::begin(self, &source, lease, copy_of, &state).await?;
-            copy.path(&path, &state.undone).await?;
+            copy.path(&path, &state.undone, &order.outgoing).await?;
             copy.labels(&path).await?;
             copy.end(&path, &state, &head.head).await?;
             self.mark_source(order, &id, input).await.map(|reply| (copy, reply))
@@ -195,6 +204,14 @@ impl Registry {
         self.watches().changed(owner, || list_item(&lease.session, &head, Doing::Idle));
         Ok(())
     }
+}
+
+/// Refuses to go on with a fork that nobody waits for: its connection is gone.
+fn check_awaited(outgoing: &Outbox) -> Result<(), ErrorBody> {
+    if outgoing.is_closed() {
+        return Err(ErrorBody::new(ErrorCode::StoreFailed, "the connection is gone; send the command again"));
+    }
+    Ok(())
 }
 
 /// Settles sessions that a crash left unfinished: finishes a fork whose command was or may have been acknowledged, and

@@ -10,12 +10,15 @@ use super::{
 };
 use crate::{
     clock::Clock,
+    config::LimitSettings,
     core::{
         agent_loop::{AgentLoop, Deployment, Seed},
         session::{IdSource, Session, fingerprint::fingerprint},
     },
     hooks::Hooks,
+    metrics::limits::Limit,
     provider::Provider,
+    shares::{Permit, Share, Shares},
     store::{Created, Error as StoreError, Head, SessionHead, SessionStore, UNFINISHED},
 };
 use dashmap::DashMap;
@@ -50,8 +53,10 @@ pub struct RegistryOptions {
     pub hooks: Hooks,
     /// The deployment; its hooks are replaced by those above.
     pub deployment: Deployment,
-    /// Most sessions open at once: each holds its active context in memory.
-    pub sessions_open_max: usize,
+    /// The limits of clients; each session in memory holds its active context.
+    pub limits: LimitSettings,
+    /// True if there may be several users, of whom each then has a share.
+    pub has_several_users: bool,
     /// The time for which a turn continues after its last connection has left.
     pub detached_turn: Duration,
     /// The time after which a connection on standby hosts tools and hooks in place of one that is away.
@@ -94,8 +99,17 @@ impl Registry {
     /// the bits can guess session ids.
     #[must_use]
     pub fn with_random_bits(options: RegistryOptions, random_bits: RandomBits) -> Arc<Self> {
-        let RegistryOptions { store, provider, clock, hooks, deployment, sessions_open_max, detached_turn, host_away } =
-            options;
+        let RegistryOptions {
+            store,
+            provider,
+            clock,
+            hooks,
+            deployment,
+            limits,
+            has_several_users,
+            detached_turn,
+            host_away,
+        } = options;
         // The core calls hooks by their index, so both lists must be the same.
         let deployment = Arc::new(Deployment { hooks: hooks.specs(), ..deployment });
         let shared = Shared {
@@ -110,12 +124,13 @@ impl Registry {
             stop: CancellationToken::new(),
             calibrations: DashMap::new(),
             damaged: DashMap::new(),
+            shares: Shares::new(&limits, has_several_users),
         };
         Arc::new(Self {
             shared: Arc::new(shared),
             slots: Arc::default(),
             open: Arc::new(AtomicUsize::new(0)),
-            sessions_open_max,
+            sessions_open_max: limits.sessions_open_max as usize,
             stopping: AtomicBool::new(false),
             actors: TaskTracker::new(),
             random_bits,
@@ -135,6 +150,11 @@ impl Registry {
     #[must_use]
     pub fn fault(&self, error: &StoreError) -> ErrorBody {
         self.shared.fault(error)
+    }
+
+    /// Returns what each user may take.
+    pub(crate) fn shares(&self) -> &Arc<Shares> {
+        &self.shared.shares
     }
 
     /// Returns the deployment.
@@ -172,7 +192,7 @@ impl Registry {
     }
 
     async fn make(&self, owner: &str, command: Option<&CommandId>) -> Result<SessionHandle, ErrorBody> {
-        self.check_room()?;
+        let room = self.room(owner)?;
         let id = self.random_id()?;
         let now = self.shared.clock.now();
         // The place is taken first: a repeat of the command that finds the session waits for this actor.
@@ -188,7 +208,7 @@ impl Registry {
                 Ok(seed) => {
                     let row = Row::new(self.watches.clone(), id, owner.to_owned());
                     let head = Head { created_at: now, updated_at: now, ..Head::default() };
-                    let handle = self.spawn(actor::Started { lease, seed, head, stored_seq: 0, row });
+                    let handle = self.spawn(actor::Started { lease, seed, head, stored_seq: 0, row }, room);
                     *place = Some(handle.clone());
                     return Ok(handle);
                 }
@@ -215,10 +235,13 @@ impl Registry {
         if let Some(handle) = place.as_ref().filter(|handle| !handle.is_gone()) {
             return Ok(handle.clone());
         }
-        let opened = self.read(id).await;
+        let opened = match self.room(owner) {
+            Ok(room) => self.read(id).await.map(|started| (started, room)),
+            Err(error) => Err(error),
+        };
         match opened {
-            Ok(started) => {
-                let handle = self.spawn(started);
+            Ok((started, room)) => {
+                let handle = self.spawn(started, room);
                 *place = Some(handle.clone());
                 Ok(handle)
             }
@@ -232,7 +255,6 @@ impl Registry {
     }
 
     async fn read(&self, id: &SessionId) -> Result<actor::Started, ErrorBody> {
-        self.check_room()?;
         let store = &self.shared.store;
         let (lease, head) = store.open(id).await.map_err(|error| self.fault(&error))?;
         let session = self.founded(load(&**store, &head).await.map_err(|error| self.fault(&error))?);
@@ -402,13 +424,15 @@ impl Registry {
         Ok(())
     }
 
-    fn check_room(&self) -> Result<(), ErrorBody> {
+    /// Takes room for another session of this user in memory.
+    fn room(&self, owner: &str) -> Result<Permit, ErrorBody> {
         self.check_running()?;
         if self.open_count() >= self.sessions_open_max {
+            Limit::OpenSessions.refused();
             let message = format!("{} sessions are open, the limit (SESSIONS_OPEN_MAX)", self.sessions_open_max);
             return Err(ErrorBody::new(ErrorCode::Overloaded, message));
         }
-        Ok(())
+        self.shared.shares.take(Share::OpenSessions, owner, 1)
     }
 
     pub(super) fn seed(&self, session: Session) -> Result<Seed, ErrorBody> {
@@ -430,7 +454,7 @@ impl Registry {
         id.parse().map_err(|error| ErrorBody::new(ErrorCode::Internal, format!("cannot create an id: {error}")))
     }
 
-    fn spawn(&self, started: actor::Started) -> SessionHandle {
+    fn spawn(&self, started: actor::Started, room: Permit) -> SessionHandle {
         self.open.fetch_add(1, Ordering::Relaxed);
         let counted = OpenCount(self.open.clone());
         let row = started.row.clone();
@@ -440,7 +464,7 @@ impl Registry {
         self.actors.spawn(async move {
             let forgotten = Forgotten { slots, rows, row, id };
             run.await;
-            drop((counted, forgotten));
+            drop((counted, forgotten, room));
         });
         handle
     }

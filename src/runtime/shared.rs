@@ -12,6 +12,7 @@ use crate::{
     },
     hooks::Hooks,
     provider::Provider,
+    shares::Shares,
     store::{Error as StoreError, Part, SessionStore},
 };
 use dashmap::DashMap;
@@ -40,6 +41,8 @@ pub(super) struct Shared {
     pub(super) calibrations: DashMap<String, Calibration>,
     /// Sessions that are read-only because a record does not read back; at most [`DAMAGED_MAX`].
     pub(super) damaged: DashMap<SessionId, ErrorBody>,
+    /// What each user may take.
+    pub(super) shares: Arc<Shares>,
 }
 
 /// Sessions whose damage is remembered: if there are more, the whole disk is damaged. Damage of other sessions is found

@@ -193,7 +193,7 @@ impl Drop for Watcher {
 pub(super) struct Row {
     watches: Arc<Watches>,
     session: SessionId,
-    owner: String,
+    owner: Arc<str>,
     doing: AtomicU8,
     compactions: Mutex<Option<Box<Compactions>>>,
 }
@@ -215,7 +215,12 @@ pub struct Compactions {
 impl Row {
     pub(super) fn new(watches: Arc<Watches>, session: SessionId, owner: String) -> Arc<Self> {
         let doing = AtomicU8::new(number(SessionState::Idle));
-        Arc::new(Self { watches, session, owner, doing, compactions: Mutex::default() })
+        Arc::new(Self { watches, session, owner: owner.into(), doing, compactions: Mutex::default() })
+    }
+
+    /// Returns the session's owner.
+    pub(super) fn owner(&self) -> Arc<str> {
+        self.owner.clone()
     }
 
     pub(super) fn compactions(&self) -> Compactions {

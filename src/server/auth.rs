@@ -28,9 +28,7 @@ impl Auth {
     /// Creates it for a server that listens on `host`.
     #[must_use]
     pub(crate) fn new(settings: &AuthSettings, host: IpAddr) -> Self {
-        // A deployment with one user has nobody to leave tickets to.
-        let has_others = settings.auth_tokens.iter().any(|token| token.name != settings.auth_tokens[0].name);
-        let per_user_max = if has_others { settings.tickets_per_user_max as usize } else { 0 };
+        let per_user_max = if settings.has_several_users() { settings.tickets_per_user_max as usize } else { 0 };
         Self {
             users: settings.auth_tokens.clone(),
             operators: settings.operator_tokens.clone(),

@@ -7,6 +7,7 @@ use super::{
     door::Guest,
     socket::Connection,
 };
+use crate::shares::Share;
 use axum::{
     extract::{ConnectInfo, FromRequestParts, Query, State, ws::WebSocketUpgrade},
     http::{HeaderMap, HeaderValue, Request, StatusCode, header, request::Parts},
@@ -138,7 +139,13 @@ fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Response {
                         return;
                     }
                 };
-                let connection = Connection::new(app, socket, name, negotiated, address.to_string(), place, guest);
+                let permit = name.as_ref().map(|name| app.registry.shares().take(Share::Connections, name, 1));
+                let Ok(permit) = permit.transpose() else {
+                    close(socket, CloseCode::Overloaded, "too many connections of this user", CLOSE_TIME).await;
+                    return;
+                };
+                let permits = (place, permit);
+                let connection = Connection::new(app, socket, name, negotiated, address.to_string(), permits, guest);
                 Box::pin(Box::new(connection).run()).await;
             }))
         })

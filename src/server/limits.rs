@@ -1,4 +1,4 @@
-//! Limits on the number of connections and the rate of commands.
+//! Limits on the number of connections.
 
 use crate::{config::LimitSettings, metrics::limits::Limit};
 use dashmap::DashMap;
@@ -8,11 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
 };
-
-/// Senders whose rate is tracked at a time; idle ones are dropped first, since they have their full allowance again.
-const SENDERS_MAX: usize = 100_000;
 
 /// The limits and their current use.
 #[derive(Debug)]
@@ -20,14 +16,6 @@ pub(crate) struct Limits {
     settings: LimitSettings,
     connections: AtomicUsize,
     addresses: DashMap<IpAddr, usize>,
-    senders: DashMap<String, Bucket>,
-}
-
-/// A client's allowance (a token bucket): it refills over a minute, and each command takes one.
-#[derive(Debug)]
-struct Bucket {
-    level: f64,
-    at: Instant,
 }
 
 /// A connection's permit, released on drop.
@@ -41,12 +29,7 @@ impl Limits {
     /// Creates the limits, unused.
     #[must_use]
     pub(crate) fn new(settings: LimitSettings) -> Arc<Self> {
-        Arc::new(Self {
-            settings,
-            connections: AtomicUsize::new(0),
-            addresses: DashMap::new(),
-            senders: DashMap::new(),
-        })
+        Arc::new(Self { settings, connections: AtomicUsize::new(0), addresses: DashMap::new() })
     }
 
     pub(super) fn settings(&self) -> &LimitSettings {
@@ -81,30 +64,6 @@ impl Limits {
         }
         Some(place)
     }
-
-    /// Takes one command off a sender's allowance; the error is how long to wait.
-    ///
-    /// # Errors
-    /// The sender has used up its allowance.
-    pub(crate) fn take(&self, sender: &str, now: Instant) -> Result<(), Duration> {
-        let per_minute = f64::from(self.settings.rate_limit_per_minute);
-        if self.settings.rate_limit_per_minute == 0 {
-            return Ok(());
-        }
-        if self.senders.len() >= SENDERS_MAX {
-            self.senders.retain(|_, bucket| now.saturating_duration_since(bucket.at) < Duration::from_secs(60));
-        }
-        let mut bucket = self.senders.entry(sender.to_owned()).or_insert(Bucket { level: per_minute, at: now });
-        let refill = now.saturating_duration_since(bucket.at).as_secs_f64() * per_minute / 60.0;
-        bucket.level = (bucket.level + refill).min(per_minute);
-        bucket.at = now;
-        if bucket.level >= 1.0 {
-            bucket.level -= 1.0;
-            return Ok(());
-        }
-        Limit::Commands.refused();
-        Err(Duration::from_secs_f64((1.0 - bucket.level) * 60.0 / per_minute))
-    }
 }
 
 impl Drop for Place {
@@ -123,11 +82,10 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    fn limits(connections_max: u32, per_address: u32, rate: u32) -> Arc<Limits> {
+    fn limits(connections_max: u32, per_address: u32) -> Arc<Limits> {
         Limits::new(LimitSettings {
             connections_max,
             connections_per_address_max: per_address,
-            rate_limit_per_minute: rate,
             ..LimitSettings::default()
         })
     }
@@ -135,7 +93,7 @@ mod tests {
     #[test]
     fn places_are_bounded_in_all_and_by_address_and_come_back() {
         let (a, b): (IpAddr, IpAddr) = ([127, 0, 0, 1].into(), [127, 0, 0, 2].into());
-        let limits = limits(3, 2, 0);
+        let limits = limits(3, 2);
         let first = limits.enter(a);
         let second = limits.enter(a);
         assert!(first.is_some() && second.is_some() && limits.enter(a).is_none());
@@ -143,15 +101,5 @@ mod tests {
         assert!(third.is_some() && limits.enter(b).is_none(), "three in all");
         drop(first);
         assert!(limits.enter(a).is_some());
-    }
-
-    #[test]
-    fn an_allowance_is_used_up_and_fills_again() {
-        let limits = limits(1, 0, 60);
-        let now = Instant::now();
-        assert_eq!((0..70).filter(|_| limits.take("a", now).is_ok()).count(), 60);
-        assert_eq!(limits.take("a", now), Err(Duration::from_secs(1)));
-        assert!(limits.take("b", now).is_ok(), "another sender has its own");
-        assert!(limits.take("a", now + Duration::from_secs(1)).is_ok());
     }
 }

@@ -9,7 +9,7 @@
 //! - `sessions`, `tree`: commands answered from the store: lists, entries, the shape of a session
 //! - `audit`: who was refused, and what operators read, in the log
 //! - [`auth`]: tokens and origins; `tickets`: one-time tickets for browsers
-//! - `limits`: number of connections, rate of commands
+//! - `limits`: number of connections; `costs`: what commands cost
 //! - `operator`: health, metrics and statistics; `web`: the page; `offered`: the strategies that it lists
 
 mod alarm;
@@ -18,6 +18,7 @@ mod audit;
 pub(crate) mod auth;
 mod bundle;
 mod closing;
+mod costs;
 mod door;
 mod handshake;
 mod limits;

@@ -17,13 +17,14 @@ use super::{
     app::App,
     auth::Name,
     closing::{CLOSE_TIME, End, Flow, close, protocol_fault, written},
+    costs,
     door::Guest,
     limits::Place,
     v1, v2,
 };
 use crate::{
     core::agent_loop::Origin,
-    metrics::{self, Dialect, OpenConnection, Outcome},
+    metrics::{self, Dialect, OpenConnection, Outcome, limits::Limit},
     runtime::{
         ConnectionShare, Identity, Outgoing, Replied,
         encoded::FrameText,
@@ -31,6 +32,7 @@ use crate::{
         outbox::Outbox,
         watch::Watcher,
     },
+    shares::{Permit, Share, rates::UsedUp},
 };
 use axum::extract::ws::{Message, WebSocket};
 use futures_util::SinkExt as _;
@@ -41,12 +43,7 @@ use reseed_protocol::{
     frame::encode_reply,
     reply::Reply,
 };
-use std::{
-    net::IpAddr,
-    pin::Pin,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{net::IpAddr, pin::Pin, sync::Arc};
 use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
@@ -107,6 +104,8 @@ pub(super) struct Connection {
     counted: OpenConnection,
     /// Its place among the connections that the door admitted.
     guest: Option<Arc<Guest>>,
+    /// Its part of its user's share of connections.
+    permit: Option<Permit>,
     _place: Place,
 }
 
@@ -117,7 +116,7 @@ impl Connection {
         name: Option<Name>,
         negotiated: bool,
         address: String,
-        place: Place,
+        (place, permit): (Place, Option<Permit>),
         guest: Option<Arc<Guest>>,
     ) -> Self {
         if let (Some(guest), Some(name)) = (&guest, &name) {
@@ -163,6 +162,7 @@ impl Connection {
             stopped,
             counted,
             guest,
+            permit,
             _place: place,
         }
     }
@@ -277,8 +277,8 @@ impl Connection {
                         self.counted.speaks(Dialect::V2);
                     }
                 }
-                if let Err(wait) = self.app.limits.take(&self.sender, Instant::now()) {
-                    return self.rate_limited(&text, wait).await;
+                if let Err(used_up) = self.take_points(&text) {
+                    return self.rate_limited(&text, used_up).await;
                 }
                 match self.speaks {
                     Speaks::V2 { greeted } => v2::received(self, text.as_str(), greeted).await?,
@@ -302,10 +302,29 @@ impl Connection {
         }
     }
 
-    async fn rate_limited(&mut self, text: &str, wait: Duration) -> Flow {
+    /// Takes what a command costs off the sender's allowance.
+    fn take_points(&self, text: &str) -> Result<(), UsedUp> {
+        let rates = self.app.registry.shares().rates();
+        if !rates.limits_commands() {
+            return Ok(());
+        }
+        let name = reseed_protocol::frame::peek_type(text).unwrap_or_default();
+        let taken = rates.command(&self.sender, costs::points(&name));
+        taken.or_else(|used_up| {
+            let refuses = self.app.registry.shares().refuses(Limit::Commands, &self.sender);
+            if refuses { Err(used_up) } else { Ok(()) }
+        })
+    }
+
+    async fn rate_limited(&mut self, text: &str, used_up: UsedUp) -> Flow {
+        let UsedUp { per_minute, wait } = used_up;
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
-        let message = format!("too many commands per minute (RATE_LIMIT_PER_MINUTE); wait {millis} ms");
-        let error = reseed_protocol::ErrorBody::new(reseed_protocol::ErrorCode::RateLimited, message);
+        let message = format!(
+            "your commands have cost {per_minute} points within a minute, the limit (RATE_LIMIT_PER_MINUTE); wait \
+             {millis} ms"
+        );
+        let details = serde_json::json!({ "limit": Limit::Commands.as_str(), "max": per_minute });
+        let error = ErrorBody::new(ErrorCode::RateLimited, message).with_details(details);
         let id = reseed_protocol::frame::peek_id(text);
         self.refuse(id.as_ref(), error.with_retry_after_ms(millis)).await.map_err(|end| match end {
             End::Close(CloseCode::BadFrames, _) => {
@@ -345,13 +364,20 @@ impl Connection {
         Ok(())
     }
 
-    /// Sets the user: from now on its rate is counted by name, if it has one.
-    pub(super) fn known_as(&mut self, name: Name) {
+    /// Sets the user: from now on its connections and its rate are counted by name, if it has one.
+    ///
+    /// # Errors
+    /// `limit_reached`: it has too many connections.
+    pub(super) fn known_as(&mut self, name: Name) -> Result<(), ErrorBody> {
+        // Its place of before, if the handshake had credentials too.
+        self.permit = None;
+        self.permit = Some(self.app.registry.shares().take(Share::Connections, &name, 1)?);
         if !name.is_empty() {
             self.sender.clone_from(&name);
         }
         self.guest.iter().for_each(|guest| guest.known_as(&self.sender));
         self.name = Some(name);
+        Ok(())
     }
 
     /// Returns the client's address: until its user is known, its rate is counted by it.

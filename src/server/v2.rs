@@ -213,7 +213,11 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
         connection.app.audit.refused(connection.address(), "hello");
         return Err(End::Close(CloseCode::Credentials, why));
     };
-    connection.known_as(name);
+    if let Err(error) = connection.known_as(name) {
+        connection.send(frame::encode_reply(Some(id), None, &Reply::Error(error))).await?;
+        connection.flush().await?;
+        return Err(End::Close(CloseCode::Overloaded, "too many connections of this user"));
+    }
     let connection_id = connection.app.connection_id(connection.origin);
     connection.shared = ConnectionShare::new(Identity {
         connection_id: connection_id.clone(),
@@ -297,7 +301,7 @@ fn fork_session(
         fork,
         outgoing: connection.outgoing.clone(),
     };
-    connection.app.registry.fork(order);
+    connection.app.registry.fork(order)?;
     connection.expect_reply(id.clone(), session, "fork_session");
     Ok(())
 }

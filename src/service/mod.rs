@@ -115,7 +115,8 @@ pub async fn start_with_hooks(
         clock: Arc::new(SystemClock),
         hooks,
         deployment,
-        sessions_open_max: limits.sessions_open_max as usize,
+        limits: limits.clone(),
+        has_several_users: settings.auth.has_several_users(),
         detached_turn: Duration::from_secs(settings.turns.detached_turn_secs),
         host_away: Duration::from_secs(settings.turns.host_away_secs),
     });

@@ -7,6 +7,7 @@ use crate::support::{
     talk::{facts, summary, text_of, words},
 };
 use reseed::{
+    config::LimitSettings,
     core::{
         agent_loop::{Deployment, Origin},
         context::windows::Windows,
@@ -128,7 +129,8 @@ async fn a_session_refuses_its_writers_commands_from_another_connection() {
         clock: Arc::new(SystemClock),
         hooks: Hooks::default(),
         deployment,
-        sessions_open_max: 8,
+        limits: LimitSettings { sessions_open_max: 8, ..LimitSettings::default() },
+        has_several_users: false,
         detached_turn: DETACHED_TURN,
         host_away: DETACHED_TURN,
     });

@@ -3,5 +3,6 @@
 mod door;
 mod reads;
 mod schemas;
+mod shares;
 mod tickets;
 mod unread;

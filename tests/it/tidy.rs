@@ -26,11 +26,15 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("store", LEAVES),
     ("hooks", LEAVES),
     ("tools", LEAVES),
-    ("runtime", &["core", "config", "clock", "metrics", "provider", "store", "hooks", "tools"]),
-    ("server", &["core", "config", "clock", "metrics", "provider", "store", "hooks", "tools", "runtime"]),
+    ("shares", LEAVES),
+    ("runtime", &["core", "config", "clock", "metrics", "provider", "store", "hooks", "tools", "shares"]),
+    ("server", &["core", "config", "clock", "metrics", "provider", "store", "hooks", "tools", "shares", "runtime"]),
     (
         "service",
-        &["core", "pi", "config", "clock", "metrics", "provider", "store", "hooks", "tools", "runtime", "server"],
+        &[
+            "core", "pi", "config", "clock", "metrics", "provider", "store", "hooks", "tools", "shares", "runtime",
+            "server",
+        ],
     ),
     (
         "cli",
@@ -45,6 +49,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "store",
             "hooks",
             "tools",
+            "shares",
             "runtime",
             "server",
             "service",

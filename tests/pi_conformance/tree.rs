@@ -7,6 +7,7 @@ use crate::{
     script::{Script, Setting, answer, summary},
 };
 use reseed::{
+    config::LimitSettings,
     core::{agent_loop::Deployment, model::ModelRequest, session::Node},
     hooks::Hooks,
     internals::{
@@ -145,12 +146,13 @@ impl Imported {
                 clock: Arc::new(SystemClock),
                 hooks: Hooks::default(),
                 deployment: Deployment { model: "m".into(), strategy: "manual".into(), ..Deployment::default() },
-                sessions_open_max: 4,
+                limits: LimitSettings { sessions_open_max: 4, ..LimitSettings::default() },
+                has_several_users: false,
                 detached_turn: Duration::ZERO,
                 host_away: Duration::ZERO,
             });
             let (outgoing, mut replies) = Outbox::new(1);
-            registry.fork(ForkOrder {
+            let started = registry.fork(ForkOrder {
                 source: self.session.clone(),
                 owner: String::new(),
                 id: format!("fork-at-{entry_id}").parse().unwrap(),
@@ -158,6 +160,7 @@ impl Imported {
                 fork: ForkSession { entry_id, position: ForkPosition::At },
                 outgoing,
             });
+            started.expect("a single user has no share");
             let Some(Outgoing::Reply(replied)) = replies.recv().await else { panic!("the fork has no reply") };
             let entries = match &replied.reply {
                 Reply::Forked(forked) => entries_of(&self.store, &forked.session_id).await,

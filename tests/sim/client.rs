@@ -302,7 +302,7 @@ impl Client {
                 fork: fork.clone(),
                 outgoing: connection.outgoing.clone(),
             };
-            connection.server.registry.fork(order);
+            connection.server.registry.fork(order).expect("a single user has no share");
             return;
         }
         let origin = Origin(connection.number);

@@ -16,6 +16,7 @@ use crate::{
 };
 use fastrand::Rng;
 use reseed::{
+    config::LimitSettings,
     core::{
         agent_loop::{Deployment, Summaries},
         context::{strategy::Options, windows::Windows},
@@ -232,7 +233,8 @@ impl World {
             clock: self.clock.clone(),
             hooks: self.habits.of_server(),
             deployment,
-            sessions_open_max: 8,
+            limits: LimitSettings { sessions_open_max: 8, ..LimitSettings::default() },
+            has_several_users: false,
             detached_turn: Duration::from_secs(60),
             host_away: Duration::from_secs(2),
         };

@@ -19,7 +19,7 @@ pub const OF_A_FRAME: &[ErrorCode] = codes! {
 
 /// The errors that any command can get, whatever it asks for.
 pub const OF_ANY: &[ErrorCode] = codes! {
-    UnknownField MissingField InvalidField RateLimited Overloaded ShuttingDown StoreFailed Internal
+    UnknownField MissingField InvalidField RateLimited LimitReached Overloaded ShuttingDown StoreFailed Internal
 };
 
 /// The errors of a command that waits for a required hook.
@@ -181,7 +181,7 @@ outcomes! {
         EmptyInput InputTooLarge QueueFull InputCancelled; OF_HOOKS
     }
     "get_context_info" { ; ; ; }
-    "get_context" { ; ; LimitReached; }
+    "get_context" { ; ; ; }
     "start_compaction" {
         ; Compaction Hooks; CompactionRunning NothingToCompact UnknownStrategy PreviewNotFound HistoryMoved;
     }

@@ -1,7 +1,7 @@
 //! Writes the new session: what every session starts with, the path, the labels of its entries, its own name.
 
 use super::{
-    CopyOf, ORIGIN_MARK, PIECE_ENTRIES_MAX,
+    CopyOf, ORIGIN_MARK, PIECE_ENTRIES_MAX, check_awaited,
     source::{ForkSource, Path},
 };
 use crate::{
@@ -9,7 +9,9 @@ use crate::{
         SessionState,
         fork::{PathCopy, fork_name, marks_mention, marks_of, mentions},
     },
-    runtime::{labels::newest_labels, load::stored_state, registry::Registry, shared::store_error, whole},
+    runtime::{
+        labels::newest_labels, load::stored_state, outbox::Outbox, registry::Registry, shared::store_error, whole,
+    },
     store::{Append, CommandMark, EntryColumns, EntryQuery, Head, Lease, NewRecord, UNFINISHED},
 };
 use reseed_protocol::{
@@ -60,9 +62,11 @@ impl<'a> Copy<'a> {
         Ok(this)
     }
 
-    pub(super) async fn path(&mut self, path: &Path, undone: &[EntryId]) -> Result<(), ErrorBody> {
+    /// Copies the path, while the server runs and the client waits for it.
+    pub(super) async fn path(&mut self, path: &Path, undone: &[EntryId], outgoing: &Outbox) -> Result<(), ErrorBody> {
         for (from, limit) in path.pieces.iter().rev() {
             self.registry.check_running()?;
+            check_awaited(outgoing)?;
             let piece = self.source.read(EntryQuery::Path { from: from.clone(), limit: *limit }).await?;
             let mut events = Vec::with_capacity(piece.len());
             for (_, entry, bytes) in piece.into_iter().rev() {

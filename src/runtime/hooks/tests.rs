@@ -19,6 +19,7 @@ const AT: HookPoint = HookPoint::ToolCall;
 
 fn calls(hooks: Vec<Arc<dyn Hook>>) -> (HookCalls, mpsc::Sender<Box<Message>>, mpsc::Receiver<Box<Message>>) {
     let shared = Shared {
+        shares: std::sync::Arc::default(),
         store: Arc::new(MemoryStore::new()),
         provider: Arc::new(Scripted::new()),
         clock: Arc::new(ManualClock::default()),

@@ -1,6 +1,7 @@
 //! A client that is connected and does not read for a moment.
 
 use reseed::{
+    config::LimitSettings,
     core::{
         agent_loop::{Deployment, Origin},
         context::windows::Windows,
@@ -42,7 +43,8 @@ async fn a_client_that_did_not_read_for_a_moment_is_asked_once_it_reads() {
         clock: Arc::new(SystemClock),
         hooks: Hooks::default(),
         deployment,
-        sessions_open_max: 8,
+        limits: LimitSettings { sessions_open_max: 8, ..LimitSettings::default() },
+        has_several_users: false,
         detached_turn: PATIENCE,
         host_away: PATIENCE,
     });

@@ -1,0 +1,57 @@
+//! Log lines that a client causes, bounded: whoever is refused without end would fill the disk otherwise.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// Lines of one kind in one interval.
+const LINES_MAX: u32 = 30;
+
+/// The interval.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// The lines of one kind.
+#[derive(Debug, Default)]
+pub(crate) struct Lines(Mutex<Written>);
+
+#[derive(Debug, Default)]
+struct Written {
+    since: Option<Instant>,
+    count: u32,
+    left_out: u64,
+}
+
+impl Lines {
+    /// Returns how many lines were left out before this one, or `None` if this one is to be left out too.
+    pub(crate) fn admit(&self) -> Option<u64> {
+        self.admit_at(Instant::now())
+    }
+
+    fn admit_at(&self, now: Instant) -> Option<u64> {
+        let mut written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if written.since.is_none_or(|since| now.saturating_duration_since(since) >= INTERVAL) {
+            (written.since, written.count) = (Some(now), 0);
+        }
+        if written.count >= LINES_MAX {
+            written.left_out += 1;
+            return None;
+        }
+        written.count += 1;
+        Some(std::mem::take(&mut written.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_bounded_and_the_next_tells_how_many_are_missing() {
+        let (lines, start) = (Lines::default(), Instant::now());
+        let written = (0..100).filter(|_| lines.admit_at(start).is_some()).count();
+        assert_eq!(written, LINES_MAX as usize);
+        assert_eq!(lines.admit_at(start + INTERVAL), Some(70));
+        assert_eq!(lines.admit_at(start + INTERVAL), Some(0));
+    }
+}

@@ -1,0 +1,237 @@
+//! What one user may take of the server, so that there is something left for the others.
+//!
+//! A user is a name of `AUTH_TOKENS`. Shares apply only if there may be several users: a single one has nobody to leave
+//! something to. What is held at a time (connections, open sessions, forks) is counted by
+//! [`Permit`]s; [`turns`] lets users take turns at the model, and [`rates`] bounds commands per minute.
+
+pub(crate) mod lines;
+pub(crate) mod rates;
+pub(crate) mod turns;
+
+use self::{
+    lines::Lines,
+    rates::Rates,
+    turns::{Bounds, Turns},
+};
+use crate::{
+    config::{LimitSettings, LimitsMode},
+    metrics::limits::Limit,
+};
+use dashmap::DashMap;
+use reseed_protocol::{ErrorBody, ErrorCode};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// Something of which each user has a share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// Connections.
+    Connections,
+    /// Sessions in memory.
+    OpenSessions,
+    /// Forks in progress or waiting.
+    Forks,
+}
+
+/// The number of shares.
+const SHARES: usize = 3;
+
+impl Share {
+    fn limit(self) -> Limit {
+        match self {
+            Self::Connections => Limit::ConnectionsPerUser,
+            Self::OpenSessions => Limit::OpenSessionsPerUser,
+            Self::Forks => Limit::ForksPerUser,
+        }
+    }
+
+    /// Returns what there is too much of, and what to do about it.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Connections => ("connections", "close one of them first"),
+            Self::OpenSessions => ("sessions in memory", "close one that is idle first"),
+            Self::Forks => ("forks in progress", "wait for one of them"),
+        }
+    }
+}
+
+/// What the users of a server hold.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    most: [u64; SHARES],
+    mode: LimitsMode,
+    /// The users who hold something.
+    users: DashMap<Arc<str>, Arc<Held>>,
+    lines: Lines,
+    turns: Arc<Turns>,
+    rates: Rates,
+}
+
+/// What one user holds.
+#[derive(Debug)]
+struct Held {
+    name: Arc<str>,
+    counts: [AtomicU64; SHARES],
+}
+
+/// A part of a user's share, given back on drop.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    _counted: Option<Counted>,
+}
+
+#[derive(Debug)]
+struct Counted {
+    shares: Arc<Shares>,
+    held: Arc<Held>,
+    share: Share,
+    count: u64,
+}
+
+impl Default for Shares {
+    /// Without any limit.
+    fn default() -> Self {
+        Self {
+            most: [0; SHARES],
+            mode: LimitsMode::Enforce,
+            users: DashMap::new(),
+            lines: Lines::default(),
+            turns: Turns::new(Bounds { most: 0, most_per_user: 0 }),
+            rates: Rates::new(0),
+        }
+    }
+}
+
+impl Shares {
+    /// Creates the shares of a server; `has_several_users` says whether there may be more than one user.
+    #[must_use]
+    pub(crate) fn new(settings: &LimitSettings, has_several_users: bool) -> Arc<Self> {
+        let share = |most: u64| if has_several_users { most } else { 0 };
+        Arc::new(Self {
+            most: [
+                share(settings.connections_per_user_max.into()),
+                share(settings.sessions_open_per_user_max.into()),
+                share(settings.forks_per_user_max.into()),
+            ],
+            mode: settings.limits,
+            users: DashMap::new(),
+            lines: Lines::default(),
+            turns: Turns::new(Bounds {
+                most: settings.model_requests_max as usize,
+                most_per_user: if has_several_users { settings.model_requests_per_user_max as usize } else { 0 },
+            }),
+            rates: Rates::new(settings.points_per_minute(has_several_users)),
+        })
+    }
+
+    /// Returns the queue for requests to the model.
+    pub(crate) fn turns(&self) -> &Arc<Turns> {
+        &self.turns
+    }
+
+    /// Returns the rates.
+    pub(crate) fn rates(&self) -> &Rates {
+        &self.rates
+    }
+
+    /// Takes this much of a user's share.
+    ///
+    /// # Errors
+    /// `limit_reached`: the user has all of it.
+    pub(crate) fn take(self: &Arc<Self>, share: Share, user: &str, count: u64) -> Result<Permit, ErrorBody> {
+        let most = self.most[share as usize];
+        if most == 0 {
+            return Ok(Permit { _counted: None });
+        }
+        let held = self.held(user);
+        let before = held.counts[share as usize].fetch_add(count, Ordering::Relaxed);
+        // Dropped when refused, which gives back what was added.
+        let permit = Permit { _counted: Some(Counted { shares: self.clone(), held, share, count }) };
+        if before + count > most && self.refuses(share.limit(), user) {
+            let (what, remedy) = share.words();
+            let message = format!("you have {before} {what}, and may have {most}; {remedy}");
+            return Err(limit_reached(share.limit(), most, message));
+        }
+        Ok(permit)
+    }
+
+    /// Counts and logs that a bound is reached. Returns true if what exceeds it is refused.
+    pub(crate) fn refuses(&self, limit: Limit, user: &str) -> bool {
+        limit.refused();
+        let refused = self.mode == LimitsMode::Enforce;
+        if let Some(left_out) = self.lines.admit() {
+            let limit = limit.as_str();
+            if refused {
+                tracing::warn!(user, limit, left_out, "a limit is reached: refuse");
+            } else {
+                tracing::warn!(user, limit, left_out, "a limit is reached: LIMITS=warn, so it is not enforced");
+            }
+        }
+        refused
+    }
+
+    fn held(&self, user: &str) -> Arc<Held> {
+        if let Some(held) = self.users.get(user) {
+            return held.clone();
+        }
+        let name: Arc<str> = user.into();
+        let held = || Arc::new(Held { name: name.clone(), counts: Default::default() });
+        self.users.entry(name.clone()).or_insert_with(held).clone()
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.held.counts[self.share as usize].fetch_sub(self.count, Ordering::Relaxed);
+        // This one and the map's: nobody else has something of this user, or is about to.
+        self.shares.users.remove_if(&self.held.name, |_, held| Arc::strong_count(held) == 2);
+    }
+}
+
+/// Returns the error for a bound that is reached.
+pub(crate) fn limit_reached(limit: Limit, most: u64, message: impl Into<String>) -> ErrorBody {
+    let details = serde_json::json!({ "limit": limit.as_str(), "max": most });
+    ErrorBody::new(ErrorCode::LimitReached, message).with_details(details)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(mode: LimitsMode, has_several_users: bool) -> Arc<Shares> {
+        let settings = LimitSettings {
+            connections_per_user_max: 3,
+            forks_per_user_max: 0,
+            limits: mode,
+            ..LimitSettings::default()
+        };
+        Shares::new(&settings, has_several_users)
+    }
+
+    #[test]
+    fn each_user_has_a_share_that_comes_back() {
+        let shares = shares(LimitsMode::Enforce, true);
+        let taken: Vec<Permit> = (0..9).filter_map(|_| shares.take(Share::Connections, "ann", 1).ok()).collect();
+        assert_eq!(taken.len(), 3);
+        let error = shares.take(Share::Connections, "ann", 1).unwrap_err();
+        assert_eq!(
+            (error.code, error.details),
+            (ErrorCode::LimitReached, Some(serde_json::json!({ "limit": "connections_per_user", "max": 3 })))
+        );
+        let others = shares.take(Share::Connections, "bob", 3);
+        assert!(others.is_ok() && shares.take(Share::Forks, "ann", 1_000).is_ok(), "0 is no limit");
+        drop(taken);
+        assert!(shares.take(Share::Connections, "ann", 3).is_ok());
+        drop(others);
+        assert!(shares.users.is_empty(), "who holds nothing is forgotten");
+    }
+
+    #[test]
+    fn a_single_user_has_everything_and_warnings_refuse_nothing() {
+        for shares in [shares(LimitsMode::Enforce, false), shares(LimitsMode::Warn, true)] {
+            assert!(shares.take(Share::Connections, "ann", 1_000).is_ok());
+        }
+    }
+}

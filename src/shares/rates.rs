@@ -1,0 +1,105 @@
+//! How much a client may ask of the server per minute: commands, weighted by what they cost.
+
+use governor::{
+    Quota, RateLimiter,
+    clock::{Clock as _, DefaultClock},
+    state::keyed::DashMapStateStore,
+};
+use std::{num::NonZeroU32, time::Duration};
+
+/// Senders whose rate is tracked at a time; those who have their full allowance again are dropped first.
+const SENDERS_MAX: usize = 100_000;
+
+type Limiter = RateLimiter<String, DashMapStateStore<String>, DefaultClock>;
+
+/// The rates of a server.
+#[derive(Debug)]
+pub(crate) struct Rates {
+    /// By user, or by address; `None` for no limit.
+    commands: Option<Rate>,
+}
+
+/// An allowance per minute for each sender.
+#[derive(Debug)]
+struct Rate {
+    limiter: Limiter,
+    per_minute: NonZeroU32,
+}
+
+/// An allowance that is used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UsedUp {
+    /// The allowance per minute.
+    pub(crate) per_minute: u32,
+    /// The time after which the same may be tried again.
+    pub(crate) wait: Duration,
+}
+
+impl Rate {
+    fn new(per_minute: u32) -> Option<Self> {
+        let per_minute = NonZeroU32::new(per_minute)?;
+        Some(Self { limiter: RateLimiter::dashmap(Quota::per_minute(per_minute)), per_minute })
+    }
+
+    /// Takes points off a key's allowance; more than the whole allowance count as the whole.
+    fn take(&self, key: &String, points: NonZeroU32) -> Result<(), UsedUp> {
+        if self.limiter.len() >= SENDERS_MAX {
+            self.limiter.retain_recent();
+        }
+        let taken = self.limiter.check_key_n(key, points.min(self.per_minute));
+        let wait = match taken {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(not_yet)) => not_yet.wait_time_from(DefaultClock::default().now()),
+            Err(_more_than_all) => Duration::from_secs(60),
+        };
+        Err(UsedUp { per_minute: self.per_minute.get(), wait })
+    }
+}
+
+impl Rates {
+    /// Creates the rates: points per minute; 0 for no limit.
+    #[must_use]
+    pub(crate) fn new(points: u32) -> Self {
+        Self { commands: Rate::new(points) }
+    }
+
+    /// Returns true if commands are limited at all.
+    #[must_use]
+    pub(crate) fn limits_commands(&self) -> bool {
+        self.commands.is_some()
+    }
+
+    /// Takes the points of one command off a sender's allowance.
+    ///
+    /// # Errors
+    /// The allowance is used up.
+    pub(crate) fn command(&self, sender: &String, points: NonZeroU32) -> Result<(), UsedUp> {
+        self.commands.as_ref().map_or(Ok(()), |rate| rate.take(sender, points))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: NonZeroU32 = NonZeroU32::MIN;
+
+    #[test]
+    fn an_allowance_is_used_up_by_weight_and_each_sender_has_its_own() {
+        let rates = Rates::new(60);
+        let (ann, bob) = ("ann".to_owned(), "bob".to_owned());
+        let thirty = NonZeroU32::new(30).unwrap();
+        assert_eq!((rates.command(&ann, thirty), rates.command(&ann, thirty)), (Ok(()), Ok(())));
+        let used_up = rates.command(&ann, thirty).unwrap_err();
+        assert_eq!(used_up.per_minute, 60);
+        assert!(used_up.wait <= Duration::from_secs(30) && used_up.wait > Duration::from_secs(20), "{used_up:?}");
+        assert!(rates.command(&bob, ONE).is_ok());
+    }
+
+    #[test]
+    fn what_costs_more_than_an_allowance_takes_all_of_it() {
+        let (rates, ann) = (Rates::new(10), "ann".to_owned());
+        assert!(rates.command(&ann, NonZeroU32::new(500).unwrap()).is_ok());
+        assert!(rates.command(&ann, ONE).is_err());
+    }
+}

@@ -1,0 +1,112 @@
+//! A user who takes as much of everything as it can get, and another one who finds that there is something left.
+
+use crate::support::{client::Client, server::Server};
+use reseed::provider::scripted::{Gate, Reply, Scripted};
+use serde_json::{Value, json};
+
+const ADA: &str = "token-of-ada-4d1f9a73c2";
+const BOB: &str = "token-of-bob-90bb2e6a51";
+
+/// Starts a server for two users, with these settings besides.
+async fn server(model: Scripted, settings: &[(&str, &str)]) -> Server {
+    let tokens = format!("ada:{ADA},bob:{BOB}");
+    let mut all = vec![("AUTH_TOKENS", tokens.as_str())];
+    all.extend_from_slice(settings);
+    Server::start(model, &all).await
+}
+
+/// Connects, and returns the reply to `hello`.
+async fn hello(server: &Server, token: &str) -> (Client, Value) {
+    let mut client = Client::connect(&server.ws()).await;
+    let reply = client.ask("hello", json!({ "protocolVersion": 2, "token": token })).await;
+    (client, reply)
+}
+
+/// Connects and opens a new session; panics if that is refused.
+async fn session(server: &Server, token: &str) -> Client {
+    let mut client = hello(server, token).await.0;
+    let opened = client.ask("open_session", json!({})).await;
+    assert_eq!(opened["type"], "session_opened", "{opened}");
+    client
+}
+
+/// Checks that a reply is the refusal at this bound.
+fn is_refused(reply: &Value, limit: &str, max: u64) {
+    let error = &reply["payload"];
+    assert_eq!((&error["code"], &error["retriable"]), (&json!("limit_reached"), &json!(true)), "{reply}");
+    assert_eq!(error["details"], json!({ "limit": limit, "max": max }), "{reply}");
+}
+
+#[tokio::test]
+async fn one_user_cannot_take_all_connections() {
+    let server = server(Scripted::new(), &[("CONNECTIONS_PER_USER_MAX", "2")]).await;
+    let (first, _second) = (hello(&server, ADA).await, hello(&server, ADA).await);
+    let (mut third, refused) = hello(&server, ADA).await;
+    is_refused(&refused, "connections_per_user", 2);
+    assert_eq!(third.closed().await, 1013);
+    assert_eq!(hello(&server, BOB).await.1["type"], "welcome", "others have theirs");
+    first.0.hang_up();
+    // The server notices within the handshake of a later connection.
+    while hello(&server, ADA).await.1["type"] != "welcome" {}
+}
+
+#[tokio::test]
+async fn one_user_cannot_take_all_sessions_in_memory() {
+    let server = server(Scripted::new(), &[("SESSIONS_OPEN_PER_USER_MAX", "2")]).await;
+    let (_first, mut second) = (session(&server, ADA).await, session(&server, ADA).await);
+    is_refused(&second.ask("open_session", json!({})).await, "sessions_open_per_user", 2);
+    session(&server, BOB).await;
+}
+
+#[tokio::test]
+async fn one_user_cannot_start_forks_without_end() {
+    let model = Scripted::answering(|_| Reply::text("yes"));
+    let server = server(model, &[("FORKS_PER_USER_MAX", "1")]).await;
+    let mut client = session(&server, ADA).await;
+    assert_eq!(client.turn("a path to fork").await["status"], "completed");
+    let entry = client.ask("get_entries", json!({})).await["payload"]["leafId"].clone();
+    const FORKS: usize = 20;
+    for _ in 0..FORKS {
+        client.send("fork_session", json!({ "entryId": entry, "position": "at" })).await;
+    }
+    let mut replies = Vec::new();
+    while replies.len() < FORKS {
+        let frame = client.next_frame().await.expect("a reply to each");
+        if frame["type"] == "forked" || frame["type"] == "error" {
+            replies.push(frame);
+        }
+    }
+    let (refused, forked): (Vec<_>, Vec<_>) = replies.into_iter().partition(|reply| reply["type"] == "error");
+    assert!(!refused.is_empty() && !forked.is_empty(), "{} refused, {} forked", refused.len(), forked.len());
+    refused.iter().for_each(|reply| is_refused(reply, "forks_per_user", 1));
+}
+
+#[tokio::test]
+async fn one_user_cannot_take_all_places_at_the_model() {
+    let gate = Gate::new();
+    let model = Scripted::answering(|_| Reply::text("yes"));
+    model.push(Reply::text("slowly").held_by(&gate));
+    let server = server(model.clone(), &[("MODEL_REQUESTS_PER_USER_MAX", "1")]).await;
+    let (mut first, mut second) = (session(&server, ADA).await, session(&server, ADA).await);
+    let mut other = session(&server, BOB).await;
+    first.ask("user_input", json!({ "input": "the first" })).await;
+    while model.requests().is_empty() {
+        first.ask("ping", json!({})).await;
+    }
+    second.ask("user_input", json!({ "input": "the second" })).await;
+    assert_eq!(other.turn("and mine?").await["status"], "completed");
+    assert_eq!(model.requests().len(), 2, "the second waits");
+    gate.open();
+    for client in [&mut first, &mut second] {
+        assert_eq!(client.event("turn_finished").await["payload"]["status"], "completed");
+    }
+    assert_eq!(model.requests().len(), 3);
+}
+
+#[tokio::test]
+async fn with_limits_that_only_warn_nothing_is_refused() {
+    let settings = [("CONNECTIONS_PER_USER_MAX", "1"), ("LIMITS", "warn")];
+    let server = server(Scripted::new(), &settings).await;
+    let (first, second) = (hello(&server, ADA).await, hello(&server, ADA).await);
+    assert_eq!([&first.1["type"], &second.1["type"]], ["welcome", "welcome"]);
+}
