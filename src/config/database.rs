@@ -36,7 +36,7 @@ pub enum InvalidDatabase {
     /// A SQLite address that is not a path to a file.
     #[error("the database URL `sqlite://{rest}` must be `sqlite://` and a path to a file: {reason}")]
     Path {
-        /// The text after `sqlite://`.
+        /// The text after `sqlite://`, without what looks like a user name and password.
         rest: String,
         /// The reason for the refusal.
         reason: &'static str,
@@ -71,7 +71,8 @@ impl FromStr for Database {
             _ if path.contains(":memory:") => "a memory database does not survive a restart",
             _ => return Ok(Self::Sqlite(PathBuf::from(path))),
         };
-        Err(InvalidDatabase::Path { rest: path.to_owned(), reason })
+        let rest = path.rsplit_once('@').map_or_else(|| path.to_owned(), |(_, host)| format!("…@{host}"));
+        Err(InvalidDatabase::Path { rest, reason })
     }
 }
 
@@ -114,6 +115,7 @@ mod tests {
             ("sqlite://data/", "it does not name a file"),
             ("sqlite://data/..", "it does not name a file"),
             ("sqlite://:memory:", "a memory database does not survive a restart"),
+            ("sqlite://reseed:hunter2@db/", "`sqlite://…@db/`"),
             ("sqlite://x.db?mode=ro", "options after `?` are not supported"),
         ];
         for (text, expected) in cases {

@@ -78,8 +78,12 @@ impl<T: 'static> Rule<T> {
     }
 }
 
-/// Shortens a value for an error: one line, limited length.
+/// Shortens a value for an error: one line, limited length, and without the user name and password of an address.
 fn shown(text: &str) -> String {
+    let text = match text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1))) {
+        Some((scheme, host)) => format!("{scheme}://…@{host}"),
+        None => text.to_owned(),
+    };
     let mut shown: String = text.chars().take(SHOWN_CHARS_MAX).collect::<String>().escape_debug().to_string();
     if text.chars().nth(SHOWN_CHARS_MAX).is_some() {
         shown.push('…');

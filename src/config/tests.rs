@@ -54,6 +54,18 @@ fn what_is_empty_is_not_set_and_what_is_unknown_is_passed_over() {
 }
 
 #[test]
+fn an_error_shows_an_address_without_its_password() {
+    for (variable, value, shown) in [
+        ("DATABASE_URL", "postgres://reseed:hunter2@db/reseed", "postgres://…@db/reseed"),
+        ("DATABASE_URL", "sqlite://reseed:hunter2@db/", "sqlite://…@db/"),
+        ("ALLOWED_ORIGINS", "https://me:hunter2@chat.example", "https://…@chat.example"),
+    ] {
+        let error = read(&[(variable, value)]).unwrap_err().join("\n");
+        assert!(error.contains(shown) && !error.contains("hunter2"), "{error}");
+    }
+}
+
+#[test]
 fn names_and_aliases_are_taken() {
     for (name, strategy) in [
         ("threshold", "threshold"),
