@@ -1,7 +1,8 @@
 //! Validates settings that depend on each other.
 
-use super::{ProviderChoice, Settings, values::NamedToken};
+use super::{ModelSettings, ProviderChoice, Settings, values::NamedToken};
 use secrecy::ExposeSecret;
+use std::net::IpAddr;
 
 /// A token with fewer characters might be guessed over the network.
 const TOKEN_CHARS_GOOD: usize = 16;
@@ -63,5 +64,48 @@ pub(super) fn warnings(settings: &Settings) -> impl Iterator<Item = String> {
     let unpriced = unpriced.map(|(variable, model)| {
         format!("MODEL_PRICES has no price for `{model}`, set in {variable}: its cost is not reported")
     });
-    short.chain(unpriced).chain(twice)
+    let plain = key_over_plain_http(&settings.model).map(|host| {
+        format!(
+            "OPENAI_BASE_URL sends OPENAI_API_KEY to `{host}` over plain HTTP, where others can read it; use https://"
+        )
+    });
+    short.chain(unpriced).chain(twice).chain(plain)
+}
+
+/// Returns the host that gets the key unencrypted, unless it is this machine.
+fn key_over_plain_http(model: &ModelSettings) -> Option<String> {
+    model.openai_api_key.as_ref()?;
+    let authority = model.openai_base_url.as_deref()?.strip_prefix("http://")?.split('/').next()?;
+    let host = match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next()?,
+        None => authority.split(':').next()?,
+    };
+    let is_here = host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(|at: IpAddr| at.is_loopback());
+    (!is_here).then(|| host.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_sent_unencrypted_to_another_machine_is_warned_about() {
+        let table = [
+            ("http://models.example/v1", Some("models.example")),
+            ("http://10.0.0.7:8000/v1", Some("10.0.0.7")),
+            ("http://[fd00::7]:8000/v1", Some("fd00::7")),
+            ("https://models.example/v1", None),
+            ("http://localhost:8000/v1", None),
+            ("http://127.0.0.1/v1", None),
+            ("http://[::1]:8000/v1", None),
+        ];
+        for (url, host) in table {
+            let of = |key: &str| {
+                Settings::from_iter([("OPENAI_BASE_URL", url), ("OPENAI_API_KEY", key), ("MODEL", "m")]).unwrap()
+            };
+            let warned = of("key").warnings.iter().any(|warning| warning.contains("plain HTTP"));
+            assert_eq!((warned, key_over_plain_http(&of("key").model).as_deref()), (host.is_some(), host), "{url}");
+            assert_eq!(key_over_plain_http(&of("").model), None, "{url} without a key");
+        }
+    }
 }
