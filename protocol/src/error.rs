@@ -129,7 +129,7 @@ codes! {
     NothingToUndo "nothing_to_undo" retriable: false, "No compaction is in effect on this branch, or the named one is already undone.", "Check the compactions in `get_entries`.";
     TooManyPins "too_many_pins" retriable: false, "The limit of pinned entries is reached.", "Send `unpin_entry` for a less important one.";
     UnknownStrategy "unknown_strategy" retriable: false, "There is no such strategy.", "Use one listed in the message.";
-    UnknownModel "unknown_model" retriable: false, "The window of this model is unknown.", "Set CONTEXT_WINDOW on the server, or choose a known model.";
+    UnknownModel "unknown_model" retriable: false, "The window of this model is unknown, or the server does not allow it.", "Choose another, or set MODEL_WINDOWS or MODELS_ALLOWED on the server.";
     // Hooks
     InvalidHooks "invalid_hooks" retriable: false, "A hook's name or event, or the number of hooks, is not allowed.", "Correct the hook named in `details`.";
     InvalidPatch "invalid_patch" retriable: false, "A patch has an op that is unknown, not allowed here, or invalidates the provider's cache without a reason.", "Correct the op that the message names by its index in the patch, from 0, and its name.";

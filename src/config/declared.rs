@@ -50,6 +50,11 @@ settings! {
         /// `claude-sonnet-5=3/0.3/15/3.75`, is for tokens written to the provider's cache; without it they cost the
         /// `input` price. Model names are those of MODEL.
         model_prices: Prices = "", rules::prices();
+        /// The models that sessions may choose besides MODEL and SUMMARY_MODEL, separated by commas; unset for any.
+        models_allowed: Vec<String> = "", rules::models();
+        /// The most tokens of an answer that a session may choose, and what one gets that chooses nothing; unset for no
+        /// limit.
+        output_tokens_max: Option<u64> = "", rules::whole("tokens", 1..=WINDOW_TOKENS_MAX).optional();
         /// The system prompt. A session can choose another.
         instructions: String = "You are a helpful assistant.", rules::text(65_536);
     }

@@ -260,6 +260,11 @@ pub(super) fn prices() -> Rule<Prices> {
     )
 }
 
+/// Accepts the names of models, separated by commas.
+pub(super) fn models() -> Rule<Vec<String>> {
+    Rule::new("a list of models, separated by commas", |text| items(text).map(model_name).collect())
+}
+
 /// Accepts model windows: a list of `model=tokens`, separated by commas.
 pub(super) fn windows(range: RangeInclusive<u64>) -> Rule<BTreeMap<String, u64>> {
     let (least, most) = (*range.start(), *range.end());

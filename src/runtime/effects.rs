@@ -281,11 +281,17 @@ impl Effects {
         });
         let (purpose, prices) = (body.purpose, self.shared.deployment.prices.clone());
         let model = body.model.clone();
+        // The session may have chosen it when it was allowed, or come with it from elsewhere.
+        let allowed = self.shared.deployment.check_model(&model);
         // A summary makes room in a session whose turn may wait for it, so it does not wait.
         let turns = (purpose == Purpose::Turn).then(|| (self.shared.shares.turns().clone(), self.owner.clone()));
         let task = tokio::spawn(async move {
             let shown_by = shown.as_ref().map(|shown| (shown.feed.clone(), shown.item.clone()));
             let mut report = OutcomeReport { request, purpose, mailbox, shown_by, done: false };
+            if let Err(refused) = allowed {
+                report.send(Err(ModelFault::new(refused.code, refused.message))).await;
+                return;
+            }
             let _place = match &turns {
                 Some((turns, owner)) => Some(turns.take(owner).await),
                 None => None,

@@ -150,13 +150,15 @@ pub(crate) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
     let (context, summaries, turns) = (&settings.context, &settings.summaries, &settings.turns);
     Deployment {
         model: settings.model.model_name().to_owned(),
+        models_allowed: settings.model.models_allowed.clone(),
+        output_tokens_max: settings.model.output_tokens_max,
         strategy: context.context_strategy.to_owned(),
         strategies: settings.strategies.clone(),
         instructions: settings.model.instructions.clone(),
         options: Options {
             threshold: context.context_compaction_threshold,
             reserve_tokens: context.context_reserve_tokens,
-            max_output_tokens: None,
+            max_output_tokens: settings.model.output_tokens_max,
             keep_recent_tokens: context.context_keep_recent_tokens,
             target: context.context_target,
             background: context.context_background,

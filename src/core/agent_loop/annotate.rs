@@ -23,6 +23,7 @@ impl Workspace {
                 check_word(field, text)?;
             }
         }
+        self.deployment.check_model(&set.model)?;
         if !self.deployment.windows.knows(&set.model) {
             let message =
                 format!("the context window of `{}` is unknown; set it in MODEL_WINDOWS on the server", set.model);

@@ -13,6 +13,8 @@ use crate::{
     hook::HookSpec,
     prices::Prices,
 };
+use reseed_protocol::{ErrorBody, ErrorCode};
+use std::collections::BTreeSet;
 
 /// Default time limit of a hook, in milliseconds.
 const HOOK_TIMEOUT_MS: u64 = 30_000;
@@ -25,6 +27,10 @@ const HOOK_AWAY_MS: u64 = 120_000;
 pub struct Deployment {
     /// The model of new sessions.
     pub model: String,
+    /// The models that sessions may choose besides the deployment's own; empty for any.
+    pub models_allowed: Vec<String>,
+    /// Maximum tokens of an answer; absent for no limit.
+    pub output_tokens_max: Option<u64>,
     /// The strategy of new sessions.
     pub strategy: String,
     /// The available strategies.
@@ -63,6 +69,8 @@ impl Default for Deployment {
     fn default() -> Self {
         Self {
             model: String::new(),
+            models_allowed: Vec::new(),
+            output_tokens_max: None,
             strategy: String::new(),
             strategies: Strategies::default(),
             instructions: String::new(),
@@ -84,6 +92,34 @@ impl Default for Deployment {
 }
 
 impl Deployment {
+    /// Checks that sessions may use this model.
+    ///
+    /// # Errors
+    /// `unknown_model`.
+    pub fn check_model(&self, model: &str) -> Result<(), ErrorBody> {
+        let own = [Some(&self.model), self.summaries.model.as_ref()];
+        let is_allowed = self.models_allowed.is_empty()
+            || self.models_allowed.iter().any(|allowed| allowed == model)
+            || own.into_iter().flatten().any(|allowed| allowed == model);
+        if is_allowed {
+            return Ok(());
+        }
+        let allowed: BTreeSet<&str> =
+            self.models_allowed.iter().chain(own.into_iter().flatten()).map(String::as_str).collect();
+        let allowed: Vec<&str> = allowed.into_iter().collect();
+        let message = format!("this server does not allow the model `{model}`; choose one of: {}", allowed.join(", "));
+        Err(ErrorBody::new(ErrorCode::UnknownModel, message).with_field("model"))
+    }
+
+    /// Returns the maximum tokens of an answer to a request that asks for this maximum.
+    #[must_use]
+    pub fn output_tokens(&self, asked: Option<u64>) -> Option<u64> {
+        match (asked, self.output_tokens_max) {
+            (Some(asked), Some(most)) => Some(asked.min(most)),
+            (asked, most) => asked.or(most),
+        }
+    }
+
     /// Returns the counter of a model.
     #[must_use]
     pub fn counter(&self, model: &str) -> Counter {

@@ -129,7 +129,8 @@ impl Workspace {
 
     /// Returns the default strategy settings, for a session that has none of its own.
     pub(super) fn strategy_options(&self) -> Options {
-        let max_output_tokens = self.session.tree.carried().options(&self.options()).max_output_tokens;
+        let asked = self.session.tree.carried().options(&self.options()).max_output_tokens;
+        let max_output_tokens = self.deployment.output_tokens(asked);
         Options { max_output_tokens, ..self.deployment.options.clone() }
     }
 

@@ -1,8 +1,12 @@
 //! A user who takes as much of everything as it can get, and another one who finds that there is something left.
 
 use crate::support::{client::Client, server::Server};
-use reseed::provider::scripted::{Gate, Reply, Scripted};
+use reseed::{
+    provider::scripted::{Gate, Reply, Scripted},
+    store::{SessionStore, memory::MemoryStore},
+};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 const ADA: &str = "token-of-ada-4d1f9a73c2";
 const BOB: &str = "token-of-bob-90bb2e6a51";
@@ -109,4 +113,49 @@ async fn with_limits_that_only_warn_nothing_is_refused() {
     let server = server(Scripted::new(), &settings).await;
     let (first, second) = (hello(&server, ADA).await, hello(&server, ADA).await);
     assert_eq!([&first.1["type"], &second.1["type"]], ["welcome", "welcome"]);
+}
+
+#[tokio::test]
+async fn answers_are_no_longer_than_the_server_allows() {
+    let model = Scripted::answering(|_| Reply::text("yes"));
+    let server = Server::start(model.clone(), &[("OUTPUT_TOKENS_MAX", "100")]).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    for (chosen, sent) in [(None, 100), (Some(40), 40), (Some(101), 40), (Some(100), 100)] {
+        if let Some(chosen) = chosen {
+            let reply = client.ask("set_options", json!({ "maxOutputTokens": chosen })).await;
+            if chosen > 100 {
+                is_refused(&reply, "output_tokens", 100);
+            } else {
+                assert_eq!(reply["type"], "ok", "{reply}");
+            }
+        }
+        assert_eq!(client.turn("a question").await["status"], "completed");
+        let requests = model.requests();
+        assert_eq!(requests.last().unwrap().envelope.options.max_output_tokens, Some(sent), "{chosen:?}");
+    }
+}
+
+#[tokio::test]
+async fn sessions_use_only_models_that_the_server_allows() {
+    let store: Arc<dyn SessionStore> = Arc::new(MemoryStore::new());
+    let model = Scripted::answering(|_| Reply::text("yes"));
+    let windows = ("CONTEXT_WINDOW", "8000");
+    let before = Server::over(model.clone(), store.clone(), &[windows]).await;
+    let (mut client, opened) = Client::v2_session(&before.ws()).await;
+    assert_eq!(client.ask("set_model", json!({ "model": "dear" })).await["type"], "ok");
+    let session = opened["sessionId"].clone();
+    client.hang_up();
+    drop(before);
+
+    let server = Server::over(model.clone(), store, &[windows, ("MODELS_ALLOWED", "small, medium")]).await;
+    let mut client = Client::v2(&server.ws()).await;
+    let opened = client.ask("open_session", json!({ "sessionId": session })).await;
+    assert_eq!(opened["type"], "session_opened", "{opened}");
+    let finished = client.turn("with the dear one?").await;
+    assert_eq!((&finished["status"], &finished["error"]["code"]), (&json!("failed"), &json!("unknown_model")));
+    assert!(model.requests().is_empty(), "nothing was spent");
+    for (name, reply) in [("dear", "error"), ("small", "ok")] {
+        assert_eq!(client.ask("set_model", json!({ "model": name })).await["type"], reply, "{name}");
+    }
+    assert_eq!(client.turn("with the small one?").await["status"], "completed");
 }

@@ -340,6 +340,14 @@ impl Workspace {
             let message = format!("maxOutputTokens must be 1 to {TOKENS_MAX}");
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("maxOutputTokens"));
         }
+        if let (Some(asked), Some(most)) = (set.max_output_tokens, self.deployment.output_tokens_max)
+            && asked > most
+        {
+            let message = format!("maxOutputTokens is {asked}; this server allows at most {most} (OUTPUT_TOKENS_MAX)");
+            let details = serde_json::json!({ "limit": "output_tokens", "max": most });
+            let error = ErrorBody::new(ErrorCode::LimitReached, message).with_field("maxOutputTokens");
+            return Err(error.with_details(details));
+        }
         let mut settings = self.session.state.settings.clone();
         settings.temperature = set.temperature;
         settings.max_output_tokens = set.max_output_tokens;

@@ -55,7 +55,10 @@ impl Workspace {
             tokens,
             parts: None,
         };
-        envelope(&self.prompt.compiled(context), context, &self.options(), meta)
+        let mut envelope = envelope(&self.prompt.compiled(context), context, &self.options(), meta);
+        let asked = envelope.options.max_output_tokens;
+        envelope.options.max_output_tokens = self.deployment.output_tokens(asked);
+        envelope
     }
 
     /// Returns what a provider's cache sees of a request with this context, which has `tokens` tokens.
