@@ -219,6 +219,8 @@ impl Registry {
         };
         drop(place);
         drop(slot);
+        // Opening takes its own.
+        drop(room);
         forget(&self.slots, &id);
         self.open(&refused?, owner).await
     }
