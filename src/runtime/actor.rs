@@ -22,6 +22,7 @@ use super::{
     load::path_to,
     shared::{Shared, store_error},
     state_copy::StateCopy,
+    steady::SteadyTime,
     watch::{Compactions, Row},
 };
 use crate::{
@@ -86,6 +87,7 @@ struct Actor {
     /// A connection has sent a message to this actor; until then it waits for the one that had the session opened.
     visited: bool,
     detached_since: Option<Instant>,
+    time: SteadyTime,
 }
 
 /// The time for which an actor waits for a message from the connection that opened the session; the connection may die
@@ -126,6 +128,7 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
     let mut seed = started.seed;
     seed.holding = queue_waits;
     let agent = Some(Box::new(AgentLoop::seeded(generation, seed)));
+    let time = SteadyTime::new(&*shared.clock);
     let actor = Box::new(Actor {
         id,
         shared,
@@ -144,6 +147,7 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
         ended: false,
         visited: false,
         detached_since: None,
+        time,
     });
     (handle, actor.run(mailbox))
 }
@@ -282,8 +286,11 @@ impl Actor {
 
     /// Passes an input to the loop and executes all of the resulting effects.
     async fn tell(&mut self, input: Input, asker: Option<Asker<'_>>) -> Result<(), End> {
-        let now = self.shared.clock.now();
         let Some(agent) = &mut self.agent else { return Err(End::Close(SubscriptionEnd::Failed)) };
+        if agent.is_idle() {
+            self.time = SteadyTime::new(&*self.shared.clock);
+        }
+        let now = self.time.now(&*self.shared.clock);
         let effects = handled(agent, now, input);
         self.carry_out(effects, asker).await?;
         self.tell_list();
@@ -307,7 +314,7 @@ impl Actor {
         // recursion.
         let mut waiting: VecDeque<Effect> = effects.into();
         while let Some(effect) = waiting.pop_front() {
-            let now = self.shared.clock.now();
+            let now = self.time.now(&*self.shared.clock);
             match effect {
                 Effect::Append(mut append) => {
                     // Adjacent appends become one commit: none could be seen without the next.
@@ -406,8 +413,8 @@ impl Actor {
     /// long.
     fn next_wake(&self) -> Option<Instant> {
         let deadline = self.agent.as_ref().and_then(|agent| agent.next_deadline());
-        let tools = deadline
-            .map(|at: Timestamp| Instant::now() + Duration::from_millis(at.millis_since(self.shared.clock.now())));
+        let now = || self.time.now(&*self.shared.clock);
+        let tools = deadline.map(|at: Timestamp| Instant::now() + Duration::from_millis(at.millis_since(now())));
         let alone_for = if self.visited { self.shared.detached_turn } else { VISIT_TIME };
         let alone = self.detached_since.map(|since| since + alone_for);
         [tools, alone, self.next_look(), self.next_host_change()].into_iter().flatten().min()

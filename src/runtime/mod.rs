@@ -17,6 +17,7 @@
 //! - [`whole`]: the whole of tool results that were cut
 //! - `load`: loads a session from the store, as far back as the model can see
 //! - [`outbox`]: what waits for one connection, and its budget
+//! - `steady`: the time that a session's loop is told
 //! - `state_copy`: the copy of a session's state that is stored with its log
 //! - `tail`: the newest durable events, for readers that keep up
 
@@ -41,6 +42,7 @@ pub(crate) mod outbox;
 pub(crate) mod registry;
 pub(crate) mod shared;
 mod state_copy;
+mod steady;
 pub(crate) mod stored;
 mod tail;
 pub(crate) mod watch;

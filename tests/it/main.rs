@@ -6,6 +6,7 @@ mod bad_input;
 mod branches;
 mod cache;
 mod chat;
+mod clock;
 mod commands;
 mod compaction;
 mod conversation;

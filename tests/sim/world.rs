@@ -94,6 +94,10 @@ impl Clock for SimClock {
         let passed = i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX);
         Timestamp(BEGINNING.0 + passed + self.off_by.load(Ordering::SeqCst))
     }
+
+    fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
 }
 
 thread_local! {

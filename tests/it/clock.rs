@@ -1,0 +1,103 @@
+//! A machine whose clock is set while the server runs.
+
+use reseed::{
+    config::LimitSettings,
+    core::{
+        agent_loop::{Deployment, Origin, check_offers},
+        context::windows::Windows,
+    },
+    hooks::Hooks,
+    internals::{Attach, Clock, ConnectionShare, Identity, Outbox, Outgoing, REPLIES_MAX, Registry, RegistryOptions},
+    provider::scripted::{Reply, Scripted},
+    store::memory::MemoryStore,
+};
+use reseed_protocol::{
+    CommandId, Part, Timestamp,
+    command::{Command, Input, SessionRole, UserInput},
+};
+use serde_json::json;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::time::{Instant, advance};
+
+const HOUR: Duration = Duration::from_hours(1);
+
+/// tokio's clock, whose time of day is set wrong by so many milliseconds.
+struct SetClock {
+    began: Instant,
+    off_by: AtomicI64,
+}
+
+impl Clock for SetClock {
+    fn now(&self) -> Timestamp {
+        let elapsed = i64::try_from(self.elapsed().as_millis()).unwrap();
+        Timestamp(1_767_225_600_000 + elapsed + self.off_by.load(Ordering::SeqCst))
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_keeps_its_time_when_the_clock_is_set() {
+    let clock = Arc::new(SetClock { began: Instant::now(), off_by: AtomicI64::new(0) });
+    let call = Part::ToolCall { call_id: "call_0".parse().unwrap(), name: "look".into(), arguments: "{}".into() };
+    let model = Scripted::answering(|_| Reply::text("done"));
+    model.push(Reply::parts(vec![call]));
+    let deployment = Deployment {
+        model: "test".into(),
+        windows: Windows::new(Some(8_000), Vec::new()),
+        tool_rounds_max: 4,
+        ..Deployment::default()
+    };
+    let registry = Registry::new(RegistryOptions {
+        store: Arc::new(MemoryStore::new()),
+        provider: Arc::new(model),
+        clock: clock.clone(),
+        hooks: Hooks::default(),
+        deployment,
+        limits: LimitSettings { sessions_open_max: 8, ..LimitSettings::default() },
+        has_several_users: false,
+        detached_turn: HOUR,
+        host_away: HOUR,
+    });
+    let handle = registry.create("").await.unwrap();
+    let (outgoing, mut incoming) = Outbox::new(REPLIES_MAX);
+    let identity = Identity { connection_id: "connection".parse().unwrap(), client_id: None, software: None };
+    let offer = json!({ "name": "look", "description": "Looks.", "parameters": {}, "timeoutMs": 600_000 });
+    let attach = Attach {
+        origin: Origin(1),
+        role: SessionRole::Writer,
+        tools: Some(check_offers(serde_json::from_value(json!([offer])).unwrap()).unwrap()),
+        hooks: None,
+        outgoing: outgoing.clone(),
+        shared: ConnectionShare::new(identity),
+        resume: None,
+    };
+    let _attached = handle.attach(attach).await.unwrap().unwrap();
+    let say = Command::UserInput(UserInput::plain(Input::Text("look".into())));
+    handle.command(Origin(1), "input-00000000001".parse().unwrap(), say, outgoing.clone()).await.unwrap();
+    while handle.snapshot().await.unwrap().pending.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    for hours in [-24, 24] {
+        clock.off_by.store(hours * 3_600_000, Ordering::SeqCst);
+        advance(Duration::from_secs(1)).await;
+        // Each message wakes the session, which then looks whether a time limit has passed.
+        for number in 0..2 {
+            let look: Command = serde_json::from_value(json!({ "type": "get_context_info", "payload": {} })).unwrap();
+            let id: CommandId = format!("look-{hours}-{number}").parse().unwrap();
+            handle.command(Origin(1), id.clone(), look, outgoing.clone()).await.unwrap();
+            while !matches!(incoming.recv().await.unwrap(), Outgoing::Reply(replied) if replied.re == id) {}
+            advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(handle.snapshot().await.unwrap().pending.len(), 1, "the tool still has its time, {hours} hours on");
+    }
+    registry.stop(Duration::ZERO).await;
+}
