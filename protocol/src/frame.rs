@@ -13,8 +13,12 @@
 //! characters. The typed parser then names the first field that is unknown, missing or of the wrong type.
 
 mod check;
+mod depth;
 
-pub use self::check::check;
+pub use self::{
+    check::check,
+    depth::{is_too_deep, nests_too_deep},
+};
 
 use crate::{
     command::{Address, Command},
@@ -27,7 +31,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use std::{borrow::Cow, fmt::Write as _};
 
-/// Maximum nesting of arrays and objects in a frame. A tool's schema needs about ten; serde's own limit is 128.
+/// Maximum nesting of arrays and objects in a frame, and in all other JSON that a server takes: hooks' answers, what a
+/// model wants back, imported sessions. A tool's schema needs about ten; serde's own limit is 128.
 pub const DEPTH_MAX: usize = 32;
 
 /// The id that an error shows as an example.

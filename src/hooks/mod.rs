@@ -22,6 +22,7 @@ use crate::{
 };
 use reseed_protocol::{
     ErrorCode,
+    frame::{DEPTH_MAX, nests_too_deep},
     hook::{HookAnswer, HookCall},
 };
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
@@ -194,7 +195,12 @@ impl Hooks {
                 Err(HookFault::failed("it panicked; see the server's log"))
             },
         );
-        answer.map_err(sanitised)
+        match answer {
+            Ok(answer) if nests_too_deep(&answer) => {
+                Err(HookFault::failed(format!("its answer is nested more than {DEPTH_MAX} deep")))
+            }
+            answer => answer.map_err(sanitised),
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::json::{Json, Object};
 use reseed_core::session::IdSource;
+use reseed_protocol::frame::{DEPTH_MAX, is_too_deep};
 use std::collections::HashSet;
 
 /// The newest version that is read, and the version that is written.
@@ -169,6 +170,9 @@ impl Reader {
 /// Parses a line. Its text may contain an unpaired surrogate, which JavaScript strings allow and Rust's do not: it is
 /// read as U+FFFD, and the original text is returned too.
 pub(super) fn parse_object(text: &str) -> Result<Parsed, String> {
+    if is_too_deep(text.as_bytes()) {
+        return Err(format!("it is nested more than {DEPTH_MAX} deep"));
+    }
     let (value, raw) = match serde_json::from_str(text) {
         Ok(value) => (value, None),
         Err(error) => {
@@ -246,10 +250,12 @@ mod tests {
         let mut reader = reader();
         assert!(matches!(reader.line(HEADER), Ok(Item::Header(_))));
         assert_eq!(reader.line("  \r"), Ok(Item::Blank));
+        let deep = format!(r#"{{"a":{}0{}}}"#, "[".repeat(32), "]".repeat(32));
         for (text, told) in [
             ("{not json", "line 3 is broken: key must be a string at character 2"),
             (r#"{"type":"message","id":"cut-off"#, "line 4 is broken: EOF while parsing a string at character 31"),
             ("7", "line 5 is broken: it is not a JSON object"),
+            (&deep, "line 6 is broken: it is nested more than 32 deep"),
         ] {
             assert_eq!(reader.line(text).unwrap_err().to_string(), told);
         }

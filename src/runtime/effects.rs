@@ -11,6 +11,7 @@ use super::{
     late::Late,
     measure::{LastCompaction, Measure},
     outbox::Outbox,
+    readable::{check_read_back, readable},
     shared::Shared,
     state_copy::StateCopy,
     whole,
@@ -176,6 +177,7 @@ impl Effects {
             ends = ends.or_else(|| streamed.as_ref().filter(is_it).cloned());
             records.push(NewRecord { body: json(event), entry });
         }
+        check_read_back(&events, &records);
         let bodies: Vec<Arc<str>> = records.iter().map(|record| record.body.clone()).collect();
         let of_commands = marks.iter().map(|mark| CommandMark {
             command_id: mark.id.as_str().to_owned(),
@@ -300,6 +302,7 @@ impl Effects {
                 Some(shown) => provider.answer(&body, shown).await,
                 None => provider.answer(&body, &mut WithheldAnswer).await,
             };
+            let outcome = outcome.and_then(readable);
             super::measure::model_answered(&body, &prices, &outcome);
             report.send(outcome).await;
         });

@@ -15,6 +15,7 @@ use crate::{
 use reseed_protocol::{
     CallId, Entry, EntryId, ErrorBody, ErrorCode, SessionId,
     command::{Command, GetContext},
+    frame::{DEPTH_MAX, nests_too_deep},
     reply::{Context, Reply},
 };
 use std::sync::{
@@ -44,6 +45,10 @@ impl HookSession {
 impl Access for HookSession {
     fn command(&self, command: Command) -> AccessFuture<'_, Reply> {
         Box::pin(async move {
+            if nests_too_deep(&command) {
+                let message = format!("arrays and objects are nested more than {DEPTH_MAX} deep");
+                return Err(ErrorBody::new(ErrorCode::TooDeep, message));
+            }
             let number = self.commands.fetch_add(1, Ordering::Relaxed);
             let id = format!("hook-{}-{number}", self.call_id).parse();
             let id = id.map_err(|_| ErrorBody::new(ErrorCode::Internal, "a hook's call has an invalid id"))?;

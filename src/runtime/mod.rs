@@ -17,6 +17,7 @@
 //! - [`whole`]: the whole of tool results that were cut
 //! - `load`: loads a session from the store, as far back as the model can see
 //! - [`outbox`]: what waits for one connection, and its budget
+//! - `readable`: checks that what is stored can be read back
 //! - `steady`: the time that a session's loop is told
 //! - `state_copy`: the copy of a session's state that is stored with its log
 //! - `tail`: the newest durable events, for readers that keep up
@@ -39,6 +40,7 @@ mod look;
 mod lookups;
 mod measure;
 pub(crate) mod outbox;
+mod readable;
 pub(crate) mod registry;
 pub(crate) mod shared;
 mod state_copy;

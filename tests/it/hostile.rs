@@ -1,5 +1,6 @@
 //! Clients that make the server spend what it has: each finding of an attack, and the bound that ends it.
 
+mod deep;
 mod door;
 mod reads;
 mod schemas;
