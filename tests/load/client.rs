@@ -134,6 +134,11 @@ impl Client {
         self.ask("hello", json!({ "protocolVersion": 2 }), "welcome").await
     }
 
+    /// Says hello as the user of a token.
+    pub(crate) async fn hello_as(&mut self, token: &str) -> anyhow::Result<()> {
+        self.ask("hello", json!({ "protocolVersion": 2, "token": token }), "welcome").await
+    }
+
     /// Opens a session, a new one if none is named.
     pub(crate) async fn open(&mut self, session: Option<&str>) -> anyhow::Result<()> {
         self.session = session.map(str::to_owned);

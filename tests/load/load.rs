@@ -7,6 +7,7 @@
 
 mod appends;
 mod appends_store;
+mod attackers;
 mod client;
 mod compacting;
 mod fanout;
@@ -15,6 +16,7 @@ mod floor;
 mod history;
 mod history_list;
 mod history_store;
+mod hostile;
 mod idle;
 mod planning;
 mod process;
@@ -59,6 +61,9 @@ struct Sizes {
     appenders: usize,
     /// The duration of that, in seconds.
     append_secs: u64,
+    /// Well-behaved users beside attackers, and the seconds of each phase.
+    users: usize,
+    hostile_secs: u64,
 }
 
 const SMOKE: Sizes = Sizes {
@@ -74,6 +79,8 @@ const SMOKE: Sizes = Sizes {
     compacted_rounds: 1,
     appenders: 50,
     append_secs: 2,
+    users: 10,
+    hostile_secs: 2,
 };
 
 const FULL: Sizes = Sizes {
@@ -89,6 +96,8 @@ const FULL: Sizes = Sizes {
     compacted_rounds: 9,
     appenders: 200,
     append_secs: 5,
+    users: 100,
+    hostile_secs: 30,
 };
 
 fn main() -> ExitCode {
@@ -118,8 +127,19 @@ fn fail(error: &anyhow::Error) -> ExitCode {
 
 /// Runs the measurements, or only those named, and returns true if all of them worked.
 async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
-    const NAMES: &[&str] =
-        &["start", "idle", "stalled", "turn", "stream", "fanout", "history", "planning", "compacting", "appends"];
+    const NAMES: &[&str] = &[
+        "start",
+        "idle",
+        "stalled",
+        "turn",
+        "stream",
+        "fanout",
+        "history",
+        "planning",
+        "compacting",
+        "appends",
+        "hostile",
+    ];
     if let Some(unknown) = only.iter().find(|name| !NAMES.contains(name)) {
         bail!("there is no measure `{unknown}`; allowed: {}", NAMES.join(", "));
     }
@@ -138,6 +158,7 @@ async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
             "history" => history::measure(&bench, sizes.rounds, sizes.turns, sizes.entries, &mut figures).await,
             "planning" => planning::measure(sizes.entries, &mut figures),
             "compacting" => compacting::measure(sizes.compacted_tokens, sizes.compacted_rounds, &mut figures),
+            "hostile" => hostile::measure(&bench, sizes.users, sizes.hostile_secs, &mut figures).await,
             _ => appends::measure(&bench, sizes.appenders, sizes.append_secs, &mut figures).await,
         };
         match done {
