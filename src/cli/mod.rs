@@ -2,6 +2,7 @@
 
 mod chat;
 mod check;
+mod descriptors;
 pub(crate) mod export;
 mod health;
 pub(crate) mod import;

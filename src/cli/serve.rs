@@ -1,5 +1,6 @@
 //! `reseed serve`: starts the server, says where it listens, and runs it until a signal.
 
+use super::descriptors;
 use crate::{
     config::{LimitsMode, ProviderKind, Settings},
     core::agent_loop::{Deployment, usage_percent},
@@ -14,10 +15,13 @@ use std::fmt::Write as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Runs until SIGINT or SIGTERM.
-pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
+pub(super) async fn run(mut settings: Settings) -> anyhow::Result<()> {
     telemetry::install(&settings.log).context("set up logging")?;
     for warning in &settings.warnings {
         tracing::warn!("{warning}");
+    }
+    if let Some(lowered) = descriptors::fit(&mut settings.limits) {
+        tracing::warn!("{lowered}");
     }
     let provider = service::provider(&settings)?;
     let store = service::open_store(&settings)?;
