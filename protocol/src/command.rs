@@ -37,6 +37,8 @@ pub use table::{Address, Does, Scope, Sender, Spec};
 commands! {
     /// Opts into v2. Answered by `welcome`.
     Hello(Hello) = "hello" => "welcome", Connection, None, Anyone, Transient;
+    /// Renews this connection's credentials before they expire. Answered by `ok`.
+    Authenticate(Authenticate) = "authenticate" => "ok", Connection, None, Anyone, Transient;
     /// Subscribes to the session that it names, or creates one. Answered by `session_opened`.
     OpenSession(OpenSession) = "open_session" => "session_opened", Connection, Optional, Anyone, Creates;
     /// Unsubscribes from a session, which continues with its running turn. Answered by `ok`.
@@ -163,7 +165,17 @@ payloads! {
         /// A one-time ticket from `POST /api/tickets`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ticket: Option<String>,
-        /// A token from `AUTH_TOKENS`.
+        /// A token from `AUTH_TOKENS`, or a signed one (JWT).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        token: Option<String>,
+    }
+
+    /// Payload of `authenticate`: one of its fields.
+    struct Authenticate {
+        /// A one-time ticket from `POST /api/tickets`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ticket: Option<String>,
+        /// A token from `AUTH_TOKENS`, or a signed one (JWT).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         token: Option<String>,
     }

@@ -87,8 +87,8 @@ codes! {
     UnsupportedVersion "unsupported_version" retriable: false, "`protocolVersion` is not 2.", "Use version 2, or v1 without `hello`.";
     AlreadyGreeted "already_greeted" retriable: false, "`hello` was already sent on this connection, or it already uses v1.", "Send `hello` once, first.";
     NotGreeted "not_greeted" retriable: false, "v2 was negotiated and the first frame was not `hello`.", "Send `hello` first.";
-    Unauthenticated "unauthenticated" retriable: false, "The credentials are missing, wrong or expired.", "Get a new ticket, or send a token from `AUTH_TOKENS`.";
-    Forbidden "forbidden" retriable: false, "This token is an operator's: it reads over HTTP and opens no sessions.", "Use a token of `AUTH_TOKENS`.";
+    Unauthenticated "unauthenticated" retriable: false, "The credentials are missing, wrong or expired.", "Get a new ticket or token.";
+    Forbidden "forbidden" retriable: false, "These credentials do not allow that: an operator's and a service's token open no sessions, and a ticket may be bound to one session.", "Use other credentials; the message says what these are for.";
     NoSession "no_session" retriable: false, "This connection is not subscribed to the session.", "Send `open_session` first.";
     SessionAlreadyOpen "session_already_open" retriable: false, "This connection is already subscribed to the session.", "Send `close_session` first.";
     TooManySubscriptions "too_many_subscriptions" retriable: false, "This connection is subscribed to as many sessions as it may.", "Close one of them; `welcome.limits.subscriptionsMax` is the limit.";
@@ -292,8 +292,10 @@ pub enum CloseCode {
     Overloaded = 1013,
     /// Too many bad frames in a row.
     BadFrames = 4400,
-    /// Invalid credentials: get a new ticket.
+    /// The credentials are missing, wrong or expired: get new ones.
     Credentials = 4401,
+    /// The grant was revoked: do not reconnect.
+    Revoked = 4403,
     /// v1: the session was deleted. In v2 `session_closed` says so.
     NoSuchSession = 4404,
     /// No `hello` arrived in time.
@@ -318,6 +320,7 @@ impl CloseCode {
         Self::Overloaded,
         Self::BadFrames,
         Self::Credentials,
+        Self::Revoked,
         Self::NoSuchSession,
         Self::NoHello,
         Self::RateLimit,

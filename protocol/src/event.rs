@@ -92,6 +92,8 @@ messages! {
         SessionClosed(SessionClosed) = "session_closed",
         /// A session in the list changed; only sent to connections that watch the list (`list_sessions`).
         SessionChanged(SessionItem) = "session_changed",
+        /// The credentials of this connection expire soon: send `authenticate`.
+        TokenExpiring(TokenExpiring) = "token_expiring",
     }
 }
 
@@ -119,6 +121,13 @@ events! {
         /// The command that caused it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         command_id: Option<CommandId>,
+    }
+
+    /// Payload of `token_expiring`.
+    #[derive(Eq, Copy)]
+    struct TokenExpiring {
+        /// The milliseconds until the server closes the connection with 4401, unless it is renewed.
+        expires_in_ms: u64,
     }
 
     /// Payload of `turn_started`.

@@ -6,6 +6,7 @@ import type { HookOffer, HookResult } from "./hooks.js";
 /** A command with its payload. */
 export type Command =
   | { type: "hello"; payload: Hello }
+  | { type: "authenticate"; payload?: Authenticate }
   | { type: "open_session"; payload?: OpenSession }
   | { type: "close_session"; payload?: Empty }
   | { type: "list_sessions"; payload?: ListSessions }
@@ -56,7 +57,7 @@ export interface Hello {
   client?: Software;
   /** A one-time ticket from `POST /api/tickets`. */
   ticket?: string;
-  /** A token from `AUTH_TOKENS`. */
+  /** A token from `AUTH_TOKENS`, or a signed one (JWT). */
   token?: string;
 }
 
@@ -66,6 +67,14 @@ export interface Software {
   name: string;
   /** Its version. */
   version: string;
+}
+
+/** Payload of `authenticate`: one of its fields. */
+export interface Authenticate {
+  /** A one-time ticket from `POST /api/tickets`. */
+  ticket?: string;
+  /** A token from `AUTH_TOKENS`, or a signed one (JWT). */
+  token?: string;
 }
 
 /** Payload of `open_session`. */

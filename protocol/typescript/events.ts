@@ -357,7 +357,8 @@ export type EphemeralEvent =
   | { type: "host_changed"; payload: HostChanged }
   | { type: "presence_changed"; payload: PresenceChanged }
   | { type: "session_closed"; payload: SessionClosed }
-  | { type: "session_changed"; payload: SessionItem };
+  | { type: "session_changed"; payload: SessionItem }
+  | { type: "token_expiring"; payload: TokenExpiring };
 
 /** Payload of `item_started`. */
 export interface ItemStarted {
@@ -527,3 +528,9 @@ export interface SessionClosed {
 
 /** Why a subscription ended. */
 export type SubscriptionEnd = "deleted" | "failed";
+
+/** Payload of `token_expiring`. */
+export interface TokenExpiring {
+  /** The milliseconds until the server closes the connection with 4401, unless it is renewed. */
+  expiresInMs: number;
+}

@@ -19,7 +19,10 @@ export type ReplyFrame =
 /** A stored event: 1, 2, 3 … in each session, without a gap. */
 export type DurableFrame = { re?: undefined; sessionId: string; seq: number } & Event;
 
-/** An event that is not stored and may be missed. `session_changed` is about the list, and has no `sessionId`. */
+/**
+ * An event that is not stored and may be missed. `session_changed` is about the list and `token_expiring` about the
+ * connection; they have no `sessionId`.
+ */
 export type EphemeralFrame = { re?: undefined; sessionId?: string; seq?: undefined } & EphemeralEvent;
 
 /** Server to client. Ignore a `type` that is not among these: a newer server sends more. */
@@ -31,6 +34,7 @@ export type CommandOf<T extends Command["type"]> = Extract<Command, { type: T }>
 /** Which reply answers which command; every command may also be answered by `error`. */
 export interface ReplyTypes {
   hello: "welcome";
+  authenticate: "ok";
   open_session: "session_opened";
   close_session: "ok";
   list_sessions: "sessions";
@@ -72,6 +76,7 @@ export interface ReplyTypes {
 /** Whether a command's frame names a session. */
 export interface Addresses {
   hello: "none";
+  authenticate: "none";
   open_session: "optional";
   close_session: "required";
   list_sessions: "none";

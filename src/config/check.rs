@@ -1,6 +1,6 @@
 //! Validates settings that depend on each other.
 
-use super::{ModelSettings, ProviderChoice, Settings, values::NamedToken};
+use super::{AuthSettings, ModelSettings, ProviderChoice, Settings, values::NamedToken};
 use secrecy::ExposeSecret;
 use std::net::IpAddr;
 
@@ -11,9 +11,8 @@ const TOKEN_CHARS_GOOD: usize = 16;
 pub(super) fn together(settings: &Settings, faults: &mut Vec<String>) {
     let (listen, auth, model) = (&settings.listen, &settings.auth, &settings.model);
     if !listen.host.is_loopback() {
-        for (variable, missing) in
-            [("AUTH_TOKENS", auth.auth_tokens.is_empty()), ("ALLOWED_ORIGINS", auth.allowed_origins.is_empty())]
-        {
+        let is_open = auth.auth_tokens.is_empty() && auth.service_tokens.is_empty();
+        for (variable, missing) in [("AUTH_TOKENS", is_open), ("ALLOWED_ORIGINS", auth.allowed_origins.is_empty())] {
             if missing {
                 faults.push(format!(
                     "HOST is `{}`, which is reachable from other machines, and {variable} is not set; set {variable}, or set HOST to \
@@ -33,23 +32,29 @@ pub(super) fn together(settings: &Settings, faults: &mut Vec<String>) {
                 .to_owned(),
         );
     }
-    let tokens: Vec<&NamedToken> = auth.auth_tokens.iter().chain(&auth.operator_tokens).collect();
+    let tokens: Vec<&NamedToken> = named(auth).collect();
     for (index, one) in tokens.iter().enumerate() {
         if tokens[..index].iter().any(|other| other.token.expose_secret() == one.token.expose_secret()) {
             faults.push(format!(
-                "AUTH_TOKENS and OPERATOR_TOKENS repeat a token for `{}`; allowed: each token once",
+                "AUTH_TOKENS, OPERATOR_TOKENS and SERVICE_TOKENS repeat a token for `{}`; allowed: each token once",
                 one.name
             ));
         }
     }
 }
 
+/// Returns every token with its name.
+fn named(auth: &AuthSettings) -> impl Iterator<Item = &NamedToken> {
+    let services = auth.service_tokens.iter().map(|service| &service.named);
+    auth.auth_tokens.iter().chain(&auth.operator_tokens).chain(services)
+}
+
 /// Returns what is allowed but looks wrong.
 pub(super) fn warnings(settings: &Settings) -> impl Iterator<Item = String> {
-    let tokens = settings.auth.auth_tokens.iter().chain(&settings.auth.operator_tokens);
-    let short = tokens.filter(|named| named.token.expose_secret().len() < TOKEN_CHARS_GOOD).map(|named| {
-        format!("the token of `{}` has fewer than {TOKEN_CHARS_GOOD} characters and might be guessed", named.name)
-    });
+    let short =
+        named(&settings.auth).filter(|named| named.token.expose_secret().len() < TOKEN_CHARS_GOOD).map(|named| {
+            format!("the token of `{}` has fewer than {TOKEN_CHARS_GOOD} characters and might be guessed", named.name)
+        });
     let prices = &settings.model.model_prices;
     let models =
         [("MODEL", Some(settings.model.model_name())), ("SUMMARY_MODEL", settings.summaries.summary_model.as_deref())];

@@ -7,7 +7,7 @@ use super::{
     rules,
     values::{
         ApiChoice, ContextCutRule, ContextEstimator, LimitsMode, LogFormat, NamedToken, Origin, ProviderChoice,
-        Variables,
+        ServiceToken, Variables,
     },
 };
 use crate::core::{
@@ -241,15 +241,24 @@ settings! {
         auth_tokens: Vec<NamedToken> = "", rules::tokens();
         /// The operators, who may see statistics of all sessions, as `name:token`.
         operator_tokens: Vec<NamedToken> = "", rules::tokens();
+        /// The backends of web applications, as `name:token`: each lets its own users in with tickets that it mints.
+        /// None can name a user of AUTH_TOKENS or of another backend. `name/read:token` is for one whose users only
+        /// read.
+        service_tokens: Vec<ServiceToken> = "", rules::services();
         /// If true, operators may also read what was said.
         operators_read_content: bool = "false", rules::flag();
         /// The web origins that may connect, in addition to the server's own on this machine.
         allowed_origins: Vec<Origin> = "", rules::origins();
-        /// The lifetime of a browser's ticket.
+        /// The time for which a ticket can be redeemed, unless its request says `redeemWithinSecs`.
         ticket_secs: u64 = "60", rules::whole("seconds", 1..=3_600);
-        /// The most unused tickets of one user, if AUTH_TOKENS names several; 0 for no limit. All users together may
-        /// have 10,000.
+        /// The longest time for which a socket can be used with a ticket of a backend (`validForSecs`). Without
+        /// `validForSecs` it is an hour, or this if it is less.
+        grant_secs_max: u64 = "86400", rules::whole("seconds", 1..=7 * DAY_SECS);
+        /// The most unused tickets of one user, if there are several; 0 for no limit. All users together may have
+        /// 10,000.
         tickets_per_user_max: u32 = "1000", rules::whole("tickets", 0..=10_000);
+        /// The most unused tickets of all users of one backend; 0 for no limit.
+        tickets_per_service_max: u32 = "5000", rules::whole("tickets", 0..=10_000);
     }
 
     /// Storage.

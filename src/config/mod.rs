@@ -14,6 +14,7 @@ pub(crate) mod declared;
 mod near_miss;
 pub(crate) mod printed;
 mod rules;
+mod scopes;
 mod values;
 
 pub use database::{Database, InvalidDatabase};
@@ -22,8 +23,10 @@ pub use declared::{
     OfflineSettings, Settings, StoreSettings, SummarySettings, TurnSettings, UpstreamSettings,
 };
 pub(crate) use printed::help;
+pub use scopes::{Scope, Scopes};
 pub use values::{
-    ApiChoice, ContextCutRule, ContextEstimator, LimitsMode, LogFormat, NamedToken, Origin, ProviderChoice, Variables,
+    ApiChoice, ContextCutRule, ContextEstimator, LimitsMode, LogFormat, NamedToken, Origin, ProviderChoice,
+    ServiceToken, Variables,
 };
 
 use crate::core::context::factory::Strategies;
@@ -226,7 +229,7 @@ impl AuthSettings {
     /// something to.
     #[must_use]
     pub fn has_several_users(&self) -> bool {
-        self.auth_tokens.iter().any(|token| token.name != self.auth_tokens[0].name)
+        !self.service_tokens.is_empty() || self.auth_tokens.iter().any(|token| token.name != self.auth_tokens[0].name)
     }
 }
 

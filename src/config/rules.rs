@@ -3,7 +3,7 @@
 use super::{
     database::{Database, InvalidDatabase},
     declare::variable,
-    values::{Choice, NamedToken, Origin, file_tool},
+    values::{Choice, NamedToken, Origin, ServiceToken, file_tool},
 };
 use crate::core::{
     context::factory::Strategies,
@@ -224,6 +224,16 @@ pub(super) fn tokens() -> Rule<Vec<NamedToken>> {
     Rule::new("a list of name:token, separated by commas; names of 1 to 64 of A-Z a-z 0-9 . _ -", |text| {
         items(text).map(NamedToken::parse).collect()
     })
+    .secret()
+}
+
+/// Accepts a list of services, as `name:token` or `name/scope:token`, separated by commas.
+pub(super) fn services() -> Rule<Vec<ServiceToken>> {
+    Rule::new(
+        "a list of name:token or name/scope:token, separated by commas; names of 1 to 64 of A-Z a-z 0-9 . _ -, and as \
+         scope sessions or read",
+        |text| items(text).map(ServiceToken::parse).collect(),
+    )
     .secret()
 }
 

@@ -1,6 +1,9 @@
 //! Types of settings that are more than a number or text.
 
-use super::rules::is_token;
+use super::{
+    rules::is_token,
+    scopes::{Scope, Scopes},
+};
 use crate::core::context::compaction::SummaryRequest;
 use reseed_protocol::{command::SummaryKind, entry::SummaryForm};
 use secrecy::SecretString;
@@ -165,6 +168,29 @@ impl NamedToken {
             return Err("an item's token is empty or contains characters other than printable ASCII");
         }
         Ok(Self { name: name.to_owned(), token: SecretString::from(token) })
+    }
+}
+
+/// A service: a backend that grants its own users access.
+#[derive(Debug, Clone)]
+pub struct ServiceToken {
+    /// Its name, which stands before the names of its users, and its token.
+    pub named: NamedToken,
+    /// The most that it can grant.
+    pub scopes: Scopes,
+}
+
+impl ServiceToken {
+    /// Parses `name:token`, or `name/scope:token` with the most that the service can grant.
+    pub(super) fn parse(item: &str) -> Result<Self, &'static str> {
+        let (name, token) = item.split_once(':').ok_or("an item has no `:` between name and token")?;
+        let (name, scope) = name.split_once('/').unwrap_or((name, Scope::Sessions.name()));
+        let scope = match Scope::named(scope.trim()) {
+            Some(scope @ (Scope::Sessions | Scope::Read)) => scope,
+            Some(Scope::Operator | Scope::OperatorContent) => return Err("a service never acts for operators"),
+            None => return Err("an item's scope is unknown"),
+        };
+        Ok(Self { named: NamedToken::parse(&format!("{name}:{token}"))?, scopes: scope.into() })
     }
 }
 

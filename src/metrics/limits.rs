@@ -23,6 +23,8 @@ pub(crate) enum Limit {
     Tickets,
     /// Unused tickets of one user: `TICKETS_PER_USER_MAX`.
     TicketsPerUser,
+    /// Unused tickets of one backend: `TICKETS_PER_SERVICE_MAX`.
+    TicketsPerService,
     /// Connections of one user: `CONNECTIONS_PER_USER_MAX`.
     ConnectionsPerUser,
     /// Sessions in memory: `SESSIONS_OPEN_MAX`.
@@ -37,7 +39,7 @@ pub(crate) enum Limit {
 
 impl Limit {
     /// All of them.
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 15] = [
         Self::Connections,
         Self::ConnectionsPerAddress,
         Self::Guests,
@@ -47,6 +49,7 @@ impl Limit {
         Self::ReplyBytes,
         Self::Tickets,
         Self::TicketsPerUser,
+        Self::TicketsPerService,
         Self::ConnectionsPerUser,
         Self::OpenSessions,
         Self::OpenSessionsPerUser,
@@ -66,6 +69,7 @@ impl Limit {
             Self::ReplyBytes => "reply_bytes",
             Self::Tickets => "tickets",
             Self::TicketsPerUser => "tickets_per_user",
+            Self::TicketsPerService => "tickets_per_service",
             Self::ConnectionsPerUser => "connections_per_user",
             Self::OpenSessions => "sessions_open",
             Self::OpenSessionsPerUser => "sessions_open_per_user",

@@ -193,6 +193,7 @@ fn close_label(code: CloseCode) -> &'static str {
         CloseCode::Overloaded => "1013",
         CloseCode::BadFrames => "4400",
         CloseCode::Credentials => "4401",
+        CloseCode::Revoked => "4403",
         CloseCode::NoSuchSession => "4404",
         CloseCode::NoHello => "4408",
         CloseCode::RateLimit => "4429",

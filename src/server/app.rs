@@ -4,7 +4,7 @@ use super::{
     audit::{self, Audit},
     auth::{Auth, bearer},
     door::Door,
-    handshake,
+    granting, handshake,
     limits::Limits,
     operator, web,
 };
@@ -159,7 +159,9 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/healthz", get(operator::healthz))
         .route("/readyz", get(operator::readyz))
         .route("/metrics", get(operator::metrics))
-        .route("/api/tickets", post(operator::ticket).options(operator::preflight))
+        .route("/api/tickets", post(granting::ticket).options(operator::preflight))
+        .route("/api/tickets/{id}", axum::routing::delete(granting::revoke_ticket))
+        .route("/api/principals/{name}", axum::routing::delete(granting::revoke_user))
         .route("/api/sessions", get(operator::sessions))
         .route("/api/sessions/{id}/context", get(operator::session_context))
         .route("/api/sessions/{id}/tree", get(operator::session_tree))
@@ -183,11 +185,20 @@ async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     }
     let read = audit::read(request.uri().path()).map(|read| {
         let address = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
-        (read, app.auth.operator(bearer(headers)), address)
+        (read, address)
     });
+    let read = match read {
+        Some((read, address)) => Some((read, app.auth.operator(bearer(headers)).await, address)),
+        None => None,
+    };
     let mut response = next.run(request).await;
     if let Some((read, operator, address)) = read {
-        app.audit.asked(operator.as_deref(), address, read, response.status().as_u16());
+        app.audit.asked(
+            operator.as_ref().map(|operator| operator.name.as_str()),
+            address,
+            read,
+            response.status().as_u16(),
+        );
     }
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

@@ -15,17 +15,17 @@ pub(super) struct Audit {
 }
 
 impl Audit {
-    /// Logs that credentials were refused. `what` is what they were for.
-    pub(super) fn refused(&self, address: Option<IpAddr>, what: &'static str) {
+    /// Logs that credentials were refused. `what` is what they were for, `why` never has anything of them.
+    pub(super) fn refused(&self, address: Option<IpAddr>, what: &'static str, why: &'static str) {
         let Some(left_out) = self.refusals.admit() else { return };
-        tracing::warn!(address = address.map(tracing::field::display), what, left_out, "refuse credentials");
+        tracing::warn!(address = address.map(tracing::field::display), what, why, left_out, "refuse credentials");
     }
 
     /// Logs the outcome of a request that only operators may make. `operator` is `None` if it was refused. Reads of the
     /// metrics are not logged: they are polled.
     pub(super) fn asked(&self, operator: Option<&str>, address: Option<IpAddr>, read: Read, status: u16) {
         let (what, session) = read;
-        let Some(operator) = operator else { return self.refused(address, what) };
+        let Some(operator) = operator else { return self.refused(address, what, "not an operator's") };
         if what == METRICS {
             return;
         }

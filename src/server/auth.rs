@@ -1,115 +1,297 @@
-//! Authentication: tokens, one-time tickets for browsers, and the origins of web pages.
+//! Authentication: tokens, one-time tickets, and the origins of web pages.
+//!
+//! A user is known by issuer and name. Names of AUTH_TOKENS have no issuer and are stored as they are. Other names are
+//! stored as `issuer|name`; since no name of AUTH_TOKENS contains `|`, and no issuer does, no issuer can name another's
+//! user.
 
-use super::tickets::{Refused, Tickets};
-use crate::config::{AuthSettings, NamedToken, Origin};
+mod grant;
+
+pub(crate) use grant::{Draft, Ended, Grant, Source, Valid};
+
+use self::grant::{Digest, Live, opens_sessions};
+use super::tickets::{Refused, TicketShares, Tickets};
+use crate::config::{AuthSettings, NamedToken, Origin, Scope, Scopes, ServiceToken};
 use reseed_protocol::{ErrorBody, ErrorCode};
 use secrecy::ExposeSecret;
 use std::{
     net::IpAddr,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::{Duration, Instant},
 };
 use subtle::ConstantTimeEq;
 
-/// The name of a user: sessions belong to it. Empty if no tokens are configured.
+/// The name of a user: sessions belong to it. Empty if no credentials are required.
 pub(crate) type Name = String;
 
-/// The credentials that this deployment accepts.
+/// Separates issuer and name.
+const ISSUER_END: char = '|';
+
+/// Begins the issuer that stands for a service.
+const SERVICE: &str = "service:";
+
+/// Most bytes of a name that a service or an issuer gives. It is stored in every session's head.
+const NAME_BYTES_MAX: usize = 256;
+
+/// Random bytes of a ticket, and of its public id.
+const TICKET_BYTES: usize = 24;
+const TICKET_ID_BYTES: usize = 12;
+
+/// The credentials that this deployment accepts, and what was granted for them.
 #[derive(Debug)]
 pub(crate) struct Auth {
-    users: Vec<NamedToken>,
-    operators: Vec<NamedToken>,
-    origins: Vec<Origin>,
+    accepted: RwLock<Arc<Accepted>>,
     loopback: bool,
     tickets: Mutex<Tickets>,
+    live: Arc<Live>,
+}
+
+/// The settings in effect; a reload replaces them as a whole.
+#[derive(Debug)]
+struct Accepted {
+    users: Vec<NamedToken>,
+    operators: Vec<NamedToken>,
+    services: Vec<ServiceToken>,
+    origins: Vec<Origin>,
+    ticket_life: Duration,
+    grant_max: Duration,
+    operators_read_content: bool,
+}
+
+/// An operator, and what they may read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Operator {
+    /// Their name.
+    pub(crate) name: Name,
+    /// True if they may read what was said.
+    pub(crate) reads_content: bool,
+}
+
+/// Why credentials open no sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// They are missing, wrong or expired. The reason is for the log alone.
+    Wrong(&'static str),
+    /// They are valid, and for something else.
+    Forbidden(&'static str),
+}
+
+impl Refusal {
+    /// Returns the error for the client, and the reason for closing the connection.
+    pub(crate) fn error(self) -> (ErrorBody, &'static str) {
+        let (code, why) = match self {
+            Self::Wrong(_) => (ErrorCode::Unauthenticated, "the credentials are missing, wrong or expired"),
+            Self::Forbidden(why) => (ErrorCode::Forbidden, why),
+        };
+        (ErrorBody::new(code, why), why)
+    }
+
+    /// Returns the reason for the log.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::Wrong(why) | Self::Forbidden(why) => why,
+        }
+    }
+}
+
+/// Who asks for a ticket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Minter {
+    /// A user, for themselves: what the ticket is at most, and for how long.
+    User(Name, Scopes, Valid, Source),
+    /// A service, for its users.
+    Service(Service),
+}
+
+/// A service, as its token names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Service {
+    /// Its name.
+    pub(crate) name: String,
+    /// The most that it can grant.
+    pub(crate) scopes: Scopes,
+    /// The token that was used.
+    pub(crate) source: Source,
+}
+
+impl Service {
+    /// Returns the user that it knows by this name.
+    pub(crate) fn user(&self, name: &str) -> Name {
+        format!("{SERVICE}{}{ISSUER_END}{name}", self.name)
+    }
+
+    fn made(&self, draft: &Draft) -> bool {
+        matches!(&draft.source, Source::Service(name, _) if *name == self.name)
+    }
+}
+
+/// Returns true if a service or an issuer may give a user this name.
+pub(crate) fn is_name(name: &str) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.contains(char::is_control)
 }
 
 impl Auth {
     /// Creates it for a server that listens on `host`.
     #[must_use]
     pub(crate) fn new(settings: &AuthSettings, host: IpAddr) -> Self {
-        let per_user_max = if settings.has_several_users() { settings.tickets_per_user_max as usize } else { 0 };
+        let accepted = Accepted::new(settings);
+        let tickets = Tickets::new(TicketShares::of(settings));
         Self {
-            users: settings.auth_tokens.clone(),
-            operators: settings.operator_tokens.clone(),
-            origins: settings.allowed_origins.clone(),
+            accepted: RwLock::new(Arc::new(accepted)),
             loopback: host.is_loopback(),
-            tickets: Mutex::new(Tickets::new(Duration::from_secs(settings.ticket_secs), per_user_max)),
+            tickets: Mutex::new(tickets),
+            live: Arc::default(),
         }
     }
 
     /// Returns true if credentials are required.
     #[must_use]
     pub(crate) fn is_required(&self) -> bool {
-        !self.users.is_empty()
+        self.accepted().is_required()
     }
 
-    /// Returns the name that this token belongs to.
-    #[must_use]
-    pub(crate) fn user(&self, token: &str) -> Option<Name> {
-        find(&self.users, token)
-    }
-
-    /// Returns the name of the operator whose token this is. If no tokens at all are configured, everyone who reaches
-    /// the server is an operator: it then listens only on this machine.
-    #[must_use]
-    pub(crate) fn operator(&self, token: Option<&str>) -> Option<Name> {
-        if self.users.is_empty() && self.operators.is_empty() {
-            return Some(Name::new());
-        }
-        find(&self.operators, token?)
-    }
-
-    /// Returns true if this token is an operator's, as [`Self::operator`] says.
-    #[must_use]
-    pub(crate) fn is_operator(&self, token: Option<&str>) -> bool {
-        self.operator(token).is_some()
-    }
-
-    /// Returns why these credentials open no session: the error, and the reason for closing the connection.
-    #[must_use]
-    pub(crate) fn refusal(&self, token: Option<&str>) -> (ErrorBody, &'static str) {
-        let (code, why) = match token {
-            Some(token) if find(&self.operators, token).is_some() => {
-                (ErrorCode::Forbidden, "an operator's token opens no sessions; use one of AUTH_TOKENS")
-            }
-            _ => (ErrorCode::Unauthenticated, "the credentials are missing, wrong or expired"),
+    /// Returns the grant of a client with these credentials, or of everyone if none are required.
+    ///
+    /// # Errors
+    /// Why they open no sessions.
+    pub(crate) async fn check(&self, token: Option<&str>, ticket: Option<&str>) -> Result<Arc<Grant>, Refusal> {
+        let found = match (token, ticket) {
+            (Some(token), _) => self.of_token(token).await.and_then(|draft| self.begin(draft)),
+            (None, Some(ticket)) => self.redeem(ticket),
+            (None, None) => Err(Refusal::Wrong("there are none")),
         };
-        (ErrorBody::new(code, why), why)
+        let grant = found.or_else(|refusal| self.anonymous().ok_or(refusal))?;
+        if opens_sessions(grant.scopes()) {
+            return Ok(grant);
+        }
+        Err(Refusal::Forbidden("these credentials have neither the scope `sessions` nor `read`"))
     }
 
-    /// Issues a single-use ticket for this name, or says why not: too many are unused.
+    /// Returns the grant of the nameless user that everyone is if no credentials are required.
+    #[must_use]
+    pub(crate) fn anonymous(&self) -> Option<Arc<Grant>> {
+        (!self.is_required()).then(|| self.begin(everyone()).ok()).flatten()
+    }
+
+    /// Returns what a token stands for.
+    async fn of_token(&self, token: &str) -> Result<Draft, Refusal> {
+        let accepted = self.accepted();
+        if let Some(name) = find(&accepted.users, token) {
+            return Ok(Draft { name, source: Source::User(digest(token)), ..everyone() });
+        }
+        if find(&accepted.operators, token).is_some() {
+            return Err(Refusal::Forbidden("an operator's token opens no sessions; use one of AUTH_TOKENS"));
+        }
+        if accepted.service(token).is_some() {
+            return Err(Refusal::Forbidden("a service's token opens no sessions; mint a ticket with it"));
+        }
+        Err(Refusal::Wrong("nobody has this token"))
+    }
+
+    /// Begins a grant, unless a reload of the settings has withdrawn its token meanwhile.
+    fn begin(&self, draft: Draft) -> Result<Arc<Grant>, Refusal> {
+        let grant = self.live.begin(draft);
+        // A reload replaces the settings before it ends grants: it has seen this one, or this sees its settings.
+        if self.accepted().have(&grant.draft().source) {
+            return Ok(grant);
+        }
+        Err(Refusal::Wrong("the token was removed"))
+    }
+
+    /// Returns the operator whose token this is. If no credentials at all are configured, everyone who reaches the
+    /// server is an operator: it then listens only on this machine.
+    #[must_use]
+    pub(crate) async fn operator(&self, token: Option<&str>) -> Option<Operator> {
+        let accepted = self.accepted();
+        let reads_content = accepted.operators_read_content;
+        if !accepted.is_required() && accepted.operators.is_empty() {
+            return Some(Operator { name: Name::new(), reads_content });
+        }
+        find(&accepted.operators, token?).map(|name| Operator { name, reads_content })
+    }
+
+    /// Returns who asks for a ticket with this token.
+    ///
+    /// # Errors
+    /// Why they get none.
+    pub(crate) async fn minter(&self, token: Option<&str>) -> Result<Minter, Refusal> {
+        let accepted = self.accepted();
+        if let Some(service) = token.and_then(|token| accepted.service(token)) {
+            return Ok(Minter::Service(service));
+        }
+        let draft = match token {
+            Some(token) => self.of_token(token).await,
+            None => Err(Refusal::Wrong("there is no token")),
+        };
+        let draft = draft.or_else(|refusal| if accepted.is_required() { Err(refusal) } else { Ok(everyone()) })?;
+        Ok(Minter::User(draft.name, draft.scopes, draft.valid, draft.source))
+    }
+
+    /// Returns the service whose token this is.
+    #[must_use]
+    pub(crate) fn service(&self, token: &str) -> Option<Service> {
+        self.accepted().service(token)
+    }
+
+    /// Issues a single-use ticket, or says why not: too many are unused. Returns the ticket and its public id.
     ///
     /// # Errors
     /// The system has no randomness.
-    pub(super) fn issue(&self, name: Name) -> Result<Result<String, Refused>, getrandom::Error> {
-        let mut bytes = [0; 24];
-        getrandom::fill(&mut bytes)?;
-        let ticket: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(self.tickets().add(ticket.clone(), name, Instant::now()).map(|()| ticket))
+    pub(super) fn issue(
+        &self,
+        draft: Draft,
+        life: Duration,
+    ) -> Result<Result<(String, String), Refused>, getrandom::Error> {
+        let (ticket, id) = (random_hex(TICKET_BYTES)?, random_hex(TICKET_ID_BYTES)?);
+        let draft = Draft { id: Some(id.clone()), ..draft };
+        Ok(self.tickets().add(ticket.clone(), draft, life, Instant::now()).map(|()| (ticket, id)))
     }
 
-    /// Redeems a ticket and returns its name.
-    #[must_use]
-    pub(crate) fn redeem(&self, ticket: &str) -> Option<Name> {
-        self.tickets().redeem(ticket, Instant::now())
+    fn redeem(&self, ticket: &str) -> Result<Arc<Grant>, Refusal> {
+        // Held until the grant is live: who revokes it finds the ticket or the grant.
+        let mut tickets = self.tickets();
+        let draft = tickets.redeem(ticket, Instant::now());
+        self.begin(draft.ok_or(Refusal::Wrong("the ticket is unknown, used or expired"))?)
+    }
+
+    /// Takes back what a service granted, to a user or by the id of a ticket. Returns how many unused tickets and how
+    /// many connections that ended.
+    pub(super) fn revoke(&self, service: &Service, whose: &Revoked<'_>) -> (usize, usize) {
+        let is_meant = |draft: &Draft| {
+            service.made(draft)
+                && match whose {
+                    Revoked::Ticket(id) => draft.id.as_deref() == Some(*id),
+                    Revoked::User(name) => draft.name == service.user(name),
+                }
+        };
+        let mut tickets = self.tickets();
+        (tickets.withdraw(is_meant), self.live.end(Ended::Revoked, is_meant))
     }
 
     fn tickets(&self) -> MutexGuard<'_, Tickets> {
         self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the lifetime of a ticket in seconds.
+    fn accepted(&self) -> Arc<Accepted> {
+        self.accepted.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the time for which a ticket can be redeemed if nothing else is said.
     #[must_use]
-    pub(crate) fn ticket_secs(&self) -> u64 {
-        self.tickets().life().as_secs()
+    pub(crate) fn ticket_life(&self) -> Duration {
+        self.accepted().ticket_life
+    }
+
+    /// Returns the longest time for which a service can grant something.
+    #[must_use]
+    pub(crate) fn grant_max(&self) -> Duration {
+        self.accepted().grant_max
     }
 
     /// Returns true if a page of this origin may connect: the server's own page on this machine, or a configured
     /// origin.
     #[must_use]
     pub(crate) fn allows_origin(&self, origin: &str, port: u16) -> bool {
-        if self.origins.iter().any(|allowed| allowed.as_str().eq_ignore_ascii_case(origin)) {
+        if self.accepted().origins.iter().any(|allowed| allowed.as_str().eq_ignore_ascii_case(origin)) {
             return true;
         }
         self.loopback
@@ -127,19 +309,98 @@ impl Auth {
         !self.loopback
             || name.eq_ignore_ascii_case("localhost")
             || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-            || self.origins.iter().any(|origin| {
+            || self.accepted().origins.iter().any(|origin| {
                 origin.as_str().split_once("://").is_some_and(|(_, allowed)| allowed.eq_ignore_ascii_case(host))
             })
     }
+}
+
+/// What is taken back.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Revoked<'a> {
+    /// The grant of the ticket with this public id.
+    Ticket(&'a str),
+    /// Everything of the user whom the service knows by this name.
+    User(&'a str),
+}
+
+impl Accepted {
+    fn new(settings: &AuthSettings) -> Self {
+        Self {
+            users: settings.auth_tokens.clone(),
+            operators: settings.operator_tokens.clone(),
+            services: settings.service_tokens.clone(),
+            origins: settings.allowed_origins.clone(),
+            ticket_life: Duration::from_secs(settings.ticket_secs),
+            grant_max: Duration::from_secs(settings.grant_secs_max),
+            operators_read_content: settings.operators_read_content,
+        }
+    }
+
+    fn is_required(&self) -> bool {
+        !self.users.is_empty() || !self.services.is_empty()
+    }
+
+    fn service(&self, token: &str) -> Option<Service> {
+        let mut found = None;
+        for service in &self.services {
+            if is_token(&service.named, token) {
+                found = Some(service);
+            }
+        }
+        found.map(|service| {
+            let name = service.named.name.clone();
+            Service { source: Source::Service(name.clone(), digest(token)), name, scopes: service.scopes }
+        })
+    }
+
+    /// Returns true if they have what a grant comes from.
+    fn have(&self, source: &Source) -> bool {
+        let has = |named: &NamedToken, of: &Digest| digest(named.token.expose_secret()) == *of;
+        match source {
+            Source::Open => !self.is_required(),
+            Source::User(of) => self.users.iter().any(|named| has(named, of)),
+            Source::Service(name, of) => {
+                self.services.iter().any(|service| service.named.name == *name && has(&service.named, of))
+            }
+        }
+    }
+}
+
+/// Returns what everyone may do if no credentials are required.
+fn everyone() -> Draft {
+    Draft {
+        name: Name::new(),
+        scopes: Scope::Sessions.into(),
+        session: None,
+        valid: Valid::Indefinitely,
+        source: Source::Open,
+        id: None,
+    }
+}
+
+fn random_hex(count: usize) -> Result<String, getrandom::Error> {
+    let mut bytes = vec![0; count];
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn digest(token: &str) -> Digest {
+    let digest = ring::digest::digest(&ring::digest::SHA256, token.as_bytes());
+    digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+fn is_token(named: &NamedToken, given: &str) -> bool {
+    named.token.expose_secret().as_bytes().ct_eq(given.as_bytes()).into()
 }
 
 /// Compares with every token, each in constant time, so that neither the position nor the length of a match can be
 /// timed.
 fn find(tokens: &[NamedToken], given: &str) -> Option<Name> {
     let mut found = None;
-    for NamedToken { name, token } in tokens {
-        if bool::from(token.expose_secret().as_bytes().ct_eq(given.as_bytes())) {
-            found = Some(name);
+    for named in tokens {
+        if is_token(named, given) {
+            found = Some(&named.name);
         }
     }
     found.cloned()
@@ -154,62 +415,4 @@ pub(crate) fn bearer(headers: &axum::http::HeaderMap) -> Option<&str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::Settings;
-
-    fn auth(host: &str) -> Auth {
-        let settings = Settings::from_iter([
-            ("AUTH_TOKENS", "ann:secret-a,bob:secret-b"),
-            ("OPERATOR_TOKENS", "ops:secret-o"),
-            ("ALLOWED_ORIGINS", "https://chat.example"),
-        ]);
-        Auth::new(&settings.unwrap().auth, host.parse().unwrap())
-    }
-
-    #[test]
-    fn tokens_name_their_owner() {
-        let auth = auth("127.0.0.1");
-        let table =
-            [("secret-a", Some("ann")), ("secret-b", Some("bob")), ("secret-o", None), ("", None), ("secret-", None)];
-        for (token, name) in table {
-            assert_eq!(auth.user(token).as_deref(), name, "{token}");
-        }
-        assert!(auth.is_operator(Some("secret-o")) && !auth.is_operator(Some("secret-a")) && !auth.is_operator(None));
-    }
-
-    #[test]
-    fn a_ticket_is_good_once() {
-        let auth = auth("127.0.0.1");
-        let ticket = auth.issue("ann".into()).unwrap().unwrap();
-        assert_eq!(auth.redeem(&ticket).as_deref(), Some("ann"));
-        assert_eq!(auth.redeem(&ticket), None);
-    }
-
-    #[test]
-    fn only_known_origins_and_own_hosts_come_in() {
-        let table = [
-            ("127.0.0.1", "http://localhost:8080", true),
-            ("127.0.0.1", "http://127.0.0.1:8080", true),
-            ("127.0.0.1", "http://localhost:9999", false),
-            ("127.0.0.1", "https://chat.example", true),
-            ("127.0.0.1", "https://evil.example", false),
-            ("127.0.0.1", "null", false),
-            ("0.0.0.0", "http://localhost:8080", false),
-            ("0.0.0.0", "https://chat.example", true),
-        ];
-        for (host, origin, allowed) in table {
-            assert_eq!(auth(host).allows_origin(origin, 8080), allowed, "{origin} at {host}");
-        }
-        let hosts = [
-            ("localhost:8080", true),
-            ("[::1]:8080", true),
-            ("127.0.0.1", true),
-            ("evil.example:8080", false),
-            ("chat.example", true),
-        ];
-        for (host, allowed) in hosts {
-            assert_eq!(auth("127.0.0.1").allows_host(host), allowed, "{host}");
-        }
-    }
-}
+mod tests;

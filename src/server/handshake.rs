@@ -2,7 +2,7 @@
 
 use super::{
     app::{App, clip},
-    auth::{Name, bearer},
+    auth::{Grant, Refusal, bearer},
     closing::{CLOSE_TIME, close},
     door::Guest,
     socket::Connection,
@@ -47,7 +47,7 @@ pub(super) async fn upgrade(state: State<Arc<App>>, request: Request<axum::body:
         return refused;
     }
     match WebSocketUpgrade::from_request_parts(&mut parts, &state).await {
-        Ok(socket) => enter(state.0, socket, &parts),
+        Ok(socket) => enter(state.0, socket, &parts).await,
         Err(refused) => refused.into_response(),
     }
 }
@@ -98,18 +98,13 @@ struct Credentials {
     ticket: Option<String>,
 }
 
-fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Response {
+async fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Response {
     let negotiated = socket.requested_protocols().any(|protocol| protocol.as_bytes() == SUBPROTOCOL_V2.as_bytes());
     let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0);
     let ticket = Query::<Credentials>::try_from_uri(&parts.uri).ok().and_then(|query| query.0.ticket);
     let identity = match (bearer(&parts.headers), ticket) {
-        (Some(token), _) => {
-            Given::of(app.auth.user(token).or_else(|| anonymous(&app)), || app.auth.refusal(Some(token)).1)
-        }
-        (None, Some(ticket)) => {
-            Given::of(app.auth.redeem(&ticket).or_else(|| anonymous(&app)), || app.auth.refusal(None).1)
-        }
-        (None, None) => anonymous(&app).map_or(Given::Nothing, Given::Known),
+        (None, None) => app.auth.anonymous().map_or(Given::Nothing, Given::Known),
+        (token, ticket) => app.auth.check(token, ticket.as_deref()).await.map_or_else(Given::Wrong, Given::Known),
     };
     let guest = parts.extensions.get::<Arc<Guest>>().cloned();
     let bytes_max = app.limits.message_bytes_max();
@@ -130,22 +125,23 @@ fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Response {
                     close(socket, CloseCode::Overloaded, "too many open connections", CLOSE_TIME).await;
                     return;
                 };
-                let name = match identity {
-                    Given::Known(name) => Some(name),
+                let grant = match identity {
+                    Given::Known(grant) => Some(grant),
                     Given::Nothing => None,
                     Given::Wrong(why) => {
-                        app.audit.refused(peer.map(|peer| peer.ip()), "handshake");
-                        close(socket, CloseCode::Credentials, why, CLOSE_TIME).await;
+                        app.audit.refused(peer.map(|peer| peer.ip()), "handshake", why.reason());
+                        close(socket, CloseCode::Credentials, why.error().1, CLOSE_TIME).await;
                         return;
                     }
                 };
-                let permit = name.as_ref().map(|name| app.registry.shares().take(Share::Connections, name, 1));
+                let permit =
+                    grant.as_ref().map(|grant| app.registry.shares().take(Share::Connections, grant.name(), 1));
                 let Ok(permit) = permit.transpose() else {
                     close(socket, CloseCode::Overloaded, "too many connections of this user", CLOSE_TIME).await;
                     return;
                 };
                 let permits = (place, permit);
-                let connection = Connection::new(app, socket, name, negotiated, address.to_string(), permits, guest);
+                let connection = Connection::new(app, socket, grant, negotiated, address.to_string(), permits, guest);
                 Box::pin(Box::new(connection).run()).await;
             }))
         })
@@ -153,19 +149,7 @@ fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Response {
 
 /// The credentials of a handshake.
 enum Given {
-    Known(Name),
+    Known(Arc<Grant>),
     Nothing,
-    /// The reason for closing the connection.
-    Wrong(&'static str),
-}
-
-impl Given {
-    fn of(name: Option<Name>, why: impl FnOnce() -> &'static str) -> Self {
-        name.map_or_else(|| Self::Wrong(why()), Self::Known)
-    }
-}
-
-/// Returns the nameless user that everyone is if no tokens are configured.
-pub(super) fn anonymous(app: &App) -> Option<Name> {
-    (!app.auth.is_required()).then(Name::new)
+    Wrong(Refusal),
 }

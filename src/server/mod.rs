@@ -9,6 +9,7 @@
 //! - `sessions`, `tree`: commands answered from the store: lists, entries, the shape of a session
 //! - `audit`: who was refused, and what operators read, in the log
 //! - [`auth`]: tokens and origins; `tickets`: one-time tickets for browsers
+//! - `scope`: what credentials allow
 //! - `limits`: number of connections; `costs`: what commands cost
 //! - `operator`: health, metrics and statistics; `web`: the page; `offered`: the strategies that it lists
 
@@ -20,6 +21,7 @@ mod bundle;
 mod closing;
 mod costs;
 mod door;
+mod granting;
 mod handshake;
 mod limits;
 mod linger;
@@ -27,6 +29,7 @@ mod listen;
 mod offered;
 mod opening;
 mod operator;
+mod scope;
 mod sessions;
 mod socket;
 mod tickets;

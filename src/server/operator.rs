@@ -5,31 +5,30 @@ mod context;
 
 pub(super) use context::session_context;
 
-use super::{app::App, auth::bearer, handshake::anonymous, sessions::item, tickets::Refused, tree};
+use super::{app::App, auth::bearer, sessions::item, tree};
 use crate::{
-    metrics::limits::Limit,
     runtime::store_error,
     store::{Error, ListQuery},
 };
 use axum::{
-    Extension, Json,
-    extract::{ConnectInfo, Path, Query, State},
+    Json,
+    extract::{Path, Query, State},
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use reseed_protocol::{ErrorBody, ErrorCode, SessionId, reply::Tree};
 use serde::{Deserialize, Serialize};
-use std::{net::SocketAddr, sync::Arc};
+use std::sync::Arc;
 
 /// Sessions on a page: default and maximum.
 const LIST_LIMIT: (u32, u32) = (100, 1_000);
 
-fn problem(status: StatusCode, error: ErrorBody) -> Response {
+pub(super) fn problem(status: StatusCode, error: ErrorBody) -> Response {
     (status, Json(error)).into_response()
 }
 
-fn refuse_strangers(app: &App, headers: &HeaderMap) -> Option<Response> {
-    if app.auth.is_operator(bearer(headers)) {
+async fn refuse_strangers(app: &App, headers: &HeaderMap) -> Option<Response> {
+    if app.auth.operator(bearer(headers)).await.is_some() {
         return None;
     }
     let error =
@@ -70,7 +69,7 @@ pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response {
 
 /// Returns the metrics in Prometheus' format.
 pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
-    if let Some(refused) = refuse_strangers(&app, &headers) {
+    if let Some(refused) = refuse_strangers(&app, &headers).await {
         return refused;
     }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render()).into_response()
@@ -89,7 +88,7 @@ pub(super) async fn sessions(
     Query(listing): Query<Listing>,
     headers: HeaderMap,
 ) -> Response {
-    if let Some(refused) = refuse_strangers(&app, &headers) {
+    if let Some(refused) = refuse_strangers(&app, &headers).await {
         return refused;
     }
     let limit = listing.limit.unwrap_or(LIST_LIMIT.0);
@@ -146,7 +145,7 @@ pub(super) async fn session_tree(
     Query(part): Query<TreePart>,
     headers: HeaderMap,
 ) -> Response {
-    if let Some(refused) = refuse_strangers(&app, &headers) {
+    if let Some(refused) = refuse_strangers(&app, &headers).await {
         return refused;
     }
     answer_of(tree_of(&app, &id, part).await)
@@ -186,48 +185,11 @@ fn answer_of<T: Serialize>(answer: Result<T, ErrorBody>) -> Response {
     }
 }
 
-/// Issues a one-time ticket for a browser, which cannot send a header with a WebSocket.
-pub(super) async fn ticket(
-    State(app): State<Arc<App>>,
-    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
-    headers: HeaderMap,
-) -> Response {
-    let name = bearer(&headers).and_then(|token| app.auth.user(token)).or_else(|| anonymous(&app));
-    let Some(name) = name else {
-        app.audit.refused(peer.map(|peer| peer.0.0.ip()), "ticket");
-        let error =
-            ErrorBody::new(ErrorCode::Unauthenticated, "send a token from AUTH_TOKENS as `Authorization: Bearer`");
-        return problem(StatusCode::UNAUTHORIZED, error);
-    };
-    match app.auth.issue(name) {
-        Ok(Ok(ticket)) => {
-            let body = serde_json::json!({ "ticket": ticket, "expiresInSecs": app.auth.ticket_secs() });
-            ([(header::CACHE_CONTROL, "no-store")], Json(body)).into_response()
-        }
-        Ok(Err(Refused::Share(max))) => {
-            let message = format!(
-                "this user has {max} unused tickets (TICKETS_PER_USER_MAX); use them, or wait until they expire"
-            );
-            let details = serde_json::json!({ "limit": Limit::TicketsPerUser.as_str(), "max": max });
-            let error = ErrorBody::new(ErrorCode::LimitReached, message).with_details(details);
-            problem(StatusCode::TOO_MANY_REQUESTS, error)
-        }
-        Ok(Err(Refused::All)) => {
-            let error = ErrorBody::new(ErrorCode::Overloaded, "too many unused tickets; try again in a minute");
-            problem(StatusCode::SERVICE_UNAVAILABLE, error)
-        }
-        Err(error) => {
-            tracing::error!(%error, "issue a ticket");
-            problem(StatusCode::INTERNAL_SERVER_ERROR, ErrorBody::new(ErrorCode::Internal, "cannot issue a ticket"))
-        }
-    }
-}
-
 /// Allows pages of the configured origins to request tickets; the origin itself was checked before.
 pub(super) async fn preflight() -> Response {
     let headers = [
         (header::ACCESS_CONTROL_ALLOW_METHODS, "POST"),
-        (header::ACCESS_CONTROL_ALLOW_HEADERS, "authorization"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, "authorization, content-type"),
         (header::ACCESS_CONTROL_MAX_AGE, "600"),
     ];
     (StatusCode::NO_CONTENT, headers).into_response()

@@ -15,7 +15,7 @@ use self::subscription::Subscription;
 use super::{
     alarm::{Alarm, Ring},
     app::App,
-    auth::Name,
+    auth::{Grant, Name},
     closing::{CLOSE_TIME, End, Flow, close, protocol_fault, written},
     costs,
     door::Guest,
@@ -39,8 +39,8 @@ use futures_util::SinkExt as _;
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, SessionId,
     command::{Command, Does},
-    event::SubscriptionEnd,
-    frame::encode_reply,
+    event::{EphemeralEvent, SubscriptionEnd, TokenExpiring},
+    frame::{encode_event, encode_reply},
     reply::Reply,
 };
 use std::{net::IpAddr, pin::Pin, sync::Arc};
@@ -78,6 +78,10 @@ pub(super) struct Connection {
     pub(super) origin: Origin,
     /// The user, once known.
     pub(super) name: Option<Name>,
+    /// What its credentials allow, once known.
+    pub(super) grant: Option<Arc<Grant>>,
+    /// True once the client was told that its credentials expire.
+    told_expiring: bool,
     pub(super) speaks: Speaks,
     /// At most [`SUBSCRIPTIONS_MAX`].
     pub(super) subscriptions: Vec<Subscription>,
@@ -113,12 +117,13 @@ impl Connection {
     pub(super) fn new(
         app: Arc<App>,
         socket: WebSocket,
-        name: Option<Name>,
+        grant: Option<Arc<Grant>>,
         negotiated: bool,
         address: String,
         (place, permit): (Place, Option<Permit>),
         guest: Option<Arc<Guest>>,
     ) -> Self {
+        let name = grant.as_ref().map(|grant| grant.name().clone());
         if let (Some(guest), Some(name)) = (&guest, &name) {
             guest.known_as(if name.is_empty() { &address } else { name });
         }
@@ -143,6 +148,8 @@ impl Connection {
             app,
             origin,
             name,
+            grant,
+            told_expiring: false,
             speaks,
             subscriptions: Vec::new(),
             shared,
@@ -235,6 +242,8 @@ impl Connection {
         let hello_due = (self.negotiated || self.name.is_none())
             && !matches!(self.speaks, Speaks::V1 | Speaks::V2 { greeted: true });
         let due = if hello_due { self.since + patience.hello } else { self.next_beat };
+        self.expiry().await?;
+        let due = self.expiry_due().map_or(due, |expiry| due.min(expiry));
         tokio::select! {
             biased;
             () = self.stopped.as_mut() => {
@@ -244,6 +253,10 @@ impl Connection {
             Some(outgoing) = self.incoming.recv() => {
                 self.outgoing(outgoing).await?;
                 self.flush().await
+            }
+            ended = ended(&self.grant) => {
+                let (code, why) = ended.close();
+                Err(End::Close(code, why))
             }
             () = self.shared.bell.notified() => self.pump().await,
             () = listed(&self.watching) => Box::pin(self.tell_list()).await,
@@ -255,8 +268,12 @@ impl Connection {
             },
             ring = self.alarm.ring(due) => match ring {
                 Ring::Look => self.pump().await,
-                Ring::Due if hello_due => Err(End::Close(CloseCode::NoHello, "hello did not arrive in time")),
-                Ring::Due => self.beat().await,
+                Ring::Due if hello_due && self.since + patience.hello <= tokio::time::Instant::now() => {
+                    Err(End::Close(CloseCode::NoHello, "hello did not arrive in time"))
+                }
+                Ring::Due if !hello_due && self.next_beat <= tokio::time::Instant::now() => self.beat().await,
+                // The next round tells of the expiry, or ends the connection.
+                Ring::Due => Ok(()),
             },
         }
     }
@@ -364,20 +381,50 @@ impl Connection {
         Ok(())
     }
 
-    /// Sets the user: from now on its connections and its rate are counted by name, if it has one.
+    /// Sets what the client may do, and its user: from now on its connections and its rate are counted by name, if it
+    /// has one.
     ///
     /// # Errors
-    /// `limit_reached`: it has too many connections.
-    pub(super) fn known_as(&mut self, name: Name) -> Result<(), ErrorBody> {
-        // Its place of before, if the handshake had credentials too.
-        self.permit = None;
-        self.permit = Some(self.app.registry.shares().take(Share::Connections, &name, 1)?);
+    /// `limit_reached`: the user has too many connections.
+    pub(super) fn known_by(&mut self, grant: Arc<Grant>) -> Result<(), ErrorBody> {
+        let name = grant.name().clone();
+        // A renewal keeps its place.
+        if self.permit.is_none() || self.name.as_ref() != Some(&name) {
+            self.permit = None;
+            self.permit = Some(self.app.registry.shares().take(Share::Connections, &name, 1)?);
+        }
+        (self.grant, self.told_expiring) = (Some(grant), false);
         if !name.is_empty() {
             self.sender.clone_from(&name);
         }
         self.guest.iter().for_each(|guest| guest.known_as(&self.sender));
         self.name = Some(name);
         Ok(())
+    }
+
+    /// Returns the time at which the client must be told that its credentials expire, or at which they do.
+    fn expiry_due(&self) -> Option<tokio::time::Instant> {
+        let left = self.grant.as_ref()?.remaining()?;
+        let tells = matches!(self.speaks, Speaks::V2 { greeted: true }) && !self.told_expiring;
+        let until = if tells { left.saturating_sub(self.grant.as_ref()?.notice()) } else { left };
+        Some(tokio::time::Instant::now() + until)
+    }
+
+    /// Tells the client that its credentials expire soon; ends the connection if they have.
+    async fn expiry(&mut self) -> Flow {
+        let Some(grant) = &self.grant else { return Ok(()) };
+        let Some(left) = grant.remaining() else { return Ok(()) };
+        if left.is_zero() {
+            return Err(End::Close(CloseCode::Credentials, "the credentials have expired"));
+        }
+        if left > grant.notice() || self.told_expiring || self.speaks != (Speaks::V2 { greeted: true }) {
+            return Ok(());
+        }
+        self.told_expiring = true;
+        let expires_in_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        let event = EphemeralEvent::TokenExpiring(TokenExpiring { expires_in_ms });
+        self.send(encode_event(None, &event)).await?;
+        self.flush().await
     }
 
     /// Returns the client's address: until its user is known, its rate is counted by it.
@@ -460,6 +507,14 @@ pub(super) fn count_reply(name: &'static str, reply: &Reply) {
         _ => Outcome::Ok,
     };
     metrics::command_answered(name, outcome);
+}
+
+/// Waits until the grant is ended before its time; forever without one.
+async fn ended(grant: &Option<Arc<Grant>>) -> super::auth::Ended {
+    match grant {
+        Some(grant) => grant.ended().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Wakes when there are changes of the session list to report; never without a watcher. Boxed: few connections watch.

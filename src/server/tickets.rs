@@ -1,7 +1,7 @@
 //! One-time tickets: a browser cannot send a token with a WebSocket's handshake, so it gets a ticket for one.
 
-use super::auth::Name;
-use crate::metrics::limits::Limit;
+use super::auth::{Draft, Name, Source};
+use crate::{config::AuthSettings, metrics::limits::Limit};
 use std::{
     collections::{BTreeMap, HashMap},
     time::{Duration, Instant},
@@ -13,76 +13,109 @@ const TICKETS_MAX: usize = 10_000;
 /// Why no ticket was issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// This user has its share, which is this many.
-    Share(usize),
+    /// A user or a service has its share, which is this many.
+    Share(Limit, usize),
     /// All users together have too many.
     All,
+}
+
+/// How many unused tickets one may have; 0 for no limit.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct TicketShares {
+    user_max: usize,
+    service_max: usize,
+}
+
+impl TicketShares {
+    /// Returns those that are configured. A deployment with one user has nobody to leave tickets to.
+    pub(super) fn of(settings: &AuthSettings) -> Self {
+        let user_max = if settings.has_several_users() { settings.tickets_per_user_max as usize } else { 0 };
+        Self { user_max, service_max: settings.tickets_per_service_max as usize }
+    }
 }
 
 /// The tickets that nobody has used.
 #[derive(Debug)]
 pub(super) struct Tickets {
-    life: Duration,
-    /// The most of one user; 0 for no limit.
-    per_user_max: usize,
+    shares: TicketShares,
     next: u64,
     all: HashMap<String, Ticket>,
-    /// By age, which is the order in which they expire.
-    by_age: BTreeMap<u64, String>,
+    /// In the order in which they expire.
+    by_expiry: BTreeMap<(Instant, u64), String>,
     /// How many a user has.
     counts: HashMap<Name, usize>,
+    /// How many the users of a service have, by its name.
+    of_services: HashMap<String, usize>,
 }
 
 #[derive(Debug)]
 struct Ticket {
-    name: Name,
+    draft: Draft,
     number: u64,
     expires: Instant,
 }
 
 impl Tickets {
-    pub(super) fn new(life: Duration, per_user_max: usize) -> Self {
-        Self { life, per_user_max, next: 0, all: HashMap::new(), by_age: BTreeMap::new(), counts: HashMap::new() }
+    pub(super) fn new(shares: TicketShares) -> Self {
+        Self {
+            shares,
+            next: 0,
+            all: HashMap::new(),
+            by_expiry: BTreeMap::new(),
+            counts: HashMap::new(),
+            of_services: HashMap::new(),
+        }
     }
 
-    pub(super) fn life(&self) -> Duration {
-        self.life
-    }
-
-    /// Adds a ticket of this user.
+    /// Adds a ticket that can be redeemed for this long.
     ///
     /// # Errors
-    /// The user, or all together, have too many unused ones.
-    pub(super) fn add(&mut self, ticket: String, name: Name, now: Instant) -> Result<(), Refused> {
+    /// The user, its service, or all together, have too many unused ones.
+    pub(super) fn add(&mut self, ticket: String, draft: Draft, life: Duration, now: Instant) -> Result<(), Refused> {
         self.expire(now);
         if self.all.len() >= TICKETS_MAX {
             Limit::Tickets.refused();
             return Err(Refused::All);
         }
-        let count = self.counts.entry(name.clone()).or_insert(0);
-        if self.per_user_max > 0 && *count >= self.per_user_max {
-            Limit::TicketsPerUser.refused();
-            return Err(Refused::Share(self.per_user_max));
+        let service = service(&draft);
+        let has = |counts: &HashMap<String, usize>, of: &str| counts.get(of).copied().unwrap_or_default();
+        let held = [
+            (Limit::TicketsPerUser, has(&self.counts, &draft.name), self.shares.user_max),
+            (Limit::TicketsPerService, service.map_or(0, |name| has(&self.of_services, name)), self.shares.service_max),
+        ];
+        if let Some((limit, _, most)) = held.into_iter().find(|(_, count, most)| *most > 0 && count >= most) {
+            limit.refused();
+            return Err(Refused::Share(limit, most));
         }
-        *count += 1;
-        let number = self.next;
+        *self.counts.entry(draft.name.clone()).or_default() += 1;
+        if let Some(service) = service {
+            *self.of_services.entry(service.to_owned()).or_default() += 1;
+        }
+        let (number, expires) = (self.next, now + life);
         self.next += 1;
-        self.by_age.insert(number, ticket.clone());
-        self.all.insert(ticket, Ticket { name, number, expires: now + self.life });
+        self.by_expiry.insert((expires, number), ticket.clone());
+        self.all.insert(ticket, Ticket { draft, number, expires });
         Ok(())
     }
 
-    /// Redeems a ticket and returns its user.
-    pub(super) fn redeem(&mut self, ticket: &str, now: Instant) -> Option<Name> {
+    /// Redeems a ticket and returns what it stands for.
+    pub(super) fn redeem(&mut self, ticket: &str, now: Instant) -> Option<Draft> {
         // A ticket is 192 random bits, looked up by hash: the time it takes reveals nothing about other tickets.
-        let Ticket { name, expires, .. } = self.remove(ticket)?;
-        (expires > now).then_some(name)
+        let Ticket { draft, expires, .. } = self.remove(ticket)?;
+        (expires > now).then_some(draft)
+    }
+
+    /// Removes every ticket that `is_meant`, and returns how many.
+    pub(super) fn withdraw(&mut self, is_meant: impl Fn(&Draft) -> bool) -> usize {
+        let meant = self.all.iter().filter(|(_, ticket)| is_meant(&ticket.draft));
+        let meant: Vec<String> = meant.map(|(ticket, _)| ticket.clone()).collect();
+        meant.iter().filter_map(|ticket| self.remove(ticket)).count()
     }
 
     /// Drops what has expired.
     fn expire(&mut self, now: Instant) {
-        while let Some((_, oldest)) = self.by_age.first_key_value()
-            && self.all.get(oldest).is_none_or(|ticket| ticket.expires <= now)
+        while let Some(((expires, _), oldest)) = self.by_expiry.first_key_value()
+            && *expires <= now
         {
             let oldest = oldest.clone();
             self.remove(&oldest);
@@ -91,53 +124,132 @@ impl Tickets {
 
     fn remove(&mut self, ticket: &str) -> Option<Ticket> {
         let removed = self.all.remove(ticket)?;
-        self.by_age.remove(&removed.number);
-        if let Some(count) = self.counts.get_mut(&removed.name) {
-            *count -= 1;
-            if *count == 0 {
-                self.counts.remove(&removed.name);
-            }
+        self.by_expiry.remove(&(removed.expires, removed.number));
+        give_back(&mut self.counts, &removed.draft.name);
+        if let Some(service) = service(&removed.draft) {
+            give_back(&mut self.of_services, service);
         }
         Some(removed)
+    }
+}
+
+/// Returns the service that issued a ticket.
+fn service(draft: &Draft) -> Option<&str> {
+    if let Source::Service(name, _) = &draft.source { Some(name) } else { None }
+}
+
+/// Counts one less; forgets whoever has none.
+fn give_back(counts: &mut HashMap<String, usize>, of: &str) {
+    if let Some(count) = counts.get_mut(of) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(of);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{config::Scope, server::auth::Valid};
 
     const LIFE: Duration = Duration::from_secs(60);
 
+    fn draft(name: &str) -> Draft {
+        Draft {
+            name: name.to_owned(),
+            scopes: Scope::Sessions.into(),
+            session: None,
+            valid: Valid::Indefinitely,
+            source: Source::Open,
+            id: None,
+        }
+    }
+
+    fn tickets(user_max: usize) -> Tickets {
+        Tickets::new(TicketShares { user_max, service_max: 0 })
+    }
+
     fn add(tickets: &mut Tickets, ticket: usize, name: &str, now: Instant) -> Result<(), Refused> {
-        tickets.add(format!("{name}-{ticket}"), name.to_owned(), now)
+        tickets.add(format!("{name}-{ticket}"), draft(name), LIFE, now)
+    }
+
+    fn redeem(tickets: &mut Tickets, ticket: &str, now: Instant) -> Option<Name> {
+        tickets.redeem(ticket, now).map(|draft| draft.name)
     }
 
     #[test]
     fn a_ticket_is_good_once_and_for_a_time() {
-        let (mut tickets, now) = (Tickets::new(LIFE, 0), Instant::now());
+        let (mut tickets, now) = (tickets(0), Instant::now());
         add(&mut tickets, 1, "ann", now).unwrap();
         add(&mut tickets, 2, "ann", now).unwrap();
-        assert_eq!(tickets.redeem("ann-1", now).as_deref(), Some("ann"));
-        assert_eq!(tickets.redeem("ann-1", now), None, "it was used");
-        assert_eq!(tickets.redeem("ann-2", now + LIFE), None, "it has expired");
-        assert!(tickets.all.is_empty() && tickets.by_age.is_empty() && tickets.counts.is_empty());
+        assert_eq!(redeem(&mut tickets, "ann-1", now).as_deref(), Some("ann"));
+        assert_eq!(redeem(&mut tickets, "ann-1", now), None, "it was used");
+        assert_eq!(redeem(&mut tickets, "ann-2", now + LIFE), None, "it has expired");
+        assert!(tickets.all.is_empty() && tickets.by_expiry.is_empty() && tickets.counts.is_empty());
     }
 
     #[test]
     fn one_user_leaves_tickets_to_the_others() {
-        let (mut tickets, now) = (Tickets::new(LIFE, 3), Instant::now());
+        let (mut tickets, now) = (tickets(3), Instant::now());
         let issued = (0..9).filter(|at| add(&mut tickets, *at, "ann", now).is_ok()).count();
-        assert_eq!((issued, add(&mut tickets, 9, "ann", now)), (3, Err(Refused::Share(3))));
+        assert_eq!((issued, add(&mut tickets, 9, "ann", now)), (3, Err(Refused::Share(Limit::TicketsPerUser, 3))));
         assert_eq!(add(&mut tickets, 0, "bob", now), Ok(()));
-        tickets.redeem("ann-0", now);
+        redeem(&mut tickets, "ann-0", now);
         assert_eq!(add(&mut tickets, 10, "ann", now), Ok(()), "a used one makes room");
         assert_eq!(add(&mut tickets, 11, "ann", now + LIFE), Ok(()), "and so does time");
         assert_eq!(tickets.all.len(), 1, "what has expired is gone");
     }
 
     #[test]
+    fn one_service_leaves_tickets_to_the_others() {
+        let mut tickets = Tickets::new(TicketShares { user_max: 2, service_max: 3 });
+        let now = Instant::now();
+        let mut add = |ticket: &str, service: &str, name: &str| {
+            let draft = Draft { source: Source::Service(service.to_owned(), [0; 32]), ..draft(name) };
+            tickets.add(ticket.to_owned(), draft, LIFE, now)
+        };
+        let share = |limit, most| Err(Refused::Share(limit, most));
+        let table = [
+            ("1", "app", "app|ann", Ok(())),
+            ("2", "app", "app|ann", Ok(())),
+            ("3", "app", "app|ann", share(Limit::TicketsPerUser, 2)),
+            ("4", "app", "app|bob", Ok(())),
+            ("5", "app", "app|cid", share(Limit::TicketsPerService, 3)),
+            ("6", "web", "web|ann", Ok(())),
+        ];
+        for (ticket, service, name, expected) in table {
+            assert_eq!(add(ticket, service, name), expected, "{ticket}");
+        }
+        redeem(&mut tickets, "1", now);
+        tickets.expire(now + LIFE);
+        assert!(tickets.counts.is_empty() && tickets.of_services.is_empty(), "{tickets:?}");
+    }
+
+    #[test]
+    fn a_long_ticket_does_not_keep_a_short_one() {
+        let (mut tickets, now) = (tickets(2), Instant::now());
+        tickets.add("long".into(), draft("ann"), 10 * LIFE, now).unwrap();
+        tickets.add("short".into(), draft("ann"), LIFE, now).unwrap();
+        assert_eq!(add(&mut tickets, 1, "ann", now), Err(Refused::Share(Limit::TicketsPerUser, 2)));
+        assert_eq!(add(&mut tickets, 1, "ann", now + LIFE), Ok(()), "the short one has expired");
+        assert_eq!(redeem(&mut tickets, "long", now + 2 * LIFE).as_deref(), Some("ann"));
+    }
+
+    #[test]
+    fn a_user_s_tickets_are_withdrawn() {
+        let (mut tickets, now) = (tickets(0), Instant::now());
+        for (ticket, name) in [(1, "ann"), (2, "bob"), (3, "ann")] {
+            add(&mut tickets, ticket, name, now).unwrap();
+        }
+        assert_eq!(tickets.withdraw(|draft| draft.name == "ann"), 2);
+        assert_eq!(redeem(&mut tickets, "ann-1", now), None);
+        assert_eq!(redeem(&mut tickets, "bob-2", now).as_deref(), Some("bob"));
+    }
+
+    #[test]
     fn all_users_together_have_a_bound() {
-        let (mut tickets, now) = (Tickets::new(LIFE, 0), Instant::now());
+        let (mut tickets, now) = (tickets(0), Instant::now());
         let issued = (0..TICKETS_MAX + 5).filter(|at| add(&mut tickets, *at, "ann", now).is_ok()).count();
         assert_eq!((issued, add(&mut tickets, 0, "bob", now)), (TICKETS_MAX, Err(Refused::All)));
     }

@@ -119,6 +119,13 @@ fn fresh_id(connection: &mut Connection) -> CommandId {
 
 /// Sends input to the session, which is created for the first input.
 async fn talk(connection: &mut Connection, command: Command) -> Result<(), ErrorBody> {
+    let may_create = |grant: &std::sync::Arc<super::auth::Grant>| {
+        grant.session().is_none() && grant.scopes().allow(crate::config::Scope::Sessions)
+    };
+    if !connection.grant.as_ref().is_some_and(may_create) {
+        let message = "v1 creates a session of its own, which these credentials do not allow; use v2";
+        return Err(ErrorBody::new(ErrorCode::Forbidden, message));
+    }
     if connection.subscriptions.is_empty() {
         if let Command::UserInput(input) = &command {
             crate::core::session::input::parts(input.input.clone())?;

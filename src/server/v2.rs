@@ -2,9 +2,8 @@
 
 use super::{
     closing::{End, Flow},
-    handshake::anonymous,
     opening::open_session,
-    sessions,
+    scope, sessions,
     socket::{BAD_FRAMES_MAX, Connection, Speaks, count_reply},
     tree,
 };
@@ -81,7 +80,9 @@ pub(super) async fn received(connection: &mut Connection, text: &str, greeted: b
     if let Command::Hello(hello) = command {
         return greet(connection, &id, hello, greeted).await;
     }
-    let answered = match refuse_observer(connection, session.as_ref(), &command) {
+    let command = scope::as_observer(connection, command);
+    let refused = scope::refuse(connection, session.as_ref(), &command);
+    let answered = match refused.or_else(|| refuse_observer(connection, session.as_ref(), &command)) {
         Some(error) => Err(error),
         None => carry_out(connection, &id, session.as_ref(), command).await,
     };
@@ -110,6 +111,9 @@ async fn carry_out(
     match (command.route(), session) {
         (Routed::Connection(ConnectionCommand::OpenSession(open)), session) => {
             open_session(connection, id, session, open).await.map(|opened| Some(Reply::SessionOpened(opened)))
+        }
+        (Routed::Connection(ConnectionCommand::Authenticate(given)), _) => {
+            scope::authenticate(connection, given).await.map(|()| Some(done()))
         }
         (Routed::Connection(ConnectionCommand::CloseSession(_)), Some(session)) => {
             if connection.unsubscribe(session).await { Ok(Some(done())) } else { Err(no_session(session)) }
@@ -201,19 +205,22 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
             .await;
     }
     let auth = &connection.app.auth;
-    let named = match (&hello.token, &hello.ticket) {
-        (Some(token), _) => auth.user(token).or_else(|| anonymous(&connection.app)),
-        (None, Some(ticket)) => auth.redeem(ticket).or_else(|| anonymous(&connection.app)),
-        (None, None) => connection.name.clone(),
+    let granted = match (&hello.token, &hello.ticket, &connection.grant) {
+        (None, None, Some(grant)) => Ok(grant.clone()),
+        (token, ticket, _) => auth.check(token.as_deref(), ticket.as_deref()).await,
     };
-    let Some(name) = named else {
-        let (error, why) = auth.refusal(hello.token.as_deref());
-        connection.send(frame::encode_reply(Some(id), None, &Reply::Error(error))).await?;
-        connection.flush().await?;
-        connection.app.audit.refused(connection.address(), "hello");
-        return Err(End::Close(CloseCode::Credentials, why));
+    let grant = match granted {
+        Ok(grant) => grant,
+        Err(refusal) => {
+            let (error, why) = refusal.error();
+            connection.send(frame::encode_reply(Some(id), None, &Reply::Error(error))).await?;
+            connection.flush().await?;
+            connection.app.audit.refused(connection.address(), "hello", refusal.reason());
+            return Err(End::Close(CloseCode::Credentials, why));
+        }
     };
-    if let Err(error) = connection.known_as(name) {
+    let scopes = grant.scopes().names().map(str::to_owned).collect();
+    if let Err(error) = connection.known_by(grant) {
         connection.send(frame::encode_reply(Some(id), None, &Reply::Error(error))).await?;
         connection.flush().await?;
         return Err(End::Close(CloseCode::Overloaded, "too many connections of this user"));
@@ -237,7 +244,7 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
             notice: app.notice.clone(),
         },
         features: FEATURES.iter().map(ToString::to_string).collect(),
-        scopes: vec!["sessions".to_owned()],
+        scopes,
         connection_id,
         heartbeat_ms: u64::try_from(app.patience.heartbeat.as_millis()).unwrap_or(u64::MAX),
         limits: Limits {

@@ -21,7 +21,7 @@ for (const [code, { meaning, then }] of Object.entries(CLOSE_CODES)) {
 
 test("unknown codes: 44xx are final, others are not", () => {
   assert.deepEqual(
-    [4499, 4403, 4599, 3000, 1015].map((code) => closeCode(code).then),
+    [4499, 4402, 4599, 3000, 1015].map((code) => closeCode(code).then),
     ["stop", "stop", "reconnect", "reconnect", "reconnect"],
   );
 });
@@ -72,6 +72,39 @@ test("credentials are asked for before each attempt; refused ones are renewed on
   await hands.pass(1_000);
   assert.deepEqual([client.status.phase, client.status.code], ["stopped", 4401]);
   assert.equal(tickets.length, 5, "one more attempt, and no third");
+});
+
+test("credentials that expire are renewed in place, if there may be others", async () => {
+  let asked = 0;
+  const next = (name) => async () => `${name}-${++asked}`;
+  const table = [
+    [{ ticket: next("ticket") }, [{ ticket: "ticket-2" }]],
+    [{ token: next("token") }, [{ token: "token-2" }]],
+    [{ token: "fixed" }, []],
+    [{ token: () => undefined }, []],
+    [{}, []],
+  ];
+  for (const [options, expected] of table) {
+    asked = 0;
+    const { client, server } = await bench(options);
+    server.send({ type: "token_expiring", payload: { expiresInMs: 60_000 } });
+    await quiet();
+    const sent = server.commands.filter(({ type }) => type === "authenticate").map(({ payload }) => payload);
+    assert.deepEqual(sent, expected);
+    assert.deepEqual([client.status.phase, server.sockets.length], ["open", 1]);
+  }
+});
+
+test("a renewal that fails leaves the connection until the server closes it", async () => {
+  const { client, server } = await bench({ ticket: async () => "ticket" });
+  server.on("authenticate", () => ({ error: { code: "unauthenticated", message: "used", retriable: false } }));
+  server.send({ type: "token_expiring", payload: { expiresInMs: 60_000 } });
+  await quiet();
+  assert.equal(client.status.phase, "open");
+  server.drop(4401);
+  await quiet();
+  assert.equal(client.status.phase, "open");
+  assert.equal(types(server).filter((type) => type === "hello").length, 2);
 });
 
 test("without a token or a ticket the greeting has none", async () => {

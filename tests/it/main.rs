@@ -13,6 +13,7 @@ mod conversation;
 mod cost;
 mod cut;
 mod exact;
+mod grants;
 mod hooks;
 mod hostile;
 mod keeping;

@@ -124,11 +124,13 @@ async fn v1_takes_a_bearer_or_a_ticket_when_connecting() {
 async fn a_ticket_needs_a_token_and_ends_by_itself() {
     let server = Server::start(talker(5), &[TOKENS[0], OPERATORS, ("TICKET_SECS", "7")]).await;
     let address = server.address();
-    for token in [None, Some("wrong"), Some(OPS)] {
+    let refusals =
+        [(None, 401, "unauthenticated"), (Some("wrong"), 401, "unauthenticated"), (Some(OPS), 403, "forbidden")];
+    for (token, status, code) in refusals {
         let bearer = format!("Bearer {}", token.unwrap_or_default());
         let headers = [("Authorization", bearer.as_str())];
         let answered = http::ask(&address, "POST", "/api/tickets", &headers[..token.iter().count()]).await;
-        assert_eq!((answered.status, &answered.json()["code"]), (401, &json!("unauthenticated")), "{token:?}");
+        assert_eq!((answered.status, &answered.json()["code"]), (status, &json!(code)), "{token:?}");
     }
     let bearer = format!("Bearer {ADA}");
     let answered = http::ask(&address, "POST", "/api/tickets", &[("Authorization", &bearer)]).await;

@@ -38,7 +38,12 @@ pub(crate) async fn get_as(address: &str, path: &str, token: &str) -> Answered {
 
 /// Sends a request with these headers; `Host` is the address unless they say otherwise.
 pub(crate) async fn ask(address: &str, method: &str, path: &str, headers: &[(&str, &str)]) -> Answered {
-    let mut request = format!("{method} {path} HTTP/1.1\r\nContent-Length: 0\r\n");
+    send(address, method, path, headers, "").await
+}
+
+/// Sends a request with these headers and this body.
+pub(crate) async fn send(address: &str, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answered {
+    let mut request = format!("{method} {path} HTTP/1.1\r\nContent-Length: {}\r\n", body.len());
     if !headers.iter().any(|(name, _)| *name == "Host") {
         request.push_str(&format!("Host: {address}\r\n"));
     }
@@ -46,6 +51,7 @@ pub(crate) async fn ask(address: &str, method: &str, path: &str, headers: &[(&st
         request.push_str(&format!("{name}: {value}\r\n"));
     }
     request.push_str("\r\n");
+    request.push_str(body);
     let exchange = tokio::time::timeout(PATIENCE, exchange(address, &request));
     exchange.await.unwrap_or_else(|_| panic!("no answer from {address} to {method} {path} for {PATIENCE:?}"))
 }

@@ -21,8 +21,8 @@ const FRAMES_IN_A_ROW_MAX: u32 = 32;
 type Dialing = Pin<Box<dyn Future<Output = Result<(Socket, Credentials), Lost>> + Send>>;
 type Asking = Pin<Box<dyn Future<Output = Result<Credentials, Lost>> + Send>>;
 
-/// Gives credentials, each time that the client connects. It fails with [`Lost::Refused`] if asking again will not
-/// help, and with [`Lost::Broken`] otherwise.
+/// Gives credentials, each time that the client connects and when those of a connection expire. It fails with
+/// [`Lost::Refused`] if asking again will not help, and with [`Lost::Broken`] otherwise.
 pub type AskCredentials = Arc<dyn Fn() -> Asking + Send + Sync>;
 
 impl Credentials {
@@ -42,6 +42,8 @@ pub struct Driver {
     credentials: Option<AskCredentials>,
     socket: Option<Socket>,
     dialing: Option<Dialing>,
+    /// New credentials for the connection there is.
+    renewing: Option<Asking>,
     sleep: Pin<Box<Sleep>>,
     /// Frames since deadlines were checked.
     frames: u32,
@@ -55,7 +57,7 @@ impl Driver {
     #[must_use]
     pub fn new(address: Address, credentials: Option<AskCredentials>) -> Self {
         let sleep = Box::pin(tokio::time::sleep_until(Instant::now()));
-        Self { address, credentials, socket: None, dialing: None, sleep, frames: 0 }
+        Self { address, credentials, socket: None, dialing: None, renewing: None, sleep, frames: 0 }
     }
 
     /// Does what the machine says, until something is to be told; [`Update::Stopped`] indefinitely once it has stopped.
@@ -75,7 +77,8 @@ impl Driver {
                             socket.queue(frame);
                         }
                     }
-                    Output::HangUp => (self.socket, self.dialing) = (None, None),
+                    Output::Renew => self.renewing = self.credentials.as_ref().map(|ask| ask()),
+                    Output::HangUp => self.hang_up(),
                 }
             }
             if let Some(stop) = machine.stop_reason() {
@@ -102,6 +105,16 @@ impl Driver {
             }
             return true;
         }
+        if let Some(renewing) = &mut self.renewing
+            && let Poll::Ready(renewed) = renewing.as_mut().poll(cx)
+        {
+            self.renewing = None;
+            // Without new credentials the server closes the connection, and the next one asks again.
+            if let Ok(credentials) = renewed {
+                machine.renew(credentials);
+            }
+            return true;
+        }
         if self.frames >= FRAMES_IN_A_ROW_MAX {
             self.frames = 0;
             if machine.deadline().is_some_and(|deadline| deadline <= now()) {
@@ -117,7 +130,7 @@ impl Driver {
                 Ok(Received::Text(text)) => machine.frame(now(), &text),
                 Ok(Received::Ping) => machine.heard(now()),
                 Err(lost) => {
-                    self.socket = None;
+                    self.hang_up();
                     machine.lost(now(), lost);
                 }
             }
@@ -130,6 +143,10 @@ impl Driver {
         }
         machine.tick(now());
         true
+    }
+
+    fn hang_up(&mut self) {
+        (self.socket, self.dialing, self.renewing) = (None, None, None);
     }
 
     fn dial(&self) -> Dialing {
@@ -145,7 +162,7 @@ impl Driver {
 
     /// Cuts the connection, as a network does.
     pub fn cut(&mut self, machine: &mut Machine) {
-        (self.socket, self.dialing) = (None, None);
+        self.hang_up();
         machine.lost(now(), Lost::Broken("the connection was cut".to_owned()));
     }
 

@@ -91,6 +91,7 @@ fn meaning(code: u16) -> (&'static str, Then) {
         1014 => ("a gateway got a bad response", AGAIN),
         4400 => ("too many bad frames in a row", Then::Stop),
         4401 => ("the credentials are missing, wrong or expired", Then::Renew),
+        4403 => ("the grant was revoked", Then::Stop),
         4408 => ("no hello arrived in time", AGAIN),
         4429 => ("the rate limit was far exceeded", Then::Reconnect(Duration::from_secs(60))),
         4504 => ("this client read too slowly", AGAIN),
@@ -135,7 +136,7 @@ mod tests {
             };
             assert!(row.contains(&expected), "{row} says {then:?}");
         }
-        assert_eq!(rows, 18, "every row was read");
+        assert_eq!(rows, 19, "every row was read");
     }
 
     #[test]

@@ -15,7 +15,7 @@ fn drained(machine: &mut Machine) -> (Vec<Value>, Vec<Update>) {
         match output {
             Output::Send(frame) => sent.push(serde_json::from_str(&frame).expect("frames are JSON")),
             Output::Tell(update) => told.push(update),
-            Output::Dial | Output::HangUp => {}
+            Output::Dial | Output::Renew | Output::HangUp => {}
         }
     }
     (sent, told)

@@ -90,6 +90,7 @@ export class Client {
       client: options.client,
       clientId,
       credentials: () => credentials(options),
+      renews: options.ticket !== undefined || typeof options.token === "function",
       outboxMax: options.outboxMax ?? OUTBOX_MAX,
       outboxBytesMax: options.outboxBytesMax ?? OUTBOX_BYTES_MAX,
       onStatus: (status) => this.#statusChanged(status),

@@ -50,6 +50,10 @@ fn explain(code: CloseCode) -> (&'static str, &'static str) {
         CloseCode::Credentials => {
             ("The credentials are missing, wrong or expired.", "Get a new ticket or token, then reconnect and resume.")
         }
+        CloseCode::Revoked => (
+            "The grant was revoked by the service that made it.",
+            "Do not reconnect with it; ask the application again.",
+        ),
         CloseCode::NoSuchSession => {
             ("v1: the session was deleted. In v2 `session_closed` says so.", "Open another session.")
         }

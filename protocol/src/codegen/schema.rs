@@ -198,7 +198,7 @@ impl Document {
             }
             Kind::DurableEvent => add("sessionId", session(), true),
             Kind::Event => {
-                if name != "session_changed" {
+                if !matches!(name, "session_changed" | "token_expiring") {
                     add("sessionId", session(), true);
                 }
                 // This tells an event from a reply.

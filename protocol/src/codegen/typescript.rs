@@ -217,7 +217,10 @@ export type ReplyFrame =
 /** A stored event: 1, 2, 3 … in each session, without a gap. */
 export type DurableFrame = { re?: undefined; sessionId: string; seq: number } & Event;
 
-/** An event that is not stored and may be missed. `session_changed` is about the list, and has no `sessionId`. */
+/**
+ * An event that is not stored and may be missed. `session_changed` is about the list and `token_expiring` about the
+ * connection; they have no `sessionId`.
+ */
 export type EphemeralFrame = { re?: undefined; sessionId?: string; seq?: undefined } & EphemeralEvent;
 
 /** Server to client. Ignore a `type` that is not among these: a newer server sends more. */

@@ -19,7 +19,8 @@ pub const OF_A_FRAME: &[ErrorCode] = codes! {
 
 /// The errors that any command can get, whatever it asks for.
 pub const OF_ANY: &[ErrorCode] = codes! {
-    UnknownField MissingField InvalidField RateLimited LimitReached Overloaded ShuttingDown StoreFailed Internal
+    UnknownField MissingField InvalidField Forbidden RateLimited LimitReached Overloaded ShuttingDown StoreFailed
+    Internal
 };
 
 /// The errors of a command that waits for a required hook.
@@ -136,7 +137,8 @@ macro_rules! outcomes {
 }
 
 outcomes! {
-    "hello" { ; ; UnsupportedVersion AlreadyGreeted Unauthenticated Forbidden; }
+    "hello" { ; ; UnsupportedVersion AlreadyGreeted Unauthenticated; }
+    "authenticate" { "token_expiring"; ; Unauthenticated; }
     "open_session" {
         "presence_changed" "host_changed" "session_changed" "run_tool" "item_aborted"; Turn Compaction Hooks;
         SessionAlreadyOpen TooManySubscriptions SessionDamaged InvalidTools InvalidHooks ReadOnly;

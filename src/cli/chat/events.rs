@@ -230,7 +230,9 @@ impl Dialogue {
                 }
             }
             // The end of the turn tells it in a line; a line after every tool would hide the answer.
-            EphemeralEvent::ContextUpdated(_) | EphemeralEvent::SessionChanged(_) => {}
+            EphemeralEvent::ContextUpdated(_)
+            | EphemeralEvent::SessionChanged(_)
+            | EphemeralEvent::TokenExpiring(_) => {}
             // The terminal hosts no tools, and shows no windows.
             EphemeralEvent::RunTool(_) | EphemeralEvent::HostChanged(_) | EphemeralEvent::PresenceChanged(_) => {}
             EphemeralEvent::Unknown(_) => {}

@@ -43,7 +43,7 @@ pub(in crate::server) async fn session_context(
     Query(wanted): Query<Wanted>,
     headers: HeaderMap,
 ) -> Response {
-    if let Some(refused) = refuse_strangers(&app, &headers) {
+    if let Some(refused) = refuse_strangers(&app, &headers).await {
         return refused;
     }
     let id = match session_id(&id) {

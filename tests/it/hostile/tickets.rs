@@ -24,3 +24,21 @@ async fn one_user_cannot_take_all_tickets() {
     assert_eq!(client.ask("hello", json!({ "protocolVersion": 2 })).await["type"], "welcome");
     assert_eq!(ask(ada).await.status, 200, "a used ticket makes room");
 }
+
+#[tokio::test]
+async fn one_service_cannot_take_all_tickets() {
+    let tokens = ("SERVICE_TOKENS", "shop:token-of-shop-c2ab5e01f7,desk:token-of-desk-51f0a9c2d8");
+    let server = Server::start(Scripted::new(), &[tokens, ("TICKETS_PER_SERVICE_MAX", "3")]).await;
+    let mint = async |token: &str, principal: usize| {
+        let body = json!({ "principal": principal.to_string() }).to_string();
+        http::send(&server.address(), "POST", "/api/tickets", &[("Authorization", token)], &body).await
+    };
+    let shop = "Bearer token-of-shop-c2ab5e01f7";
+    for user in 0..3 {
+        assert_eq!(mint(shop, user).await.status, 200);
+    }
+    let refused = mint(shop, 3).await;
+    let limit = refused.json()["details"].clone();
+    assert_eq!((refused.status, limit), (429, json!({ "limit": "tickets_per_service", "max": 3 })));
+    assert_eq!(mint("Bearer token-of-desk-51f0a9c2d8", 0).await.status, 200, "others have theirs");
+}

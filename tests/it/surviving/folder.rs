@@ -217,7 +217,7 @@ impl Folder {
             match output {
                 Output::Send(frame) => self.socket.as_mut().expect("it is connected").queue(frame),
                 Output::HangUp => self.socket = None,
-                Output::Dial => panic!("the machine connects by itself"),
+                Output::Dial | Output::Renew => panic!("the machine connects by itself"),
                 Output::Tell(update) => {
                     match &update {
                         // A `ping` is not worth sending again.

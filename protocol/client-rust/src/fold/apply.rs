@@ -92,6 +92,7 @@ impl Snapshot {
             | EphemeralEvent::ToolCancelled(_)
             | EphemeralEvent::SessionClosed(_)
             | EphemeralEvent::SessionChanged(_)
+            | EphemeralEvent::TokenExpiring(_)
             | EphemeralEvent::Unknown(_) => return,
         }
         self.update_state();

@@ -8,7 +8,7 @@ use crate::{
 };
 use reseed_protocol::{
     CommandId, ErrorCode, PROTOCOL_VERSION, SessionId,
-    command::{Command, Hello, Ping},
+    command::{Authenticate, Command, Hello, Ping},
     reply::{Pong, Reply, Welcome},
 };
 use std::time::{Duration, Instant};
@@ -52,17 +52,31 @@ impl Machine {
     /// Handles a new socket: sends `hello`.
     pub fn connected(&mut self, credentials: Credentials) {
         let Phase::Dialing { since } = self.phase else { return self.out.push_back(Output::HangUp) };
-        let (token, ticket) = match credentials {
-            Credentials::None => (None, None),
-            Credentials::Token(token) => (Some(token), None),
-            Credentials::Ticket(ticket) => (None, Some(ticket)),
-        };
+        let (token, ticket) = credentials.into_fields();
         let hello = self.new_id();
         let client_id = Some(self.identity.client_id.clone());
         let client = self.identity.software.clone();
         let command = Command::Hello(Hello { protocol_version: PROTOCOL_VERSION, client_id, client, ticket, token });
         self.out.push_back(Output::Send(encoded(&hello, None, &command)));
         self.phase = Phase::Greeting { since, hello };
+    }
+
+    /// Renews the credentials of the connection. If they are refused, the server closes it when the old ones expire,
+    /// and the next connection asks for others.
+    pub fn renew(&mut self, credentials: Credentials) {
+        if !matches!(self.phase, Phase::Open(_)) || credentials == Credentials::None {
+            return;
+        }
+        let (token, ticket) = credentials.into_fields();
+        let id = self.new_id();
+        self.out.push_back(Output::Send(encoded(&id, None, &Command::Authenticate(Authenticate { ticket, token }))));
+    }
+
+    /// Handles credentials that expire soon.
+    pub(super) fn expiring(&mut self) {
+        if self.renews && matches!(self.phase, Phase::Open(_)) {
+            self.out.push_back(Output::Renew);
+        }
     }
 
     /// Handles a ping: the other end is there.
@@ -235,6 +249,17 @@ impl Machine {
         // Events that arrived between the question and its answer are not missing.
         if behind && self.snapshot(key).is_some_and(|snapshot| snapshot.seq == seq) {
             self.resync(now, key);
+        }
+    }
+}
+
+impl Credentials {
+    /// Returns the token and the ticket.
+    fn into_fields(self) -> (Option<String>, Option<String>) {
+        match self {
+            Self::None => (None, None),
+            Self::Token(token) => (Some(token), None),
+            Self::Ticket(ticket) => (None, Some(ticket)),
         }
     }
 }

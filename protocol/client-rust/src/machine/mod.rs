@@ -75,6 +75,8 @@ impl std::fmt::Debug for Credentials {
 pub enum Output {
     /// Connect, then call [`Machine::connected`] or [`Machine::lost`].
     Dial,
+    /// Ask for new credentials, then call [`Machine::renew`]; if there are none, do nothing.
+    Renew,
     /// Send this frame.
     Send(String),
     /// Close the socket, once it has sent what came before.
@@ -88,6 +90,7 @@ impl std::fmt::Debug for Output {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Dial => f.write_str("Dial"),
+            Self::Renew => f.write_str("Renew"),
             Self::Send(frame) => write!(f, "Send({} bytes)", frame.len()),
             Self::HangUp => f.write_str("HangUp"),
             Self::Tell(update) => write!(f, "Tell({})", update.name()),
@@ -321,6 +324,7 @@ impl Machine {
             // The close that follows says the same.
             Body::Fault(_) => {}
             Body::Ephemeral(EphemeralEvent::SessionChanged(item)) => self.tell(Update::Listed(item)),
+            Body::Ephemeral(EphemeralEvent::TokenExpiring(_)) => self.expiring(),
             Body::Event(seq, event) => self.event(now, session.as_ref(), |known| known.durable(seq, event)),
             Body::Ephemeral(EphemeralEvent::SessionClosed(closed)) => {
                 self.session_closed(now, session.as_ref(), &closed)

@@ -32,6 +32,7 @@ export const CLOSE_CODES = {
   1014: { meaning: "a gateway got a bad response", then: "reconnect" },
   4400: { meaning: "too many bad frames in a row", then: "stop" },
   4401: { meaning: "the credentials are missing, wrong or expired", then: "renew" },
+  4403: { meaning: "the grant was revoked", then: "stop" },
   4408: { meaning: "no hello arrived in time", then: "reconnect" },
   4429: { meaning: "the rate limit was far exceeded", then: "reconnect", waitMs: 60_000 },
   4504: { meaning: "this client read too slowly", then: "reconnect" },

@@ -14,7 +14,13 @@ export type ReplyPayload<T extends CommandName> = Extract<Reply, { type: ReplyTy
 
 /** Commands that work without a subscription to the session. */
 export const WITHOUT_SUBSCRIPTION: ReadonlySet<CommandName> = new Set<CommandName>([
-  ...namesOf<"none" | "optional">({ hello: true, open_session: true, list_sessions: true, ping: true }),
+  ...namesOf<"none" | "optional">({
+    hello: true,
+    authenticate: true,
+    open_session: true,
+    list_sessions: true,
+    ping: true,
+  }),
   "rename_session",
   "delete_session",
   "get_entries",

@@ -88,6 +88,8 @@ export interface ConnectionOptions {
   readonly clientId: () => Promise<string>;
   /** Gives credentials for one attempt. */
   readonly credentials: () => Promise<Credentials>;
+  /** True if asking for credentials again may give others. */
+  readonly renews: boolean;
   /** Commands without a reply, and their bytes, at most. */
   readonly outboxMax: number;
   readonly outboxBytesMax: number;
@@ -315,8 +317,26 @@ export class Connection {
     this.#heartbeat?.heard();
     const frame = JSON.parse(text) as ServerFrame;
     // An error without `re` is about the connection, and the close that follows says the same.
-    if (isEvent(frame)) this.#options.onEvent(frame);
+    if (frame.type === "token_expiring") void this.#renew();
+    else if (isEvent(frame)) this.#options.onEvent(frame);
     else this.#replied(frame);
+  }
+
+  /**
+   * Renews the credentials in place. If that fails, the server closes the connection with 4401 when they expire, and
+   * the next one asks for credentials again.
+   */
+  async #renew(): Promise<void> {
+    if (!this.#options.renews) return;
+    const attempt = this.#attempt;
+    try {
+      const { ticket, token } = await this.#options.credentials();
+      if (this.#attempt !== attempt) return;
+      if (ticket !== undefined) await this.requestNow("authenticate", { ticket });
+      else if (token !== undefined) await this.requestNow("authenticate", { token });
+    } catch {
+      // The close that follows says it.
+    }
   }
 
   #replied(frame: ReplyFrame): void {

@@ -32,6 +32,7 @@ export type Handler<T extends CommandName> = (
 /** The type of the reply to a command, if the example of that reply has another name. */
 const REPLIES: { readonly [T in CommandName]: ExampleName } = {
   hello: "replies/welcome",
+  authenticate: "replies/ok",
   open_session: "replies/session_opened",
   close_session: "replies/ok",
   list_sessions: "replies/sessions",

@@ -64,7 +64,7 @@ fn play_from(session: Option<&str>, watched: bool, script: &str) -> (String, Dia
             match output {
                 Output::Send(frame) => out += &sent(&frame),
                 Output::Tell(update) => out.extend(dialogue.on_update(update).iter().map(shown)),
-                Output::Dial | Output::HangUp => {}
+                Output::Dial | Output::Renew | Output::HangUp => {}
             }
         }
     }

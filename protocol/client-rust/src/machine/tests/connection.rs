@@ -107,6 +107,37 @@ fn credentials_are_renewed_once() {
 }
 
 #[test]
+fn credentials_that_expire_are_renewed_in_place() {
+    let expiring = || json!({"type": "token_expiring", "payload": {"expiresInMs": 60_000}});
+    let table = [
+        (Credentials::Ticket("new".to_owned()), Some(json!({"ticket": "new"}))),
+        (Credentials::Token("new".to_owned()), Some(json!({"token": "new"}))),
+        (Credentials::None, None),
+    ];
+    for (credentials, expected) in table {
+        let mut world = World::open();
+        world.frame(&expiring());
+        assert_eq!(world.renewals, 1);
+        world.machine.renew(credentials);
+        world.drain();
+        let sent: Vec<&Value> = world.sent.iter().map(|frame| &frame["payload"]).collect();
+        assert_eq!(sent, expected.iter().collect::<Vec<_>>());
+        if expected.is_some() {
+            world.refuse("authenticate", "unauthenticated", false);
+        }
+        assert_eq!((world.dials, world.socket, world.stop_reason()), (1, true, None));
+    }
+    let mut world = World::open();
+    world.machine = world.machine.with_fixed_credentials();
+    world.frame(&expiring());
+    assert_eq!(world.renewals, 0, "there are no others");
+    world.cut();
+    world.machine.renew(Credentials::Token("late".to_owned()));
+    world.drain();
+    assert!(world.sent.is_empty(), "there is no connection");
+}
+
+#[test]
 fn credentials_that_stay_the_same_are_not_renewed() {
     let mut world = World::open();
     world.machine = world.machine.with_fixed_credentials();

@@ -34,6 +34,7 @@ struct World {
     /// True once the socket has welcomed the client.
     welcomed: bool,
     dials: usize,
+    renewals: usize,
     sent: Vec<Value>,
     told: Vec<Update>,
     /// The id of the newest command of each name.
@@ -52,6 +53,7 @@ impl World {
             socket: false,
             welcomed: false,
             dials: 0,
+            renewals: 0,
             sent: Vec::new(),
             told: Vec::new(),
             newest: HashMap::new(),
@@ -82,6 +84,7 @@ impl World {
         while let Some(output) = self.machine.poll() {
             match output {
                 Output::Dial => self.dials += 1,
+                Output::Renew => self.renewals += 1,
                 Output::HangUp => (self.socket, self.welcomed) = (false, false),
                 Output::Tell(update) => self.told.push(update),
                 Output::Send(frame) => {

@@ -1,0 +1,253 @@
+//! Grants: what a client's credentials allow, for how long, and how it is taken back.
+//!
+//! A grant belongs to one connection. It is made from a token or a ticket, is counted as live until the connection has
+//! dropped it, and may be ended at any time; the connection then closes.
+
+use super::Name;
+use crate::config::{Scope, Scopes};
+use reseed_protocol::{CloseCode, SessionId};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use tokio::sync::Notify;
+
+/// Bytes of a token's digest.
+pub(super) const DIGEST_BYTES: usize = 32;
+
+/// The time before its end at which a client is told of it: enough to fetch a new ticket and try again.
+const NOTICE: Duration = Duration::from_secs(60);
+
+/// Stands for a token where the token itself must not be kept.
+pub(super) type Digest = [u8; DIGEST_BYTES];
+
+/// Where a grant comes from: a reload of the settings ends it when that is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The server requires no credentials.
+    Open,
+    /// A token of AUTH_TOKENS.
+    User(Digest),
+    /// A token of SERVICE_TOKENS, used by the service of this name.
+    Service(String, Digest),
+}
+
+/// For how long a grant is valid, before a connection uses it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Valid {
+    /// Until it is taken back.
+    Indefinitely,
+    /// For this long after its ticket is redeemed.
+    For(Duration),
+}
+
+/// What a ticket or a token stands for.
+#[derive(Debug, Clone)]
+pub(crate) struct Draft {
+    /// Whose sessions it opens.
+    pub(crate) name: Name,
+    /// What it allows.
+    pub(crate) scopes: Scopes,
+    /// The only session that it opens; `None` for all sessions of that name.
+    pub(crate) session: Option<SessionId>,
+    /// For how long.
+    pub(crate) valid: Valid,
+    /// Where it comes from.
+    pub(crate) source: Source,
+    /// The public id of its ticket; `None` if it was made without one.
+    pub(crate) id: Option<String>,
+}
+
+/// Why a grant was ended before its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Ended {
+    /// The service that made it took it back.
+    Revoked = 1,
+    /// The settings no longer have the token that it was made from.
+    Withdrawn = 2,
+}
+
+impl Ended {
+    /// Returns the close code and the reason for the client.
+    pub(crate) fn close(self) -> (CloseCode, &'static str) {
+        match self {
+            Self::Revoked => (CloseCode::Revoked, "the grant was revoked"),
+            Self::Withdrawn => (CloseCode::Credentials, "these credentials are no longer accepted"),
+        }
+    }
+}
+
+/// What one connection may do.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    draft: Draft,
+    expires: Option<Instant>,
+    notice: Duration,
+    /// An [`Ended`], or 0.
+    ended: AtomicU8,
+    bell: Notify,
+    number: u64,
+    live: Arc<Live>,
+}
+
+impl Grant {
+    /// Returns whose sessions it opens.
+    pub(crate) fn name(&self) -> &Name {
+        &self.draft.name
+    }
+
+    /// Returns what it allows.
+    pub(crate) fn scopes(&self) -> Scopes {
+        self.draft.scopes
+    }
+
+    /// Returns the only session that it opens, if it is bound to one.
+    pub(crate) fn session(&self) -> Option<&SessionId> {
+        self.draft.session.as_ref()
+    }
+
+    /// Returns where it comes from.
+    pub(super) fn draft(&self) -> &Draft {
+        &self.draft
+    }
+
+    /// Returns the time that is left; `None` if it does not expire.
+    pub(crate) fn remaining(&self) -> Option<Duration> {
+        self.expires.map(|end| end.saturating_duration_since(Instant::now()))
+    }
+
+    /// Returns the time before its end at which the client is told. Half of a short grant: one that was just renewed
+    /// must not be told of at once.
+    pub(crate) fn notice(&self) -> Duration {
+        self.notice
+    }
+
+    /// Waits until it is ended before its time. Cancel safe.
+    pub(crate) async fn ended(&self) -> Ended {
+        loop {
+            match self.ended.load(Ordering::Acquire) {
+                0 => self.bell.notified().await,
+                why if why == Ended::Revoked as u8 => return Ended::Revoked,
+                _ => return Ended::Withdrawn,
+            }
+        }
+    }
+
+    /// Returns true if this grant can take the place of another on one connection: it is the same user's, and takes
+    /// nothing away that the connection may be using.
+    pub(crate) fn renews(&self, other: &Self) -> bool {
+        self.name() == other.name()
+            && self.scopes().cover(other.scopes())
+            && self.session().is_none_or(|session| other.session() == Some(session))
+    }
+
+    /// Ends it; returns false if it has ended before.
+    fn end(&self, why: Ended) -> bool {
+        let is_first = self.ended.compare_exchange(0, why as u8, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if is_first {
+            // Keeps a permit if the connection is busy.
+            self.bell.notify_one();
+        }
+        is_first
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        self.live.lock().1.remove(&self.number);
+    }
+}
+
+/// The grants that connections hold. Bounded by the connections.
+#[derive(Debug, Default)]
+pub(super) struct Live(Mutex<(u64, HashMap<u64, Weak<Grant>>)>);
+
+impl Live {
+    /// Makes a grant that begins now.
+    pub(super) fn begin(self: &Arc<Self>, draft: Draft) -> Arc<Grant> {
+        let expires = match draft.valid {
+            Valid::Indefinitely => None,
+            Valid::For(time) => Some(Instant::now() + time),
+        };
+        let mut live = self.lock();
+        let (next, all) = &mut *live;
+        let number = *next;
+        *next += 1;
+        let (ended, bell, live) = (AtomicU8::new(0), Notify::new(), self.clone());
+        let mut grant = Grant { draft, expires, notice: NOTICE, ended, bell, number, live };
+        grant.notice = grant.remaining().map_or(NOTICE, |left| NOTICE.min(left / 2));
+        let grant = Arc::new(grant);
+        all.insert(number, Arc::downgrade(&grant));
+        grant
+    }
+
+    /// Ends every grant that `is_meant`, and returns how many.
+    pub(super) fn end(&self, why: Ended, is_meant: impl Fn(&Draft) -> bool) -> usize {
+        // Dropping a grant takes the lock, so it is released before any is dropped.
+        let all: Vec<Arc<Grant>> = self.lock().1.values().filter_map(Weak::upgrade).collect();
+        all.iter().filter(|grant| is_meant(&grant.draft) && grant.end(why)).count()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (u64, HashMap<u64, Weak<Grant>>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns true if these scopes open sessions.
+pub(crate) fn opens_sessions(scopes: Scopes) -> bool {
+    scopes.allow(Scope::Read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draft(name: &str, scopes: Scopes, session: Option<&str>) -> Draft {
+        Draft {
+            name: name.to_owned(),
+            scopes,
+            session: session.map(|id| id.parse().expect("an id")),
+            valid: Valid::Indefinitely,
+            source: Source::Open,
+            id: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_ended_is_told_once_and_for_good() {
+        let live = Arc::new(Live::default());
+        let [ann, bob] = ["ann", "bob"].map(|name| live.begin(draft(name, Scope::Read.into(), None)));
+        assert_eq!(live.end(Ended::Revoked, |draft| draft.name == "ann"), 1);
+        assert_eq!(live.end(Ended::Withdrawn, |draft| draft.name == "ann"), 0, "it has ended already");
+        assert_eq!((ann.ended().await, ann.ended().await), (Ended::Revoked, Ended::Revoked));
+        let waits = tokio::time::timeout(Duration::ZERO, bob.ended()).await;
+        assert!(waits.is_err(), "the other goes on");
+        drop((ann, bob));
+        assert!(live.lock().1.is_empty(), "and both are forgotten with their connections");
+    }
+
+    #[test]
+    fn a_grant_is_renewed_by_one_that_takes_nothing_away() {
+        let live = Arc::new(Live::default());
+        let (all, read) = (Scopes::from(Scope::Sessions), Scopes::from(Scope::Read));
+        let table = [
+            (("ann", all, None), ("ann", all, None), true),
+            (("ann", read, None), ("ann", all, None), true),
+            (("ann", all, None), ("ann", read, None), false),
+            (("ann", all, None), ("bob", all, None), false),
+            (("ann", all, Some("one")), ("ann", all, None), true),
+            (("ann", all, Some("one")), ("ann", all, Some("one")), true),
+            (("ann", all, Some("one")), ("ann", all, Some("two")), false),
+            (("ann", all, None), ("ann", all, Some("one")), false),
+        ];
+        for (old, new, expected) in table {
+            let [old, new] = [old, new].map(|(name, scopes, session)| live.begin(draft(name, scopes, session)));
+            assert_eq!(new.renews(&old), expected, "{old:?} by {new:?}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Tickets over HTTP: a user asks for one, a service mints them for its users, and takes back what it granted.
+
+use super::{
+    app::App,
+    auth::{Draft, Minter, Refusal, Revoked, Valid, bearer, is_name},
+    operator::problem,
+    tickets::Refused,
+};
+use crate::{
+    config::{Scope, Scopes},
+    metrics::limits::Limit,
+    shares::limit_reached,
+};
+use axum::{
+    Extension, Json,
+    body::Bytes,
+    extract::{ConnectInfo, Path, State},
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use reseed_protocol::{ErrorBody, ErrorCode, SessionId};
+use serde::Deserialize;
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+/// Seconds of the longest time for which a ticket can be redeemed.
+const REDEEM_SECS_MAX: u64 = 3_600;
+
+/// Seconds for which a service's grant is valid if it does not say.
+const VALID_SECS: u64 = 3_600;
+
+/// Who sent a request.
+type Peer = Option<Extension<ConnectInfo<SocketAddr>>>;
+
+/// The body of `POST /api/tickets`; a user may leave it out.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Wanted {
+    principal: Option<String>,
+    scopes: Option<Vec<String>>,
+    session_id: Option<SessionId>,
+    redeem_within_secs: Option<u64>,
+    valid_for_secs: Option<u64>,
+}
+
+/// Issues a one-time ticket: to a user, or to a service for a user of its own.
+pub(super) async fn ticket(State(app): State<Arc<App>>, peer: Peer, headers: HeaderMap, body: Bytes) -> Response {
+    let minter = match app.auth.minter(bearer(&headers)).await {
+        Ok(minter) => minter,
+        Err(refusal) => return refused(&app, peer, refusal),
+    };
+    let wanted = match body.is_empty() {
+        true => Ok(Wanted::default()),
+        false => serde_json::from_slice::<Wanted>(&body).map_err(|error| {
+            ErrorBody::new(ErrorCode::InvalidField, format!("the body is not a request for a ticket: {error}"))
+        }),
+    };
+    let (draft, life) = match wanted.and_then(|wanted| draft(&app, minter, wanted)) {
+        Ok(drafted) => drafted,
+        Err(error) if error.code == ErrorCode::Forbidden => return problem(StatusCode::FORBIDDEN, error),
+        Err(error) => return problem(StatusCode::BAD_REQUEST, error),
+    };
+    let valid = draft.valid;
+    match app.auth.issue(draft, life) {
+        Ok(Ok((ticket, id))) => {
+            let mut body = serde_json::json!({ "ticket": ticket, "id": id, "expiresInSecs": life.as_secs() });
+            if let Valid::For(time) = valid {
+                body["validForSecs"] = time.as_secs().into();
+            }
+            ([(header::CACHE_CONTROL, "no-store")], Json(body)).into_response()
+        }
+        Ok(Err(Refused::Share(limit, max))) => {
+            let (whose, setting) = match limit {
+                Limit::TicketsPerService => ("the users of this service have", "TICKETS_PER_SERVICE_MAX"),
+                _ => ("this user has", "TICKETS_PER_USER_MAX"),
+            };
+            let message = format!("{whose} {max} unused tickets ({setting}); use them, or wait until they expire");
+            problem(StatusCode::TOO_MANY_REQUESTS, limit_reached(limit, max as u64, message))
+        }
+        Ok(Err(Refused::All)) => {
+            let error = ErrorBody::new(ErrorCode::Overloaded, "too many unused tickets; try again in a minute");
+            problem(StatusCode::SERVICE_UNAVAILABLE, error)
+        }
+        Err(error) => {
+            tracing::error!(%error, "issue a ticket");
+            problem(StatusCode::INTERNAL_SERVER_ERROR, ErrorBody::new(ErrorCode::Internal, "cannot issue a ticket"))
+        }
+    }
+}
+
+/// Returns what a ticket shall stand for, and how long it can be redeemed.
+fn draft(app: &App, minter: Minter, wanted: Wanted) -> Result<(Draft, Duration), ErrorBody> {
+    let valid_max = app.auth.grant_max();
+    let (name, most, valid, source) = match (minter, wanted.principal) {
+        (Minter::User(..), Some(_)) => {
+            let message = "only a token of SERVICE_TOKENS mints tickets for others; leave `principal` out";
+            return Err(ErrorBody::new(ErrorCode::Forbidden, message).with_field("principal"));
+        }
+        (Minter::User(name, scopes, valid, source), None) => (name, scopes, valid, source),
+        (Minter::Service(service), Some(principal)) if is_name(&principal) => {
+            let valid = Valid::For(Duration::from_secs(VALID_SECS).min(valid_max));
+            (service.user(&principal), service.scopes, valid, service.source)
+        }
+        (Minter::Service(_), Some(_)) => {
+            let message = "`principal` must have 1 to 256 bytes without control characters";
+            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("principal"));
+        }
+        (Minter::Service(_), None) => {
+            let message = "name the user whom the ticket is for, as your application knows them";
+            return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("principal"));
+        }
+    };
+    let scopes = scopes(wanted.scopes, most)?;
+    let valid = match (wanted.valid_for_secs, valid) {
+        (None, valid) => valid,
+        (Some(secs), _) => Valid::For(within(secs, valid_max.as_secs(), "validForSecs")?),
+    };
+    let life = match wanted.redeem_within_secs {
+        None => app.auth.ticket_life(),
+        Some(secs) => within(secs, REDEEM_SECS_MAX, "redeemWithinSecs")?,
+    };
+    Ok((Draft { name, scopes, session: wanted.session_id, valid, source, id: None }, life))
+}
+
+/// Returns the scopes of a ticket: those that are wanted, or the most that are allowed.
+fn scopes(wanted: Option<Vec<String>>, most: Scopes) -> Result<Scopes, ErrorBody> {
+    let Some(wanted) = wanted else { return Ok(most) };
+    let named = wanted.iter().map(|name| Scope::named(name)).collect::<Option<Scopes>>();
+    let Some(scopes) = named.filter(|scopes| !scopes.is_empty()) else {
+        let message = "`scopes` is a list of `sessions` or `read`";
+        return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("scopes"));
+    };
+    if !most.cover(scopes) {
+        let message = format!("this token grants at most {}", most.names().collect::<Vec<_>>().join(", "));
+        return Err(ErrorBody::new(ErrorCode::Forbidden, message).with_field("scopes"));
+    }
+    Ok(scopes)
+}
+
+fn within(secs: u64, most: u64, field: &str) -> Result<Duration, ErrorBody> {
+    if (1..=most).contains(&secs) {
+        return Ok(Duration::from_secs(secs));
+    }
+    let message = format!("`{field}` is {secs}; allowed: 1 to {most}");
+    Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field(field))
+}
+
+/// Takes back the grant of a ticket, used or not.
+pub(super) async fn revoke_ticket(
+    State(app): State<Arc<App>>,
+    peer: Peer,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    revoke(&app, peer, &headers, &Revoked::Ticket(&id))
+}
+
+/// Takes back everything that a service granted to one of its users.
+pub(super) async fn revoke_user(
+    State(app): State<Arc<App>>,
+    peer: Peer,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    revoke(&app, peer, &headers, &Revoked::User(&name))
+}
+
+fn revoke(app: &App, peer: Peer, headers: &HeaderMap, whose: &Revoked<'_>) -> Response {
+    let Some(service) = bearer(headers).and_then(|token| app.auth.service(token)) else {
+        return refused(app, peer, Refusal::Wrong("not a service's token"));
+    };
+    let (tickets, sockets) = app.auth.revoke(&service, whose);
+    tracing::info!(service = service.name, tickets, sockets, "a service revokes");
+    Json(serde_json::json!({ "tickets": tickets, "sockets": sockets })).into_response()
+}
+
+fn refused(app: &App, peer: Peer, refusal: Refusal) -> Response {
+    app.audit.refused(peer.map(|peer| peer.0.0.ip()), "ticket", refusal.reason());
+    let (error, _) = refusal.error();
+    match error.code {
+        ErrorCode::Forbidden => problem(StatusCode::FORBIDDEN, error),
+        code => {
+            let message = "send a token from AUTH_TOKENS or SERVICE_TOKENS as `Authorization: Bearer`";
+            problem(StatusCode::UNAUTHORIZED, ErrorBody::new(code, message))
+        }
+    }
+}
