@@ -107,10 +107,7 @@ pub(crate) fn attack(server: SocketAddr, token: &str) -> JoinSet<()> {
 }
 
 /// Something that an attacker holds open.
-enum Held {
-    Raw(#[expect(dead_code, reason = "held open")] TcpStream),
-    Socket(#[expect(dead_code, reason = "held open")] Socket),
-}
+type Held = Box<dyn Send>;
 
 struct Attacker {
     server: SocketAddr,
@@ -122,13 +119,13 @@ impl Attacker {
     /// Attacks once; returns a connection to hold.
     async fn once(&self, attack: Attack) -> anyhow::Result<Option<Held>> {
         match attack {
-            Attack::Silent => Ok(Some(Held::Raw(self.connect().await?))),
+            Attack::Silent => Ok(Some(Box::new(self.connect().await?))),
             Attack::Pipelines => {
                 let mut stream = self.connect().await?;
                 let request = format!("GET /page/page.js HTTP/1.1\r\nhost: {}\r\n\r\n", self.server);
                 // As many as the server reads.
                 let _ = timeout(PATIENCE, stream.write_all(request.repeat(200).as_bytes())).await;
-                Ok(Some(Held::Raw(stream)))
+                Ok(Some(Box::new(stream)))
             }
             Attack::Partial => {
                 let mut stream = self.connect().await?;
@@ -144,7 +141,7 @@ impl Attacker {
                 let [high, low] = 16_000_u16.to_be_bytes();
                 stream.write_all(&[0x81, 0xfe, high, low, 0, 0, 0, 0]).await?;
                 stream.write_all(&[b'x'; 15_900]).await?;
-                Ok(Some(Held::Raw(stream)))
+                Ok(Some(Box::new(stream)))
             }
             Attack::Guesses => {
                 let mut socket = self.socket().await?;
@@ -163,7 +160,7 @@ impl Attacker {
             }
             Attack::GuessesOverHttp => self.ticket("wrong-but-long-enough").await.map(|()| None),
             Attack::Tickets => self.ticket(&self.token).await.map(|()| None),
-            Attack::Connections => Ok(Some(Held::Socket(self.greeted().await?))),
+            Attack::Connections => Ok(Some(Box::new(self.greeted().await?))),
             Attack::Schemas => {
                 let (mut socket, session) = self.session().await?;
                 loop {
