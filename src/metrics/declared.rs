@@ -132,6 +132,8 @@ metrics! {
         "Commands answered, by type; outcome is `ok` or the error code.";
     SESSIONS_OPEN = Kind::Gauge, "reseed_sessions_open" [], Count,
         "Sessions in memory.";
+    MODEL_REQUESTS_WAITING = Kind::Gauge, "reseed_model_requests_waiting" [], Count,
+        "Requests to the model that wait for a place (MODEL_REQUESTS_MAX, MODEL_REQUESTS_PER_USER_MAX).";
     TURNS_TOTAL = Kind::Counter, "reseed_turns_total" ["status"], Count,
         "Turns ended, by status.";
     TURN_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_turn_duration_seconds" [], Seconds,

@@ -1,6 +1,6 @@
 //! The bounds on what clients can make the server spend, as labels of the metric that counts refusals.
 
-use super::declared::LIMITS_REFUSED_TOTAL;
+use super::declared::{LIMITS_REFUSED_TOTAL, MODEL_REQUESTS_WAITING};
 
 /// A bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,5 +81,23 @@ impl Limit {
     /// Counts one refusal.
     pub(crate) fn refused(self) {
         LIMITS_REFUSED_TOTAL.counter([self.as_str()]).increment(1);
+    }
+}
+
+/// A request that waits for a place at the model, counted until dropped.
+#[derive(Debug)]
+pub(crate) struct WaitingRequest(());
+
+impl WaitingRequest {
+    /// Counts a request that begins to wait.
+    pub(crate) fn new() -> Self {
+        MODEL_REQUESTS_WAITING.gauge([]).increment(1.0);
+        Self(())
+    }
+}
+
+impl Drop for WaitingRequest {
+    fn drop(&mut self) {
+        MODEL_REQUESTS_WAITING.gauge([]).decrement(1.0);
     }
 }

@@ -5,6 +5,7 @@
 //! another user's only one by a single request. A turn holds no place while it waits for a tool or a hook, so turns
 //! that wait for each other cannot lock each other out.
 
+use crate::metrics::limits::WaitingRequest;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -58,6 +59,7 @@ struct Waiting<'a> {
     turns: &'a Turns,
     user: Arc<str>,
     number: u64,
+    _counted: WaitingRequest,
 }
 
 impl Turns {
@@ -71,7 +73,7 @@ impl Turns {
             return Place { turns: self.clone(), user: None };
         }
         let user: Arc<str> = user.into();
-        let (grant, granted) = oneshot::channel();
+        let (grant, mut granted) = oneshot::channel();
         let number = {
             let mut queue = self.lock();
             let number = queue.next;
@@ -81,7 +83,10 @@ impl Turns {
             number
         };
         self.grant();
-        let _waiting = Waiting { turns: self, user: user.clone(), number };
+        if let Ok(place) = granted.try_recv() {
+            return place;
+        }
+        let _waiting = Waiting { turns: self, user: user.clone(), number, _counted: WaitingRequest::new() };
         match granted.await {
             Ok(place) => place,
             // The queue drops no sender without sending, but a request must never wait for nothing.
