@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-const ANN: &str = "token-of-ann-27c1d0f4be";
+/// The attacker's token.
 const MALLORY: &str = "token-of-mallory-b80a63ee19";
 
 /// Deltas of an answer, one each few milliseconds, as models send them.
@@ -35,15 +35,16 @@ const AT_ONCE: usize = 16;
 
 pub(crate) async fn measure(bench: &Bench, users: usize, secs: u64, figures: &mut Figures) -> anyhow::Result<()> {
     let base_url = bench.upstream.base_url();
-    let tokens = format!("ann:{ANN},mallory:{MALLORY}");
+    let tokens: Vec<String> = (0..users).map(|number| format!("user{number}:{}", token(number))).collect();
+    let tokens = format!("mallory:{MALLORY},{}", tokens.join(","));
     let settings =
         [("OPENAI_BASE_URL", base_url.as_str()), ("CONTEXT_WINDOW", "1000000"), ("AUTH_TOKENS", tokens.as_str())];
     let server = bench.reseed_with(&bench.database("hostile"), &settings).await?;
     let text = bench.upstream.answer(DELTAS, Some(PACE));
     let mut clients: Vec<Client> = stream::iter(0..users)
-        .map(async |_| {
+        .map(async |number| {
             let mut client = Client::connect(&server, Speaks::V2, Reading::default()).await?;
-            client.hello_as(ANN).await?;
+            client.hello_as(&token(number)).await?;
             client.open(None).await?;
             anyhow::Ok(client)
         })
@@ -78,6 +79,11 @@ pub(crate) async fn measure(bench: &Bench, users: usize, secs: u64, figures: &mu
     let most = mib(largest.into_inner());
     figures.add("hostile: most memory under attack", most, "MiB", Goal::AtMost(MEMORY_MIB_MAX));
     Ok(())
+}
+
+/// Returns a well-behaved user's token.
+fn token(number: usize) -> String {
+    format!("token-of-user-27c1d0f4be-{number}")
 }
 
 /// Lets all users talk for this long; returns the times to the first delta. Every turn must succeed.
