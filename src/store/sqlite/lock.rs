@@ -1,12 +1,18 @@
-//! One process per file: a lock file beside the database, held while the store is open.
+//! One process per file: a lock file beside the database, held while the store is open, and on Linux a lock on the
+//! database itself, which another name of the file (a hard link) and the removal of the lock file do not get around.
 //!
-//! The operating system drops the lock when the process ends, however it ends; the remaining file means nothing by
-//! itself.
+//! The operating system drops the locks when the process ends, however it ends; the remaining file means nothing by
+//! itself. On other systems a lock on the database would be in the way of SQLite's own locks.
+//!
+//! Closing any handle of a file drops the locks that SQLite has on it in this process. So the handle of the database is
+//! closed after SQLite's, and no file that this process has open is opened again.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File, Metadata, OpenOptions, TryLockError},
     io::{self, Read, Write},
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 #[cfg(unix)]
@@ -15,11 +21,16 @@ use std::os::unix::fs::MetadataExt as _;
 /// Longest process id read from a lock file, in bytes; a decimal `u32` has at most 10.
 const PID_BYTES_MAX: u64 = 10;
 
+/// The databases that this process has open, by what identifies a file.
+static OPEN: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
+
 /// The lock; dropping it admits the next process.
 #[derive(Debug)]
 pub(super) struct Lock {
     /// Locked until this value is dropped.
     file: File,
+    /// The database, once it exists; locked too on Linux.
+    database: Option<File>,
     watched: Watched,
 }
 
@@ -57,12 +68,25 @@ fn identity(_: &Metadata) -> (u64, u64) {
     (0, 0)
 }
 
+fn opened() -> std::sync::MutexGuard<'static, BTreeSet<(u64, u64)>> {
+    // Every change is complete before the lock is released.
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns true if this process has the database open, under whatever name.
+pub(super) fn is_open_here(database: &Path) -> bool {
+    cfg!(unix) && fs::metadata(database).is_ok_and(|there| opened().contains(&identity(&there)))
+}
+
 impl Lock {
     /// Takes the lock at `path`, or returns who holds it. Does not wait.
     pub(super) fn take(path: &Path) -> Result<Self, Refused> {
         // Not truncated on opening: the file holds the owner's process id.
-        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-        let mut file = open.map_err(Refused::Io)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(path).map_err(Refused::Io)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -75,12 +99,22 @@ impl Lock {
         let write = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
         write.map_err(Refused::Io)?;
         let held = identity(&file.metadata().map_err(Refused::Io)?);
-        Ok(Self { file, watched: Watched { lock: (path.to_owned(), held), database: None } })
+        Ok(Self { file, database: None, watched: Watched { lock: (path.to_owned(), held), database: None } })
     }
 
-    /// Adds the database that the lock protects: [`Watched::lost`] checks it too from now on.
-    pub(super) fn watch(&mut self, database: &Path) -> io::Result<()> {
-        self.watched.database = Some((database.to_owned(), identity(&fs::metadata(database)?)));
+    /// Locks the database itself: [`Watched::lost`] checks it too from now on.
+    pub(super) fn hold(&mut self, database: &Path) -> Result<(), Refused> {
+        let file = OpenOptions::new().read(true).write(true).open(database).map_err(Refused::Io)?;
+        let metadata = file.metadata().map_err(Refused::Io)?;
+        #[cfg(target_os = "linux")]
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(Refused::Held(None)),
+            Err(TryLockError::Error(error)) => return Err(Refused::Io(error)),
+        }
+        opened().insert(identity(&metadata));
+        self.watched.database = Some((database.to_owned(), identity(&metadata)));
+        self.database = Some(file);
         Ok(())
     }
 
@@ -90,11 +124,17 @@ impl Lock {
 }
 
 impl Drop for Lock {
-    /// Unlocks the file. Closing it would not be enough: a process that is being started has a copy of the open file
-    /// until it runs its own program, and with that copy the lock.
+    /// Unlocks the files. Closing them would not be enough: a process that is being started has a copy of the open files
+    /// until it runs its own program, and with those copies the locks.
     fn drop(&mut self) {
         // An error leaves the lock until the last copy is closed.
         let _ = self.file.unlock();
+        if let Some(database) = self.database.take() {
+            let _ = database.unlock();
+            if let Some((_, identity)) = &self.watched.database {
+                opened().remove(identity);
+            }
+        }
     }
 }
 

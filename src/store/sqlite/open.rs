@@ -131,7 +131,10 @@ pub(super) fn open(path: &Path, readers: usize, vfs: Option<&Vfs>) -> Result<Ope
         None => {
             let path = resolve(path).map_err(io_error(path))?;
             let mut lock = settle(&path)?;
-            lock.watch(&path).map_err(io_error(&path))?;
+            lock.hold(&path).map_err(|refused| match refused {
+                Refused::Held(pid) => OpenError::InUse { path: path.clone(), pid },
+                Refused::Io(source) => OpenError::Io { path: path.clone(), source },
+            })?;
             settle_log(&path).map_err(io_error(&path))?;
             (path, Some(lock))
         }
@@ -183,6 +186,9 @@ fn sqlite_error(path: &Path) -> impl Fn(rusqlite::Error) -> OpenError {
 
 /// Takes the file's lock and creates the file if there is none; refuses a file that is something else.
 fn settle(path: &Path) -> Result<Lock, OpenError> {
+    if lock::is_open_here(path) {
+        return Err(OpenError::InUse { path: path.to_owned(), pid: Some(std::process::id()) });
+    }
     let header = header_of(path).map_err(io_error(path))?;
     if header == Header::Foreign {
         return Err(OpenError::NotOurs { path: path.to_owned() });
@@ -237,7 +243,7 @@ fn settle_log(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates a directory and those above it, each durably: a file is lost with its directory.
+/// Creates a directory and those above it, for its owner alone and each durably: a file is lost with its directory.
 fn make_directories(directory: &Path) -> io::Result<()> {
     if directory.is_dir() {
         return Ok(());
@@ -245,7 +251,11 @@ fn make_directories(directory: &Path) -> io::Result<()> {
     if let Some(above) = directory.parent().filter(|above| !above.as_os_str().is_empty()) {
         make_directories(above)?;
     }
-    fs::create_dir_all(directory)?;
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(directory)?;
     sync_directory(directory)
 }
 

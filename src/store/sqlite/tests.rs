@@ -143,6 +143,22 @@ async fn a_file_that_is_open_is_refused_under_each_of_its_names() {
     SqliteStore::open(&path).unwrap();
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_file_that_is_open_is_refused_by_a_hard_link_and_without_its_lock_file() {
+    let (dir, path) = place();
+    let store = SqliteStore::open(&path).unwrap();
+    let link = dir.path().join("hard.db");
+    fs::hard_link(&path, &link).unwrap();
+    fs::remove_file(dir.path().join("reseed.db.lock")).unwrap();
+    for name in [&link, &path] {
+        assert!(matches!(SqliteStore::open(name).err(), Some(OpenError::InUse { .. })), "{name:?}");
+    }
+    store.close().await.unwrap();
+    drop(store);
+    SqliteStore::open(&path).unwrap();
+}
+
 #[tokio::test]
 async fn a_file_that_is_not_ours_is_refused_and_left_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
