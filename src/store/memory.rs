@@ -227,6 +227,10 @@ impl Links for Session {
         Ok(record.map(|entry| entry.parent_id.clone()))
     }
 
+    fn check_orphan(&self, _: &EntryId) -> Result<(), Infallible> {
+        Ok(())
+    }
+
     fn places(&self, of: Option<&EntryId>, after_seq: u64, limit: u32) -> Result<Vec<u64>, Infallible> {
         let seqs: Vec<u64> = match of {
             Some(parent) => self.children.get(parent).cloned().unwrap_or_default(),

@@ -40,6 +40,9 @@ pub(super) trait Links {
     /// Returns the parent of an entry, read without its body; `None` if the entry does not exist.
     fn parent(&self, entry: &EntryId) -> Result<Option<Option<EntryId>>, Self::Error>;
 
+    /// Checks that an entry may have a parent that does not exist: an error says that the parent was lost.
+    fn check_orphan(&self, entry: &EntryId) -> Result<(), Self::Error>;
+
     /// Returns the `seq` of at most `limit` children with a larger one; for `None`, of the roots.
     fn places(&self, of: Option<&EntryId>, after_seq: u64, limit: u32) -> Result<Vec<u64>, Self::Error>;
 
@@ -170,13 +173,13 @@ fn ids_after<L: Links>(
                 ids.push_front(std::mem::replace(&mut at, parent));
                 ids.truncate(limit as usize);
             }
-            // The path ends here. Reading the entry, or the one that names it, shows whether damage ended it.
+            // The path ends here. Reading the entry, or checking the one that names it, shows whether damage ended it.
             Some(None) => {
                 links.find(&at)?;
                 break;
             }
             None => {
-                ids.front().map(|below| links.find(below)).transpose()?;
+                ids.front().map(|below| links.check_orphan(below)).transpose()?;
                 break;
             }
         }

@@ -8,7 +8,7 @@ use super::{
 use crate::store::{
     CommandMark, EntryQuery, Error, Head, ListPage, ListQuery, Part, SessionHead, StoredRecord, UNFINISHED,
     page::{self, Cursor, EntriesPage, Filling},
-    walk,
+    walk::{self, Links as _},
 };
 use reseed_protocol::{EntryId, SessionId, Timestamp};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row};
@@ -153,7 +153,7 @@ fn log_sql(order: &str) -> String {
 }
 
 /// Walks from child to parent with one index lookup per step, so other branches are not touched. A missing parent ends
-/// the path; `limit` ends it even if damage has made a cycle.
+/// the path, unless it was there once; `limit` ends it even if damage has made a cycle.
 fn path(
     db: &Connection,
     (session, number): (&SessionId, i64),
@@ -164,9 +164,13 @@ fn path(
     let mut step = db.prepare_cached(&format!("SELECT {COLUMNS} FROM record WHERE session = ?1 AND entry = ?2"))?;
     let mut path = Filling::new(bytes_max);
     let mut next = Some(from.as_str().to_owned());
+    let mut below: Option<EntryId> = None;
     while let Some(entry) = next.filter(|_| path.count() < limit as usize) {
         let mut rows = step.query((number, &entry))?;
-        let Some(row) = rows.next()? else { break };
+        let Some(row) = rows.next()? else {
+            below.map(|below| Tree::new(db, session, number).check_orphan(&below)).transpose()?;
+            break;
+        };
         let has_room = path.add(|| {
             let record = record::decode(session, row)?;
             if row.get_ref(record::ENTRY)?.as_str().ok() != Some(&*entry) {
@@ -178,6 +182,7 @@ fn path(
             break;
         }
         next = row.get(record::PARENT)?;
+        below = entry.parse().ok();
     }
     Ok(path.done())
 }

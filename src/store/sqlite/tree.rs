@@ -28,9 +28,10 @@ pub(super) const LINKS: &str =
 pub(super) const COUNT: &str =
     "SELECT count(*) FROM record WHERE session = ?1 AND parent = ?2 AND follows IS NULL AND seq <> ?3";
 
-/// The entries after a `seq`.
-pub(super) const AFTER: &str =
-    "SELECT seq, entry, parent FROM record WHERE session = ?1 AND seq > ?2 AND entry IS NOT NULL ORDER BY seq LIMIT ?3";
+/// The entries after a `seq`. The last column takes no room in a row, so that a large body before it is not read.
+pub(super) const AFTER: &str = "
+SELECT seq, entry, parent, follows FROM record
+WHERE session = ?1 AND seq > ?2 AND entry IS NOT NULL ORDER BY seq LIMIT ?3";
 
 /// The `seq` of the roots, in no order. Roots with a missing parent are rare and not marked; but an entry that follows
 /// its parent has one, so only the others' parents are looked up.
@@ -42,6 +43,9 @@ SELECT seq FROM record AS below WHERE session = ?1 AND parent > '' AND follows I
 
 /// An entry's parent. SQLite loads a row's columns up to the last one named, so a large body is not read.
 const ABOVE: &str = "SELECT seq, parent FROM record WHERE session = ?1 AND entry = ?2";
+
+/// The entry followed its parent in the log, and the entry before it now is another one.
+const ORPHANED: &str = "the entry before it is missing";
 
 /// The index leads to an intact record, but not to the requested one.
 pub(super) const MISPLACED: &str = "index mismatch";
@@ -96,7 +100,7 @@ impl<'a> Tree<'a> {
         let mut next = self.db.prepare_cached(AFTER)?;
         let mut rows = next.query((self.number, seq, 1))?;
         match rows.next()? {
-            Some(row) if row.get_ref(2)?.as_str_or_null().ok().flatten() == Some(entry.as_str()) => {
+            Some(row) if self.is_child(row, entry.as_str())? => {
                 let (seq, id) = (row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, String>(1)?);
                 Ok(Some((seq, self.entry_id(seq, &id)?)))
             }
@@ -104,17 +108,29 @@ impl<'a> Tree<'a> {
         }
     }
 
+    /// Returns true if a row of [`AFTER`] is a child of the entry before it; an error if it was one of an entry that is
+    /// gone.
+    fn is_child(&self, row: &Row<'_>, before: &str) -> Result<bool, Fault> {
+        let is_child = row.get_ref(2)?.as_str_or_null().ok().flatten() == Some(before);
+        if !is_child && row.get::<_, Option<i64>>(3)? == Some(1) {
+            return Err(self.damaged(row.get::<_, i64>(0)?.cast_unsigned(), ORPHANED));
+        }
+        Ok(is_child)
+    }
+
     /// Returns the newest entry without children at or below an entry. Children come after their parents, except in
     /// some imported files, so the log after the entry is read once, links only.
     pub(super) fn newest_leaf(&self, below: &EntryId) -> Result<Option<StoredRecord>, Fault> {
         let Some(top) = self.find(below)? else { return Ok(None) };
         let mut inside = HashSet::from([top.entry.as_str().to_owned()]);
-        let mut newest = top.entry.as_str().to_owned();
+        let (mut newest, mut before) = (top.entry.as_str().to_owned(), top.entry.as_str().to_owned());
         let mut after = self.db.prepare_cached(AFTER)?;
         let mut rows = after.query((self.number, int(top.record.seq), -1))?;
         while let Some(row) = rows.next()? {
+            self.is_child(row, &before)?;
+            before = row.get(1)?;
             if row.get_ref(2)?.as_str_or_null().ok().flatten().is_some_and(|parent| inside.contains(parent)) {
-                newest = row.get(1)?;
+                newest.clone_from(&before);
                 inside.insert(newest.clone());
             }
         }
@@ -151,6 +167,16 @@ impl Links for Tree<'_> {
         let seq = row.get::<_, i64>(0)?.cast_unsigned();
         let parent = row.get_ref(1)?.as_str_or_null().map_err(|_| self.damaged(seq, "a column is not text"))?;
         Ok(Some(parent.map(|parent| self.entry_id(seq, parent)).transpose()?))
+    }
+
+    fn check_orphan(&self, entry: &EntryId) -> Result<(), Fault> {
+        let Some(found) = self.find(entry)? else { return Ok(()) };
+        let mut follows =
+            self.db.prepare_cached("SELECT 1 FROM record WHERE session = ?1 AND seq = ?2 AND follows = 1")?;
+        if follows.exists((self.number, int(found.record.seq)))? {
+            return Err(self.damaged(found.record.seq, ORPHANED));
+        }
+        Ok(())
     }
 
     fn places(&self, of: Option<&EntryId>, after_seq: u64, limit: u32) -> Result<Vec<u64>, Fault> {

@@ -182,6 +182,34 @@ async fn a_record_that_is_gone_is_missed() {
     }
 }
 
+/// An entry that followed its parent in the log had one: a path that ends there, or a subtree without it, is damaged.
+#[tokio::test]
+async fn an_entry_that_is_gone_is_missed_where_it_was_the_way_to_others() {
+    let damaged = Error::Damaged { session: id("s"), part: Part::Record(3), reason: "the entry before it is missing" };
+    let path_after = |after: &str| EntryQuery::PathAfter { after: id(after), to: id("e3"), steps: 9, limit: 9 };
+    let queries = [
+        EntryQuery::Path { from: id("e3"), limit: 9 },
+        path_after("e1"),
+        path_after("gone"),
+        EntryQuery::Children { of: Some(id("e1")), after_seq: 0, limit: 9 },
+        EntryQuery::NewestLeaf { below: id("e1") },
+    ];
+    // Its row is gone, or only what leads to it.
+    for change in ["DELETE FROM record WHERE seq = 2", "UPDATE record SET entry = NULL WHERE seq = 2"] {
+        let (_dir, path) = written().await;
+        tamper(&path, change);
+        let store = SqliteStore::open(&path).unwrap();
+        for query in &queries {
+            let found = store.entries(&id("s"), query.clone()).await.map(|records| short(&records));
+            assert_eq!(found, Err(damaged.clone()), "{change}: {query:?}");
+        }
+        let below = SubtreeQuery { root: Some(id("e1")), depth: 9, limit: 9, bytes_max: usize::MAX };
+        assert_eq!(store.subtree(&id("s"), below).await.unwrap_err(), damaged, "{change}");
+        let whole = SubtreeQuery { root: None, depth: 9, limit: 9, bytes_max: usize::MAX };
+        assert_eq!(store.subtree(&id("s"), whole).await.unwrap_err(), damaged, "{change}");
+    }
+}
+
 /// Rows written by an older program have no checksums yet.
 #[tokio::test]
 async fn what_has_no_checksum_yet_is_taken_and_gets_one_when_it_is_written() {
