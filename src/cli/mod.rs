@@ -1,4 +1,5 @@
-//! The command line: `serve` (the default), `chat`, `check`, `health`, `sessions`, `inspect`, `import`, `export`.
+//! The command line: `serve` (the default), `chat`, `check`, `health`, `sessions`, `inspect`, `import`, `export`,
+//! `vacuum`.
 
 mod chat;
 mod check;
@@ -10,6 +11,7 @@ mod inspect;
 mod serve;
 mod sessions;
 mod tree;
+mod vacuum;
 
 use crate::config::{self, Settings};
 use clap::{Parser, Subcommand};
@@ -41,6 +43,9 @@ enum Command {
     Import(import::ImportCommand),
     /// Export a session as a file that pi can read; also while the server is running.
     Export(export::ExportCommand),
+    /// Rewrite the database so that it is as short as it can be, and can shrink while it is in use. The server must not
+    /// be running. Needed once for a database that an older version created, and when the log says so.
+    Vacuum,
     /// Chat with a running server in the terminal, or through pipes.
     Chat(chat::ChatOptions),
 }
@@ -58,6 +63,7 @@ pub fn run(cli: Cli) -> ExitCode {
             Command::Check => check::run(&Settings::load()?).await,
             Command::Import(command) => import::run(&Settings::load()?, command).await,
             Command::Export(command) => export::run(&Settings::load()?, command).await,
+            Command::Vacuum => vacuum::run(&Settings::load()?).await,
             Command::Health => health::run(&Settings::load()?).await,
             Command::Sessions(options) => sessions::run(&Settings::load()?, options).await,
             Command::Inspect(options) => inspect::run(&Settings::load()?, options).await,

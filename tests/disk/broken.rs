@@ -32,6 +32,10 @@ impl Broken {
         Self { inner, how, newest: Mutex::default() }
     }
 
+    pub(crate) async fn settled(&self) {
+        self.inner.settled().await;
+    }
+
     fn remember(&self, lease: &Lease) {
         self.newest.lock().unwrap().insert(lease.session.clone(), lease.clone());
     }

@@ -322,6 +322,20 @@ async fn roots(store: &SqliteStore, session: &reseed_protocol::SessionId) -> u64
     store.entries(session, roots).await.unwrap().len() as u64
 }
 
+/// Deletes all sessions of a file, and checks that nothing of them is left.
+async fn check_deletion(path: &Path) {
+    let store = SqliteStore::open(path).unwrap();
+    for listed in store.list(ListQuery { limit: 100, ..ListQuery::default() }).await.unwrap().items {
+        store.delete(&listed.session).await.unwrap();
+    }
+    store.close().await.unwrap();
+    let file = rusqlite::Connection::open(path).unwrap();
+    for table in ["session", "record", "mark", "session_state", "deletion"] {
+        let rows: i64 = file.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
+        assert_eq!(rows, 0, "{table}");
+    }
+}
+
 #[tokio::test]
 async fn files_of_older_programs_are_read() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/stored");
@@ -356,6 +370,7 @@ async fn files_of_older_programs_are_read() {
             want,
             "version {version}, opened again"
         );
+        check_deletion(&path).await;
     }
     assert!(versions >= 5, "there are {versions} fixtures in {}", folder.display());
     assert!(exports >= 11, "{exports} exports were compared");

@@ -22,6 +22,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::Poll,
+    time::Duration,
 };
 
 /// The most sessions that are created.
@@ -89,6 +90,8 @@ pub(crate) async fn run(seed: u64, setup: Setup) -> Result<Summary, String> {
         world.summary.lives += 1;
         let options = Options {
             checkpoint_pages: [1, 10, 40, 4000][world.random.usize(0..4)],
+            // Never by the clock, which would make each run of a seed another one.
+            retry: Duration::from_secs(3600),
             vfs: Some(mounted.vfs()),
             ..Options::default()
         };
@@ -137,6 +140,7 @@ impl World {
             session.lease = None;
             session.stale = None;
         }
+        quiesce(store).await;
         self.check(store, true).await?;
         for _ in 0..self.random.usize(3..20) {
             if self.disk.is_dead() {
@@ -348,10 +352,12 @@ async fn at_once(disk: &Disk, mut writes: Vec<StoreFuture<'_, Result<(), Error>>
     answers
 }
 
-/// Waits for the writer to finish what it does after its answers: a refused write is answered after that.
+/// Waits for the writer to finish what it does after its answers: a refused write is answered after that. Then waits
+/// until deleted sessions are removed.
 async fn quiesce(store: &Broken) {
     let session: SessionId = "nobody".parse().unwrap();
     let lease = Lease { session, term: 1, next_seq: 1, epoch: String::new() };
     let nothing = reseed::store::Append { records: Vec::new(), marks: Vec::new(), head: Head::default() };
     let _ = store.append(&lease, 1, nothing).await;
+    store.settled().await;
 }

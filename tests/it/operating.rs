@@ -2,6 +2,7 @@
 
 mod alerts;
 mod compactions;
+mod files;
 mod looking;
 mod reading;
 mod restart;

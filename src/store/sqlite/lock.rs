@@ -52,8 +52,13 @@ pub(super) enum Refused {
 
 /// Returns the path of a database's lock file.
 pub(super) fn path_of(database: &Path) -> PathBuf {
+    beside(database, ".lock")
+}
+
+/// Returns the path of a file beside a database: its name and this ending.
+pub(super) fn beside(database: &Path, ending: &str) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
-    name.push(".lock");
+    name.push(ending);
     name.into()
 }
 
@@ -121,11 +126,22 @@ impl Lock {
     pub(super) fn watched(&self) -> &Watched {
         &self.watched
     }
+
+    /// Returns the path of the database, once it is locked too; before, that of the lock file.
+    pub(super) fn path(&self) -> &Path {
+        self.watched.database.as_ref().map_or(&self.watched.lock.0, |(path, _)| path)
+    }
+
+    /// Returns the database's file, once it is locked too, and the path of its write-ahead log.
+    pub(super) fn database(&self) -> Option<(&File, PathBuf)> {
+        let (path, _) = self.watched.database.as_ref()?;
+        Some((self.database.as_ref()?, beside(path, "-wal")))
+    }
 }
 
 impl Drop for Lock {
-    /// Unlocks the files. Closing them would not be enough: a process that is being started has a copy of the open files
-    /// until it runs its own program, and with those copies the locks.
+    /// Unlocks the files. Closing them would not be enough: a process that is being started has a copy of the open
+    /// files until it runs its own program, and with those copies the locks.
     fn drop(&mut self) {
         // An error leaves the lock until the last copy is closed.
         let _ = self.file.unlock();

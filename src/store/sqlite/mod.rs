@@ -4,14 +4,19 @@
 //! their own. One process at a time may write to the file; others may read it meanwhile.
 
 mod checksum;
+mod erase;
 mod health;
 mod lock;
 mod open;
 mod read;
 mod readers;
 mod record;
+mod removal;
+mod reserve;
 mod schema;
+mod scrub;
 mod tree;
+mod vacuum;
 mod write;
 mod writer;
 
@@ -19,16 +24,19 @@ mod writer;
 mod tests;
 
 pub use open::{OpenError, Options, Vfs};
+pub use vacuum::{VacuumError, Vacuumed, vacuum};
 
 use super::{
     Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, Part, SessionHead,
     SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, walk,
 };
 use readers::{READERS, Readers};
+use removal::Delete;
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
+use reserve::Reserve;
 use std::{path::Path, sync::Arc, time::Duration};
-use write::{AppendAt, Create, CreateOnce, Delete, Open};
-use writer::Writer;
+use write::{AppendAt, Create, CreateOnce, Open};
+use writer::{Parts, Writer};
 
 /// Counters of the writer since the store was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -134,10 +142,32 @@ impl SqliteStore {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_with(path: &Path, options: Options) -> Result<Self, OpenError> {
-        let opened = open::open(path, READERS, options.vfs.as_ref())?;
-        let writer = Writer::start(opened.writer, opened.lock, options.observer, options.checkpoint_pages)
-            .map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
-        Ok(Self { readers: Readers::new(opened.readers), writer: Some(Arc::new(writer)) })
+        let Options { observer, checkpoint_pages, retry, mut vfs } = options;
+        let opened = open::open(path, READERS, vfs.as_ref())?;
+        let hold = vfs.as_mut().and_then(|vfs| vfs.reserve.take());
+        let readers = Readers::new(opened.readers);
+        let parts = Parts {
+            reserve: match (&opened.lock, hold) {
+                (Some(lock), _) => Reserve::beside(lock.path()),
+                (None, hold) => Reserve::take(hold.unwrap_or_else(|| Box::new(|_| Ok(())))),
+            },
+            db: opened.writer,
+            lock: opened.lock,
+            observer,
+            checkpoint_pages,
+            retry,
+            readers: readers.pool(),
+            has_deletions: opened.has_deletions,
+        };
+        let writer = Writer::start(parts).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+        Ok(Self { readers, writer: Some(Arc::new(writer)) })
+    }
+
+    /// Waits until what was deleted is removed from the files, unless a step of that failed and is tried again later.
+    pub async fn settled(&self) {
+        if let Some(writer) = &self.writer {
+            writer.settled().await;
+        }
     }
 
     /// Opens the file at `path` read-only, even while a server has it open: reads see what the server has acknowledged,

@@ -3,9 +3,9 @@
 //! Nothing is written until all of that is settled, so a refused file stays as it was.
 
 use super::{
-    CommitStats,
+    CommitStats, erase,
     lock::{self, Lock, Refused},
-    schema,
+    removal, schema,
 };
 use rusqlite::{Connection, OpenFlags, ffi, types::ValueRef};
 use std::{
@@ -18,7 +18,7 @@ use std::{
 
 /// The time for which a statement waits for another process that reads the file (an operator's `sqlite3`). The lock
 /// keeps other servers out.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Bytes of the SQLite header that are read: the magic at 0 and the `application_id` at 68.
 const HEADER_BYTES: usize = 72;
@@ -96,6 +96,8 @@ pub struct Options {
     pub observer: Box<dyn Fn(CommitStats) + Send>,
     /// Pages of the write-ahead log at which it is copied back.
     pub checkpoint_pages: u32,
+    /// The time after which a step of a deletion that failed is first tried again.
+    pub retry: Duration,
     /// The VFS that holds the file, if not the operating system's: for tests of disk faults. The path is then a name in
     /// that VFS; no file of the operating system is touched and no lock is taken.
     pub vfs: Option<Vfs>,
@@ -107,12 +109,14 @@ pub struct Vfs {
     pub name: String,
     /// Does what `settle_log` does to files of the operating system.
     pub settle_log: Box<dyn Fn() -> io::Result<()>>,
+    /// Holds a reserve of the disk (`true`) or gives it up (`false`), if there is one.
+    pub reserve: Option<Box<dyn FnMut(bool) -> io::Result<()> + Send>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         // 32 MB. With SQLite's default of 1,000 pages, a busy writer spends its time copying the log back.
-        Self { observer: Box::new(|_| {}), checkpoint_pages: 4000, vfs: None }
+        Self { observer: Box::new(|_| {}), checkpoint_pages: 4000, retry: Duration::from_millis(10), vfs: None }
     }
 }
 
@@ -123,6 +127,8 @@ pub(super) struct Opened {
     /// The connections that read.
     pub(super) readers: Vec<Connection>,
     pub(super) lock: Option<Lock>,
+    /// True if deleted sessions wait for their removal.
+    pub(super) has_deletions: bool,
 }
 
 /// Opens the database at `path` with this many readers; creates it, and the directories above it, if they do not exist.
@@ -154,16 +160,17 @@ pub(super) fn open(path: &Path, readers: usize, vfs: Option<&Vfs>) -> Result<Ope
     if version > schema::VERSION {
         return Err(OpenError::Newer { path: path.clone(), version, known: schema::VERSION });
     }
-    prepare(&mut writer).map_err(&sqlite)?;
+    let has_deletions = prepare(&mut writer, lock.as_ref()).map_err(&sqlite)?;
     let readers = open_readers(&path, readers, vfs).map_err(&sqlite)?;
-    Ok(Opened { writer, readers, lock })
+    Ok(Opened { writer, readers, lock, has_deletions })
 }
 
 /// Opens readers of the database at `path`, which may be open elsewhere. Creates and changes nothing, except for the
 /// files in which SQLite records its readers.
 pub(super) fn open_read_only(path: &Path, readers: usize) -> Result<Vec<Connection>, OpenError> {
     let path = &fs::canonicalize(path).map_err(io_error(path))?;
-    if header_of(path).map_err(io_error(path))? != Header::Ours {
+    // Reading the header of a file that this process has open would drop SQLite's locks on it.
+    if !lock::is_open_here(path) && header_of(path).map_err(io_error(path))? != Header::Ours {
         return Err(OpenError::NotOurs { path: path.clone() });
     }
     let sqlite = sqlite_error(path);
@@ -222,9 +229,7 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
 /// a further sync does not write them again. SQLite takes them as written: it copies them into the database, and later
 /// commits build on them. A power loss then tears both.
 fn settle_log(path: &Path) -> io::Result<()> {
-    let mut name = path.as_os_str().to_owned();
-    name.push("-wal");
-    let mut log = match fs::OpenOptions::new().read(true).write(true).open(name) {
+    let mut log = match fs::OpenOptions::new().read(true).write(true).open(lock::beside(path, "-wal")) {
         Ok(log) => log,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
@@ -260,7 +265,7 @@ fn make_directories(directory: &Path) -> io::Result<()> {
 }
 
 /// Makes the directory entry of `path` durable.
-fn sync_directory(path: &Path) -> io::Result<()> {
+pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Other systems cannot open a directory, and it need not be synced there.
     if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
@@ -293,7 +298,7 @@ fn header_of(path: &Path) -> io::Result<Header> {
 
 /// Creates the file, readable only by its owner: it holds what people wrote. SQLite gives its companion files the same
 /// mode.
-fn make_private(path: &Path) -> io::Result<()> {
+pub(super) fn make_private(path: &Path) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(false);
     #[cfg(unix)]
@@ -317,14 +322,18 @@ fn open_readers(path: &Path, readers: usize, vfs: Option<&str>) -> rusqlite::Res
     (0..readers).map(|_| connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY, vfs)).collect()
 }
 
-fn prepare(writer: &mut Connection) -> rusqlite::Result<()> {
+/// Returns true if deleted sessions wait for their removal.
+fn prepare(writer: &mut Connection, lock: Option<&Lock>) -> rusqlite::Result<bool> {
     // Makes what is read now durable before anything builds on it, see `settle_log`: after this the log starts empty.
     // (A reader of the file may prevent it; then it happens later.)
-    to_the_end(writer, "PRAGMA wal_checkpoint(TRUNCATE)")?;
+    if erase::copy_back(writer, lock)? {
+        to_the_end(writer, "PRAGMA wal_checkpoint(TRUNCATE)")?;
+    }
     // Pages of 8 KiB hold a handful of typical bodies without overflow. This works only before the first table is
     // created.
     writer.pragma_update(None, "page_size", 8192)?;
     schema::migrate(writer)?;
+    let has_deletions = removal::next(writer, 0)?.is_some();
     // The pragma answers with the requested mode before the switch is done; only running it to the end shows whether it
     // succeeded.
     to_the_end(writer, "PRAGMA journal_mode = WAL")?;
@@ -338,7 +347,8 @@ fn prepare(writer: &mut Connection) -> rusqlite::Result<()> {
     // In KiB: a group touches a leaf of each index for each of its sessions.
     writer.pragma_update(None, "cache_size", -16 * 1024)?;
     // Overwrites what is deleted: a page that SQLite only marks as free would keep what people wrote.
-    writer.pragma_update(None, "secure_delete", true)
+    writer.pragma_update(None, "secure_delete", true)?;
+    Ok(has_deletions)
 }
 
 /// Runs a pragma to its end and returns the first column of its last row as text. The convenience functions of rusqlite

@@ -5,7 +5,7 @@ use super::Fault;
 use crate::store::Error;
 use reseed_protocol::SessionId;
 use rusqlite::Connection;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Semaphore;
 
 /// The maximum number of concurrent reads. A read is short and CPU-bound, so a few suffice; further ones wait in order
@@ -14,27 +14,73 @@ pub(super) const READERS: usize = 4;
 
 /// A pool of read connections.
 pub(super) struct Readers {
-    idle: Arc<Mutex<Vec<Connection>>>,
-    /// One permit per connection; the holder of a permit finds a connection in `idle`.
+    pool: Pool,
+    /// One permit per connection; the holder of a permit finds a connection in the pool.
     permits: Arc<Semaphore>,
+}
+
+/// The connections that nobody uses at the moment.
+#[derive(Clone)]
+pub(super) struct Pool(Arc<Mutex<Idle>>);
+
+struct Idle {
+    connections: Vec<Connection>,
+    /// How often all connections were told to free their copies of pages.
+    forgotten: u64,
 }
 
 /// A connection that returns to the pool when dropped, even by a panic.
 struct Borrowed {
     db: Option<Connection>,
-    idle: Arc<Mutex<Vec<Connection>>>,
+    pool: Pool,
+    /// [`Idle::forgotten`] when it was taken.
+    forgotten: u64,
+}
+
+impl Pool {
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        // Every change is complete before the lock is released.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn borrow(&self) -> Borrowed {
+        let mut idle = self.idle();
+        Borrowed { db: idle.connections.pop(), forgotten: idle.forgotten, pool: self.clone() }
+    }
+
+    /// Frees the copies of pages that the connections hold: of those in use when they are back.
+    pub(super) fn forget(&self) {
+        let mut idle = self.idle();
+        idle.forgotten += 1;
+        idle.connections.iter().for_each(release);
+    }
 }
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).extend(self.db.take());
+        let mut idle = self.pool.idle();
+        if idle.forgotten != self.forgotten {
+            self.db.iter().for_each(release);
+        }
+        idle.connections.extend(self.db.take());
+    }
+}
+
+/// Frees a connection's copies of pages.
+fn release(db: &Connection) {
+    if let Err(error) = db.release_memory() {
+        tracing::warn!(%error, "a reader does not free its memory");
     }
 }
 
 impl Readers {
     pub(super) fn new(connections: Vec<Connection>) -> Self {
         let permits = Arc::new(Semaphore::new(connections.len()));
-        Self { idle: Arc::new(Mutex::new(connections)), permits }
+        Self { pool: Pool(Arc::new(Mutex::new(Idle { connections, forgotten: 0 }))), permits }
+    }
+
+    pub(super) fn pool(&self) -> Pool {
+        self.pool.clone()
     }
 
     /// Runs `query` in one snapshot, on a thread that may block.
@@ -44,10 +90,9 @@ impl Readers {
     ) -> Result<T, Error> {
         let closed = || Error::Unknown("the store is closed".into());
         let permit = self.permits.clone().acquire_owned().await.map_err(|_| closed())?;
-        let idle = self.idle.clone();
+        let pool = self.pool.clone();
         let answer = tokio::task::spawn_blocking(move || {
-            let db = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let mut borrowed = Borrowed { db, idle };
+            let mut borrowed = pool.borrow();
             let answer = match &mut borrowed.db {
                 Some(db) => in_snapshot(db, query),
                 None => Err(closed().into()),
@@ -83,7 +128,7 @@ impl Readers {
     /// Refuses further reads and closes the idle connections.
     pub(super) fn close_now(&self) {
         self.permits.close();
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.pool.idle().connections.clear();
     }
 }
 

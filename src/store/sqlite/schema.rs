@@ -29,6 +29,8 @@ pub(super) const VERSION: i64 = STEPS.len() as i64;
 /// Step 4: the tables stay; records of version 3 follow.
 ///
 /// Step 5: the command that created a session, so that a client that lost the reply finds it again.
+///
+/// Step 6: deleted sessions whose rows are still to be removed.
 const STEPS: &[&str] = &[
     "
 CREATE TABLE session (
@@ -97,6 +99,12 @@ ALTER TABLE session ADD COLUMN unpriced_requests INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE session ADD COLUMN created_by TEXT;
 CREATE UNIQUE INDEX session_created_by ON session (owner, created_by) WHERE created_by IS NOT NULL;
 ",
+    "
+CREATE TABLE deletion (
+    number INTEGER PRIMARY KEY,
+    id     TEXT NOT NULL
+);
+",
 ];
 
 /// Returns the number of migrations applied to the file; 0 for a new one.
@@ -112,6 +120,11 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     let from = version(connection)?;
     if from == VERSION {
         return Ok(());
+    }
+    if from == 0 {
+        // Only a new file can be given pages that move, so that it can be shortened while it is in use. Preparing this
+        // sets the mode in which the transaction makes the file; executing it would make one before, without our mark.
+        drop(connection.prepare("PRAGMA auto_vacuum = INCREMENTAL")?);
     }
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     for step in STEPS.iter().skip(usize::try_from(from).unwrap_or(0)) {

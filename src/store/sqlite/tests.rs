@@ -1,6 +1,7 @@
 //! Guarantees of the SQLite store alone: its file, its lock, its columns.
 
 mod damage;
+mod erasure;
 mod read_only;
 
 use super::{CommitStats, OpenError, SqliteStore, schema};
@@ -280,24 +281,6 @@ async fn reads_do_not_wait_for_a_writer_that_is_stuck() {
     other.execute_batch("ROLLBACK").unwrap();
     append.await.unwrap();
     assert_eq!(store.head(&id("s")).await.unwrap().last_seq, 4);
-}
-
-#[tokio::test]
-async fn a_deleted_session_is_not_in_the_file_any_more() {
-    let (_dir, path) = place();
-    let store = SqliteStore::open(&path).unwrap();
-    let lease = store.create(&id("s"), "", NOW).await.unwrap();
-    // Bodies that share a page with others, and one that has pages of its own.
-    let bodies = ["a secret", "a secret too", &"a secret at length ".repeat(10_000)];
-    store.append(&lease, 1, append_of(bodies)).await.unwrap();
-    store.close().await.unwrap();
-    let holds_secret = || fs::read(&path).unwrap().windows(8).any(|bytes| bytes == b"a secret");
-    assert!(holds_secret());
-
-    let store = SqliteStore::open(&path).unwrap();
-    store.delete(&lease.session).await.unwrap();
-    store.close().await.unwrap();
-    assert!(!holds_secret());
 }
 
 #[cfg(unix)]

@@ -2,7 +2,7 @@
 //! can still be committed.
 
 use super::{
-    Fault, checksum, damaged_pages, is_damage,
+    Fault, checksum, damaged_pages,
     read::{self, FoundHead, int},
     record,
     writer::{Size, Write},
@@ -227,28 +227,6 @@ impl AppendAt {
                 &**state,
                 checksum,
             ))?;
-        }
-        Ok(())
-    }
-}
-
-/// Deletes a session.
-pub(super) struct Delete(pub(super) SessionId);
-
-impl Write for Delete {
-    type Output = ();
-
-    fn write(&self, db: &Connection) -> Result<(), Fault> {
-        let number = read::number(db, &self.0).map_err(|fault| fault.reading(&self.0))?;
-        for table in
-            ["record WHERE session", "mark WHERE session", "session_state WHERE session", "session WHERE number"]
-        {
-            let deleted = db.prepare_cached(&format!("DELETE FROM {table} = ?1"))?.execute([number]);
-            deleted.map_err(
-                |error| {
-                    if is_damage(&error) { Fault::Undone(damaged_pages(&self.0)) } else { error.into() }
-                },
-            )?;
         }
         Ok(())
     }

@@ -7,25 +7,37 @@
 //!   does not mean that the first one's pages are on the disk. The same applies after a `COMMIT` that failed for any
 //!   reason but a full disk, after damage found while writing (what other sessions share with it is unknown), and once
 //!   the lock file or the database file is no longer the one that was opened.
+//!
+//! Between two groups it does a step of what deleted sessions leave to be done (`upkeep.rs`).
+
+mod job;
+mod upkeep;
+mod wal;
+
+pub(super) use job::{Size, Write};
 
 use super::{
-    CommitStats, Fault,
+    CommitStats, erase,
     health::{Health, Probe},
     lock::{Lock, Watched},
-    open::to_the_end,
+    readers::Pool,
+    reserve::Reserve,
 };
 use crate::store::Error;
+use job::{Call, Job, Spoiled};
 use rusqlite::{Connection, ErrorCode, ffi};
 use std::{
     io,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
-    time::Instant,
+    time::{Duration, Instant},
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    runtime::Runtime,
+    sync::{mpsc, watch},
+};
+use upkeep::Upkeep;
+use wal::Wal;
 
 /// Writes that may wait for the thread. A session has one at a time, so the queue fills only if many sessions write at
 /// once; their futures then wait for room, and the size of what they carry is bounded by their frames.
@@ -35,84 +47,25 @@ const QUEUE_MAX: usize = 1024;
 /// this much is written in about 10 ms.
 const GROUP_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// The size of what a write puts into the log.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Size {
-    pub(super) records: u64,
-    pub(super) bytes: u64,
-}
-
-/// One write, executed inside a transaction that others share.
-pub(super) trait Write: Send + 'static {
-    type Output: Send + 'static;
-
-    /// Executes the write, or refuses it without having changed anything.
-    fn write(&self, db: &Connection) -> Result<Self::Output, Fault>;
-
-    fn size(&self) -> Size {
-        Size::default()
-    }
-}
-
-/// The reason a group cannot be committed as it is.
-enum Spoiled {
-    /// Only this write failed, and it has its answer; the others can be executed again.
-    Alone,
-    /// The database failed.
-    Sqlite(rusqlite::Error),
-}
-
-/// A queued write of any output type.
-trait Job: Send {
-    /// Executes the write and keeps its result. May be called again after a rollback.
-    fn run(&mut self, db: &Connection) -> Result<(), Spoiled>;
-
-    /// Returns the size of what was written; `None` if the write was refused.
-    fn written(&self) -> Option<Size>;
-
-    fn size(&self) -> Size;
-
-    /// Sends the caller the result, or the failure of the transaction.
-    fn answer(self: Box<Self>, failure: Option<&Error>);
-}
-
-struct Call<W: Write> {
-    write: W,
-    result: Option<Result<W::Output, Error>>,
-    answer: oneshot::Sender<Result<W::Output, Error>>,
-}
-
-impl<W: Write> Job for Call<W> {
-    fn run(&mut self, db: &Connection) -> Result<(), Spoiled> {
-        let (result, spoiled) = match self.write.write(db) {
-            Ok(output) => (Ok(output), Ok(())),
-            Err(Fault::Refused(error)) => (Err(error), Ok(())),
-            Err(Fault::Undone(error)) => (Err(error), Err(Spoiled::Alone)),
-            Err(Fault::Sqlite(error)) => return Err(Spoiled::Sqlite(error)),
-        };
-        self.result = Some(result);
-        spoiled
-    }
-
-    fn written(&self) -> Option<Size> {
-        matches!(self.result, Some(Ok(_))).then(|| self.write.size())
-    }
-
-    fn size(&self) -> Size {
-        self.write.size()
-    }
-
-    fn answer(self: Box<Self>, failure: Option<&Error>) {
-        let result = match failure {
-            Some(error) => Err(error.clone()),
-            None => self.result.unwrap_or_else(|| Err(Error::Unknown("the write was not executed".into()))),
-        };
-        // The caller may be gone; the write stands all the same.
-        let _ = self.answer.send(result);
-    }
-}
+/// The answer to writes while the reserve is used to delete sessions.
+const FULL: &str = "the disk is full, and its reserve is used to delete sessions: make room on it";
 
 type Commit = Box<dyn FnMut(&Connection) -> rusqlite::Result<()> + Send>;
+
+/// What the thread is given.
+pub(super) struct Parts {
+    pub(super) db: Connection,
+    pub(super) lock: Option<Lock>,
+    pub(super) observer: Box<dyn Fn(CommitStats) + Send>,
+    /// Pages of the write-ahead log at which it is copied back.
+    pub(super) checkpoint_pages: u32,
+    /// The time after which a step of the upkeep that failed is first tried again.
+    pub(super) retry: Duration,
+    pub(super) reserve: Reserve,
+    pub(super) readers: Pool,
+    /// True if deleted sessions wait for their removal.
+    pub(super) has_deletions: bool,
+}
 
 /// The state that the thread owns.
 struct Thread {
@@ -124,95 +77,153 @@ struct Thread {
     /// Shared with the handle.
     health: Arc<Health>,
     wal: Wal,
+    upkeep: Upkeep,
+    reserve: Reserve,
+    readers: Pool,
     /// Declared after the connection, so that it is dropped after the connection closes.
     lock: Option<Lock>,
 }
 
-/// The length of the write-ahead log, and when it is copied back next.
-struct Wal {
-    /// Its pages after the last commit.
-    pages: Arc<AtomicU32>,
-    /// Pages at which it is copied back.
-    checkpoint_pages: u32,
-    /// The same, or more if a reader of an old snapshot let only a part be copied last time.
-    due_at: u32,
+/// The reason a group was not committed.
+struct Failed {
+    error: Error,
+    /// True if the disk has no room, and nothing else is wrong.
+    is_full: bool,
+}
+
+/// The reason for which the thread goes on.
+enum Woken {
+    Job(Box<dyn Job>),
+    /// A step of the upkeep is due.
+    Upkeep,
+    /// Nobody is left to send jobs.
+    Closed,
 }
 
 impl Thread {
-    fn new(
-        mut db: Connection,
-        lock: Option<Lock>,
-        observer: Box<dyn Fn(CommitStats) + Send>,
-        checkpoint_pages: u32,
-    ) -> rusqlite::Result<Self> {
+    fn new(parts: Parts) -> rusqlite::Result<Self> {
+        let Parts { mut db, lock, observer, checkpoint_pages, retry, reserve, readers, has_deletions } = parts;
         let commit = Box::new(|db: &Connection| db.execute_batch("COMMIT"));
-        let pages = Arc::new(AtomicU32::new(0));
-        let seen = pages.clone();
-        // Replaces SQLite's own checkpointing, which makes a commit wait for it and hides a failed sync.
-        db.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: i32| {
-            seen.store(pages.unsigned_abs(), Ordering::Relaxed);
-            Ok(())
-        }))?;
-        let wal = Wal { pages, checkpoint_pages, due_at: checkpoint_pages };
-        Ok(Self { db, commit, observer, stats: CommitStats::default(), health: Arc::default(), wal, lock })
+        let wal = Wal::watch(&mut db, checkpoint_pages)?;
+        let upkeep = Upkeep::new(has_deletions, retry);
+        let (stats, health) = (CommitStats::default(), Arc::default());
+        Ok(Self { db, commit, observer, stats, health, wal, upkeep, reserve, readers, lock })
     }
 
-    fn run(mut self, mut queue: mpsc::Receiver<Box<dyn Job>>) {
-        while let Some(first) = queue.blocking_recv() {
-            let mut bytes = first.size().bytes;
-            let mut group = vec![first];
-            // `QUEUE_MAX` bounds the group too: writers that return at once must not keep it open indefinitely.
-            while bytes < GROUP_BYTES_MAX && group.len() < QUEUE_MAX {
-                let Ok(next) = queue.try_recv() else { break };
-                bytes += next.size().bytes;
-                group.push(next);
+    fn run(mut self, mut queue: mpsc::Receiver<Box<dyn Job>>, timer: &Runtime) {
+        loop {
+            match self.wait(&mut queue, timer) {
+                Woken::Job(first) => {
+                    self.write_group(gather(first, &mut queue));
+                    self.checkpoint_when_due();
+                }
+                Woken::Upkeep => {}
+                Woken::Closed => break,
             }
-            self.write_group(group);
-            self.checkpoint_when_due();
+            self.upkeep_when_due();
+        }
+        self.upkeep_at_the_end();
+        if self.lock.is_some()
+            && self.health.failure().is_none()
+            && let Err(error) = erase::erase(&self.db, self.lock.as_ref())
+        {
+            tracing::warn!(%error, "the write-ahead log could not be copied back at the end");
+        }
+    }
+
+    fn wait(&self, queue: &mut mpsc::Receiver<Box<dyn Job>>, timer: &Runtime) -> Woken {
+        let job = |job: Option<Box<dyn Job>>| job.map_or(Woken::Closed, Woken::Job);
+        match self.upkeep.due_at() {
+            None => job(queue.blocking_recv()),
+            Some(at) if at <= Instant::now() => match queue.try_recv() {
+                Ok(first) => Woken::Job(first),
+                Err(mpsc::error::TryRecvError::Empty) => Woken::Upkeep,
+                Err(mpsc::error::TryRecvError::Disconnected) => Woken::Closed,
+            },
+            Some(at) => {
+                let received = timer.block_on(async { tokio::time::timeout_at(at.into(), queue.recv()).await });
+                received.map_or(Woken::Upkeep, job)
+            }
         }
     }
 
     fn write_group(&mut self, mut group: Vec<Box<dyn Job>>) {
-        let bytes = group.iter().map(|job| job.size().bytes).sum();
         if self.health.failure().is_none()
             && let Some(lost) = self.lock.as_ref().and_then(|lock| lock.watched().lost())
         {
             self.end(Error::Unknown(lost));
         }
-        let failure = self.health.failure().or_else(|| self.try_group(&mut group).err());
-        match &failure {
-            Some(_) => {
-                self.health.failed(bytes);
-                self.stats.failed += 1;
-                (self.observer)(self.stats);
-            }
+        self.reserve.restore();
+        if self.reserve.is_spent() && !self.upkeep.is_idle() {
+            // The room is for deletions, until they are done.
+            group = self.refuse_others(group, &Error::Unknown(FULL.into()));
+        }
+        if group.is_empty() {
+            return;
+        }
+        let mut failed = self.health.failure().map(|error| Failed { error, is_full: false });
+        if failed.is_none() {
+            failed = self.try_group(&mut group).err();
+        }
+        if let Some(Failed { error, is_full: true }) = &failed
+            && group.iter().any(|job| job.deletes())
+            && self.reserve.spend()
+        {
+            group = self.refuse_others(group, error);
+            // Copied back, the log is written from its start again: that takes no more room.
+            failed = self.checkpoint().err().or_else(|| self.try_group(&mut group).err());
+        }
+        match &failed {
+            Some(_) => self.count_failure(&group),
             None => {
                 // A write refused by our own rules says nothing about the disk.
                 let written: Vec<u64> = group.iter().filter_map(|job| job.written()).map(|size| size.bytes).collect();
                 if !written.is_empty() {
                     self.health.committed(written.into_iter().sum());
                 }
+                if group.iter().any(|job| job.deletes() && job.written().is_some()) {
+                    self.upkeep.begin();
+                }
             }
         }
+        let failure = failed.map(|failed| failed.error);
         for job in group {
             job.answer(failure.as_ref());
         }
     }
 
+    /// Answers the writes that delete nothing, and returns the others.
+    fn refuse_others(&mut self, group: Vec<Box<dyn Job>>, error: &Error) -> Vec<Box<dyn Job>> {
+        let (deleting, others): (Vec<_>, Vec<_>) = group.into_iter().partition(|job| job.deletes());
+        if !others.is_empty() {
+            self.count_failure(&others);
+            others.into_iter().for_each(|job| job.answer(Some(error)));
+        }
+        deleting
+    }
+
+    fn count_failure(&mut self, group: &[Box<dyn Job>]) {
+        self.health.failed(group.iter().map(|job| job.size().bytes).sum());
+        self.stats.failed += 1;
+        (self.observer)(self.stats);
+    }
+
     /// Executes a group's writes and commits them. A write that spoils the group is answered and removed, and the rest
     /// is executed again. This repeats once per such write; only damage causes them.
-    fn try_group(&mut self, group: &mut Vec<Box<dyn Job>>) -> Result<(), Error> {
+    fn try_group(&mut self, group: &mut Vec<Box<dyn Job>>) -> Result<(), Failed> {
         while let Err((at, spoiled)) = self.run_group(group) {
             // Nothing was committed, so the writer can continue, unless it cannot even roll back.
             if !self.db.is_autocommit()
                 && let Err(error) = self.db.execute_batch("ROLLBACK")
             {
-                return Err(self.end(unknown("roll back", &error)));
+                return Err(self.ended(unknown("roll back", &error)));
             }
             match spoiled {
                 Spoiled::Alone => group.remove(at).answer(None),
-                Spoiled::Sqlite(error) if is_fatal(&error) => return Err(self.end(unknown("write", &error))),
-                Spoiled::Sqlite(error) => return Err(unknown("write", &error)),
+                Spoiled::Sqlite(error) if is_fatal(&error) => return Err(self.ended(unknown("write", &error))),
+                Spoiled::Sqlite(error) => {
+                    return Err(Failed { error: unknown("write", &error), is_full: is_full(&error) });
+                }
             }
         }
         let started = Instant::now();
@@ -222,8 +233,8 @@ impl Thread {
             let back = self.db.is_autocommit() || self.db.execute_batch("ROLLBACK").is_ok();
             let failure = unknown("commit", &error);
             // A full disk refuses the write before the sync; there may be room again later.
-            let goes_on = back && error.sqlite_error_code() == Some(ErrorCode::DiskFull);
-            return Err(if goes_on { failure } else { self.end(failure) });
+            let goes_on = back && is_full(&error);
+            return Err(if goes_on { Failed { error: failure, is_full: true } } else { self.ended(failure) });
         }
         let mut written = group.iter().filter_map(|job| job.written()).peekable();
         if written.peek().is_some() {
@@ -250,26 +261,27 @@ impl Thread {
         failure
     }
 
-    /// Copies the write-ahead log back if it is long, after its writers were answered.
-    fn checkpoint_when_due(&mut self) {
-        let pages = self.wal.pages.load(Ordering::Relaxed);
-        if pages < self.wal.checkpoint_pages {
-            // The log restarted.
-            self.wal.due_at = self.wal.checkpoint_pages;
-        }
-        if pages < self.wal.due_at || self.health.failure().is_some() {
-            return;
-        }
-        // If the log stays long, because a reader needs it or copying fails, do not retry at the very next commit.
-        self.wal.due_at = pages.saturating_add(self.wal.checkpoint_pages.div_ceil(4));
-        match to_the_end(&self.db, "PRAGMA wal_checkpoint(PASSIVE)") {
-            Ok(_) => {}
-            Err(error) if is_fatal(&error) => drop(self.end(unknown("copy the write-ahead log back", &error))),
-            Err(error) => {
-                tracing::error!(%error, pages, "the write-ahead log could not be copied back and keeps growing")
-            }
-        }
+    fn ended(&mut self, failure: Error) -> Failed {
+        Failed { error: self.end(failure), is_full: false }
     }
+}
+
+/// Returns the first job and what else waits, as far as one group takes it.
+fn gather(first: Box<dyn Job>, queue: &mut mpsc::Receiver<Box<dyn Job>>) -> Vec<Box<dyn Job>> {
+    let mut bytes = first.size().bytes;
+    let mut group = vec![first];
+    // `QUEUE_MAX` bounds the group too: writers that return at once must not keep it open indefinitely.
+    while bytes < GROUP_BYTES_MAX && group.len() < QUEUE_MAX {
+        let Ok(next) = queue.try_recv() else { break };
+        bytes += next.size().bytes;
+        group.push(next);
+    }
+    group
+}
+
+/// Returns true if the disk has no room, and there may be some later.
+fn is_full(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DiskFull)
 }
 
 /// Returns true if nothing more may be written after this error.
@@ -290,6 +302,8 @@ pub(super) struct Writer {
     health: Arc<Health>,
     /// The files that the lock covers, if there is a lock.
     watched: Option<Watched>,
+    /// True while deletions leave something to be done.
+    upkeep: watch::Receiver<bool>,
 }
 
 struct Running {
@@ -298,27 +312,24 @@ struct Running {
 }
 
 impl Writer {
-    /// Starts the thread. It holds `lock` until the connection is closed.
-    pub(super) fn start(
-        db: Connection,
-        lock: Option<Lock>,
-        observer: Box<dyn Fn(CommitStats) + Send>,
-        checkpoint_pages: u32,
-    ) -> io::Result<Self> {
+    /// Starts the thread. It holds the lock until the connection is closed.
+    pub(super) fn start(parts: Parts) -> io::Result<Self> {
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
-        let watched = lock.as_ref().map(|lock| lock.watched().clone());
-        let writing = Thread::new(db, lock, observer, checkpoint_pages).map_err(io::Error::other)?;
-        let health = writing.health.clone();
-        let thread = thread::Builder::new().name("store-writer".into()).spawn(move || writing.run(jobs))?;
-        Ok(Self { running: Mutex::new(Some(Running { queue, thread })), health, watched })
+        let watched = parts.lock.as_ref().map(|lock| lock.watched().clone());
+        let writing = Thread::new(parts).map_err(io::Error::other)?;
+        let (health, upkeep) = (writing.health.clone(), writing.upkeep.watch());
+        // Of its own, so that a store can be opened outside of any.
+        let timer = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let thread = thread::Builder::new().name("store-writer".into()).spawn(move || writing.run(jobs, &timer))?;
+        Ok(Self { running: Mutex::new(Some(Running { queue, thread })), health, watched, upkeep })
     }
 
     /// Executes a write, which is durable when this returns `Ok`. Dropping the future does not undo a queued write.
     pub(super) async fn call<W: Write>(&self, write: W) -> Result<W::Output, Error> {
         let queue = self.running().as_ref().map(|running| running.queue.clone());
         let queue = queue.ok_or_else(closed)?;
-        let (answer, result) = oneshot::channel();
-        queue.send(Box::new(Call { write, result: None, answer })).await.map_err(|_| closed())?;
+        let (job, result) = Call::boxed(write);
+        queue.send(job).await.map_err(|_| closed())?;
         drop(queue);
         result.await.unwrap_or_else(|_| Err(Error::Unknown("the writer has ended".into())))
     }
@@ -345,6 +356,12 @@ impl Writer {
         let outcome = self.call(Probe { bytes }).await;
         self.health.was_probed(outcome.clone());
         outcome
+    }
+
+    /// Waits until deletions leave nothing to be done, except for what failed and is tried again later.
+    pub(super) async fn settled(&self) {
+        // An error means that the thread has ended.
+        let _ = self.upkeep.clone().wait_for(|is_busy| !is_busy).await;
     }
 
     /// Ends the thread after everything it has accepted. Blocks until then.

@@ -258,12 +258,35 @@ async fn pages_that_the_database_cannot_read_are_damage_of_their_session_alone()
     let damaged = Error::Damaged { session: id("big"), part: Part::Pages, reason: "the database cannot read it" };
     assert_eq!(store.read(&id("big"), 0, 99).await.unwrap_err(), damaged);
     other_works(&store).await;
-    // Deleting it fails with the damage, and no other write fails with it.
+    // Deleting hides it. Its rows cannot be removed, and no other write fails with that.
     let (big, new) = (id("big"), id("new"));
     let (first, second) = futures_util::join!(store.delete(&big), store.create(&new, "", NOW));
-    assert_eq!(first.unwrap_err(), damaged);
-    second.unwrap();
+    assert_eq!((first, second.map(|lease| lease.term)), (Ok(()), Ok(1)));
+    store.settled().await;
+    assert_eq!(store.head(&big).await.unwrap_err(), Error::NotFound(big));
     store.create(&id("newer"), "", NOW).await.unwrap();
+    assert_eq!(store.failure(), None);
     let found = store.entries(&id("t"), EntryQuery::Path { from: id("e3"), limit: 9 }).await.unwrap();
     assert_eq!(short(&found), "3:e3 2:e2 1:e1");
+}
+
+#[tokio::test]
+async fn a_damaged_page_that_is_in_the_way_of_shortening_the_file_ends_no_write() {
+    let (_dir, path) = two_sessions().await;
+    let store = SqliteStore::open(&path).unwrap();
+    for (name, bytes, count) in [("early", 1024 * 1024, 8), ("late", 3000, 40)] {
+        let lease = store.create(&id(name), "alice", NOW).await.unwrap();
+        for n in 1..=count {
+            store.append(&lease, n, append_of([format!("{name} {n} {}", "x".repeat(bytes)).as_str()])).await.unwrap();
+        }
+    }
+    store.close().await.unwrap();
+    assert!(overwrite_pages_with(&path, "late 20 ") > 0);
+
+    let store = SqliteStore::open(&path).unwrap();
+    store.delete(&id("early")).await.unwrap();
+    store.settled().await;
+    store.create(&id("newer"), "", NOW).await.unwrap();
+    assert_eq!(store.failure(), None);
+    other_works(&store).await;
 }

@@ -1,9 +1,41 @@
 //! Tests of the writer thread: groups, commits and failures.
 
-use super::{Call, CommitStats, Fault, Job, Probe, Thread, Write, ffi, oneshot};
+use super::{
+    super::{
+        Fault,
+        readers::Readers,
+        reserve::{Hold, Reserve},
+    },
+    Call, CommitStats, Parts, Probe, Thread, Write, ffi,
+};
 use crate::store::Error;
 use rusqlite::Connection;
-use std::sync::{Arc, Mutex};
+use std::{
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+fn thread(db: Connection, observer: Box<dyn Fn(CommitStats) + Send>) -> Thread {
+    thread_with(db, observer, Box::new(|_| Ok(())))
+}
+
+fn thread_with(db: Connection, observer: Box<dyn Fn(CommitStats) + Send>, reserve: Hold) -> Thread {
+    Thread::new(Parts {
+        db,
+        lock: None,
+        observer,
+        checkpoint_pages: 1000,
+        retry: Duration::ZERO,
+        reserve: Reserve::take(reserve),
+        readers: Readers::new(Vec::new()).pool(),
+        has_deletions: false,
+    })
+    .unwrap()
+}
 
 /// Inserts a row, refuses, inserts a row that must be rolled back, or fails with a SQLite code.
 enum Step {
@@ -45,7 +77,7 @@ fn check(groups: Vec<Vec<Step>>, failing: &'static [(usize, i32)], want: &[&str]
         assert_eq!(stats.commits + stats.failed, seen.len() as u64 + 1);
         seen.push(stats.commits);
     });
-    let mut thread = Thread::new(db, None, observer, 1000).unwrap();
+    let mut thread = thread(db, observer);
     let (mut at, mut commit) = (0, std::mem::replace(&mut thread.commit, Box::new(|_| Ok(()))));
     thread.commit = Box::new(move |db| {
         at += 1;
@@ -58,9 +90,9 @@ fn check(groups: Vec<Vec<Step>>, failing: &'static [(usize, i32)], want: &[&str]
     for group in groups {
         let mut results = Vec::new();
         let jobs = group.into_iter().map(|write| {
-            let (answer, result) = oneshot::channel();
+            let (job, result) = Call::boxed(write);
             results.push(result);
-            Box::new(Call { write, result: None, answer }) as Box<dyn Job>
+            job
         });
         let jobs = jobs.collect();
         thread.write_group(jobs);
@@ -133,11 +165,11 @@ fn a_full_disk_is_known_until_as_much_fits_again() {
     db.pragma_update(None, "secure_delete", true).unwrap();
     db.execute_batch("CREATE TABLE mark (session, command, fingerprint, reply, checksum)").unwrap();
     db.pragma_update(None, "max_page_count", 4).unwrap();
-    let mut thread = Thread::new(db, None, Box::new(|_| {}), 1000).unwrap();
+    let mut thread = thread(db, Box::new(|_| {}));
     let mut probe = |pages_max: u32| {
         thread.db.pragma_update(None, "max_page_count", pages_max).unwrap();
-        let (answer, mut result) = oneshot::channel();
-        thread.write_group(vec![Box::new(Call { write: Probe { bytes: 100_000 }, result: None, answer })]);
+        let (job, mut result) = Call::boxed(Probe { bytes: 100_000 });
+        thread.write_group(vec![job]);
         let left: i64 = thread.db.query_row("SELECT count(*) FROM mark", [], |row| row.get(0)).unwrap();
         assert_eq!(left, 0, "it leaves nothing behind");
         let outcome = result.try_recv().unwrap().map_err(|error| error.to_string().contains("disk is full"));
@@ -145,4 +177,53 @@ fn a_full_disk_is_known_until_as_much_fits_again() {
     };
     assert_eq!(probe(4), (Err(true), Some(100_000), None, 1));
     assert_eq!(probe(1_000), (Ok(()), None, None, 1));
+}
+
+/// Deletes a session if there is room.
+struct Deletion(Arc<AtomicBool>);
+
+impl Write for Deletion {
+    type Output = i64;
+
+    const DELETES: bool = true;
+
+    fn write(&self, _: &Connection) -> Result<i64, Fault> {
+        if self.0.load(Ordering::Relaxed) { Ok(0) } else { Err(failure(ffi::SQLITE_FULL).into()) }
+    }
+}
+
+#[test]
+fn on_a_full_disk_the_reserve_is_for_deletions_until_they_are_done() {
+    let db = Connection::open_in_memory().unwrap();
+    db.execute_batch("CREATE TABLE t (value)").unwrap();
+    let has_room = Arc::new(AtomicBool::new(false));
+    let room = has_room.clone();
+    // The reserve is given up, and there is no room to make it again.
+    let hold = move |hold: bool| {
+        let is_first = !room.swap(!hold, Ordering::Relaxed);
+        if hold && !is_first { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    };
+    let mut thread = thread_with(db, Box::new(|_| {}), Box::new(hold));
+    let run = |thread: &mut Thread, values: &[i64], deletes: bool| {
+        let (mut jobs, mut results) = (Vec::new(), Vec::new());
+        for value in values {
+            let (job, result) = Call::boxed(Step::Insert(*value));
+            jobs.push(job);
+            results.push(result);
+        }
+        if deletes {
+            let (job, result) = Call::boxed(Deletion(has_room.clone()));
+            jobs.push(job);
+            results.push(result);
+        }
+        thread.write_group(jobs);
+        let answers = results.iter_mut().map(|result| result.try_recv().unwrap().map_err(|error| error.to_string()));
+        answers.collect::<Vec<_>>()
+    };
+    let refused = |reason: &str| Err(format!("the store failed: {reason}"));
+    assert_eq!(run(&mut thread, &[1], true), [refused("write: Error code 13: database or disk is full"), Ok(0)]);
+    assert_eq!(run(&mut thread, &[2], true), [refused(super::FULL), Ok(0)]);
+    assert_eq!(thread.health.failure(), None);
+    thread.upkeep = super::Upkeep::new(false, Duration::ZERO);
+    assert_eq!(run(&mut thread, &[3], false), [Ok(3)]);
 }

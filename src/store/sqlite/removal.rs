@@ -1,0 +1,156 @@
+//! Deletion in steps: a session is hidden in one small write, and its rows are removed in slices, between which other
+//! writes are executed.
+//!
+//! The first write deletes the session's row, by which every read finds the rest, and puts its number and its id into
+//! `deletion`. So it is gone for everyone at once, its id is free again, and a restart goes on with the slices: a
+//! number is never reused.
+
+use super::{Fault, damaged_pages, is_damage, read, writer::Write};
+use crate::store::Error;
+use reseed_protocol::SessionId;
+use rusqlite::{Connection, OptionalExtension as _, types::Type};
+
+/// Rows that a slice removes at most: each may touch a page of each index.
+const SLICE_ROWS_MAX: u32 = 256;
+
+/// Bytes of text after which a slice ends: with `secure_delete` each of them is overwritten, which takes some 5 ms.
+const SLICE_BYTES_MAX: i64 = 1024 * 1024;
+
+/// Pages by which a step shortens the file: 1 MiB.
+const SHRINK_PAGES: u32 = 128;
+
+/// Free pages that a file may keep (4 MiB), so that it does not shrink and grow with every few writes.
+const FREE_PAGES_KEPT: u32 = 512;
+
+/// Hides a session and orders its removal.
+pub(super) struct Delete(pub(super) SessionId);
+
+impl Write for Delete {
+    type Output = ();
+
+    const DELETES: bool = true;
+
+    fn write(&self, db: &Connection) -> Result<(), Fault> {
+        let number = read::number(db, &self.0).map_err(|fault| fault.reading(&self.0))?;
+        let order = db.prepare_cached("INSERT OR IGNORE INTO deletion (number, id) VALUES (?1, ?2)")?;
+        let hide = || db.prepare_cached("DELETE FROM session WHERE number = ?1")?.execute([number]);
+        let hidden = { order }.execute((number, self.0.as_str())).and_then(|_| hide());
+        hidden.map(drop).map_err(|error| damaged_or(error, &self.0))
+    }
+}
+
+fn damaged_or(error: rusqlite::Error, session: &SessionId) -> Fault {
+    if is_damage(&error) { Fault::Undone(damaged_pages(session)) } else { error.into() }
+}
+
+/// A session that is hidden, and whose rows are to be removed.
+pub(super) struct Hidden {
+    pub(super) number: i64,
+    pub(super) session: SessionId,
+}
+
+/// Returns the first hidden session with a number above `after`.
+pub(super) fn next(db: &Connection, after: i64) -> rusqlite::Result<Option<Hidden>> {
+    db.prepare_cached("SELECT number, id FROM deletion WHERE number > ?1 ORDER BY number LIMIT 1")?
+        .query_row([after], |row| {
+            let id: String = row.get(1)?;
+            let session = id.parse().map_err(|_| rusqlite::Error::InvalidColumnType(1, "id".into(), Type::Text))?;
+            Ok(Hidden { number: row.get(0)?, session })
+        })
+        .optional()
+}
+
+/// The outcome of a slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Removed {
+    Part,
+    All,
+}
+
+/// Removes some rows of a hidden session.
+pub(super) struct Slice(pub(super) Hidden);
+
+impl Write for Slice {
+    type Output = Removed;
+
+    const DELETES: bool = true;
+
+    fn write(&self, db: &Connection) -> Result<Removed, Fault> {
+        self.remove(db).map_err(|error| damaged_or(error, &self.0.session))
+    }
+}
+
+impl Slice {
+    fn remove(&self, db: &Connection) -> rusqlite::Result<Removed> {
+        let number = self.0.number;
+        // `octet_length` takes the size from the row's header: no text is read.
+        let records = "SELECT seq, octet_length(body) FROM record WHERE session = ?1 ORDER BY seq LIMIT ?2";
+        if let Some(last) = self.last::<i64>(db, records)? {
+            db.prepare_cached("DELETE FROM record WHERE session = ?1 AND seq <= ?2")?.execute((number, last))?;
+            return Ok(Removed::Part);
+        }
+        let marks = "SELECT command, octet_length(reply) FROM mark WHERE session = ?1 ORDER BY command LIMIT ?2";
+        if let Some(last) = self.last::<String>(db, marks)? {
+            db.prepare_cached("DELETE FROM mark WHERE session = ?1 AND command <= ?2")?.execute((number, last))?;
+            return Ok(Removed::Part);
+        }
+        db.prepare_cached("DELETE FROM session_state WHERE session = ?1")?.execute([number])?;
+        db.prepare_cached("DELETE FROM deletion WHERE number = ?1")?.execute([number])?;
+        Ok(Removed::All)
+    }
+
+    /// Returns the key of the last row that this slice may remove.
+    fn last<K: rusqlite::types::FromSql>(&self, db: &Connection, rows: &str) -> rusqlite::Result<Option<K>> {
+        let mut rows = db.prepare_cached(rows)?;
+        let mut rows = rows.query((self.0.number, SLICE_ROWS_MAX))?;
+        let (mut last, mut bytes) = (None, 0);
+        while let Some(row) = rows.next()? {
+            last = Some(row.get(0)?);
+            bytes += row.get::<_, Option<i64>>(1)?.unwrap_or(0);
+            if bytes >= SLICE_BYTES_MAX {
+                break;
+            }
+        }
+        Ok(last)
+    }
+}
+
+/// Shortens the file by some free pages. Returns true if there is more to do. A file from before this was possible
+/// stays as long as it is.
+pub(super) struct Shrink;
+
+impl Write for Shrink {
+    type Output = bool;
+
+    const DELETES: bool = true;
+
+    fn write(&self, db: &Connection) -> Result<bool, Fault> {
+        // It moves pages of all sessions, and a damaged one must not end the writing of the others.
+        let damaged = |error| Fault::Undone(Error::Unknown(format!("move pages: {error}; run `reseed vacuum`")));
+        self.shorten(db).map_err(|error| if is_damage(&error) { damaged(error) } else { error.into() })
+    }
+}
+
+impl Shrink {
+    fn shorten(&self, db: &Connection) -> rusqlite::Result<bool> {
+        if !is_due(db)? {
+            return Ok(false);
+        }
+        // Each row, of no column, is a page.
+        let mut step = db.prepare_cached(&format!("PRAGMA incremental_vacuum({SHRINK_PAGES})"))?;
+        let mut pages = step.query([])?;
+        while pages.next()?.is_some() {}
+        is_due(db)
+    }
+}
+
+fn is_due(db: &Connection) -> rusqlite::Result<bool> {
+    let free: u32 = db.pragma_query_value(None, "freelist_count", |row| row.get(0))?;
+    Ok(free > FREE_PAGES_KEPT && can_shrink(db)?)
+}
+
+/// Returns true if the file's pages can be moved, so that it can be shortened while it is in use.
+fn can_shrink(db: &Connection) -> rusqlite::Result<bool> {
+    // 2 is incremental.
+    db.pragma_query_value(None, "auto_vacuum", |row| row.get::<_, i64>(0)).map(|mode| mode == 2)
+}

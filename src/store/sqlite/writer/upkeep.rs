@@ -1,0 +1,197 @@
+//! What a deleted session leaves to be done: its rows are removed in slices, the file is shortened, and the text is
+//! erased from the write-ahead log. One step at a time, between which groups of writes are committed.
+
+use super::{
+    super::{
+        erase,
+        removal::{self, Removed, Shrink, Slice},
+    },
+    Thread,
+    job::{Call, Write},
+    unknown,
+};
+use crate::store::Error;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// The longest time between two attempts at the same step.
+const RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// The time within which deleted text should be gone.
+const ERASED_WITHIN: Duration = Duration::from_secs(60);
+
+/// How long closing the store goes on with what is left; the next start does the rest.
+const END_WITHIN: Duration = Duration::from_secs(5);
+
+/// The next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Idle,
+    /// Removes rows of the first deleted session with a number above this one: those up to it cannot be removed.
+    Remove {
+        after: i64,
+    },
+    Shrink,
+    Erase,
+}
+
+/// What is left to be done, and when.
+pub(super) struct Upkeep {
+    stage: Stage,
+    /// The time of the next step; in the past if it is due.
+    at: Instant,
+    /// The time after which a failed step is first tried again, and after which it is next time.
+    retry: Duration,
+    wait: Duration,
+    /// The time of the first deletion that is not erased, until a warning said so.
+    unerased: Option<Instant>,
+    /// True while there are steps to be done at once.
+    busy: watch::Sender<bool>,
+}
+
+impl Upkeep {
+    pub(super) fn new(has_deletions: bool, retry: Duration) -> Self {
+        let (at, busy) = (Instant::now(), watch::Sender::new(false));
+        let mut upkeep = Self { stage: Stage::Idle, at, retry, wait: retry, unerased: None, busy };
+        if has_deletions {
+            upkeep.begin();
+        }
+        upkeep
+    }
+
+    /// Begins anew, because a session was deleted.
+    pub(super) fn begin(&mut self) {
+        self.unerased.get_or_insert_with(Instant::now);
+        self.go(Stage::Remove { after: 0 });
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.stage == Stage::Idle
+    }
+
+    /// Returns the time of the next step, if there is one.
+    pub(super) fn due_at(&self) -> Option<Instant> {
+        (!self.is_idle()).then_some(self.at)
+    }
+
+    /// Returns whether there are steps to be done at once.
+    pub(super) fn watch(&self) -> watch::Receiver<bool> {
+        self.busy.subscribe()
+    }
+
+    fn go(&mut self, stage: Stage) {
+        (self.stage, self.at, self.wait) = (stage, Instant::now(), self.retry);
+        self.busy.send_replace(stage != Stage::Idle);
+    }
+
+    /// Tries the step again later.
+    fn put_off(&mut self) {
+        self.at = Instant::now() + self.wait;
+        self.wait = self.wait.saturating_mul(2).min(RETRY_MAX.max(self.retry));
+        self.busy.send_replace(false);
+    }
+
+    /// Says so if deleted text is still there after the time within which it should be gone, once.
+    fn warn_if_late(&mut self, reason: &str) {
+        if self.unerased.is_some_and(|since| since.elapsed() > ERASED_WITHIN) {
+            self.unerased = None;
+            tracing::warn!(
+                reason,
+                "text of deleted sessions is still in the files after {} s; it is tried again until it is gone",
+                ERASED_WITHIN.as_secs()
+            );
+        }
+    }
+}
+
+impl Thread {
+    /// Does one step, if one is due.
+    pub(super) fn upkeep_when_due(&mut self) {
+        if self.upkeep.due_at().is_none_or(|at| at > Instant::now()) {
+            return;
+        }
+        if self.health.failure().is_some() {
+            // The next start goes on.
+            self.upkeep.go(Stage::Idle);
+            return;
+        }
+        let next = match self.upkeep.stage {
+            Stage::Idle => return,
+            Stage::Remove { after } => self.remove(after),
+            Stage::Shrink => Ok(self.shrink()),
+            Stage::Erase => self.erase(),
+        };
+        match next {
+            Ok(stage) => self.upkeep.go(stage),
+            Err(error) => {
+                self.upkeep.put_off();
+                self.upkeep.warn_if_late(&error.to_string());
+            }
+        }
+        if self.reserve.is_spent() {
+            // The log of a few steps must not outgrow the room that is left.
+            drop(self.checkpoint());
+            self.reserve.restore();
+        } else {
+            self.checkpoint_when_due();
+        }
+    }
+
+    /// Does what is left, if that does not take long and nothing fails.
+    pub(super) fn upkeep_at_the_end(&mut self) {
+        let until = Instant::now() + END_WITHIN;
+        while self.upkeep.due_at().is_some_and(|at| at <= Instant::now()) && Instant::now() < until {
+            self.upkeep_when_due();
+        }
+    }
+
+    fn remove(&mut self, after: i64) -> Result<Stage, Error> {
+        let next = removal::next(&self.db, after).map_err(|error| unknown("find deleted sessions", &error))?;
+        let Some(hidden) = next else { return Ok(Stage::Shrink) };
+        let number = hidden.number;
+        match self.write_own(Slice(hidden)) {
+            Ok(Removed::Part) => Ok(Stage::Remove { after }),
+            Ok(Removed::All) => Ok(Stage::Remove { after: number }),
+            Err(error @ Error::Damaged { .. }) => {
+                tracing::error!(
+                    %error,
+                    "text of a deleted session stays in the database: stop the server and run `reseed vacuum`"
+                );
+                Ok(Stage::Remove { after: number })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Shortens the file if that works; if not, the next deletion tries it again.
+    fn shrink(&mut self) -> Stage {
+        match self.write_own(Shrink) {
+            Ok(true) => Stage::Shrink,
+            Ok(false) => Stage::Erase,
+            Err(error) => {
+                tracing::warn!(%error, "the database file could not be shortened");
+                Stage::Erase
+            }
+        }
+    }
+
+    fn erase(&mut self) -> Result<Stage, Error> {
+        match erase::erase(&self.db, self.lock.as_ref()) {
+            Ok(true) => {
+                self.readers.forget();
+                self.upkeep.unerased = None;
+                Ok(Stage::Idle)
+            }
+            Ok(false) => Err(Error::Unknown("another process reads an older state of the database".into())),
+            Err(error) if super::is_fatal(&error) => Err(self.end(unknown("empty the write-ahead log", &error))),
+            Err(error) => Err(unknown("empty the write-ahead log", &error)),
+        }
+    }
+
+    /// Executes a write of the thread itself, as a group of its own.
+    fn write_own<W: Write>(&mut self, write: W) -> Result<W::Output, Error> {
+        let (job, mut result) = Call::boxed(write);
+        self.write_group(vec![job]);
+        result.try_recv().unwrap_or_else(|_| Err(Error::Unknown("the write was not executed".into())))
+    }
+}
