@@ -37,6 +37,20 @@ fn checkpoint(db: &Connection, mode: &str) -> rusqlite::Result<Checkpoint> {
 /// its pages and returns true. SQLite takes such a log up again from its start with the next write, so this is the
 /// moment for it.
 pub(super) fn copy_back(db: &Connection, lock: Option<&Lock>) -> rusqlite::Result<bool> {
+    changing(lock, |pages| copy_and_clear(db, lock, pages))
+}
+
+/// Runs what changes the database file, and fills in the pages that it changes.
+fn changing<T>(lock: Option<&Lock>, change: impl FnOnce(&mut Pages) -> T) -> T {
+    let watched = lock.map(Lock::watched);
+    watched.inspect(|watched| watched.begin_change());
+    let mut pages = Pages::new();
+    let done = change(&mut pages);
+    watched.inspect(|watched| watched.end_change(&pages));
+    done
+}
+
+fn copy_and_clear(db: &Connection, lock: Option<&Lock>, pages: &mut Pages) -> rusqlite::Result<bool> {
     let before = data_version(db)?;
     let Checkpoint { is_busy, frames, copied } = checkpoint(db, "PASSIVE")?;
     if is_busy || copied < frames {
@@ -45,7 +59,7 @@ pub(super) fn copy_back(db: &Connection, lock: Option<&Lock>) -> rusqlite::Resul
     let Some((database, log)) = lock.and_then(Lock::database).filter(|_| cfg!(unix) && frames > 0) else {
         return Ok(true);
     };
-    let pages = scrub::pages_in(&log, frames.cast_unsigned());
+    *pages = scrub::pages_in(&log, frames.cast_unsigned());
     // Nobody may write to the pages meanwhile, also no other program that got around our lock. If one has written since
     // the log was copied, it may still be copying that.
     match db.execute_batch("BEGIN IMMEDIATE") {
@@ -57,7 +71,7 @@ pub(super) fn copy_back(db: &Connection, lock: Option<&Lock>) -> rusqlite::Resul
         if now != before {
             return Ok(false);
         }
-        scrub::clear(database, &pages).map_err(as_failed_sync)?;
+        scrub::clear(database, pages).map_err(as_failed_sync)?;
         Ok(true)
     });
     db.execute_batch("ROLLBACK")?;
@@ -68,7 +82,7 @@ pub(super) fn copy_back(db: &Connection, lock: Option<&Lock>) -> rusqlite::Resul
 /// the way.
 pub(super) fn erase(db: &Connection, lock: Option<&Lock>) -> rusqlite::Result<bool> {
     db.busy_timeout(READERS_LEAVE)?;
-    let erased = copy_back(db, lock).and_then(|all| Ok(all && !checkpoint(db, "TRUNCATE")?.is_busy));
+    let erased = changing(lock, |pages| Ok(copy_and_clear(db, lock, pages)? && !checkpoint(db, "TRUNCATE")?.is_busy));
     db.busy_timeout(BUSY_TIMEOUT)?;
     // A cached page may have bytes that were cleared in the file.
     db.release_memory()?;

@@ -7,39 +7,28 @@
 //! Closing any handle of a file drops the locks that SQLite has on it in this process. So the handle of the database is
 //! closed after SQLite's, and no file that this process has open is opened again.
 
+use super::watched::{Identity, Watched, identity};
 use std::{
     collections::BTreeSet,
-    fs::{self, File, Metadata, OpenOptions, TryLockError},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read, Write},
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
-
-#[cfg(unix)]
-use std::os::unix::fs::MetadataExt as _;
 
 /// Longest process id read from a lock file, in bytes; a decimal `u32` has at most 10.
 const PID_BYTES_MAX: u64 = 10;
 
 /// The databases that this process has open, by what identifies a file.
-static OPEN: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
+static OPEN: Mutex<BTreeSet<Identity>> = Mutex::new(BTreeSet::new());
 
 /// The lock; dropping it admits the next process.
 #[derive(Debug)]
 pub(super) struct Lock {
     /// Locked until this value is dropped.
     file: File,
-    /// The database, once it exists; locked too on Linux.
-    database: Option<File>,
+    /// With the database, once that exists; it is locked too on Linux.
     watched: Watched,
-}
-
-/// The files that a lock covers, each with its device and inode number. Holding this value does not hold the lock.
-#[derive(Debug, Clone)]
-pub(super) struct Watched {
-    lock: (PathBuf, (u64, u64)),
-    /// The database, once it exists.
-    database: Option<(PathBuf, (u64, u64))>,
 }
 
 /// The reason the lock was not acquired.
@@ -62,18 +51,7 @@ pub(super) fn beside(database: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// Returns what identifies a file, whatever its name. Outside Unix, files in use cannot be replaced.
-#[cfg(unix)]
-fn identity(metadata: &Metadata) -> (u64, u64) {
-    (metadata.dev(), metadata.ino())
-}
-
-#[cfg(not(unix))]
-fn identity(_: &Metadata) -> (u64, u64) {
-    (0, 0)
-}
-
-fn opened() -> std::sync::MutexGuard<'static, BTreeSet<(u64, u64)>> {
+fn opened() -> MutexGuard<'static, BTreeSet<Identity>> {
     // Every change is complete before the lock is released.
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -104,7 +82,7 @@ impl Lock {
         let write = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
         write.map_err(Refused::Io)?;
         let held = identity(&file.metadata().map_err(Refused::Io)?);
-        Ok(Self { file, database: None, watched: Watched { lock: (path.to_owned(), held), database: None } })
+        Ok(Self { file, watched: Watched::new(path.to_owned(), held) })
     }
 
     /// Locks the database itself: [`Watched::lost`] checks it too from now on.
@@ -118,8 +96,7 @@ impl Lock {
             Err(TryLockError::Error(error)) => return Err(Refused::Io(error)),
         }
         opened().insert(identity(&metadata));
-        self.watched.database = Some((database.to_owned(), identity(&metadata)));
-        self.database = Some(file);
+        self.watched.add(database.to_owned(), identity(&metadata), file);
         Ok(())
     }
 
@@ -129,13 +106,12 @@ impl Lock {
 
     /// Returns the path of the database, once it is locked too; before, that of the lock file.
     pub(super) fn path(&self) -> &Path {
-        self.watched.database.as_ref().map_or(&self.watched.lock.0, |(path, _)| path)
+        self.watched.path()
     }
 
     /// Returns the database's file, once it is locked too, and the path of its write-ahead log.
     pub(super) fn database(&self) -> Option<(&File, PathBuf)> {
-        let (path, _) = self.watched.database.as_ref()?;
-        Some((self.database.as_ref()?, beside(path, "-wal")))
+        Some((self.watched.file()?, beside(self.path(), "-wal")))
     }
 }
 
@@ -145,38 +121,10 @@ impl Drop for Lock {
     fn drop(&mut self) {
         // An error leaves the lock until the last copy is closed.
         let _ = self.file.unlock();
-        if let Some(database) = self.database.take() {
+        if let Some(database) = self.watched.file() {
             let _ = database.unlock();
-            if let Some((_, identity)) = &self.watched.database {
-                opened().remove(identity);
-            }
+            opened().retain(|open| !self.watched.is(*open));
         }
-    }
-}
-
-impl Watched {
-    /// Returns why the lock no longer protects the database, if so: another process can take a lock file put in its
-    /// place, and nobody would find what is written to a database file that was moved or removed.
-    pub(super) fn lost(&self) -> Option<String> {
-        let is_there =
-            |(path, wanted): &(PathBuf, (u64, u64))| fs::metadata(path).is_ok_and(|there| identity(&there) == *wanted);
-        if !is_there(&self.lock) {
-            return Some(format!("the lock file `{}` was removed or replaced", self.lock.0.display()));
-        }
-        let database = self.database.as_ref().filter(|database| !is_there(database))?;
-        Some(format!("the database file `{}` was moved or replaced", database.0.display()))
-    }
-
-    /// Returns the free bytes on the disk of these files, if the system reports them.
-    #[cfg(unix)]
-    pub(super) fn free_bytes(&self) -> Option<u64> {
-        let disk = rustix::fs::statvfs(&self.lock.0).ok()?;
-        Some(disk.f_bavail.saturating_mul(disk.f_frsize))
-    }
-
-    #[cfg(not(unix))]
-    pub(super) fn free_bytes(&self) -> Option<u64> {
-        None
     }
 }
 

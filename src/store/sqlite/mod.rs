@@ -17,6 +17,7 @@ mod schema;
 mod scrub;
 mod tree;
 mod vacuum;
+mod watched;
 mod write;
 mod writer;
 

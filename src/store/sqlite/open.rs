@@ -6,6 +6,7 @@ use super::{
     CommitStats, erase,
     lock::{self, Lock, Refused},
     removal, schema,
+    scrub::Pages,
 };
 use rusqlite::{Connection, OpenFlags, ffi, types::ValueRef};
 use std::{
@@ -161,6 +162,9 @@ pub(super) fn open(path: &Path, readers: usize, vfs: Option<&Vfs>) -> Result<Ope
         return Err(OpenError::Newer { path: path.clone(), version, known: schema::VERSION });
     }
     let has_deletions = prepare(&mut writer, lock.as_ref()).map_err(&sqlite)?;
+    if let Some(lock) = &lock {
+        lock.watched().end_change(&Pages::new());
+    }
     let readers = open_readers(&path, readers, vfs).map_err(&sqlite)?;
     Ok(Opened { writer, readers, lock, has_deletions })
 }

@@ -19,6 +19,9 @@ const FRAME_HEADER_BYTES: u64 = 24;
 /// a page number.
 const PAGES_MAX: u32 = 1 << 24;
 
+/// The pages of a sample: those at the front of the file, among them the first one, which changes as the file grows.
+const SAMPLE_PAGES: usize = 16;
+
 /// Bytes of a page number in a map of pointers, with the kind of the page.
 const POINTER_BYTES: u32 = 5;
 
@@ -78,6 +81,28 @@ pub(super) fn clear(database: &File, pages: &Pages) -> io::Result<()> {
         }
     }
     if is_changed { database.sync_data() } else { Ok(()) }
+}
+
+/// Returns the first few pages, as a sample.
+pub(super) fn some_of(pages: &Pages) -> Vec<u32> {
+    pages.iter().copied().take(SAMPLE_PAGES).collect()
+}
+
+/// Returns checksums of some pages, each behind its number. A page that is beyond the file has none.
+pub(super) fn checksums(database: &File, pages: impl IntoIterator<Item = u32>) -> io::Result<Vec<(u32, u32)>> {
+    let mut header = [0; 100];
+    read_at(database, &mut header, 0)?;
+    let page_bytes = page_bytes(&header);
+    let mut page = vec![0; usize::try_from(page_bytes).unwrap_or(0)];
+    let mut sums = Vec::new();
+    for number in pages {
+        match read_at(database, &mut page, u64::from(number.saturating_sub(1)) * page_bytes) {
+            Ok(()) => sums.push((number, crc32fast::hash(&page))),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sums)
 }
 
 /// Returns the size of a page that the header of a database gives.

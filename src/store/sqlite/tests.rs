@@ -71,6 +71,38 @@ async fn once_the_file_or_its_lock_is_replaced_nothing_more_is_written() {
     }
 }
 
+/// A backup that is copied over the file is another database: nothing is written to it, not even what is in the log.
+#[tokio::test]
+async fn once_the_file_is_overwritten_nothing_more_is_written_to_it() {
+    let (dir, path) = written().await;
+    let backup = dir.path().join("backup.db");
+    fs::copy(&path, &backup).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
+    let (lease, _) = store.open(&id("s")).await.unwrap();
+    store.append(&lease, 4, append_of(["a"])).await.unwrap();
+    assert_eq!(store.check_writable().await, Ok(()));
+    // Only the time of its change.
+    store.delete(&store.create(&id("t"), "", NOW).await.unwrap().session).await.unwrap();
+    store.settled().await;
+    fs::File::options().write(true).open(&path).unwrap().set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    assert_eq!(store.check_writable().await, Ok(()));
+    store.append(&lease, 5, append_of(["b"])).await.unwrap();
+
+    fs::write(&path, fs::read(&backup).unwrap()).unwrap();
+    let unready = store.check_writable().await.unwrap_err();
+    assert!(unready.to_string().contains("was changed by another program"), "{unready}");
+    let refused = store.append(&lease, 6, append_of(["c"])).await.unwrap_err();
+    assert!(refused.to_string().contains("reseed.db-wal` and"), "{refused}");
+    assert_eq!(store.failure(), Some(refused));
+    store.close().await.unwrap();
+    assert!(fs::read(&path).unwrap() == fs::read(&backup).unwrap());
+    // As it says.
+    for beside in ["reseed.db-wal", "reseed.db-shm"] {
+        fs::remove_file(dir.path().join(beside)).unwrap();
+    }
+    assert_eq!(log(&SqliteStore::open(&path).unwrap(), &id("s")).await, "1:e1 2:e2 3:e3");
+}
+
 #[tokio::test]
 async fn a_reopened_file_has_everything_and_its_terms_go_on() {
     let (_dir, path) = place();

@@ -19,13 +19,14 @@ pub(super) use job::{Size, Write};
 use super::{
     CommitStats, erase,
     health::{Health, Probe},
-    lock::{Lock, Watched},
+    lock::Lock,
     readers::Pool,
     reserve::Reserve,
+    watched::{Lost, Watched},
 };
 use crate::store::Error;
 use job::{Call, Job, Spoiled};
-use rusqlite::{Connection, ErrorCode, ffi};
+use rusqlite::{Connection, ErrorCode, config::DbConfig, ffi};
 use std::{
     io,
     sync::{Arc, Mutex, PoisonError},
@@ -122,6 +123,7 @@ impl Thread {
             }
             self.upkeep_when_due();
         }
+        self.check_files();
         self.upkeep_at_the_end();
         if self.lock.is_some()
             && self.health.failure().is_none()
@@ -148,11 +150,7 @@ impl Thread {
     }
 
     fn write_group(&mut self, mut group: Vec<Box<dyn Job>>) {
-        if self.health.failure().is_none()
-            && let Some(lost) = self.lock.as_ref().and_then(|lock| lock.watched().lost())
-        {
-            self.end(Error::Unknown(lost));
-        }
+        self.check_files();
         self.reserve.restore();
         if self.reserve.is_spent() && !self.upkeep.is_idle() {
             // The room is for deletions, until they are done.
@@ -190,6 +188,20 @@ impl Thread {
         for job in group {
             job.answer(failure.as_ref());
         }
+    }
+
+    /// Ends the writing if the files are no longer those that were opened, or as they were left.
+    fn check_files(&mut self) {
+        if self.health.failure().is_some() {
+            return;
+        }
+        let Some(lost) = self.lock.as_ref().and_then(|lock| lock.watched().lost()) else { return };
+        if let Lost::Changed(_) = &lost
+            && let Err(error) = self.db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+        {
+            tracing::error!(%error, "the write-ahead log will be copied into the changed file");
+        }
+        self.end(Error::Unknown(lost.reason()));
     }
 
     /// Answers the writes that delete nothing, and returns the others.
@@ -349,7 +361,7 @@ impl Writer {
             return Err(closed());
         }
         if let Some(lost) = self.watched.as_ref().and_then(Watched::lost) {
-            return Err(Error::Unknown(lost));
+            return Err(Error::Unknown(lost.reason()));
         }
         let free_bytes = self.watched.as_ref().and_then(Watched::free_bytes);
         let Some(bytes) = self.health.probe_due(free_bytes) else { return self.health.probed() };

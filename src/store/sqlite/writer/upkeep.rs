@@ -110,6 +110,7 @@ impl Thread {
         if self.upkeep.due_at().is_none_or(|at| at > Instant::now()) {
             return;
         }
+        self.check_files();
         if self.health.failure().is_some() {
             // The next start goes on.
             self.upkeep.go(Stage::Idle);
