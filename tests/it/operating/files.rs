@@ -97,3 +97,36 @@ async fn a_second_server_is_refused_under_every_name_and_without_the_lock_file()
     assert!(done.printed.contains(" MiB before, "), "{done:?}");
     Binary::start(folder.path(), &QUICK).await.stop().await;
 }
+
+/// An append writes what it adds, however much waits in the session's queue.
+#[tokio::test]
+async fn a_small_append_behind_a_long_queue_writes_little() {
+    const INPUTS: usize = 30;
+    let folder = folder();
+    // The first word of the answer takes a minute, longer than this.
+    let settings = [("OFFLINE_WORD_MILLIS", "60000"), ("OFFLINE_WINDOW", "9000000"), ("CONTEXT_WINDOW", "9000000")];
+    let server = Binary::start(folder.path(), &settings).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    client.ask("user_input", json!({ "input": "Is the sea warm?" })).await;
+    client.event("turn_started").await;
+    let log = || fs::metadata(folder.path().join("data/reseed.db-wal")).unwrap().len();
+    let empty = log();
+    for _ in 0..INPUTS {
+        let reply = client.ask("user_input", json!({ "input": "w ".repeat(60_000) })).await;
+        assert_eq!(reply["type"], "accepted", "{reply}");
+    }
+    assert!(log() - empty > INPUTS as u64 * 120_000, "the queue holds 3.6 MB");
+    let commands = [
+        ("rename_session", "ok", json!({ "name": "The ferry" })),
+        ("user_input", "accepted", json!({ "input": "x".repeat(100) })),
+        ("append_custom", "ok", json!({ "customType": "note", "data": { "text": "x".repeat(100) } })),
+    ];
+    for (command, answer, payload) in commands {
+        let before = log();
+        let reply = client.ask(command, payload).await;
+        assert_eq!(reply["type"], answer, "{command}: {reply}");
+        let written = log() - before;
+        assert!((1..256 * 1024).contains(&written), "{command} wrote {written} bytes");
+    }
+    server.kill().await;
+}
