@@ -44,7 +44,7 @@ enum Command {
     /// Export a session as a file that pi can read; also while the server is running.
     Export(export::ExportCommand),
     /// Rewrite the database so that it is as short as it can be, and can shrink while it is in use. The server must not
-    /// be running. Needed once for a database that an older version created, and when the log says so.
+    /// be running. Needed once for a database that an older version created.
     Vacuum,
     /// Chat with a running server in the terminal, or through pipes.
     Chat(chat::ChatOptions),

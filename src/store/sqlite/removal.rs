@@ -126,7 +126,7 @@ impl Write for Shrink {
 
     fn write(&self, db: &Connection) -> Result<bool, Fault> {
         // It moves pages of all sessions, and a damaged one must not end the writing of the others.
-        let damaged = |error| Fault::Undone(Error::Unknown(format!("move pages: {error}; run `reseed vacuum`")));
+        let damaged = |error| Fault::Undone(Error::Unknown(format!("move pages: {error}")));
         self.shorten(db).map_err(|error| if is_damage(&error) { damaged(error) } else { error.into() })
     }
 }

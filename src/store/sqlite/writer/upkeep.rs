@@ -156,7 +156,8 @@ impl Thread {
             Err(error @ Error::Damaged { .. }) => {
                 tracing::error!(
                     %error,
-                    "text of a deleted session stays in the database: stop the server and run `reseed vacuum`"
+                    "text of a deleted session stays in the database, whose pages are damaged: restore a backup, or \
+                     export the other sessions"
                 );
                 Ok(Stage::Remove { after: number })
             }
