@@ -23,8 +23,8 @@ pub(super) fn fit(limits: &mut LimitSettings) -> Option<String> {
     ))
 }
 
-/// Returns the limits, lowered so that what they allow fits into this number of descriptors; `None` if it does as it is.
-/// A request to the model has a connection of its own.
+/// Returns the limits, lowered so that what they allow fits into this number of descriptors; `None` if it does as it
+/// is. A request to the model has a connection of its own.
 fn fitted(limits: &LimitSettings, files: u64) -> Option<LimitSettings> {
     let LimitSettings { connections_max, guests_max, model_requests_max, .. } = *limits;
     let wanted = [connections_max, guests_max, model_requests_max].map(u64::from).iter().sum::<u64>();

@@ -277,7 +277,7 @@ fn openai_needs_a_key_or_an_address_and_each_token_stands_once() {
     );
     refused(
         &[("AUTH_TOKENS", "ann:same-token-twice-1"), ("OPERATOR_TOKENS", "bob:same-token-twice-1")],
-        &["AUTH_TOKENS and OPERATOR_TOKENS repeat a token for `bob`; allowed: each token once"],
+        &["AUTH_TOKENS, OPERATOR_TOKENS and SERVICE_TOKENS repeat a token for `bob`; allowed: each token once"],
     );
 }
 

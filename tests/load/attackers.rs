@@ -22,7 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Connections that one kind of attacker holds at a time.
 const HELD: usize = 300;
 
-/// The bytes of a connection's receive buffer, for attackers that do not read: the kernel does not read for them either.
+/// The bytes of a connection's receive buffer, for attackers that do not read: the kernel does not read for them
+/// either.
 const RECEIVE_BYTES: u32 = 4 * 1024;
 
 /// Text of an entry of mallory's, so that reading them is work.
