@@ -52,7 +52,7 @@ const METHODS = {
 };
 
 /** The commands that the client sends by itself. */
-const BY_ITSELF = ["hello", "open_session", "close_session", "ping", "call_progress"];
+const BY_ITSELF = ["hello", "authenticate", "open_session", "close_session", "ping", "call_progress"];
 
 for (const [type, [call, payload]] of Object.entries(METHODS)) {
   test(`${type} has a method`, async () => {
