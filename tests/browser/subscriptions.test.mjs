@@ -199,6 +199,24 @@ onPage("what is written in a chat stays in that chat, also while another one is 
   assert.equal(pears.entries.length, 4);
 });
 
+onPage("what is written right after another chat was chosen belongs to that one", {}, async ({ page }) => {
+  await say(page, "apples");
+  await settled(page, 1);
+  // All before the next frame is drawn, as a busy machine has it.
+  const write = (chosen, text) => page.evaluate(async ({ chosen, text }) => {
+    const input = document.querySelector("#input");
+    document.querySelector(chosen).click();
+    input.value += text;
+    input.dispatchEvent(new Event("input"));
+    await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+    return input.value;
+  }, { chosen, text });
+  assert.equal(await write("#new-session", "pears"), "pears");
+  assert.equal(await write("#sessions .session a", "more"), "more");
+  await page.waitForFunction(() => document.querySelector("#log .user")?.innerText.includes("apples"));
+  assert.equal(await write("#new-session", " and plums"), "pears and plums");
+});
+
 onPage("what is asked differently goes to its chat, though another one is looked at while the branch is summarised", {}, async ({ page, server }) => {
   for (const text of ["apples", "pears"]) {
     await page.click("#new-session");

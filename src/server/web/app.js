@@ -40,7 +40,9 @@ export class App {
    * @param {(notice: Notice) => void} listeners.onNotice
    * @param {(text: string) => void} listeners.onAnnounce what a screen reader should say
    * @param {(text: string) => void} listeners.onText a text that goes back to where one writes
-   * @param {() => void} listeners.onLeave another session is shown from here on
+   * @param {(sessionId: string | null) => void} listeners.onShow another session is shown from here on; null: one that
+   * is made with its first input
+   * @param {(sessionId: string) => void} listeners.onMade the session of the first input was made, and is shown
    * @param {(sessionId: string | null) => void} listeners.onTarget the session that the address should name
    */
   constructor(listeners) {
@@ -154,7 +156,7 @@ export class App {
     this.open?.end();
     this.open = null;
     this.target = sessionId;
-    this.listeners.onLeave();
+    this.listeners.onShow(sessionId);
     this.listeners.onTarget(sessionId);
     if (sessionId !== null) this.enter(this.client.session(sessionId));
     this.changed();
@@ -175,6 +177,7 @@ export class App {
       this.creating = null;
       if (this.target === null) {
         this.target = session.id;
+        this.listeners.onMade(session.id);
         this.listeners.onTarget(session.id);
         this.enter(session);
       } else {

@@ -137,8 +137,6 @@ export class ComposerView {
   render() {
     const { app } = this;
     const { snapshot } = app;
-    const session = app.target ?? "";
-    if (session !== this.draftOf) this.changeDraft(session);
     this.stop.hidden = app.readOnly || !snapshot || !isBusy(snapshot);
     this.send.disabled = app.readOnly || this.text.trim() === "" || app.status.phase === "stopped";
     this.input.disabled = app.readOnly;
@@ -149,18 +147,22 @@ export class ComposerView {
   }
 
   /**
-   * Each session keeps what was begun in it. A session that was just made goes on with its own text.
-   * @param {string} session
+   * Another session is shown: each keeps what was begun in it. Called before the next key can be pressed, since a text
+   * belongs to the session that was shown when it was written.
+   * @param {string} session its id; "": one that is made with its first input
    */
-  changeDraft(session) {
-    const made = this.draftOf === "" && this.app.snapshot?.path.entries.length === 0;
-    const before = this.draftOf;
+  show(session) {
+    this.drafts.set(this.draftOf, this.text);
     this.draftOf = session;
-    if (made) {
-      for (const sent of this.sending) if (sent.session === before) sent.session = session;
-      return;
-    }
-    this.drafts.set(before, this.text);
     this.put(this.drafts.get(session) ?? "");
+  }
+
+  /**
+   * The session of the first input was made and is shown: it goes on with what was written meanwhile.
+   * @param {string} session its id
+   */
+  made(session) {
+    for (const sent of this.sending) if (sent.session === this.draftOf) sent.session = session;
+    this.draftOf = session;
   }
 }

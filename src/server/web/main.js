@@ -37,7 +37,11 @@ let asked = false;
 const app = new App({
   onChange: schedule,
   onNotice: toast,
-  onLeave: clearToasts,
+  onShow: (sessionId) => {
+    clearToasts();
+    composer.show(sessionId ?? "");
+  },
+  onMade: (sessionId) => composer.made(sessionId),
   onAnnounce: (text) => (announcer.textContent = text.slice(0, ANNOUNCE_CHARS_MAX)),
   onText: (text) => composer.give(text),
   onTarget: (sessionId) => {
@@ -67,8 +71,9 @@ const presence = new PresenceView(app);
 const sessions = new SessionsView(app, {
   onRename: (item) => void rename(item.sessionId, item.name),
   onDelete: (item) => void remove(item.sessionId, item.name),
-  onChosen: () => {
+  onChosen: (sessionId) => {
     openSidebar(false);
+    app.show(sessionId);
     composer.focus();
   },
 });

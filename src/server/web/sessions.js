@@ -27,7 +27,8 @@ export class SessionsView {
   /**
    * @param {import("./app.js").App} app
    * @param {{
-   *   onRename: (item: SessionItem) => void, onDelete: (item: SessionItem) => void, onChosen: () => void,
+   *   onRename: (item: SessionItem) => void, onDelete: (item: SessionItem) => void,
+   *   onChosen: (sessionId: string | null) => void,
    * }} listeners
    */
   constructor(app, listeners) {
@@ -42,7 +43,12 @@ export class SessionsView {
       app.client.sessions.search(/** @type {HTMLInputElement} */ (event.target).value);
     });
     this.list.addEventListener("click", (event) => {
-      if (event.target instanceof Element && event.target.closest("a")) listeners.onChosen();
+      const link = event.target instanceof Element && event.target.closest("a");
+      // With one of these keys the browser opens it elsewhere.
+      if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+      // Shown now, not when the address has changed: the next key belongs to it already.
+      event.preventDefault();
+      listeners.onChosen(sessionOfHash(link.hash));
     });
   }
 
