@@ -85,6 +85,8 @@ export class MockServer {
     this.losesReplyTo = null;
     /** Connections so far. */
     this.connections = 0;
+    /** Whether it takes no connections: see `leave`. */
+    this.away = false;
     this.tickets = new Set();
     /** Replies to writing commands by id: the same command is done once. */
     this.done = new Map();
@@ -97,6 +99,7 @@ export class MockServer {
     this.http = createServer((request, response) => void this.serve(request, response));
     this.ws = new WebSocketServer({ noServer: true, handleProtocols: (all) => (all.has("reseed.v2") ? "reseed.v2" : false) });
     this.http.on("upgrade", (request, socket, head) => {
+      if (this.away) return void socket.destroy();
       this.ws.handleUpgrade(request, socket, head, (client) => this.accept(client));
     });
   }
@@ -132,6 +135,16 @@ export class MockServer {
   /** Ends every connection: with a close code, or without a word. */
   dropAll(code) {
     for (const client of this.ws.clients) if (code) client.close(code); else client.terminate();
+  }
+
+  /** Ends all connections and takes none until `comeBack`, so that a page has the time to show it. */
+  leave() {
+    this.away = true;
+    this.dropAll();
+  }
+
+  comeBack() {
+    this.away = false;
   }
 
   async serve(request, response) {

@@ -179,9 +179,10 @@ onPage("inputs wait their turn, in order", { wordMillis: 1 }, async ({ page, ser
 onPage("a lost connection loses nothing and doubles nothing", { wordMillis: 12, expected: AWAY }, async ({ page, server }) => {
   await say(page, "a long one, held");
   await page.waitForFunction(() => /Sentence 3/.test(document.querySelector("#tail")?.innerText));
-  server.dropAll();
+  server.leave();
   await page.waitForSelector("#connection-line:not([hidden])");
   await say(page, "written while away");
+  server.comeBack();
   await page.waitForFunction(() => document.querySelector("#connection-line").hidden);
   server.release();
   await settled(page, 2);

@@ -174,9 +174,10 @@ onPage("a session whose making got no reply is made once", { wordMillis: 1, expe
 
 onPage("a first input that is written while the server is away makes its session when it is back", { expected: AWAY }, async ({ page, server }) => {
   await page.waitForFunction(() => document.querySelectorAll("#sessions .session").length === 0 && document.querySelector("#connection-line").hidden);
-  server.dropAll();
+  server.leave();
   await page.waitForSelector("#connection-line:not([hidden])");
   await say(page, "written while away");
+  server.comeBack();
   await settled(page, 1);
   assert.equal(only(server).entries.length, 2);
   assert.match((await conversation(page))[0], /written while away/);

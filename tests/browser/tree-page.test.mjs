@@ -117,8 +117,9 @@ onPage("a connection lost while a branch is summarised: the move is made once, a
   server.holdSteps();
   await page.click("dialog .primary");
   await page.waitForSelector("[data-running=compaction]");
-  server.dropAll();
+  server.leave();
   await page.waitForSelector("#connection-line:has-text('lost')");
+  server.comeBack();
   await page.waitForSelector("#connection-line", { state: "hidden" });
   server.release();
   await page.waitForSelector("#log .fold:has-text('Summary of the branch')");
