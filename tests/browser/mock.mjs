@@ -85,7 +85,7 @@ export class MockServer {
     this.losesReplyTo = null;
     /** Connections so far. */
     this.connections = 0;
-    /** Whether it takes no connections: see `leave`. */
+    /** Whether it takes no connections: see `goAway`. */
     this.away = false;
     this.tickets = new Set();
     /** Replies to writing commands by id: the same command is done once. */
@@ -138,7 +138,7 @@ export class MockServer {
   }
 
   /** Ends all connections and takes none until `comeBack`, so that a page has the time to show it. */
-  leave() {
+  goAway() {
     this.away = true;
     this.dropAll();
   }

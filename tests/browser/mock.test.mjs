@@ -179,7 +179,7 @@ onPage("inputs wait their turn, in order", { wordMillis: 1 }, async ({ page, ser
 onPage("a lost connection loses nothing and doubles nothing", { wordMillis: 12, expected: AWAY }, async ({ page, server }) => {
   await say(page, "a long one, held");
   await page.waitForFunction(() => /Sentence 3/.test(document.querySelector("#tail")?.innerText));
-  server.leave();
+  server.goAway();
   await page.waitForSelector("#connection-line:not([hidden])");
   await say(page, "written while away");
   server.comeBack();

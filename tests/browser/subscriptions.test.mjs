@@ -174,7 +174,7 @@ onPage("a session whose making got no reply is made once", { wordMillis: 1, expe
 
 onPage("a first input that is written while the server is away makes its session when it is back", { expected: AWAY }, async ({ page, server }) => {
   await page.waitForFunction(() => document.querySelectorAll("#sessions .session").length === 0 && document.querySelector("#connection-line").hidden);
-  server.leave();
+  server.goAway();
   await page.waitForSelector("#connection-line:not([hidden])");
   await say(page, "written while away");
   server.comeBack();

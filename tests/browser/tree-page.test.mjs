@@ -117,7 +117,7 @@ onPage("a connection lost while a branch is summarised: the move is made once, a
   server.holdSteps();
   await page.click("dialog .primary");
   await page.waitForSelector("[data-running=compaction]");
-  server.leave();
+  server.goAway();
   await page.waitForSelector("#connection-line:has-text('lost')");
   server.comeBack();
   await page.waitForSelector("#connection-line", { state: "hidden" });
