@@ -74,6 +74,7 @@ pub(super) fn limits_line(settings: &Settings) -> Option<String> {
             (limits.sessions_open_per_user_max, "sessions in memory"),
             (limits.model_requests_per_user_max, "requests to the model"),
             (limits.forks_per_user_max, "forks"),
+            (limits.stored_sessions_per_user_max, "stored sessions"),
             (limits.points_per_minute(true), "points a minute"),
         ];
         let of = shares.map(|(most, what)| if most == 0 { format!("any {what}") } else { format!("{most} {what}") });

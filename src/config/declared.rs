@@ -224,6 +224,13 @@ settings! {
         model_requests_per_user_max: u32 = "250", rules::whole("requests", 0..=1_000_000);
         /// The most forks in progress or waiting of one user; 0 for no limit.
         forks_per_user_max: u32 = "4", rules::whole("forks", 0..=1_000);
+        /// The most sessions that one user may have stored; 0 for no limit.
+        stored_sessions_per_user_max: u32 = "100000", rules::whole("sessions", 0..=1_000_000_000);
+        /// The most of them in which nothing was said; 0 for no limit. Those that are not open are deleted an hour
+        /// after they were created.
+        empty_sessions_per_user_max: u32 = "1000", rules::whole("sessions", 0..=1_000_000_000);
+        /// The most bytes of conversations that one user may have stored; 0 for no limit. At it, nothing new is begun.
+        stored_bytes_per_user_max: u64 = "10737418240", rules::whole("bytes", 0..=1_125_899_906_842_624);
         /// The largest message that a client may send.
         message_bytes_max: u64 = "1048576", rules::whole("bytes", 1_024..=67_108_864);
         /// The most points that a client may spend per minute; 0 for no limit. Each command costs points, listed in

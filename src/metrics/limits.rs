@@ -33,13 +33,19 @@ pub(crate) enum Limit {
     OpenSessionsPerUser,
     /// Forks of one user: `FORKS_PER_USER_MAX`.
     ForksPerUser,
+    /// Sessions that one user has stored: `STORED_SESSIONS_PER_USER_MAX`.
+    StoredSessionsPerUser,
+    /// Those of them in which nothing was said: `EMPTY_SESSIONS_PER_USER_MAX`.
+    EmptySessionsPerUser,
+    /// Bytes of conversations that one user has stored: `STORED_BYTES_PER_USER_MAX`.
+    StoredBytesPerUser,
     /// Points of commands per minute: `RATE_LIMIT_PER_MINUTE`.
     Commands,
 }
 
 impl Limit {
     /// All of them.
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 18] = [
         Self::Connections,
         Self::ConnectionsPerAddress,
         Self::Guests,
@@ -54,6 +60,9 @@ impl Limit {
         Self::OpenSessions,
         Self::OpenSessionsPerUser,
         Self::ForksPerUser,
+        Self::StoredSessionsPerUser,
+        Self::EmptySessionsPerUser,
+        Self::StoredBytesPerUser,
         Self::Commands,
     ];
 
@@ -74,6 +83,9 @@ impl Limit {
             Self::OpenSessions => "sessions_open",
             Self::OpenSessionsPerUser => "sessions_open_per_user",
             Self::ForksPerUser => "forks_per_user",
+            Self::StoredSessionsPerUser => "stored_sessions_per_user",
+            Self::EmptySessionsPerUser => "empty_sessions_per_user",
+            Self::StoredBytesPerUser => "stored_bytes_per_user",
             Self::Commands => "commands_per_minute",
         }
     }

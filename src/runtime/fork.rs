@@ -103,6 +103,7 @@ impl Registry {
             ForkPosition::Before => NavigatePosition::Before,
         };
         let (end, input) = landing(&found, position);
+        self.check_may_create(&order.owner).await?;
         let path = source.survey(end).await?;
         let state = state(&**self.store(), &head).await.map_err(|error| store_error(&error))?;
 

@@ -1,12 +1,15 @@
 //! The open sessions: one live loop per session, whose actor is shared by everyone who opens it.
 
+mod removal;
+mod usage;
+
 use super::{
     actor,
     fork::FORKS_MAX,
-    handle::{Message, SessionHandle, stopping},
+    handle::{SessionHandle, stopping},
     load::{leaf, load, stored_copy},
     shared::{Shared, store_error},
-    watch::{Compactions, Row, Watches, list_item},
+    watch::{Compactions, Row, Watches},
 };
 use crate::{
     clock::Clock,
@@ -23,10 +26,7 @@ use crate::{
 };
 use dashmap::DashMap;
 use reseed_protocol::{
-    CommandId, EntryId, ErrorBody, ErrorCode, SessionId, Timestamp,
-    context::ContextInfo,
-    event::SubscriptionEnd,
-    reply::{SessionItem, SessionState},
+    CommandId, EntryId, ErrorBody, ErrorCode, SessionId, Timestamp, context::ContextInfo, reply::SessionState,
 };
 use std::{
     sync::{
@@ -71,7 +71,8 @@ pub struct Registry {
     shared: Arc<Shared>,
     slots: Arc<DashMap<SessionId, Arc<SessionSlot>>>,
     open: Arc<AtomicUsize>,
-    sessions_open_max: usize,
+    limits: LimitSettings,
+    has_several_users: bool,
     stopping: AtomicBool,
     actors: TaskTracker,
     random_bits: RandomBits,
@@ -130,7 +131,8 @@ impl Registry {
             shared: Arc::new(shared),
             slots: Arc::default(),
             open: Arc::new(AtomicUsize::new(0)),
-            sessions_open_max: limits.sessions_open_max as usize,
+            limits,
+            has_several_users,
             stopping: AtomicBool::new(false),
             actors: TaskTracker::new(),
             random_bits,
@@ -178,7 +180,7 @@ impl Registry {
     /// Creates a session for `owner` and opens it.
     ///
     /// # Errors
-    /// `overloaded`, `shutting_down`, `store_failed`.
+    /// `limit_reached`, `overloaded`, `shutting_down`, `store_failed`.
     pub async fn create(&self, owner: &str) -> Result<SessionHandle, ErrorBody> {
         self.make(owner, None).await
     }
@@ -186,13 +188,14 @@ impl Registry {
     /// Creates a session for `owner` and opens it; or opens the one that this command has created before.
     ///
     /// # Errors
-    /// `overloaded`, `shutting_down`, `store_failed`.
+    /// `limit_reached`, `overloaded`, `shutting_down`, `store_failed`.
     pub async fn create_once(&self, owner: &str, command: &CommandId) -> Result<SessionHandle, ErrorBody> {
         self.make(owner, Some(command)).await
     }
 
     async fn make(&self, owner: &str, command: Option<&CommandId>) -> Result<SessionHandle, ErrorBody> {
         let room = self.room(owner)?;
+        self.check_may_create(owner).await?;
         let id = self.random_id()?;
         let now = self.shared.clock.now();
         // The place is taken first: a repeat of the command that finds the session waits for this actor.
@@ -363,31 +366,6 @@ impl Registry {
         place.as_ref().filter(|handle| !handle.is_gone()).cloned()
     }
 
-    /// Deletes a session permanently; all subscriptions to it end.
-    ///
-    /// # Errors
-    /// `session_not_found`, `store_failed`.
-    pub async fn delete(&self, id: &SessionId, owner: &str) -> Result<(), ErrorBody> {
-        let head = self.head(id, owner).await?;
-        let slot = self.slots.entry(id.clone()).or_default().clone();
-        let place = slot.handle.lock().await;
-        if let Some(handle) = place.as_ref()
-            && handle.send(Message::Close(SubscriptionEnd::Deleted)).await.is_ok()
-        {
-            handle.mailbox.closed().await;
-        }
-        let deleted = self.shared.store.delete(id).await;
-        if deleted.is_ok() {
-            let item = || SessionItem { deleted: true, ..list_item(id, &head.head, SessionState::Idle) };
-            self.watches.changed(owner, item);
-        }
-        drop(place);
-        drop(slot);
-        forget(&self.slots, id);
-        self.shared.damaged.remove(id);
-        deleted.map_err(|error| self.fault(&error))
-    }
-
     /// Accepts no more sessions and turns; waits `grace` for running turns, then interrupts them.
     pub async fn stop(&self, grace: Duration) {
         self.stopping.store(true, Ordering::Relaxed);
@@ -429,9 +407,10 @@ impl Registry {
     /// Takes room for another session of this user in memory.
     fn room(&self, owner: &str) -> Result<Permit, ErrorBody> {
         self.check_running()?;
-        if self.open_count() >= self.sessions_open_max {
+        let most = self.limits.sessions_open_max;
+        if self.open_count() >= most as usize {
             Limit::OpenSessions.refused();
-            let message = format!("{} sessions are open, the limit (SESSIONS_OPEN_MAX)", self.sessions_open_max);
+            let message = format!("{most} sessions are open, the limit (SESSIONS_OPEN_MAX)");
             return Err(ErrorBody::new(ErrorCode::Overloaded, message));
         }
         self.shared.shares.take(Share::OpenSessions, owner, 1)

@@ -284,6 +284,7 @@ async fn hand_over(
 ) -> Result<(), ErrorBody> {
     let subscription = connection.subscription(session).ok_or_else(|| no_session(session))?;
     let (handle, name) = (subscription.handle.clone(), command.name());
+    connection.app.registry.check_may_store(connection.name.as_deref().unwrap_or_default(), &command).await?;
     let handed = handle.command(connection.origin, id.clone(), command, connection.outgoing.clone()).await;
     handed.map_err(|_| connection.app.session_gone())?;
     connection.expect_reply(id.clone(), session, name);

@@ -124,6 +124,7 @@ pub async fn start_with_hooks(
     if let Err(error) = fork::settle(&registry).await {
         tracing::error!(%error, "settle unfinished forks");
     }
+    registry.keep_sweeping();
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("the system has no randomness: {error}"))?;
     let app = App::new(AppOptions {

@@ -15,6 +15,11 @@ impl Lease {
 }
 
 impl Append {
+    /// Returns the bytes of its records.
+    pub(super) fn bytes(&self) -> u64 {
+        self.records.iter().map(|record| record.body.len() as u64).sum()
+    }
+
     /// Refuses an append that names the same command or entry twice.
     pub(super) fn check_distinct(&self, lease: &Lease) -> Result<(), Error> {
         let mut commands = HashSet::new();

@@ -3,7 +3,7 @@
 
 use super::{
     Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, SessionHead,
-    SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
+    SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage,
 };
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{
@@ -195,6 +195,14 @@ impl<S: SessionStore> SessionStore for Faulty<S> {
 
     fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<ListPage, Error>> {
         self.inner.list(query)
+    }
+
+    fn usage<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Result<Option<Usage>, Error>> {
+        self.inner.usage(owner)
+    }
+
+    fn empty_sessions(&self, before: Timestamp, limit: u32) -> StoreFuture<'_, Result<Vec<SessionId>, Error>> {
+        self.inner.empty_sessions(before, limit)
     }
 
     fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>> {

@@ -167,6 +167,21 @@ pub struct SessionHead {
     pub head: Head,
 }
 
+/// The newest `seq` of an empty session: the first record holds the settings that it starts with, and nothing has
+/// happened in it since.
+pub const EMPTY_SEQ_MAX: u64 = 1;
+
+/// What an owner has stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Sessions.
+    pub sessions: u64,
+    /// Those of them that are empty: see [`EMPTY_SEQ_MAX`].
+    pub empty: u64,
+    /// Bytes of the records of all of them.
+    pub bytes: u64,
+}
+
 /// Selects the sessions to list, newest `updated_at` first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListQuery {
@@ -425,6 +440,26 @@ pub trait SessionStore: Send + Sync {
     /// # Errors
     /// [`Error::Cursor`], [`Error::Unknown`].
     fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<ListPage, Error>>;
+
+    /// Returns what an owner has stored, at a cost that does not depend on how much it is. `None`: this store does not
+    /// count, and nothing can be bounded by it.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    fn usage<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Result<Option<Usage>, Error>> {
+        let _ = owner;
+        Box::pin(async { Ok(None) })
+    }
+
+    /// Returns empty sessions (see [`EMPTY_SEQ_MAX`]) that were created before a time, oldest first; none of those that
+    /// are still being created. A store that does not know them returns none.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    fn empty_sessions(&self, before: Timestamp, limit: u32) -> StoreFuture<'_, Result<Vec<SessionId>, Error>> {
+        let _ = (before, limit);
+        Box::pin(async { Ok(Vec::new()) })
+    }
 
     /// Deletes a session and all it holds, even if another process or connection has it open.
     ///

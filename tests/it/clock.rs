@@ -1,4 +1,4 @@
-//! A machine whose clock is set while the server runs.
+//! Time that passes, and a machine whose clock is set while the server runs.
 
 use reseed::{
     config::LimitSettings,
@@ -9,7 +9,7 @@ use reseed::{
     hooks::Hooks,
     internals::{Attach, Clock, ConnectionShare, Identity, Outbox, Outgoing, REPLIES_MAX, Registry, RegistryOptions},
     provider::scripted::{Reply, Scripted},
-    store::memory::MemoryStore,
+    store::{Append, Head, ListQuery, NewRecord, SessionStore, UNFINISHED, memory::MemoryStore},
 };
 use reseed_protocol::{
     CommandId, Part, Timestamp,
@@ -44,29 +44,81 @@ impl Clock for SetClock {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_tool_keeps_its_time_when_the_clock_is_set() {
-    let clock = Arc::new(SetClock { began: Instant::now(), off_by: AtomicI64::new(0) });
-    let call = Part::ToolCall { call_id: "call_0".parse().unwrap(), name: "look".into(), arguments: "{}".into() };
-    let model = Scripted::answering(|_| Reply::text("done"));
-    model.push(Reply::parts(vec![call]));
+fn registry(clock: Arc<SetClock>, model: Scripted, store: Arc<MemoryStore>) -> Arc<Registry> {
     let deployment = Deployment {
         model: "test".into(),
         windows: Windows::new(Some(8_000), Vec::new()),
         tool_rounds_max: 4,
         ..Deployment::default()
     };
-    let registry = Registry::new(RegistryOptions {
-        store: Arc::new(MemoryStore::new()),
+    Registry::new(RegistryOptions {
+        store,
         provider: Arc::new(model),
-        clock: clock.clone(),
+        clock,
         hooks: Hooks::default(),
         deployment,
         limits: LimitSettings { sessions_open_max: 8, ..LimitSettings::default() },
         has_several_users: false,
         detached_turn: HOUR,
         host_away: HOUR,
-    });
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_in_which_nothing_was_said_goes_after_an_hour_unless_it_is_open() {
+    let clock = Arc::new(SetClock { began: Instant::now(), off_by: AtomicI64::new(0) });
+    let store = Arc::new(MemoryStore::new());
+    let created = async |id: &str, at| store.create(&id.parse().unwrap(), "ann", at).await.unwrap();
+    let stored = async || {
+        let listed = store.list(ListQuery { limit: 100, ..ListQuery::default() }).await.unwrap();
+        let mut ids: Vec<String> = listed.items.into_iter().map(|head| head.session.to_string()).collect();
+        ids.sort();
+        ids
+    };
+    created("empty", clock.now()).await;
+    created("unfinished", UNFINISHED).await;
+    let lease = created("written", clock.now()).await;
+    let head = Head { created_at: clock.now(), updated_at: clock.now(), ..Head::default() };
+    let record = NewRecord { body: "{}".into(), entry: None };
+    store.append(&lease, 1, Append { records: vec![record.clone(), record], marks: Vec::new(), head }).await.unwrap();
+    let registry = registry(clock.clone(), Scripted::new(), store.clone());
+    let open = registry.create("ann").await.unwrap();
+    let (outgoing, _incoming) = Outbox::new(REPLIES_MAX);
+    let identity = Identity { connection_id: "connection".parse().unwrap(), client_id: None, software: None };
+    let attach = Attach {
+        origin: Origin(1),
+        role: SessionRole::Writer,
+        tools: None,
+        hooks: None,
+        outgoing,
+        shared: ConnectionShare::new(identity),
+        resume: None,
+    };
+    let _attached = open.attach(attach).await.unwrap().unwrap();
+    registry.keep_sweeping();
+    // At the last sweep of the hour nothing is old enough.
+    advance(HOUR - Duration::from_secs(1)).await;
+    created("young", clock.now()).await;
+    let mut all = vec![open.id.to_string(), "empty".into(), "written".into(), "young".into()];
+    all.sort();
+    assert_eq!(stored().await, all);
+    let mut left = all;
+    left.retain(|id| id != "empty");
+    while stored().await != left {
+        advance(Duration::from_secs(1)).await;
+        assert!(clock.elapsed() < HOUR + HOUR / 6, "{:?}", stored().await);
+    }
+    assert!(clock.elapsed() > HOUR, "{:?}", clock.elapsed());
+    assert!(store.head(&"unfinished".parse().unwrap()).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_keeps_its_time_when_the_clock_is_set() {
+    let clock = Arc::new(SetClock { began: Instant::now(), off_by: AtomicI64::new(0) });
+    let call = Part::ToolCall { call_id: "call_0".parse().unwrap(), name: "look".into(), arguments: "{}".into() };
+    let model = Scripted::answering(|_| Reply::text("done"));
+    model.push(Reply::parts(vec![call]));
+    let registry = registry(clock.clone(), model, Arc::new(MemoryStore::new()));
     let handle = registry.create("").await.unwrap();
     let (outgoing, mut incoming) = Outbox::new(REPLIES_MAX);
     let identity = Identity { connection_id: "connection".parse().unwrap(), client_id: None, software: None };

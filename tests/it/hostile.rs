@@ -5,5 +5,6 @@ mod door;
 mod reads;
 mod schemas;
 mod shares;
+mod stored;
 mod tickets;
 mod unread;

@@ -37,6 +37,8 @@ macro_rules! contract_suite {
             writing: the_head_is_that_of_the_last_append,
             writing: a_body_of_any_text_comes_back_byte_for_byte,
             writing: a_deleted_session_leaves_nothing_behind,
+            writing: what_each_owner_has_stored_is_counted,
+            reading: empty_sessions_are_found_by_their_age,
             writing: of_many_appends_at_one_place_one_is_written,
             writing: sessions_written_at_once_do_not_mix,
             writing: a_closed_store_refuses_everything,

@@ -29,7 +29,7 @@ pub use vacuum::{VacuumError, Vacuumed, vacuum};
 
 use super::{
     Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, Part, SessionHead,
-    SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, walk,
+    SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage, walk,
 };
 use readers::{READERS, Readers};
 use removal::Delete;
@@ -304,6 +304,15 @@ impl SessionStore for SqliteStore {
 
     fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<ListPage, Error>> {
         Box::pin(self.readers.run(move |db| read::list(db, &query)))
+    }
+
+    fn usage<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Result<Option<Usage>, Error>> {
+        let owner = owner.to_owned();
+        Box::pin(self.readers.run(move |db| Ok(Some(read::usage(db, &owner)?))))
+    }
+
+    fn empty_sessions(&self, before: Timestamp, limit: u32) -> StoreFuture<'_, Result<Vec<SessionId>, Error>> {
+        Box::pin(self.readers.run(move |db| Ok(read::empty_sessions(db, before, limit)?)))
     }
 
     fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>> {

@@ -6,7 +6,7 @@ use super::{
     tree::{MISPLACED, Tree},
 };
 use crate::store::{
-    CommandMark, EntryQuery, Error, Head, ListPage, ListQuery, Part, SessionHead, StoredRecord, UNFINISHED,
+    CommandMark, EntryQuery, Error, Head, ListPage, ListQuery, Part, SessionHead, StoredRecord, UNFINISHED, Usage,
     page::{self, Cursor, EntriesPage, Filling},
     walk::{self, Links as _},
 };
@@ -299,6 +299,26 @@ pub(super) fn list(db: &Connection, query: &ListQuery) -> Result<ListPage, Fault
         }
     }
     Ok(page)
+}
+
+/// Returns what an owner has stored. The row is kept by triggers (see `schema.rs`).
+pub(super) fn usage(db: &Connection, owner: &str) -> rusqlite::Result<Usage> {
+    let mut statement = db.prepare_cached("SELECT sessions, empty, bytes FROM usage WHERE owner = ?1")?;
+    let found = statement.query_row([owner], |row| {
+        let count = |column| row.get(column).map(|value: i64| value.max(0).cast_unsigned());
+        Ok(Usage { sessions: count(0)?, empty: count(1)?, bytes: count(2)? })
+    });
+    found.optional().map(Option::unwrap_or_default)
+}
+
+/// Returns empty sessions that were created before a time, oldest first.
+pub(super) fn empty_sessions(db: &Connection, before: Timestamp, limit: u32) -> rusqlite::Result<Vec<SessionId>> {
+    let mut statement = db.prepare_cached(
+        "SELECT id FROM session WHERE last_seq < 2 AND updated_at > ?1 AND created_at < ?2 ORDER BY created_at LIMIT ?3",
+    )?;
+    let ids = statement.query_map((UNFINISHED.0, before.0, limit), |row| row.get::<_, String>(0))?;
+    // An id that is none is damage, which other reads report.
+    ids.filter_map(|id| id.map(|id| id.parse().ok()).transpose()).collect()
 }
 
 /// The position before the sessions that are still being created, which are last in the order.

@@ -31,6 +31,9 @@ pub(super) const VERSION: i64 = STEPS.len() as i64;
 /// Step 5: the command that created a session, so that a client that lost the reply finds it again.
 ///
 /// Step 6: deleted sessions whose rows are still to be removed.
+///
+/// Step 7: what each owner has stored, kept by triggers, so that no write can forget it: asking costs one row, however
+/// much there is. `octet_length` takes the size from the row's header.
 const STEPS: &[&str] = &[
     "
 CREATE TABLE session (
@@ -104,6 +107,34 @@ CREATE TABLE deletion (
     number INTEGER PRIMARY KEY,
     id     TEXT NOT NULL
 );
+",
+    "
+ALTER TABLE session ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
+UPDATE session SET bytes = coalesce((SELECT sum(octet_length(body)) FROM record WHERE record.session = session.number), 0);
+CREATE INDEX session_empty ON session (created_at) WHERE last_seq < 2;
+
+CREATE TABLE usage (
+    owner    TEXT PRIMARY KEY,
+    sessions INTEGER NOT NULL,
+    empty    INTEGER NOT NULL,
+    bytes    INTEGER NOT NULL
+) WITHOUT ROWID;
+INSERT INTO usage SELECT owner, count(*), sum(last_seq < 2), sum(bytes) FROM session GROUP BY owner;
+
+CREATE TRIGGER usage_of_created AFTER INSERT ON session BEGIN
+    INSERT INTO usage (owner, sessions, empty, bytes) VALUES (new.owner, 1, new.last_seq < 2, new.bytes)
+    ON CONFLICT (owner) DO UPDATE SET
+        sessions = sessions + 1, empty = empty + excluded.empty, bytes = bytes + excluded.bytes;
+END;
+CREATE TRIGGER usage_of_appended AFTER UPDATE OF last_seq, bytes ON session BEGIN
+    UPDATE usage SET empty = empty + (new.last_seq < 2) - (old.last_seq < 2), bytes = bytes + new.bytes - old.bytes
+    WHERE owner = new.owner;
+END;
+CREATE TRIGGER usage_of_deleted AFTER DELETE ON session BEGIN
+    UPDATE usage SET sessions = sessions - 1, empty = empty - (old.last_seq < 2), bytes = bytes - old.bytes
+    WHERE owner = old.owner;
+    DELETE FROM usage WHERE owner = old.owner AND sessions < 1;
+END;
 ",
 ];
 

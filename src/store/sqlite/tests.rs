@@ -6,7 +6,7 @@ mod read_only;
 
 use super::{CommitStats, OpenError, SqliteStore, schema};
 use crate::store::{
-    Append, CommandMark, Head, SessionStore,
+    Append, CommandMark, Head, SessionStore, Usage,
     conformance::{NOW, Subject, append, append_of, contract_suite, control, entry, id, log},
 };
 use futures_util::future::join_all;
@@ -214,6 +214,22 @@ async fn a_file_that_is_not_ours_is_refused_and_left_as_it_is() {
     }
     let error = SqliteStore::open(dir.path()).err();
     assert!(matches!(error, Some(OpenError::Io { .. })), "a directory: {error:?}");
+}
+
+#[tokio::test]
+async fn what_was_stored_before_it_was_counted_is_counted() {
+    let (_dir, path) = written().await;
+    tamper(
+        &path,
+        "DROP TRIGGER usage_of_created; DROP TRIGGER usage_of_appended; DROP TRIGGER usage_of_deleted; \
+         DROP TABLE usage; DROP INDEX session_empty; ALTER TABLE session DROP COLUMN bytes; PRAGMA user_version = 7;",
+    );
+    let store = SqliteStore::open(&path).unwrap();
+    let counted = Usage { sessions: 1, empty: 0, bytes: 6 };
+    assert_eq!(store.usage("alice").await.unwrap(), Some(counted));
+    let (lease, _) = store.open(&id("s")).await.unwrap();
+    store.append(&lease, lease.next_seq, append_of(["more"])).await.unwrap();
+    assert_eq!(store.usage("alice").await.unwrap(), Some(Usage { bytes: 10, ..counted }));
 }
 
 #[tokio::test]

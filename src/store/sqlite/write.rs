@@ -202,7 +202,7 @@ impl AppendAt {
         db.prepare_cached(
             "UPDATE session SET last_seq = ?2, name = ?3, name_folded = ?4, created_at = ?5, updated_at = ?6, \
              entries = ?7, token_count = ?8, window_tokens = ?9, running = ?10, checksum = ?11, last_entry = ?12, \
-             cost_nano_usd = ?13, unpriced_requests = ?14 WHERE number = ?1",
+             cost_nano_usd = ?13, unpriced_requests = ?14, bytes = bytes + ?15 WHERE number = ?1",
         )?
         .execute((
             found.number,
@@ -219,6 +219,7 @@ impl AppendAt {
             last_entry,
             head.cost_nano_usd.map(int),
             int(head.unpriced_requests),
+            int(self.append.bytes()),
         ))?;
         if let Some(state) = &head.state {
             let checksum = checksum::state(&self.lease.session, state);

@@ -8,11 +8,11 @@ use reseed::{
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-const ADA: &str = "token-of-ada-4d1f9a73c2";
-const BOB: &str = "token-of-bob-90bb2e6a51";
+pub(super) const ADA: &str = "token-of-ada-4d1f9a73c2";
+pub(super) const BOB: &str = "token-of-bob-90bb2e6a51";
 
 /// Starts a server for two users, with these settings besides.
-async fn server(model: Scripted, settings: &[(&str, &str)]) -> Server {
+pub(super) async fn server(model: Scripted, settings: &[(&str, &str)]) -> Server {
     let tokens = format!("ada:{ADA},bob:{BOB}");
     let mut all = vec![("AUTH_TOKENS", tokens.as_str())];
     all.extend_from_slice(settings);
@@ -20,14 +20,14 @@ async fn server(model: Scripted, settings: &[(&str, &str)]) -> Server {
 }
 
 /// Connects, and returns the reply to `hello`.
-async fn hello(server: &Server, token: &str) -> (Client, Value) {
+pub(super) async fn hello(server: &Server, token: &str) -> (Client, Value) {
     let mut client = Client::connect(&server.ws()).await;
     let reply = client.ask("hello", json!({ "protocolVersion": 2, "token": token })).await;
     (client, reply)
 }
 
 /// Connects and opens a new session; panics if that is refused.
-async fn session(server: &Server, token: &str) -> Client {
+pub(super) async fn session(server: &Server, token: &str) -> Client {
     let mut client = hello(server, token).await.0;
     let opened = client.ask("open_session", json!({})).await;
     assert_eq!(opened["type"], "session_opened", "{opened}");
@@ -35,7 +35,7 @@ async fn session(server: &Server, token: &str) -> Client {
 }
 
 /// Checks that a reply is the refusal at this bound.
-fn is_refused(reply: &Value, limit: &str, max: u64) {
+pub(super) fn is_refused(reply: &Value, limit: &str, max: u64) {
     let error = &reply["payload"];
     assert_eq!((&error["code"], &error["retriable"]), (&json!("limit_reached"), &json!(true)), "{reply}");
     assert_eq!(error["details"], json!({ "limit": limit, "max": max }), "{reply}");

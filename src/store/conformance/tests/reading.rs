@@ -245,6 +245,27 @@ pub(crate) async fn a_session_that_is_being_made_is_not_listed_among_the_others(
     assert_eq!(listed(None, true, 9).await, "u3 u1");
 }
 
+pub(crate) async fn empty_sessions_are_found_by_their_age(store: &dyn SessionStore) {
+    for (session, created) in [("third", 30), ("first", 10), ("second", 20), ("written", 5), ("late", 40)] {
+        store.create(&id(session), "alice", Timestamp(created)).await.unwrap();
+    }
+    store.create(&id("unfinished"), "alice", UNFINISHED).await.unwrap();
+    let (lease, _) = store.open(&id("written")).await.unwrap();
+    store.append(&lease, 1, append_of(["a", "b"])).await.unwrap();
+    let (lease, _) = store.open(&id("first")).await.unwrap();
+    store
+        .append(&lease, 1, Append { head: Head { created_at: Timestamp(10), ..Head::default() }, ..append_of(["a"]) })
+        .await
+        .unwrap();
+    let found = async |before: i64, limit| {
+        let ids = store.empty_sessions(Timestamp(before), limit).await.unwrap();
+        ids.iter().map(SessionId::as_str).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(found(40, 9).await, "first second third");
+    assert_eq!(found(41, 2).await, "first second");
+    assert_eq!(found(10, 9).await, "");
+}
+
 pub(crate) async fn pages_hold_each_session_once(store: &dyn SessionStore) {
     // All at the same time: only the order of creation tells them apart.
     let mut newest_first = Vec::new();

@@ -2,7 +2,7 @@
 
 use super::{NOW, append, append_of, control, entry, id, log};
 use crate::store::{
-    Append, CommandMark, Created, EntryQuery, Error, Head, Lease, ListQuery, SessionStore, SubtreeQuery,
+    Append, CommandMark, Created, EntryQuery, Error, Head, Lease, ListQuery, SessionStore, SubtreeQuery, Usage,
 };
 use futures_util::future::join_all;
 use reseed_protocol::{SessionId, Timestamp};
@@ -47,6 +47,34 @@ pub(crate) async fn a_command_creates_one_session(store: &dyn SessionStore) {
     store.delete(&id("s")).await.unwrap();
     let created = store.create_once(&id("w"), "alice", &first, NOW).await.unwrap();
     assert!(matches!(&created, Created::Now(lease) if lease.session == id("w")), "{created:?}");
+}
+
+pub(crate) async fn what_each_owner_has_stored_is_counted(store: &dyn SessionStore) {
+    let counted = async |owner: &str| {
+        let Usage { sessions, empty, bytes } = store.usage(owner).await.unwrap().expect("the store counts");
+        (sessions, empty, bytes)
+    };
+    let lease = create(store).await;
+    store.create(&id("t"), "alice", NOW).await.unwrap();
+    let others = store.create(&id("u"), "bob", NOW).await.unwrap();
+    assert_eq!(
+        (counted("alice").await, counted("bob").await, counted("carol").await),
+        ((2, 2, 0), (1, 1, 0), (0, 0, 0))
+    );
+    store.append(&others, 1, append_of(["é"])).await.unwrap();
+    store.append(&lease, 1, append_of([])).await.unwrap();
+    assert_eq!((counted("alice").await, counted("bob").await), ((2, 2, 0), (1, 1, 2)), "bytes, not characters");
+    store.append(&lease, 1, append(vec![control("four"), entry("entry", "")])).await.unwrap();
+    assert!(store.append(&lease, 2, append_of(["refused"])).await.is_err());
+    assert_eq!(counted("alice").await, (2, 1, 9));
+    // By a later writer as well.
+    let (later, _) = store.open(&id("s")).await.unwrap();
+    store.append(&later, later.next_seq, append_of(["x"])).await.unwrap();
+    assert_eq!(counted("alice").await, (2, 1, 10));
+    store.delete(&id("s")).await.unwrap();
+    assert_eq!(counted("alice").await, (1, 1, 0));
+    store.delete(&id("t")).await.unwrap();
+    assert_eq!((counted("alice").await, counted("bob").await), ((0, 0, 0), (1, 1, 2)));
 }
 
 pub(crate) async fn a_session_that_is_not_there_is_not_found(store: &dyn SessionStore) {

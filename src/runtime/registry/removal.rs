@@ -1,0 +1,120 @@
+//! Sessions that go: those that someone deletes, and those that nobody ever wrote to.
+
+use super::{Registry, forget};
+use crate::{
+    runtime::{
+        handle::{Message, SessionHandle},
+        watch::list_item,
+    },
+    store::{EMPTY_SEQ_MAX, Error as StoreError, SessionHead, UNFINISHED},
+};
+use reseed_protocol::{
+    ErrorBody, SessionId, Timestamp,
+    event::SubscriptionEnd,
+    reply::{SessionItem, SessionState},
+};
+use std::{sync::Arc, time::Duration};
+
+/// The time for which an empty session is kept: a client that lost its connection comes back within it.
+const EMPTY_SESSION_KEPT: Duration = Duration::from_secs(60 * 60);
+
+/// The time between two sweeps of empty sessions.
+const SWEEP_EVERY: Duration = Duration::from_secs(5 * 60);
+
+/// Empty sessions that a sweep looks at, besides those that may be open and stay.
+const SWEEP_SESSIONS: u32 = 10_000;
+
+impl Registry {
+    /// Deletes a session permanently; all subscriptions to it end.
+    ///
+    /// # Errors
+    /// `session_not_found`, `store_failed`.
+    pub async fn delete(&self, id: &SessionId, owner: &str) -> Result<(), ErrorBody> {
+        let head = self.head(id, owner).await?;
+        let slot = self.slots.entry(id.clone()).or_default().clone();
+        let place = slot.handle.lock().await;
+        if let Some(handle) = place.as_ref()
+            && handle.send(Message::Close(SubscriptionEnd::Deleted)).await.is_ok()
+        {
+            handle.mailbox.closed().await;
+        }
+        let deleted = self.erase(&head).await;
+        drop(place);
+        drop(slot);
+        forget(&self.slots, id);
+        deleted.map_err(|error| self.fault(&error))
+    }
+
+    /// Deletes empty sessions that are older than an hour and not open. Returns their number.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn sweep_empty(&self) -> Result<u64, StoreError> {
+        let kept = i64::try_from(EMPTY_SESSION_KEPT.as_millis()).unwrap_or(i64::MAX);
+        let before = Timestamp(self.now().0.saturating_sub(kept));
+        // As many as can be open may have to stay: with that many more, a sweep always finds one that can go.
+        let most = SWEEP_SESSIONS.saturating_add(self.limits.sessions_open_max);
+        let mut gone = 0;
+        for id in self.store().empty_sessions(before, most).await? {
+            if self.check_running().is_err() {
+                break;
+            }
+            gone += u64::from(self.delete_if_empty(&id).await?);
+        }
+        Ok(gone)
+    }
+
+    /// Sweeps empty sessions from time to time, until the server stops.
+    pub fn keep_sweeping(self: &Arc<Self>) {
+        let registry = self.clone();
+        self.track(async move {
+            let mut due = tokio::time::interval(SWEEP_EVERY);
+            due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            loop {
+                tokio::select! {
+                    () = registry.shared.drain.cancelled() => return,
+                    _ = due.tick() => {}
+                }
+                match registry.sweep_empty().await {
+                    Ok(0) => {}
+                    Ok(sessions) => tracing::info!(sessions, "deleted sessions in which nothing was ever said"),
+                    Err(error) => tracing::warn!(%error, "sweep empty sessions"),
+                }
+            }
+        });
+    }
+
+    /// Deletes a session if it is not open and empty; its place is held meanwhile, so that nobody opens it.
+    async fn delete_if_empty(&self, id: &SessionId) -> Result<bool, StoreError> {
+        let slot = self.slots.entry(id.clone()).or_default().clone();
+        let place = slot.handle.lock().await;
+        let is_open = place.as_ref().is_some_and(|handle: &SessionHandle| !handle.is_gone());
+        let deleted = if is_open { Ok(false) } else { self.erase_if_empty(id).await };
+        drop(place);
+        drop(slot);
+        forget(&self.slots, id);
+        deleted
+    }
+
+    async fn erase_if_empty(&self, id: &SessionId) -> Result<bool, StoreError> {
+        match self.store().head(id).await {
+            Ok(head) if head.last_seq <= EMPTY_SEQ_MAX && head.head.updated_at != UNFINISHED => {
+                self.erase(&head).await.map(|()| true)
+            }
+            // Deleted meanwhile, or damaged, which a sweep must not touch.
+            Ok(_) | Err(StoreError::NotFound(_) | StoreError::Damaged { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn erase(&self, head: &SessionHead) -> Result<(), StoreError> {
+        let id = &head.session;
+        let deleted = self.shared.store.delete(id).await;
+        if deleted.is_ok() {
+            let item = || SessionItem { deleted: true, ..list_item(id, &head.head, SessionState::Idle) };
+            self.watches.changed(&head.owner, item);
+        }
+        self.shared.damaged.remove(id);
+        deleted
+    }
+}
