@@ -74,7 +74,21 @@ pub(super) fn warnings(settings: &Settings) -> impl Iterator<Item = String> {
             "OPENAI_BASE_URL sends OPENAI_API_KEY to `{host}` over plain HTTP, where others can read it; use https://"
         )
     });
-    short.chain(unpriced).chain(twice).chain(plain)
+    let unencrypted = is_unencrypted(settings).then(|| {
+        format!(
+            "HOST is `{}`: tokens and what is said can be read on the way, unless a proxy in front encrypts them (TLS); \
+             name it in TRUSTED_PROXIES",
+            settings.listen.host
+        )
+    });
+    short.chain(unpriced).chain(twice).chain(plain).chain(unencrypted)
+}
+
+/// Returns true if other machines reach the server, and no proxy is known of that could encrypt what they send.
+fn is_unencrypted(settings: &Settings) -> bool {
+    let (listen, auth) = (&settings.listen, &settings.auth);
+    let has_tokens = named(auth).next().is_some();
+    !listen.host.is_loopback() && has_tokens && listen.trusted_proxies.is_empty()
 }
 
 /// Returns the host that gets the key unencrypted, unless it is this machine.
@@ -92,6 +106,23 @@ fn key_over_plain_http(model: &ModelSettings) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tokens_that_other_machines_send_unencrypted_are_warned_about() {
+        for (host, proxies, warns) in
+            [("0.0.0.0", "", true), ("::", "", true), ("0.0.0.0", "10.0.0.7", false), ("127.0.0.1", "", false)]
+        {
+            let variables = [
+                ("HOST", host),
+                ("TRUSTED_PROXIES", proxies),
+                ("AUTH_TOKENS", "ann:token-of-ann-5c1d0e77b2"),
+                ("ALLOWED_ORIGINS", "https://chat.example"),
+            ];
+            let loaded = Settings::from_iter(variables).unwrap();
+            let warned = loaded.warnings.iter().any(|warning| warning.contains("TLS"));
+            assert_eq!(warned, warns, "{host} behind `{proxies}`");
+        }
+    }
 
     #[test]
     fn a_key_sent_unencrypted_to_another_machine_is_warned_about() {

@@ -15,6 +15,7 @@ use crate::core::{
     hook::HOOK_TIMEOUT_MS_MAX,
     prices::Prices,
 };
+use ipnet::IpNet;
 use reseed_protocol::{command::SummaryKind, entry::SummaryForm};
 use secrecy::SecretString;
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
@@ -184,6 +185,9 @@ settings! {
         host: IpAddr = "127.0.0.1", rules::address();
         /// The port; 0 picks a free port and logs it.
         ws_port: u16 = "8080", rules::whole("", 0..=65_535);
+        /// The addresses of proxies in front of the server, from which `X-Forwarded-For` is believed: limits by address
+        /// then count the clients behind them. Each must append to that header the address that it sees.
+        trusted_proxies: Vec<IpNet> = "", rules::networks();
         /// Time for a new connection to send `hello` if v2 was negotiated or credentials are required. Other
         /// connections may stay silent.
         hello_timeout_secs: u64 = "10", rules::whole("seconds", 1..=3_600);
@@ -199,14 +203,14 @@ settings! {
     limits: LimitSettings {
         /// The most connections at a time.
         connections_max: u32 = "10000", rules::whole("connections", 1..=10_000_000);
-        /// The most connections at a time from one address; 0 for no limit. Behind a proxy, all have the proxy's
-        /// address.
+        /// The most connections at a time from one address, or one IPv6 network of 64 bits; 0 for no limit. This and
+        /// the other limits by address do not apply to loopback and private addresses and to TRUSTED_PROXIES, which
+        /// clients share behind a proxy.
         connections_per_address_max: u32 = "0", rules::whole("connections", 0..=10_000_000);
         /// The most connections at a time that are not sockets of known users: before `hello`, and plain HTTP. When one
         /// more comes, the oldest of the address with the most must leave.
         guests_max: u32 = "512", rules::whole("connections", 1..=1_000_000);
-        /// The most of them from one address, or one IPv6 network of 64 bits; 0 for no limit. It does not apply to
-        /// loopback and private addresses, which clients share behind a proxy.
+        /// The most of them from one address; 0 for no limit.
         guests_per_address_max: u32 = "64", rules::whole("connections", 0..=1_000_000);
         /// The most bytes of messages that are only partly received, beyond 16 KiB for each connection. One user may
         /// have a quarter.
@@ -237,7 +241,11 @@ settings! {
         /// docker/README.md: 1 for a ping, 50 for an input. If unset, it is 60,000 for each user if AUTH_TOKENS names
         /// several; otherwise there is no limit.
         rate_limit_per_minute: Option<u32> = "", rules::whole("points", 0..=100_000_000).optional();
-        /// `enforce` refuses what exceeds the limits of one user; `warn` only logs and counts what would be refused.
+        /// The wrong tokens and tickets that one address may send per minute; 0 for no limit. The second half of them
+        /// is answered with a delay, further ones are refused; valid credentials never are.
+        wrong_credentials_per_minute: u32 = "20", rules::whole("attempts", 0..=1_000_000);
+        /// `enforce` refuses what exceeds the limits of one user or address; `warn` only logs and counts what would be
+        /// refused.
         limits: LimitsMode = "enforce", rules::choice();
     }
 

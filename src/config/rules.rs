@@ -9,6 +9,7 @@ use crate::core::{
     context::factory::Strategies,
     prices::{Price, Prices},
 };
+use ipnet::IpNet;
 use secrecy::SecretString;
 use std::{collections::BTreeMap, fmt::Display, net::IpAddr, ops::RangeInclusive, path::PathBuf, str::FromStr};
 use tracing_subscriber::filter::LevelFilter;
@@ -241,6 +242,13 @@ pub(super) fn services() -> Rule<Vec<ServiceToken>> {
 pub(super) fn origins() -> Rule<Vec<Origin>> {
     Rule::new("a list of origins such as https://chat.example.org, separated by commas", |text| {
         items(text).map(Origin::parse).collect()
+    })
+}
+
+/// Accepts a list of addresses and networks, separated by commas.
+pub(super) fn networks() -> Rule<Vec<IpNet>> {
+    Rule::new("a list of addresses such as 192.0.2.7 and networks such as 10.0.0.0/8, separated by commas", |text| {
+        items(text).map(|item| item.parse().or_else(|_| item.parse().map(IpAddr::into)).map_err(|_| "")).collect()
     })
 }
 

@@ -33,6 +33,8 @@ pub(crate) enum Limit {
     OpenSessionsPerUser,
     /// Forks of one user: `FORKS_PER_USER_MAX`.
     ForksPerUser,
+    /// Wrong credentials per minute from one address: `WRONG_CREDENTIALS_PER_MINUTE`.
+    WrongCredentials,
     /// Sessions that one user has stored: `STORED_SESSIONS_PER_USER_MAX`.
     StoredSessionsPerUser,
     /// Those of them in which nothing was said: `EMPTY_SESSIONS_PER_USER_MAX`.
@@ -45,7 +47,7 @@ pub(crate) enum Limit {
 
 impl Limit {
     /// All of them.
-    pub(super) const ALL: [Self; 18] = [
+    pub(super) const ALL: [Self; 19] = [
         Self::Connections,
         Self::ConnectionsPerAddress,
         Self::Guests,
@@ -60,6 +62,7 @@ impl Limit {
         Self::OpenSessions,
         Self::OpenSessionsPerUser,
         Self::ForksPerUser,
+        Self::WrongCredentials,
         Self::StoredSessionsPerUser,
         Self::EmptySessionsPerUser,
         Self::StoredBytesPerUser,
@@ -83,6 +86,7 @@ impl Limit {
             Self::OpenSessions => "sessions_open",
             Self::OpenSessionsPerUser => "sessions_open_per_user",
             Self::ForksPerUser => "forks_per_user",
+            Self::WrongCredentials => "wrong_credentials_per_minute",
             Self::StoredSessionsPerUser => "stored_sessions_per_user",
             Self::EmptySessionsPerUser => "empty_sessions_per_user",
             Self::StoredBytesPerUser => "stored_bytes_per_user",

@@ -1,10 +1,13 @@
 //! The routes, and the state shared by all connections.
 
 use super::{
+    address::Addresses,
     audit::{self, Audit},
-    auth::{Auth, bearer},
+    auth::{Auth, Refusal, bearer},
     door::Door,
-    granting, handshake,
+    granting,
+    guesses::Guesses,
+    handshake,
     limits::Limits,
     operator, web,
 };
@@ -50,6 +53,8 @@ pub(crate) struct AppOptions {
     pub auth: Auth,
     /// Connection and rate limits.
     pub limits: Arc<Limits>,
+    /// The proxies in front of it.
+    pub addresses: Arc<Addresses>,
     /// Time limits for clients.
     pub patience: Patience,
     /// The port of the server's own page.
@@ -75,6 +80,8 @@ pub(crate) struct App {
     pub(super) limits: Arc<Limits>,
     pub(super) audit: Audit,
     pub(super) door: Arc<Door>,
+    pub(super) guesses: Guesses,
+    pub(super) addresses: Arc<Addresses>,
     pub(super) patience: Patience,
     pub(super) port: u16,
     pub(super) provider: &'static str,
@@ -101,7 +108,9 @@ impl App {
             registry: options.registry,
             auth: options.auth,
             audit: Audit::default(),
-            door: Door::new(options.limits.settings()),
+            door: Door::new(options.limits.settings(), options.addresses.clone()),
+            guesses: Guesses::new(options.limits.settings(), options.addresses.clone()),
+            addresses: options.addresses,
             limits: options.limits,
             patience: options.patience,
             port: options.port,
@@ -187,18 +196,19 @@ async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
         let address = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
         (read, address)
     });
-    let read = match read {
-        Some((read, address)) => Some((read, app.auth.operator(bearer(headers)).await, address)),
+    let operator = match &read {
+        Some(_) => app.auth.operator(bearer(headers)).await,
         None => None,
     };
+    if let (Some(((what, _), address)), None) = (&read, &operator) {
+        let refusal = bearer(headers).map_or(Refusal::Missing, |_| Refusal::Wrong("not an operator's"));
+        if let Err(error) = app.refuse_credentials(*address, what, refusal).await {
+            return operator::problem(StatusCode::TOO_MANY_REQUESTS, error);
+        }
+    }
     let mut response = next.run(request).await;
-    if let Some((read, operator, address)) = read {
-        app.audit.asked(
-            operator.as_ref().map(|operator| operator.name.as_str()),
-            address,
-            read,
-            response.status().as_u16(),
-        );
+    if let (Some((read, _)), Some(operator)) = (read, operator) {
+        app.audit.read(&operator.name, read, response.status().as_u16());
     }
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

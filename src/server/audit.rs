@@ -21,11 +21,9 @@ impl Audit {
         tracing::warn!(address = address.map(tracing::field::display), what, why, left_out, "refuse credentials");
     }
 
-    /// Logs the outcome of a request that only operators may make. `operator` is `None` if it was refused. Reads of the
-    /// metrics are not logged: they are polled.
-    pub(super) fn asked(&self, operator: Option<&str>, address: Option<IpAddr>, read: Read, status: u16) {
+    /// Logs what an operator has read. Reads of the metrics are not logged: they are polled.
+    pub(super) fn read(&self, operator: &str, read: Read, status: u16) {
         let (what, session) = read;
-        let Some(operator) = operator else { return self.refused(address, what, "not an operator's") };
         if what == METRICS {
             return;
         }

@@ -69,7 +69,9 @@ pub(crate) struct Operator {
 /// Why credentials open no sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// They are missing, wrong or expired. The reason is for the log alone.
+    /// There are none.
+    Missing,
+    /// They are wrong or expired. The reason is for the log alone.
     Wrong(&'static str),
     /// They are valid, and for something else.
     Forbidden(&'static str),
@@ -79,7 +81,9 @@ impl Refusal {
     /// Returns the error for the client, and the reason for closing the connection.
     pub(crate) fn error(self) -> (ErrorBody, &'static str) {
         let (code, why) = match self {
-            Self::Wrong(_) => (ErrorCode::Unauthenticated, "the credentials are missing, wrong or expired"),
+            Self::Missing | Self::Wrong(_) => {
+                (ErrorCode::Unauthenticated, "the credentials are missing, wrong or expired")
+            }
             Self::Forbidden(why) => (ErrorCode::Forbidden, why),
         };
         (ErrorBody::new(code, why), why)
@@ -88,6 +92,7 @@ impl Refusal {
     /// Returns the reason for the log.
     pub(crate) fn reason(self) -> &'static str {
         match self {
+            Self::Missing => "there are none",
             Self::Wrong(why) | Self::Forbidden(why) => why,
         }
     }
@@ -157,7 +162,7 @@ impl Auth {
         let found = match (token, ticket) {
             (Some(token), _) => self.of_token(token).await.and_then(|draft| self.begin(draft)),
             (None, Some(ticket)) => self.redeem(ticket),
-            (None, None) => Err(Refusal::Wrong("there are none")),
+            (None, None) => Err(Refusal::Missing),
         };
         let grant = found.or_else(|refusal| self.anonymous().ok_or(refusal))?;
         if opens_sessions(grant.scopes()) {
@@ -220,7 +225,7 @@ impl Auth {
         }
         let draft = match token {
             Some(token) => self.of_token(token).await,
-            None => Err(Refusal::Wrong("there is no token")),
+            None => Err(Refusal::Missing),
         };
         let draft = draft.or_else(|refusal| if accepted.is_required() { Err(refusal) } else { Ok(everyone()) })?;
         Ok(Minter::User(draft.name, draft.scopes, draft.valid, draft.source))

@@ -10,12 +10,13 @@
 //! Bytes of a message that is only partly received are counted as well: a guest may hold [`GUEST_MESSAGE_BYTES_MAX`];
 //! what known users hold beyond that is taken from a budget of the server, of which each user may have a share.
 
+use super::address::{Addresses, network};
 use crate::{config::LimitSettings, metrics::limits::Limit};
 use futures_util::task::AtomicWaker;
 use std::{
     collections::{BTreeMap, HashMap},
     io,
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering},
@@ -43,6 +44,7 @@ pub(super) struct Door {
     guests_max: usize,
     guests_per_address_max: usize,
     partial_bytes_max: usize,
+    addresses: Arc<Addresses>,
     guests: Mutex<Guests>,
     partial: Mutex<Partial>,
 }
@@ -107,8 +109,9 @@ impl From<Refusal> for io::Error {
 }
 
 impl Door {
-    pub(super) fn new(settings: &LimitSettings) -> Arc<Self> {
+    pub(super) fn new(settings: &LimitSettings, addresses: Arc<Addresses>) -> Arc<Self> {
         Arc::new(Self {
+            addresses,
             guests_max: settings.guests_max as usize,
             guests_per_address_max: settings.guests_per_address_max as usize,
             // A user's share has room for one message of any size that is allowed.
@@ -123,11 +126,12 @@ impl Door {
 
     /// Admits a connection; if there is no room, another guest is asked to leave.
     pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Arc<Guest> {
+        let is_shared = self.addresses.is_shared(address);
         let address = network(address);
         let presence = Arc::new(Presence { address, state: AtomicU8::new(GUEST), waker: AtomicWaker::new() });
         let mut guests = lock(&self.guests);
         let of_address = guests.counts.get(&address).copied().unwrap_or(0);
-        if !is_shared(address) && self.guests_per_address_max > 0 && of_address >= self.guests_per_address_max {
+        if !is_shared && self.guests_per_address_max > 0 && of_address >= self.guests_per_address_max {
             guests.ask_to_leave(address, Limit::GuestsPerAddress);
         } else if guests.all.len() >= self.guests_max {
             let most = guests.counts.values().copied().max().unwrap_or(0);
@@ -294,35 +298,6 @@ impl Drop for Guest {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Returns what stands for a client: its address, and of IPv6 the network of 64 bits, in which a client chooses freely.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-        }
-        v4 @ IpAddr::V4(_) => v4,
-    }
-}
-
-/// Returns true for addresses that many clients have behind a proxy: loopback, and private networks.
-fn is_shared(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => {
-            // RFC 6598: behind the address translation of a provider.
-            let [a, b, ..] = address.octets();
-            let is_of_a_provider = a == 100 && (64..128).contains(&b);
-            address.is_loopback() || address.is_private() || address.is_link_local() || is_of_a_provider
-        }
-        IpAddr::V6(address) => {
-            address.is_loopback()
-                || address.segments()[0] == 0
-                || address.is_unique_local()
-                || address.is_unicast_link_local()
-        }
-    }
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ struct Wanted {
 pub(super) async fn ticket(State(app): State<Arc<App>>, peer: Peer, headers: HeaderMap, body: Bytes) -> Response {
     let minter = match app.auth.minter(bearer(&headers)).await {
         Ok(minter) => minter,
-        Err(refusal) => return refused(&app, peer, refusal),
+        Err(refusal) => return refused(&app, peer, refusal).await,
     };
     let wanted = match body.is_empty() {
         true => Ok(Wanted::default()),
@@ -151,7 +151,7 @@ pub(super) async fn revoke_ticket(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Response {
-    revoke(&app, peer, &headers, &Revoked::Ticket(&id))
+    revoke(&app, peer, &headers, &Revoked::Ticket(&id)).await
 }
 
 /// Takes back everything that a service granted to one of its users.
@@ -161,20 +161,23 @@ pub(super) async fn revoke_user(
     Path(name): Path<String>,
     headers: HeaderMap,
 ) -> Response {
-    revoke(&app, peer, &headers, &Revoked::User(&name))
+    revoke(&app, peer, &headers, &Revoked::User(&name)).await
 }
 
-fn revoke(app: &App, peer: Peer, headers: &HeaderMap, whose: &Revoked<'_>) -> Response {
+async fn revoke(app: &App, peer: Peer, headers: &HeaderMap, whose: &Revoked<'_>) -> Response {
     let Some(service) = bearer(headers).and_then(|token| app.auth.service(token)) else {
-        return refused(app, peer, Refusal::Wrong("not a service's token"));
+        let given = bearer(headers).map_or(Refusal::Missing, |_| Refusal::Wrong("not a service's token"));
+        return refused(app, peer, given).await;
     };
     let (tickets, sockets) = app.auth.revoke(&service, whose);
     tracing::info!(service = service.name, tickets, sockets, "a service revokes");
     Json(serde_json::json!({ "tickets": tickets, "sockets": sockets })).into_response()
 }
 
-fn refused(app: &App, peer: Peer, refusal: Refusal) -> Response {
-    app.audit.refused(peer.map(|peer| peer.0.0.ip()), "ticket", refusal.reason());
+async fn refused(app: &App, peer: Peer, refusal: Refusal) -> Response {
+    if let Err(error) = app.refuse_credentials(peer.map(|peer| peer.0.0.ip()), "ticket", refusal).await {
+        return problem(StatusCode::TOO_MANY_REQUESTS, error);
+    }
     let (error, _) = refusal.error();
     match error.code {
         ErrorCode::Forbidden => problem(StatusCode::FORBIDDEN, error),

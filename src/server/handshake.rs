@@ -1,6 +1,7 @@
 //! The WebSocket handshake: from an HTTP request to a connection, its negotiated protocol and its credentials.
 
 use super::{
+    address::network,
     app::{App, clip},
     auth::{Grant, Refusal, bearer},
     closing::{CLOSE_TIME, close},
@@ -109,7 +110,7 @@ async fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Respon
     let guest = parts.extensions.get::<Arc<Guest>>().cloned();
     let bytes_max = app.limits.message_bytes_max();
     let socket = if negotiated { socket.protocols([SUBPROTOCOL_V2]) } else { socket };
-    let address = peer.map_or_else(|| [0, 0, 0, 0].into(), |peer| peer.ip());
+    let address = peer.map_or_else(|| [0, 0, 0, 0].into(), |peer| network(peer.ip()));
     socket
         .read_buffer_size(READ_BUFFER_BYTES)
         .write_buffer_size(WRITE_BUFFER_BYTES)
@@ -129,7 +130,8 @@ async fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Respon
                     Given::Known(grant) => Some(grant),
                     Given::Nothing => None,
                     Given::Wrong(why) => {
-                        app.audit.refused(peer.map(|peer| peer.ip()), "handshake", why.reason());
+                        // Told by the same close code: a handshake has no room for more.
+                        let _ = app.refuse_credentials(Some(address), "handshake", why).await;
                         close(socket, CloseCode::Credentials, why.error().1, CLOSE_TIME).await;
                         return;
                     }

@@ -1,5 +1,6 @@
 //! Limits on the number of connections.
 
+use super::address::{Addresses, network};
 use crate::{config::LimitSettings, metrics::limits::Limit};
 use dashmap::DashMap;
 use std::{
@@ -15,7 +16,9 @@ use std::{
 pub(crate) struct Limits {
     settings: LimitSettings,
     connections: AtomicUsize,
-    addresses: DashMap<IpAddr, usize>,
+    /// The connections of each address.
+    connections_of: DashMap<IpAddr, usize>,
+    addresses: Arc<Addresses>,
 }
 
 /// A connection's permit, released on drop.
@@ -28,8 +31,8 @@ pub(crate) struct Place {
 impl Limits {
     /// Creates the limits, unused.
     #[must_use]
-    pub(crate) fn new(settings: LimitSettings) -> Arc<Self> {
-        Arc::new(Self { settings, connections: AtomicUsize::new(0), addresses: DashMap::new() })
+    pub(crate) fn new(settings: LimitSettings, addresses: Arc<Addresses>) -> Arc<Self> {
+        Arc::new(Self { settings, connections: AtomicUsize::new(0), connections_of: DashMap::new(), addresses })
     }
 
     pub(super) fn settings(&self) -> &LimitSettings {
@@ -53,8 +56,9 @@ impl Limits {
             return None;
         }
         let mut place = Place { limits: self.clone(), address: None };
-        if self.settings.connections_per_address_max > 0 {
-            let mut count = self.addresses.entry(address).or_insert(0);
+        if self.settings.connections_per_address_max > 0 && !self.addresses.is_shared(address) {
+            let address = network(address);
+            let mut count = self.connections_of.entry(address).or_insert(0);
             if *count >= self.settings.connections_per_address_max as usize {
                 Limit::ConnectionsPerAddress.refused();
                 return None;
@@ -70,7 +74,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.limits.connections.fetch_sub(1, Ordering::Relaxed);
         if let Some(address) = self.address {
-            self.limits.addresses.remove_if_mut(&address, |_, count| {
+            self.limits.connections_of.remove_if_mut(&address, |_, count| {
                 *count -= 1;
                 *count == 0
             });
@@ -83,16 +87,14 @@ mod tests {
     use super::*;
 
     fn limits(connections_max: u32, per_address: u32) -> Arc<Limits> {
-        Limits::new(LimitSettings {
-            connections_max,
-            connections_per_address_max: per_address,
-            ..LimitSettings::default()
-        })
+        let settings =
+            LimitSettings { connections_max, connections_per_address_max: per_address, ..LimitSettings::default() };
+        Limits::new(settings, Arc::default())
     }
 
     #[test]
     fn places_are_bounded_in_all_and_by_address_and_come_back() {
-        let (a, b): (IpAddr, IpAddr) = ([127, 0, 0, 1].into(), [127, 0, 0, 2].into());
+        let (a, b): (IpAddr, IpAddr) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
         let limits = limits(3, 2);
         let first = limits.enter(a);
         let second = limits.enter(a);
@@ -101,5 +103,8 @@ mod tests {
         assert!(third.is_some() && limits.enter(b).is_none(), "three in all");
         drop(first);
         assert!(limits.enter(a).is_some());
+        drop((second, third));
+        let here: Vec<_> = (0..3).map(|_| limits.enter([127, 0, 0, 1].into())).collect();
+        assert!(here.iter().all(Option::is_some), "clients share such an address");
     }
 }

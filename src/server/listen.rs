@@ -106,9 +106,11 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Ar
     let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
     let guest = app.door.admit(peer.ip());
     let stream = Lingering::new(stream, app.clone(), guest.clone());
+    let app_of = app.clone();
     let service = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         let mut request = request.map(axum::body::Body::new);
-        request.extensions_mut().insert(ConnectInfo(peer));
+        let client = app_of.addresses.client(peer, request.headers());
+        request.extensions_mut().insert(ConnectInfo(SocketAddr::new(client, peer.port())));
         request.extensions_mut().insert(guest.clone());
         router.clone().oneshot(request)
     });

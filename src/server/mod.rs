@@ -13,6 +13,7 @@
 //! - `limits`: number of connections; `costs`: what commands cost
 //! - `operator`: health, metrics and statistics; `web`: the page; `offered`: the strategies that it lists
 
+pub(crate) mod address;
 mod alarm;
 mod app;
 mod audit;
@@ -22,6 +23,7 @@ mod closing;
 mod costs;
 mod door;
 mod granting;
+mod guesses;
 mod handshake;
 mod limits;
 mod linger;

@@ -24,7 +24,12 @@ use std::sync::Arc;
 const LIST_LIMIT: (u32, u32) = (100, 1_000);
 
 pub(super) fn problem(status: StatusCode, error: ErrorBody) -> Response {
-    (status, Json(error)).into_response()
+    let wait = error.retry_after_ms.map(|millis| millis.div_ceil(1_000));
+    let mut response = (status, Json(error)).into_response();
+    if let Some(seconds) = wait {
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    response
 }
 
 async fn refuse_strangers(app: &App, headers: &HeaderMap) -> Option<Response> {

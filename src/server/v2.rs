@@ -213,9 +213,10 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
         Ok(grant) => grant,
         Err(refusal) => {
             let (error, why) = refusal.error();
+            let refused = connection.app.refuse_credentials(connection.address(), "hello", refusal).await;
+            let error = refused.err().unwrap_or(error);
             connection.send(frame::encode_reply(Some(id), None, &Reply::Error(error))).await?;
             connection.flush().await?;
-            connection.app.audit.refused(connection.address(), "hello", refusal.reason());
             return Err(End::Close(CloseCode::Credentials, why));
         }
     };

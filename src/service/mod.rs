@@ -20,7 +20,7 @@ use crate::{
     metrics,
     provider::Provider,
     runtime::{Registry, RegistryOptions, fork},
-    server::{App, AppOptions, Limits, Patience, Running, auth::Auth, serve},
+    server::{App, AppOptions, Limits, Patience, Running, address::Addresses, auth::Auth, serve},
     store::{self, SessionStore},
 };
 use anyhow::Context as _;
@@ -127,10 +127,12 @@ pub async fn start_with_hooks(
     registry.keep_sweeping();
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("the system has no randomness: {error}"))?;
+    let addresses = Arc::new(Addresses::new(listen.trusted_proxies.clone()));
     let app = App::new(AppOptions {
         registry: registry.clone(),
         auth: Auth::new(&settings.auth, listen.host),
-        limits: Limits::new(limits.clone()),
+        limits: Limits::new(limits.clone(), addresses.clone()),
+        addresses,
         patience: Patience {
             hello: Duration::from_secs(listen.hello_timeout_secs),
             heartbeat: Duration::from_secs(listen.heartbeat_secs),

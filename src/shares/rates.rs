@@ -21,7 +21,7 @@ pub(crate) struct Rates {
 
 /// An allowance per minute for each sender.
 #[derive(Debug)]
-struct Rate {
+pub(crate) struct Rate {
     limiter: Limiter,
     per_minute: NonZeroU32,
 }
@@ -36,13 +36,17 @@ pub(crate) struct UsedUp {
 }
 
 impl Rate {
-    fn new(per_minute: u32) -> Option<Self> {
+    /// Creates it; `None` for no limit: 0.
+    pub(crate) fn new(per_minute: u32) -> Option<Self> {
         let per_minute = NonZeroU32::new(per_minute)?;
         Some(Self { limiter: RateLimiter::dashmap(Quota::per_minute(per_minute)), per_minute })
     }
 
     /// Takes points off a key's allowance; more than the whole allowance count as the whole.
-    fn take(&self, key: &String, points: NonZeroU32) -> Result<(), UsedUp> {
+    ///
+    /// # Errors
+    /// The allowance is used up.
+    pub(crate) fn take(&self, key: &String, points: NonZeroU32) -> Result<(), UsedUp> {
         if self.limiter.len() >= SENDERS_MAX {
             self.limiter.retain_recent();
         }

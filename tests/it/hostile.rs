@@ -2,6 +2,7 @@
 
 mod deep;
 mod door;
+mod guesses;
 mod reads;
 mod schemas;
 mod shares;

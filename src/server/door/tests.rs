@@ -4,13 +4,14 @@ use super::*;
 use futures_util::task::noop_waker;
 
 fn door(guests: u32, per_address: u32, partial: u64) -> Arc<Door> {
-    Door::new(&LimitSettings {
+    let settings = LimitSettings {
         guests_max: guests,
         guests_per_address_max: per_address,
         partial_bytes_max: partial,
         message_bytes_max: 1024,
         ..LimitSettings::default()
-    })
+    };
+    Door::new(&settings, Arc::default())
 }
 
 fn address(text: &str) -> IpAddr {
