@@ -206,7 +206,7 @@ pub fn encode_stored(session: &SessionId, seq: u64, body: &str) -> String {
 }
 
 fn unknown_command(name: &str, known: &[&str]) -> ErrorBody {
-    let shown: String = name.chars().take(64).collect();
+    let shown = clip(name);
     ErrorBody::new(ErrorCode::UnknownCommand, format!("there is no command `{shown}`; there are {}", known.join(", ")))
         .with_field("type")
 }
@@ -284,6 +284,9 @@ pub fn peek_id(text: &str) -> Option<CommandId> {
     if peek.id.starts_with(SERVER_ID_PREFIX) { None } else { peek.id.parse().ok() }
 }
 
+/// Characters of a client's name for something that an error repeats.
+const SHOWN_CHARS_MAX: usize = 64;
+
 /// An error in a payload.
 #[derive(Debug)]
 pub(crate) struct PayloadError {
@@ -341,6 +344,10 @@ fn classify(path: &str, message: &str) -> PayloadError {
     } else {
         (ErrorCode::InvalidField, path.to_owned())
     };
+    // What a client has named it may be of any length; its beginning is enough to find it.
+    let (clipped, field) = (clip(quoted), clip(&field).to_owned());
+    let message =
+        &*if clipped.len() < quoted.len() { message.replacen(quoted, clipped, 1) } else { message.to_owned() };
     // The value itself may be long or secret: its type is enough to correct it.
     let message = match message.strip_prefix("invalid type: string ") {
         Some(rest) => format!("invalid type: string,{}", rest.rsplit_once(',').map_or("", |(_, tail)| tail)),
@@ -349,9 +356,33 @@ fn classify(path: &str, message: &str) -> PayloadError {
     PayloadError { code, field, message }
 }
 
+/// Returns the beginning of a name that a client made up.
+fn clip(name: &str) -> &str {
+    name.char_indices().nth(SHOWN_CHARS_MAX).map_or(name, |(end, _)| &name[..end])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_name_is_not_repeated_in_full() {
+        let long = "é".repeat(100_000);
+        for text in [
+            format!(r#"{{"id":"{ID_EXAMPLE}","type":"ping","payload":{{"{long}":1}}}}"#),
+            format!(r#"{{"id":"{ID_EXAMPLE}","type":"ping","{long}":1}}"#),
+            format!(r#"{{"id":"{ID_EXAMPLE}","type":"{long}"}}"#),
+            format!(r#"{{"id":"{ID_EXAMPLE}","type":"ping","payload":{{"{long}":1,"{long}":1}}}}"#),
+            format!(r#"{{"id":"{ID_EXAMPLE}","type":"ping","sessionId":"{long}"}}"#),
+            format!(
+                r#"{{"id":"{ID_EXAMPLE}","type":"navigate","sessionId":"s","payload":{{"entryId":"e","position":"{long}"}}}}"#
+            ),
+        ] {
+            let error = parse_v2(&text).unwrap_err().error;
+            let told = serde_json::to_string(&error).unwrap();
+            assert!(told.len() < 1_500 && told.contains("éé"), "{} bytes: {}", told.len(), clip(&told));
+        }
+    }
 
     fn code(text: &str) -> (ErrorCode, Option<String>) {
         let refused = parse_v2(text).unwrap_err();

@@ -210,10 +210,9 @@ impl Chat {
     /// Connects. Errors about the server or the token are returned before the terminal is taken over.
     async fn connect(&self, url: &str, options: &ChatOptions) -> anyhow::Result<Connected> {
         let address: Address = url.parse()?;
-        let session = options
-            .session
-            .as_deref()
-            .map(|id| id.parse::<SessionId>().with_context(|| format!("`{}` is no session's id", screen::clean(id))));
+        let session = options.session.as_deref().map(|id| {
+            id.parse::<SessionId>().with_context(|| format!("`{}` is no session's id", super::terminal::clean(id)))
+        });
         let mut dialogue = Dialogue::new(self.screen, self.watched, random_id()?, session.transpose()?);
         let mut driver = Driver::new(address, options.token.clone().map(Credentials::fixed));
         dialogue.machine.connect(std::time::Instant::now());

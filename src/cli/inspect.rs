@@ -130,7 +130,7 @@ pub(super) async fn run(settings: &Settings, options: InspectOptions) -> anyhow:
             "unpricedRequests": head.head.unpriced_requests,
             "nodes": entries,
         });
-        say(tree);
+        super::say_json(&tree)?;
     } else {
         print_tree(&head, &state, entries);
     }
@@ -262,17 +262,12 @@ fn request_line(usage: &Usage, broke: Option<&PrefixBreak>) -> String {
     text + ") "
 }
 
-/// Prints what the next request would send, with control characters shown as marks.
+/// Prints what the next request would send.
 fn print_context(context: &Context, json: bool) -> anyhow::Result<()> {
     if json {
-        say(serde_json::to_string(context)?);
+        super::say_json(context)?;
     } else if let Some(text) = &context.markdown {
-        let text: String = text.chars().map(visible).collect();
         say(text.trim_end());
     }
     Ok(())
-}
-
-fn visible(c: char) -> char {
-    if c.is_control() && !matches!(c, '\n' | '\t') { char::REPLACEMENT_CHARACTER } else { c }
 }

@@ -10,6 +10,7 @@ pub(crate) mod import;
 mod inspect;
 mod serve;
 mod sessions;
+mod terminal;
 mod tree;
 mod vacuum;
 
@@ -94,7 +95,13 @@ fn dollars(nano_usd: u64) -> String {
 
 /// Prints a line of a command's output; a reader that has gone away is not an error.
 fn say(line: impl std::fmt::Display) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+    let _ = writeln!(std::io::stdout(), "{}", terminal::marked(&line.to_string()));
+}
+
+/// Prints a value as a line of JSON.
+fn say_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    let _ = writeln!(std::io::stdout(), "{}", terminal::escaped(&serde_json::to_string(value)?));
+    Ok(())
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ pub(super) async fn run(settings: &Settings, options: SessionsOptions) -> anyhow
         }
     }
     if options.json {
-        say(json!({ "items": items }));
+        super::say_json(&json!({ "items": items }))?;
     } else if header_due {
         say(if query.search.is_some() { "no session matches" } else { "there are no sessions" });
     }

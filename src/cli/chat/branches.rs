@@ -3,8 +3,8 @@
 use super::{
     dialogue::{Asked, Dialogue},
     lines::{Go, QueueLine},
-    screen::clean,
 };
+use crate::cli::terminal::clean;
 use reseed_protocol::{
     EntryId, Part,
     command::{

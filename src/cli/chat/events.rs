@@ -2,9 +2,9 @@
 
 use super::{
     dialogue::{Asked, Dialogue},
-    screen::clean,
     streamed::{Rest, Streamed},
 };
+use crate::cli::terminal::clean;
 use reseed_client::fold::SUMMARISING_BRANCH;
 use reseed_protocol::{
     EntryData, JobId, Role,

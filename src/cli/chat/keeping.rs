@@ -2,8 +2,9 @@
 
 use super::{
     dialogue::{Asked, Dialogue},
-    screen::{Screen, clean, number, rung},
+    screen::{Screen, number, rung},
 };
+use crate::cli::terminal::clean;
 use reseed_protocol::{
     command::{Command, PinEntry, PreviewCompaction, SetContextStrategy, StartCompaction, UndoCompaction},
     event::{FailedRung, Retained},

@@ -3,6 +3,7 @@
 //! Every text that the server sent goes through [`clean`]: a model's answer must not steer the terminal.
 
 use super::{branches::text_of, keeping::how, lines::HELP};
+use crate::cli::terminal::clean;
 use reseed_protocol::{
     Entry, EntryData, ErrorBody, Part, Role, StopReason,
     context::{ContextInfo, CountSource},
@@ -12,7 +13,7 @@ use reseed_protocol::{
     },
     reply::{QueueItem, SessionItem, SessionOpened, SessionState},
 };
-use std::{borrow::Cow, fmt::Write as _};
+use std::fmt::Write as _;
 
 /// Characters of the usage bar between its ends.
 const BAR_CHARS: u64 = 24;
@@ -31,15 +32,6 @@ pub(super) enum Ink {
     Green,
     Yellow,
     Red,
-}
-
-/// Takes out what could steer a terminal: control characters other than newline and tab, and marks that turn the
-/// direction of writing.
-pub(super) fn clean(text: &str) -> Cow<'_, str> {
-    let steers = |c: char| {
-        (c.is_control() && c != '\n' && c != '\t') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    if text.contains(steers) { Cow::Owned(text.replace(steers, "")) } else { Cow::Borrowed(text) }
 }
 
 /// One line of a text that may have many.

@@ -1,0 +1,52 @@
+//! Text that others wrote, on a terminal: it must not steer it, and must read as it is written.
+
+use std::borrow::Cow;
+
+/// Returns true for what steers a terminal or turns the direction of writing: control characters other than newline and
+/// tab, and the marks that embed, override and isolate a direction.
+pub(super) fn steers(c: char) -> bool {
+    (c.is_control() && c != '\n' && c != '\t') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Returns the text with a mark in place of each of them.
+pub(super) fn marked(text: &str) -> Cow<'_, str> {
+    if text.contains(steers) { text.replace(steers, "\u{fffd}").into() } else { text.into() }
+}
+
+/// Returns the text without them.
+pub(super) fn clean(text: &str) -> Cow<'_, str> {
+    if text.contains(steers) { text.replace(steers, "").into() } else { text.into() }
+}
+
+/// Returns JSON of the same value, in which each of them is escaped.
+pub(super) fn escaped(json: &str) -> Cow<'_, str> {
+    if !json.contains(steers) {
+        return json.into();
+    }
+    // All of them have at most 16 bits, and outside of strings JSON has none.
+    let escape = |c: char| if steers(c) { format!("\\u{:04x}", u32::from(c)) } else { c.into() };
+    json.chars().map(escape).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_steer_is_marked_taken_out_or_escaped() {
+        for (text, shown, without, json) in [
+            ("plain\n\ttext, é 🦀", "plain\n\ttext, é 🦀", "plain\n\ttext, é 🦀", r"plain\n\ttext, é 🦀"),
+            ("\u{1b}[2J", "\u{fffd}[2J", "[2J", r"\u001b[2J"),
+            ("\u{9b}1m\u{7f}", "\u{fffd}1m\u{fffd}", "1m", r"\u009b1m\u007f"),
+            ("a\u{202e}gpj.exe", "a\u{fffd}gpj.exe", "agpj.exe", r"a\u202egpj.exe"),
+            ("\u{2066}x\u{2069}", "\u{fffd}x\u{fffd}", "x", r"\u2066x\u2069"),
+            // Marks that only say which way a letter goes are part of Hebrew and Arabic texts.
+            ("\u{200f}שלום", "\u{200f}שלום", "\u{200f}שלום", "\u{200f}שלום"),
+        ] {
+            assert_eq!((marked(text), clean(text)), (shown.into(), without.into()), "{text:?}");
+            let written = serde_json::to_string(text).unwrap();
+            assert_eq!(escaped(&written), format!("\"{json}\""), "{text:?}");
+            assert_eq!(serde_json::from_str::<String>(&escaped(&written)).unwrap(), text);
+        }
+    }
+}
