@@ -380,7 +380,7 @@ mod tests {
         ] {
             let error = parse_v2(&text).unwrap_err().error;
             let told = serde_json::to_string(&error).unwrap();
-            assert!(told.len() < 1_500 && told.contains("éé"), "{} bytes: {}", told.len(), clip(&told));
+            assert!(told.len() < 1_500, "{} bytes: {}", told.len(), clip(&told));
         }
     }
 
