@@ -20,6 +20,7 @@ mod hostile;
 mod idle;
 mod planning;
 mod process;
+mod soak;
 mod stalled;
 mod start;
 mod stream;
@@ -64,6 +65,9 @@ struct Sizes {
     /// Well-behaved users beside attackers, and the seconds of each phase.
     users: usize,
     hostile_secs: u64,
+    /// Visitors whose sessions come and go, and the seconds of all runs together.
+    visitors: usize,
+    soak_secs: u64,
 }
 
 const SMOKE: Sizes = Sizes {
@@ -81,6 +85,8 @@ const SMOKE: Sizes = Sizes {
     append_secs: 2,
     users: 10,
     hostile_secs: 2,
+    visitors: 50,
+    soak_secs: 6,
 };
 
 const FULL: Sizes = Sizes {
@@ -98,6 +104,8 @@ const FULL: Sizes = Sizes {
     append_secs: 5,
     users: 100,
     hostile_secs: 30,
+    visitors: 2_000,
+    soak_secs: 1_800,
 };
 
 fn main() -> ExitCode {
@@ -139,6 +147,7 @@ async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
         "compacting",
         "appends",
         "hostile",
+        "soak",
     ];
     if let Some(unknown) = only.iter().find(|name| !NAMES.contains(name)) {
         bail!("there is no measure `{unknown}`; allowed: {}", NAMES.join(", "));
@@ -147,7 +156,10 @@ async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
     let bench = Bench::new(upstream)?;
     let mut figures = Figures::default();
     let (mut passed, mut failed) = (0, 0);
-    for name in NAMES.iter().filter(|name| only.is_empty() || only.contains(name)) {
+    // Half an hour is for who asks for it.
+    let is_asked =
+        |name: &&&str| only.contains(*name) || (only.is_empty() && (**name != "soak" || sizes.soak_secs < 60));
+    for name in NAMES.iter().filter(is_asked) {
         let done = match *name {
             "start" => start::measure(&bench, &mut figures).await,
             "idle" => idle::measure(&bench, sizes.idle_connections, &mut figures).await,
@@ -159,6 +171,7 @@ async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
             "planning" => planning::measure(sizes.entries, &mut figures),
             "compacting" => compacting::measure(sizes.compacted_tokens, sizes.compacted_rounds, &mut figures),
             "hostile" => hostile::measure(&bench, sizes.users, sizes.hostile_secs, &mut figures).await,
+            "soak" => soak::measure(&bench, sizes.visitors, sizes.soak_secs, &mut figures).await,
             _ => appends::measure(&bench, sizes.appenders, sizes.append_secs, &mut figures).await,
         };
         match done {

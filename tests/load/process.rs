@@ -1,7 +1,7 @@
 //! The servers as processes of their own, so that their processor time and memory can be measured separately.
 
 use crate::upstream::Upstream;
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use std::{
     collections::HashMap,
     ffi::OsString,
@@ -19,6 +19,9 @@ use tokio::{
 
 /// The time that a server may take to start, on a machine that does other things as well.
 const START_TIME: Duration = Duration::from_secs(30);
+
+/// The time that a server may take to stop: running turns have a grace of 10 s by default.
+const STOP_TIME: Duration = Duration::from_secs(60);
 
 /// The interval at which a starting server is polled.
 const START_STEP: Duration = Duration::from_micros(500);
@@ -134,6 +137,25 @@ impl Process {
             threads.insert(thread.file_name(), nanos);
         }
         Ok(Duration::from_nanos(threads.values().sum()))
+    }
+
+    /// Returns the number of its open descriptors.
+    pub(crate) fn descriptors(&self) -> anyhow::Result<u64> {
+        Ok(fs::read_dir(format!("/proc/{}/fd", self.child.id()))?.count() as u64)
+    }
+
+    /// Asks it to stop, and waits until it has.
+    pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
+        let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status()?;
+        ensure!(asked.success(), "kill ended with {asked}");
+        let began = Instant::now();
+        loop {
+            match self.child.try_wait()? {
+                Some(status) => break Ok(ensure!(status.success(), "the server ended with {status}")),
+                None if began.elapsed() > STOP_TIME => bail!("the server did not stop within {STOP_TIME:?}"),
+                None => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
     }
 
     /// Returns its resident memory, in bytes.
