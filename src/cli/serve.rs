@@ -67,7 +67,7 @@ fn start_line(settings: &Settings, service: &Service) -> String {
 
 /// Returns what each user may take at most; `None` if there is only one.
 pub(super) fn limits_line(settings: &Settings) -> Option<String> {
-    settings.auth.has_several_users().then(|| {
+    settings.has_several_users().then(|| {
         let limits = &settings.limits;
         let shares = [
             (limits.connections_per_user_max, "connections"),

@@ -11,7 +11,7 @@ const TOKEN_CHARS_GOOD: usize = 16;
 pub(super) fn together(settings: &Settings, faults: &mut Vec<String>) {
     let (listen, auth, model) = (&settings.listen, &settings.auth, &settings.model);
     if !listen.host.is_loopback() {
-        let is_open = auth.auth_tokens.is_empty() && auth.service_tokens.is_empty();
+        let is_open = auth.auth_tokens.is_empty() && auth.service_tokens.is_empty() && !settings.jwt.is_used();
         for (variable, missing) in [("AUTH_TOKENS", is_open), ("ALLOWED_ORIGINS", auth.allowed_origins.is_empty())] {
             if missing {
                 faults.push(format!(
@@ -32,6 +32,7 @@ pub(super) fn together(settings: &Settings, faults: &mut Vec<String>) {
                 .to_owned(),
         );
     }
+    settings.jwt.check(faults);
     let tokens: Vec<&NamedToken> = named(auth).collect();
     for (index, one) in tokens.iter().enumerate() {
         if tokens[..index].iter().any(|other| other.token.expose_secret() == one.token.expose_secret()) {

@@ -4,7 +4,9 @@
 use super::{
     database::Database,
     declare::{Declared, sentences, settings, variable},
+    jwt::JwtAlgorithm,
     rules,
+    scopes::Scope,
     values::{
         ApiChoice, ContextCutRule, ContextEstimator, LimitsMode, LogFormat, NamedToken, Origin, ProviderChoice,
         ServiceToken, Variables,
@@ -274,6 +276,36 @@ settings! {
         tickets_per_user_max: u32 = "1000", rules::whole("tickets", 0..=10_000);
         /// The most unused tickets of all users of one backend; 0 for no limit.
         tickets_per_service_max: u32 = "5000", rules::whole("tickets", 0..=10_000);
+    }
+
+    /// Users of an identity provider, who bring tokens that it signs (JSON Web Tokens).
+    jwt: JwtSettings {
+        /// The address of the provider's public keys (a JWK set). They are fetched again in the background, and once
+        /// when a token names a key that is not among them; during an outage the known ones stay valid.
+        auth_jwks_url: Option<String> = "", rules::jwks_url().optional();
+        /// A file with the provider's public keys, instead of AUTH_JWKS_URL: a JWK set, or PEM with `PUBLIC KEY`.
+        auth_jwt_key_file: Option<PathBuf> = "", rules::path().optional();
+        /// The provider, as `iss` in its tokens names it. It is a part of its users' names, so that they are nobody
+        /// else's. Required with keys.
+        auth_jwt_issuer: Option<String> = "", rules::issuer().optional();
+        /// Whom tokens must be meant for: `aud` must contain one of these, separated by commas. Required with keys.
+        auth_jwt_audience: Vec<String> = "", rules::words();
+        /// The algorithms that may sign tokens, separated by commas. Those with a shared secret are not supported: a
+        /// public key could be used as one.
+        auth_jwt_algorithms: Vec<JwtAlgorithm> = "RS256,ES256,EdDSA", rules::jwt_algorithms();
+        /// How far the provider's clock may be off.
+        auth_jwt_leeway_secs: u64 = "30", rules::whole("seconds", 0..=600);
+        /// The claim that names the user, a text of 1 to 256 bytes. One that begins with `/` is a path, such as
+        /// `/user/id`.
+        auth_jwt_principal_claim: String = "sub", rules::claim();
+        /// The claim with the scopes, separated by spaces or as a list; as above, it may be a path such as
+        /// `/realm_access/roles`. If unset, every token has the scope `sessions`.
+        auth_jwt_scopes_claim: Option<String> = "", rules::claim().optional();
+        /// What the values of AUTH_JWT_SCOPES_CLAIM stand for, as `value=scope`, separated by commas, such as
+        /// `chat-users=sessions,chat-admins=operator`. If unset, they are the scopes' own names.
+        auth_jwt_scopes: Vec<(String, Scope)> = "", rules::scope_map();
+        /// The interval at which the keys of AUTH_JWKS_URL are fetched again.
+        auth_jwks_refresh_secs: u64 = "600", rules::whole("seconds", 1..=DAY_SECS);
     }
 
     /// Storage.

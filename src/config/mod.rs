@@ -11,6 +11,7 @@ mod check;
 mod database;
 mod declare;
 pub(crate) mod declared;
+mod jwt;
 mod near_miss;
 pub(crate) mod printed;
 mod rules;
@@ -19,9 +20,10 @@ mod values;
 
 pub use database::{Database, InvalidDatabase};
 pub use declared::{
-    AuthSettings, ContextSettings, HookSettings, LimitSettings, ListenSettings, LogSettings, ModelSettings,
-    OfflineSettings, Settings, StoreSettings, SummarySettings, TurnSettings, UpstreamSettings,
+    AuthSettings, ContextSettings, HookSettings, JwtSettings, LimitSettings, ListenSettings, LogSettings,
+    ModelSettings, OfflineSettings, Settings, StoreSettings, SummarySettings, TurnSettings, UpstreamSettings,
 };
+pub use jwt::JwtAlgorithm;
 pub(crate) use printed::help;
 pub use scopes::{Scope, Scopes};
 pub use values::{
@@ -224,12 +226,21 @@ impl LimitSettings {
     }
 }
 
-impl AuthSettings {
+impl Settings {
     /// Returns true if there may be several users. Only then has each a share: a single one has nobody to leave
     /// something to.
     #[must_use]
     pub fn has_several_users(&self) -> bool {
-        !self.service_tokens.is_empty() || self.auth_tokens.iter().any(|token| token.name != self.auth_tokens[0].name)
+        let AuthSettings { service_tokens, auth_tokens, .. } = &self.auth;
+        self.jwt.is_used()
+            || !service_tokens.is_empty()
+            || auth_tokens.iter().any(|token| token.name != auth_tokens[0].name)
+    }
+
+    /// Returns the path of the file with the identity provider's keys: under the working directory, unless absolute.
+    #[must_use]
+    pub fn jwt_key_path(&self) -> Option<PathBuf> {
+        self.jwt.auth_jwt_key_file.as_ref().map(|file| self.below_working_directory(file))
     }
 }
 

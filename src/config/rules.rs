@@ -3,6 +3,8 @@
 use super::{
     database::{Database, InvalidDatabase},
     declare::variable,
+    jwt::JwtAlgorithm,
+    scopes::Scope,
     values::{Choice, NamedToken, Origin, ServiceToken, file_tool},
 };
 use crate::core::{
@@ -236,6 +238,83 @@ pub(super) fn services() -> Rule<Vec<ServiceToken>> {
         |text| items(text).map(ServiceToken::parse).collect(),
     )
     .secret()
+}
+
+/// Accepts the address of a JWK set.
+pub(super) fn jwks_url() -> Rule<String> {
+    Rule::new(
+        "an https:// address, or http:// to 127.0.0.0/8, [::1] or localhost, without user name and password",
+        |text| {
+            let Some((scheme, rest)) = text.split_once("://") else { return Err("it has no scheme") };
+            let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+            let host = match authority.strip_prefix('[') {
+                Some(v6) => v6.split(']').next().unwrap_or_default(),
+                None => authority.split(':').next().unwrap_or_default(),
+            };
+            let is_here = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+            match scheme {
+                _ if host.is_empty() || !is_token(text) => Err("it is not a valid address"),
+                _ if authority.contains('@') => Err("it contains a user name or password"),
+                "https" => Ok(text.to_owned()),
+                "http" if is_here => Ok(text.to_owned()),
+                "http" => Err("http:// is for this machine only"),
+                _ => Err("it starts with neither https:// nor http://"),
+            }
+        },
+    )
+}
+
+/// Accepts the issuer of tokens. It becomes a part of users' names, where `|` ends it.
+pub(super) fn issuer() -> Rule<String> {
+    Rule::new("1 to 256 printable ASCII characters other than `|`, not beginning with `service:`", |text| match text {
+        _ if text.contains('|') => Err("it contains `|`"),
+        _ if text.starts_with("service:") => Err("it begins with `service:`"),
+        _ if !is_token(text) => Err("it contains other characters"),
+        _ if text.len() > 256 => Err("too long"),
+        _ => Ok(text.to_owned()),
+    })
+}
+
+/// Accepts a list of words, separated by commas.
+pub(super) fn words() -> Rule<Vec<String>> {
+    Rule::new("a list of texts of 1 to 256 printable ASCII characters, separated by commas", |text| {
+        let word = |item: &str| if is_token(item) && item.len() <= 256 { Ok(item.to_owned()) } else { Err("") };
+        items(text).map(word).collect()
+    })
+}
+
+/// Accepts the name of a claim, or a path to it.
+pub(super) fn claim() -> Rule<String> {
+    Rule::new("1 to 256 printable ASCII characters", |text| {
+        if is_token(text) && text.len() <= 256 { Ok(text.to_owned()) } else { Err("") }
+    })
+}
+
+/// Accepts a list of algorithms, separated by commas.
+pub(super) fn jwt_algorithms() -> Rule<Vec<JwtAlgorithm>> {
+    let names: Vec<&str> = JwtAlgorithm::CHOICES.iter().map(|(name, _)| *name).collect();
+    Rule::new(format!("a list of {}, separated by commas", names.join(", ")), |text| {
+        let algorithm = |item: &str| match JwtAlgorithm::CHOICES.iter().find(|(name, _)| *name == item) {
+            Some((_, algorithm)) => Ok(*algorithm),
+            None if item.starts_with("HS") => Err("a shared secret signs no tokens here"),
+            None => Err("an item is not an algorithm"),
+        };
+        let all: Vec<_> = items(text).map(algorithm).collect::<Result<_, _>>()?;
+        if all.is_empty() { Err("it is empty") } else { Ok(all) }
+    })
+}
+
+/// Accepts a list of `value=scope`, separated by commas.
+pub(super) fn scope_map() -> Rule<Vec<(String, Scope)>> {
+    let names: Vec<&str> = Scope::ALL.iter().map(|scope| scope.name()).collect();
+    Rule::new(format!("a list of value=scope, separated by commas; scopes are {}", names.join(", ")), |text| {
+        let pair = |item: &str| {
+            let (value, scope) = item.rsplit_once('=').ok_or("an item has no `=` between value and scope")?;
+            let scope = Scope::named(scope.trim()).ok_or("an item's scope is unknown")?;
+            Ok((value.trim().to_owned(), scope))
+        };
+        items(text).map(pair).collect()
+    })
 }
 
 /// Accepts a list of web origins, separated by commas.

@@ -43,11 +43,15 @@ pub(crate) enum Limit {
     StoredBytesPerUser,
     /// Points of commands per minute: `RATE_LIMIT_PER_MINUTE`.
     Commands,
+    /// Bytes of a signed token.
+    TokenBytes,
+    /// Requests for an identity provider's keys that tokens cause.
+    JwksFetches,
 }
 
 impl Limit {
     /// All of them.
-    pub(super) const ALL: [Self; 19] = [
+    pub(super) const ALL: [Self; 21] = [
         Self::Connections,
         Self::ConnectionsPerAddress,
         Self::Guests,
@@ -67,6 +71,8 @@ impl Limit {
         Self::EmptySessionsPerUser,
         Self::StoredBytesPerUser,
         Self::Commands,
+        Self::TokenBytes,
+        Self::JwksFetches,
     ];
 
     /// Returns the label.
@@ -91,6 +97,8 @@ impl Limit {
             Self::EmptySessionsPerUser => "empty_sessions_per_user",
             Self::StoredBytesPerUser => "stored_bytes_per_user",
             Self::Commands => "commands_per_minute",
+            Self::TokenBytes => "token_bytes",
+            Self::JwksFetches => "jwks_fetches",
         }
     }
 

@@ -65,8 +65,6 @@ pub(crate) struct AppOptions {
     pub notice: Option<String>,
     /// Inputs that may wait in one session.
     pub queue_items_max: usize,
-    /// True if operators may read what was said.
-    pub operators_read_content: bool,
     /// The metrics.
     pub metrics: crate::metrics::Handle,
     /// Identifies this process, so that clients notice a restart.
@@ -87,7 +85,6 @@ pub(crate) struct App {
     pub(super) provider: &'static str,
     pub(super) notice: Option<String>,
     pub(super) queue_items_max: usize,
-    pub(super) operators_read_content: bool,
     pub(super) metrics: crate::metrics::Handle,
     pub(super) instance: String,
     /// Ends the accept loop and asks every connection to close.
@@ -117,7 +114,6 @@ impl App {
             provider: options.provider,
             notice: options.notice,
             queue_items_max: options.queue_items_max,
-            operators_read_content: options.operators_read_content,
             metrics: options.metrics,
             instance: options.instance,
             stop: CancellationToken::new(),

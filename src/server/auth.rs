@@ -2,15 +2,20 @@
 //!
 //! A user is known by issuer and name. Names of AUTH_TOKENS have no issuer and are stored as they are. Other names are
 //! stored as `issuer|name`; since no name of AUTH_TOKENS contains `|`, and no issuer does, no issuer can name another's
-//! user.
+//! user. A service is the issuer `service:NAME`, and an identity provider is the issuer that its tokens claim.
 
 mod grant;
+mod jwt;
 
 pub(crate) use grant::{Draft, Ended, Grant, Source, Valid};
+pub(crate) use jwt::Jwt;
 
-use self::grant::{Digest, Live, opens_sessions};
+use self::{
+    grant::{Digest, Live, opens_sessions},
+    jwt::Signed,
+};
 use super::tickets::{Refused, TicketShares, Tickets};
-use crate::config::{AuthSettings, NamedToken, Origin, Scope, Scopes, ServiceToken};
+use crate::config::{NamedToken, Origin, Scope, Scopes, ServiceToken, Settings};
 use reseed_protocol::{ErrorBody, ErrorCode};
 use secrecy::ExposeSecret;
 use std::{
@@ -55,6 +60,7 @@ struct Accepted {
     ticket_life: Duration,
     grant_max: Duration,
     operators_read_content: bool,
+    jwt: Option<Arc<Jwt>>,
 }
 
 /// An operator, and what they may read.
@@ -135,14 +141,14 @@ pub(crate) fn is_name(name: &str) -> bool {
 }
 
 impl Auth {
-    /// Creates it for a server that listens on `host`.
+    /// Creates it from the settings, and from what accepts the tokens of their identity provider.
     #[must_use]
-    pub(crate) fn new(settings: &AuthSettings, host: IpAddr) -> Self {
-        let accepted = Accepted::new(settings);
-        let tickets = Tickets::new(TicketShares::of(settings));
+    pub(crate) fn new(settings: &Settings, jwt: Option<Arc<Jwt>>) -> Self {
+        let accepted = Accepted::new(settings, jwt);
+        let tickets = Tickets::new(TicketShares::of(&settings.auth, settings.has_several_users()));
         Self {
             accepted: RwLock::new(Arc::new(accepted)),
-            loopback: host.is_loopback(),
+            loopback: settings.listen.host.is_loopback(),
             tickets: Mutex::new(tickets),
             live: Arc::default(),
         }
@@ -189,7 +195,13 @@ impl Auth {
         if accepted.service(token).is_some() {
             return Err(Refusal::Forbidden("a service's token opens no sessions; mint a ticket with it"));
         }
-        Err(Refusal::Wrong("nobody has this token"))
+        match accepted.signed(token).await? {
+            Some((jwt, Signed { name, scopes, end })) => {
+                let (valid, source) = (Valid::Until(end, Duration::MAX), Source::Signed(jwt.issuer().to_owned()));
+                Ok(Draft { name, scopes, valid, source, ..everyone() })
+            }
+            None => Err(Refusal::Wrong("nobody has this token")),
+        }
     }
 
     /// Begins a grant, unless a reload of the settings has withdrawn its token meanwhile.
@@ -211,7 +223,12 @@ impl Auth {
         if !accepted.is_required() && accepted.operators.is_empty() {
             return Some(Operator { name: Name::new(), reads_content });
         }
-        find(&accepted.operators, token?).map(|name| Operator { name, reads_content })
+        if let Some(name) = find(&accepted.operators, token?) {
+            return Some(Operator { name, reads_content });
+        }
+        let (_, signed) = accepted.signed(token?).await.ok()??;
+        let reads_content = signed.scopes.allow(Scope::OperatorContent);
+        signed.scopes.allow(Scope::Operator).then_some(Operator { name: signed.name, reads_content })
     }
 
     /// Returns who asks for a ticket with this token.
@@ -330,8 +347,10 @@ pub(super) enum Revoked<'a> {
 }
 
 impl Accepted {
-    fn new(settings: &AuthSettings) -> Self {
+    fn new(settings: &Settings, jwt: Option<Arc<Jwt>>) -> Self {
+        let settings = &settings.auth;
         Self {
+            jwt,
             users: settings.auth_tokens.clone(),
             operators: settings.operator_tokens.clone(),
             services: settings.service_tokens.clone(),
@@ -343,7 +362,15 @@ impl Accepted {
     }
 
     fn is_required(&self) -> bool {
-        !self.users.is_empty() || !self.services.is_empty()
+        !self.users.is_empty() || !self.services.is_empty() || self.jwt.is_some()
+    }
+
+    /// Returns what a token of the identity provider says; `None` if it is none.
+    async fn signed(&self, token: &str) -> Result<Option<(&Jwt, Signed)>, Refusal> {
+        match &self.jwt {
+            Some(jwt) if Jwt::is_signed(token) => Ok(Some((jwt, jwt.verify(token).await?))),
+            _ => Ok(None),
+        }
     }
 
     fn service(&self, token: &str) -> Option<Service> {
@@ -365,6 +392,7 @@ impl Accepted {
         match source {
             Source::Open => !self.is_required(),
             Source::User(of) => self.users.iter().any(|named| has(named, of)),
+            Source::Signed(issuer) => self.jwt.as_ref().is_some_and(|jwt| jwt.issuer() == issuer),
             Source::Service(name, of) => {
                 self.services.iter().any(|service| service.named.name == *name && has(&service.named, of))
             }

@@ -20,7 +20,11 @@ use axum::{
 };
 use reseed_protocol::{ErrorBody, ErrorCode, SessionId};
 use serde::Deserialize;
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// Seconds of the longest time for which a ticket can be redeemed.
 const REDEEM_SECS_MAX: u64 = 3_600;
@@ -63,7 +67,12 @@ pub(super) async fn ticket(State(app): State<Arc<App>>, peer: Peer, headers: Hea
     match app.auth.issue(draft, life) {
         Ok(Ok((ticket, id))) => {
             let mut body = serde_json::json!({ "ticket": ticket, "id": id, "expiresInSecs": life.as_secs() });
-            if let Valid::For(time) = valid {
+            let valid_for = match valid {
+                Valid::Indefinitely => None,
+                Valid::For(time) => Some(time),
+                Valid::Until(end, time) => Some(time.min(end.saturating_duration_since(Instant::now()))),
+            };
+            if let Some(time) = valid_for {
                 body["validForSecs"] = time.as_secs().into();
             }
             ([(header::CACHE_CONTROL, "no-store")], Json(body)).into_response()
@@ -112,6 +121,7 @@ fn draft(app: &App, minter: Minter, wanted: Wanted) -> Result<(Draft, Duration),
     let scopes = scopes(wanted.scopes, most)?;
     let valid = match (wanted.valid_for_secs, valid) {
         (None, valid) => valid,
+        (Some(secs), Valid::Until(end, _)) => Valid::Until(end, within(secs, valid_max.as_secs(), "validForSecs")?),
         (Some(secs), _) => Valid::For(within(secs, valid_max.as_secs(), "validForSecs")?),
     };
     let life = match wanted.redeem_within_secs {

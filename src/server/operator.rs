@@ -5,7 +5,12 @@ mod context;
 
 pub(super) use context::session_context;
 
-use super::{app::App, auth::bearer, sessions::item, tree};
+use super::{
+    app::App,
+    auth::{Operator, bearer},
+    sessions::item,
+    tree,
+};
 use crate::{
     runtime::store_error,
     store::{Error, ListQuery},
@@ -32,15 +37,16 @@ pub(super) fn problem(status: StatusCode, error: ErrorBody) -> Response {
     response
 }
 
-async fn refuse_strangers(app: &App, headers: &HeaderMap) -> Option<Response> {
-    if app.auth.operator(bearer(headers)).await.is_some() {
-        return None;
+/// Returns the operator who sent a request, or the answer for anyone else.
+async fn operator(app: &App, headers: &HeaderMap) -> Result<Operator, Response> {
+    if let Some(operator) = app.auth.operator(bearer(headers)).await {
+        return Ok(operator);
     }
     let error =
         ErrorBody::new(ErrorCode::Unauthenticated, "send a token from OPERATOR_TOKENS as `Authorization: Bearer`");
     let mut response = problem(StatusCode::UNAUTHORIZED, error);
     response.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
-    Some(response)
+    Err(response)
 }
 
 /// Reports that the process is running.
@@ -74,7 +80,7 @@ pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response {
 
 /// Returns the metrics in Prometheus' format.
 pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
-    if let Some(refused) = refuse_strangers(&app, &headers).await {
+    if let Err(refused) = operator(&app, &headers).await {
         return refused;
     }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render()).into_response()
@@ -93,9 +99,10 @@ pub(super) async fn sessions(
     Query(listing): Query<Listing>,
     headers: HeaderMap,
 ) -> Response {
-    if let Some(refused) = refuse_strangers(&app, &headers).await {
-        return refused;
-    }
+    let operator = match operator(&app, &headers).await {
+        Ok(operator) => operator,
+        Err(refused) => return refused,
+    };
     let limit = listing.limit.unwrap_or(LIST_LIMIT.0);
     if !(1..=LIST_LIMIT.1).contains(&limit) {
         let message = format!("limit must be 1 to {}, not {limit}", LIST_LIMIT.1);
@@ -116,7 +123,7 @@ pub(super) async fn sessions(
         .iter()
         .map(|head| {
             let mut shown = item(&app, head);
-            if !app.operators_read_content {
+            if !operator.reads_content {
                 shown.name.clear();
             }
             let mut shown = serde_json::to_value(shown).unwrap_or_default();
@@ -150,20 +157,21 @@ pub(super) async fn session_tree(
     Query(part): Query<TreePart>,
     headers: HeaderMap,
 ) -> Response {
-    if let Some(refused) = refuse_strangers(&app, &headers).await {
-        return refused;
-    }
-    answer_of(tree_of(&app, &id, part).await)
+    let operator = match operator(&app, &headers).await {
+        Ok(operator) => operator,
+        Err(refused) => return refused,
+    };
+    answer_of(tree_of(&app, &id, part, operator.reads_content).await)
 }
 
-async fn tree_of(app: &App, id: &str, part: TreePart) -> Result<Tree, ErrorBody> {
+async fn tree_of(app: &App, id: &str, part: TreePart, with_content: bool) -> Result<Tree, ErrorBody> {
     let id = session_id(id)?;
     let head = app.registry.find(&id).await?;
     let root = part.root.map(|root| root.parse()).transpose().map_err(|error| {
         ErrorBody::new(ErrorCode::EntryNotFound, format!("`root` is not an entry id: {error}")).with_field("root")
     })?;
     let mut tree = tree::tree(app, &head, tree::Part { root, depth: part.depth }, "root").await?;
-    if !app.operators_read_content {
+    if !with_content {
         for node in &mut tree.nodes {
             node.preview.clear();
             node.label = None;

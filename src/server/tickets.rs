@@ -28,8 +28,8 @@ pub(super) struct TicketShares {
 
 impl TicketShares {
     /// Returns those that are configured. A deployment with one user has nobody to leave tickets to.
-    pub(super) fn of(settings: &AuthSettings) -> Self {
-        let user_max = if settings.has_several_users() { settings.tickets_per_user_max as usize } else { 0 };
+    pub(super) fn of(settings: &AuthSettings, has_several_users: bool) -> Self {
+        let user_max = if has_several_users { settings.tickets_per_user_max as usize } else { 0 };
         Self { user_max, service_max: settings.tickets_per_service_max as usize }
     }
 }

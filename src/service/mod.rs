@@ -20,7 +20,12 @@ use crate::{
     metrics,
     provider::Provider,
     runtime::{Registry, RegistryOptions, fork},
-    server::{App, AppOptions, Limits, Patience, Running, address::Addresses, auth::Auth, serve},
+    server::{
+        App, AppOptions, Limits, Patience, Running,
+        address::Addresses,
+        auth::{Auth, Jwt},
+        serve,
+    },
     store::{self, SessionStore},
 };
 use anyhow::Context as _;
@@ -116,7 +121,7 @@ pub async fn start_with_hooks(
         hooks,
         deployment,
         limits: limits.clone(),
-        has_several_users: settings.auth.has_several_users(),
+        has_several_users: settings.has_several_users(),
         detached_turn: Duration::from_secs(settings.turns.detached_turn_secs),
         host_away: Duration::from_secs(settings.turns.host_away_secs),
     });
@@ -125,12 +130,13 @@ pub async fn start_with_hooks(
         tracing::error!(%error, "settle unfinished forks");
     }
     registry.keep_sweeping();
+    let jwt = Jwt::open(settings).await?;
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("the system has no randomness: {error}"))?;
     let addresses = Arc::new(Addresses::new(listen.trusted_proxies.clone()));
     let app = App::new(AppOptions {
         registry: registry.clone(),
-        auth: Auth::new(&settings.auth, listen.host),
+        auth: Auth::new(settings, jwt),
         limits: Limits::new(limits.clone(), addresses.clone()),
         addresses,
         patience: Patience {
@@ -142,7 +148,6 @@ pub async fn start_with_hooks(
         provider: provider.name(),
         notice: notice(settings),
         queue_items_max: settings.turns.queue_items_max as usize,
-        operators_read_content: settings.auth.operators_read_content,
         metrics: metrics::install(),
         instance: IdSource::seeded(u64::from_le_bytes(seed)).next_text(),
     });

@@ -8,4 +8,5 @@ mod schemas;
 mod shares;
 mod stored;
 mod tickets;
+mod tokens;
 mod unread;

@@ -16,6 +16,7 @@ mod exact;
 mod grants;
 mod hooks;
 mod hostile;
+mod jwt;
 mod keeping;
 mod late;
 mod listing;

@@ -4,6 +4,7 @@ pub(crate) mod binary;
 pub(crate) mod client;
 pub(crate) mod conversation;
 pub(crate) mod http;
+pub(crate) mod issuer;
 pub(crate) mod json;
 pub(crate) mod line;
 #[allow(dead_code, reason = "`it` writes the notes and `outcomes` reads them")]

@@ -1,4 +1,4 @@
-//! Checks webhook addresses: an `https` address, or this machine.
+//! Checks the addresses of webhooks and of other servers that settings name: an `https` address, or this machine.
 
 use reqwest::{
     Url,
@@ -7,7 +7,7 @@ use reqwest::{
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The allowed addresses, for messages.
-pub(super) const ALLOWED: &str =
+pub(crate) const ALLOWED: &str =
     "an https:// address, or http:// to this machine (127.0.0.0/8, [::1], localhost), without user name and password";
 
 /// Most bytes of an address; anything longer is a mistake.
@@ -17,7 +17,7 @@ const URL_BYTES_MAX: usize = 2_048;
 const LOCALHOST: &str = "localhost";
 
 /// Parses an address, or returns why nothing may be sent there.
-pub(super) fn checked(text: &str) -> Result<Url, &'static str> {
+pub(crate) fn checked(text: &str) -> Result<Url, &'static str> {
     if text.len() > URL_BYTES_MAX {
         return Err("it is too long");
     }
@@ -39,14 +39,14 @@ pub(super) fn checked(text: &str) -> Result<Url, &'static str> {
 }
 
 /// Returns true if an address is on this machine.
-pub(super) fn is_loopback(url: &Url) -> bool {
+pub(crate) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == LOCALHOST || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// Resolves only the name of this machine, without DNS: whoever answers for it could redirect calls, which are not
 /// encrypted there.
-pub(super) struct ThisMachine;
+pub(crate) struct ThisMachine;
 
 impl Resolve for ThisMachine {
     fn resolve(&self, name: Name) -> Resolving {

@@ -7,7 +7,7 @@
 //! - a fault repeats nothing of an answer, of a secret, or of the address;
 //! - everything runs in the caller's future: dropping it closes the connection.
 
-mod address;
+pub(crate) mod address;
 mod answer;
 mod file;
 mod sign;

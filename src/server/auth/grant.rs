@@ -34,6 +34,8 @@ pub(crate) enum Source {
     User(Digest),
     /// A token of SERVICE_TOKENS, used by the service of this name.
     Service(String, Digest),
+    /// A token that this identity provider signed.
+    Signed(String),
 }
 
 /// For how long a grant is valid, before a connection uses it.
@@ -43,6 +45,8 @@ pub(crate) enum Valid {
     Indefinitely,
     /// For this long after its ticket is redeemed.
     For(Duration),
+    /// Until the token that it comes from expires, and at most this long after its ticket is redeemed.
+    Until(Instant, Duration),
 }
 
 /// What a ticket or a token stands for.
@@ -173,6 +177,7 @@ impl Live {
         let expires = match draft.valid {
             Valid::Indefinitely => None,
             Valid::For(time) => Some(Instant::now() + time),
+            Valid::Until(end, time) => Some(Instant::now().checked_add(time).map_or(end, |last| last.min(end))),
         };
         let mut live = self.lock();
         let (next, all) = &mut *live;

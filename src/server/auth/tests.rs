@@ -9,8 +9,9 @@ fn auth(host: &str) -> Auth {
         ("OPERATOR_TOKENS", "ops:secret-o"),
         ("SERVICE_TOKENS", "app:secret-s,reader/read:secret-r"),
         ("ALLOWED_ORIGINS", "https://chat.example"),
+        ("HOST", host),
     ]);
-    Auth::new(&settings.unwrap().auth, host.parse().unwrap())
+    Auth::new(&settings.unwrap(), None)
 }
 
 /// Returns the name that a token or a ticket opens sessions as.

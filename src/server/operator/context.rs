@@ -1,7 +1,7 @@
 //! A session's context: how full it is, and its next request. Content is shown only if operators may read it; roles,
 //! the names of parts and tools, and token counts are shown to all operators.
 
-use super::{answer_of, refuse_strangers, session_id};
+use super::{answer_of, operator, session_id};
 use crate::{core::context::envelope::markdown, server::app::App};
 use axum::{
     extract::{Path, Query, State},
@@ -43,9 +43,10 @@ pub(in crate::server) async fn session_context(
     Query(wanted): Query<Wanted>,
     headers: HeaderMap,
 ) -> Response {
-    if let Some(refused) = refuse_strangers(&app, &headers).await {
-        return refused;
-    }
+    let operator = match operator(&app, &headers).await {
+        Ok(operator) => operator,
+        Err(refused) => return refused,
+    };
     let id = match session_id(&id) {
         Ok(id) => id,
         Err(error) => return answer_of::<()>(Err(error)),
@@ -54,17 +55,16 @@ pub(in crate::server) async fn session_context(
         None => answer_of(app.registry.peek(&id).await.map(|snapshot| snapshot.context_info)),
         Some(format) => {
             // Text without content is rendered here, from what remains of the envelope.
-            let asked = if app.operators_read_content { format } else { ContextFormat::Envelope };
+            let asked = if operator.reads_content { format } else { ContextFormat::Envelope };
             let get = GetContext { format: Some(asked), ephemeral: wanted.ephemeral };
-            shown(&app, app.registry.next_request(&id, &get).await, format)
+            shown(app.registry.next_request(&id, &get).await, format, !operator.reads_content)
         }
     };
     response.headers_mut().insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
     response
 }
 
-fn shown(app: &App, context: Result<Context, ErrorBody>, format: ContextFormat) -> Response {
-    let without_content = !app.operators_read_content;
+fn shown(context: Result<Context, ErrorBody>, format: ContextFormat, without_content: bool) -> Response {
     let context = context.map(|mut context| {
         if without_content {
             context.envelope.iter_mut().for_each(leave_out_content);

@@ -1,0 +1,108 @@
+//! Fetching a provider's keys: bounded in size and time, in the background, and rarely because of a token.
+
+use super::{Jwt, KEYS_BYTES_MAX, keys::KeySet};
+use crate::{hooks::webhook::address, metrics::limits::Limit};
+use anyhow::Context as _;
+use reqwest::{Client, StatusCode, Url, header};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::sync::Mutex;
+
+/// The time limit for the keys; whoever waits for them has a socket open.
+const FETCH_TIME: Duration = Duration::from_secs(5);
+
+/// The least time between two requests that tokens with unknown keys cause: anyone can invent such tokens.
+const ASKED_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The time after which a failed request is repeated.
+const RETRY: Duration = Duration::from_secs(15);
+
+/// The address of a provider's keys.
+pub(super) struct Remote {
+    url: Url,
+    http: Client,
+    /// When a token caused a request last. Held during the request: all who wait share its result.
+    asked: Mutex<Option<Instant>>,
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote").field("host", &self.url.host_str()).finish_non_exhaustive()
+    }
+}
+
+impl Remote {
+    /// Prepares requests to this address.
+    pub(super) fn new(url: &str) -> anyhow::Result<Self> {
+        let url = address::checked(url)
+            .map_err(|why| anyhow::anyhow!("AUTH_JWKS_URL: {why}; allowed: {}", address::ALLOWED))?;
+        let builder = Client::builder()
+            .user_agent(concat!("reseed/", env!("CARGO_PKG_VERSION")))
+            .timeout(FETCH_TIME)
+            // Keys of an address that nobody chose would let anybody in.
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .pool_max_idle_per_host(0);
+        let builder = match address::is_loopback(&url) {
+            true => builder.no_proxy().dns_resolver(Arc::new(address::ThisMachine)),
+            false => builder.https_only(true),
+        };
+        // Without TLS there is nothing to trust, and a machine without certificates works too.
+        let builder = if url.scheme() == "http" { builder.tls_certs_only([]) } else { builder };
+        // If another part of the process has already installed one, that one is used.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let http = builder.build().context("create an HTTP client: are the system's root certificates installed?")?;
+        Ok(Self { url, http, asked: Mutex::new(None) })
+    }
+
+    /// Fetches the keys.
+    ///
+    /// # Errors
+    /// What is wrong, without a word of the answer.
+    pub(super) async fn fetch(&self) -> Result<KeySet, String> {
+        let request = self.http.get(self.url.clone()).header(header::ACCEPT, "application/json");
+        let lost = |error: reqwest::Error| format!("no answer: {}", error.without_url());
+        let mut response = request.send().await.map_err(lost)?;
+        if response.status() != StatusCode::OK {
+            return Err(format!("it answered with HTTP {}", response.status().as_u16()));
+        }
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(lost)? {
+            if body.len() + chunk.len() > KEYS_BYTES_MAX {
+                return Err(format!("it has more than {KEYS_BYTES_MAX} bytes"));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        KeySet::parse(&body)
+    }
+
+    /// Fetches the keys because a token needs one, unless a token caused that a moment ago or it `is_missing` no more.
+    pub(super) async fn refetch<F: Future>(&self, is_missing: impl Fn() -> bool, fetch: impl FnOnce() -> F) {
+        let mut asked = self.asked.lock().await;
+        if !is_missing() {
+            return;
+        }
+        if asked.is_some_and(|asked| asked.elapsed() < ASKED_INTERVAL) {
+            Limit::JwksFetches.refused();
+            return;
+        }
+        *asked = Some(Instant::now());
+        fetch().await;
+    }
+}
+
+/// Fetches the keys again at this interval, until nobody uses them any more.
+pub(super) fn keep_fresh(jwt: &Arc<Jwt>, interval: Duration) {
+    let jwt = Arc::downgrade(jwt);
+    tokio::spawn(async move {
+        let mut wait = interval;
+        loop {
+            tokio::time::sleep(wait).await;
+            let Some(jwt) = jwt.upgrade() else { return };
+            wait = if jwt.fetch().await { interval } else { interval.min(RETRY) };
+        }
+    });
+}
