@@ -8,6 +8,7 @@ use crate::{
         model::{Delta, ModelRequest, Purpose},
     },
     provider::DeltaSink,
+    server::auth::Jwt,
     service,
 };
 use anyhow::Context as _;
@@ -79,6 +80,9 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     if settings.hooks.hooks_file.is_some() {
         // Calling one would make it act.
         say(format!("webhooks    {}, not called", webhooks.len()));
+    }
+    if let Some(jwt) = Jwt::open(settings).await? {
+        say(format!("users       {jwt}"));
     }
     say(format!("database    {}", settings.store.database()));
     say(format!("listens on  {}:{}", settings.listen.host, settings.listen.ws_port));

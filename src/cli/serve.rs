@@ -58,6 +58,9 @@ fn start_line(settings: &Settings, service: &Service) -> String {
     let _ = write!(text, "\n  model     {model}, window {window} tokens, strategy {}", deployment.strategy);
     let _ = write!(text, "\n  compacts  {}", compacts_line(deployment));
     let _ = write!(text, "{}", hooks_line(service.hooks()));
+    if let Some(users) = service.signed_line() {
+        let _ = write!(text, "\n  users     {users}");
+    }
     if let Some(limits) = limits_line(settings) {
         let _ = write!(text, "\n  limits    {limits}");
     }

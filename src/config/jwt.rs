@@ -84,13 +84,16 @@ impl JwtSettings {
 mod tests {
     use crate::config::{Error, Settings};
 
+    /// Settings, and the start of each fault that they have.
+    type Row<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str]);
+
     #[test]
     fn what_belongs_together_is_set_together() {
         let (url, file) = (("AUTH_JWKS_URL", "https://id.example/keys"), ("AUTH_JWT_KEY_FILE", "keys.json"));
         let (issuer, audience) = (("AUTH_JWT_ISSUER", "https://id.example"), ("AUTH_JWT_AUDIENCE", "chat"));
         let scopes = ("AUTH_JWT_SCOPES", "users=sessions");
         let claim = ("AUTH_JWT_SCOPES_CLAIM", "scope");
-        let table: &[(&[(&str, &str)], &[&str])] = &[
+        let table: &[Row<'_>] = &[
             (&[], &[]),
             (&[url, issuer, audience], &[]),
             (&[file, issuer, audience, claim, scopes], &[]),

@@ -129,6 +129,11 @@ impl App {
         self.draining.store(true, Ordering::Relaxed);
     }
 
+    /// Says which identity provider's users are let in; `None` if none is configured.
+    pub(crate) fn signed_line(&self) -> Option<String> {
+        self.auth.signed_line()
+    }
+
     pub(super) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }

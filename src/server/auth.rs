@@ -154,6 +154,11 @@ impl Auth {
         }
     }
 
+    /// Says which identity provider's users are let in; `None` if none is configured.
+    pub(crate) fn signed_line(&self) -> Option<String> {
+        self.accepted().jwt.as_ref().map(|jwt| jwt.to_string())
+    }
+
     /// Returns true if credentials are required.
     #[must_use]
     pub(crate) fn is_required(&self) -> bool {

@@ -65,6 +65,11 @@ impl Service {
         self.registry.hooks()
     }
 
+    /// Says which identity provider's users are let in; `None` if none is configured.
+    pub(crate) fn signed_line(&self) -> Option<String> {
+        self.app.signed_line()
+    }
+
     /// Finishes what it can, then closes every socket with 1012, and the store.
     pub async fn stop(&self) {
         self.app.drain();

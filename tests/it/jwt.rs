@@ -48,8 +48,7 @@ async fn a_signed_token_opens_its_user_s_sessions_in_every_way() {
     let token = issuer.sign(&claims(json!({})));
     let mut first = connect(&server, &token).await;
     let session = new_session(&mut first).await;
-    let turn = first.turn("hello").await;
-    assert_eq!(turn["payload"]["status"], "completed", "{turn}");
+    first.turn("hello").await;
 
     let bearer = format!("Bearer {token}");
     let mut by_header = Client::connect_with(&server.ws(), &[("Authorization", &bearer)]).await;

@@ -65,7 +65,7 @@ async fn no_forged_token_opens_a_session() {
         ("huge", huge),
     ];
     for (what, token) in table {
-        assert_eq!(greeted(&server, token).await, ("unauthenticated".to_owned(), 4401), "{what}");
+        assert_eq!(greeted(&server, &token).await, ("unauthenticated".to_owned(), 4401), "{what}");
         let bearer = format!("Bearer {token}");
         let asked = http::ask(&server.address(), "POST", "/api/tickets", &[("Authorization", &bearer)]).await;
         assert_eq!(asked.status, 401, "{what}: {asked:?}");

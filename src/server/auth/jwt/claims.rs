@@ -193,7 +193,7 @@ mod tests {
             ("AUTH_JWT_SCOPES_CLAIM", "/realm_access/roles"),
             ("AUTH_JWT_SCOPES", "users=sessions,admins=operator.content"),
         ];
-        let table: [(&[(&str, &str)], Value, Scopes); 9] = [
+        let table: [(&[_], Value, Scopes); 9] = [
             (&[], json!({ "scope": "read" }), all),
             (&[claim], json!({}), none),
             (&[claim], json!({ "scope": "openid sessions" }), all),

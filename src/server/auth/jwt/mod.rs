@@ -24,6 +24,7 @@ use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use jsonwebtoken::Algorithm;
 use serde::Deserialize;
 use std::{
+    fmt,
     fs::File,
     io::Read as _,
     path::Path,
@@ -49,6 +50,19 @@ pub(crate) struct Jwt {
     remote: Option<Remote>,
     /// Signatures verified at a time: half of the processors are left to everything else.
     verifying: Semaphore,
+}
+
+impl fmt::Display for Jwt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let algorithms: Vec<String> = self.rules.algorithms.iter().map(|one| format!("{one:?}")).collect();
+        let (issuer, algorithms) = (self.issuer(), algorithms.join(", "));
+        match self.keys().len() {
+            0 => {
+                write!(f, "signed by {issuer}: NO KEYS YET, AUTH_JWKS_URL is asked again; until then nobody is let in")
+            }
+            count => write!(f, "signed by {issuer}: {count} keys; {algorithms}"),
+        }
+    }
 }
 
 /// What a token says, after all checks.
@@ -100,11 +114,6 @@ impl Jwt {
     /// Returns the issuer whose tokens are accepted.
     pub(crate) fn issuer(&self) -> &str {
         &self.rules.issuer
-    }
-
-    /// Returns how many keys are known.
-    pub(crate) fn keys_count(&self) -> usize {
-        self.keys().len()
     }
 
     /// Returns true if a text has the form of a signed token.
@@ -178,7 +187,7 @@ impl Jwt {
                 true
             }
             Err(why) => {
-                tracing::warn!(why, kept = self.keys_count(), "fetch the keys of AUTH_JWKS_URL");
+                tracing::warn!(why, kept = self.keys().len(), "fetch the keys of AUTH_JWKS_URL");
                 false
             }
         }
