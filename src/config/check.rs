@@ -1,6 +1,6 @@
 //! Validates settings that depend on each other.
 
-use super::{AuthSettings, ModelSettings, ProviderChoice, Settings, values::NamedToken};
+use super::{AuthSettings, ModelSettings, ProviderChoice, Settings, secret_files, values::NamedToken};
 use secrecy::ExposeSecret;
 use std::net::IpAddr;
 
@@ -82,7 +82,8 @@ pub(super) fn warnings(settings: &Settings) -> impl Iterator<Item = String> {
             settings.listen.host
         )
     });
-    short.chain(unpriced).chain(twice).chain(plain).chain(unencrypted)
+    let hooks = settings.hooks_path().and_then(|file| secret_files::exposed(&file, "HOOKS_FILE"));
+    short.chain(unpriced).chain(twice).chain(plain).chain(unencrypted).chain(hooks)
 }
 
 /// Returns true if other machines reach the server, and no proxy is known of that could encrypt what they send.

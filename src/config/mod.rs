@@ -16,6 +16,7 @@ mod near_miss;
 pub(crate) mod printed;
 mod rules;
 mod scopes;
+mod secret_files;
 mod values;
 
 pub use database::{Database, InvalidDatabase};
@@ -32,6 +33,7 @@ pub use values::{
 };
 
 use crate::core::context::factory::Strategies;
+use declare::Declared;
 use declared::{Given, declared};
 use secrecy::SecretString;
 use std::{
@@ -74,6 +76,8 @@ impl Settings {
     fn merge(file: &Path, environment: impl Iterator<Item = (OsString, OsString)>) -> Result<Self, Error> {
         let mut variables = dotenv(file)?;
         let mut faults = Vec::new();
+        let has_secrets = |setting: &Declared| setting.secret && variables.contains_key(&setting.variable);
+        let exposed = declared().iter().any(has_secrets).then(|| secret_files::exposed(file, ".env")).flatten();
         for (name, value) in environment {
             // A name that is not UTF-8 is not one of our settings.
             let Ok(name) = name.into_string() else { continue };
@@ -83,7 +87,12 @@ impl Settings {
                 Err(_) => {}
             }
         }
-        if faults.is_empty() { Self::from_iter(variables) } else { Err(Error(faults)) }
+        if !faults.is_empty() {
+            return Err(Error(faults));
+        }
+        let mut settings = Self::from_iter(variables)?;
+        settings.warnings.extend(exposed);
+        Ok(settings)
     }
 
     /// Reads settings from a list of variables; the last one of a name counts.
@@ -111,15 +120,16 @@ impl Settings {
         K: Into<String>,
         V: Into<String>,
     {
-        let variables: BTreeMap<String, String> =
+        let mut variables: BTreeMap<String, String> =
             variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        let warnings = near_miss::warnings(variables.keys().map(String::as_str));
+        let mut faults = Vec::new();
+        let mut warnings = secret_files::read(&mut variables, &mut faults);
+        warnings.extend(near_miss::warnings(variables.keys().map(String::as_str)));
         let set = variables.into_iter().filter(|(_, value)| !value.trim().is_empty());
         let (set, others): (Vec<_>, Vec<_>) = set.partition(|(name, _)| is_ours(name));
         // envy only returns texts: its own conversions stop at the first error and name fields, not variables.
         let given: Given = envy::from_iter(set.into_iter().map(|(name, value)| (name, value.trim().to_owned())))
             .map_err(|fault| Error(vec![fault.to_string()]))?;
-        let mut faults = Vec::new();
         let settings = Self::read(&given, strategies, &mut faults);
         if let Some(settings) = &settings {
             check::together(settings, &mut faults);
@@ -201,13 +211,18 @@ impl ClientSettings {
         variables.extend(
             environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
         );
+        let mut faults = Vec::new();
+        // Of the server's secrets only these matter here, and the others may be out of reach.
+        variables.retain(|name, _| {
+            matches!(name.as_str(), "HOST" | "WS_PORT" | "AUTH_TOKENS" | "AUTH_TOKENS_FILE" | "WORKING_DIRECTORY")
+        });
+        secret_files::read(&mut variables, &mut faults);
         let token = variables.get("AUTH_TOKENS").and_then(|tokens| {
             tokens.split(',').find_map(|item| NamedToken::parse(item.trim()).ok()).map(|named| named.token)
         });
         variables.retain(|name, value| matches!(name.as_str(), "HOST" | "WS_PORT") && !value.trim().is_empty());
         let given: Given = envy::from_iter(variables.into_iter().map(|(name, value)| (name, value.trim().to_owned())))
             .map_err(|fault| Error(vec![fault.to_string()]))?;
-        let mut faults = Vec::new();
         match Settings::read(&given, Strategies::default(), &mut faults) {
             Some(settings) if faults.is_empty() => Ok(Self { listen: settings.listen, token }),
             _ => Err(Error(faults)),
@@ -268,7 +283,8 @@ impl StoreSettings {
 
 /// Returns true if a variable is one of our settings.
 fn is_ours(name: &str) -> bool {
-    declared().iter().any(|declared| declared.variable == name)
+    let named_by = |declared: &Declared| secret_files::variable_of(declared).is_some_and(|file| file == name);
+    declared().iter().any(|declared| declared.variable == name || named_by(declared))
 }
 
 /// Reads the variables of a file like `.env`; none if the file does not exist. A line that cannot be read may contain a

@@ -1,7 +1,7 @@
 //! Prints the settings: `.env.example`, the tables of `README.md` beside this file, and the help.
 
 use super::declare::Declared;
-use super::declared;
+use super::{declared, secret_files};
 use std::fmt::Write;
 
 /// Width of a comment in `.env.example` and of a line of the help.
@@ -75,9 +75,13 @@ fn sections() -> Vec<Vec<Declared>> {
 
 /// Returns the sentence that says what a setting allows.
 fn allowed(setting: &Declared) -> String {
-    match setting.unit {
+    let allowed = match setting.unit {
         "" => format!("Allowed: {}.", setting.allowed),
         unit => format!("In {unit}: {}.", setting.allowed),
+    };
+    match secret_files::variable_of(setting) {
+        Some(variable) => format!("{allowed} {variable} can name a file that has it."),
+        None => allowed,
     }
 }
 
