@@ -89,7 +89,7 @@ pub(super) fn warnings(settings: &Settings) -> impl Iterator<Item = String> {
 /// Returns true if other machines reach the server, and no proxy is known of that could encrypt what they send.
 fn is_unencrypted(settings: &Settings) -> bool {
     let (listen, auth) = (&settings.listen, &settings.auth);
-    let has_tokens = named(auth).next().is_some();
+    let has_tokens = named(auth).next().is_some() || settings.jwt.is_used();
     !listen.host.is_loopback() && has_tokens && listen.trusted_proxies.is_empty()
 }
 

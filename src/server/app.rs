@@ -181,7 +181,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
 }
 
 /// Refuses requests with a foreign host name, and pages of foreign origins, before anything else handles them.
-async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let headers = request.headers();
     let text = |name: header::HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?").to_owned());
     let (host, origin) = (text(header::HOST), text(header::ORIGIN));
@@ -207,9 +207,11 @@ async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
             return operator::problem(StatusCode::TOO_MANY_REQUESTS, error);
         }
     }
+    let reader = operator.as_ref().map(|operator| operator.name.clone());
+    operator.and_then(|operator| request.extensions_mut().insert(operator));
     let mut response = next.run(request).await;
-    if let (Some((read, _)), Some(operator)) = (read, operator) {
-        app.audit.read(&operator.name, read, response.status().as_u16());
+    if let (Some((read, _)), Some(reader)) = (read, reader) {
+        app.audit.read(&reader, read, response.status().as_u16());
     }
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

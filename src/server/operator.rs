@@ -5,20 +5,15 @@ mod context;
 
 pub(super) use context::session_context;
 
-use super::{
-    app::App,
-    auth::{Operator, bearer},
-    sessions::item,
-    tree,
-};
+use super::{app::App, auth::Operator, sessions::item, tree};
 use crate::{
     runtime::store_error,
     store::{Error, ListQuery},
 };
 use axum::{
     Json,
-    extract::{Path, Query, State},
-    http::{HeaderMap, StatusCode, header},
+    extract::{FromRequestParts, Path, Query, State},
+    http::{StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
 use reseed_protocol::{ErrorBody, ErrorCode, SessionId, reply::Tree};
@@ -37,16 +32,21 @@ pub(super) fn problem(status: StatusCode, error: ErrorBody) -> Response {
     response
 }
 
-/// Returns the operator who sent a request, or the answer for anyone else.
-async fn operator(app: &App, headers: &HeaderMap) -> Result<Operator, Response> {
-    if let Some(operator) = app.auth.operator(bearer(headers)).await {
-        return Ok(operator);
+/// Who sent a request; anyone but an operator gets an answer instead. Found out once, before the request is handled.
+impl<S: Sync> FromRequestParts<S> for Operator {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
+        parts.extensions.remove::<Self>().ok_or_else(|| {
+            let error = ErrorBody::new(
+                ErrorCode::Unauthenticated,
+                "send a token from OPERATOR_TOKENS as `Authorization: Bearer`",
+            );
+            let mut response = problem(StatusCode::UNAUTHORIZED, error);
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
+            response
+        })
     }
-    let error =
-        ErrorBody::new(ErrorCode::Unauthenticated, "send a token from OPERATOR_TOKENS as `Authorization: Bearer`");
-    let mut response = problem(StatusCode::UNAUTHORIZED, error);
-    response.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
-    Err(response)
 }
 
 /// Reports that the process is running.
@@ -79,10 +79,7 @@ pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response {
 }
 
 /// Returns the metrics in Prometheus' format.
-pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
-    if let Err(refused) = operator(&app, &headers).await {
-        return refused;
-    }
+pub(super) async fn metrics(_: Operator, State(app): State<Arc<App>>) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render()).into_response()
 }
 
@@ -95,14 +92,10 @@ pub(super) struct Listing {
 /// Returns statistics of every session, newest first. Names derive from what was said, so only operators who may read
 /// content see them.
 pub(super) async fn sessions(
+    operator: Operator,
     State(app): State<Arc<App>>,
     Query(listing): Query<Listing>,
-    headers: HeaderMap,
 ) -> Response {
-    let operator = match operator(&app, &headers).await {
-        Ok(operator) => operator,
-        Err(refused) => return refused,
-    };
     let limit = listing.limit.unwrap_or(LIST_LIMIT.0);
     if !(1..=LIST_LIMIT.1).contains(&limit) {
         let message = format!("limit must be 1 to {}, not {limit}", LIST_LIMIT.1);
@@ -152,15 +145,11 @@ pub(super) struct TreePart {
 
 /// Returns the shape of a session's tree. Previews and labels are included only if operators may read content.
 pub(super) async fn session_tree(
+    operator: Operator,
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
     Query(part): Query<TreePart>,
-    headers: HeaderMap,
 ) -> Response {
-    let operator = match operator(&app, &headers).await {
-        Ok(operator) => operator,
-        Err(refused) => return refused,
-    };
     answer_of(tree_of(&app, &id, part, operator.reads_content).await)
 }
 

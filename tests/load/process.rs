@@ -151,7 +151,10 @@ impl Process {
         let began = Instant::now();
         loop {
             match self.child.try_wait()? {
-                Some(status) => break Ok(ensure!(status.success(), "the server ended with {status}")),
+                Some(status) => {
+                    ensure!(status.success(), "the server ended with {status}");
+                    break Ok(());
+                }
                 None if began.elapsed() > STOP_TIME => bail!("the server did not stop within {STOP_TIME:?}"),
                 None => tokio::time::sleep(Duration::from_millis(20)).await,
             }

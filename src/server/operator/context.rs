@@ -1,11 +1,14 @@
 //! A session's context: how full it is, and its next request. Content is shown only if operators may read it; roles,
 //! the names of parts and tools, and token counts are shown to all operators.
 
-use super::{answer_of, operator, session_id};
-use crate::{core::context::envelope::markdown, server::app::App};
+use super::{answer_of, session_id};
+use crate::{
+    core::context::envelope::markdown,
+    server::{app::App, auth::Operator},
+};
 use axum::{
     extract::{Path, Query, State},
-    http::{HeaderMap, header},
+    http::header,
     response::{IntoResponse, Response},
 };
 use reseed_protocol::{
@@ -38,15 +41,11 @@ struct Shown {
 /// Returns what the session's own client would get, whether the session is open or not: without a `format` the context
 /// info, else what the next request would send.
 pub(in crate::server) async fn session_context(
+    operator: Operator,
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
     Query(wanted): Query<Wanted>,
-    headers: HeaderMap,
 ) -> Response {
-    let operator = match operator(&app, &headers).await {
-        Ok(operator) => operator,
-        Err(refused) => return refused,
-    };
     let id = match session_id(&id) {
         Ok(id) => id,
         Err(error) => return answer_of::<()>(Err(error)),
