@@ -7,10 +7,11 @@ use crate::config::{LogFormat, LogSettings};
 use std::io;
 use tracing::{Level, Subscriber};
 use tracing_subscriber::{
-    EnvFilter,
+    EnvFilter, Registry,
     filter::filter_fn,
     fmt::{self, MakeWriter},
     layer::SubscriberExt,
+    reload,
     util::SubscriberInitExt,
 };
 
@@ -27,32 +28,52 @@ pub(crate) enum Error {
     /// Logging is already set up in this process.
     #[error("logging is already set up: {0}")]
     Twice(#[from] tracing_subscriber::util::TryInitError),
+    /// The subscriber is gone.
+    #[error("change LOG_LEVEL: {0}")]
+    Gone(#[from] reload::Error),
+}
+
+/// Changes what is logged.
+#[derive(Debug, Clone)]
+pub(crate) struct LogLevel(reload::Handle<EnvFilter, Registry>);
+
+impl LogLevel {
+    /// Logs what these settings say from now on.
+    ///
+    /// # Errors
+    /// An invalid filter.
+    pub(crate) fn change(&self, settings: &LogSettings) -> Result<(), Error> {
+        Ok(self.0.reload(EnvFilter::builder().parse(&settings.log_level)?)?)
+    }
 }
 
 /// Sets up logging for this process, once.
 ///
 /// # Errors
 /// An invalid filter, or a second call.
-pub(crate) fn install(settings: &LogSettings) -> Result<(), Error> {
-    Ok(subscriber(settings, io::stderr)?.try_init()?)
+pub(crate) fn install(settings: &LogSettings) -> Result<LogLevel, Error> {
+    let (subscriber, level) = subscriber(settings, io::stderr)?;
+    subscriber.try_init()?;
+    Ok(level)
 }
 
 /// Builds the subscriber, which writes to `writer`.
-fn subscriber<W>(settings: &LogSettings, writer: W) -> Result<Box<dyn Subscriber + Send + Sync>, Error>
+fn subscriber<W>(settings: &LogSettings, writer: W) -> Result<(Box<dyn Subscriber + Send + Sync>, LogLevel), Error>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let chosen = EnvFilter::builder().parse(&settings.log_level)?;
+    let (chosen, level) = reload::Layer::new(EnvFilter::builder().parse(&settings.log_level)?);
     let quiet = filter_fn(|about| {
         let name = about.target().split("::").next().unwrap_or_default();
         *about.level() <= Level::INFO || !CHATTY_CRATES.contains(&name)
     });
     let registry = tracing_subscriber::registry().with(chosen).with(quiet);
     let lines = fmt::layer().with_writer(writer).with_ansi(false);
-    Ok(match settings.log_format {
+    let subscriber: Box<dyn Subscriber + Send + Sync> = match settings.log_format {
         LogFormat::Text => Box::new(registry.with(lines)),
         LogFormat::Json => Box::new(registry.with(lines.json().flatten_event(true))),
-    })
+    };
+    Ok((subscriber, LogLevel(level)))
 }
 
 #[cfg(test)]
@@ -65,13 +86,31 @@ mod tests {
         let settings = Settings::from_iter([("LOG_LEVEL", level), ("LOG_FORMAT", format)]).unwrap();
         let written = Written::default();
         let writer = written.clone();
-        let subscriber = subscriber(&settings.log, move || writer.clone()).unwrap();
+        let (subscriber, _) = subscriber(&settings.log, move || writer.clone()).unwrap();
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!(session = "s1", "opened");
             tracing::debug!("detail");
             tracing::debug!(target: "hyper::proto", "body of a request");
         });
         written.text()
+    }
+
+    #[test]
+    fn the_level_can_be_changed() {
+        let settings = |level| Settings::from_iter([("LOG_LEVEL", level)]).unwrap().log;
+        let written = Written::default();
+        let writer = written.clone();
+        let (subscriber, level) = subscriber(&settings("warn"), move || writer.clone()).unwrap();
+        tracing::subscriber::with_default(subscriber, || {
+            for (level_now, line) in [("warn", "one"), ("debug", "two"), ("error", "three")] {
+                level.change(&settings(level_now)).unwrap();
+                tracing::debug!("{line}");
+                tracing::debug!(target: "hyper::proto", "body of a request");
+            }
+        });
+        let text = written.text();
+        assert!(text.contains("two") && !text.contains("one") && !text.contains("three"), "{text}");
+        assert!(!text.contains("body"), "{text}");
     }
 
     #[test]

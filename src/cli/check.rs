@@ -81,7 +81,7 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
         // Calling one would make it act.
         say(format!("webhooks    {}, not called", webhooks.len()));
     }
-    if let Some(jwt) = Jwt::open(settings).await? {
+    if let Some(jwt) = Jwt::open(settings, None).await? {
         say(format!("users       {jwt}"));
     }
     say(format!("database    {}", settings.store.database()));

@@ -1,5 +1,8 @@
 //! `reseed serve`: starts the server, says where it listens, and runs it until a signal.
 
+mod reloading;
+
+use self::reloading::Reloading;
 use super::descriptors;
 use crate::{
     config::{LimitsMode, ProviderKind, Settings},
@@ -14,9 +17,9 @@ use reseed_protocol::context::CompactAtRule;
 use std::fmt::Write as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Runs until SIGINT or SIGTERM.
+/// Runs until SIGINT or SIGTERM, or until the terminal is closed. SIGHUP reads the settings again.
 pub(super) async fn run(mut settings: Settings) -> anyhow::Result<()> {
-    telemetry::install(&settings.log).context("set up logging")?;
+    let log_level = telemetry::install(&settings.log).context("set up logging")?;
     for warning in &settings.warnings {
         tracing::warn!("{warning}");
     }
@@ -29,12 +32,16 @@ pub(super) async fn run(mut settings: Settings) -> anyhow::Result<()> {
     // Listen before announcing the server: whoever knows of it may ask it to stop.
     let mut signals = Signals::listen().context("listen for signals")?;
     super::say(start_line(&settings, &service));
-    signals.received().await;
+    let reloading = Reloading { log_level, service: &service, first: &settings, last: settings.clone() };
+    tokio::select! {
+        () = reloading.run(signals.hangup) => {}
+        () = signals.stop.received() => {}
+    }
     tracing::info!("stopping: running turns may take {} s to finish", settings.listen.shutdown_grace_secs);
     tokio::select! {
         () = service.stop() => {}
         // A second signal means no waiting: what is running is recovered at the next start.
-        () = signals.received() => tracing::warn!("stopped immediately by a second signal"),
+        () = signals.stop.received() => tracing::warn!("stopped immediately by a second signal"),
     }
     Ok(())
 }
@@ -56,8 +63,8 @@ fn start_line(settings: &Settings, service: &Service) -> String {
     let mut text =
         format!("reseed {} listens on http://{address} (WebSocket: ws://{address}/ws)", env!("CARGO_PKG_VERSION"));
     let _ = write!(text, "\n  model     {model}, window {window} tokens, strategy {}", deployment.strategy);
-    let _ = write!(text, "\n  compacts  {}", compacts_line(deployment));
-    let _ = write!(text, "{}", hooks_line(service.hooks()));
+    let _ = write!(text, "\n  compacts  {}", compacts_line(&deployment));
+    let _ = write!(text, "{}", hooks_line(&service.hooks()));
     if let Some(users) = service.signed_line() {
         let _ = write!(text, "\n  users     {users}");
     }
@@ -117,17 +124,27 @@ fn hooks_line(hooks: &Hooks) -> String {
     if lines.is_empty() { String::new() } else { format!("\n  hooks     {}", lines.join(", ")) }
 }
 
-/// The signals that stop the server, listened to from creation on.
+/// The signals, listened to from creation on.
 struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
+    stop: StopSignals,
+    hangup: Signal,
 }
 
 impl Signals {
     fn listen() -> std::io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        let stop =
+            StopSignals { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? };
+        Ok(Self { stop, hangup: signal(SignalKind::hangup())? })
     }
+}
 
+/// The signals that stop the server.
+struct StopSignals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl StopSignals {
     async fn received(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}

@@ -19,6 +19,8 @@ pub struct Declared {
     pub allowed: String,
     /// True if its value must never be shown.
     pub secret: bool,
+    /// True if a running server takes up a new value on SIGHUP.
+    pub reloaded: bool,
 }
 
 /// Returns the environment variable of a field: its name in upper case.
@@ -79,6 +81,8 @@ macro_rules! settings {
             pub strategies: Strategies,
             /// Other variables.
             pub variables: Variables,
+            /// What tells these settings from others.
+            pub fingerprints: Fingerprints,
         }
 
         /// The environment as envy returns it: texts by field.
@@ -89,7 +93,7 @@ macro_rules! settings {
             /// Reads every section; `None` if a setting is invalid.
             pub(super) fn read(given: &Given, strategies: Strategies, faults: &mut Vec<String>) -> Option<Self> {
                 $( let $section = $Section::read(given, &strategies, faults); )+
-                Some(Self { $( $section: $section?, )+ warnings: Vec::new(), strategies, variables: Variables::default() })
+                Some(Self { $( $section: $section?, )+ warnings: Vec::new(), strategies, variables: Variables::default(), fingerprints: Fingerprints::default() })
             }
         }
 
@@ -108,6 +112,7 @@ macro_rules! settings {
                     unit: rule.unit,
                     allowed: rule.allowed,
                     secret: rule.secret,
+                    reloaded: rule.reloaded,
                 }
             }, )+ )+]
         }

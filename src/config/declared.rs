@@ -4,6 +4,7 @@
 use super::{
     database::Database,
     declare::{Declared, sentences, settings, variable},
+    fingerprints::Fingerprints,
     jwt::JwtAlgorithm,
     rules,
     scopes::Scope,
@@ -40,7 +41,7 @@ settings! {
         /// neither OPENAI_API_KEY nor OPENAI_BASE_URL is set.
         model_provider: ProviderChoice = "auto", rules::choice();
         /// The API key of the model server. Leave it unset for servers that need none.
-        openai_api_key: Option<SecretString> = "", rules::secret().optional();
+        openai_api_key: Option<SecretString> = "", rules::secret().reloaded().optional();
         /// The address of an OpenAI-compatible server, including `/v1`; unset for OpenAI itself.
         openai_base_url: Option<String> = "", rules::base_url().optional();
         /// The API to use. `auto` uses Responses with OpenAI and Chat Completions with other servers.
@@ -52,7 +53,7 @@ settings! {
         /// `gpt-4.1-mini=0.4/0.1/1.6`; if unset, no cost is reported. A fourth price, as in
         /// `claude-sonnet-5=3/0.3/15/3.75`, is for tokens written to the provider's cache; without it they cost the
         /// `input` price. Model names are those of MODEL.
-        model_prices: Prices = "", rules::prices();
+        model_prices: Prices = "", rules::prices().reloaded();
         /// The models that sessions may choose besides MODEL and SUMMARY_MODEL, separated by commas; unset for any.
         models_allowed: Vec<String> = "", rules::models();
         /// The most tokens of an answer that a session may choose, and what one gets that chooses nothing; unset for no
@@ -173,7 +174,7 @@ settings! {
     /// Hooks: external code called at fixed extension points.
     hooks: HookSettings {
         /// A JSON file that lists webhooks, each with its address, points and secret. Unset for none.
-        hooks_file: Option<PathBuf> = "", rules::path().optional();
+        hooks_file: Option<PathBuf> = "", rules::path().reloaded().optional();
         /// Time limit of a hook's answer; a hook can set its own.
         hook_timeout_secs: u64 = "30", rules::whole("seconds", 1..=HOOK_TIMEOUT_MS_MAX / 1000);
         /// The time for which a required client hook waits for its client to reconnect; the hook's own time limit does
@@ -255,22 +256,22 @@ settings! {
     auth: AuthSettings {
         /// The clients that may use the server, as `name:token`. A session belongs to the name that created it. If
         /// unset, everyone who can reach the server may use it.
-        auth_tokens: Vec<NamedToken> = "", rules::tokens();
+        auth_tokens: Vec<NamedToken> = "", rules::tokens().reloaded();
         /// The operators, who may see statistics of all sessions, as `name:token`.
-        operator_tokens: Vec<NamedToken> = "", rules::tokens();
+        operator_tokens: Vec<NamedToken> = "", rules::tokens().reloaded();
         /// The backends of web applications, as `name:token`: each lets its own users in with tickets that it mints.
         /// None can name a user of AUTH_TOKENS or of another backend. `name/read:token` is for one whose users only
         /// read.
-        service_tokens: Vec<ServiceToken> = "", rules::services();
+        service_tokens: Vec<ServiceToken> = "", rules::services().reloaded();
         /// If true, operators may also read what was said.
-        operators_read_content: bool = "false", rules::flag();
+        operators_read_content: bool = "false", rules::flag().reloaded();
         /// The web origins that may connect, in addition to the server's own on this machine.
-        allowed_origins: Vec<Origin> = "", rules::origins();
+        allowed_origins: Vec<Origin> = "", rules::origins().reloaded();
         /// The time for which a ticket can be redeemed, unless its request says `redeemWithinSecs`.
-        ticket_secs: u64 = "60", rules::whole("seconds", 1..=3_600);
+        ticket_secs: u64 = "60", rules::whole("seconds", 1..=3_600).reloaded();
         /// The longest time for which a socket can be used with a ticket of a backend (`validForSecs`). Without
         /// `validForSecs` it is an hour, or this if it is less.
-        grant_secs_max: u64 = "86400", rules::whole("seconds", 1..=7 * DAY_SECS);
+        grant_secs_max: u64 = "86400", rules::whole("seconds", 1..=7 * DAY_SECS).reloaded();
         /// The most unused tickets of one user, if there are several; 0 for no limit. All users together may have
         /// 10,000.
         tickets_per_user_max: u32 = "1000", rules::whole("tickets", 0..=10_000);
@@ -282,30 +283,30 @@ settings! {
     jwt: JwtSettings {
         /// The address of the provider's public keys (a JWK set). They are fetched again in the background, and once
         /// when a token names a key that is not among them; during an outage the known ones stay valid.
-        auth_jwks_url: Option<String> = "", rules::jwks_url().optional();
+        auth_jwks_url: Option<String> = "", rules::jwks_url().reloaded().optional();
         /// A file with the provider's public keys, instead of AUTH_JWKS_URL: a JWK set, or PEM with `PUBLIC KEY`.
-        auth_jwt_key_file: Option<PathBuf> = "", rules::path().optional();
+        auth_jwt_key_file: Option<PathBuf> = "", rules::path().reloaded().optional();
         /// The provider, as `iss` in its tokens names it. It is a part of its users' names, so that they are nobody
         /// else's. Required with keys.
-        auth_jwt_issuer: Option<String> = "", rules::issuer().optional();
+        auth_jwt_issuer: Option<String> = "", rules::issuer().reloaded().optional();
         /// Whom tokens must be meant for: `aud` must contain one of these, separated by commas. Required with keys.
-        auth_jwt_audience: Vec<String> = "", rules::words();
+        auth_jwt_audience: Vec<String> = "", rules::words().reloaded();
         /// The algorithms that may sign tokens, separated by commas. Those with a shared secret are not supported: a
         /// public key could be used as one.
-        auth_jwt_algorithms: Vec<JwtAlgorithm> = "RS256,ES256,EdDSA", rules::jwt_algorithms();
+        auth_jwt_algorithms: Vec<JwtAlgorithm> = "RS256,ES256,EdDSA", rules::jwt_algorithms().reloaded();
         /// How far the provider's clock may be off.
-        auth_jwt_leeway_secs: u64 = "30", rules::whole("seconds", 0..=600);
+        auth_jwt_leeway_secs: u64 = "30", rules::whole("seconds", 0..=600).reloaded();
         /// The claim that names the user, a text of 1 to 256 bytes. One that begins with `/` is a path, such as
         /// `/user/id`.
-        auth_jwt_principal_claim: String = "sub", rules::claim();
+        auth_jwt_principal_claim: String = "sub", rules::claim().reloaded();
         /// The claim with the scopes, separated by spaces or as a list; as above, it may be a path such as
         /// `/realm_access/roles`. If unset, every token has the scope `sessions`.
-        auth_jwt_scopes_claim: Option<String> = "", rules::claim().optional();
+        auth_jwt_scopes_claim: Option<String> = "", rules::claim().reloaded().optional();
         /// What the values of AUTH_JWT_SCOPES_CLAIM stand for, as `value=scope`, separated by commas, such as
         /// `chat-users=sessions,chat-admins=operator`. If unset, they are the scopes' own names.
-        auth_jwt_scopes: Vec<(String, Scope)> = "", rules::scope_map();
+        auth_jwt_scopes: Vec<(String, Scope)> = "", rules::scope_map().reloaded();
         /// The interval at which the keys of AUTH_JWKS_URL are fetched again.
-        auth_jwks_refresh_secs: u64 = "600", rules::whole("seconds", 1..=DAY_SECS);
+        auth_jwks_refresh_secs: u64 = "600", rules::whole("seconds", 1..=DAY_SECS).reloaded();
     }
 
     /// Storage.
@@ -319,7 +320,7 @@ settings! {
     /// Logging.
     log: LogSettings {
         /// The log level. Message text and keys are never logged, at any level.
-        log_level: String = "info", rules::log_filter();
+        log_level: String = "info", rules::log_filter().reloaded();
         /// `text` for people, `json` for programs.
         log_format: LogFormat = "text", rules::choice();
     }

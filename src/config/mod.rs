@@ -11,6 +11,7 @@ mod check;
 mod database;
 mod declare;
 pub(crate) mod declared;
+mod fingerprints;
 mod jwt;
 mod near_miss;
 pub(crate) mod printed;
@@ -31,6 +32,8 @@ pub use values::{
     ApiChoice, ContextCutRule, ContextEstimator, LimitsMode, LogFormat, NamedToken, Origin, ProviderChoice,
     ServiceToken, Variables,
 };
+
+pub use fingerprints::Fingerprints;
 
 use crate::core::context::factory::Strategies;
 use declare::Declared;
@@ -125,6 +128,7 @@ impl Settings {
         let mut faults = Vec::new();
         let mut warnings = secret_files::read(&mut variables, &mut faults);
         warnings.extend(near_miss::warnings(variables.keys().map(String::as_str)));
+        let fingerprints = Fingerprints::of(&variables);
         let set = variables.into_iter().filter(|(_, value)| !value.trim().is_empty());
         let (set, others): (Vec<_>, Vec<_>) = set.partition(|(name, _)| is_ours(name));
         // envy only returns texts: its own conversions stop at the first error and name fields, not variables.
@@ -137,7 +141,7 @@ impl Settings {
         match settings {
             Some(settings) if faults.is_empty() => {
                 let warnings = warnings.into_iter().chain(check::warnings(&settings)).collect();
-                Ok(Self { warnings, variables: Variables::new(others.into_iter()), ..settings })
+                Ok(Self { warnings, variables: Variables::new(others.into_iter()), fingerprints, ..settings })
             }
             _ => Err(Error(faults)),
         }

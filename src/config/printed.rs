@@ -79,10 +79,9 @@ fn allowed(setting: &Declared) -> String {
         "" => format!("Allowed: {}.", setting.allowed),
         unit => format!("In {unit}: {}.", setting.allowed),
     };
-    match secret_files::variable_of(setting) {
-        Some(variable) => format!("{allowed} {variable} can name a file that has it."),
-        None => allowed,
-    }
+    let in_file = secret_files::variable_of(setting).map(|name| format!(" {name} can name a file that has it."));
+    let reloaded = if setting.reloaded { " Reloaded on SIGHUP." } else { "" };
+    format!("{allowed}{}{reloaded}", in_file.unwrap_or_default())
 }
 
 /// Quotes a default as `.env` needs it.

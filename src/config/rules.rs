@@ -36,12 +36,14 @@ pub(super) struct Rule<T> {
     pub(super) allowed: String,
     /// True if its value must never be shown.
     pub(super) secret: bool,
+    /// True if a running server takes up a new value.
+    pub(super) reloaded: bool,
     parse: Parse<T>,
 }
 
 impl<T: 'static> Rule<T> {
     fn new(allowed: impl Into<String>, parse: impl Fn(&str) -> Result<T, Refusal> + 'static) -> Self {
-        Self { unit: "", allowed: allowed.into(), secret: false, parse: Box::new(parse) }
+        Self { unit: "", allowed: allowed.into(), secret: false, reloaded: false, parse: Box::new(parse) }
     }
 
     fn unit(mut self, unit: &'static str) -> Self {
@@ -54,6 +56,12 @@ impl<T: 'static> Rule<T> {
         self
     }
 
+    /// Returns the rule of a setting that a running server takes up when it reads its settings again.
+    pub(super) fn reloaded(mut self) -> Self {
+        self.reloaded = true;
+        self
+    }
+
     /// Returns the rule with an empty default meaning none.
     pub(super) fn optional(self) -> Rule<Option<T>> {
         let parse = self.parse;
@@ -61,6 +69,7 @@ impl<T: 'static> Rule<T> {
             unit: self.unit,
             allowed: self.allowed,
             secret: self.secret,
+            reloaded: self.reloaded,
             parse: Box::new(move |text| if text.is_empty() { Ok(None) } else { parse(text).map(Some) }),
         }
     }

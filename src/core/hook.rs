@@ -166,8 +166,8 @@ pub fn check_name(name: &str) -> Result<(), String> {
 /// The hook that a question goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookPlace {
-    /// A hook of the server, by index.
-    Server(usize),
+    /// A hook of the server.
+    Server,
     /// The hook of the host.
     Client,
 }

@@ -23,7 +23,7 @@ use crate::{
 use reseed_protocol::{
     ErrorCode,
     frame::{DEPTH_MAX, nests_too_deep},
-    hook::{HookAnswer, HookCall},
+    hook::{HookAnswer, HookCall, HookEvent},
 };
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 use webhook::Webhook;
@@ -157,6 +157,26 @@ impl Hooks {
             }
         }
         Ok(Self { hooks: Arc::new(hooks) })
+    }
+
+    /// Returns these hooks with other webhooks in the place of theirs.
+    ///
+    /// # Errors
+    /// As [`Self::with_webhooks`].
+    pub(crate) fn with_other_webhooks(&self, webhooks: Vec<Webhook>) -> Result<Self, InvalidHooks> {
+        let others = self.hooks.iter().filter(|hook| hook.kind != HookKind::Webhook).cloned().collect();
+        Self { hooks: Arc::new(others) }.with_webhooks(webhooks)
+    }
+
+    /// Returns the index of the hook that a call is for; `None` if it has been removed.
+    #[must_use]
+    pub(crate) fn find(&self, call: &HookCall) -> Option<usize> {
+        let point = call.event.point();
+        let reason = match &call.event {
+            HookEvent::Context { reason, .. } => Some(*reason),
+            _ => None,
+        };
+        self.hooks.iter().position(|hook| hook.spec.name == call.hook && hook.spec.is_asked(point, reason))
     }
 
     /// Returns the specs of all hooks, in order.

@@ -128,6 +128,8 @@ metrics! {
         "Frames answered with an error, by error code.";
     LIMITS_REFUSED_TOTAL = Kind::Counter, "reseed_limits_refused_total" ["limit"], Count,
         "What was refused because a bound was reached, by bound.";
+    SETTINGS_RELOADS_TOTAL = Kind::Counter, "reseed_settings_reloads_total" ["outcome"], Count,
+        "Times that the settings were read again; those that failed changed nothing.";
     COMMANDS_TOTAL = Kind::Counter, "reseed_commands_total" ["type", "outcome"], Count,
         "Commands answered, by type; outcome is `ok` or the error code.";
     SESSIONS_OPEN = Kind::Gauge, "reseed_sessions_open" [], Count,

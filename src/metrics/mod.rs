@@ -296,6 +296,11 @@ pub(crate) fn store_committed(records: u64, duration: Duration) {
     STORE_RECORDS_TOTAL.counter([]).increment(records);
 }
 
+/// Records that the settings were read again.
+pub(crate) fn settings_reloaded(is_taken_up: bool) {
+    SETTINGS_RELOADS_TOTAL.counter([if is_taken_up { "ok" } else { "failed" }]).increment(1);
+}
+
 /// Records that a store commit failed: nothing in it was acknowledged.
 pub(crate) fn store_commit_failed() {
     STORE_COMMITS_TOTAL.counter(["failed"]).increment(1);

@@ -57,7 +57,7 @@ fn values(metric: &str, label: &str) -> Vec<&'static str> {
         ("reseed_hook_calls_total" | "reseed_hook_duration_seconds", "point") => {
             HookPoint::ALL.iter().map(|point| point.as_str()).collect()
         }
-        ("reseed_store_commits_total", "outcome") => vec!["ok", "failed"],
+        ("reseed_store_commits_total" | "reseed_settings_reloads_total", "outcome") => vec!["ok", "failed"],
         ("reseed_build_info", "version") => vec![env!("CARGO_PKG_VERSION")],
         _ => Vec::new(),
     }

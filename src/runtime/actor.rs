@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     core::{
-        agent_loop::{AgentLoop, Append, CallHook, Effect, Input, Mark, Seed},
+        agent_loop::{AgentLoop, Append, CallHook, Deployment, Effect, Input, Mark, Seed},
         context::counter::Counter,
         hook::HookPlace,
         session::{Session, SessionTree},
@@ -88,6 +88,8 @@ struct Actor {
     visited: bool,
     detached_since: Option<Instant>,
     time: SteadyTime,
+    /// The settings that the loop has.
+    deployment: Arc<Deployment>,
 }
 
 /// The time for which an actor waits for a message from the connection that opened the session; the connection may die
@@ -127,6 +129,7 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
     let queue_waits = !started.seed.session.state.queue.is_empty();
     let mut seed = started.seed;
     seed.holding = queue_waits;
+    let deployment = seed.deployment.clone();
     let agent = Some(Box::new(AgentLoop::seeded(generation, seed)));
     let time = SteadyTime::new(&*shared.clock);
     let actor = Box::new(Actor {
@@ -148,6 +151,7 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
         visited: false,
         detached_since: None,
         time,
+        deployment,
     });
     (handle, actor.run(mailbox))
 }
@@ -221,6 +225,11 @@ impl Actor {
     async fn on_message(&mut self, message: Message) -> Result<(), End> {
         self.visited |= !matches!(message, Message::Input(_));
         self.look_again().await?;
+        let deployment = self.shared.deployment();
+        if !Arc::ptr_eq(&deployment, &self.deployment) {
+            self.deployment = deployment.clone();
+            self.tell(Input::Reconfigured(deployment), None).await?;
+        }
         if !self.quarantined
             && let Some(damage) = self.shared.damage(&self.id)
         {
@@ -343,7 +352,7 @@ impl Actor {
                 Effect::CallHook(call) => {
                     let CallHook { place, call, awaited } = *call;
                     match place {
-                        HookPlace::Server(at) => self.effects.call_hook(at, call, awaited),
+                        HookPlace::Server => self.effects.call_hook(call, awaited),
                         HookPlace::Client => {
                             let call_id = call.call_id.clone();
                             if let Some(input) = self.call_client(call, awaited)

@@ -256,8 +256,8 @@ impl Effects {
                 self.head.window_tokens = finished.context_info.max_tokens;
             }
             Event::SessionUpdated(updated) => {
-                let windows = &self.shared.deployment.windows;
-                if let Some(warning) = updated.model.as_deref().and_then(|model| windows.warning(model)) {
+                let deployment = self.shared.deployment();
+                if let Some(warning) = updated.model.as_deref().and_then(|model| deployment.windows.warning(model)) {
                     tracing::warn!(session = %self.lease.session, "{warning}");
                 }
             }
@@ -276,15 +276,15 @@ impl Effects {
             self.feed.begin_item(item, turn);
         }
         let item = shown_as.map(|(item, _)| item);
-        let (provider, mailbox) = (self.shared.provider.clone(), self.mailbox.clone());
+        let (parts, mailbox) = (self.shared.parts(), self.mailbox.clone());
         let mut shown = item.clone().map(|item| {
             let first = self.measure.first_delta();
             StreamedAnswer { feed: self.feed.clone(), item, first }
         });
-        let (purpose, prices) = (body.purpose, self.shared.deployment.prices.clone());
+        let purpose = body.purpose;
         let model = body.model.clone();
         // The session may have chosen it when it was allowed, or come with it from elsewhere.
-        let allowed = self.shared.deployment.check_model(&model);
+        let allowed = parts.deployment.check_model(&model);
         // A summary makes room in a session whose turn may wait for it, so it does not wait.
         let turns = (purpose == Purpose::Turn).then(|| (self.shared.shares.turns().clone(), self.owner.clone()));
         let task = tokio::spawn(async move {
@@ -299,11 +299,11 @@ impl Effects {
                 None => None,
             };
             let outcome = match &mut shown {
-                Some(shown) => provider.answer(&body, shown).await,
-                None => provider.answer(&body, &mut WithheldAnswer).await,
+                Some(shown) => parts.provider.answer(&body, shown).await,
+                None => parts.provider.answer(&body, &mut WithheldAnswer).await,
             };
             let outcome = outcome.and_then(readable);
-            super::measure::model_answered(&body, &prices, &outcome);
+            super::measure::model_answered(&body, &parts.deployment.prices, &outcome);
             report.send(outcome).await;
         });
         let slot = match purpose {
@@ -314,8 +314,8 @@ impl Effects {
     }
 
     /// Calls a hook of the server's.
-    pub(super) fn call_hook(&mut self, at: usize, call: HookCall, awaited: bool) {
-        self.hooks.ask(at, call, awaited);
+    pub(super) fn call_hook(&mut self, call: HookCall, awaited: bool) {
+        self.hooks.ask(call, awaited);
     }
 
     /// Cancels a call to a hook of the server's.

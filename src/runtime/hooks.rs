@@ -6,7 +6,7 @@ use crate::{
         agent_loop::Input,
         hook::{HookFault, HookSpec},
     },
-    hooks::Session,
+    hooks::{Hooks, Session},
     metrics::{
         Outcome,
         hooks::{HookCallMeter, HookKind, hook_skipped},
@@ -46,6 +46,14 @@ pub(super) struct HookCalls {
     observers: Arc<Semaphore>,
 }
 
+/// A hook with the list that it is in, which stays in use until the call is over.
+struct Found {
+    hooks: Hooks,
+    at: usize,
+    spec: HookSpec,
+    kind: HookKind,
+}
+
 /// An awaited call.
 struct Awaited {
     deadline: Option<Timestamp>,
@@ -65,18 +73,35 @@ impl HookCalls {
         Self { shared, session, mailbox, awaited: BTreeMap::new(), observers }
     }
 
-    /// Calls the hook at that index; an awaited answer arrives in the mailbox.
-    pub(super) fn ask(&mut self, at: usize, call: HookCall, awaited: bool) {
-        let Some((spec, kind)) = self.shared.hooks.get(at).map(|(spec, kind)| (spec.clone(), kind)) else {
-            // The core's list of hooks is derived from this one.
-            tracing::error!(session = %self.session, at, "no such hook");
+    /// Calls the hook; an awaited answer arrives in the mailbox.
+    pub(super) fn ask(&mut self, call: HookCall, awaited: bool) {
+        let hooks = self.shared.parts().hooks.clone();
+        let found = hooks.find(&call).and_then(|at| hooks.get(at).map(|(spec, kind)| (at, spec.clone(), kind)));
+        let Some((at, spec, kind)) = found else {
+            // It was removed from the settings in this moment.
+            tracing::warn!(session = %self.session, hook = call.hook, "the hook was removed");
+            if awaited {
+                self.answer_removed(call.call_id);
+            }
             return;
         };
+        let hook = Found { hooks, at, spec, kind };
         if awaited {
-            self.ask_and_wait(at, &spec, kind, call);
+            self.ask_and_wait(hook, call);
         } else {
-            self.tell(at, spec, kind, call);
+            self.tell(hook, call);
         }
+    }
+
+    fn answer_removed(&self, call_id: CallId) {
+        let fault = HookFault::unavailable("it was removed from the server's settings; try again");
+        let mailbox = self.mailbox.clone();
+        tokio::spawn(async move {
+            let input = Input::HookAnswered { call_id, answer: Box::new(Err(fault)) };
+            if let Some(mailbox) = mailbox.upgrade() {
+                let _ = mailbox.send(Box::new(Message::Input(input))).await;
+            }
+        });
     }
 
     /// Returns the session for a hook that needs it.
@@ -85,17 +110,18 @@ impl HookCalls {
         Session::new(Arc::new(HookSession { shared, session, mailbox, call_id, commands: AtomicU64::new(0) }))
     }
 
-    fn ask_and_wait(&mut self, at: usize, spec: &HookSpec, kind: HookKind, call: HookCall) {
+    fn ask_and_wait(&mut self, hook: Found, call: HookCall) {
+        let Found { hooks, at, spec, kind } = hook;
         self.awaited.retain(|_, call| !call.task.is_finished());
         let meter = Arc::new(HookCallMeter::new(kind, spec.point));
         let (id, deadline) = (call.call_id.clone(), call.deadline);
         let room = self.awaited.len() < CALLS_MAX;
-        let (shared, session, mailbox) = (self.shared.clone(), self.session.clone(), self.mailbox.clone());
+        let (session, mailbox) = (self.session.clone(), self.mailbox.clone());
         let (call_id, name, outcome) = (id.clone(), spec.name.clone(), meter.clone());
         let handle = self.handle(id.clone());
         let task = tokio::spawn(async move {
             let answer = match room {
-                true => shared.hooks.call(at, call, handle).await,
+                true => hooks.call(at, call, handle).await,
                 false => Err(HookFault::failed(format!("{CALLS_MAX} hook calls of this session are already running"))),
             };
             outcome.ended(outcome_of(&answer));
@@ -108,18 +134,19 @@ impl HookCalls {
         self.awaited.insert(id, Awaited { deadline, meter, task: task.abort_handle() });
     }
 
-    fn tell(&self, at: usize, spec: HookSpec, kind: HookKind, call: HookCall) {
+    fn tell(&self, hook: Found, call: HookCall) {
+        let Found { hooks, at, spec, kind } = hook;
         let Ok(permit) = self.observers.clone().try_acquire_owned() else {
             hook_skipped(kind, spec.point);
             tracing::warn!(session = %self.session, hook = spec.name, "skipped: the hook is too slow for its events");
             return;
         };
-        let limit = Duration::from_millis(spec.timeout_ms.unwrap_or(self.shared.deployment.hook_timeout_ms));
-        let (shared, session, handle) = (self.shared.clone(), self.session.clone(), self.handle(call.call_id.clone()));
+        let limit = Duration::from_millis(spec.timeout_ms.unwrap_or(self.shared.deployment().hook_timeout_ms));
+        let (session, handle) = (self.session.clone(), self.handle(call.call_id.clone()));
         tokio::spawn(async move {
             let _told: OwnedSemaphorePermit = permit;
             let meter = HookCallMeter::new(kind, spec.point);
-            let answer = timeout(limit, shared.hooks.call(at, call, handle)).await.unwrap_or_else(|_| {
+            let answer = timeout(limit, hooks.call(at, call, handle)).await.unwrap_or_else(|_| {
                 let message = format!("it took longer than {} ms", limit.as_millis());
                 Err(HookFault { code: ErrorCode::HookTimeout, message })
             });

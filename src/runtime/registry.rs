@@ -1,6 +1,7 @@
 //! The open sessions: one live loop per session, whose actor is shared by everyone who opens it.
 
 mod removal;
+mod replacing;
 mod usage;
 
 use super::{
@@ -8,7 +9,7 @@ use super::{
     fork::FORKS_MAX,
     handle::{SessionHandle, stopping},
     load::{leaf, load, stored_copy},
-    shared::{Shared, store_error},
+    shared::{Parts, Shared, store_error},
     watch::{Compactions, Row, Watches},
 };
 use crate::{
@@ -30,7 +31,7 @@ use reseed_protocol::{
 };
 use std::{
     sync::{
-        Arc,
+        Arc, RwLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -111,14 +112,10 @@ impl Registry {
             detached_turn,
             host_away,
         } = options;
-        // The core calls hooks by their index, so both lists must be the same.
-        let deployment = Arc::new(Deployment { hooks: hooks.specs(), ..deployment });
         let shared = Shared {
             store,
-            provider,
+            parts: RwLock::new(Arc::new(Parts::new(provider, hooks, deployment))),
             clock,
-            hooks,
-            deployment,
             detached_turn,
             host_away,
             drain: CancellationToken::new(),
@@ -157,18 +154,6 @@ impl Registry {
     /// Returns what each user may take.
     pub(crate) fn shares(&self) -> &Arc<Shares> {
         &self.shared.shares
-    }
-
-    /// Returns the deployment.
-    #[must_use]
-    pub fn deployment(&self) -> &Deployment {
-        &self.shared.deployment
-    }
-
-    /// Returns the server's hooks.
-    #[must_use]
-    pub fn hooks(&self) -> &Hooks {
-        &self.shared.hooks
     }
 
     /// Returns the number of open sessions.
@@ -322,15 +307,16 @@ impl Registry {
         let id = "none".parse().expect("a word is an id");
         let session = self.unwritten(id, self.shared.clock.now());
         let calibration = self.shared.calibration(&session.state.model);
-        let seed = Seed::new(session, self.shared.deployment.clone(), calibration, IdSource::seeded(0));
+        let seed = Seed::new(session, self.shared.deployment(), calibration, IdSource::seeded(0));
         AgentLoop::seeded(1, seed).context_info()
     }
 
     /// Returns a new session, before its first event.
     fn unwritten(&self, id: SessionId, now: Timestamp) -> Session {
         let mut session = Session::new(id, now);
-        session.state.model.clone_from(&self.shared.deployment.model);
-        session.state.strategy.clone_from(&self.shared.deployment.strategy);
+        let deployment = self.shared.deployment();
+        session.state.model.clone_from(&deployment.model);
+        session.state.strategy.clone_from(&deployment.strategy);
         session
     }
 
@@ -419,7 +405,7 @@ impl Registry {
     pub(super) fn seed(&self, session: Session) -> Result<Seed, ErrorBody> {
         let calibration = self.shared.calibration_of(&session);
         let ids = IdSource::seeded(self.random_bits()?);
-        Ok(Seed::new(session, self.shared.deployment.clone(), calibration, ids))
+        Ok(Seed::new(session, self.shared.deployment(), calibration, ids))
     }
 
     fn random_bits(&self) -> Result<u64, ErrorBody> {

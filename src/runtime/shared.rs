@@ -17,7 +17,10 @@ use crate::{
 };
 use dashmap::DashMap;
 use reseed_protocol::{ErrorBody, ErrorCode, SessionId};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
 use tokio_util::sync::CancellationToken;
 
 /// Models with a calibration: more than any deployment has. If CONTEXT_WINDOW is set, every name is accepted as a
@@ -27,10 +30,9 @@ const CALIBRATIONS_MAX: usize = 1_000;
 /// State shared by all actors.
 pub(super) struct Shared {
     pub(super) store: Arc<dyn SessionStore>,
-    pub(super) provider: Arc<dyn Provider>,
+    /// Replaced as a whole when the settings are read again.
+    pub(super) parts: RwLock<Arc<Parts>>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) hooks: Hooks,
-    pub(super) deployment: Arc<Deployment>,
     pub(super) detached_turn: Duration,
     pub(super) host_away: Duration,
     /// The server is about to stop: finish the running turn, accept nothing more, leave memory.
@@ -45,11 +47,36 @@ pub(super) struct Shared {
     pub(super) shares: Arc<Shares>,
 }
 
+/// The parts that the settings make and that can be replaced while the server runs.
+pub(super) struct Parts {
+    pub(super) provider: Arc<dyn Provider>,
+    pub(super) hooks: Hooks,
+    pub(super) deployment: Arc<Deployment>,
+}
+
+impl Parts {
+    pub(super) fn new(provider: Arc<dyn Provider>, hooks: Hooks, deployment: Deployment) -> Self {
+        // The core names hooks that the shell must find, so both lists are the same.
+        let deployment = Arc::new(Deployment { hooks: hooks.specs(), ..deployment });
+        Self { provider, hooks, deployment }
+    }
+}
+
 /// Sessions whose damage is remembered: if there are more, the whole disk is damaged. Damage of other sessions is found
 /// again wherever it is read.
 const DAMAGED_MAX: usize = 10_000;
 
 impl Shared {
+    /// Returns the parts in use. Whoever does several things with them keeps them meanwhile.
+    pub(super) fn parts(&self) -> Arc<Parts> {
+        self.parts.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the settings that sessions start from.
+    pub(super) fn deployment(&self) -> Arc<Deployment> {
+        self.parts().deployment.clone()
+    }
+
     /// Converts a store error to the wire's. A session found to be damaged is read-only from now on.
     pub(super) fn fault(&self, error: &StoreError) -> ErrorBody {
         let body = store_error(error);
@@ -87,7 +114,7 @@ impl Shared {
     pub(super) fn calibration_of(&self, session: &Session) -> Calibration {
         let model = &session.state.model;
         if !self.calibrations.contains_key(model) {
-            let counter = self.deployment.counter(model);
+            let counter = self.deployment().counter(model);
             let relearnt = relearnt(&session.tree.context(), model, &counter);
             if relearnt.reports() > 0 {
                 self.remember(model, relearnt.clone());

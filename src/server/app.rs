@@ -74,7 +74,7 @@ pub(crate) struct AppOptions {
 /// State shared by all connections.
 pub(crate) struct App {
     pub(super) registry: Arc<Registry>,
-    pub(super) auth: Auth,
+    pub(crate) auth: Auth,
     pub(super) limits: Arc<Limits>,
     pub(super) audit: Audit,
     pub(super) door: Arc<Door>,

@@ -154,6 +154,21 @@ impl Auth {
         }
     }
 
+    /// Returns what accepts the tokens of an identity provider, if there is one.
+    pub(crate) fn jwt(&self) -> Option<Arc<Jwt>> {
+        self.accepted().jwt.clone()
+    }
+
+    /// Continues with other settings. Ends what they no longer allow; returns how many connections that were.
+    pub(crate) fn reload(&self, settings: &Settings, jwt: Option<Arc<Jwt>>) -> usize {
+        let accepted = Arc::new(Accepted::new(settings, jwt));
+        *self.accepted.write().unwrap_or_else(PoisonError::into_inner) = accepted.clone();
+        let is_gone = |draft: &Draft| !accepted.have(draft);
+        let mut tickets = self.tickets();
+        tickets.withdraw(is_gone);
+        self.live.end(Ended::Withdrawn, is_gone)
+    }
+
     /// Says which identity provider's users are let in; `None` if none is configured.
     pub(crate) fn signed_line(&self) -> Option<String> {
         self.accepted().jwt.as_ref().map(|jwt| jwt.to_string())
@@ -213,7 +228,7 @@ impl Auth {
     fn begin(&self, draft: Draft) -> Result<Arc<Grant>, Refusal> {
         let grant = self.live.begin(draft);
         // A reload replaces the settings before it ends grants: it has seen this one, or this sees its settings.
-        if self.accepted().have(&grant.draft().source) {
+        if self.accepted().have(grant.draft()) {
             return Ok(grant);
         }
         Err(Refusal::Wrong("the token was removed"))
@@ -391,15 +406,16 @@ impl Accepted {
         })
     }
 
-    /// Returns true if they have what a grant comes from.
-    fn have(&self, source: &Source) -> bool {
+    /// Returns true if they have what a grant comes from, and still allow what it allows.
+    fn have(&self, draft: &Draft) -> bool {
         let has = |named: &NamedToken, of: &Digest| digest(named.token.expose_secret()) == *of;
-        match source {
+        match &draft.source {
             Source::Open => !self.is_required(),
-            Source::User(of) => self.users.iter().any(|named| has(named, of)),
+            Source::User(of) => self.users.iter().any(|named| named.name == draft.name && has(named, of)),
             Source::Signed(issuer) => self.jwt.as_ref().is_some_and(|jwt| jwt.issuer() == issuer),
             Source::Service(name, of) => {
-                self.services.iter().any(|service| service.named.name == *name && has(&service.named, of))
+                let is_it = |service: &ServiceToken| service.named.name == *name && has(&service.named, of);
+                self.services.iter().any(|service| is_it(service) && service.scopes.cover(draft.scopes))
             }
         }
     }

@@ -4,9 +4,12 @@
 //! settings name; a program can pass its own instead.
 
 pub(crate) mod parts;
+mod reload;
 
 pub use parts::provider;
 pub(crate) use parts::{deployment, deployment_of, webhooks, windows, windows_of};
+pub use reload::Reloaded;
+pub(crate) use reload::provider_with_key_of;
 
 use crate::{
     clock::SystemClock,
@@ -46,6 +49,8 @@ pub struct Service {
     registry: Arc<Registry>,
     store: Arc<dyn SessionStore>,
     grace: Duration,
+    /// The settings that it was started with. Locked while others are taken up.
+    settings: tokio::sync::Mutex<Settings>,
 }
 
 impl Service {
@@ -56,12 +61,12 @@ impl Service {
     }
 
     /// Returns the settings that every session starts from.
-    pub(crate) fn deployment(&self) -> &Deployment {
+    pub(crate) fn deployment(&self) -> Arc<Deployment> {
         self.registry.deployment()
     }
 
     /// Returns the hooks: the program's own, then those in the settings.
-    pub(crate) fn hooks(&self) -> &Hooks {
+    pub(crate) fn hooks(&self) -> Hooks {
         self.registry.hooks()
     }
 
@@ -135,7 +140,7 @@ pub async fn start_with_hooks(
         tracing::error!(%error, "settle unfinished forks");
     }
     registry.keep_sweeping();
-    let jwt = Jwt::open(settings).await?;
+    let jwt = Jwt::open(settings, None).await?;
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("the system has no randomness: {error}"))?;
     let addresses = Arc::new(Addresses::new(listen.trusted_proxies.clone()));
@@ -157,7 +162,8 @@ pub async fn start_with_hooks(
         instance: IdSource::seeded(u64::from_le_bytes(seed)).next_text(),
     });
     let running = serve(listener, app.clone()).context("serve")?;
-    Ok(Service { running, app, registry, store, grace: Duration::from_secs(listen.shutdown_grace_secs) })
+    let (grace, settings) = (Duration::from_secs(listen.shutdown_grace_secs), settings.clone().into());
+    Ok(Service { running, app, registry, store, grace, settings })
 }
 
 /// Returns what users of the page should know about the model.

@@ -26,6 +26,7 @@ mod outcomes;
 mod poisoned;
 mod provider;
 mod real_upstream;
+mod reload;
 mod safety;
 mod schema;
 mod settings;

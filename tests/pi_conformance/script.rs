@@ -5,7 +5,7 @@ use reseed::{
     core::{
         agent_loop::{AgentLoop, Deployment, Effect, Input, Origin, RequestId, Seed, Summaries},
         context::{compaction::SummaryRequest, counter::Calibration, strategy::Options, windows::Windows},
-        hook::{HookFault, HookPlace, HookSpec},
+        hook::{HookFault, HookSpec},
         model::{Answer, ModelFault, ModelRequest, ReportedUsage},
         session::{
             Destination, IdSource, Lookup, Node, Session as Stored, SessionState, SessionTree, lookup::landing,
@@ -224,7 +224,7 @@ impl Script {
                     Effect::CallModel(call) => inputs.extend(self.ask(call.request, &call.body)),
                     Effect::CancelModel(request) => inputs.push_back(Input::Cancelled { request, shown: Vec::new() }),
                     Effect::CallHook(called) => {
-                        let HookPlace::Server(at) = called.place else { panic!("no client has hooks here") };
+                        let at: usize = called.call.hook.trim_start_matches("extension-").parse().unwrap();
                         let answer = Box::new(self.hooks[at].clone());
                         inputs.push_back(Input::HookAnswered { call_id: called.call.call_id, answer });
                     }

@@ -57,7 +57,7 @@ pub struct Deployment {
     pub queue_items_max: usize,
     /// The tools whose calls name files.
     pub file_tools: FileTools,
-    /// The server's hooks, in the order in which they are asked. Each is identified by its index.
+    /// The server's hooks, in the order in which they are asked. No two overlap: a call says which one it is for.
     pub hooks: Vec<HookSpec>,
     /// Default time limit of a hook, in milliseconds.
     pub hook_timeout_ms: u64,

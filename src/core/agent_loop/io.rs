@@ -1,6 +1,6 @@
 //! Inputs, which tell the loop what happened, and effects, which say what to do.
 
-use crate::agent_loop::prompt::Tools;
+use crate::agent_loop::{Deployment, prompt::Tools};
 use crate::{
     context::counter::Report,
     hook::{HookFault, HookPlace, HookSpec},
@@ -56,7 +56,7 @@ impl Caller {
 }
 
 /// Something that happened.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum Input {
     /// The loop was seeded by its predecessor and continues from the tree.
     Seeded,
@@ -113,6 +113,9 @@ pub enum Input {
         /// Sends only the calls whose client was away.
         only_away: bool,
     },
+    /// Prices and hooks of the deployment have changed; everything else in it is as before. What runs goes on, and a
+    /// hook that was asked may still answer.
+    Reconfigured(Arc<Deployment>),
     /// The host offers these tools. They replace the earlier ones.
     ToolsOffered(Tools),
     /// The host offers these hooks, in the order in which they are asked. They replace the earlier ones.

@@ -175,6 +175,7 @@ impl AgentLoop {
             (_, Input::HookAnswered { call_id, answer }) => self.on_hook_answer(&call_id, *answer),
             (_, Input::HostLeft) => self.ws.roster.host_left(&self.ws.session.state),
             (_, Input::AskAgain { only_away }) => self.hooks.ask_again(&mut self.ws, only_away),
+            (_, Input::Reconfigured(deployment)) => self.ws.deployment = deployment,
             (_, Input::ToolsOffered(tools)) => self.ws.offer_tools(tools),
             (_, Input::HooksOffered(hooks)) => self.hooks.on_hooks_offered(&mut self.ws, hooks),
             (_, Input::Tick) => self.on_tick(),

@@ -4,27 +4,30 @@ use super::*;
 use crate::{
     clock::ManualClock,
     core::agent_loop::Deployment,
-    hooks::{Hook, Hooks, on},
+    hooks::{Hook, on},
     provider::scripted::Scripted,
+    runtime::shared::Parts,
     store::memory::MemoryStore,
 };
 use dashmap::DashMap;
 use reseed_protocol::hook::{HookEvent, HookPoint};
 use serde_json::json;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{
+    RwLock,
+    atomic::{AtomicUsize, Ordering},
+};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 const AT: HookPoint = HookPoint::ToolCall;
 
 fn calls(hooks: Vec<Arc<dyn Hook>>) -> (HookCalls, mpsc::Sender<Box<Message>>, mpsc::Receiver<Box<Message>>) {
+    let parts = Parts::new(Arc::new(Scripted::new()), Hooks::new(hooks).unwrap(), Deployment::default());
     let shared = Shared {
         shares: std::sync::Arc::default(),
         store: Arc::new(MemoryStore::new()),
-        provider: Arc::new(Scripted::new()),
+        parts: RwLock::new(Arc::new(parts)),
         clock: Arc::new(ManualClock::default()),
-        hooks: Hooks::new(hooks).unwrap(),
-        deployment: Arc::new(Deployment::default()),
         detached_turn: Duration::ZERO,
         host_away: Duration::ZERO,
         drain: CancellationToken::new(),
@@ -36,9 +39,9 @@ fn calls(hooks: Vec<Arc<dyn Hook>>) -> (HookCalls, mpsc::Sender<Box<Message>>, m
     (HookCalls::new(Arc::new(shared), "session1".parse().unwrap(), sender.downgrade()), sender, receiver)
 }
 
-fn call(id: usize) -> HookCall {
+fn call(hook: &str, id: usize) -> HookCall {
     let call = json!({
-        "hookCallId": format!("call{id}"), "hook": "test", "sessionId": "session1", "point": "tool_call",
+        "hookCallId": format!("call{id}"), "hook": hook, "sessionId": "session1", "point": "tool_call",
         "deadline": "1970-01-01T00:00:05.000Z", "toolCallId": "t1", "name": "look", "arguments": "{}",
     });
     serde_json::from_value(call).unwrap()
@@ -61,9 +64,9 @@ async fn an_answer_and_a_panic_come_into_the_mailbox() {
         on([HookSpec::new("panics", AT)], async |_| panic!("secret")),
     ];
     let (mut calls, _kept, mut mailbox) = calls(hooks);
-    calls.ask(0, call(1), true);
+    calls.ask(call("answers", 1), true);
     assert_eq!(answered(mailbox.recv().await), ("call1".into(), Ok(HookAnswer::block("look"))));
-    calls.ask(1, call(2), true);
+    calls.ask(call("panics", 2), true);
     let (id, answer) = answered(mailbox.recv().await);
     assert_eq!((id.as_str(), answer.unwrap_err().code), ("call2", ErrorCode::HookFailed));
 }
@@ -107,12 +110,12 @@ async fn a_cancelled_hook_is_dropped_and_says_nothing() {
     let (hook, begun, dropped, news) = endless(HookSpec::new("endless", AT));
     let (mut calls, _kept, mut mailbox) = calls(vec![hook]);
     for id in 1..=3 {
-        calls.ask(0, call(id), true);
+        calls.ask(call("endless", id), true);
     }
     until(&begun, 3, &news).await;
-    calls.cancel(Timestamp(5_000), &call(1).call_id);
+    calls.cancel(Timestamp(5_000), &call("endless", 1).call_id);
     until(&dropped, 1, &news).await;
-    calls.cancel(Timestamp(5_000), &call(1).call_id);
+    calls.cancel(Timestamp(5_000), &call("endless", 1).call_id);
     calls.cancel_all();
     until(&dropped, 3, &news).await;
     assert!(mailbox.try_recv().is_err());
@@ -122,8 +125,8 @@ async fn a_cancelled_hook_is_dropped_and_says_nothing() {
 async fn a_session_that_leaves_memory_cancels_what_it_waits_for_and_not_what_it_tells() {
     let (hook, begun, dropped, news) = endless(HookSpec::new("endless", AT));
     let (mut calls, _kept, _mailbox) = calls(vec![hook]);
-    calls.ask(0, call(1), true);
-    calls.ask(0, call(2), false);
+    calls.ask(call("endless", 1), true);
+    calls.ask(call("endless", 2), false);
     until(&begun, 2, &news).await;
     drop(calls);
     until(&dropped, 1, &news).await;
@@ -136,12 +139,12 @@ async fn observers_are_told_until_their_time_is_over_and_passed_over_when_they_f
     let (hook, begun, dropped, news) = endless(HookSpec::new("observer", AT).observing().within(2_000));
     let (mut calls, _kept, mut mailbox) = calls(vec![hook]);
     for id in 0..OBSERVERS_MAX + 3 {
-        calls.ask(0, call(id), false);
+        calls.ask(call("observer", id), false);
     }
     until(&dropped, OBSERVERS_MAX, &news).await;
     assert_eq!(begun.load(Ordering::SeqCst), OBSERVERS_MAX);
     // There is room again.
-    calls.ask(0, call(1_000), false);
+    calls.ask(call("observer", 1_000), false);
     until(&begun, OBSERVERS_MAX + 1, &news).await;
     assert!(mailbox.try_recv().is_err());
 }
@@ -151,9 +154,18 @@ async fn more_calls_than_a_session_can_have_are_refused_by_a_fault() {
     let (hook, ..) = endless(HookSpec::new("endless", AT));
     let (mut calls, _kept, mut mailbox) = calls(vec![hook]);
     for id in 0..=CALLS_MAX {
-        calls.ask(0, call(id), true);
+        calls.ask(call("endless", id), true);
     }
     let (id, answer) = answered(mailbox.recv().await);
     assert_eq!(id, format!("call{CALLS_MAX}"));
     assert_eq!(answer.unwrap_err().message, "256 hook calls of this session are already running");
+}
+
+#[tokio::test]
+async fn a_hook_that_was_removed_is_unavailable() {
+    let (mut calls, _kept, mut mailbox) = calls(Vec::new());
+    calls.ask(call("gone", 1), false);
+    calls.ask(call("gone", 2), true);
+    let (id, answer) = answered(mailbox.recv().await);
+    assert_eq!((id.as_str(), answer.unwrap_err().code), ("call2", ErrorCode::HookUnavailable));
 }

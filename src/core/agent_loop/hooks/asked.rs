@@ -10,8 +10,13 @@ use reseed_protocol::{
 impl Workspace {
     /// Returns the hooks of the server and of the host.
     fn hooks_here(&self) -> impl Iterator<Item = (HookPlace, &HookSpec)> {
-        let server = self.deployment.hooks.iter().enumerate().map(|(at, spec)| (HookPlace::Server(at), spec));
+        let server = self.deployment.hooks.iter().map(|spec| (HookPlace::Server, spec));
         server.chain(self.roster.client.iter().map(|spec| (HookPlace::Client, spec)))
+    }
+
+    /// Returns true if the server has this hook no more.
+    pub(crate) fn has_lost(&self, place: HookPlace, spec: &HookSpec) -> bool {
+        place == HookPlace::Server && !self.deployment.hooks.iter().any(|here| here.overlaps(spec))
     }
 
     /// Returns all hooks that apply to the running turn.

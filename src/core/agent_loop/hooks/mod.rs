@@ -109,7 +109,7 @@ impl Hooks {
         let answer = match self.chains[at].open.place {
             HookPlace::Client => answer,
             // Only a client can be away: a server hook that does not answer has failed.
-            HookPlace::Server(_) => answer.map_err(|fault| match fault.code {
+            HookPlace::Server => answer.map_err(|fault| match fault.code {
                 ErrorCode::HookUnavailable => HookFault::failed(fault.message),
                 _ => fault,
             }),

@@ -79,6 +79,9 @@ impl AgentLoop {
     /// Asks the next hook; once none is left, the subject continues.
     fn ask_next(&mut self, subject: Subject, mut rest: VecDeque<(HookPlace, HookSpec)>) {
         while let Some((place, spec)) = rest.pop_front() {
+            if self.ws.has_lost(place, &spec) {
+                continue;
+            }
             // No client offers this hook now: a required hook is waited for, any other one is skipped.
             let is_gone = self.ws.roster.is_gone(place, &spec);
             if is_gone && spec.observe {

@@ -44,7 +44,7 @@ impl AgentLoop {
             Input::Seeded | Input::Recovered | Input::Go => self.compaction.is_ordered() || is_near(),
             Input::ToolsOffered(_) => is_near(),
             Input::Cancelled { .. } | Input::HooksOffered(_) | Input::HostLeft | Input::AskAgain { .. } => false,
-            Input::Hold(_) | Input::Stop(_) | Input::Abandon(_) => false,
+            Input::Reconfigured(_) | Input::Hold(_) | Input::Stop(_) | Input::Abandon(_) => false,
         }
     }
 }

@@ -38,6 +38,13 @@ fn some_hook(rng: &mut Rng, at: usize) -> HookSpec {
 }
 
 impl World {
+    /// Gives the server other hooks.
+    pub(super) fn reconfigure(&mut self) {
+        self.hooks = some_hooks(&mut self.rng);
+        let deployment = super::deployment(self.hooks.clone());
+        self.tell(Input::Reconfigured(deployment));
+    }
+
     /// Takes a hook call.
     pub(super) fn asked(&mut self, asked: CallHook) {
         let call = &asked.call;
@@ -127,7 +134,7 @@ impl World {
                 self.hush(call_id);
                 self.command(Command::HookResult(Box::new(serde_json::from_value(answer).unwrap())));
             }
-            HookPlace::Server(_) => self.hear(call_id, Ok(serde_json::from_value(answer).unwrap())),
+            HookPlace::Server => self.hear(call_id, Ok(serde_json::from_value(answer).unwrap())),
         }
     }
 

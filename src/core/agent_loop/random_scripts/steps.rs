@@ -74,6 +74,7 @@ impl World {
                 self.command(Command::SetModel(SetModel { model, reasoning_effort: None }));
             }
             88..90 => self.command(Command::SetInstructions(SetInstructions { instructions: "Be kind.".into() })),
+            90 if self.rng.u8(..4) == 0 => self.reconfigure(),
             90 => self.register_tools(),
             91 => self.register_hooks(),
             92..94 => self.annotate(),

@@ -58,6 +58,11 @@ impl Remote {
         Ok(Self { url, http, asked: Mutex::new(None) })
     }
 
+    /// Returns the address.
+    pub(super) fn url(&self) -> &Url {
+        &self.url
+    }
+
     /// Fetches the keys.
     ///
     /// # Errors

@@ -88,11 +88,12 @@ struct Header {
 
 impl Jwt {
     /// Reads the keys that the settings name; `None` if they name none. A provider that cannot be reached is asked
-    /// again in the background, and until then nobody has a valid token.
+    /// again in the background; until then the keys of `known` are used, if they are of the same address, and without
+    /// them nobody has a valid token.
     ///
     /// # Errors
     /// A file of keys, or an address, that cannot be used.
-    pub(crate) async fn open(settings: &Settings) -> anyhow::Result<Option<Arc<Self>>> {
+    pub(crate) async fn open(settings: &Settings, known: Option<&Self>) -> anyhow::Result<Option<Arc<Self>>> {
         let jwt = &settings.jwt;
         let Some(rules) = Rules::of(jwt) else { return Ok(None) };
         crypto::install();
@@ -105,10 +106,23 @@ impl Jwt {
         let verifying = Semaphore::new((processors / 2).max(1));
         let opened = Arc::new(Self { rules, keys: RwLock::new(Arc::new(keys)), remote, verifying });
         if opened.remote.is_some() {
+            if let Some(known) = known.filter(|known| known.is_of_same_address(&opened)) {
+                *opened.keys.write().unwrap_or_else(PoisonError::into_inner) = known.keys();
+            }
             opened.fetch().await;
             fetch::keep_fresh(&opened, Duration::from_secs(jwt.auth_jwks_refresh_secs));
         }
         Ok(Some(opened))
+    }
+
+    /// Returns true if it knows any keys.
+    pub(crate) fn has_keys(&self) -> bool {
+        self.keys().len() > 0
+    }
+
+    fn is_of_same_address(&self, other: &Self) -> bool {
+        let url = |jwt: &Self| jwt.remote.as_ref().map(|remote| remote.url().clone());
+        url(self) == url(other)
     }
 
     /// Returns the issuer whose tokens are accepted.

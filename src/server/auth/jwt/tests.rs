@@ -29,7 +29,7 @@ async fn open(folder: &Path, keys: &str, algorithms: &str) -> anyhow::Result<Arc
         ("AUTH_JWT_AUDIENCE", "chat"),
         ("AUTH_JWT_ALGORITHMS", algorithms),
     ]);
-    Ok(Jwt::open(&settings.unwrap()).await?.expect("there are keys"))
+    Ok(Jwt::open(&settings.unwrap(), None).await?.expect("there are keys"))
 }
 
 /// Returns why a token is not accepted; empty if it is.

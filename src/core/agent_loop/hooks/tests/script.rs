@@ -77,7 +77,7 @@ impl World {
                 answer["hookCallId"] = json!(call.call_id);
                 self.command(Command::HookResult(Box::new(serde_json::from_value(answer).unwrap())))
             }
-            HookPlace::Server(_) => self.hear(call.call_id, Ok(serde_json::from_value(answer).unwrap())),
+            HookPlace::Server => self.hear(call.call_id, Ok(serde_json::from_value(answer).unwrap())),
         }
     }
 

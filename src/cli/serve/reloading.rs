@@ -1,0 +1,62 @@
+//! SIGHUP: the settings are read again, and what can change while the server runs is taken up.
+
+use crate::{
+    config::Settings,
+    metrics,
+    service::{Reloaded, Service, provider_with_key_of},
+    telemetry::LogLevel,
+};
+use std::io::{IsTerminal as _, stderr};
+use tokio::signal::unix::Signal;
+
+/// What is needed to read the settings again.
+pub(super) struct Reloading<'a> {
+    pub(super) service: &'a Service,
+    pub(super) log_level: LogLevel,
+    /// The settings at the start.
+    pub(super) first: &'a Settings,
+    /// The settings in use.
+    pub(super) last: Settings,
+}
+
+impl Reloading<'_> {
+    /// Reads the settings again on each signal, until the terminal that the server was started in is closed, which
+    /// sends the same signal.
+    pub(super) async fn run(mut self, mut hangup: Signal) {
+        let has_terminal = stderr().is_terminal();
+        while hangup.recv().await.is_some() {
+            if has_terminal && !stderr().is_terminal() {
+                return;
+            }
+            let reloaded = self.reload().await;
+            metrics::settings_reloaded(reloaded.is_ok());
+            match reloaded {
+                Ok(Reloaded { closed, wants_restart }) => {
+                    tracing::info!(closed, "settings were read again; `closed` sockets had credentials that are gone");
+                    if !wants_restart.is_empty() {
+                        tracing::warn!("changed, but only a restart takes it up: {}", wants_restart.join(", "));
+                    }
+                }
+                Err(error) => tracing::error!("settings were read again and not taken up; all is as before: {error:#}"),
+            }
+        }
+    }
+
+    async fn reload(&mut self) -> anyhow::Result<Reloaded> {
+        let settings = Settings::load()?;
+        let provider = match settings.differs_in("OPENAI_API_KEY", &self.last) {
+            true => provider_with_key_of(self.first, &settings)?,
+            false => None,
+        };
+        let reloaded = self.service.reload(&settings).await?;
+        if let Some(provider) = provider {
+            self.service.replace_provider(provider);
+        }
+        self.log_level.change(&settings.log)?;
+        for warning in settings.warnings.iter().filter(|warning| !self.last.warnings.contains(warning)) {
+            tracing::warn!("{warning}");
+        }
+        self.last = settings;
+        Ok(reloaded)
+    }
+}

@@ -1,0 +1,43 @@
+//! Replacing what the settings make while sessions are open.
+
+use super::Registry;
+use crate::{
+    core::{agent_loop::Deployment, prices::Prices},
+    hooks::Hooks,
+    provider::Provider,
+    runtime::shared::Parts,
+};
+use std::sync::{Arc, PoisonError};
+
+impl Registry {
+    /// Returns the settings that sessions start from.
+    #[must_use]
+    pub fn deployment(&self) -> Arc<Deployment> {
+        self.shared.deployment()
+    }
+
+    /// Returns the server's hooks.
+    #[must_use]
+    pub fn hooks(&self) -> Hooks {
+        self.shared.parts().hooks.clone()
+    }
+
+    /// Continues with these prices and hooks. An open session takes them up before its next command, tick or answer;
+    /// requests and hook calls that are under way end with those that they began with.
+    pub fn reconfigure(&self, prices: Prices, hooks: Hooks) {
+        self.replace(|old| {
+            let deployment = Deployment { prices, ..(*old.deployment).clone() };
+            Parts::new(old.provider.clone(), hooks, deployment)
+        });
+    }
+
+    /// Sends all further requests to this provider.
+    pub fn replace_provider(&self, provider: Arc<dyn Provider>) {
+        self.replace(|old| Parts { provider, hooks: old.hooks.clone(), deployment: old.deployment.clone() });
+    }
+
+    fn replace(&self, with: impl FnOnce(&Parts) -> Parts) {
+        let mut parts = self.shared.parts.write().unwrap_or_else(PoisonError::into_inner);
+        *parts = Arc::new(with(&parts));
+    }
+}

@@ -1,0 +1,73 @@
+//! Taking up changed settings while the server runs.
+
+use super::{Service, parts, webhooks};
+use crate::{
+    config::{ModelSettings, ProviderKind, Settings},
+    provider::Provider,
+    server::auth::Jwt,
+};
+use anyhow::ensure;
+use std::sync::Arc;
+
+/// What became of settings that were read again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reloaded {
+    /// Connections that were closed, because their credentials are accepted no more.
+    pub closed: usize,
+    /// Variables that differ from those at the start, and that only a restart takes up.
+    pub wants_restart: Vec<String>,
+}
+
+impl Service {
+    /// Takes up settings that were read again: credentials, keys, prices and hooks. Connections stay open, except those
+    /// whose credentials are gone. Everything is checked first: after an error, all is as it was.
+    ///
+    /// The provider stays; [`Self::replace_provider`] replaces it.
+    ///
+    /// # Errors
+    /// A file of keys or hooks that cannot be used, an identity provider whose keys are unknown, or settings that would
+    /// open the server to everyone.
+    pub async fn reload(&self, settings: &Settings) -> anyhow::Result<Reloaded> {
+        let first = self.settings.lock().await;
+        let (auth, jwt) = (&settings.auth, &settings.jwt);
+        let would_be_open = auth.auth_tokens.is_empty() && auth.service_tokens.is_empty() && !jwt.is_used();
+        ensure!(
+            !(would_be_open && self.app.auth.is_required()),
+            "AUTH_TOKENS, SERVICE_TOKENS and AUTH_JWKS_URL are all unset now, so everyone would be let in; restart the \
+             server if that is meant"
+        );
+        let hooks = self.registry.hooks().with_other_webhooks(webhooks(settings)?)?;
+        let jwt = Jwt::open(settings, self.app.auth.jwt().as_deref()).await?;
+        ensure!(
+            jwt.as_ref().is_none_or(|jwt| jwt.has_keys()),
+            "AUTH_JWKS_URL gave no keys; is it the address of the identity provider's keys, and does it answer?"
+        );
+        self.registry.reconfigure(settings.model.model_prices.clone(), hooks);
+        let closed = self.app.auth.reload(settings, jwt);
+        let mut wants_restart = first.wants_restart(settings);
+        if first.has_several_users() != settings.has_several_users() {
+            // What each user has taken is counted from the start on, or not at all.
+            wants_restart.push("what each user may take (…_PER_USER_MAX)".to_owned());
+        }
+        Ok(Reloaded { closed, wants_restart })
+    }
+
+    /// Sends all further requests to this provider. Those under way are answered by the one that they went to.
+    pub fn replace_provider(&self, provider: Arc<dyn Provider>) {
+        self.registry.replace_provider(provider);
+    }
+}
+
+/// Returns the provider of these settings with the key of others; `None` if the others use another kind of provider,
+/// which only a restart takes up.
+///
+/// # Errors
+/// As [`parts::provider`].
+pub(crate) fn provider_with_key_of(settings: &Settings, newer: &Settings) -> anyhow::Result<Option<Arc<dyn Provider>>> {
+    let kinds = [settings, newer].map(|settings| settings.model.provider());
+    if kinds != [ProviderKind::OpenAi; 2] {
+        return Ok(None);
+    }
+    let model = ModelSettings { openai_api_key: newer.model.openai_api_key.clone(), ..settings.model.clone() };
+    parts::provider(&Settings { model, ..settings.clone() }).map(Some)
+}
