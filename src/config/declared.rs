@@ -231,6 +231,8 @@ settings! {
         model_requests_per_user_max: u32 = "250", rules::whole("requests", 0..=1_000_000);
         /// The most forks in progress or waiting of one user; 0 for no limit.
         forks_per_user_max: u32 = "4", rules::whole("forks", 0..=1_000);
+        /// The most bytes of tool definitions that the connections of one user offer at a time; 0 for no limit.
+        offered_bytes_per_user_max: u64 = "67108864", rules::whole("bytes", 0..=1_125_899_906_842_624);
         /// The most sessions that one user may have stored; 0 for no limit.
         stored_sessions_per_user_max: u32 = "100000", rules::whole("sessions", 0..=1_000_000_000);
         /// The most of them in which nothing was said; 0 for no limit. Those that are not open are deleted an hour

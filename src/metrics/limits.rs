@@ -33,6 +33,8 @@ pub(crate) enum Limit {
     OpenSessionsPerUser,
     /// Forks of one user: `FORKS_PER_USER_MAX`.
     ForksPerUser,
+    /// Bytes of tools that one user offers: `OFFERED_BYTES_PER_USER_MAX`.
+    OfferedBytesPerUser,
     /// Wrong credentials per minute from one address: `WRONG_CREDENTIALS_PER_MINUTE`.
     WrongCredentials,
     /// Sessions that one user has stored: `STORED_SESSIONS_PER_USER_MAX`.
@@ -51,7 +53,7 @@ pub(crate) enum Limit {
 
 impl Limit {
     /// All of them.
-    pub(super) const ALL: [Self; 21] = [
+    pub(super) const ALL: [Self; 22] = [
         Self::Connections,
         Self::ConnectionsPerAddress,
         Self::Guests,
@@ -66,6 +68,7 @@ impl Limit {
         Self::OpenSessions,
         Self::OpenSessionsPerUser,
         Self::ForksPerUser,
+        Self::OfferedBytesPerUser,
         Self::WrongCredentials,
         Self::StoredSessionsPerUser,
         Self::EmptySessionsPerUser,
@@ -92,6 +95,7 @@ impl Limit {
             Self::OpenSessions => "sessions_open",
             Self::OpenSessionsPerUser => "sessions_open_per_user",
             Self::ForksPerUser => "forks_per_user",
+            Self::OfferedBytesPerUser => "offered_bytes_per_user",
             Self::WrongCredentials => "wrong_credentials_per_minute",
             Self::StoredSessionsPerUser => "stored_sessions_per_user",
             Self::EmptySessionsPerUser => "empty_sessions_per_user",

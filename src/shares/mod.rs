@@ -33,10 +33,12 @@ pub(crate) enum Share {
     OpenSessions,
     /// Forks in progress or waiting.
     Forks,
+    /// Bytes of offered tools.
+    OfferedBytes,
 }
 
 /// The number of shares.
-const SHARES: usize = 3;
+const SHARES: usize = 4;
 
 impl Share {
     fn limit(self) -> Limit {
@@ -44,6 +46,7 @@ impl Share {
             Self::Connections => Limit::ConnectionsPerUser,
             Self::OpenSessions => Limit::OpenSessionsPerUser,
             Self::Forks => Limit::ForksPerUser,
+            Self::OfferedBytes => Limit::OfferedBytesPerUser,
         }
     }
 
@@ -53,6 +56,9 @@ impl Share {
             Self::Connections => ("connections", "close one of them first"),
             Self::OpenSessions => ("sessions in memory", "close one that is idle first"),
             Self::Forks => ("forks in progress", "wait for one of them"),
+            Self::OfferedBytes => {
+                ("bytes of tools on offer, these included", "offer fewer, or close sessions that have some")
+            }
         }
     }
 }
@@ -76,8 +82,8 @@ struct Held {
     counts: [AtomicU64; SHARES],
 }
 
-/// A part of a user's share, given back on drop.
-#[derive(Debug)]
+/// A part of a user's share, given back on drop. The default is a part of nothing.
+#[derive(Debug, Default)]
 pub(crate) struct Permit {
     _counted: Option<Counted>,
 }
@@ -114,6 +120,7 @@ impl Shares {
                 share(settings.connections_per_user_max.into()),
                 share(settings.sessions_open_per_user_max.into()),
                 share(settings.forks_per_user_max.into()),
+                share(settings.offered_bytes_per_user_max),
             ],
             mode: settings.limits,
             users: DashMap::new(),
@@ -151,7 +158,8 @@ impl Shares {
         let permit = Permit { _counted: Some(Counted { shares: self.clone(), held, share, count }) };
         if before + count > most && self.refuses(share.limit(), user) {
             let (what, remedy) = share.words();
-            let message = format!("you have {before} {what}, and may have {most}; {remedy}");
+            let has = if share == Share::OfferedBytes { before + count } else { before };
+            let message = format!("you have {has} {what}, and may have {most}; {remedy}");
             return Err(limit_reached(share.limit(), most, message));
         }
         Ok(permit)

@@ -30,7 +30,11 @@ impl Actor {
         }
         self.forget_gone().await?;
         let mut member = Member::new(&attach);
-        let (tools, hooks) = (attach.tools.take(), attach.hooks.take());
+        let tools = match attach.tools.take().map(|tools| self.held(tools)).transpose() {
+            Ok(tools) => tools,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let hooks = attach.hooks.take();
         if writes {
             member.offer = self.first_offer(&member.client, tools.clone(), hooks.clone());
         }

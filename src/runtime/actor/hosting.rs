@@ -10,7 +10,7 @@
 
 use super::{
     Actor, End,
-    members::{Client, Offer},
+    members::{Client, Offer, OfferedTools},
 };
 use crate::{
     core::{
@@ -19,6 +19,7 @@ use crate::{
     },
     metrics::hooks::HookCallMeter,
     runtime::blocking,
+    shares::Share,
 };
 use reseed_protocol::{
     CallId, ErrorBody, ErrorCode, Timestamp,
@@ -102,7 +103,7 @@ pub(super) struct Run {
 /// A checked command about hosting.
 pub(super) enum Order {
     /// Offer these instead of what the connection offered before; what is `None` stays as it was.
-    Offer { tools: Option<Tools>, hooks: Option<Arc<[HookSpec]>> },
+    Offer { tools: Option<OfferedTools>, hooks: Option<Arc<[HookSpec]>> },
     /// Become the host.
     TakeOver,
 }
@@ -111,7 +112,7 @@ impl Actor {
     /// Checks a command about hosting. Returns its reply, which precedes everything that it causes.
     ///
     /// # Errors
-    /// `invalid_tools`, `invalid_hooks`; `nothing_offered`.
+    /// `invalid_tools`, `invalid_hooks`; `nothing_offered`; `limit_reached`.
     pub(super) fn check_hosting(&self, origin: Origin, command: HostingCommand) -> Result<(Reply, Order), ErrorBody> {
         let own = self.members.get(origin).map(|member| member.offer.clone()).unwrap_or_default();
         let mut unchecked_patterns = Vec::new();
@@ -126,11 +127,11 @@ impl Actor {
                 let tools = blocking::apart(|| check_offers(register.tools))?;
                 unchecked_patterns = tools.unchecked_patterns();
                 let offers = !(tools.is_empty() && own.hooks.is_empty());
-                (Order::Offer { tools: Some(tools), hooks: None }, offers)
+                (Order::Offer { tools: Some(self.held(tools)?), hooks: None }, offers)
             }
             HostingCommand::RegisterHooks(register) => {
                 let hooks = check_hooks(register.hooks)?;
-                let offers = !(hooks.is_empty() && own.tools.is_empty());
+                let offers = !(hooks.is_empty() && own.tools.tools.is_empty());
                 (Order::Offer { tools: None, hooks: Some(hooks.into()) }, offers)
             }
         };
@@ -138,6 +139,15 @@ impl Actor {
         let is_free = matches!(self.standing(), Standing::Vacant | Standing::Gone);
         let standby = (offers && !hosts && !is_free).then_some(true);
         Ok((Reply::Ok(Done { standby, unchecked_patterns, ..Done::default() }), order))
+    }
+
+    /// Takes what tools need of their user's share.
+    ///
+    /// # Errors
+    /// `limit_reached`.
+    pub(super) fn held(&self, tools: Tools) -> Result<OfferedTools, ErrorBody> {
+        let share = self.shared.shares.take(Share::OfferedBytes, &self.row.owner(), tools.bytes())?;
+        Ok(OfferedTools::new(tools, share))
     }
 
     /// Executes a command about hosting.
@@ -155,7 +165,12 @@ impl Actor {
     }
 
     /// Takes what a connection offers; what is `None` stays as it was.
-    async fn offer(&mut self, origin: Origin, tools: Option<Tools>, hooks: Option<Arc<[HookSpec]>>) -> Result<(), End> {
+    async fn offer(
+        &mut self,
+        origin: Origin,
+        tools: Option<OfferedTools>,
+        hooks: Option<Arc<[HookSpec]>>,
+    ) -> Result<(), End> {
         let Some(member) = self.members.get_mut(origin) else { return Ok(()) };
         let offered_before = !member.offer.is_empty();
         member.offer.replace(tools.clone(), hooks.clone());
@@ -177,13 +192,13 @@ impl Actor {
     async fn offer_to_loop(
         &mut self,
         origin: Origin,
-        tools: Option<Tools>,
+        tools: Option<OfferedTools>,
         hooks: Option<Arc<[HookSpec]>>,
     ) -> Result<bool, End> {
         let Some(host) = self.host.as_mut().filter(|host| host.client.origin == origin) else { return Ok(false) };
         host.offer.replace(tools.clone(), hooks.clone());
         if let Some(tools) = tools {
-            self.tell(Input::ToolsOffered(tools), None).await?;
+            self.tell(Input::ToolsOffered(tools.tools), None).await?;
         }
         if let Some(hooks) = hooks {
             self.tell(Input::HooksOffered(hooks), None).await?;
@@ -192,7 +207,12 @@ impl Actor {
     }
 
     /// Returns what a connection offers as it joins: what the command says, and else what its client hosted before.
-    pub(super) fn first_offer(&self, client: &Client, tools: Option<Tools>, hooks: Option<Arc<[HookSpec]>>) -> Offer {
+    pub(super) fn first_offer(
+        &self,
+        client: &Client,
+        tools: Option<OfferedTools>,
+        hooks: Option<Arc<[HookSpec]>>,
+    ) -> Offer {
         let before = self.host.as_ref().filter(|host| host.is_continued_by(client)).map(|host| host.offer.clone());
         let mut offer = before.unwrap_or_default();
         offer.replace(tools, hooks);
@@ -203,7 +223,7 @@ impl Actor {
     pub(super) async fn writer_joined(
         &mut self,
         origin: Origin,
-        tools: Option<Tools>,
+        tools: Option<OfferedTools>,
         hooks: Option<Arc<[HookSpec]>>,
     ) -> Result<(), End> {
         let Some(client) = self.members.get(origin).map(|member| member.client.clone()) else { return Ok(()) };
@@ -305,7 +325,7 @@ impl Actor {
         // Hook calls that wait are sent to the new host if it offers those hooks.
         let asked = old.map(|host| host.asked).unwrap_or_default();
         self.host = Some(Box::new(Host { client, offer: offer.clone(), away: None, asked }));
-        self.tell(Input::ToolsOffered(offer.tools), None).await?;
+        self.tell(Input::ToolsOffered(offer.tools.tools), None).await?;
         // Also an empty offer: then the client of the calls that wait counts as away.
         if had_hooks || !offer.hooks.is_empty() {
             self.tell(Input::HooksOffered(offer.hooks), None).await?;
@@ -355,11 +375,11 @@ impl Actor {
         let Some(member) = self.members.get_mut(host.client.origin) else { return };
         for call in pending {
             let again = match self.runs.get(&call.call_id) {
-                _ if !host.offer.tools.has(&call.name) => continue,
+                _ if !host.offer.tools.tools.has(&call.name) => continue,
                 None => false,
                 Some(run) if run.client.origin == host.client.origin && !run.has_left => continue,
                 Some(run) if run.client.is_same(&host.client) => true,
-                Some(_) if host.offer.tools.is_idempotent(&call.name) => false,
+                Some(_) if host.offer.tools.tools.is_idempotent(&call.name) => false,
                 Some(_) => continue,
             };
             let run = EphemeralEvent::RunTool(RunTool { tool_call_id: call.call_id.clone(), again });

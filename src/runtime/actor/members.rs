@@ -6,6 +6,7 @@ use crate::{
         handle::{Attach, EVENT_BYTES_MAX, Identity, Outgoing, Private, REPLIES_MAX},
         outbox::Outbox,
     },
+    shares::Permit,
 };
 use reseed_protocol::{
     SessionId,
@@ -38,15 +39,28 @@ impl Client {
     }
 }
 
+/// Tools that a client offers, and what of its user's share they take. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OfferedTools {
+    pub(super) tools: Tools,
+    _share: Arc<Permit>,
+}
+
+impl OfferedTools {
+    pub(super) fn new(tools: Tools, share: Permit) -> Self {
+        Self { tools, _share: Arc::new(share) }
+    }
+}
+
 /// The tools and hooks that a client offers. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Offer {
-    pub(super) tools: Tools,
+    pub(super) tools: OfferedTools,
     pub(super) hooks: Arc<[HookSpec]>,
 }
 
 /// The offer of everyone who offers nothing: it is shared, because most connections offer nothing.
-static NOTHING: LazyLock<Offer> = LazyLock::new(|| Offer { tools: Tools::default(), hooks: Arc::default() });
+static NOTHING: LazyLock<Offer> = LazyLock::new(|| Offer { tools: OfferedTools::default(), hooks: Arc::default() });
 
 impl Default for Offer {
     fn default() -> Self {
@@ -56,7 +70,7 @@ impl Default for Offer {
 
 impl Offer {
     /// Replaces what is given.
-    pub(super) fn replace(&mut self, tools: Option<Tools>, hooks: Option<Arc<[HookSpec]>>) {
+    pub(super) fn replace(&mut self, tools: Option<OfferedTools>, hooks: Option<Arc<[HookSpec]>>) {
         if let Some(tools) = tools {
             self.tools = tools;
         }
@@ -66,7 +80,7 @@ impl Offer {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.tools.is_empty() && self.hooks.is_empty()
+        self.tools.tools.is_empty() && self.hooks.is_empty()
     }
 }
 

@@ -86,6 +86,29 @@ async fn one_user_cannot_start_forks_without_end() {
 }
 
 #[tokio::test]
+async fn one_user_cannot_offer_tools_without_end() {
+    let model = Scripted::answering(|_| Reply::text("yes"));
+    let server = server(model, &[("OFFERED_BYTES_PER_USER_MAX", "5000")]).await;
+    let tools = |chars: usize| {
+        let parameters = json!({ "type": "object" });
+        json!([{ "name": "look", "description": "x".repeat(chars), "parameters": parameters }])
+    };
+    let mut first = session(&server, ADA).await;
+    assert_eq!(first.ask("register_tools", json!({ "tools": tools(3_000) })).await["type"], "ok");
+    let mut second = hello(&server, ADA).await.0;
+    let refused = second.ask("open_session", json!({ "tools": tools(3_000) })).await;
+    is_refused(&refused, "offered_bytes_per_user", 5_000);
+    assert_eq!(second.ask("open_session", json!({ "tools": tools(1_000) })).await["type"], "session_opened");
+    is_refused(&second.ask("register_tools", json!({ "tools": tools(2_000) })).await, "offered_bytes_per_user", 5_000);
+    let mut other = session(&server, BOB).await;
+    assert_eq!(other.ask("register_tools", json!({ "tools": tools(3_000) })).await["type"], "ok");
+    // What is withdrawn is free again.
+    assert_eq!(first.ask("register_tools", json!({ "tools": [] })).await["type"], "ok");
+    assert_eq!(second.ask("register_tools", json!({ "tools": tools(2_000) })).await["type"], "ok");
+    assert_eq!(second.turn("Still here?").await["status"], "completed");
+}
+
+#[tokio::test]
 async fn one_user_cannot_take_all_places_at_the_model() {
     let gate = Gate::new();
     let model = Scripted::answering(|_| Reply::text("yes"));

@@ -93,6 +93,13 @@ impl Tools {
         unchecked.take(UNCHECKED_MAX).collect()
     }
 
+    /// Returns the bytes of the definitions as JSON. Checked and compiled they take a small multiple of that.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let written = |definition| serde_json::to_vec(definition).map_or(0, |json| json.len() as u64);
+        self.definitions.iter().map(written).sum()
+    }
+
     /// Returns true if no tool is offered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
