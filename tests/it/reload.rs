@@ -9,9 +9,14 @@ use crate::support::{
     upstream::Upstream,
     webhook::{self, Webhook},
 };
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use serde_json::{Value, json};
-use std::{fs, path::Path};
-use tokio::process::Command;
+use std::{fs, path::Path, process::Stdio, time::Duration};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::Command,
+    time::timeout,
+};
 
 const OPERATOR: &str = "operator-token-of-some-length";
 const ADA: &str = "token-of-ada-4d1f9a73c2";
@@ -33,11 +38,15 @@ async fn counts(server: &Binary) -> [u64; 2] {
     })
 }
 
+async fn hang_up(pid: u32) {
+    let sent = Command::new("sh").args(["-c", "kill -HUP \"$0\"", &pid.to_string()]).status().await;
+    assert!(sent.unwrap().success());
+}
+
 /// Sends SIGHUP; returns true if the settings were taken up.
 async fn reload(server: &Binary) -> bool {
     let before = counts(server).await;
-    let sent = Command::new("sh").args(["-c", "kill -HUP \"$0\"", &server.pid().to_string()]).status().await;
-    assert!(sent.unwrap().success());
+    hang_up(server.pid()).await;
     loop {
         let now = counts(server).await;
         if now != before {
@@ -188,4 +197,28 @@ async fn prices_hooks_keys_and_the_log_level_are_taken_up_by_open_sessions() {
     drop(client);
     server.stop().await;
     assert!(binary::logged(folder.path()).contains("session left memory"), "a line of `debug`");
+}
+
+#[tokio::test]
+async fn a_server_ends_with_the_terminal_that_it_was_started_in() {
+    let folder = tempfile::tempdir().unwrap();
+    // The server must not hold the other end itself.
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let master = openpt(flags).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let slave = ioctl_tiocgptpeer(&master, flags).unwrap();
+    let mut server = Command::new(env!("CARGO_BIN_EXE_reseed"));
+    server.current_dir(folder.path()).env_clear().envs([("WS_PORT", "0"), ("MODEL_PROVIDER", "offline")]);
+    server.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::from(slave)).kill_on_drop(true);
+    let mut child = server.spawn().unwrap();
+    drop(server);
+    let mut printed = BufReader::new(child.stdout.take().unwrap()).lines();
+    let line = printed.next_line().await.unwrap().expect("the server starts");
+    assert!(line.contains("listens on"), "{line}");
+    drop(master);
+    // The system sends it to the programs of a terminal that is closed.
+    hang_up(child.id().unwrap()).await;
+    let ended = timeout(Duration::from_secs(60), child.wait()).await.expect("it ends");
+    assert_eq!(ended.unwrap().code(), Some(0));
 }
