@@ -14,7 +14,10 @@ use crate::{
 };
 use anyhow::Context as _;
 use reseed_protocol::context::CompactAtRule;
-use std::fmt::Write as _;
+use std::{
+    fmt::Write as _,
+    io::{IsTerminal as _, stderr},
+};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Runs until SIGINT or SIGTERM, or until the terminal is closed. SIGHUP reads the settings again.
@@ -31,8 +34,9 @@ pub(super) async fn run(mut settings: Settings) -> anyhow::Result<()> {
     let service = service::start(&settings, provider, store).await?;
     // Listen before announcing the server: whoever knows of it may ask it to stop.
     let mut signals = Signals::listen().context("listen for signals")?;
+    let has_terminal = stderr().is_terminal();
     super::say(start_line(&settings, &service));
-    let reloading = Reloading { log_level, service: &service, first: &settings, last: settings.clone() };
+    let reloading = Reloading { log_level, service: &service, first: &settings, last: settings.clone(), has_terminal };
     tokio::select! {
         () = reloading.run(signals.hangup) => {}
         () = signals.stop.received() => {}

@@ -17,15 +17,16 @@ pub(super) struct Reloading<'a> {
     pub(super) first: &'a Settings,
     /// The settings in use.
     pub(super) last: Settings,
+    /// True if the server was started in a terminal.
+    pub(super) has_terminal: bool,
 }
 
 impl Reloading<'_> {
     /// Reads the settings again on each signal, until the terminal that the server was started in is closed, which
     /// sends the same signal.
     pub(super) async fn run(mut self, mut hangup: Signal) {
-        let has_terminal = stderr().is_terminal();
         while hangup.recv().await.is_some() {
-            if has_terminal && !stderr().is_terminal() {
+            if self.has_terminal && !stderr().is_terminal() {
                 return;
             }
             let reloaded = self.reload().await;
