@@ -18,7 +18,7 @@ use reseed_protocol::{
     command::{Address, Command, Does, Scope},
 };
 use serde_json::{Value, json};
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::SystemTime};
 
 fn model() -> Scripted {
     Scripted::answering(|_| Reply::text("Noted."))
@@ -141,12 +141,15 @@ async fn a_stored_reply_that_cannot_be_read_is_an_internal_error() {
     let store = Arc::new(MemoryStore::new());
     let server = Server::over(model(), store.clone(), &[]).await;
     let id = "00000000-of-a-newer-version";
-    let lease = store.create(&"newer".parse().unwrap(), "", Timestamp::default()).await.unwrap();
+    // An old session without entries would be swept.
+    let now = Timestamp(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as i64);
+    let lease = store.create(&"newer".parse().unwrap(), "", now).await.unwrap();
     let mark = CommandMark { command_id: id.to_owned(), fingerprint: 0, reply: r#"{"type":"new"}"#.into() };
-    let append = Append { records: Vec::new(), marks: vec![mark], head: Head::default() };
+    let append = Append { records: Vec::new(), marks: vec![mark], head: Head { created_at: now, ..Head::default() } };
     store.append(&lease, 1, append).await.unwrap();
     let mut client = Client::v2(&server.ws()).await;
-    client.ask("open_session", json!({ "sessionId": "newer" })).await;
+    let opened = client.ask("open_session", json!({ "sessionId": "newer" })).await;
+    assert_eq!(opened["type"], "session_opened", "{opened}");
     client.send_as(id, "set_options", json!({})).await;
     let reply = client.until(|frame| frame["re"] == id).await;
     assert_eq!(reply["payload"]["code"], "internal", "{reply}");
