@@ -4,6 +4,7 @@
 //! stored as `issuer|name`; since no name of AUTH_TOKENS contains `|`, and no issuer does, no issuer can name another's
 //! user. A service is the issuer `service:NAME`, and an identity provider is the issuer that its tokens claim.
 
+mod accepted;
 mod grant;
 mod jwt;
 
@@ -11,19 +12,18 @@ pub(crate) use grant::{Draft, Ended, Grant, Source, Valid};
 pub(crate) use jwt::Jwt;
 
 use self::{
-    grant::{Digest, Live, opens_sessions},
+    accepted::{Accepted, digest, find},
+    grant::{Live, opens_sessions},
     jwt::Signed,
 };
 use super::tickets::{Refused, TicketShares, Tickets};
-use crate::config::{NamedToken, Origin, Scope, Scopes, ServiceToken, Settings};
+use crate::config::{Scope, Scopes, Settings};
 use reseed_protocol::{ErrorBody, ErrorCode};
-use secrecy::ExposeSecret;
 use std::{
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::{Duration, Instant},
 };
-use subtle::ConstantTimeEq;
 
 /// The name of a user: sessions belong to it. Empty if no credentials are required.
 pub(crate) type Name = String;
@@ -48,19 +48,6 @@ pub(crate) struct Auth {
     loopback: bool,
     tickets: Mutex<Tickets>,
     live: Arc<Live>,
-}
-
-/// The settings in effect; a reload replaces them as a whole.
-#[derive(Debug)]
-struct Accepted {
-    users: Vec<NamedToken>,
-    operators: Vec<NamedToken>,
-    services: Vec<ServiceToken>,
-    origins: Vec<Origin>,
-    ticket_life: Duration,
-    grant_max: Duration,
-    operators_read_content: bool,
-    jwt: Option<Arc<Jwt>>,
 }
 
 /// An operator, and what they may read.
@@ -366,61 +353,6 @@ pub(super) enum Revoked<'a> {
     User(&'a str),
 }
 
-impl Accepted {
-    fn new(settings: &Settings, jwt: Option<Arc<Jwt>>) -> Self {
-        let settings = &settings.auth;
-        Self {
-            jwt,
-            users: settings.auth_tokens.clone(),
-            operators: settings.operator_tokens.clone(),
-            services: settings.service_tokens.clone(),
-            origins: settings.allowed_origins.clone(),
-            ticket_life: Duration::from_secs(settings.ticket_secs),
-            grant_max: Duration::from_secs(settings.grant_secs_max),
-            operators_read_content: settings.operators_read_content,
-        }
-    }
-
-    fn is_required(&self) -> bool {
-        !self.users.is_empty() || !self.services.is_empty() || self.jwt.is_some()
-    }
-
-    /// Returns what a token of the identity provider says; `None` if it is none.
-    async fn signed(&self, token: &str) -> Result<Option<(&Jwt, Signed)>, Refusal> {
-        match &self.jwt {
-            Some(jwt) if Jwt::is_signed(token) => Ok(Some((jwt, jwt.verify(token).await?))),
-            _ => Ok(None),
-        }
-    }
-
-    fn service(&self, token: &str) -> Option<Service> {
-        let mut found = None;
-        for service in &self.services {
-            if is_token(&service.named, token) {
-                found = Some(service);
-            }
-        }
-        found.map(|service| {
-            let name = service.named.name.clone();
-            Service { source: Source::Service(name.clone(), digest(token)), name, scopes: service.scopes }
-        })
-    }
-
-    /// Returns true if they have what a grant comes from, and still allow what it allows.
-    fn have(&self, draft: &Draft) -> bool {
-        let has = |named: &NamedToken, of: &Digest| digest(named.token.expose_secret()) == *of;
-        match &draft.source {
-            Source::Open => !self.is_required(),
-            Source::User(of) => self.users.iter().any(|named| named.name == draft.name && has(named, of)),
-            Source::Signed(issuer) => self.jwt.as_ref().is_some_and(|jwt| jwt.issuer() == issuer),
-            Source::Service(name, of) => {
-                let is_it = |service: &ServiceToken| service.named.name == *name && has(&service.named, of);
-                self.services.iter().any(|service| is_it(service) && service.scopes.cover(draft.scopes))
-            }
-        }
-    }
-}
-
 /// Returns what everyone may do if no credentials are required.
 fn everyone() -> Draft {
     Draft {
@@ -437,27 +369,6 @@ fn random_hex(count: usize) -> Result<String, getrandom::Error> {
     let mut bytes = vec![0; count];
     getrandom::fill(&mut bytes)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-fn digest(token: &str) -> Digest {
-    let digest = ring::digest::digest(&ring::digest::SHA256, token.as_bytes());
-    digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
-}
-
-fn is_token(named: &NamedToken, given: &str) -> bool {
-    named.token.expose_secret().as_bytes().ct_eq(given.as_bytes()).into()
-}
-
-/// Compares with every token, each in constant time, so that neither the position nor the length of a match can be
-/// timed.
-fn find(tokens: &[NamedToken], given: &str) -> Option<Name> {
-    let mut found = None;
-    for named in tokens {
-        if is_token(named, given) {
-            found = Some(&named.name);
-        }
-    }
-    found.cloned()
 }
 
 /// Returns the token of an `Authorization: Bearer` header.

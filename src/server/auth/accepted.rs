@@ -1,0 +1,100 @@
+//! The credentials that the settings in effect accept.
+
+use super::{Draft, Jwt, Name, Refusal, Service, Source, grant::Digest, jwt::Signed};
+use crate::config::{NamedToken, Origin, ServiceToken, Settings};
+use secrecy::ExposeSecret;
+use std::{sync::Arc, time::Duration};
+use subtle::ConstantTimeEq;
+
+/// The settings in effect; a reload replaces them as a whole.
+#[derive(Debug)]
+pub(super) struct Accepted {
+    pub(super) users: Vec<NamedToken>,
+    pub(super) operators: Vec<NamedToken>,
+    pub(super) services: Vec<ServiceToken>,
+    pub(super) origins: Vec<Origin>,
+    pub(super) ticket_life: Duration,
+    pub(super) grant_max: Duration,
+    pub(super) operators_read_content: bool,
+    pub(super) jwt: Option<Arc<Jwt>>,
+}
+
+impl Accepted {
+    /// Takes the credentials from the settings.
+    pub(super) fn new(settings: &Settings, jwt: Option<Arc<Jwt>>) -> Self {
+        let settings = &settings.auth;
+        Self {
+            jwt,
+            users: settings.auth_tokens.clone(),
+            operators: settings.operator_tokens.clone(),
+            services: settings.service_tokens.clone(),
+            origins: settings.allowed_origins.clone(),
+            ticket_life: Duration::from_secs(settings.ticket_secs),
+            grant_max: Duration::from_secs(settings.grant_secs_max),
+            operators_read_content: settings.operators_read_content,
+        }
+    }
+
+    /// Returns true if credentials are required.
+    pub(super) fn is_required(&self) -> bool {
+        !self.users.is_empty() || !self.services.is_empty() || self.jwt.is_some()
+    }
+
+    /// Returns what a token of the identity provider says; `None` if it is none.
+    pub(super) async fn signed(&self, token: &str) -> Result<Option<(&Jwt, Signed)>, Refusal> {
+        match &self.jwt {
+            Some(jwt) if Jwt::is_signed(token) => Ok(Some((jwt, jwt.verify(token).await?))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns the service whose token this is.
+    pub(super) fn service(&self, token: &str) -> Option<Service> {
+        let mut found = None;
+        for service in &self.services {
+            if is_token(&service.named, token) {
+                found = Some(service);
+            }
+        }
+        found.map(|service| {
+            let name = service.named.name.clone();
+            Service { source: Source::Service(name.clone(), digest(token)), name, scopes: service.scopes }
+        })
+    }
+
+    /// Returns true if they have what a grant comes from, and still allow what it allows.
+    pub(super) fn have(&self, draft: &Draft) -> bool {
+        let has = |named: &NamedToken, of: &Digest| digest(named.token.expose_secret()) == *of;
+        match &draft.source {
+            Source::Open => !self.is_required(),
+            Source::User(of) => self.users.iter().any(|named| named.name == draft.name && has(named, of)),
+            Source::Signed(issuer) => self.jwt.as_ref().is_some_and(|jwt| jwt.issuer() == issuer),
+            Source::Service(name, of) => {
+                let is_it = |service: &ServiceToken| service.named.name == *name && has(&service.named, of);
+                self.services.iter().any(|service| is_it(service) && service.scopes.cover(draft.scopes))
+            }
+        }
+    }
+}
+
+/// Returns the digest by which a grant remembers its token.
+pub(super) fn digest(token: &str) -> Digest {
+    let digest = ring::digest::digest(&ring::digest::SHA256, token.as_bytes());
+    digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+fn is_token(named: &NamedToken, given: &str) -> bool {
+    named.token.expose_secret().as_bytes().ct_eq(given.as_bytes()).into()
+}
+
+/// Compares with every token, each in constant time, so that neither the position nor the length of a match can be
+/// timed.
+pub(super) fn find(tokens: &[NamedToken], given: &str) -> Option<Name> {
+    let mut found = None;
+    for named in tokens {
+        if is_token(named, given) {
+            found = Some(&named.name);
+        }
+    }
+    found.cloned()
+}

@@ -1,0 +1,77 @@
+//! What a connection's credentials allow, and their end.
+
+use super::{Connection, Speaks};
+use crate::{
+    server::{
+        auth::{Ended, Grant},
+        closing::{End, Flow},
+    },
+    shares::Share,
+};
+use reseed_protocol::{
+    CloseCode, ErrorBody,
+    event::{EphemeralEvent, TokenExpiring},
+    frame::encode_event,
+};
+use std::{net::IpAddr, sync::Arc};
+
+impl Connection {
+    /// Sets what the client may do, and its user: from now on its connections and its rate are counted by name, if it
+    /// has one.
+    ///
+    /// # Errors
+    /// `limit_reached`: the user has too many connections.
+    pub(in crate::server) fn known_by(&mut self, grant: Arc<Grant>) -> Result<(), ErrorBody> {
+        let name = grant.name().clone();
+        // A renewal keeps its place.
+        if self.permit.is_none() || self.name.as_ref() != Some(&name) {
+            self.permit = None;
+            self.permit = Some(self.app.registry.shares().take(Share::Connections, &name, 1)?);
+        }
+        (self.grant, self.told_expiring) = (Some(grant), false);
+        if !name.is_empty() {
+            self.sender.clone_from(&name);
+        }
+        self.guest.iter().for_each(|guest| guest.known_as(&self.sender));
+        self.name = Some(name);
+        Ok(())
+    }
+
+    /// Returns the time at which the client must be told that its credentials expire, or at which they do.
+    pub(super) fn expiry_due(&self) -> Option<tokio::time::Instant> {
+        let left = self.grant.as_ref()?.remaining()?;
+        let tells = matches!(self.speaks, Speaks::V2 { greeted: true }) && !self.told_expiring;
+        let until = if tells { left.saturating_sub(self.grant.as_ref()?.notice()) } else { left };
+        Some(tokio::time::Instant::now() + until)
+    }
+
+    /// Tells the client that its credentials expire soon; ends the connection if they have.
+    pub(super) async fn expiry(&mut self) -> Flow {
+        let Some(grant) = &self.grant else { return Ok(()) };
+        let Some(left) = grant.remaining() else { return Ok(()) };
+        if left.is_zero() {
+            return Err(End::Close(CloseCode::Credentials, "the credentials have expired"));
+        }
+        if left > grant.notice() || self.told_expiring || self.speaks != (Speaks::V2 { greeted: true }) {
+            return Ok(());
+        }
+        self.told_expiring = true;
+        let expires_in_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        let event = EphemeralEvent::TokenExpiring(TokenExpiring { expires_in_ms });
+        self.send(encode_event(None, &event)).await?;
+        self.flush().await
+    }
+
+    /// Returns the client's address: until its user is known, its rate is counted by it.
+    pub(in crate::server) fn address(&self) -> Option<IpAddr> {
+        self.sender.parse().ok()
+    }
+}
+
+/// Waits until the grant is ended before its time; forever without one.
+pub(super) async fn ended(grant: &Option<Arc<Grant>>) -> Ended {
+    match grant {
+        Some(grant) => grant.ended().await,
+        None => std::future::pending().await,
+    }
+}

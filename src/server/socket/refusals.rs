@@ -1,0 +1,85 @@
+//! Refused frames: the error, and the end of a connection that sends nothing else.
+
+use super::{Connection, Speaks};
+use crate::{
+    metrics::{self, limits::Limit},
+    server::{
+        closing::{End, Flow},
+        costs, v1,
+    },
+    shares::rates::UsedUp,
+};
+use reseed_protocol::{
+    CloseCode, CommandId, ErrorBody, ErrorCode, SessionId,
+    frame::{encode_reply, peek_id, peek_type},
+    reply::Reply,
+};
+
+/// Bad frames in a row after which the connection is closed: a program with another protocol, not a typing error.
+pub(in crate::server) const BAD_FRAMES_MAX: u32 = 50;
+
+impl Connection {
+    /// Takes what a command costs off the sender's allowance.
+    pub(super) fn take_points(&self, text: &str) -> Result<(), UsedUp> {
+        let rates = self.app.registry.shares().rates();
+        if !rates.limits_commands() {
+            return Ok(());
+        }
+        let name = peek_type(text).unwrap_or_default();
+        let taken = rates.command(&self.sender, costs::points(&name));
+        taken.or_else(|used_up| {
+            let refuses = self.app.registry.shares().refuses(Limit::Commands, &self.sender);
+            if refuses { Err(used_up) } else { Ok(()) }
+        })
+    }
+
+    /// Refuses a command that the sender's allowance does not cover.
+    pub(super) async fn rate_limited(&mut self, text: &str, used_up: UsedUp) -> Flow {
+        let UsedUp { per_minute, wait } = used_up;
+        let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
+        let message = format!(
+            "your commands have cost {per_minute} points within a minute, the limit (RATE_LIMIT_PER_MINUTE); wait \
+             {millis} ms"
+        );
+        let details = serde_json::json!({ "limit": Limit::Commands.as_str(), "max": per_minute });
+        let error = ErrorBody::new(ErrorCode::RateLimited, message).with_details(details);
+        let id = peek_id(text);
+        self.refuse(id.as_ref(), error.with_retry_after_ms(millis)).await.map_err(|end| match end {
+            End::Close(CloseCode::BadFrames, _) => {
+                End::Close(CloseCode::RateLimit, "too many commands despite rate_limited")
+            }
+            other => other,
+        })?;
+        self.flush().await
+    }
+
+    /// Answers a refused frame; closes a connection that sends nothing else.
+    pub(in crate::server) async fn refuse(&mut self, id: Option<&CommandId>, error: ErrorBody) -> Flow {
+        self.refuse_about(None, id, error).await
+    }
+
+    /// Answers a refused frame that may name a session; closes a connection that sends nothing else.
+    pub(in crate::server) async fn refuse_about(
+        &mut self,
+        session: Option<&SessionId>,
+        id: Option<&CommandId>,
+        error: ErrorBody,
+    ) -> Flow {
+        metrics::frame_refused(error.code);
+        let frame = match self.speaks {
+            Speaks::V2 { .. } => encode_reply(id, session, &Reply::Error(error)),
+            _ => v1::error_frame(error),
+        };
+        self.send(frame).await?;
+        self.bad_frames += 1;
+        if self.bad_frames >= BAD_FRAMES_MAX {
+            return Err(End::Close(CloseCode::BadFrames, "too many bad frames in a row"));
+        }
+        Ok(())
+    }
+
+    /// Records a valid frame.
+    pub(in crate::server) fn good_frame(&mut self) {
+        self.bad_frames = 0;
+    }
+}
