@@ -38,13 +38,21 @@ pub(crate) enum Error {
 pub(crate) struct LogLevel(reload::Handle<EnvFilter, Registry>);
 
 impl LogLevel {
-    /// Logs what these settings say from now on.
+    /// Logs what this filter says from now on.
     ///
     /// # Errors
-    /// An invalid filter.
-    pub(crate) fn change(&self, settings: &LogSettings) -> Result<(), Error> {
-        Ok(self.0.reload(EnvFilter::builder().parse(&settings.log_level)?)?)
+    /// Logging has ended.
+    pub(crate) fn change(&self, filter: EnvFilter) -> Result<(), Error> {
+        Ok(self.0.reload(filter)?)
     }
+}
+
+/// Returns the filter of these settings.
+///
+/// # Errors
+/// An invalid one.
+pub(crate) fn filter(settings: &LogSettings) -> Result<EnvFilter, Error> {
+    Ok(EnvFilter::builder().parse(&settings.log_level)?)
 }
 
 /// Sets up logging for this process, once.
@@ -62,7 +70,7 @@ fn subscriber<W>(settings: &LogSettings, writer: W) -> Result<(Box<dyn Subscribe
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let (chosen, level) = reload::Layer::new(EnvFilter::builder().parse(&settings.log_level)?);
+    let (chosen, level) = reload::Layer::new(filter(settings)?);
     let quiet = filter_fn(|about| {
         let name = about.target().split("::").next().unwrap_or_default();
         *about.level() <= Level::INFO || !CHATTY_CRATES.contains(&name)
@@ -103,7 +111,7 @@ mod tests {
         let (subscriber, level) = subscriber(&settings("warn"), move || writer.clone()).unwrap();
         tracing::subscriber::with_default(subscriber, || {
             for (level_now, line) in [("warn", "one"), ("debug", "two"), ("error", "three")] {
-                level.change(&settings(level_now)).unwrap();
+                level.change(super::filter(&settings(level_now)).unwrap()).unwrap();
                 tracing::debug!("{line}");
                 tracing::debug!(target: "hyper::proto", "body of a request");
             }

@@ -46,6 +46,7 @@ pub(crate) mod shared;
 mod state_copy;
 mod steady;
 pub(crate) mod stored;
+mod stored_shares;
 mod tail;
 pub(crate) mod watch;
 pub(crate) mod whole;

@@ -2,7 +2,6 @@
 
 mod removal;
 mod replacing;
-mod usage;
 
 use super::{
     actor,
@@ -10,6 +9,7 @@ use super::{
     handle::{SessionHandle, stopping},
     load::{leaf, load, stored_copy},
     shared::{Parts, Shared, store_error},
+    stored_shares::StoredBounds,
     watch::{Compactions, Row, Watches},
 };
 use crate::{
@@ -73,7 +73,6 @@ pub struct Registry {
     slots: Arc<DashMap<SessionId, Arc<SessionSlot>>>,
     open: Arc<AtomicUsize>,
     limits: LimitSettings,
-    has_several_users: bool,
     stopping: AtomicBool,
     actors: TaskTracker,
     random_bits: RandomBits,
@@ -123,13 +122,13 @@ impl Registry {
             calibrations: DashMap::new(),
             damaged: DashMap::new(),
             shares: Shares::new(&limits, has_several_users),
+            stored: StoredBounds::of(&limits, has_several_users),
         };
         Arc::new(Self {
             shared: Arc::new(shared),
             slots: Arc::default(),
             open: Arc::new(AtomicUsize::new(0)),
             limits,
-            has_several_users,
             stopping: AtomicBool::new(false),
             actors: TaskTracker::new(),
             random_bits,
@@ -179,8 +178,14 @@ impl Registry {
     }
 
     async fn make(&self, owner: &str, command: Option<&CommandId>) -> Result<SessionHandle, ErrorBody> {
-        let room = self.room(owner)?;
-        self.check_may_create(owner).await?;
+        let room = match self.room_to_create(owner).await {
+            Ok(room) => room,
+            // A repeat of the command takes no room: its session is there, and may be open.
+            Err(refused) => match self.created_by(owner, command).await? {
+                Some(earlier) => return self.open(&earlier, owner).await,
+                None => return Err(refused),
+            },
+        };
         let id = self.random_id()?;
         let now = self.shared.clock.now();
         // The place is taken first: a repeat of the command that finds the session waits for this actor.
@@ -211,6 +216,23 @@ impl Registry {
         drop(room);
         forget(&self.slots, &id);
         self.open(&refused?, owner).await
+    }
+
+    /// Takes room for a new session of this user, in memory and in the store.
+    async fn room_to_create(&self, owner: &str) -> Result<Permit, ErrorBody> {
+        let room = self.room(owner)?;
+        self.check_may_create(owner).await?;
+        Ok(room)
+    }
+
+    /// Refuses a new session of a user who has stored all that one may store.
+    pub(super) async fn check_may_create(&self, owner: &str) -> Result<(), ErrorBody> {
+        self.shared.check_may_create(owner).await
+    }
+
+    async fn created_by(&self, owner: &str, command: Option<&CommandId>) -> Result<Option<SessionId>, ErrorBody> {
+        let Some(command) = command else { return Ok(None) };
+        self.store().created_by(owner, command).await.map_err(|error| self.fault(&error))
     }
 
     /// Returns the session with this id if it belongs to `owner`, opening it if necessary.

@@ -1,5 +1,6 @@
 //! State shared by all session actors, and the conversion of store errors.
 
+use super::stored_shares::StoredBounds;
 use crate::{
     clock::Clock,
     core::{
@@ -45,6 +46,8 @@ pub(super) struct Shared {
     pub(super) damaged: DashMap<SessionId, ErrorBody>,
     /// What each user may take.
     pub(super) shares: Arc<Shares>,
+    /// What each user may have stored.
+    pub(super) stored: StoredBounds,
 }
 
 /// The parts that the settings make and that can be replaced while the server runs.

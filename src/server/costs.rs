@@ -5,7 +5,20 @@ use std::num::NonZeroU32;
 
 /// The commands that cost more than a point.
 const COSTS: &[(u32, &[&str])] = &[
-    (10, &["register_tools", "register_hooks", "rename_session", "set_label", "pin_entry", "append_custom"]),
+    (
+        10,
+        &[
+            "register_tools",
+            "register_hooks",
+            "rename_session",
+            "set_label",
+            "pin_entry",
+            "append_custom",
+            "set_instructions",
+            "set_options",
+            "set_context_strategy",
+        ],
+    ),
     (20, &["open_session", "list_sessions", "get_entries", "get_context", "get_context_info", "navigate"]),
     (50, &["user_input", "retry_turn", "append_custom_message", "get_tree"]),
     (100, &["start_compaction", "manual_compact", "undo_compaction", "delete_session"]),

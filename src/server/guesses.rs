@@ -1,7 +1,8 @@
 //! Wrong credentials: counted by address, so that nobody can guess fast or fill the log and the server with guesses.
 //!
 //! Of an address's allowance per minute the first half is answered at once and the second after a pause; further ones
-//! are refused as such. Valid credentials are looked at first, and never refused for an address's wrong ones.
+//! are refused as such, after the same pause: a refusal tells that a guess was wrong as well as any other answer. Valid
+//! credentials are looked at first, and never refused for an address's wrong ones.
 
 use super::{
     address::{Addresses, network},
@@ -80,6 +81,7 @@ impl App {
             Answer::AtOnce => {}
             Answer::Later => tokio::time::sleep(PAUSE).await,
             Answer::Refused(UsedUp { per_minute, wait }) => {
+                tokio::time::sleep(PAUSE).await;
                 if self.registry.shares().refuses(Limit::WrongCredentials, &network(address).to_string()) {
                     let message = format!(
                         "your address has sent {per_minute} wrong tokens or tickets within a minute, the limit \

@@ -1,7 +1,6 @@
 //! The WebSocket handshake: from an HTTP request to a connection, its negotiated protocol and its credentials.
 
 use super::{
-    address::network,
     app::{App, clip},
     auth::{Grant, Refusal, bearer},
     closing::{CLOSE_TIME, close},
@@ -16,7 +15,10 @@ use axum::{
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use reseed_protocol::{CloseCode, SUBPROTOCOL_V2};
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
 
 /// Bytes read from a socket at once. tungstenite's default of 128 KiB is allocated for every connection, even an idle
 /// one. Commands are short; long ones are read in pieces.
@@ -110,7 +112,7 @@ async fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Respon
     let guest = parts.extensions.get::<Arc<Guest>>().cloned();
     let bytes_max = app.limits.message_bytes_max();
     let socket = if negotiated { socket.protocols([SUBPROTOCOL_V2]) } else { socket };
-    let address = peer.map_or_else(|| [0, 0, 0, 0].into(), |peer| network(peer.ip()));
+    let address = peer.map_or_else(|| Ipv4Addr::UNSPECIFIED.into(), |peer| peer.ip());
     socket
         .read_buffer_size(READ_BUFFER_BYTES)
         .write_buffer_size(WRITE_BUFFER_BYTES)
@@ -143,7 +145,7 @@ async fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Respon
                     return;
                 };
                 let permits = (place, permit);
-                let connection = Connection::new(app, socket, grant, negotiated, address.to_string(), permits, guest);
+                let connection = Connection::new(app, socket, grant, negotiated, address, permits, guest);
                 Box::pin(Box::new(connection).run()).await;
             }))
         })

@@ -53,7 +53,7 @@ pub(super) async fn authenticate(connection: &mut Connection, given: Authenticat
     let grant = match connection.app.auth.check(token, ticket).await {
         Ok(grant) => grant,
         Err(refusal) => {
-            connection.app.refuse_credentials(connection.address(), "authenticate", refusal).await?;
+            connection.app.refuse_credentials(Some(connection.address), "authenticate", refusal).await?;
             return Err(refusal.error().0);
         }
     };

@@ -17,6 +17,7 @@ pub(super) use self::{refusals::BAD_FRAMES_MAX, replies::count_reply};
 
 use self::{credentials::ended, replies::Unanswered, subscription::Subscription};
 use super::{
+    address::network,
     alarm::{Alarm, Ring},
     app::App,
     auth::{Grant, Name},
@@ -36,7 +37,7 @@ use crate::{
 use axum::extract::ws::{Message, WebSocket};
 use futures_util::SinkExt as _;
 use reseed_protocol::{CloseCode, ErrorBody, ErrorCode, frame::peek_type};
-use std::{pin::Pin, sync::Arc};
+use std::{net::IpAddr, pin::Pin, sync::Arc};
 use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
@@ -77,7 +78,9 @@ pub(super) struct Connection {
     unanswered: Vec<Unanswered>,
     socket: WebSocket,
     negotiated: bool,
-    /// The key of its rate limit.
+    /// The address that it comes from.
+    pub(super) address: IpAddr,
+    /// The key of its rate limit: its address, then the name of its user, if it has one.
     sender: String,
     bad_frames: u32,
     pings_unanswered: u32,
@@ -101,13 +104,14 @@ impl Connection {
         socket: WebSocket,
         grant: Option<Arc<Grant>>,
         negotiated: bool,
-        address: String,
+        address: IpAddr,
         (place, permit): (Place, Option<Permit>),
         guest: Option<Arc<Guest>>,
     ) -> Self {
         let name = grant.as_ref().map(|grant| grant.name().clone());
+        let sender = network(address).to_string();
         if let (Some(guest), Some(name)) = (&guest, &name) {
-            guest.known_as(if name.is_empty() { &address } else { name });
+            guest.known_as(if name.is_empty() { &sender } else { name });
         }
         let (outgoing, incoming) = Outbox::new(OUTGOING_MAX);
         let origin = app.next_origin();
@@ -142,7 +146,8 @@ impl Connection {
             unanswered: Vec::new(),
             socket,
             negotiated,
-            sender: address,
+            address,
+            sender,
             bad_frames: 0,
             pings_unanswered: 0,
             since,

@@ -155,7 +155,6 @@ async fn hand_over(connection: &mut Connection, id: CommandId, command: Command)
         return Err(ErrorBody::new(ErrorCode::NoSession, "this connection has not sent any input yet"));
     };
     let (handle, name) = (subscription.handle.clone(), command.name());
-    connection.app.registry.check_may_store(connection.name.as_deref().unwrap_or_default(), &command).await?;
     let handed = handle.command(connection.origin, id.clone(), command, connection.outgoing.clone()).await;
     handed.map_err(|_| connection.app.session_gone())?;
     connection.expect_reply(id, &handle.id, name);

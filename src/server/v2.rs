@@ -213,7 +213,7 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
         Ok(grant) => grant,
         Err(refusal) => {
             let (error, why) = refusal.error();
-            let refused = connection.app.refuse_credentials(connection.address(), "hello", refusal).await;
+            let refused = connection.app.refuse_credentials(Some(connection.address), "hello", refusal).await;
             let error = refused.err().unwrap_or(error);
             connection.send(frame::encode_reply(Some(id), None, &Reply::Error(error))).await?;
             connection.flush().await?;
@@ -285,7 +285,6 @@ async fn hand_over(
 ) -> Result<(), ErrorBody> {
     let subscription = connection.subscription(session).ok_or_else(|| no_session(session))?;
     let (handle, name) = (subscription.handle.clone(), command.name());
-    connection.app.registry.check_may_store(connection.name.as_deref().unwrap_or_default(), &command).await?;
     let handed = handle.command(connection.origin, id.clone(), command, connection.outgoing.clone()).await;
     handed.map_err(|_| connection.app.session_gone())?;
     connection.expect_reply(id.clone(), session, name);

@@ -37,9 +37,13 @@ impl Service {
              server if that is meant"
         );
         let hooks = self.registry.hooks().with_other_webhooks(webhooks(settings)?)?;
-        let jwt = Jwt::open(settings, self.app.auth.jwt().as_deref()).await?;
+        let known = self.app.auth.jwt();
+        let jwt = Jwt::open(settings, known.as_deref()).await?;
+        // A provider that has been away since the start must not keep other settings from being taken up.
+        let was_away =
+            |jwt: &Jwt| known.as_ref().is_some_and(|known| !known.has_keys() && known.is_of_same_address(jwt));
         ensure!(
-            jwt.as_ref().is_none_or(|jwt| jwt.has_keys()),
+            jwt.as_ref().is_none_or(|jwt| jwt.has_keys() || was_away(jwt)),
             "AUTH_JWKS_URL gave no keys; is it the address of the identity provider's keys, and does it answer?"
         );
         self.registry.reconfigure(settings.model.model_prices.clone(), hooks);

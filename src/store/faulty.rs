@@ -118,6 +118,14 @@ impl<S: SessionStore> SessionStore for Faulty<S> {
         self.inner.create_once(session, owner, command, now)
     }
 
+    fn created_by<'a>(
+        &'a self,
+        owner: &'a str,
+        command: &'a CommandId,
+    ) -> StoreFuture<'a, Result<Option<SessionId>, Error>> {
+        self.inner.created_by(owner, command)
+    }
+
     fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>> {
         self.inner.open(session)
     }

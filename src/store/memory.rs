@@ -159,6 +159,17 @@ impl SessionStore for MemoryStore {
         })
     }
 
+    fn created_by<'a>(
+        &'a self,
+        owner: &'a str,
+        command: &'a CommandId,
+    ) -> StoreFuture<'a, Result<Option<SessionId>, Error>> {
+        self.with(move |state| {
+            let earlier = state.created.get(&(owner.to_owned(), command.clone()));
+            Ok(earlier.filter(|earlier| state.sessions.contains_key(*earlier)).cloned())
+        })
+    }
+
     fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>> {
         self.with(move |state| {
             let found = state.session_mut(session)?;

@@ -323,6 +323,16 @@ pub trait SessionStore: Send + Sync {
         now: Timestamp,
     ) -> StoreFuture<'a, Result<Created, Error>>;
 
+    /// Returns the session that this command of its owner has created with [`Self::create_once`], if there is one.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    fn created_by<'a>(
+        &'a self,
+        owner: &'a str,
+        command: &'a CommandId,
+    ) -> StoreFuture<'a, Result<Option<SessionId>, Error>>;
+
     /// Becomes the only writer of a session and raises its term by one.
     ///
     /// # Errors

@@ -71,6 +71,14 @@ impl SessionStore for Broken {
         })
     }
 
+    fn created_by<'a>(
+        &'a self,
+        owner: &'a str,
+        command: &'a CommandId,
+    ) -> StoreFuture<'a, Result<Option<SessionId>, Error>> {
+        self.inner.created_by(owner, command)
+    }
+
     fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>> {
         Box::pin(async move {
             let opened = self.inner.open(session).await?;

@@ -154,6 +154,7 @@ async fn what_a_service_may_not_grant_is_refused() {
         (SHOP, json!({ "principal": "17", "validForSecs": 0 }), 400, "invalid_field"),
         (SHOP, json!({ "principal": "17", "validForSecs": 86_401 }), 400, "invalid_field"),
         (SHOP, json!({ "principal": "17", "redeemWithinSecs": 3_601 }), 400, "invalid_field"),
+        (ADA, json!({ "redeemWithinSecs": 3_600 }), 400, "invalid_field"),
         (SHOP, json!({ "principal": "17", "sessionId": "no such id" }), 400, "invalid_field"),
         (SHOP, json!({ "principal": "17", "admin": true }), 400, "invalid_field"),
         (SHOP, json!(["17"]), 400, "invalid_field"),
@@ -281,4 +282,31 @@ async fn a_page_may_send_a_body_for_its_ticket() {
     for header in ["access-control-allow-origin: https://shop.example", "allow-headers: authorization, content-type"] {
         assert!(answered.head.contains(header), "{header}: {answered:?}");
     }
+}
+
+/// Entries of this size are more, all together, than what the kernel and the server hold of a connection.
+const NOTE_BYTES: usize = 900_000;
+const NOTES: usize = 40;
+
+#[tokio::test]
+async fn a_slow_reader_gets_nothing_more_once_its_grant_is_taken_back() {
+    let server = start().await;
+    let mut writer = connect(&server, SHOP, json!({ "principal": "17" })).await;
+    let session = new_session(&mut writer).await;
+    let minted = mint(&server, SHOP, json!({ "principal": "17" })).await;
+    let mut reader = greet(&server, json!({ "ticket": minted["ticket"] })).await;
+    gets(&mut reader, &[("open_session", json!({ "sessionId": session }), "session_opened")]).await;
+    let note = json!({ "customType": "note", "data": "x".repeat(NOTE_BYTES) });
+    for _ in 0..NOTES {
+        let appended = writer.ask("append_custom", note.clone()).await;
+        assert_eq!(appended["type"], "ok", "{appended}");
+    }
+    let path = format!("/api/tickets/{}", minted["id"].as_str().unwrap());
+    let revoked = call(&server, "DELETE", &path, SHOP, "").await.json();
+    assert_eq!(revoked, json!({ "tickets": 0, "sockets": 1 }));
+    // Only now it reads on: what was on its way, and the end.
+    let before = reader.seen.len();
+    assert_eq!(reader.closed().await, 4403);
+    let read = reader.seen[before..].iter().filter(|frame| frame["type"] == "entry_appended").count();
+    assert!(read < NOTES, "all {read} entries were sent to a reader without a grant");
 }

@@ -267,6 +267,14 @@ impl SessionStore for Road {
         Box::pin(async move { self.create(session, owner, now).await.map(Created::Now) })
     }
 
+    fn created_by<'a>(
+        &'a self,
+        _owner: &'a str,
+        _command: &'a CommandId,
+    ) -> StoreFuture<'a, Result<Option<SessionId>, Error>> {
+        Box::pin(async { Ok(None) })
+    }
+
     fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>> {
         Box::pin(async move {
             let (lease, head) = self.asked("open", self.disk.open(session)).await?;

@@ -4,7 +4,7 @@ use crate::{
     config::Settings,
     metrics,
     service::{Reloaded, Service, provider_with_key_of},
-    telemetry::LogLevel,
+    telemetry::{self, LogLevel},
 };
 use std::io::{IsTerminal as _, stderr};
 use tokio::signal::unix::Signal;
@@ -43,17 +43,23 @@ impl Reloading<'_> {
         }
     }
 
+    /// Checks everything first, so that nothing is taken up if something cannot be.
     async fn reload(&mut self) -> anyhow::Result<Reloaded> {
         let settings = Settings::load()?;
-        let provider = match settings.differs_in("OPENAI_API_KEY", &self.last) {
-            true => provider_with_key_of(self.first, &settings)?,
-            false => None,
-        };
-        let reloaded = self.service.reload(&settings).await?;
-        if let Some(provider) = provider {
-            self.service.replace_provider(provider);
+        let filter = telemetry::filter(&settings.log)?;
+        let provider = provider_with_key_of(self.first, &settings)?;
+        let mut reloaded = self.service.reload(&settings).await?;
+        match provider {
+            Some(provider) if settings.differs_in("OPENAI_API_KEY", &self.last) => {
+                self.service.replace_provider(provider);
+            }
+            None if settings.differs_in("OPENAI_API_KEY", self.first) => {
+                // It chooses the kind of provider: the old key, or none, stays in use.
+                reloaded.wants_restart.push("OPENAI_API_KEY".to_owned());
+            }
+            Some(_) | None => {}
         }
-        self.log_level.change(&settings.log)?;
+        self.log_level.change(filter)?;
         for warning in settings.warnings.iter().filter(|warning| !self.last.warnings.contains(warning)) {
             tracing::warn!("{warning}");
         }

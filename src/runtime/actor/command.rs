@@ -79,6 +79,13 @@ impl Actor {
                 }
             }
         }
+        // What hooks add was begun by a command that was checked.
+        if origin != Origin::HOOK
+            && let Err(error) = self.shared.check_may_store(&self.row.owner(), &command).await
+        {
+            refuse(error);
+            return Ok(());
+        }
         let Some(agent) = &self.agent else { return Err(End::Close(SubscriptionEnd::Failed)) };
         let session = agent.session();
         let lookups = Lookups {

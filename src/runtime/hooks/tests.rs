@@ -6,7 +6,7 @@ use crate::{
     core::agent_loop::Deployment,
     hooks::{Hook, on},
     provider::scripted::Scripted,
-    runtime::shared::Parts,
+    runtime::{shared::Parts, stored_shares::StoredBounds},
     store::memory::MemoryStore,
 };
 use dashmap::DashMap;
@@ -24,7 +24,8 @@ const AT: HookPoint = HookPoint::ToolCall;
 fn calls(hooks: Vec<Arc<dyn Hook>>) -> (HookCalls, mpsc::Sender<Box<Message>>, mpsc::Receiver<Box<Message>>) {
     let parts = Parts::new(Arc::new(Scripted::new()), Hooks::new(hooks).unwrap(), Deployment::default());
     let shared = Shared {
-        shares: std::sync::Arc::default(),
+        shares: Arc::default(),
+        stored: StoredBounds::default(),
         store: Arc::new(MemoryStore::new()),
         parts: RwLock::new(Arc::new(parts)),
         clock: Arc::new(ManualClock::default()),

@@ -59,7 +59,15 @@ impl Registry {
             if self.check_running().is_err() {
                 break;
             }
-            gone += u64::from(self.delete_if_empty(&id).await?);
+            match self.delete_if_empty(&id).await {
+                Ok(deleted) => gone += u64::from(deleted),
+                // One that cannot be deleted must not keep those behind it.
+                Err(error @ StoreError::Damaged { .. }) => {
+                    let _reported = self.fault(&error);
+                }
+                Err(StoreError::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(gone)
     }

@@ -134,11 +134,19 @@ impl Grant {
     /// Waits until it is ended before its time. Cancel safe.
     pub(crate) async fn ended(&self) -> Ended {
         loop {
-            match self.ended.load(Ordering::Acquire) {
-                0 => self.bell.notified().await,
-                why if why == Ended::Revoked as u8 => return Ended::Revoked,
-                _ => return Ended::Withdrawn,
+            match self.has_ended() {
+                None => self.bell.notified().await,
+                Some(why) => return why,
             }
+        }
+    }
+
+    /// Returns why it was ended before its time; `None` if it was not.
+    pub(crate) fn has_ended(&self) -> Option<Ended> {
+        match self.ended.load(Ordering::Acquire) {
+            0 => None,
+            why if why == Ended::Revoked as u8 => Some(Ended::Revoked),
+            _ => Some(Ended::Withdrawn),
         }
     }
 

@@ -13,7 +13,7 @@ use reseed_protocol::{
     event::{EphemeralEvent, TokenExpiring},
     frame::encode_event,
 };
-use std::{net::IpAddr, sync::Arc};
+use std::{sync::Arc, time::Duration};
 
 impl Connection {
     /// Sets what the client may do, and its user: from now on its connections and its rate are counted by name, if it
@@ -45,13 +45,25 @@ impl Connection {
         Some(tokio::time::Instant::now() + until)
     }
 
+    /// Ends the connection if its credentials have expired or were taken back. This is checked before each event is
+    /// written: a client that reads slowly keeps the connection in one round for as long as its sessions go on.
+    pub(super) fn still_granted(&self) -> Flow {
+        let Some(grant) = &self.grant else { return Ok(()) };
+        if let Some(ended) = grant.has_ended() {
+            let (code, why) = ended.close();
+            return Err(End::Close(code, why));
+        }
+        match grant.remaining() {
+            Some(Duration::ZERO) => Err(End::Close(CloseCode::Credentials, "the credentials have expired")),
+            _ => Ok(()),
+        }
+    }
+
     /// Tells the client that its credentials expire soon; ends the connection if they have.
     pub(super) async fn expiry(&mut self) -> Flow {
+        self.still_granted()?;
         let Some(grant) = &self.grant else { return Ok(()) };
         let Some(left) = grant.remaining() else { return Ok(()) };
-        if left.is_zero() {
-            return Err(End::Close(CloseCode::Credentials, "the credentials have expired"));
-        }
         if left > grant.notice() || self.told_expiring || self.speaks != (Speaks::V2 { greeted: true }) {
             return Ok(());
         }
@@ -60,11 +72,6 @@ impl Connection {
         let event = EphemeralEvent::TokenExpiring(TokenExpiring { expires_in_ms });
         self.send(encode_event(None, &event)).await?;
         self.flush().await
-    }
-
-    /// Returns the client's address: until its user is known, its rate is counted by it.
-    pub(in crate::server) fn address(&self) -> Option<IpAddr> {
-        self.sender.parse().ok()
     }
 }
 

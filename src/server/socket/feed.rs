@@ -46,6 +46,7 @@ impl Connection {
     }
 
     async fn write_frame(&mut self, session: &SessionId, frame: Frame) -> Flow {
+        self.still_granted()?;
         let is_v2 = matches!(self.speaks, Speaks::V2 { .. });
         match frame {
             Frame::Durable(seq, frame) => self.durable(session, seq, frame).await,
@@ -87,6 +88,7 @@ impl Connection {
             ));
         };
         for item in items {
+            self.still_granted()?;
             let event = EphemeralEvent::SessionChanged(item);
             self.send(encode_event(None, &event)).await?;
         }
@@ -114,6 +116,7 @@ impl Connection {
                 break;
             }
             cursor.seq = record.seq;
+            self.still_granted()?;
             self.durable(id, record.seq, encode_stored(id, record.seq, &record.body).into()).await?;
         }
         Ok(())

@@ -228,6 +228,15 @@ impl SessionStore for SqliteStore {
         Box::pin(async move { self.write(CreateOnce(new_session(session, owner, Some(command), now)?)).await })
     }
 
+    fn created_by<'a>(
+        &'a self,
+        owner: &'a str,
+        command: &'a CommandId,
+    ) -> StoreFuture<'a, Result<Option<SessionId>, Error>> {
+        let (owner, command) = (owner.to_owned(), command.clone());
+        Box::pin(self.readers.run(move |db| read::created_by(db, &owner, &command)))
+    }
+
     fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>> {
         Box::pin(self.write(Open(session.clone())))
     }

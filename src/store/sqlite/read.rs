@@ -10,7 +10,7 @@ use crate::store::{
     page::{self, Cursor, EntriesPage, Filling},
     walk::{self, Links as _},
 };
-use reseed_protocol::{EntryId, SessionId, Timestamp};
+use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row};
 
 /// The columns of a [`SessionHead`] except its state, in the order in which [`session_head`] reads them.
@@ -309,6 +309,15 @@ pub(super) fn usage(db: &Connection, owner: &str) -> rusqlite::Result<Usage> {
         Ok(Usage { sessions: count(0)?, empty: count(1)?, bytes: count(2)? })
     });
     found.optional().map(Option::unwrap_or_default)
+}
+
+/// Returns the session that this command of its owner has created.
+pub(super) fn created_by(db: &Connection, owner: &str, command: &CommandId) -> Result<Option<SessionId>, Fault> {
+    let mut statement = db.prepare_cached("SELECT id FROM session WHERE owner = ?1 AND created_by = ?2")?;
+    let found: Option<String> = statement.query_row((owner, command.as_str()), |row| row.get(0)).optional()?;
+    let read =
+        |text: String| text.parse().map_err(|error| Error::Unknown(format!("read the id of a session: {error}")));
+    Ok(found.map(read).transpose()?)
 }
 
 /// Returns empty sessions that were created before a time, oldest first.

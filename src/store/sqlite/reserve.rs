@@ -86,10 +86,16 @@ impl Reserve {
 
     /// Makes the reserve again if it is gone and there is room, at most once per [`RETRY`].
     pub(super) fn restore(&mut self) {
-        let (State::Missing { tried } | State::Spent { tried }) = &mut self.state else { return };
-        if tried.elapsed() < RETRY {
-            return;
+        let (State::Missing { tried } | State::Spent { tried }) = &self.state else { return };
+        if tried.elapsed() >= RETRY {
+            self.restore_now();
         }
+    }
+
+    /// Makes the reserve again if it is gone and there is room: once the deletions are done, before another write takes
+    /// the room that they have made.
+    pub(super) fn restore_now(&mut self) {
+        let (State::Missing { tried } | State::Spent { tried }) = &mut self.state else { return };
         *tried = Instant::now();
         if (self.hold)(true).is_ok() {
             tracing::info!("the reserve beside the database is held again");
@@ -159,6 +165,9 @@ mod tests {
         // Not tried again at once.
         reserve.restore();
         assert!(!path.exists());
+        // Except once the deletions are done.
+        reserve.restore_now();
+        assert!(!reserve.is_spent() && path.exists() && reserve.spend());
         assert!(!Reserve::beside(&folder.path().join("reseed.db")).is_spent());
         assert_eq!(fs::metadata(&path).unwrap().len(), RESERVE_BYTES);
     }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::store::{Append, Created, Error, Head, Lease, SessionHead, page};
 use reseed_protocol::{CommandId, SessionId, Timestamp};
-use rusqlite::{Connection, ErrorCode, OptionalExtension as _};
+use rusqlite::{Connection, ErrorCode};
 
 /// Creates a session.
 pub(super) struct Create {
@@ -65,15 +65,12 @@ impl Write for CreateOnce {
 
     fn write(&self, db: &Connection) -> Result<Created, Fault> {
         let Create { owner, created_by, .. } = &self.0;
-        let mut earlier = db.prepare_cached("SELECT id FROM session WHERE owner = ?1 AND created_by = ?2")?;
-        let found =
-            earlier.query_row((owner, created_by.as_ref().map(CommandId::as_str)), |row| row.get(0)).optional()?;
-        match found {
-            Some(text) => {
-                let text: String = text;
-                let id = text.parse().map_err(|error| Error::Unknown(format!("read the id of a session: {error}")))?;
-                Ok(Created::Before(id))
-            }
+        let earlier = match created_by {
+            Some(command) => read::created_by(db, owner, command)?,
+            None => None,
+        };
+        match earlier {
+            Some(earlier) => Ok(Created::Before(earlier)),
             None => self.0.write(db).map(Created::Now),
         }
     }

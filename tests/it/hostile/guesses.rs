@@ -4,6 +4,7 @@ use super::shares::{ADA, server};
 use crate::support::{client::Client, http, server::Server};
 use reseed::provider::scripted::Scripted;
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
 const WRONG: &str = "token-of-nobody-77aa19c3d0";
 
@@ -93,4 +94,28 @@ async fn clients_behind_a_shared_address_do_not_pay_for_one_of_them() {
         let (_two, two) = hello(&server, shared, ADA).await;
         assert_eq!([&one["type"], &two["type"]], ["welcome", "welcome"], "{shared}: no connections of an address");
     }
+}
+
+#[tokio::test]
+async fn a_refused_guess_is_answered_as_slowly_as_others() {
+    let server = guarded(&[]).await;
+    for _ in 0..3 {
+        hello(&server, GUESSER, WRONG).await;
+    }
+    let began = Instant::now();
+    is_refused(&hello(&server, GUESSER, WRONG).await.1["payload"]);
+    assert!(began.elapsed() >= Duration::from_secs(1), "an answer at once tells whoever guesses as much as a welcome");
+}
+
+#[tokio::test]
+async fn who_is_known_guesses_no_others_credentials() {
+    let server = guarded(&[]).await;
+    let (mut client, reply) = hello(&server, GUESSER, ADA).await;
+    assert_eq!(reply["type"], "welcome", "{reply}");
+    for _ in 0..3 {
+        let reply = client.ask("authenticate", json!({ "token": WRONG })).await;
+        assert_eq!(reply["payload"]["code"], "unauthenticated", "{reply}");
+    }
+    is_refused(&client.ask("authenticate", json!({ "token": WRONG })).await["payload"]);
+    assert_eq!(client.ask("authenticate", json!({ "token": ADA })).await["type"], "ok", "its own stay valid");
 }

@@ -1,7 +1,7 @@
 //! A user who stores as much as it can get, and another one who finds that there is something left.
 
 use super::shares::{ADA, BOB, hello, is_refused, server, session};
-use crate::support::client::Client;
+use crate::support::{client::Client, json::present};
 use reseed::provider::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
 
@@ -60,6 +60,8 @@ async fn stored_bytes_are_bounded_for_all_that_begins_something() {
         ("append_custom", json!({ "customType": "note", "data": 1 })),
         ("append_custom_message", json!({ "customType": "note", "content": "more", "display": true })),
         ("set_instructions", json!({ "instructions": "Be brief." })),
+        ("set_options", json!({ "temperature": 0.5 })),
+        ("set_context_strategy", json!({ "strategy": "manual" })),
         ("fork_session", json!({ "entryId": entry, "position": "at" })),
     ];
     for (command, payload) in begun {
@@ -74,4 +76,39 @@ async fn stored_bytes_are_bounded_for_all_that_begins_something() {
     assert_eq!(ada.ask("delete_session", json!({})).await["type"], "ok");
     assert_eq!(ada.ask("open_session", json!({})).await["type"], "session_opened");
     assert_eq!(ada.turn("something").await["status"], "completed");
+}
+
+/// Sends a command under this id, as often as it is called.
+async fn repeat(client: &mut Client, id: &str, command: &str, payload: &Value) -> Value {
+    client.send_as(id, command, payload.clone()).await;
+    client.until(|frame| frame["re"] == id).await
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_so_again_at_every_bound() {
+    let model = Scripted::answering(|_| Reply::text("yes"));
+    let bounds = [
+        ("STORED_SESSIONS_PER_USER_MAX", "1"),
+        ("STORED_BYTES_PER_USER_MAX", "8000"),
+        ("SESSIONS_OPEN_PER_USER_MAX", "1"),
+        ("CONTEXT_WINDOW", "20000"),
+    ];
+    let server = server(model, &bounds).await;
+    let mut ada = hello(&server, ADA).await.0;
+    let opened = repeat(&mut ada, "opened-once-by-ada-1", "open_session", &json!({})).await;
+    assert_eq!(opened["type"], "session_opened", "{opened}");
+    let long = json!({ "input": "a long text ".repeat(1_000) });
+    let accepted = repeat(&mut ada, "said-once-by-ada-001", "user_input", &long).await;
+    assert_eq!(accepted["type"], "accepted", "{accepted}");
+    ada.until(|frame| frame["type"] == "turn_finished").await;
+    is_refused(&ada.ask("user_input", json!({ "input": "more" })).await, "stored_bytes_per_user", 8_000);
+
+    let again = repeat(&mut ada, "said-once-by-ada-001", "user_input", &long).await;
+    assert_eq!(again["payload"]["duplicate"], true, "{again}");
+    assert_eq!(again["payload"]["entryId"], *present(&accepted["payload"]["entryId"]), "{again}");
+    // On another connection, as after a reply that was lost.
+    let mut back = hello(&server, ADA).await.0;
+    let again = repeat(&mut back, "opened-once-by-ada-1", "open_session", &json!({})).await;
+    assert_eq!(again["type"], "session_opened", "{again}");
+    assert_eq!(again["payload"]["sessionId"], *present(&opened["payload"]["sessionId"]));
 }

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 
 /// The time limit for the keys; whoever waits for them has a socket open.
 const FETCH_TIME: Duration = Duration::from_secs(5);
@@ -26,6 +26,7 @@ pub(super) struct Remote {
     http: Client,
     /// When a token caused a request last. Held during the request: all who wait share its result.
     asked: Mutex<Option<Instant>>,
+    fetching: Mutex<()>,
 }
 
 impl fmt::Debug for Remote {
@@ -55,12 +56,17 @@ impl Remote {
         // If another part of the process has already installed one, that one is used.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = builder.build().context("create an HTTP client: are the system's root certificates installed?")?;
-        Ok(Self { url, http, asked: Mutex::new(None) })
+        Ok(Self { url, http, asked: Mutex::new(None), fetching: Mutex::new(()) })
     }
 
     /// Returns the address.
     pub(super) fn url(&self) -> &Url {
         &self.url
+    }
+
+    /// Waits until nobody else fetches the keys; nobody does while the guard is held.
+    pub(super) async fn alone(&self) -> MutexGuard<'_, ()> {
+        self.fetching.lock().await
     }
 
     /// Fetches the keys.

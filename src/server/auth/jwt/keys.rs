@@ -99,7 +99,7 @@ impl KeySet {
         self.0.len()
     }
 
-    /// Returns the keys that may have signed a token: those with its key's id, and those without one. At most
+    /// Returns the keys that may have signed a token: those with its key's id, then those without one. At most
     /// [`TRIED_MAX`].
     pub(super) fn candidates(&self, id: Option<&str>, algorithm: Algorithm) -> Vec<DecodingKey> {
         let name = format!("{algorithm:?}");
@@ -108,7 +108,9 @@ impl KeySet {
                 && key.algorithm.as_ref().is_none_or(|only| *only == name)
                 && (id.is_none() || key.id.is_none() || key.id.as_deref() == id)
         };
-        self.0.iter().filter(is_meant).take(TRIED_MAX).map(|key| key.key.clone()).collect()
+        let mut found: Vec<&Key> = self.0.iter().filter(is_meant).collect();
+        found.sort_by_key(|key| id.is_some() && key.id.is_none());
+        found.into_iter().take(TRIED_MAX).map(|key| key.key.clone()).collect()
     }
 }
 
@@ -164,7 +166,17 @@ fn from_pem(text: &[u8]) -> Result<Vec<Key>, String> {
         let (kind, key) = of_der(der)?;
         Some(Key { id: None, algorithm: None, kind, key })
     };
-    Ok(all.iter().filter_map(key).collect())
+    let found: Vec<Key> = all.iter().filter_map(key).collect();
+    for kind in [Kind::Rsa, Kind::P256, Kind::P384, Kind::Ed25519] {
+        let count = found.iter().filter(|key| key.kind == kind).count();
+        if count > TRIED_MAX {
+            return Err(format!(
+                "it has {count} keys of one kind; at most {TRIED_MAX} are tried for a token, as PEM does not say which \
+                 one signed it. Use a JWK set"
+            ));
+        }
+    }
+    Ok(found)
 }
 
 /// Takes a key out of its description. Each kind is written in one way only, so that no general reader is needed.

@@ -49,7 +49,7 @@ pub(crate) struct Jwt {
     keys: RwLock<Arc<KeySet>>,
     remote: Option<Remote>,
     /// Signatures verified at a time: half of the processors are left to everything else.
-    verifying: Semaphore,
+    verifying: Arc<Semaphore>,
 }
 
 impl fmt::Display for Jwt {
@@ -103,7 +103,7 @@ impl Jwt {
             None => KeySet::default(),
         };
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let verifying = Semaphore::new((processors / 2).max(1));
+        let verifying = Arc::new(Semaphore::new((processors / 2).max(1)));
         let opened = Arc::new(Self { rules, keys: RwLock::new(Arc::new(keys)), remote, verifying });
         if opened.remote.is_some() {
             if let Some(known) = known.filter(|known| known.is_of_same_address(&opened)) {
@@ -120,7 +120,8 @@ impl Jwt {
         self.keys().len() > 0
     }
 
-    fn is_of_same_address(&self, other: &Self) -> bool {
+    /// Returns true if the keys of both come from the same address.
+    pub(crate) fn is_of_same_address(&self, other: &Self) -> bool {
         let url = |jwt: &Self| jwt.remote.as_ref().map(|remote| remote.url().clone());
         url(self) == url(other)
     }
@@ -160,14 +161,17 @@ impl Jwt {
         // A token that is refused here costs no signature, and none that is valid takes longer.
         let said = self.rules.check(&claims, SystemClock.now().0)?;
         let candidates = self.candidates(header.kid.as_deref(), header.alg).await?;
-        let permit = self.verifying.acquire().await.map_err(|_| Refusal::Wrong("the server is stopping"))?;
+        let permit =
+            self.verifying.clone().acquire_owned().await.map_err(|_| Refusal::Wrong("the server is stopping"))?;
         let (message, signature) = (message.to_owned(), signature.to_owned());
         let verified = tokio::task::spawn_blocking(move || {
             let is_of = |key| jsonwebtoken::crypto::verify(&signature, message.as_bytes(), key, header.alg);
-            candidates.iter().any(|key| is_of(key).unwrap_or(false))
+            let is_verified = candidates.iter().any(|key| is_of(key).unwrap_or(false));
+            // Held here: a client that disconnects does not end the work.
+            drop(permit);
+            is_verified
         });
         let is_verified = verified.await.unwrap_or(false);
-        drop(permit);
         if !is_verified {
             return Err(Refusal::Wrong("the token's signature is wrong"));
         }
@@ -194,6 +198,8 @@ impl Jwt {
     /// Fetches the keys; keeps those that it has if that fails. Returns true if it has those of the provider now.
     async fn fetch(&self) -> bool {
         let Some(remote) = &self.remote else { return true };
+        // One at a time, so that an older answer does not replace a newer one.
+        let _alone = remote.alone().await;
         match remote.fetch().await {
             Ok(keys) => {
                 tracing::debug!(keys = keys.len(), "fetch the identity provider's keys");

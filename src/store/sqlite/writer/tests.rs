@@ -227,3 +227,16 @@ fn on_a_full_disk_the_reserve_is_for_deletions_until_they_are_done() {
     thread.upkeep = super::Upkeep::new(false, Duration::ZERO);
     assert_eq!(run(&mut thread, &[3], false), [Ok(3)]);
 }
+
+#[test]
+fn a_deletion_during_a_pass_is_followed_by_another_pass_and_puts_nothing_off() {
+    let mut upkeep = super::Upkeep::new(false, Duration::from_secs(1));
+    upkeep.begin();
+    upkeep.reached_erasing();
+    upkeep.begin();
+    assert!(upkeep.is_erasing(), "what was deleted before is erased first");
+    upkeep.finish_pass();
+    assert!(!upkeep.is_idle() && !upkeep.is_erasing(), "another pass");
+    upkeep.finish_pass();
+    assert!(upkeep.is_idle());
+}

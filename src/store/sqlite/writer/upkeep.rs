@@ -20,6 +20,10 @@ const RETRY_MAX: Duration = Duration::from_secs(5);
 /// The time within which deleted text should be gone.
 const ERASED_WITHIN: Duration = Duration::from_secs(60);
 
+/// Sessions whose rows are removed before the file is shortened and the log erased: sessions that are deleted all the
+/// time must not put that off.
+const PASS_SESSIONS: u32 = 256;
+
 /// How long closing the store goes on with what is left; the next start does the rest.
 const END_WITHIN: Duration = Duration::from_secs(5);
 
@@ -27,9 +31,11 @@ const END_WITHIN: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Idle,
-    /// Removes rows of the first deleted session with a number above this one: those up to it cannot be removed.
+    /// Removes rows of the first deleted session with a number above this one: those up to it are removed, or cannot
+    /// be. Ends after so many more sessions.
     Remove {
         after: i64,
+        sessions_left: u32,
     },
     Shrink,
     Erase,
@@ -45,24 +51,47 @@ pub(super) struct Upkeep {
     wait: Duration,
     /// The time of the first deletion that is not erased, until a warning said so.
     unerased: Option<Instant>,
+    /// The time of the first deletion during this pass, which may not have seen it: another one follows.
+    again: Option<Instant>,
+    /// True while a step writes: that deletes too, and is no new deletion.
+    in_step: bool,
     /// True while there are steps to be done at once.
     busy: watch::Sender<bool>,
 }
 
+/// The first step of a pass.
+const FIRST: Stage = Stage::Remove { after: 0, sessions_left: PASS_SESSIONS };
+
 impl Upkeep {
     pub(super) fn new(has_deletions: bool, retry: Duration) -> Self {
         let (at, busy) = (Instant::now(), watch::Sender::new(false));
-        let mut upkeep = Self { stage: Stage::Idle, at, retry, wait: retry, unerased: None, busy };
+        let mut upkeep =
+            Self { stage: Stage::Idle, at, retry, wait: retry, unerased: None, again: None, in_step: false, busy };
         if has_deletions {
             upkeep.begin();
         }
         upkeep
     }
 
-    /// Begins anew, because a session was deleted.
+    /// Has the rows of a session removed that was deleted now: at once, or after the pass that is under way. A pass
+    /// that waits for a failed step begins anew.
     pub(super) fn begin(&mut self) {
-        self.unerased.get_or_insert_with(Instant::now);
-        self.go(Stage::Remove { after: 0 });
+        if self.in_step {
+            return;
+        }
+        let now = Instant::now();
+        if self.is_idle() || self.at > now {
+            self.unerased.get_or_insert(now);
+            self.go(FIRST);
+        } else {
+            self.again.get_or_insert(now);
+        }
+    }
+
+    /// Returns what follows a pass that has erased what was deleted before it.
+    fn after_pass(&mut self) -> Stage {
+        self.unerased = self.again.take();
+        if self.unerased.is_some() { FIRST } else { Stage::Idle }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -82,6 +111,22 @@ impl Upkeep {
     fn go(&mut self, stage: Stage) {
         (self.stage, self.at, self.wait) = (stage, Instant::now(), self.retry);
         self.busy.send_replace(stage != Stage::Idle);
+    }
+
+    #[cfg(test)]
+    pub(super) fn reached_erasing(&mut self) {
+        self.go(Stage::Erase);
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_erasing(&self) -> bool {
+        self.stage == Stage::Erase
+    }
+
+    #[cfg(test)]
+    pub(super) fn finish_pass(&mut self) {
+        let next = self.after_pass();
+        self.go(next);
     }
 
     /// Tries the step again later.
@@ -118,12 +163,15 @@ impl Thread {
         }
         let next = match self.upkeep.stage {
             Stage::Idle => return,
-            Stage::Remove { after } => self.remove(after),
+            Stage::Remove { after, sessions_left } => self.remove(after, sessions_left),
             Stage::Shrink => Ok(self.shrink()),
             Stage::Erase => self.erase(),
         };
         match next {
-            Ok(stage) => self.upkeep.go(stage),
+            Ok(stage) => {
+                self.upkeep.go(stage);
+                self.upkeep.warn_if_late("there is more to delete than the disk writes in that time");
+            }
             Err(error) => {
                 self.upkeep.put_off();
                 self.upkeep.warn_if_late(&error.to_string());
@@ -132,7 +180,7 @@ impl Thread {
         if self.reserve.is_spent() {
             // The log of a few steps must not outgrow the room that is left.
             drop(self.checkpoint());
-            self.reserve.restore();
+            if self.upkeep.is_idle() { self.reserve.restore_now() } else { self.reserve.restore() }
         } else {
             self.checkpoint_when_due();
         }
@@ -146,20 +194,24 @@ impl Thread {
         }
     }
 
-    fn remove(&mut self, after: i64) -> Result<Stage, Error> {
+    fn remove(&mut self, after: i64, sessions_left: u32) -> Result<Stage, Error> {
+        if sessions_left == 0 {
+            self.upkeep.again.get_or_insert_with(Instant::now);
+            return Ok(Stage::Shrink);
+        }
         let next = removal::next(&self.db, after).map_err(|error| unknown("find deleted sessions", &error))?;
         let Some(hidden) = next else { return Ok(Stage::Shrink) };
-        let number = hidden.number;
+        let next = Stage::Remove { after: hidden.number, sessions_left: sessions_left - 1 };
         match self.write_own(Slice(hidden)) {
-            Ok(Removed::Part) => Ok(Stage::Remove { after }),
-            Ok(Removed::All) => Ok(Stage::Remove { after: number }),
+            Ok(Removed::Part) => Ok(Stage::Remove { after, sessions_left }),
+            Ok(Removed::All) => Ok(next),
             Err(error @ Error::Damaged { .. }) => {
                 tracing::error!(
                     %error,
                     "text of a deleted session stays in the database, whose pages are damaged: restore a backup, or \
                      export the other sessions"
                 );
-                Ok(Stage::Remove { after: number })
+                Ok(next)
             }
             Err(error) => Err(error),
         }
@@ -181,8 +233,7 @@ impl Thread {
         match erase::erase(&self.db, self.lock.as_ref()) {
             Ok(true) => {
                 self.readers.forget();
-                self.upkeep.unerased = None;
-                Ok(Stage::Idle)
+                Ok(self.upkeep.after_pass())
             }
             Ok(false) => Err(Error::Unknown("another process reads an older state of the database".into())),
             Err(error) if super::is_fatal(&error) => Err(self.end(unknown("empty the write-ahead log", &error))),
@@ -193,7 +244,9 @@ impl Thread {
     /// Executes a write of the thread itself, as a group of its own.
     fn write_own<W: Write>(&mut self, write: W) -> Result<W::Output, Error> {
         let (job, mut result) = Call::boxed(write);
+        self.upkeep.in_step = true;
         self.write_group(vec![job]);
+        self.upkeep.in_step = false;
         result.try_recv().unwrap_or_else(|_| Err(Error::Unknown("the write was not executed".into())))
     }
 }

@@ -1,0 +1,93 @@
+//! What a user may have stored. The bounds are checked before something is begun, so that what is begun is finished: a
+//! running answer or fork may exceed them once. A command that was executed before is answered as it was then, whatever
+//! has been stored since.
+
+use super::shared::Shared;
+use crate::{config::LimitSettings, metrics::limits::Limit, shares::limit_reached, store::Usage};
+use reseed_protocol::{ErrorBody, command::Command};
+
+/// The most that each user may have stored; 0 for no bound.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct StoredBounds {
+    sessions: u64,
+    empty: u64,
+    bytes: u64,
+}
+
+impl StoredBounds {
+    /// Takes the bounds from the settings. One user alone has nobody to leave something to.
+    pub(super) fn of(limits: &LimitSettings, has_several_users: bool) -> Self {
+        if !has_several_users {
+            return Self::default();
+        }
+        Self {
+            sessions: limits.stored_sessions_per_user_max.into(),
+            empty: limits.empty_sessions_per_user_max.into(),
+            bytes: limits.stored_bytes_per_user_max,
+        }
+    }
+}
+
+impl Shared {
+    /// Refuses a new session of a user who has stored all that one may store.
+    pub(super) async fn check_may_create(&self, owner: &str) -> Result<(), ErrorBody> {
+        let StoredBounds { sessions, empty, bytes } = self.stored;
+        let bounds = [
+            (Limit::StoredSessionsPerUser, sessions),
+            (Limit::EmptySessionsPerUser, empty),
+            (Limit::StoredBytesPerUser, bytes),
+        ];
+        self.check_stored(owner, &bounds).await
+    }
+
+    /// Refuses a command that adds to what is stored, if its user has stored all that one may store.
+    pub(super) async fn check_may_store(&self, owner: &str, command: &Command) -> Result<(), ErrorBody> {
+        if !adds_text(command) {
+            return Ok(());
+        }
+        self.check_stored(owner, &[(Limit::StoredBytesPerUser, self.stored.bytes)]).await
+    }
+
+    async fn check_stored(&self, owner: &str, bounds: &[(Limit, u64)]) -> Result<(), ErrorBody> {
+        if bounds.iter().all(|(_, most)| *most == 0) {
+            return Ok(());
+        }
+        let Some(usage) = self.store.usage(owner).await.map_err(|error| self.fault(&error))? else { return Ok(()) };
+        for &(limit, most) in bounds {
+            let (stored, what, remedy) = stored(limit, usage);
+            if most > 0 && stored >= most && self.shares.refuses(limit, owner) {
+                let message = format!("you have stored {stored} {what}, and may have {most}; {remedy}");
+                return Err(limit_reached(limit, most, message));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns how much of this a user has stored, in words too, and what to do about it.
+fn stored(limit: Limit, usage: Usage) -> (u64, &'static str, &'static str) {
+    match limit {
+        Limit::EmptySessionsPerUser => (
+            usage.empty,
+            "sessions in which nothing was said",
+            "say something in one, delete one, or wait: those that are not open are deleted after an hour",
+        ),
+        Limit::StoredBytesPerUser => (usage.bytes, "bytes of conversations", "delete one that you no longer need"),
+        _ => (usage.sessions, "sessions", "delete one that you no longer need"),
+    }
+}
+
+/// Returns true if a command adds text, or makes the model do so. A change of settings records all of them, the
+/// instructions too.
+fn adds_text(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::UserInput(_)
+            | Command::RetryTurn(_)
+            | Command::AppendCustom(_)
+            | Command::AppendCustomMessage(_)
+            | Command::SetInstructions(_)
+            | Command::SetOptions(_)
+            | Command::SetContextStrategy(_)
+    )
+}
