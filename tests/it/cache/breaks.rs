@@ -231,6 +231,8 @@ async fn after_a_restart_the_part_is_named_all_the_same() {
         assert_eq!(receipt["prefixTokens"] == 0, part == "tools", "{receipt:#}");
         // For a session without its tools it is unknown whether they will be offered again.
         assert_eq!(broke(&would), if offered == 0 { ("", "", "") } else { broke(&receipt) }, "{would:#}");
+        // Waits until it has ended: the next server opens the same database.
+        server.kill().await;
     }
 }
 
