@@ -201,17 +201,18 @@ impl Thread {
         }
         let next = removal::next(&self.db, after).map_err(|error| unknown("find deleted sessions", &error))?;
         let Some(hidden) = next else { return Ok(Stage::Shrink) };
-        let next = Stage::Remove { after: hidden.number, sessions_left: sessions_left - 1 };
+        let number = hidden.number;
         match self.write_own(Slice(hidden)) {
             Ok(Removed::Part) => Ok(Stage::Remove { after, sessions_left }),
-            Ok(Removed::All) => Ok(next),
+            Ok(Removed::All) => Ok(Stage::Remove { after: number, sessions_left: sessions_left - 1 }),
             Err(error @ Error::Damaged { .. }) => {
                 tracing::error!(
                     %error,
                     "text of a deleted session stays in the database, whose pages are damaged: restore a backup, or \
                      export the other sessions"
                 );
-                Ok(next)
+                // Not counted: every pass meets it again.
+                Ok(Stage::Remove { after: number, sessions_left })
             }
             Err(error) => Err(error),
         }
