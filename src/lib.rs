@@ -2,7 +2,8 @@
 //!
 //! The library is for programs that embed the server. They [start](service::start) it with a model backend
 //! ([`Provider`](provider::Provider)), a store ([`SessionStore`](store::SessionStore)) and, if they like, context
-//! strategies ([`ContextManager`](core::context::ContextManager)) and hooks ([`Hook`](hooks::Hook)) of their own:
+//! strategies ([`ContextManager`](core::context::ContextManager)), hooks ([`Hook`](hooks::Hook)) and tools
+//! ([`Tool`](tools::Tool)) of their own:
 //!
 //! ```no_run
 //! use reseed::{
@@ -28,7 +29,7 @@
 //!
 //! - [`service`] starts the server;
 //! - [`config`] has its settings;
-//! - [`provider`], [`store`], [`hooks`] and [`core`] have the traits, and what the server itself uses for them;
+//! - [`provider`], [`store`], [`hooks`], [`tools`] and [`core`] have the traits, and what the server itself uses for them;
 //! - [`pi`] reads and writes pi's sessions, and has its rules for estimating and cutting.
 //!
 //! Whole programs are in `tests/examples`, the architecture in `src/README.md`. Everything else is private, so that the
@@ -50,6 +51,7 @@ pub mod store;
 mod telemetry;
 #[cfg(test)]
 mod testing;
+pub mod tools;
 
 #[doc(inline)]
 pub use reseed_core as core;

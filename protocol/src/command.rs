@@ -5,7 +5,6 @@
 
 use crate::{
     CallId, CommandId, EntryId, TurnId,
-    context::ToolDefinition,
     hook::{HookOffer, HookResult},
 };
 use serde::{Deserialize, Serialize};
@@ -139,6 +138,7 @@ macro_rules! payloads {
 
 mod context;
 mod input;
+mod tool;
 mod tree;
 
 pub use context::{
@@ -146,6 +146,7 @@ pub use context::{
     StrategySettings, SummaryKind, UndoCompaction,
 };
 pub use input::{Input, InputContent, InputItem, InputPart, UserInput, WhenBusy};
+pub use tool::{ToolAnnotations, ToolOffer};
 pub use tree::{
     AppendCustom, AppendCustomMessage, ForkPosition, ForkSession, GetTree, Navigate, NavigatePosition, SetLabel,
 };
@@ -377,35 +378,6 @@ payloads! {
     struct RegisterHooks {
         /// The hooks, called in this order; empty for none.
         hooks: Vec<HookOffer>,
-    }
-
-    /// A client's tool.
-    struct ToolOffer {
-        /// Its name: 1 to 64 of `A-Za-z0-9_-`.
-        name: String,
-        /// A description for the model.
-        description: String,
-        /// JSON Schema of its arguments, an object.
-        #[cfg_attr(feature = "codegen", ts(type = "Record<string, unknown>"))]
-        parameters: serde_json::Value,
-        /// The timeout of a call in milliseconds; absent: the server's default.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        timeout_ms: Option<u64>,
-        /// True if a call may safely be made twice: a new host is asked to run it even if an earlier one was.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        idempotent: Option<bool>,
-    }
-}
-
-impl ToolOffer {
-    /// Returns the definition that is sent to the model.
-    #[must_use]
-    pub fn definition(&self) -> ToolDefinition {
-        ToolDefinition {
-            name: self.name.clone(),
-            description: self.description.clone(),
-            parameters: self.parameters.clone(),
-        }
     }
 }
 

@@ -119,7 +119,7 @@ export interface ResumeItem {
   offset: number;
 }
 
-/** A client's tool. */
+/** A tool that the model may call. */
 export interface ToolOffer {
   /** Its name: 1 to 64 of `A-Za-z0-9_-`. */
   name: string;
@@ -131,6 +131,22 @@ export interface ToolOffer {
   timeoutMs?: number;
   /** True if a call may safely be made twice: a new host is asked to run it even if an earlier one was. */
   idempotent?: boolean;
+  /** True if calls of this tool run one after another. */
+  sequential?: boolean;
+  /** What the tool does to the world. The defaults of the approval policy follow from it. */
+  annotations?: ToolAnnotations;
+}
+
+/** What a tool does to the world, by its own account. The words are MCP's; what is absent is unknown. */
+export interface ToolAnnotations {
+  /** True if it changes nothing. */
+  readOnly?: boolean;
+  /** True if it may destroy what it changes. */
+  destructive?: boolean;
+  /** True if a second call with the same arguments changes nothing more. */
+  idempotent?: boolean;
+  /** True if it reaches beyond the server: the network, other systems. */
+  openWorld?: boolean;
 }
 
 /** No payload, or `{}`. */

@@ -31,7 +31,7 @@ pub(crate) fn observer() -> Wish {
 
 fn look() -> ToolOffer {
     let parameters = json!({ "type": "object", "properties": { "at": { "type": "string" } }, "required": ["at"] });
-    ToolOffer { name: "look".into(), description: "Looks.".into(), parameters, timeout_ms: None, idempotent: None }
+    ToolOffer::new("look", "Looks.", parameters)
 }
 
 /// Makes some client do something.

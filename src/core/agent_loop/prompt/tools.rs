@@ -115,7 +115,7 @@ impl Tools {
     /// Returns true if a tool of this name is offered, and its calls may safely be made twice.
     #[must_use]
     pub fn is_idempotent(&self, name: &str) -> bool {
-        self.offers.iter().any(|offer| offer.offer.name == name && offer.offer.idempotent == Some(true))
+        self.offers.iter().any(|offer| offer.offer.name == name && offer.offer.is_idempotent())
     }
 
     /// Returns these definitions as the tools that a request sends.

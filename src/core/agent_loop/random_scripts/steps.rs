@@ -211,13 +211,7 @@ impl World {
     fn register_tools(&mut self) {
         let parameters =
             serde_json::json!({ "type": "object", "properties": { "at": { "type": "string" } }, "required": ["at"] });
-        let offer = ToolOffer {
-            name: "look".into(),
-            description: "Looks.".into(),
-            parameters,
-            timeout_ms: None,
-            idempotent: None,
-        };
+        let offer = ToolOffer::new("look", "Looks.", parameters);
         self.tell(Input::ToolsOffered(check_offers(vec![offer]).unwrap()));
     }
 

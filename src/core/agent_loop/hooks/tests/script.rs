@@ -39,13 +39,7 @@ impl World {
         let parameters = json!({
             "type": "object", "properties": { "where": { "type": "string" } }, "required": ["where"],
         });
-        let offer = ToolOffer {
-            name: "look".into(),
-            description: "Looks.".into(),
-            parameters,
-            timeout_ms: None,
-            idempotent: None,
-        };
+        let offer = ToolOffer::new("look", "Looks.", parameters);
         self.tell(Input::ToolsOffered(check_offers(vec![offer]).unwrap()))
     }
 

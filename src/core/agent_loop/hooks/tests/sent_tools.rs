@@ -84,12 +84,8 @@ fn arguments_that_a_hook_changes_are_checked_against_what_was_sent() {
 
 #[test]
 fn what_a_client_offers_after_the_request_was_sent_does_not_change_its_calls() {
-    let offer = |name: &str, required: &str| ToolOffer {
-        name: name.into(),
-        description: "Looks.".into(),
-        parameters: json!({ "type": "object", "required": [required] }),
-        timeout_ms: None,
-        idempotent: None,
+    let offer = |name: &str, required: &str| {
+        ToolOffer::new(name, "Looks.", json!({ "type": "object", "required": [required] }))
     };
     let table = [
         (offer("look", "depth"), OWN, None),
