@@ -4,7 +4,8 @@
 //! Unknown commands and unknown fields are refused by name: silently ignoring a field can corrupt a history.
 
 use crate::{
-    CallId, CommandId, EntryId, TurnId,
+    ApprovalId, CallId, CommandId, EntryId, TurnId,
+    approval::ApprovalPolicy,
     hook::{HookOffer, HookResult},
 };
 use serde::{Deserialize, Serialize};
@@ -64,7 +65,7 @@ commands! {
     ToolResult(ToolResult) = "tool_result" => "ok", Session, Required, Writer, Ends;
     /// Reports that a tool, or a hook, is still running; restarts its timeout. Answered by `ok`.
     CallProgress(CallProgress) = "call_progress" => "ok", Session, Required, Writer, Transient;
-    /// Answers an approval. Answered by `error no_pending_approval` until approvals exist.
+    /// Decides on a tool call that a person must allow. Answered by `ok`, or `error too_late` if someone else did.
     ApprovalResponse(ApprovalResponse) = "approval_response" => "ok", Session, Required, Writer, Writes;
     /// Moves to another entry of the tree. Answered by `navigated`, after the summary of the abandoned branch.
     Navigate(Navigate) = "navigate" => "navigated", Session, Required, Writer, Writes;
@@ -102,6 +103,10 @@ commands! {
     SetModel(SetModel) = "set_model" => "ok", Session, Required, Writer, Writes;
     /// Sets the system prompt of this session. Answered by `ok`.
     SetInstructions(SetInstructions) = "set_instructions" => "ok", Session, Required, Writer, Writes;
+    /// Switches tools of this session off or on, and sets its approval policy. Answered by `ok`.
+    SetTools(SetTools) = "set_tools" => "ok", Session, Required, Writer, Writes;
+    /// Withdraws a lasting answer to an approval: the next such call is asked about again. Answered by `ok`.
+    WithdrawApproval(WithdrawApproval) = "withdraw_approval" => "ok", Session, Required, Writer, Writes;
     /// Sets the sampling and the limits of this session's requests. Answered by `ok`.
     SetOptions(SetOptions) = "set_options" => "ok", Session, Required, Writer, Writes;
     /// Offers tools, replacing those that this connection offered before. Answered by `ok`, with `standby: true` if
@@ -146,7 +151,7 @@ pub use context::{
     StrategySettings, SummaryKind, UndoCompaction,
 };
 pub use input::{Input, InputContent, InputItem, InputPart, UserInput, WhenBusy};
-pub use tool::{ToolAnnotations, ToolOffer};
+pub use tool::{Decision, ToolAnnotations, ToolOffer};
 pub use tree::{
     AppendCustom, AppendCustomMessage, ForkPosition, ForkSession, GetTree, Navigate, NavigatePosition, SetLabel,
 };
@@ -335,12 +340,31 @@ payloads! {
     /// Payload of `approval_response`.
     struct ApprovalResponse {
         /// The approval.
-        approval_id: String,
+        approval_id: ApprovalId,
         /// The decision.
-        review: String,
+        review: Decision,
+        /// The hash of the call that was shown. The answer is refused if the approval is about another one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arguments_hash: Option<String>,
         /// The message to the model if it is denied.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         custom_deny_message: Option<String>,
+    }
+
+    /// Payload of `set_tools`. Absent fields do not change.
+    struct SetTools {
+        /// The names of the tools that are switched off: at most 256.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        off: Option<Vec<String>>,
+        /// The session's own approval policy; without rules to remove it. It can only be stricter than the deployment's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        approvals: Option<ApprovalPolicy>,
+    }
+
+    /// Payload of `withdraw_approval`.
+    struct WithdrawApproval {
+        /// The approval that got the lasting answer.
+        approval_id: ApprovalId,
     }
 
     /// Payload of `set_model`.

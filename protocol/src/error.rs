@@ -113,7 +113,9 @@ codes! {
     NothingToRetry "nothing_to_retry" retriable: false, "The last turn ended with an answer, or there is no turn.", "Send new input.";
     UnknownCall "unknown_call" retriable: false, "This session never made such a call, or it does not wait for this connection's answer.", "Use the `toolCallId` of a `tool_call` event or the `hookCallId` of a `hook_call`.";
     TooLate "too_late" retriable: false, "The call that this answers is over: it has a different answer already, its time was up, or what it was made for has ended.", "No action is needed; nothing was stored. `details.outcome` says how the call ended.";
-    NoPendingApproval "no_pending_approval" retriable: false, "No approval is pending.", "No action is needed.";
+    NoPendingApproval "no_pending_approval" retriable: false, "No such approval is pending.", "Use the `approvalId` of an `approval_request`; look at `session_opened.approvals` for those that are open.";
+    TurnTimeout "turn_timeout" retriable: true, "The turn took longer than the server allows.", "Send `retry_turn`, or ask for less at once.";
+    InvalidPolicy "invalid_policy" retriable: false, "A rule of the approval policy is not valid.", "Correct the rule named in `details.field`.";
     InvalidTools "invalid_tools" retriable: false, "A tool's name or schema, or the number of tools, is not allowed.", "Correct the tool named in `details`.";
     TooManyToolRounds "too_many_tool_rounds" retriable: true, "The model kept calling tools without answering.", "Retry, or rephrase the input.";
     Interrupted "interrupted" retriable: true, "The server stopped during the turn.", "Send `retry_turn`.";

@@ -2,7 +2,8 @@
 //! decoration.
 
 use crate::{
-    CallId, CommandId, Entry, EntryId, ErrorBody, JobId, StopReason, Timestamp, TurnId, Usage,
+    ApprovalId, CallId, CommandId, Entry, EntryId, ErrorBody, JobId, StopReason, Timestamp, TurnId, Usage,
+    approval::{Approval, ApprovalOption, StandingApproval},
     context::{Breakdown, ContextInfo},
     hook::{HookCall, HookOffer, HookPoint},
     reply::{Pin, SessionItem, SessionSettings},
@@ -12,9 +13,11 @@ use serde::{Deserialize, Serialize};
 pub(crate) mod compacted;
 mod host;
 mod queue;
+mod tool;
 
 pub use host::{Host, HostChanged, Participant, PresenceChanged, RunTool};
 pub use queue::{QueueChanged, QueueItemAdded, QueueItemRemoved, QueueReleased, QueueRemovalReason, QueueReordered};
+pub use tool::ToolPlace;
 
 messages! {
     /// A durable event: one stored record, with its `seq` in the envelope.
@@ -27,7 +30,9 @@ messages! {
         TurnFinished(Box<TurnFinished>) = "turn_finished",
         /// The model called a tool. The host is asked to run it by `run_tool`.
         ToolCall(ToolCall) = "tool_call",
-        /// A tool call was answered, failed or was dropped.
+        /// A person must allow a tool call before it is made.
+        ApprovalRequest(Box<Approval>) = "approval_request",
+        /// A tool call was answered, failed or was dropped; or a person has decided on one.
         CallResolved(CallResolved) = "call_resolved",
         /// An input was queued.
         QueueItemAdded(Box<QueueItemAdded>) = "queue_item_added",
@@ -48,6 +53,14 @@ messages! {
         CompactionUndone(Box<CompactionUndone>) = "compaction_undone",
         /// A compaction or branch summary failed or was cancelled; the context is unchanged.
         CompactionFailed(Box<CompactionFailed>) = "compaction_failed",
+    }
+}
+
+impl CallResolved {
+    /// Returns the end of a call.
+    #[must_use]
+    pub fn over(call_id: CallId, outcome: CallOutcome) -> Self {
+        Self { call_id, outcome, approval_id: None, option: None, by: None }
     }
 }
 
@@ -175,6 +188,10 @@ events! {
         arguments: String,
         /// The time at which it fails if it is not answered.
         deadline: Timestamp,
+        /// Who runs it.
+        #[serde(default, skip_serializing_if = "ToolPlace::is_client")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<ToolPlace>"))]
+        place: ToolPlace,
     }
 
     /// Payload of `call_resolved`.
@@ -184,6 +201,15 @@ events! {
         call_id: CallId,
         /// Its outcome.
         outcome: CallOutcome,
+        /// The approval that is decided; absent if the call itself is over.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        approval_id: Option<ApprovalId>,
+        /// The answer; absent if there was none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        option: Option<ApprovalOption>,
+        /// The client that answered.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
     }
 
     /// Payload of `session_updated`: absent fields have not changed.
@@ -209,6 +235,9 @@ events! {
         /// All entries that every compaction keeps verbatim.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pins: Option<Vec<Pin>>,
+        /// All lasting answers to approvals.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        standing_approvals: Option<Vec<StandingApproval>>,
         /// The number of times that the loop was seeded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         generation: Option<u64>,
@@ -540,6 +569,12 @@ words! {
         TimedOut,
         /// Its turn ended first.
         Dropped,
+        /// A person allowed it: it is made now.
+        Allowed,
+        /// A person rejected it: it is not made.
+        Rejected,
+        /// Nobody decided in time: it is not made.
+        Expired,
     }
 
     /// The trigger of a compaction.

@@ -114,6 +114,10 @@ id!(
     CallId
 );
 id!(
+    /// An approval: a tool call that a person must allow.
+    ApprovalId
+);
+id!(
     /// A running compaction.
     JobId
 );

@@ -20,6 +20,7 @@
 #[macro_use]
 pub mod tagged;
 
+pub mod approval;
 #[cfg(feature = "codegen")]
 pub mod codegen;
 pub mod command;
@@ -41,7 +42,7 @@ pub mod v1;
 pub use content::{Cut, Message, Part, Role, StopReason, Usage, UsageSource};
 pub use entry::{Entry, EntryData};
 pub use error::{CloseCode, ErrorBody, ErrorCode};
-pub use ids::{CallId, CommandId, ConnectionId, EntryId, JobId, SessionId, TurnId};
+pub use ids::{ApprovalId, CallId, CommandId, ConnectionId, EntryId, JobId, SessionId, TurnId};
 pub use time::Timestamp;
 
 /// The protocol version that `hello` must name.

@@ -2,10 +2,11 @@
 
 use crate::{
     CallId, CommandId, Entry, EntryId, ErrorBody, JobId, Part, SessionId, Timestamp, TurnId, Usage,
+    approval::{Approval, ApprovalPolicy, StandingApproval},
     command::{SessionRole, StrategySettings},
     context::{ContextEnvelope, ContextInfo},
     entry::SummaryForm,
-    event::{CompactionPrepared, CompactionRung, FailedRung, Host, Participant, Retained, TurnStatus},
+    event::{CompactionPrepared, CompactionRung, FailedRung, Host, Participant, Retained, ToolPlace, TurnStatus},
     receipt::Receipt,
 };
 use serde::{Deserialize, Serialize};
@@ -143,6 +144,14 @@ replies! {
         queue: Vec<QueueItem>,
         /// Unanswered tool calls.
         pending: Vec<PendingCall>,
+        /// Calls that a person must allow first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<Approval>>"))]
+        approvals: Vec<Approval>,
+        /// Lasting answers to approvals.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<StandingApproval>>"))]
+        standing_approvals: Vec<StandingApproval>,
         /// The entries that every compaction keeps verbatim.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<Pin>>"))]
@@ -186,6 +195,13 @@ replies! {
         /// The window learned from a provider's refusal, if smaller than the configured one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         learned_window_tokens: Option<u64>,
+        /// The tools that are switched off in this session.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<String>>"))]
+        tools_off: Vec<String>,
+        /// The session's own approval policy. It can only be stricter than the deployment's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        approvals: Option<ApprovalPolicy>,
     }
 
     /// A turn that is running.
@@ -303,6 +319,10 @@ replies! {
         arguments: String,
         /// The time at which it fails if it is not answered.
         deadline: Timestamp,
+        /// Who runs it.
+        #[serde(default, skip_serializing_if = "ToolPlace::is_client")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<ToolPlace>"))]
+        place: ToolPlace,
     }
 
     /// Payload of `sessions`.

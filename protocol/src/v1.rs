@@ -135,6 +135,8 @@ pub enum Event {
     ResponseItem(ResponseItem),
     /// The size of the context.
     ContextInfo(Box<ContextInfo>),
+    /// A person must allow a tool call.
+    ApprovalRequest(ApprovalRequest),
     /// The context was compacted.
     ContextCompacted(Box<ContextCompacted>),
     /// The turn has ended.
@@ -222,6 +224,30 @@ crate::event::compacted::context_compacted! {
 pub struct LoadingState {
     /// True if a turn is running.
     pub loading: bool,
+}
+
+/// Payload of `approval_request`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[cfg_attr(feature = "codegen", ts(optional_fields))]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalRequest {
+    /// The command line; of a tool that runs none, its name and its arguments.
+    pub command: Vec<String>,
+    /// The patch, if the tool applies one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub apply_patch: Option<ApplyPatch>,
+    /// The approval.
+    pub approval_id: String,
+}
+
+/// A patch that a person must allow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub struct ApplyPatch {
+    /// The patch.
+    pub patch: String,
 }
 
 /// Payload of `agent_finished`: exactly this field, because the original client prints any other.

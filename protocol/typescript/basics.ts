@@ -15,6 +15,9 @@ export type CommandId = string;
 /** A tool call. Created by the server, not by the upstream, which may reuse ids. */
 export type CallId = string;
 
+/** An approval: a tool call that a person must allow. */
+export type ApprovalId = string;
+
 /** A running compaction. */
 export type JobId = string;
 

@@ -1,6 +1,7 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
-import type { CallId, CommandId, EntryId, JobId, LeafId, TurnId } from "./basics.js";
+import type { ApprovalPolicy } from "./approvals.js";
+import type { ApprovalId, CallId, CommandId, EntryId, JobId, LeafId, TurnId } from "./basics.js";
 import type { HookOffer, HookResult } from "./hooks.js";
 
 /** A command with its payload. */
@@ -38,6 +39,8 @@ export type Command =
   | { type: "set_context_strategy"; payload: SetContextStrategy }
   | { type: "set_model"; payload: SetModel }
   | { type: "set_instructions"; payload: SetInstructions }
+  | { type: "set_tools"; payload?: SetTools }
+  | { type: "withdraw_approval"; payload: WithdrawApproval }
   | { type: "set_options"; payload?: SetOptions }
   | { type: "register_tools"; payload: RegisterTools }
   | { type: "register_hooks"; payload: RegisterHooks }
@@ -295,12 +298,17 @@ export interface CallProgress {
 /** Payload of `approval_response`. */
 export interface ApprovalResponse {
   /** The approval. */
-  approvalId: string;
+  approvalId: ApprovalId;
   /** The decision. */
-  review: string;
+  review: Decision;
+  /** The hash of the call that was shown. The answer is refused if the approval is about another one. */
+  argumentsHash?: string;
   /** The message to the model if it is denied. */
   customDenyMessage?: string;
 }
+
+/** A decision on an approval: one of the four options, or one of v1's words for it. */
+export type Decision = "allow_once" | "allow_always" | "reject_once" | "reject_always" | "reject_and_stop";
 
 /** Payload of `navigate`. */
 export interface Navigate {
@@ -497,6 +505,20 @@ export interface SetModel {
 export interface SetInstructions {
   /** The system prompt; empty for none. */
   instructions: string;
+}
+
+/** Payload of `set_tools`. Absent fields do not change. */
+export interface SetTools {
+  /** The names of the tools that are switched off: at most 256. */
+  off?: Array<string>;
+  /** The session's own approval policy; without rules to remove it. It can only be stricter than the deployment's. */
+  approvals?: ApprovalPolicy;
+}
+
+/** Payload of `withdraw_approval`. */
+export interface WithdrawApproval {
+  /** The approval that got the lasting answer. */
+  approvalId: ApprovalId;
 }
 
 /** Payload of `set_options`. Absent fields return to the provider's default. */

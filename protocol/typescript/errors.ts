@@ -41,6 +41,8 @@ export type ErrorCode =
   | "unknown_call"
   | "too_late"
   | "no_pending_approval"
+  | "turn_timeout"
+  | "invalid_policy"
   | "invalid_tools"
   | "too_many_tool_rounds"
   | "interrupted"

@@ -1,6 +1,7 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
-import type { CallId, CommandId, ConnectionId, EntryId, JobId, LeafId, Timestamp, TurnId } from "./basics.js";
+import type { Approval, ApprovalOption, StandingApproval } from "./approvals.js";
+import type { ApprovalId, CallId, CommandId, ConnectionId, EntryId, JobId, LeafId, Timestamp, TurnId } from "./basics.js";
 import type { SessionRole, Software } from "./commands.js";
 import type { StopReason, Usage } from "./content.js";
 import type { Breakdown, ContextInfo } from "./context.js";
@@ -90,12 +91,16 @@ export interface CompactionPrepared {
   summaryUsage?: Usage;
 }
 
+/** Who runs a tool call. */
+export type ToolPlace = "client" | "server";
+
 /** A durable event: one stored record, with its `seq` in the envelope. */
 export type Event =
   | { type: "entry_appended"; payload: EntryAppended }
   | { type: "turn_started"; payload: TurnStarted }
   | { type: "turn_finished"; payload: TurnFinished }
   | { type: "tool_call"; payload: ToolCall }
+  | { type: "approval_request"; payload: Approval }
   | { type: "call_resolved"; payload: CallResolved }
   | { type: "queue_item_added"; payload: QueueItemAdded }
   | { type: "queue_item_removed"; payload: QueueItemRemoved }
@@ -156,6 +161,8 @@ export interface ToolCall {
   arguments: string;
   /** The time at which it fails if it is not answered. */
   deadline: Timestamp;
+  /** Who runs it. */
+  place?: ToolPlace;
 }
 
 /** Payload of `call_resolved`. */
@@ -164,10 +171,23 @@ export interface CallResolved {
   toolCallId: CallId;
   /** Its outcome. */
   outcome: CallOutcome;
+  /** The approval that is decided; absent if the call itself is over. */
+  approvalId?: ApprovalId;
+  /** The answer; absent if there was none. */
+  option?: ApprovalOption;
+  /** The client that answered. */
+  by?: string;
 }
 
 /** The outcome of a tool call. */
-export type CallOutcome = "answered" | "failed" | "timed_out" | "dropped";
+export type CallOutcome =
+  | "answered"
+  | "failed"
+  | "timed_out"
+  | "dropped"
+  | "allowed"
+  | "rejected"
+  | "expired";
 
 /** Payload of `queue_item_added`. */
 export interface QueueItemAdded {
@@ -222,6 +242,8 @@ export interface SessionUpdated {
   leafId?: LeafId;
   /** All entries that every compaction keeps verbatim. */
   pins?: Array<Pin>;
+  /** All lasting answers to approvals. */
+  standingApprovals?: Array<StandingApproval>;
   /** The number of times that the loop was seeded. */
   generation?: number;
   /** The compaction that is now held. For the server, which reads it back after a restart. */

@@ -66,6 +66,8 @@ export interface ReplyTypes {
   set_context_strategy: "ok";
   set_model: "ok";
   set_instructions: "ok";
+  set_tools: "ok";
+  withdraw_approval: "ok";
   set_options: "ok";
   register_tools: "ok";
   register_hooks: "ok";
@@ -108,6 +110,8 @@ export interface Addresses {
   set_context_strategy: "required";
   set_model: "required";
   set_instructions: "required";
+  set_tools: "required";
+  withdraw_approval: "required";
   set_options: "required";
   register_tools: "required";
   register_hooks: "required";

@@ -5,6 +5,7 @@ export * from "./writing-commands.js";
 export type * from "./commands.js";
 export type * from "./replies.js";
 export type * from "./events.js";
+export type * from "./approvals.js";
 export type * from "./entries.js";
 export type * from "./content.js";
 export type * from "./context.js";

@@ -1,12 +1,13 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
+import type { Approval, ApprovalPolicy, StandingApproval } from "./approvals.js";
 import type { CallId, CommandId, ConnectionId, EntryId, JobId, LeafId, SessionId, Timestamp, TurnId } from "./basics.js";
 import type { SessionRole, StrategySettings } from "./commands.js";
 import type { Part, Usage } from "./content.js";
 import type { ContextEnvelope, ContextInfo } from "./context.js";
 import type { Entry, SummaryForm } from "./entries.js";
 import type { ErrorBody } from "./errors.js";
-import type { CompactionPrepared, CompactionRung, FailedRung, Host, Participant, Retained, TurnStatus } from "./events.js";
+import type { CompactionPrepared, CompactionRung, FailedRung, Host, Participant, Retained, ToolPlace, TurnStatus } from "./events.js";
 import type { Receipt } from "./receipt.js";
 
 /** A reply with its payload. */
@@ -197,6 +198,10 @@ export interface SessionOpened {
   queue: Array<QueueItem>;
   /** Unanswered tool calls. */
   pending: Array<PendingCall>;
+  /** Calls that a person must allow first. */
+  approvals?: Array<Approval>;
+  /** Lasting answers to approvals. */
+  standingApprovals?: Array<StandingApproval>;
   /** The entries that every compaction keeps verbatim. */
   pins?: Array<Pin>;
   /** The compactions that were undone. */
@@ -233,6 +238,10 @@ export interface SessionSettings {
   strategySettings?: StrategySettings;
   /** The window learned from a provider's refusal, if smaller than the configured one. */
   learnedWindowTokens?: number;
+  /** The tools that are switched off in this session. */
+  toolsOff?: Array<string>;
+  /** The session's own approval policy. It can only be stricter than the deployment's. */
+  approvals?: ApprovalPolicy;
 }
 
 /** The result of a `resume`. */
@@ -361,6 +370,8 @@ export interface PendingCall {
   arguments: string;
   /** The time at which it fails if it is not answered. */
   deadline: Timestamp;
+  /** Who runs it. */
+  place?: ToolPlace;
 }
 
 /** An entry that every compaction keeps verbatim. */

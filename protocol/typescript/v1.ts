@@ -46,6 +46,7 @@ export type Event =
   | { type: "loading_state"; payload: LoadingState }
   | { type: "response_item"; payload: ResponseItem }
   | { type: "context_info"; payload: ContextInfo }
+  | { type: "approval_request"; payload: ApprovalRequest }
   | { type: "context_compacted"; payload: ContextCompacted }
   | { type: "agent_finished"; payload: AgentFinished }
   | { type: "error"; payload: Error };
@@ -164,6 +165,22 @@ export interface ContextInfo {
   breaker?: Breaker;
   /** Tokens by kind; they add up to `tokenCount`. */
   breakdown: Breakdown;
+}
+
+/** Payload of `approval_request`. */
+export interface ApprovalRequest {
+  /** The command line; of a tool that runs none, its name and its arguments. */
+  command: Array<string>;
+  /** The patch, if the tool applies one. */
+  applyPatch?: ApplyPatch;
+  /** The approval. */
+  approvalId: string;
+}
+
+/** A patch that a person must allow. */
+export interface ApplyPatch {
+  /** The patch. */
+  patch: string;
 }
 
 /** Payload of `context_compacted`. */

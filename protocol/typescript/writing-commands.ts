@@ -24,6 +24,8 @@ export const WRITING_COMMANDS = [
   "set_context_strategy",
   "set_model",
   "set_instructions",
+  "set_tools",
+  "withdraw_approval",
   "set_options",
 ] as const satisfies readonly Command["type"][];
 

@@ -10,10 +10,11 @@ use super::{
     scopes::Scope,
     values::{
         ApiChoice, ContextCutRule, ContextEstimator, LimitsMode, LogFormat, NamedToken, Origin, ProviderChoice,
-        ServiceToken, Variables,
+        ServiceToken, Switch, Variables,
     },
 };
 use crate::core::{
+    agent_loop::OfferHistory,
     context::{compaction::SummaryRequest, factory::Strategies},
     hook::HOOK_TIMEOUT_MS_MAX,
     prices::Prices,
@@ -159,16 +160,36 @@ settings! {
 
     /// Turns.
     turns: TurnSettings {
-        /// Time limit of a tool call; a tool can set its own.
-        tool_timeout_secs: u64 = "120", rules::whole("seconds", 1..=DAY_SECS);
-        /// The most rounds of tool calls in one turn, so that a model that only calls tools stops.
-        tool_rounds_max: u32 = "50", rules::whole("rounds", 1..=10_000);
+        /// Time limit of a turn, without the time for which it waits for approvals; 0 for none.
+        turn_timeout_secs: u64 = "3600", rules::whole("seconds", 0..=7 * DAY_SECS);
         /// The most inputs of one session that may wait for their turn.
         queue_items_max: u32 = "32", rules::whole("inputs", 1..=10_000);
         /// The time for which a turn continues while nobody is connected to its session; 0 cancels it at once.
         detached_turn_secs: u64 = "3600", rules::whole("seconds", 0..=7 * DAY_SECS);
         /// The time after which a connection on standby hosts the tools and hooks in place of one that is away.
         host_away_secs: u64 = "30", rules::whole("seconds", 0..=DAY_SECS);
+    }
+
+    /// Tools: what runs them, for how long, and after whose approval.
+    tools: ToolSettings {
+        /// `off` offers the model no tools, not even those of clients.
+        tools: Switch = "on", rules::choice();
+        /// Time limit of a tool call; a tool can set its own.
+        tool_timeout_secs: u64 = "120", rules::whole("seconds", 1..=DAY_SECS);
+        /// The most rounds of tool calls in one turn, so that a model that only calls tools stops.
+        tool_rounds_max: u32 = "50", rules::whole("rounds", 1..=10_000);
+        /// The most calls of one turn that run in the server at the same time.
+        tool_parallel_max: u32 = "8", rules::whole("calls", 1..=1_000);
+        /// The most tokens of a tool's result that the model gets; the rest is stored and can be read. Unset for a
+        /// quarter of the window, which is always a limit.
+        tool_result_max_tokens: Option<u64> = "", rules::whole("tokens", 100..=100_000_000).optional();
+        /// When the tools that search the session's history are offered: `auto` from its first compaction on.
+        history_tools: OfferHistory = "auto", rules::choice();
+        /// A JSON file with rules for which calls a person must allow. Unset for the defaults: in the server, what calls
+        /// itself read-only runs, the rest is asked about.
+        approvals_file: Option<PathBuf> = "", rules::path().optional();
+        /// The time in which an approval must be answered; no answer is a refusal.
+        approval_expiry_secs: u64 = "86400", rules::whole("seconds", 1..=30 * DAY_SECS);
     }
 
     /// Hooks: external code called at fixed extension points.

@@ -23,14 +23,15 @@ mod values;
 pub use database::{Database, InvalidDatabase};
 pub use declared::{
     AuthSettings, ContextSettings, HookSettings, JwtSettings, LimitSettings, ListenSettings, LogSettings,
-    ModelSettings, OfflineSettings, Settings, StoreSettings, SummarySettings, TurnSettings, UpstreamSettings,
+    ModelSettings, OfflineSettings, Settings, StoreSettings, SummarySettings, ToolSettings, TurnSettings,
+    UpstreamSettings,
 };
 pub use jwt::JwtAlgorithm;
 pub(crate) use printed::help;
 pub use scopes::{Scope, Scopes};
 pub use values::{
     ApiChoice, ContextCutRule, ContextEstimator, LimitsMode, LogFormat, NamedToken, Origin, ProviderChoice,
-    ServiceToken, Variables,
+    ServiceToken, Switch, Variables,
 };
 
 pub use fingerprints::Fingerprints;
@@ -178,6 +179,12 @@ impl Settings {
     #[must_use]
     pub fn hooks_path(&self) -> Option<PathBuf> {
         self.hooks.hooks_file.as_ref().map(|file| self.below_working_directory(file))
+    }
+
+    /// Returns the path of the file with the approval policy: under the working directory, unless absolute.
+    #[must_use]
+    pub fn approvals_path(&self) -> Option<PathBuf> {
+        self.tools.approvals_file.as_ref().map(|file| self.below_working_directory(file))
     }
 
     /// Returns the path of the file with the summary prompt: under the working directory, unless absolute.

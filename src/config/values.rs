@@ -4,7 +4,7 @@ use super::{
     rules::is_token,
     scopes::{Scope, Scopes},
 };
-use crate::core::context::compaction::SummaryRequest;
+use crate::core::{agent_loop::OfferHistory, context::compaction::SummaryRequest};
 use reseed_protocol::{command::SummaryKind, entry::SummaryForm};
 use secrecy::SecretString;
 use std::{collections::BTreeMap, fmt, sync::Arc};
@@ -47,6 +47,8 @@ choices! {
     ContextCutRule { Own = "own", Pi = "pi", }
     LogFormat { Text = "text", Json = "json", }
     LimitsMode { Enforce = "enforce", Warn = "warn", }
+    Switch { Off = "off", On = "on", }
+    OfferHistory { Off = "off", Auto = "auto", On = "on", }
 }
 
 /// `MODEL_PROVIDER`, before it is resolved by [`super::ModelSettings::provider`].
@@ -96,6 +98,23 @@ pub enum LogFormat {
     Text,
     /// One JSON object per line.
     Json,
+}
+
+/// What is off or on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Switch {
+    /// It is off.
+    Off,
+    /// It is on.
+    On,
+}
+
+impl Switch {
+    /// Returns true if it is on.
+    #[must_use]
+    pub fn is_on(self) -> bool {
+        self == Self::On
+    }
 }
 
 /// `LIMITS`: what happens at the limits of one user.

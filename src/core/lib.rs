@@ -3,18 +3,21 @@
 //! - [`session`]: the tree of entries, and the session state folded from the log
 //! - [`context`]: what the model sees of it, counted against the window and compacted when full
 //! - [`agent_loop`]: one total function from inputs to effects
+//! - [`tool`], [`approval`]: tools, and which of their calls a person must allow
 //! - [`hook`]: hook specifications and faults
 //! - [`model`]: the types that the agent loop and the providers exchange
 //! - [`prices`]: the cost of requests
 //! - `schema`: limits on tool schemas, and validators for call arguments
 
 pub mod agent_loop;
+pub mod approval;
 pub mod context;
 pub mod hook;
 pub mod model;
 pub mod prices;
 mod schema;
 pub mod session;
+pub mod tool;
 
 // The rooms name each other by the path that the server has for them.
 use crate as core;

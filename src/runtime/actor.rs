@@ -31,6 +31,7 @@ use crate::{
         context::counter::Counter,
         hook::HookPlace,
         session::{Session, SessionTree},
+        tool::ToolPlace,
     },
     metrics::OpenSession,
     store::{Error as StoreError, Head, Lease, SessionStore},
@@ -366,6 +367,11 @@ impl Actor {
                         }
                     }
                 }
+                Effect::CallTool(call) => match call.place {
+                    ToolPlace::Server => self.effects.call_tool(*call),
+                    ToolPlace::Client => self.run_open_calls(),
+                },
+                Effect::CancelTool(call_id) => self.effects.cancel_tool(&call_id),
                 Effect::CancelHook(call_id) => {
                     self.call_off(now, &call_id);
                     self.effects.cancel_hook(now, &call_id);
@@ -404,7 +410,8 @@ impl Actor {
     /// Returns true if nobody is attached and nothing is running.
     fn is_unneeded(&mut self) -> bool {
         let attached = self.feed.readers() > 0;
-        let idle = self.agent.as_ref().is_none_or(|agent| agent.is_idle());
+        // A turn that waits for a person alone goes on when the session is opened again.
+        let idle = self.agent.as_ref().is_none_or(|agent| agent.is_idle() || agent.is_parked());
         if attached {
             self.detached_since = None;
         } else if self.detached_since.is_none() {

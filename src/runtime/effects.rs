@@ -14,11 +14,12 @@ use super::{
     readable::{check_read_back, readable},
     shared::Shared,
     state_copy::StateCopy,
+    tools::ToolCalls,
     whole,
 };
 use crate::{
     core::{
-        agent_loop::{Append, CallModel, Input, Origin, RequestId},
+        agent_loop::{Append, CallModel, CallTool, Input, Origin, RequestId},
         model::{Delta, ModelFault, Purpose},
         session::fingerprint::fingerprint,
     },
@@ -50,6 +51,7 @@ pub(super) struct Effects {
     /// The summary being made in parallel.
     summarising: Option<ProviderCall>,
     hooks: HookCalls,
+    tools: ToolCalls,
     measure: Measure,
     /// The command being executed, until it is answered: each gets one reply, also when something fails.
     expected: Option<CommandId>,
@@ -98,6 +100,7 @@ impl Effects {
     ) -> Self {
         let measure = Measure::new(lease.session.clone());
         let hooks = HookCalls::new(shared.clone(), lease.session.clone(), mailbox.clone());
+        let tools = ToolCalls::new(shared.clone(), lease.session.clone(), mailbox.clone());
         let late = Late::new(lease.session.clone());
         // Under the first lease of an empty log no command has been written yet.
         let marked = (lease.term == 1 && lease.next_seq == 1).then(Vec::new);
@@ -114,6 +117,7 @@ impl Effects {
             asking: None,
             summarising: None,
             hooks,
+            tools,
             measure,
             expected: None,
             late,
@@ -323,6 +327,16 @@ impl Effects {
         self.hooks.cancel(now, call_id);
     }
 
+    /// Starts a call of one of the server's tools.
+    pub(super) fn call_tool(&mut self, call: CallTool) {
+        self.tools.start(call);
+    }
+
+    /// Cancels a call of one of the server's tools.
+    pub(super) fn cancel_tool(&mut self, call_id: &CallId) {
+        self.tools.cancel(call_id);
+    }
+
     /// Records why a request of the running turn failed, for the log.
     pub(super) fn note_fault(&mut self, input: &Input) {
         if let Input::Failed { request, fault } = input
@@ -344,6 +358,7 @@ impl Effects {
         self.asking = None;
         self.summarising = None;
         self.hooks.cancel_all();
+        self.tools.cancel_all();
         if let Err(error) = self.shared.store.release(&self.lease).await {
             tracing::warn!(session = %self.lease.session, %error, "release lease");
         }

@@ -15,7 +15,7 @@ use crate::{
     store::{EntryQuery, SessionStore, StoredRecord},
 };
 use reseed_protocol::{
-    CallId, Entry, EntryId, ErrorBody, ErrorCode, Part, SessionId,
+    ApprovalId, CallId, Entry, EntryId, ErrorBody, ErrorCode, Part, SessionId,
     command::{CallProgress, Command, Navigate, NavigatePosition},
     reply::Pin,
 };
@@ -31,6 +31,8 @@ pub(super) struct Lookups<'a> {
     pub(super) session: &'a SessionId,
     pub(super) state: &'a SessionState,
     pub(super) tree: &'a SessionTree,
+    /// The sender's client, if it has said who it is.
+    pub(super) sender: Option<&'a str>,
     /// True if a hook is called before a move; it receives the abandoned branch even if no summary is requested.
     pub(super) hook_is_asked: bool,
 }
@@ -63,6 +65,7 @@ impl Lookups<'_> {
             Command::PreviewCompaction(preview) if preview.rebuild == Some(true) => self.raw().await,
             Command::ToolResult(result) => self.ended(&result.call_id).await,
             Command::CallProgress(CallProgress { tool_call_id: Some(call), .. }) => self.ended(call).await,
+            Command::ApprovalResponse(response) => self.approval(&response.approval_id).await.map(Some),
             _ if is_busy => Ok(None),
             Command::UndoCompaction(undo) => {
                 let undone = undo_target(self.tree.path(), undo.entry_id.as_ref())?.clone();
@@ -108,6 +111,18 @@ impl Lookups<'_> {
         }
         let ended = ended::read(self.store, self.session, call).await.map_err(|error| store_error(&error))?;
         Ok(ended.map(|ended| Box::new(Lookup::EndedCall(ended))))
+    }
+
+    /// Returns what is known of the sender of an answer to an approval, and how the approval ended unless it is pending.
+    async fn approval(&self, approval: &ApprovalId) -> Result<Box<Lookup>, ErrorBody> {
+        let is_open = self.state.approvals.iter().any(|open| open.approval_id == *approval);
+        let ended = match approval.as_str().parse::<CallId>() {
+            Ok(id) if !is_open => {
+                ended::read(self.store, self.session, &id).await.map_err(|error| store_error(&error))?
+            }
+            _ => None,
+        };
+        Ok(Box::new(Lookup::Approval { by: self.sender.map(str::to_owned), ended }))
     }
 
     /// Returns the `seq` of the entry that a command names.

@@ -48,6 +48,7 @@ mod steady;
 pub(crate) mod stored;
 mod stored_shares;
 mod tail;
+mod tools;
 pub(crate) mod watch;
 pub(crate) mod whole;
 

@@ -24,6 +24,7 @@ use crate::{
     provider::Provider,
     shares::{Permit, Share, Shares},
     store::{Created, Error as StoreError, Head, SessionHead, SessionStore, UNFINISHED},
+    tools::Toolset,
 };
 use dashmap::DashMap;
 use reseed_protocol::{
@@ -52,7 +53,9 @@ pub struct RegistryOptions {
     pub clock: Arc<dyn Clock>,
     /// The hooks.
     pub hooks: Hooks,
-    /// The deployment; its hooks are replaced by those above.
+    /// The tools that the server runs.
+    pub tools: Toolset,
+    /// The deployment; its hooks and tools are replaced by those above.
     pub deployment: Deployment,
     /// The limits of clients; each session in memory holds its active context.
     pub limits: LimitSettings,
@@ -105,6 +108,7 @@ impl Registry {
             provider,
             clock,
             hooks,
+            tools,
             deployment,
             limits,
             has_several_users,
@@ -113,7 +117,7 @@ impl Registry {
         } = options;
         let shared = Shared {
             store,
-            parts: RwLock::new(Arc::new(Parts::new(provider, hooks, deployment))),
+            parts: RwLock::new(Arc::new(Parts::new(provider, hooks, tools, deployment))),
             clock,
             detached_turn,
             host_away,

@@ -4,7 +4,7 @@ use super::stored_shares::StoredBounds;
 use crate::{
     clock::Clock,
     core::{
-        agent_loop::Deployment,
+        agent_loop::{Deployment, HistoryTools},
         context::{
             count::relearnt,
             counter::{Calibration, Counter, Report},
@@ -15,6 +15,7 @@ use crate::{
     provider::Provider,
     shares::Shares,
     store::{Error as StoreError, Part, SessionStore},
+    tools::Toolset,
 };
 use dashmap::DashMap;
 use reseed_protocol::{ErrorBody, ErrorCode, SessionId};
@@ -54,14 +55,17 @@ pub(super) struct Shared {
 pub(super) struct Parts {
     pub(super) provider: Arc<dyn Provider>,
     pub(super) hooks: Hooks,
+    pub(super) tools: Toolset,
     pub(super) deployment: Arc<Deployment>,
 }
 
 impl Parts {
-    pub(super) fn new(provider: Arc<dyn Provider>, hooks: Hooks, deployment: Deployment) -> Self {
-        // The core names hooks that the shell must find, so both lists are the same.
-        let deployment = Arc::new(Deployment { hooks: hooks.specs(), ..deployment });
-        Self { provider, hooks, deployment }
+    pub(super) fn new(provider: Arc<dyn Provider>, hooks: Hooks, tools: Toolset, deployment: Deployment) -> Self {
+        // The core names hooks and tools that the shell must find, so both have the same lists.
+        let history_tools = HistoryTools { tools: tools.history().clone(), ..deployment.history_tools };
+        let server_tools = tools.checked().clone();
+        let deployment = Deployment { hooks: hooks.specs(), server_tools, history_tools, ..deployment };
+        Self { provider, hooks, tools, deployment: Arc::new(deployment) }
     }
 }
 

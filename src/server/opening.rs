@@ -152,6 +152,8 @@ fn session_opened(
         held: attached.snapshot.held.clone(),
         queue,
         pending,
+        approvals: attached.snapshot.approvals.clone(),
+        standing_approvals: attached.snapshot.standing_approvals.clone(),
         pins: attached.snapshot.pins.clone(),
         undone: attached.snapshot.undone.clone(),
     }

@@ -4,6 +4,8 @@
 //! `agent_finished` once, at the end, also after a failure; an item is sent complete, once, with its own id; nothing
 //! that it does not know is sent.
 
+mod approvals;
+
 use super::{
     closing::{End, Flow},
     socket::Connection,
@@ -22,7 +24,10 @@ use reseed_protocol::{
     reply::Reply,
     v1::{self, AgentFinished, ItemContent, LoadingState, ResponseItem, strategy_name},
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+
+/// The tools that search the history. v1 clients are shown nothing of their calls: they are the model's own business.
+const HISTORY_TOOLS: [&str; 2] = ["history_search", "history_read"];
 
 /// Id of error frames.
 const ERROR_ID: &str = "s_error";
@@ -32,6 +37,9 @@ const ERROR_ID: &str = "s_error";
 pub(super) struct Translator {
     /// The time of each open call, because v1 reports the duration of tools. Bounded by a turn's open calls.
     calls: HashMap<String, Timestamp>,
+    approvals: approvals::OpenApprovals,
+    /// Calls of tools that v1 clients are not shown. Bounded by a turn's open calls.
+    hidden: HashSet<String>,
     frames: u64,
 }
 
@@ -88,10 +96,15 @@ pub(super) async fn received(connection: &mut Connection, text: &str) -> Flow {
             let id = fresh_id(connection);
             ("start_compaction", hand_over(connection, id, Command::StartCompaction(StartCompaction::default())).await)
         }
-        v1::Command::ApprovalResponse(_) => {
-            let error = ErrorBody::no_pending_approval();
-            ("approval_response", Err(error))
-        }
+        v1::Command::ApprovalResponse(response) => match approvals::answered(connection, response).await {
+            Ok(frames) => {
+                for frame in frames {
+                    connection.send(frame).await?;
+                }
+                ("approval_response", Ok(()))
+            }
+            Err(error) => ("approval_response", Err(error)),
+        },
     };
     if let Err(error) = handed {
         metrics::command_answered(name, Outcome::Error(error.code));
@@ -200,6 +213,8 @@ impl Translator {
             }
             Event::TurnFinished(finished) => {
                 self.calls.clear();
+                self.hidden.clear();
+                self.approvals_are_over();
                 let mut frames = Vec::with_capacity(4);
                 if let Some(error) = finished.error.filter(|_| finished.status != TurnStatus::Completed) {
                     frames.push(error_frame(error));
@@ -221,8 +236,9 @@ impl Translator {
                 compacted.strategy = strategy_name(&compacted.strategy);
                 vec![self.frame(&v1::Event::ContextCompacted(Box::new((*compacted).into())))]
             }
+            Event::ApprovalRequest(approval) => self.approval_requested(*approval),
+            Event::CallResolved(resolved) => self.approval_resolved(&resolved),
             Event::ToolCall(_)
-            | Event::CallResolved(_)
             | Event::QueueItemAdded(_)
             | Event::QueueItemRemoved(_)
             | Event::QueueReordered(_)
@@ -251,6 +267,11 @@ impl Translator {
                     content: vec![ItemContent::InputText { text: text.clone() }],
                     summary: Vec::new(),
                 },
+                (Role::Assistant, Part::ToolCall { call_id, name, .. }) if HISTORY_TOOLS.contains(&name.as_str()) => {
+                    self.hidden.insert(call_id.to_string());
+                    continue;
+                }
+                (Role::Tool, Part::ToolResult { call_id, .. }) if self.hidden.remove(call_id.as_str()) => continue,
                 (Role::Assistant, Part::ToolCall { call_id, name, arguments }) => {
                     self.calls.insert(call_id.to_string(), at);
                     ResponseItem::FunctionCall {
@@ -266,7 +287,10 @@ impl Translator {
                     let seconds = at.millis_since(began) as f64 / 1000.0;
                     let metadata =
                         serde_json::json!({ "exit_code": i32::from(*is_error), "duration_seconds": seconds });
-                    let output = serde_json::json!({ "output": output, "metadata": metadata }).to_string();
+                    let output = match is_in_v1s_form(output) {
+                        true => output.clone(),
+                        false => serde_json::json!({ "output": output, "metadata": metadata }).to_string(),
+                    };
                     ResponseItem::FunctionCallOutput { id, call_id: call_id.to_string(), output }
                 }
                 _ => continue,
@@ -275,6 +299,26 @@ impl Translator {
         }
         items
     }
+}
+
+/// Returns true if a tool has written its output as v1 has it, with its own exit code and duration.
+fn is_in_v1s_form(output: &str) -> bool {
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Form {
+        #[serde(rename = "output")]
+        _output: String,
+        #[serde(rename = "metadata")]
+        _metadata: Metadata,
+    }
+    #[derive(serde::Deserialize)]
+    struct Metadata {
+        #[serde(rename = "exit_code")]
+        _exit_code: i64,
+        #[serde(rename = "duration_seconds")]
+        _duration_seconds: f64,
+    }
+    output.starts_with('{') && serde_json::from_str::<Form>(output).is_ok()
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ use crate::{
         serve,
     },
     store::{self, SessionStore},
+    tools::{Tool, Toolset},
 };
 use anyhow::Context as _;
 use std::{
@@ -108,7 +109,30 @@ pub async fn start_with_hooks(
     store: Arc<dyn SessionStore>,
     hooks: Vec<Arc<dyn Hook>>,
 ) -> anyhow::Result<Service> {
-    let hooks = Hooks::new(hooks)?.with_webhooks(webhooks(settings)?)?;
+    start_with_extensions(settings, provider, store, Extensions { hooks, ..Extensions::default() }).await
+}
+
+/// What a program adds to the server.
+#[derive(Default)]
+pub struct Extensions {
+    /// Hooks. They are called before those in the settings.
+    pub hooks: Vec<Arc<dyn Hook>>,
+    /// Tools. They are offered before those in the settings.
+    pub tools: Vec<Arc<dyn Tool>>,
+}
+
+/// Starts a service as [`start`] does, with the program's own hooks and tools.
+///
+/// # Errors
+/// As [`start`]; an invalid hook or tool, or a file of webhooks that cannot be used.
+pub async fn start_with_extensions(
+    settings: &Settings,
+    provider: Arc<dyn Provider>,
+    store: Arc<dyn SessionStore>,
+    extensions: Extensions,
+) -> anyhow::Result<Service> {
+    let hooks = Hooks::new(extensions.hooks)?.with_webhooks(webhooks(settings)?)?;
+    let tools = Toolset::new(extensions.tools, Vec::new()).map_err(|error| anyhow::anyhow!(error.message))?;
     let listen = &settings.listen;
     let listener = TcpListener::bind((listen.host, listen.ws_port)).await.with_context(|| {
         format!("listen on {}:{}; another program may use it, set WS_PORT", listen.host, listen.ws_port)
@@ -129,6 +153,7 @@ pub async fn start_with_hooks(
         provider: provider.clone(),
         clock: Arc::new(SystemClock),
         hooks,
+        tools,
         deployment,
         limits: limits.clone(),
         has_several_users: settings.has_several_users(),

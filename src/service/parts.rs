@@ -4,7 +4,8 @@ use crate::{
     clock::{Clock, SystemClock},
     config::{ContextCutRule, ContextEstimator, ProviderKind, Settings},
     core::{
-        agent_loop::{Deployment, INSTRUCTIONS_WINDOW_PART, Summaries},
+        agent_loop::{Deployment, HistoryTools, INSTRUCTIONS_WINDOW_PART, Summaries, Tools},
+        approval::Policy,
         context::{
             compaction::Writing,
             counter::Counter,
@@ -23,8 +24,11 @@ use crate::{
     },
 };
 use anyhow::Context as _;
-use reseed_protocol::command::SummaryKind;
+use reseed_protocol::{approval::ApprovalPolicy, command::SummaryKind};
 use std::{sync::Arc, time::Duration};
+
+/// Most bytes of the file with the approval policy: many times what its rules can have.
+const APPROVALS_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Time limit for the provider's model list at startup; without it the table of known models is used.
 const LIST_TIME: Duration = Duration::from_secs(5);
@@ -121,7 +125,23 @@ pub fn deployment(settings: &Settings, windows: Windows) -> anyhow::Result<Deplo
     }
     let mut deployment = deployment_of(settings, windows);
     deployment.summaries.writing.prompt = summary_prompt(settings, &deployment)?;
+    deployment.approvals = approval_policy(settings)?;
     Ok(deployment)
+}
+
+/// Reads the approval policy that the settings name.
+fn approval_policy(settings: &Settings) -> anyhow::Result<Policy> {
+    let Some(file) = settings.approvals_path() else { return Ok(Policy::default()) };
+    let named = format!("APPROVALS_FILE names {}", file.display());
+    let bytes = std::fs::metadata(&file).with_context(|| format!("{named}, which cannot be read"))?.len();
+    anyhow::ensure!(
+        bytes <= APPROVALS_BYTES_MAX,
+        "{named}, which has {bytes} bytes; at most {APPROVALS_BYTES_MAX} are allowed"
+    );
+    let text = std::fs::read_to_string(&file).with_context(|| format!("{named}, which cannot be read as text"))?;
+    let policy: ApprovalPolicy =
+        serde_json::from_str(&text).with_context(|| format!("{named}, which is not a policy"))?;
+    Policy::compile(&policy).map_err(|(field, why)| anyhow::anyhow!("{named}: `{field}` {why}"))
 }
 
 /// Reads the prompt for summaries that the settings name.
@@ -147,7 +167,8 @@ fn summary_prompt(settings: &Settings, deployment: &Deployment) -> anyhow::Resul
 
 /// Returns what [`deployment`] does, for uses that do not need the model's window.
 pub(crate) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment {
-    let (context, summaries, turns) = (&settings.context, &settings.summaries, &settings.turns);
+    let (context, summaries) = (&settings.context, &settings.summaries);
+    let (turns, tools) = (&settings.turns, &settings.tools);
     Deployment {
         model: settings.model.model_name().to_owned(),
         models_allowed: settings.model.models_allowed.clone(),
@@ -186,8 +207,16 @@ pub(crate) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
         },
         windows,
         prices: settings.model.model_prices.clone(),
-        tool_timeout_ms: turns.tool_timeout_secs * 1000,
-        tool_rounds_max: u64::from(turns.tool_rounds_max),
+        tool_timeout_ms: tools.tool_timeout_secs * 1000,
+        tool_rounds_max: u64::from(tools.tool_rounds_max),
+        tool_parallel_max: tools.tool_parallel_max as usize,
+        tool_result_tokens_max: tools.tool_result_max_tokens,
+        turn_timeout_ms: (turns.turn_timeout_secs > 0).then(|| turns.turn_timeout_secs * 1000),
+        tools_are_off: !tools.tools.is_on(),
+        server_tools: Tools::default(),
+        history_tools: HistoryTools { offered: tools.history_tools, tools: Tools::default() },
+        approvals: Policy::default(),
+        approval_expiry_ms: tools.approval_expiry_secs * 1000,
         queue_items_max: turns.queue_items_max as usize,
         file_tools: FileTools { reads: context.file_read_tools.clone(), writes: context.file_write_tools.clone() },
         hooks: Vec::new(),

@@ -5,6 +5,11 @@
 //!
 //! Invariant: a tool never sees arguments that its schema, as it was sent, does not allow.
 
+mod toolset;
+
+pub use crate::core::tool::Output;
+pub use toolset::Toolset;
+
 use reseed_protocol::{CallId, EntryId, SessionId, command::ToolOffer};
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
@@ -92,30 +97,5 @@ impl Progress {
 impl fmt::Debug for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Progress")
-    }
-}
-
-/// The result of a call.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Output {
-    /// Text for the model. The runtime cuts what is too long.
-    pub text: String,
-    /// Images, as `data:` URLs.
-    pub images: Vec<String>,
-    /// True if the tool failed.
-    pub is_error: bool,
-}
-
-impl Output {
-    /// Returns a result of text.
-    #[must_use]
-    pub fn text(text: impl Into<String>) -> Self {
-        Self { text: text.into(), ..Self::default() }
-    }
-
-    /// Returns a failure, with what went wrong for the model to read.
-    #[must_use]
-    pub fn error(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_error: true, ..Self::default() }
     }
 }

@@ -21,6 +21,7 @@ const FILES: &[(&str, &str)] = &[
     ("command", "commands"),
     ("reply", "replies"),
     ("event", "events"),
+    ("approval", "approvals"),
     ("entry", "entries"),
     ("content", "content"),
     ("context", "context"),

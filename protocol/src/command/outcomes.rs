@@ -37,6 +37,7 @@ pub const OF_THE_MODEL: &[ErrorCode] = codes! {
 pub const NEVER_REPLIED: &[(ErrorCode, &str)] = &[
     (ErrorCode::NotSupported, "nothing: it is reserved for servers that lack a feature"),
     (ErrorCode::TooManyToolRounds, "`turn_finished.error`"),
+    (ErrorCode::TurnTimeout, "`turn_finished.error`"),
     (ErrorCode::UpstreamEmpty, "`turn_finished.error`"),
     (ErrorCode::ContentFiltered, "`turn_finished.error`"),
     (ErrorCode::ContextOverflow, "`turn_finished.error`"),
@@ -81,6 +82,8 @@ impl Work {
                 "item_aborted",
                 "entry_appended",
                 "tool_call",
+                "approval_request",
+                "call_progressed",
                 "run_tool",
                 "tool_cancelled",
                 "call_resolved",
@@ -169,7 +172,9 @@ outcomes! {
         "entry_appended" "call_resolved"; Turn Compaction Hooks; UnknownCall TooLate;
     }
     "call_progress" { "call_progressed"; ; UnknownCall TooLate; }
-    "approval_response" { ; ; NoPendingApproval; }
+    "approval_response" {
+        "call_resolved" "tool_call" "run_tool" "entry_appended" "session_updated"; Turn; NoPendingApproval TooLate;
+    }
     "navigate" {
         "session_updated" "entry_appended" "compaction_progress" "compaction_failed"; Turn Compaction Hooks;
         EntryNotFound TurnRunning CompactionRunning NavigationCancelled; OF_HOOKS OF_THE_MODEL
@@ -202,6 +207,8 @@ outcomes! {
         "entry_appended" "session_updated" "context_warning" "compaction_failed"; Compaction; UnknownModel;
     }
     "set_instructions" { "session_updated"; ; ; }
+    "set_tools" { "session_updated"; ; InvalidPolicy; }
+    "withdraw_approval" { "session_updated"; ; NoPendingApproval; }
     "set_options" { "session_updated"; ; ; }
     "register_tools" { "presence_changed" "host_changed" "run_tool"; ; InvalidTools; }
     "register_hooks" { "presence_changed" "host_changed"; Hooks; InvalidHooks; }

@@ -1,6 +1,6 @@
 //! Tools, as whoever runs them offers them: a client, the server, or an MCP server.
 
-use crate::context::ToolDefinition;
+use crate::{approval::ApprovalOption, context::ToolDefinition};
 use serde::{Deserialize, Serialize};
 
 /// A tool that the model may call.
@@ -72,6 +72,40 @@ impl ToolOffer {
             name: self.name.clone(),
             description: self.description.clone(),
             parameters: self.parameters.clone(),
+        }
+    }
+}
+
+/// A decision on an approval: one of the four options, or one of v1's words for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// Run this call.
+    #[serde(alias = "yes")]
+    AllowOnce,
+    /// Run this call, and every later one that is exactly the same.
+    #[serde(alias = "always")]
+    AllowAlways,
+    /// Do not run this call; the turn goes on, and the model reads why.
+    #[serde(alias = "no-continue")]
+    RejectOnce,
+    /// Do not run this call, nor any later one that is exactly the same.
+    RejectAlways,
+    /// Do not run this call, and end the turn.
+    #[serde(alias = "no-exit")]
+    RejectAndStop,
+}
+
+impl Decision {
+    /// Returns the option that the approval is answered with.
+    #[must_use]
+    pub fn option(self) -> ApprovalOption {
+        match self {
+            Self::AllowOnce => ApprovalOption::AllowOnce,
+            Self::AllowAlways => ApprovalOption::AllowAlways,
+            Self::RejectOnce | Self::RejectAndStop => ApprovalOption::RejectOnce,
+            Self::RejectAlways => ApprovalOption::RejectAlways,
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::cli::terminal::clean;
 use reseed_client::fold::SUMMARISING_BRANCH;
 use reseed_protocol::{
     EntryData, JobId, Role,
+    approval::Approval,
     event::{CompactionPrepared, DeltaKind, EntryAppended, EphemeralEvent, Event, ItemDelta, TurnFinished},
     reply::{Resumed, RunningPart, SessionOpened},
 };
@@ -109,6 +110,7 @@ impl Dialogue {
             Event::ToolCall(call) => {
                 self.progress(&format!("waiting for the tool {}", clean(&call.name)));
             }
+            Event::ApprovalRequest(approval) => self.on_approval_request(approval),
             Event::SessionUpdated(updated) => {
                 if let Some(leaf) = &updated.leaf_id {
                     self.last_entry.clone_from(leaf);
@@ -137,6 +139,11 @@ impl Dialogue {
             | Event::QueueChanged(_) => {}
             Event::TurnFinished(_) | Event::CallResolved(_) | Event::Unknown(_) => {}
         }
+    }
+
+    fn on_approval_request(&mut self, approval: &Approval) {
+        let text = format!("the tool {} waits for your approval: {}", clean(&approval.name), clean(&approval.display));
+        self.line(&self.screen.warning(&text));
     }
 
     fn on_entry(&mut self, appended: &EntryAppended) {

@@ -1,6 +1,8 @@
 //! Deployment settings, the same for every session.
 
 use crate::{
+    agent_loop::Tools,
+    approval::Policy,
     context::{
         compaction::{SummaryRequest, Writing},
         counter::{Counter, CounterOf},
@@ -21,6 +23,9 @@ const HOOK_TIMEOUT_MS: u64 = 30_000;
 
 /// Default time that a required hook's absent client is waited for, in milliseconds.
 const HOOK_AWAY_MS: u64 = 120_000;
+
+/// Default time in milliseconds in which a person answers an approval: a day.
+const APPROVAL_EXPIRY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// The deployment's settings, the same for every session.
 #[derive(Debug, Clone)]
@@ -53,6 +58,22 @@ pub struct Deployment {
     pub tool_timeout_ms: u64,
     /// Maximum number of answers with tool calls in one turn.
     pub tool_rounds_max: u64,
+    /// Maximum number of calls of one turn that run in the server at the same time.
+    pub tool_parallel_max: usize,
+    /// Maximum tokens of a tool's result; absent for a quarter of the window, which is always a limit.
+    pub tool_result_tokens_max: Option<u64>,
+    /// Maximum time of a turn in milliseconds, without the time for which it waits for approvals; absent for no limit.
+    pub turn_timeout_ms: Option<u64>,
+    /// True if no request offers any tool.
+    pub tools_are_off: bool,
+    /// The tools that the server runs, and its MCP servers.
+    pub server_tools: Tools,
+    /// The tools that search the session's history.
+    pub history_tools: HistoryTools,
+    /// Which calls a person must allow, where a rule says so.
+    pub approvals: Policy,
+    /// Time in milliseconds after which no answer to an approval counts as a refusal.
+    pub approval_expiry_ms: u64,
     /// Maximum number of queued inputs in one session.
     pub queue_items_max: usize,
     /// The tools whose calls name files.
@@ -82,6 +103,14 @@ impl Default for Deployment {
             prices: Prices::default(),
             tool_timeout_ms: 0,
             tool_rounds_max: 0,
+            tool_parallel_max: 8,
+            tool_result_tokens_max: None,
+            turn_timeout_ms: None,
+            tools_are_off: false,
+            server_tools: Tools::default(),
+            history_tools: HistoryTools::default(),
+            approvals: Policy::default(),
+            approval_expiry_ms: APPROVAL_EXPIRY_MS,
             queue_items_max: 0,
             file_tools: FileTools::default(),
             hooks: Vec::new(),
@@ -125,6 +154,40 @@ impl Deployment {
     pub fn counter(&self, model: &str) -> Counter {
         (self.counter_of)(model)
     }
+}
+
+/// The tools that search a session's history, and when they are offered.
+#[derive(Debug, Clone, Default)]
+pub struct HistoryTools {
+    /// When they are offered.
+    pub offered: OfferHistory,
+    /// The tools.
+    pub tools: Tools,
+}
+
+impl HistoryTools {
+    /// Returns true if a session that was compacted so many times, undone or not, offers them. It does so from then on,
+    /// so that the list of tools changes only where a compaction breaks the provider's cache anyway.
+    #[must_use]
+    pub fn are_offered(&self, compactions: u64) -> bool {
+        match self.offered {
+            OfferHistory::Off => false,
+            OfferHistory::Auto => compactions > 0,
+            OfferHistory::On => true,
+        }
+    }
+}
+
+/// When the tools that search the history are offered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OfferHistory {
+    /// Never.
+    Off,
+    /// From a session's first compaction on.
+    #[default]
+    Auto,
+    /// Always.
+    On,
 }
 
 /// Settings for making summaries.

@@ -6,6 +6,7 @@ use crate::{
     hook::{HookFault, HookPlace, HookSpec},
     model::{Answer, ModelFault, ModelRequest},
     session::{Lookup, fingerprint::withheld},
+    tool::{Output, ToolPlace},
 };
 use reseed_protocol::{
     CallId, CommandId, EntryId, ErrorBody, Part, TurnId,
@@ -118,6 +119,20 @@ pub enum Input {
     Reconfigured(Arc<Deployment>),
     /// The host offers these tools. They replace the earlier ones.
     ToolsOffered(Tools),
+    /// A tool that the server runs has answered.
+    ToolAnswered {
+        /// The call.
+        call_id: CallId,
+        /// The result.
+        output: Output,
+    },
+    /// A tool that the server runs is still at work.
+    ToolProgressed {
+        /// The call.
+        call_id: CallId,
+        /// Its current activity, for people.
+        message: Option<String>,
+    },
     /// The host offers these hooks, in the order in which they are asked. They replace the earlier ones.
     HooksOffered(Arc<[HookSpec]>),
     /// Time has passed: a deadline may have expired.
@@ -160,6 +175,11 @@ pub enum Effect {
     CallHook(Box<CallHook>),
     /// Cancel a hook call whose answer is no longer needed.
     CancelHook(CallId),
+    /// Run a tool call. A call of the server's arrives as [`Input::ToolAnswered`]; a client's is one that waited until
+    /// now, and is answered by its `tool_result`.
+    CallTool(Box<CallTool>),
+    /// Cancel a call that the server runs: its answer is no longer needed.
+    CancelTool(CallId),
     /// Correct this model's token estimates, for this session and later ones.
     Calibrate {
         /// The model.
@@ -191,6 +211,21 @@ pub struct Mark {
     pub fingerprint: u64,
     /// Its reply, sent once the step is durable.
     pub reply: Reply,
+}
+
+/// A tool call that starts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallTool {
+    /// Who runs it.
+    pub place: ToolPlace,
+    /// The call.
+    pub call_id: CallId,
+    /// The tool.
+    pub name: String,
+    /// The arguments, JSON text that the tool's schema allows.
+    pub arguments: String,
+    /// The session's leaf.
+    pub leaf: Option<EntryId>,
 }
 
 /// A call to a hook.

@@ -53,6 +53,7 @@ impl EndedCalls {
 pub(super) enum Callee {
     Tool,
     Hook,
+    Approval,
 }
 
 impl Callee {
@@ -61,19 +62,21 @@ impl Callee {
         match self {
             Self::Tool => "toolCallId",
             Self::Hook => "hookCallId",
+            Self::Approval => "approvalId",
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Self::Tool => "tool",
-            Self::Hook => "hook",
+            Self::Tool => "tool call",
+            Self::Hook => "hook call",
+            Self::Approval => "approval",
         }
     }
 
     /// Returns the error for a call that this session does not know.
     pub(super) fn unknown(self, call: &CallId) -> ErrorBody {
-        let message = format!("no {} call `{call}` is pending", self.name());
+        let message = format!("no {} `{call}` is pending", self.name());
         ErrorBody::new(ErrorCode::UnknownCall, message).with_field(self.field())
     }
 
@@ -84,12 +87,15 @@ impl Callee {
             Some(CallOutcome::Answered | CallOutcome::Failed) | None => "was answered already",
             Some(CallOutcome::TimedOut) => "has timed out",
             Some(CallOutcome::Dropped) => "is no longer needed",
+            Some(CallOutcome::Allowed) => "was allowed already",
+            Some(CallOutcome::Rejected) => "was rejected already",
+            Some(CallOutcome::Expired) => "has expired",
         };
         let mut details = json!({ "field": field, field: call });
         if let Some(outcome) = outcome {
             details["outcome"] = json!(outcome);
         }
-        ErrorBody::new(ErrorCode::TooLate, format!("the {name} call `{call}` {how}; nothing was stored"))
+        ErrorBody::new(ErrorCode::TooLate, format!("the {name} `{call}` {how}; nothing was stored"))
             .with_details(details)
     }
 }

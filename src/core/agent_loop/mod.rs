@@ -43,10 +43,10 @@ mod random_orders;
 mod random_scripts;
 
 pub use compaction::{INSTRUCTIONS_WINDOW_PART, PINS_MAX, PREVIEW_MILLIS, pins_without, undo_target};
-pub use deployment::{Deployment, Summaries};
-pub use io::{Append, CallHook, CallModel, Effect, Input, Mark, Origin, RequestId};
+pub use deployment::{Deployment, HistoryTools, OfferHistory, Summaries};
+pub use io::{Append, CallHook, CallModel, CallTool, Effect, Input, Mark, Origin, RequestId};
 pub use kernel::Snapshot;
-pub use prompt::{TOOLS_MAX, Tools, check_offers, usage_percent, usage_ratio};
+pub use prompt::{SERVER_TOOLS_MAX, TOOLS_MAX, Tools, check_offers, check_server_tools, usage_percent, usage_ratio};
 pub use seed::Seed;
 
 use compaction::{Compacting, Compactor};
@@ -60,7 +60,7 @@ use turn::Turn;
 use workspace::Workspace;
 
 use crate::session::Session;
-use reseed_protocol::{Timestamp, event::TurnStatus};
+use reseed_protocol::{CallId, Timestamp, event::TurnStatus};
 
 /// The loop. See the module documentation.
 #[derive(Debug)]
@@ -127,6 +127,7 @@ impl AgentLoop {
             self.hooks.note_waiting(&mut self.ws);
             agenda.extend(self.ws.take_steps().rev());
         }
+        self.turn.keep_time(&self.ws);
         self.turn.tell_meter(&mut self.ws, &self.compaction);
         self.ws.roster.forget_what_is_done(&self.ws.session.state);
         if self.is_idle() {
@@ -177,6 +178,12 @@ impl AgentLoop {
             (_, Input::AskAgain { only_away }) => self.hooks.ask_again(&mut self.ws, only_away),
             (_, Input::Reconfigured(deployment)) => self.ws.deployment = deployment,
             (_, Input::ToolsOffered(tools)) => self.ws.offer_tools(tools),
+            (Stage::AwaitingTools, Input::ToolAnswered { call_id, output }) => {
+                self.turn.on_server_result(&mut self.ws, &call_id, output);
+            }
+            (_, Input::ToolProgressed { call_id, message }) => {
+                self.turn.on_server_progress(&mut self.ws, &call_id, message);
+            }
             (_, Input::HooksOffered(hooks)) => self.hooks.on_hooks_offered(&mut self.ws, hooks),
             (_, Input::Tick) => self.on_tick(),
             (_, Input::Hold(error)) => self.on_hold(&error),
@@ -188,6 +195,7 @@ impl AgentLoop {
             (_, Input::Abandon(error)) => self.on_stop(error, TurnStatus::Cancelled),
             // Stale responses to a cancelled request or to an older loop's request.
             (_, Input::Answered { .. } | Input::Failed { .. } | Input::Cancelled { .. }) => {}
+            (_, Input::ToolAnswered { .. }) => {}
         }
     }
 
@@ -224,7 +232,9 @@ impl AgentLoop {
         self.ws.roster.owe_what_was_kept(&self.ws.session.state);
         if self.ws.session.state.turn.is_some() {
             self.ws.drop_unmade_calls();
-            self.ws.then(Step::stop_turn(TurnStatus::Interrupted));
+            if !self.turn.park(&mut self.ws) {
+                self.ws.then(Step::stop_turn(TurnStatus::Interrupted));
+            }
         } else {
             self.ws.then(Step::Proceed);
         }
@@ -240,9 +250,10 @@ impl AgentLoop {
     /// Returns when [`Input::Tick`] is due, if ever.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        let tools = self.turn.next_deadline();
+        let tools = self.turn.next_deadline(&self.ws);
         let compaction = self.compaction.deadline().filter(|_| !self.hooks.looks_at_compaction());
-        tools.into_iter().chain(compaction).chain(self.hooks.next_hook_deadline()).min()
+        let turn = self.turn.over_at(&self.ws);
+        [tools, compaction, turn, self.hooks.next_hook_deadline()].into_iter().flatten().min()
     }
 
     /// Returns true if the path in memory may lack entries that the model should see by the log: the next loop is then
@@ -270,6 +281,25 @@ impl AgentLoop {
         !self.is_busy() && !self.compaction.is_at_work() && self.hooks.is_quiet()
     }
 
+    /// Returns true if the running turn waits for a person's approval and for nothing else. The session may then leave
+    /// memory: the turn goes on when somebody answers.
+    #[must_use]
+    pub fn is_parked(&self) -> bool {
+        self.turn.is_parked(&self.ws) && !self.compaction.is_at_work() && self.hooks.is_quiet()
+    }
+
+    /// Returns true if this call runs: a sequential one waits until the one before it is over.
+    #[must_use]
+    pub fn runs_call(&self, call: &CallId) -> bool {
+        self.turn.is_running(call)
+    }
+
+    /// Returns the tools that requests offer.
+    #[must_use]
+    pub fn tools(&self) -> &Tools {
+        self.ws.prompt.tools()
+    }
+
     /// Returns true if new input cannot start a turn at once. A background compaction does not prevent it.
     #[must_use]
     pub fn is_busy(&self) -> bool {
@@ -279,6 +309,10 @@ impl AgentLoop {
 
     /// Handles a clock tick.
     fn on_tick(&mut self) {
+        if self.turn.over_at(&self.ws).is_some_and(|at| at <= self.ws.now) {
+            self.stop_turn(TurnStatus::Failed);
+            return;
+        }
         self.hooks.on_hook_tick(&mut self.ws);
         self.ws.then(Step::CompactionTick);
         self.ws.then(Step::ToolsTick);

@@ -91,7 +91,7 @@ impl Step {
         Self::EndTurn(Box::new(TurnEnd { status: TurnStatus::Completed, finish_reason: Some(reason), error: None }))
     }
 
-    /// Returns the step that ends the running turn early, as `cancelled` or `interrupted`.
+    /// Returns the step that ends the running turn early: as `cancelled`, `interrupted`, or `failed` if it took too long.
     pub(super) fn stop_turn(status: TurnStatus) -> Self {
         Self::EndTurn(Box::new(TurnEnd::stopped(status)))
     }
@@ -106,11 +106,19 @@ pub(super) struct TurnEnd {
 }
 
 impl TurnEnd {
-    /// Returns the end of a turn that is `cancelled` or `interrupted`.
+    /// Returns the end of a turn that is `cancelled`, `interrupted`, or `failed` because it took too long.
     pub(super) fn stopped(status: TurnStatus) -> Self {
-        let error = (status == TurnStatus::Interrupted).then(|| {
-            ErrorBody::new(ErrorCode::Interrupted, "the server stopped in the middle of the turn; send retry_turn")
-        });
+        let error = match status {
+            TurnStatus::Interrupted => {
+                let message = "the server stopped in the middle of the turn; send retry_turn";
+                Some(ErrorBody::new(ErrorCode::Interrupted, message))
+            }
+            TurnStatus::Failed => {
+                let message = "the turn took longer than the server allows; send retry_turn, or ask for less at once";
+                Some(ErrorBody::new(ErrorCode::TurnTimeout, message))
+            }
+            TurnStatus::Completed | TurnStatus::Cancelled => None,
+        };
         let finish_reason = (status == TurnStatus::Cancelled).then_some(StopReason::Cancelled);
         Self { status, finish_reason, error }
     }

@@ -77,7 +77,7 @@ impl Workspace {
             next: Vec::new(),
             out: Vec::new(),
         };
-        this.refresh_fixed();
+        this.adopt_tools();
         this.refresh_manager();
         this
     }

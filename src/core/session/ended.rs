@@ -50,21 +50,28 @@ pub fn result_of(call: &CallId, message: &Message) -> Option<u64> {
     })
 }
 
-/// Returns the calls that these events resolve. The same step appends their results.
+/// Returns the calls and approvals that these events resolve. The same step appends the results of calls; the
+/// "result" of an approval is the fingerprint of its answer.
 #[must_use]
 pub fn ended_calls(events: &[Event]) -> Vec<(CallId, EndedCall)> {
     let resolved = events.iter().filter_map(|event| match event {
         Event::CallResolved(resolved) => Some(resolved),
         _ => None,
     });
-    let ended = resolved.map(|resolved| {
+    let ended = resolved.flat_map(|resolved| {
         let results = events.iter().filter_map(|event| match event {
             Event::EntryAppended(appended) => appended.entry.message(),
             _ => None,
         });
         let result = results.filter_map(|message| result_of(&resolved.call_id, message)).next();
-        let ended = EndedCall { outcome: Some(resolved.outcome), result: result.unwrap_or(0) };
-        (resolved.call_id.clone(), ended)
+        // A call that was allowed is made now, so it is not over.
+        let is_over = resolved.outcome != CallOutcome::Allowed;
+        let outcome = Some(resolved.outcome);
+        let call = is_over.then(|| (resolved.call_id.clone(), EndedCall { outcome, result: result.unwrap_or(0) }));
+        let answer = resolved.option.map_or(0, |option| fingerprint_of(&option));
+        let approval = resolved.approval_id.as_ref().and_then(|id| id.as_str().parse().ok());
+        let approval = approval.map(|id| (id, EndedCall { outcome, result: answer }));
+        call.into_iter().chain(approval)
     });
     ended.collect()
 }

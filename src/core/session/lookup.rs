@@ -20,6 +20,13 @@ pub enum Lookup {
     },
     /// The end of the call that a `tool_result` or `call_progress` names, from its mark.
     EndedCall(EndedCall),
+    /// What is known of the sender of an `approval_response`, and of an approval that is over.
+    Approval {
+        /// The sender's client.
+        by: Option<String>,
+        /// How the approval ended, from its mark.
+        ended: Option<EndedCall>,
+    },
 }
 
 impl Lookup {
@@ -28,7 +35,7 @@ impl Lookup {
     pub fn path(self) -> Option<SessionTree> {
         match self {
             Self::Path(tree) => Some(tree),
-            Self::Destination(_) | Self::Entries { .. } | Self::EndedCall(_) => None,
+            Self::Destination(_) | Self::Entries { .. } | Self::EndedCall(_) | Self::Approval { .. } => None,
         }
     }
 
@@ -37,7 +44,16 @@ impl Lookup {
     pub fn ended_call(self) -> Option<EndedCall> {
         match self {
             Self::EndedCall(ended) => Some(ended),
-            Self::Path(_) | Self::Destination(_) | Self::Entries { .. } => None,
+            Self::Path(_) | Self::Destination(_) | Self::Entries { .. } | Self::Approval { .. } => None,
+        }
+    }
+
+    /// Returns the client of an approval's sender, if it is known, and how the approval ended, if it has.
+    #[must_use]
+    pub fn approval(self) -> (Option<String>, Option<EndedCall>) {
+        match self {
+            Self::Approval { by, ended } => (by, ended),
+            Self::Path(_) | Self::Destination(_) | Self::Entries { .. } | Self::EndedCall(_) => (None, None),
         }
     }
 
@@ -46,7 +62,7 @@ impl Lookup {
     pub fn destination(self) -> Option<Destination> {
         match self {
             Self::Destination(destination) => Some(destination),
-            Self::Path(_) | Self::Entries { .. } | Self::EndedCall(_) => None,
+            Self::Path(_) | Self::Entries { .. } | Self::EndedCall(_) | Self::Approval { .. } => None,
         }
     }
 }

@@ -17,6 +17,7 @@ pub use unseen::{Unseen, UnseenChange};
 use super::input::is_message;
 use reseed_protocol::{
     CommandId, EntryData, EntryId, ErrorCode, JobId, Role, TurnId, Usage,
+    approval::{Approval, StandingApproval},
     command::StrategySettings,
     context::ContextInfo,
     event::{CompactionFailed, CompactionTrigger, Event, TurnFinished, TurnStatus},
@@ -125,6 +126,12 @@ pub struct SessionState {
     pub failed_compactions: Vec<FailedCompaction>,
     /// Tool calls without a result.
     pub pending: Vec<PendingCall>,
+    /// Tool calls that a person must allow first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<Approval>,
+    /// Lasting answers to approvals.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub standing_approvals: Vec<StandingApproval>,
 }
 
 /// A turn that has started and not finished.
@@ -172,6 +179,8 @@ impl Default for SessionState {
             unanswered_turns: Vec::new(),
             failed_compactions: Vec::new(),
             pending: Vec::new(),
+            approvals: Vec::new(),
+            standing_approvals: Vec::new(),
         }
     }
 }
@@ -186,6 +195,8 @@ pub fn no_settings() -> SessionSettings {
         reasoning_effort: None,
         strategy_settings: None,
         learned_window_tokens: None,
+        tools_off: Vec::new(),
+        approvals: None,
     }
 }
 
@@ -275,6 +286,7 @@ impl SessionState {
             Event::TurnFinished(finished) => {
                 self.turn = None;
                 self.pending.clear();
+                self.approvals.clear();
                 self.last_turn = (finished.status != TurnStatus::Completed).then(|| EndedTurn {
                     turn_id: finished.turn_id.clone(),
                     status: finished.status,
@@ -291,8 +303,13 @@ impl SessionState {
                 name: call.name.clone(),
                 arguments: call.arguments.clone(),
                 deadline: call.deadline,
+                place: call.place,
             }),
-            Event::CallResolved(resolved) => self.pending.retain(|call| call.call_id != resolved.call_id),
+            Event::ApprovalRequest(approval) => self.approvals.push((**approval).clone()),
+            Event::CallResolved(resolved) => match &resolved.approval_id {
+                Some(decided) => self.approvals.retain(|approval| approval.approval_id != *decided),
+                None => self.pending.retain(|call| call.call_id != resolved.call_id),
+            },
             Event::QueueItemAdded(_)
             | Event::QueueItemRemoved(_)
             | Event::QueueReordered(_)
@@ -321,6 +338,9 @@ impl SessionState {
                 if let Some(pins) = &updated.pins {
                     unseen::changed(&mut self.unseen, Unseen::Pins, self.turn.is_some());
                     self.pins.clone_from(pins);
+                }
+                if let Some(standing) = &updated.standing_approvals {
+                    self.standing_approvals.clone_from(standing);
                 }
                 if let Some(hooks) = &updated.hooks {
                     self.hooks.clone_from(hooks);

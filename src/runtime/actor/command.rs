@@ -93,6 +93,7 @@ impl Actor {
             session: &self.id,
             state: &session.state,
             tree: &session.tree,
+            sender: self.members.get(origin).and_then(|member| member.client.identity.client_id.as_deref()),
             hook_is_asked: agent.asks_before_navigate(),
         };
         let lookup = match lookups.for_command(&command, agent.is_busy()).await {

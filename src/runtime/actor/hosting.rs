@@ -16,6 +16,7 @@ use crate::{
     core::{
         agent_loop::{Input, Origin, Tools, check_offers},
         hook::{HookSpec, check_hooks},
+        tool::ToolPlace,
     },
     metrics::hooks::HookCallMeter,
     runtime::blocking,
@@ -375,6 +376,7 @@ impl Actor {
         let Some(member) = self.members.get_mut(host.client.origin) else { return };
         for call in pending {
             let again = match self.runs.get(&call.call_id) {
+                _ if call.place != ToolPlace::Client || !agent.runs_call(&call.call_id) => continue,
                 _ if !host.offer.tools.tools.has(&call.name) => continue,
                 None => false,
                 Some(run) if run.client.origin == host.client.origin && !run.has_left => continue,

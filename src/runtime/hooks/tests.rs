@@ -8,6 +8,7 @@ use crate::{
     provider::scripted::Scripted,
     runtime::{shared::Parts, stored_shares::StoredBounds},
     store::memory::MemoryStore,
+    tools::Toolset,
 };
 use dashmap::DashMap;
 use reseed_protocol::hook::{HookEvent, HookPoint};
@@ -22,7 +23,8 @@ use tokio_util::sync::CancellationToken;
 const AT: HookPoint = HookPoint::ToolCall;
 
 fn calls(hooks: Vec<Arc<dyn Hook>>) -> (HookCalls, mpsc::Sender<Box<Message>>, mpsc::Receiver<Box<Message>>) {
-    let parts = Parts::new(Arc::new(Scripted::new()), Hooks::new(hooks).unwrap(), Deployment::default());
+    let parts =
+        Parts::new(Arc::new(Scripted::new()), Hooks::new(hooks).unwrap(), Toolset::default(), Deployment::default());
     let shared = Shared {
         shares: Arc::default(),
         stored: StoredBounds::default(),

@@ -1,6 +1,7 @@
 //! Replacing what the settings make while sessions are open.
 
 use super::Registry;
+use crate::tools::Toolset;
 use crate::{
     core::{agent_loop::Deployment, prices::Prices},
     hooks::Hooks,
@@ -27,13 +28,28 @@ impl Registry {
     pub fn reconfigure(&self, prices: Prices, hooks: Hooks) {
         self.replace(|old| {
             let deployment = Deployment { prices, ..(*old.deployment).clone() };
-            Parts::new(old.provider.clone(), hooks, deployment)
+            Parts::new(old.provider.clone(), hooks, old.tools.clone(), deployment)
         });
     }
 
     /// Sends all further requests to this provider.
     pub fn replace_provider(&self, provider: Arc<dyn Provider>) {
-        self.replace(|old| Parts { provider, hooks: old.hooks.clone(), deployment: old.deployment.clone() });
+        self.replace(|old| {
+            let (hooks, tools) = (old.hooks.clone(), old.tools.clone());
+            Parts { provider, hooks, tools, deployment: old.deployment.clone() }
+        });
+    }
+
+    /// Returns the tools that the server runs.
+    #[must_use]
+    pub fn tools(&self) -> Toolset {
+        self.shared.parts().tools.clone()
+    }
+
+    /// Continues with these tools of the server. A session offers them from its next turn or compaction on; a call of a
+    /// tool that is gone fails.
+    pub fn replace_tools(&self, tools: Toolset) {
+        self.replace(|old| Parts::new(old.provider.clone(), old.hooks.clone(), tools, (*old.deployment).clone()));
     }
 
     fn replace(&self, with: impl FnOnce(&Parts) -> Parts) {

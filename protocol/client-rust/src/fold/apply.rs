@@ -53,6 +53,7 @@ impl Snapshot {
             Event::TurnStarted(started) => self.turn_started(started),
             Event::TurnFinished(finished) => self.turn_finished(finished),
             Event::ToolCall(call) => self.tool_called(call),
+            Event::ApprovalRequest(approval) => self.approvals.push((**approval).clone()),
             Event::CallResolved(resolved) => self.call_resolved(resolved),
             Event::QueueItemAdded(added) => self.queue_item_added(added),
             Event::QueueItemRemoved(removed) => self.queue_item_removed(removed),
@@ -124,6 +125,7 @@ impl Snapshot {
         self.turn = None;
         self.items.retain(|item| item.aborted().is_some() || item.turn_id() != Some(&finished.turn_id));
         self.pending.retain(|call| call.turn_id != finished.turn_id);
+        self.approvals.retain(|approval| approval.turn_id != finished.turn_id);
         let TurnFinished { turn_id, status, error, context_info, .. } = finished.clone();
         self.last_turn = (status != TurnStatus::Completed).then_some(EndedTurn { turn_id, status, error });
         if let Some(EndedTurn { turn_id, status, error }) = self.last_turn.clone() {
@@ -143,7 +145,10 @@ impl Snapshot {
     }
 
     fn call_resolved(&mut self, resolved: &CallResolved) {
-        self.pending.retain(|call| call.call_id != resolved.call_id);
+        match &resolved.approval_id {
+            Some(decided) => self.approvals.retain(|approval| approval.approval_id != *decided),
+            None => self.pending.retain(|call| call.call_id != resolved.call_id),
+        }
     }
 
     fn call_progressed(&mut self, progressed: &CallProgressed) {
@@ -170,6 +175,7 @@ impl Snapshot {
         replace(&mut self.strategy, &updated.strategy);
         replace(&mut self.settings, &updated.settings);
         replace(&mut self.pins, &updated.pins);
+        replace(&mut self.standing_approvals, &updated.standing_approvals);
         replace(&mut self.generation, &updated.generation);
     }
 

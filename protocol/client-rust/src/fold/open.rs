@@ -41,6 +41,8 @@ impl Snapshot {
             pins: opened.pins,
             queue: opened.queue,
             pending: opened.pending.into_iter().map(Call::from).collect(),
+            approvals: opened.approvals,
+            standing_approvals: opened.standing_approvals,
             host: opened.host,
             presence: opened.presence,
             as_of_seq: opened.as_of_seq,

@@ -3,9 +3,10 @@
 use super::{Item, KnownEntries, Path};
 use reseed_protocol::{
     CallId, ConnectionId, EntryId, JobId, SessionId, Timestamp, TurnId,
+    approval::{Approval, StandingApproval},
     command::SessionRole,
     context::ContextInfo,
-    event::{CompactionPrepared, CompactionTrigger, Host, Participant, ToolCall},
+    event::{CompactionPrepared, CompactionTrigger, Host, Participant, ToolCall, ToolPlace},
     reply::{
         EndedTurn, FailedCompaction, PendingCall, Pin, QueueItem, RunningCompaction, SessionSettings, SessionState,
         UnansweredTurn,
@@ -72,6 +73,10 @@ pub struct Snapshot {
     pub queue: Vec<QueueItem>,
     /// Tool calls without a result.
     pub pending: Vec<Call>,
+    /// Tool calls that a person must allow first.
+    pub approvals: Vec<Approval>,
+    /// Lasting answers to approvals.
+    pub standing_approvals: Vec<StandingApproval>,
     /// The connection whose tools and hooks are asked.
     pub host: Option<Host>,
     /// The connections that are subscribed to the session, in the order in which they came.
@@ -139,21 +144,23 @@ pub struct Call {
     pub arguments: String,
     /// The time at which it fails if it is not answered.
     pub deadline: Timestamp,
+    /// Who runs it.
+    pub place: ToolPlace,
     /// The activity that the tool reports.
     pub message: Option<String>,
 }
 
 impl From<PendingCall> for Call {
     fn from(pending: PendingCall) -> Self {
-        let PendingCall { call_id, turn_id, name, arguments, deadline } = pending;
-        Self { call_id, turn_id, name, arguments, deadline, message: None }
+        let PendingCall { call_id, turn_id, name, arguments, deadline, place } = pending;
+        Self { call_id, turn_id, name, arguments, deadline, place, message: None }
     }
 }
 
 impl From<ToolCall> for Call {
     fn from(call: ToolCall) -> Self {
-        let ToolCall { call_id, turn_id, name, arguments, deadline } = call;
-        Self { call_id, turn_id, name, arguments, deadline, message: None }
+        let ToolCall { call_id, turn_id, name, arguments, deadline, place } = call;
+        Self { call_id, turn_id, name, arguments, deadline, place, message: None }
     }
 }
 

@@ -71,9 +71,13 @@ function changed(now: SessionSnapshot, event: EventFrame): Change {
       // The deadline of a call that the last `session_opened` has told may have moved since this event.
       return isReplayed(now) && others.length < now.pending.length ? {} : { pending: [...others, call] };
     }
+    case "approval_request":
+      return { approvals: [...now.approvals, event.payload] };
     case "call_resolved": {
-      const { toolCallId } = event.payload;
-      return { pending: now.pending.filter((call) => call.toolCallId !== toolCallId) };
+      const { toolCallId, approvalId } = event.payload;
+      return approvalId === undefined
+        ? { pending: now.pending.filter((call) => call.toolCallId !== toolCallId) }
+        : { approvals: now.approvals.filter((approval) => approval.approvalId !== approvalId) };
     }
     case "call_progressed": {
       const { toolCallId, message, deadline } = event.payload;
@@ -140,6 +144,7 @@ function turnFinished(now: SessionSnapshot, { turnId, status, error, contextInfo
     turn: null,
     items: now.items.filter((item) => item.aborted || item.turnId !== turnId),
     pending: now.pending.filter((call) => call.turnId !== turnId),
+    approvals: now.approvals.filter((approval) => approval.turnId !== turnId),
     lastTurn: ended,
     ...(ended ? { unansweredTurns: remembered(now, { ...ended, leafId: now.leafId }) } : {}),
     ...measured(contextInfo),
@@ -151,7 +156,7 @@ function remembered(now: SessionSnapshot, ended: UnansweredTurn): readonly Unans
 }
 
 function sessionUpdated(now: SessionSnapshot, updated: SessionUpdated): Change {
-  const { name, model, strategy, settings, pins, generation, leafId } = updated;
+  const { name, model, strategy, settings, pins, standingApprovals, generation, leafId } = updated;
   return {
     ...(leafId === undefined ? {} : moved(now, placeOf(leafId))),
     ...(name === undefined ? {} : { name }),
@@ -159,6 +164,7 @@ function sessionUpdated(now: SessionSnapshot, updated: SessionUpdated): Change {
     ...(strategy === undefined ? {} : { strategy }),
     ...(settings === undefined ? {} : { settings }),
     ...(pins === undefined ? {} : { pins }),
+    ...(standingApprovals === undefined ? {} : { standingApprovals }),
     ...(generation === undefined ? {} : { generation }),
   };
 }

@@ -39,6 +39,8 @@ export function fromOpened(opened: SessionOpened): SessionSnapshot {
     pins: opened.pins ?? [],
     queue: opened.queue,
     pending: opened.pending,
+    approvals: opened.approvals ?? [],
+    standingApprovals: opened.standingApprovals ?? [],
     host: opened.host ?? null,
     presence: opened.presence ?? [],
     asOfSeq: opened.asOfSeq,

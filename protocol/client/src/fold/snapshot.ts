@@ -6,6 +6,7 @@
  */
 
 import type {
+  Approval,
   CompactionPrepared,
   ContextInfo,
   EndedTurn,
@@ -23,6 +24,7 @@ import type {
   RunningPart,
   SessionSettings,
   SessionState,
+  StandingApproval,
   TurnId,
   UnansweredTurn,
 } from "../wire.js";
@@ -82,6 +84,10 @@ export interface SessionSnapshot {
   readonly queue: readonly QueueItem[];
   /** Tool calls without a result. */
   readonly pending: readonly Call[];
+  /** Tool calls that a person must allow first. */
+  readonly approvals: readonly Approval[];
+  /** Lasting answers to approvals. */
+  readonly standingApprovals: readonly StandingApproval[];
   /** The connection whose tools and hooks are asked; `null` if there is none. */
   readonly host: Host | null;
   /** The connections that are subscribed to the session, in the order in which they came. */

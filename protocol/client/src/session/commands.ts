@@ -3,11 +3,14 @@
 import type { CommandName, PayloadOf, ReplyPayload } from "../connection/commands.js";
 import type { OnReply } from "../connection/connection.js";
 import type {
+  Approval,
+  ApprovalId,
   CallId,
   CommandId,
   CompactionPreview,
   Context,
   ContextFormat,
+  Decision,
   Done,
   Entry,
   EntryId,
@@ -21,6 +24,7 @@ import type {
   Navigated,
   PreviewCompaction,
   SetOptions,
+  SetTools,
   StartCompaction,
   StrategySettings,
   Tree,
@@ -49,10 +53,21 @@ export abstract class SessionCommands {
     return this.ask("edit_queue", edit);
   }
 
-  /** Decides on an approval. */
-  approve(approvalId: string, review: string, customDenyMessage?: string): Promise<Done> {
-    const message = customDenyMessage === undefined ? {} : { customDenyMessage };
-    return this.ask("approval_response", { approvalId, review, ...message });
+  /** Decides on a tool call that a person must allow. The model reads the message of a refusal. */
+  approve(approval: Pick<Approval, "approvalId" | "argumentsHash">, review: Decision, message?: string): Promise<Done> {
+    const { approvalId, argumentsHash } = approval;
+    const why = message === undefined ? {} : { customDenyMessage: message };
+    return this.ask("approval_response", { approvalId, argumentsHash, review, ...why });
+  }
+
+  /** Withdraws a lasting answer: the next such call is asked about again. */
+  withdrawApproval(approvalId: ApprovalId): Promise<Done> {
+    return this.ask("withdraw_approval", { approvalId });
+  }
+
+  /** Switches tools off or on, and sets the session's own approval policy. What is absent does not change. */
+  setTools(tools: SetTools): Promise<Done> {
+    return this.ask("set_tools", tools);
   }
 
   // ---- the tree

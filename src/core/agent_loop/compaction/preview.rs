@@ -183,7 +183,7 @@ impl Workspace {
         let strategy = strategy.filter(|name| *name != self.manager().name());
         let rebuild = raw.and_then(|raw| match raw {
             Lookup::Entries { entries, is_cut } => Some(Arc::new(Raw::of(entries, !is_cut))),
-            Lookup::Path(_) | Lookup::Destination(_) | Lookup::EndedCall(_) => None,
+            Lookup::Path(_) | Lookup::Destination(_) | Lookup::EndedCall(_) | Lookup::Approval { .. } => None,
         });
         Ok(Order {
             command_id: Some(caller.id.clone()),

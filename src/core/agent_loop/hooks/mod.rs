@@ -78,7 +78,7 @@ impl Hooks {
     pub(super) fn callers(&mut self) -> impl Iterator<Item = &mut Caller> {
         let asked = self.chains.iter_mut().filter_map(|chain| match &mut chain.subject {
             Subject::Navigation(proposed) => Some(&mut proposed.caller),
-            Subject::Result(result) => Some(&mut result.caller),
+            Subject::Result(result) => result.caller.as_mut(),
             Subject::Input(offered) => Some(&mut offered.caller),
             _ => None,
         });
@@ -271,7 +271,7 @@ impl Hooks {
     /// Returns the commands whose tool answers hooks are inspecting.
     pub(super) fn results_looked_at(&self) -> impl Iterator<Item = &CommandId> {
         self.chains.iter().filter_map(|chain| match &chain.subject {
-            Subject::Result(result) => Some(&result.caller.id),
+            Subject::Result(result) => result.caller.as_ref().map(|caller| &caller.id),
             _ => None,
         })
     }
@@ -280,7 +280,10 @@ impl Hooks {
     pub(super) fn drop_looked_at(&mut self, ws: &mut Workspace) -> Vec<(Caller, CallId)> {
         let dropped = self.cancel_hooks(ws, |subject| matches!(subject, Subject::Result(_)));
         let caller = |subject| match subject {
-            Subject::Result(result) => Some((result.caller, result.call.call_id)),
+            Subject::Result(result) => {
+                let (caller, call) = (result.caller, result.call);
+                caller.map(|caller| (caller, call.call_id))
+            }
             _ => None,
         };
         dropped.into_iter().filter_map(caller).collect()

@@ -102,7 +102,11 @@ impl AgentLoop {
                 self.turn.on_tool_result(&mut self.ws, &caller, result, inspected, lookup)
             }
             SessionCommand::CallProgress(progress) => self.on_call_progress(&caller, progress, lookup),
-            SessionCommand::ApprovalResponse(_) => Err(ErrorBody::no_pending_approval()),
+            SessionCommand::ApprovalResponse(response) => {
+                self.turn.on_approval(&mut self.ws, &caller, response, lookup)
+            }
+            SessionCommand::SetTools(set) => self.ws.on_set_tools(&caller, set),
+            SessionCommand::WithdrawApproval(withdraw) => self.ws.on_withdraw_approval(&caller, &withdraw),
         };
         if let Err(error) = refused {
             self.ws.reply(&caller, Reply::Error(error));

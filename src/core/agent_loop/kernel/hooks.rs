@@ -220,7 +220,9 @@ impl AgentLoop {
             Subject::Result(result) => {
                 // The command was accepted, but its content is not kept. The tool has answered, so its call is not
                 // withdrawn.
-                self.ws.remember(&result.caller.without_content("tool_result"));
+                if let Some(caller) = &result.caller {
+                    self.ws.remember(&caller.without_content("tool_result"));
+                }
                 let why = format!("The tool answered, but the hook `{hook}` failed: its answer is not kept.");
                 self.turn.drop_result(&mut self.ws, &result.call, why);
                 self.ws.then(Step::fail_turn(error));

@@ -31,11 +31,15 @@ impl AgentLoop {
         if self.stage() != Stage::Compacting {
             self.compacting().cancel_running();
         }
+        // A turn that waits for a person's approval goes on waiting, also while the server is down.
+        if self.stage() == Stage::AwaitingTools && self.turn.park(&mut self.ws) {
+            return;
+        }
         self.stop_turn(status);
     }
 
-    /// Stops whatever the running turn is doing.
-    pub(super) fn stop_turn(&mut self, status: TurnStatus) {
+    /// Stops whatever the running turn is doing. `Failed` says that it took too long.
+    pub(in crate::agent_loop) fn stop_turn(&mut self, status: TurnStatus) {
         match self.stage() {
             Stage::Asking => self.turn.stop_asking(&mut self.ws, status),
             Stage::Compacting => {
@@ -73,7 +77,8 @@ impl AgentLoop {
         let withdrawn: Vec<PendingCall> =
             withdrawn.into_iter().filter(|call| self.hooks.inspected_answer(&call.call_id).is_none()).collect();
         let late = self.hooks.drop_looked_at(&mut self.ws);
-        let dropped = self.turn.drop_calls(&mut self.ws, &turn.turn_id);
+        let is_interrupted = status == TurnStatus::Interrupted;
+        let dropped = self.turn.drop_calls(&mut self.ws, &turn.turn_id, is_interrupted);
         if !dropped.is_empty() {
             self.ws.append(dropped, Vec::new());
         }

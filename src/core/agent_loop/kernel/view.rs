@@ -3,6 +3,7 @@
 use crate::agent_loop::{AgentLoop, navigation, stage::Stage};
 use reseed_protocol::{
     CallId, CommandId, EntryId, ErrorBody, TurnId,
+    approval::{Approval, StandingApproval},
     command::GetContext,
     context::{BreakerReason, ContextInfo},
     event::CompactionPrepared,
@@ -50,6 +51,10 @@ pub struct Snapshot {
     pub queue: Vec<QueueItem>,
     /// Tool calls without an answer.
     pub pending: Vec<PendingCall>,
+    /// Calls that a person must allow first.
+    pub approvals: Vec<Approval>,
+    /// Lasting answers to approvals.
+    pub standing_approvals: Vec<StandingApproval>,
     /// Entries that every compaction keeps.
     pub pins: Vec<Pin>,
     /// Compactions that were undone.
@@ -111,6 +116,8 @@ impl AgentLoop {
             held: self.ws.shown_held(),
             queue: state.queue.iter().map(|queued| queued.item().clone()).collect(),
             pending: state.pending.clone(),
+            approvals: state.approvals.clone(),
+            standing_approvals: state.standing_approvals.clone(),
             pins: state.pins.clone(),
             undone: state.undone.clone(),
         }

@@ -42,7 +42,8 @@ impl AgentLoop {
                 orders || is_near()
             }
             Input::Seeded | Input::Recovered | Input::Go => self.compaction.is_ordered() || is_near(),
-            Input::ToolsOffered(_) => is_near(),
+            Input::ToolsOffered(_) | Input::ToolAnswered { .. } => is_near(),
+            Input::ToolProgressed { .. } => false,
             Input::Cancelled { .. } | Input::HooksOffered(_) | Input::HostLeft | Input::AskAgain { .. } => false,
             Input::Reconfigured(_) | Input::Hold(_) | Input::Stop(_) | Input::Abandon(_) => false,
         }

@@ -1,7 +1,7 @@
 //! The prompt builder: the content of the session's next request, and its token count.
 //!
-//! Inputs: each appended event; the tools that a client offers (`register_tools`, `ToolsOffered`); a turn's own system
-//! prompt; what hooks added to one request; requests that were sent, answered or failed, with the reported usage; the
+//! Inputs: each appended event; the tools that a client offers (`register_tools`, `ToolsOffered`) and those of the
+//! server; a turn's own system prompt; what hooks added to one request; requests that were sent, answered or failed, with the reported usage; the
 //! commands `get_context_info` and `get_context`.
 //!
 //! Outputs: the context, its envelope, count and receipt, for the machine that asks; the effect that stores a
@@ -11,7 +11,7 @@
 //! calibration. Its fields are private to this folder: other machines read it through methods and report what happened
 //! (tools were offered, a hook set the turn's system prompt, a request was sent, answered or failed).
 //!
-//! - `tools`: the tools that the client offers, and how calls are checked against them
+//! - `tools`: the tools that a request offers, and how calls are checked against them
 //! - `added`: what hooks added to the last request alone
 //! - `receipts`: what consecutive requests share, and why it is not more
 //! - `fit`: the limits that the window sets to what may be added
@@ -28,7 +28,7 @@ mod tools;
 pub use info::{usage_percent, usage_ratio};
 pub(crate) use receipts::Sent;
 pub(crate) use tools::SentTools;
-pub use tools::{TOOLS_MAX, Tools, check_offers};
+pub use tools::{SERVER_TOOLS_MAX, TOOLS_MAX, Tools, check_offers, check_server_tools};
 
 use crate::{
     context::{
@@ -59,7 +59,9 @@ pub(crate) struct Prompt {
 /// The parts that are carried from one loop to the next.
 #[derive(Debug, Default)]
 pub(crate) struct PromptMemory {
-    /// The offered tools. They belong to the host, which offers them again after a restart.
+    /// The host's tools. It offers them again after a restart.
+    client_tools: Tools,
+    /// The tools that requests offer: the host's, and those of the server that the session has taken up.
     tools: Tools,
     /// The last request, and what happened since.
     receipts: Receipts,

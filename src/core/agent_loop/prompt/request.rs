@@ -109,8 +109,25 @@ impl Workspace {
         sent
     }
 
-    /// Replaces the offered tools.
+    /// Replaces the host's tools.
     pub(crate) fn offer_tools(&mut self, tools: Tools) {
+        self.prompt.carried.client_tools = tools;
+        self.adopt_tools();
+    }
+
+    /// Takes up the tools that the server has now, beside the host's. Each change of the list breaks the provider's
+    /// cache, so the server's are taken up only when a turn or a loop begins.
+    pub(crate) fn adopt_tools(&mut self) {
+        let (state, deployment) = (&self.session.state, &self.deployment);
+        let tools = match deployment.tools_are_off {
+            true => Tools::default(),
+            false => {
+                let has_history = deployment.history_tools.are_offered(state.compactions);
+                let history = has_history.then_some(&deployment.history_tools.tools);
+                let server: Vec<&Tools> = std::iter::once(&deployment.server_tools).chain(history).collect();
+                Tools::offered(&server, &self.prompt.carried.client_tools, &state.settings.tools_off)
+            }
+        };
         if tools.definitions() != self.prompt.carried.tools.definitions() {
             self.prompt.carried.receipts.because(Cause::Tools);
         }

@@ -1,11 +1,16 @@
-//! The tools that the session's host offers, and how calls are checked against them.
+//! The tools that a request may offer, and how calls are checked against them.
 
 use crate::schema::{Arguments, Budget};
+use crate::tool::{Terms, ToolPlace};
 use reseed_protocol::{ErrorBody, ErrorCode, command::ToolOffer, context::ToolDefinition, reply::UncheckedPattern};
 use std::sync::Arc;
 
 /// Maximum number of tools that one client may offer: each is sent with every request.
 pub const TOOLS_MAX: usize = 128;
+
+/// Maximum number of tools of the server and its MCP servers together. Each costs tokens in every request of every
+/// session.
+pub const SERVER_TOOLS_MAX: usize = 512;
 
 /// Longest time limit that a tool may ask for: one day, in milliseconds.
 const TIMEOUT_MS_MAX: u64 = 24 * 60 * 60 * 1000;
@@ -13,16 +18,17 @@ const TIMEOUT_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 /// Maximum number of unchecked patterns that a client is told of: enough to find the tools that have them.
 const UNCHECKED_MAX: usize = 32;
 
-/// The offered tools and the validators for their arguments. Cheap to clone.
+/// Tools with the validators for their arguments: a client's, the server's, or those of a session. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Tools {
-    offers: Arc<Vec<Offer>>,
+    offers: Arc<Vec<Arc<Offer>>>,
     definitions: Arc<Vec<ToolDefinition>>,
 }
 
 #[derive(Debug)]
 struct Offer {
     offer: ToolOffer,
+    place: ToolPlace,
     arguments: Arguments,
 }
 
@@ -30,20 +36,36 @@ struct Offer {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SentTools(Arc<Vec<ToolDefinition>>);
 
-/// Validates a client's tool offers.
+/// Validates the tools that a client offers.
 ///
 /// # Errors
 /// `invalid_tools`, naming the tool and what is wrong with it.
 pub fn check_offers(offers: Vec<ToolOffer>) -> Result<Tools, ErrorBody> {
+    checked(offers, ToolPlace::Client)
+}
+
+/// Validates the tools that the server runs.
+///
+/// # Errors
+/// `invalid_tools`, naming the tool and what is wrong with it.
+pub fn check_server_tools(offers: Vec<ToolOffer>) -> Result<Tools, ErrorBody> {
+    checked(offers, ToolPlace::Server)
+}
+
+fn checked(offers: Vec<ToolOffer>, place: ToolPlace) -> Result<Tools, ErrorBody> {
     let invalid = |at: usize, field: &str, message: String| {
         Err(ErrorBody::new(ErrorCode::InvalidTools, message).with_field(format!("tools[{at}].{field}")))
     };
-    if offers.len() > TOOLS_MAX {
-        let message = format!("a client may offer {TOOLS_MAX} tools, not {}", offers.len());
+    let tools_max = match place {
+        ToolPlace::Client => TOOLS_MAX,
+        ToolPlace::Server => SERVER_TOOLS_MAX,
+    };
+    if offers.len() > tools_max {
+        let message = format!("at most {tools_max} tools may be offered, not {}", offers.len());
         return Err(ErrorBody::new(ErrorCode::InvalidTools, message).with_field("tools"));
     }
     let mut budget = Budget::default();
-    let mut checked: Vec<Offer> = Vec::with_capacity(offers.len());
+    let mut checked: Vec<Arc<Offer>> = Vec::with_capacity(offers.len());
     for (at, offer) in offers.into_iter().enumerate() {
         let name: String = offer.name.chars().take(64).collect();
         let letters = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
@@ -57,12 +79,11 @@ pub fn check_offers(offers: Vec<ToolOffer>) -> Result<Tools, ErrorBody> {
             return invalid(at, "timeoutMs", format!("the time limit of `{name}` must be 1 to {TIMEOUT_MS_MAX} ms"));
         }
         match Arguments::of(&offer.parameters, &mut budget) {
-            Ok(arguments) => checked.push(Offer { offer, arguments }),
+            Ok(arguments) => checked.push(Arc::new(Offer { offer, place, arguments })),
             Err(why) => return invalid(at, "parameters", format!("the parameters of `{name}` {why}")),
         }
     }
-    let definitions = checked.iter().map(|offer| offer.offer.definition()).collect();
-    Ok(Tools { offers: Arc::new(checked), definitions: Arc::new(definitions) })
+    Ok(Tools::of(checked))
 }
 
 impl PartialEq for Tools {
@@ -73,6 +94,30 @@ impl PartialEq for Tools {
 }
 
 impl Tools {
+    fn of(offers: Vec<Arc<Offer>>) -> Self {
+        let definitions = offers.iter().map(|offer| offer.offer.definition()).collect();
+        Self { offers: Arc::new(offers), definitions: Arc::new(definitions) }
+    }
+
+    /// Returns the tools that a session offers: the server's, then the client's, without those that are switched off. A
+    /// client's tool replaces one of the server's with the same name.
+    pub(super) fn offered(server: &[&Self], client: &Self, off: &[String]) -> Self {
+        let is_on = |offer: &&Arc<Offer>| !off.contains(&offer.offer.name);
+        let server = server.iter().flat_map(|tools| tools.offers.iter()).filter(|offer| !client.has(&offer.offer.name));
+        Self::of(server.chain(client.offers.iter()).filter(is_on).cloned().collect())
+    }
+
+    /// Returns the offers, in the order in which they are sent.
+    pub fn offers(&self) -> impl Iterator<Item = (&ToolOffer, ToolPlace)> {
+        self.offers.iter().map(|offer| (&offer.offer, offer.place))
+    }
+
+    /// Returns the terms of a tool's calls, if it is offered.
+    pub(crate) fn terms(&self, name: &str) -> Option<Terms> {
+        let offer = self.offers.iter().find(|offer| offer.offer.name == name)?;
+        Some(Terms::of(&offer.offer, offer.place))
+    }
+
     /// Returns the tool definitions that the model gets.
     #[must_use]
     pub fn definitions(&self) -> &[ToolDefinition] {
@@ -124,17 +169,18 @@ impl Tools {
         SentTools(if is_whole_offer { self.definitions.clone() } else { Arc::new(definitions.to_vec()) })
     }
 
-    /// Checks a call against the tools that were sent. Returns the tool's own time limit in milliseconds, if it has
-    /// one. The error is for the model, so that it can correct the call.
-    pub(crate) fn check_call(&self, sent: &SentTools, name: &str, arguments: &str) -> Result<Option<u64>, String> {
+    /// Checks a call against the tools that were sent. Returns the call's terms. The error is for the model, so that it
+    /// can correct the call.
+    pub(crate) fn check_call(&self, sent: &SentTools, name: &str, arguments: &str) -> Result<Terms, String> {
         let Some(definition) = sent.0.iter().find(|definition| definition.name == name) else {
             let names: Vec<&str> = sent.0.iter().map(|definition| definition.name.as_str()).collect();
             let known = if names.is_empty() { "no tools".to_owned() } else { names.join(", ") };
             return Err(format!("There is no tool `{name}`; there are: {known}."));
         };
-        let Some(Offer { offer, arguments: own }) = self.offers.iter().find(|offer| offer.offer.name == name) else {
+        let Some(offered) = self.offers.iter().find(|offer| offer.offer.name == name) else {
             return Err(format!("The tool `{name}` is no longer available."));
         };
+        let Offer { offer, place, arguments: own } = &**offered;
         let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
         let value: serde_json::Value = serde_json::from_str(arguments)
             .map_err(|error| format!("The arguments of `{name}` are not JSON: {error}."))?;
@@ -144,7 +190,7 @@ impl Tools {
         let mut budget = Budget::default();
         let replaced = is_replaced.then(|| Arguments::of(&definition.parameters, &mut budget).ok()).flatten();
         match replaced.as_ref().unwrap_or(own).check(&value, arguments.len()) {
-            Ok(()) => Ok(offer.timeout_ms),
+            Ok(()) => Ok(Terms::of(offer, *place)),
             Err(why) => Err(format!("The arguments of `{name}` {why}.")),
         }
     }

@@ -6,6 +6,7 @@
 mod hooks;
 mod promises;
 mod steps;
+mod tools;
 
 use super::{AgentLoop, CallHook, Deployment, Effect, Input, Origin, RequestId, Seed};
 use crate::{
@@ -26,7 +27,7 @@ use reseed_protocol::{
     event::Event,
 };
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
 };
 
@@ -47,6 +48,10 @@ struct World {
     asked: BTreeMap<RequestId, Purpose>,
     forgotten: Vec<RequestId>,
     calls: Vec<CallId>,
+    /// The calls that run in the server.
+    running: Vec<CallId>,
+    /// Every call that has ever started there.
+    started: BTreeSet<CallId>,
     hooks: Vec<HookSpec>,
     /// Pending hook calls.
     hook_calls: Vec<CallHook>,
@@ -82,6 +87,10 @@ fn deployment(hooks: Vec<HookSpec>) -> Arc<Deployment> {
         tool_timeout_ms: 10_000,
         tool_rounds_max: 4,
         queue_items_max: 3,
+        tool_parallel_max: 2,
+        turn_timeout_ms: Some(600_000),
+        server_tools: tools::server_tools(),
+        approval_expiry_ms: 1_800_000,
         hooks,
         ..Deployment::default()
     })
@@ -113,6 +122,8 @@ impl World {
             asked: BTreeMap::new(),
             forgotten: Vec::new(),
             calls: Vec::new(),
+            running: Vec::new(),
+            started: BTreeSet::new(),
             hooks,
             hook_calls: Vec::new(),
             away: Vec::new(),
@@ -179,6 +190,8 @@ impl World {
                 }
                 Effect::CallHook(call) => self.asked(*call),
                 Effect::CancelHook(id) => self.hush(id),
+                Effect::CallTool(call) => self.tool_started(*call),
+                Effect::CancelTool(id) => self.running.retain(|running| *running != id),
                 Effect::Emit(_) | Effect::Calibrate { .. } => {}
             }
         }
@@ -307,6 +320,7 @@ impl World {
         let asked = std::mem::take(&mut self.hook_calls).into_iter().chain(std::mem::take(&mut self.away));
         self.hushed.extend(asked.map(|asked| asked.call.call_id));
         self.overlaid = false;
+        self.running.clear();
         let session = self.read_back();
         let calibration = Calibration::new(Counter::for_model("test").method());
         let generation = session.state.generation;

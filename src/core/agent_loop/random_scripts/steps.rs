@@ -36,6 +36,15 @@ impl World {
             self.crash();
             return;
         }
+        // Otherwise most sessions would wait for somebody most of the time.
+        if !self.agent.ws.session.state.approvals.is_empty() && self.rng.u8(..100) < 40 {
+            self.somebody_decides();
+            return;
+        }
+        if !self.running.is_empty() && self.rng.u8(..100) < 30 {
+            self.server_tool_speaks();
+            return;
+        }
         match self.rng.u8(..100) {
             0..40 => self.model_speaks(),
             40..60 => {
@@ -57,7 +66,9 @@ impl World {
                 }
                 self.command_to(Command::UserInput(said), lookup);
             }
-            60..70 => self.tool_answers(),
+            60..64 => self.tool_answers(),
+            64..67 => self.server_tool_speaks(),
+            67..70 => self.somebody_decides(),
             70..74 => self.command(Command::CancelTurn(CancelTurn { turn_id: None })),
             74..78 => self.command(Command::RetryTurn(RetryTurn { turn_id: None })),
             78 => self.compact(),
@@ -190,8 +201,16 @@ impl World {
 
     fn some_calls(&mut self) -> Vec<Part> {
         let one = |rng: &mut Rng| {
-            let (name, arguments) =
-                [("look", r#"{"at":"x"}"#), ("look", "{}"), ("look", "{"), ("nothing", "{}")][rng.usize(..4)];
+            let (name, arguments) = [
+                ("look", r#"{"at":"x"}"#),
+                ("look", "{}"),
+                ("look", "{"),
+                ("nothing", "{}"),
+                ("peek", "{}"),
+                ("dig", r#"{"deep":1}"#),
+                ("dig", "{}"),
+                ("fell", "{}"),
+            ][rng.usize(..8)];
             // Upstreams reuse the same call id in every answer.
             Part::ToolCall { call_id: "call_0".parse().unwrap(), name: name.into(), arguments: arguments.into() }
         };

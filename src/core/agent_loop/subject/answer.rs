@@ -1,7 +1,7 @@
 //! The model's answer and its tool calls.
 
 use crate::agent_loop::{checks::ANOTHER_ROLE, prompt::SentTools, prompt::Tools};
-use crate::hook::HookFault;
+use crate::{hook::HookFault, tool::Terms};
 use reseed_protocol::{
     CallId, EntryId, Message, Part, Role, StopReason,
     hook::{HookAnswer, HookEvent},
@@ -78,8 +78,10 @@ pub(crate) struct Called {
     pub(crate) call_id: CallId,
     pub(crate) name: String,
     pub(crate) arguments: String,
-    /// The tool's time limit in milliseconds, if any; or, for the model, why the call is not made.
-    pub(crate) verdict: Result<Option<u64>, String>,
+    /// The arguments as the model wrote them, if a hook has changed them.
+    pub(crate) proposed: Option<String>,
+    /// The terms of the call; or, for the model, why it is not made.
+    pub(crate) verdict: Result<Terms, String>,
 }
 
 /// The calls of an answer. Hooks are asked about the first one in `to_do`.
@@ -127,12 +129,15 @@ impl Calls {
                 format!("its arguments have {} bytes; at most {ARGUMENTS_BYTES_MAX} are allowed", arguments.len());
             return Err(HookFault::failed(message));
         }
-        let Ok(timeout_ms) = tools.check_call(&self.tools, &called.name, &arguments) else {
+        let Ok(terms) = tools.check_call(&self.tools, &called.name, &arguments) else {
             return Err(HookFault::failed("its arguments do not fit the tool's schema"));
         };
-        called.verdict = Ok(timeout_ms);
+        called.verdict = Ok(terms);
         let changed = arguments != called.arguments;
-        called.arguments = arguments;
+        let before = std::mem::replace(&mut called.arguments, arguments);
+        if changed {
+            called.proposed.get_or_insert(before);
+        }
         Ok(changed)
     }
 }

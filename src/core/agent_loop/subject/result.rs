@@ -1,7 +1,7 @@
 //! A tool's answer, before it is stored.
 
 use crate::agent_loop::{checks::ANOTHER_ROLE, io::Caller, subject::answer::MESSAGE_BYTES_MAX};
-use crate::hook::HookFault;
+use crate::{hook::HookFault, tool::Output};
 use reseed_protocol::{
     EntryId, Message, Part, Role,
     hook::{HookAnswer, HookEvent},
@@ -11,19 +11,23 @@ use reseed_protocol::{
 /// A tool's answer, as changed by hooks so far.
 #[derive(Debug)]
 pub(crate) struct ToolAnswer {
-    pub(crate) caller: Caller,
+    /// The client's command; `None` if the server ran the tool.
+    pub(crate) caller: Option<Caller>,
     pub(crate) call: PendingCall,
     /// Fingerprint of the answer as the tool gave it.
     pub(crate) sent: u64,
     pub(crate) output: String,
     pub(crate) is_error: bool,
+    /// Images, as `data:` URLs.
+    pub(crate) images: Vec<String>,
     /// The entry that will hold it, once it is inspected as a message.
     pub(crate) as_message: Option<EntryId>,
 }
 
 impl ToolAnswer {
-    pub(crate) fn new(caller: Caller, call: PendingCall, sent: u64, output: String, is_error: bool) -> Self {
-        Self { caller, call, sent, output, is_error, as_message: None }
+    pub(crate) fn new(caller: Option<Caller>, call: PendingCall, sent: u64, output: Output) -> Self {
+        let Output { text, images, is_error } = output;
+        Self { caller, call, sent, output: text, is_error, images, as_message: None }
     }
 
     pub(crate) fn event(&self) -> HookEvent {
@@ -41,7 +45,9 @@ impl ToolAnswer {
 
     fn message(&self) -> Message {
         let (call_id, output) = (self.call.call_id.clone(), self.output.clone());
-        Message::new(Role::Tool, vec![Part::ToolResult { call_id, output, is_error: self.is_error }])
+        let images = self.images.iter().map(|url| Part::Image { url: url.clone(), detail: None });
+        let result = Part::ToolResult { call_id, output, is_error: self.is_error };
+        Message::new(Role::Tool, std::iter::once(result).chain(images).collect())
     }
 
     pub(crate) fn take(&mut self, answer: HookAnswer) -> Result<bool, HookFault> {
@@ -60,7 +66,7 @@ impl ToolAnswer {
         let changed = (&output, is_error) != (&self.output, self.is_error);
         (self.output, self.is_error) = (output, is_error);
         if changed {
-            self.caller = self.caller.without_content("tool_result");
+            self.caller = self.caller.as_ref().map(|caller| caller.without_content("tool_result"));
         }
         Ok(changed)
     }

@@ -35,7 +35,8 @@ impl Turn {
                 call_id: id.clone(),
                 name: name.to_owned(),
                 arguments: arguments.to_owned(),
-                verdict: Ok(None),
+                proposed: None,
+                verdict: Err(String::new()),
             })
             .collect();
         for call in &mut called {
@@ -137,7 +138,11 @@ impl Workspace {
                 _ => None,
             })
             .collect();
-        let is_made = |id: &CallId| self.session.state.pending.iter().any(|call| call.call_id == *id);
+        let state = &self.session.state;
+        let is_made = |id: &CallId| {
+            state.pending.iter().any(|call| call.call_id == *id)
+                || state.approvals.iter().any(|approval| approval.call_id == *id)
+        };
         let calls = path[answer].message.iter().flat_map(|message| message.tool_calls().map(|(id, _, _)| id));
         let unmade: Vec<CallId> = calls.filter(|id| !answered.contains(id) && !is_made(id)).cloned().collect();
         if !unmade.is_empty() {

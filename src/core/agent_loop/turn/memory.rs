@@ -1,7 +1,7 @@
 //! What a turn hands to the next loop: its progress with its hooks, and evidence about the model's window.
 
 use crate::session::SessionState;
-use reseed_protocol::{TurnId, Usage, receipt::HookRun};
+use reseed_protocol::{Timestamp, TurnId, Usage, receipt::HookRun};
 
 /// The parts that are carried from one loop to the next.
 #[derive(Debug, Default)]
@@ -19,6 +19,30 @@ impl TurnMemory {
             self.progress = TurnProgress { turn: running.cloned(), ..TurnProgress::default() };
         }
         &mut self.progress
+    }
+
+    /// Notes whether the running turn runs or waits for approvals, so that its time counts.
+    pub(super) fn keep_time(&mut self, state: &SessionState, is_parked: bool, now: Timestamp) {
+        if state.turn.is_none() {
+            return;
+        }
+        let progress = self.progress(state);
+        match (is_parked, progress.runs_since) {
+            (false, None) => progress.runs_since = Some(now),
+            (true, Some(since)) => {
+                progress.spent_ms = progress.spent_ms.saturating_add(now.millis_since(since));
+                progress.runs_since = None;
+            }
+            (false, Some(_)) | (true, None) => {}
+        }
+    }
+
+    /// Returns when the running turn has taken this long, unless it waits for approvals.
+    pub(super) fn over_at(&self, state: &SessionState, limit_ms: u64) -> Option<Timestamp> {
+        let running = state.turn.as_ref().map(|turn| &turn.turn_id)?;
+        let is_its = self.progress.turn.as_ref() == Some(running);
+        let since = self.progress.runs_since.filter(|_| is_its)?;
+        Some(since.plus_millis(limit_ms.saturating_sub(self.progress.spent_ms)))
     }
 
     /// Returns the hooks that were called for the upcoming request.
@@ -42,6 +66,10 @@ pub(super) struct TurnProgress {
     pub(super) looked_at_usage: Option<Usage>,
     /// The hooks that were called for the upcoming request.
     pub(super) runs: Vec<HookRun>,
+    /// The time that the turn has taken, in milliseconds, up to `runs_since`. What it waits for approvals is not counted.
+    pub(super) spent_ms: u64,
+    /// Since when it runs; `None` while it waits for approvals.
+    pub(super) runs_since: Option<Timestamp>,
 }
 
 /// Evidence from a session's requests about its model's window. Kept while the session is in memory.

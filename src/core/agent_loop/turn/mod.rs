@@ -8,13 +8,16 @@
 //! and of the queue; the steps `Ask` (the hooks of the turn), `AfterHooks`, `RequestFailed`, `EndTurn` and `Proceed`.
 //!
 //! - `answer`: the model's answer; `calls`: its tool calls; `overflow`: a failed request
-//! - `tools`: the calls of client tools; `results`: their results; `queue`: inputs that wait
+//! - `tools`: the tool calls, `open_calls`: which of them run; `approvals`: those that a person must allow; `results`:
+//!   their results; `queue`: inputs that wait
 //! - `meter`: how full the window is; `memory`: what the next loop inherits
 
 mod answer;
+mod approvals;
 mod calls;
 pub(super) mod memory;
 mod meter;
+mod open_calls;
 mod overflow;
 pub(super) mod queue;
 mod results;
@@ -22,24 +25,23 @@ pub(super) mod tools;
 
 use crate::agent_loop::io::{Caller, Effect, RequestId};
 use crate::agent_loop::{
-    deadline::Deadline, prompt::Sent, records::appended, records::session_updated, stage::Stage, step::Step,
-    subject::Subject, subject::input::Said, turn::memory::TurnMemory, turn::memory::WindowEvidence,
-    workspace::Workspace,
+    prompt::Sent, records::appended, records::session_updated, stage::Stage, step::Step, subject::Subject,
+    subject::input::Said, turn::memory::TurnMemory, turn::memory::WindowEvidence, workspace::Workspace,
 };
 use crate::{
     context::{Context, RequestCount},
     model::{ModelRequest, Purpose},
     session::{SessionState, input::name_from},
 };
+use open_calls::OpenCalls;
 use reseed_protocol::{
-    CallId, CommandId, EntryData, EntryId, Message, Role, Timestamp, TurnId, Usage,
+    CommandId, EntryData, EntryId, Message, Role, Timestamp, TurnId, Usage,
     context::ContextInfo,
     event::{ContextWarning, EphemeralEvent, Event, TurnStarted, TurnStatus},
     hook::{ContextReason, HookPoint},
     receipt::HookRun,
     reply::{Accepted, Reply},
 };
-use std::collections::BTreeMap;
 
 /// Maximum number of hooks named in a receipt: two rounds of the most that can be registered. A request that called
 /// more has a truncated receipt.
@@ -53,8 +55,8 @@ pub(crate) struct Turn {
     asking: Option<OpenRequest>,
     /// True while the turn waits for the results of its pending tool calls.
     awaits_tools: bool,
-    /// Deadlines of the pending tool calls.
-    deadlines: BTreeMap<CallId, Deadline>,
+    /// The tool calls that run or wait to.
+    calls: OpenCalls,
     /// True once the user was warned that the window is nearly full.
     warned: bool,
     /// True if entries appended mid-turn have not been counted and reported yet.
@@ -92,7 +94,7 @@ impl Turn {
             carried,
             asking: None,
             awaits_tools: false,
-            deadlines: BTreeMap::new(),
+            calls: OpenCalls::default(),
             warned: false,
             meter_due: false,
             metered: None,
@@ -128,9 +130,26 @@ impl Turn {
         self.meter_due = true;
     }
 
+    /// Counts the turn's time: see [`Turn::over_at`].
+    pub(crate) fn keep_time(&mut self, ws: &Workspace) {
+        if ws.deployment.turn_timeout_ms.is_some() {
+            let is_parked = self.is_parked(ws);
+            self.carried.keep_time(&ws.session.state, is_parked, ws.now);
+        }
+    }
+
+    /// Returns when the turn will have taken longer than the deployment allows, unless it waits for approvals.
+    pub(crate) fn over_at(&self, ws: &Workspace) -> Option<Timestamp> {
+        let limit_ms = ws.deployment.turn_timeout_ms?;
+        self.carried.over_at(&ws.session.state, limit_ms).filter(|_| self.stage() != Some(Stage::Stopping))
+    }
+
     /// Asks the hooks that run before the next request is counted. Returns true if the request now waits for them.
     pub(crate) fn before_request(&mut self, ws: &mut Workspace) -> bool {
         let starts = !std::mem::replace(&mut self.carried.progress(&ws.session.state).started, true);
+        if starts {
+            ws.adopt_tools();
+        }
         if starts && ws.has_hooks(HookPoint::BeforeAgentStart, None) {
             let start = ws.start_subject();
             ws.then(Step::Ask(Subject::Start(Box::new(start))));

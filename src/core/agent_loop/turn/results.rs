@@ -8,8 +8,9 @@ use crate::session::{
     Lookup,
     ended::{self, result_fingerprint},
 };
+use crate::tool::{Output, ToolPlace};
 use reseed_protocol::{
-    CallId, EntryData, ErrorBody,
+    CallId, EntryData, ErrorBody, ErrorCode, Part,
     command::ToolResult,
     event::{CallOutcome, CallResolved, Event},
     hook::HookPoint,
@@ -37,6 +38,10 @@ impl Turn {
         let Some(call) = ws.session.state.pending.iter().find(|call| call.call_id == call_id).cloned() else {
             return ws.answer_late_result(caller, &call_id, sent, lookup);
         };
+        if call.place == ToolPlace::Server {
+            let message = format!("the server runs the tool call `{call_id}` itself");
+            return Err(ErrorBody::new(ErrorCode::UnknownCall, message).with_field("toolCallId"));
+        }
         match inspected {
             Some(inspected) if inspected == sent => {
                 ws.reply_duplicate(caller);
@@ -45,13 +50,27 @@ impl Turn {
             Some(_) => return Err(Callee::Tool.too_late(&call_id, None)),
             None => {}
         }
-        let answer = ToolAnswer::new(caller.clone(), call, sent, output, is_error);
+        let output = Output { text: output, images: Vec::new(), is_error };
+        self.take_answer(ws, ToolAnswer::new(Some(caller.clone()), call, sent, output));
+        Ok(())
+    }
+
+    /// Takes the answer of a tool that the server ran. An answer to a call that is over is dropped.
+    pub(crate) fn on_server_result(&mut self, ws: &mut Workspace, call_id: &CallId, output: Output) {
+        let Some(call) = ws.session.state.pending.iter().find(|call| call.call_id == *call_id).cloned() else { return };
+        if !self.is_running(call_id) {
+            return;
+        }
+        let sent = result_fingerprint(&output.text, output.is_error);
+        self.take_answer(ws, ToolAnswer::new(None, call, sent, output));
+    }
+
+    fn take_answer(&mut self, ws: &mut Workspace, answer: ToolAnswer) {
         if ws.has_hooks(HookPoint::ToolResult, None) || ws.has_hooks(HookPoint::Message, None) {
             self.look_at_result(ws, answer);
         } else {
             self.write_result(ws, answer);
         }
-        Ok(())
     }
 
     /// Passes a tool's answer to its `tool_result` hooks, then to the `message` hooks.
@@ -76,7 +95,7 @@ impl Turn {
 
     /// Appends a tool's answer, and continues once all calls have theirs.
     pub(crate) fn write_result(&mut self, ws: &mut Workspace, result: ToolAnswer) {
-        let ToolAnswer { caller, call, sent, output, is_error, as_message } = result;
+        let ToolAnswer { caller, call, sent, output, is_error, images, as_message } = result;
         let outcome = if is_error { CallOutcome::Failed } else { CallOutcome::Answered };
         ws.ended.note(call.call_id.clone(), outcome, Some(sent));
         let (output, cut) = ws.fitting_output(output);
@@ -84,14 +103,16 @@ impl Turn {
         entry.entry_id = as_message.unwrap_or(entry.entry_id);
         if let EntryData::Message(message) = &mut entry.data {
             message.cut = cut;
+            message.content.extend(images.into_iter().map(|url| Part::Image { url, detail: None }));
         }
         let events = vec![
-            appended(entry, Some(call.turn_id), Some(caller.id.clone())),
-            Event::CallResolved(CallResolved { call_id: call.call_id.clone(), outcome }),
+            appended(entry, Some(call.turn_id), caller.as_ref().map(|caller| caller.id.clone())),
+            Event::CallResolved(CallResolved::over(call.call_id.clone(), outcome)),
         ];
-        let mark = caller.mark(done(Some(ws.session.state.seq)));
+        let seq = ws.session.state.seq;
+        let marks = caller.map(|caller| caller.mark(done(Some(seq)))).into_iter().collect();
         self.has_answer(&call.call_id);
-        ws.append(events, vec![mark]);
+        ws.append(events, marks);
         self.meter_is_due();
         self.after_results(ws);
     }
@@ -99,7 +120,7 @@ impl Turn {
     /// Appends this result instead of the answer that the tool gave.
     pub(crate) fn drop_result(&mut self, ws: &mut Workspace, call: &PendingCall, why: String) {
         let entry = ws.result_entry(ws.session.state.leaf.clone(), call.call_id.clone(), why, true);
-        let resolved = CallResolved { call_id: call.call_id.clone(), outcome: CallOutcome::Dropped };
+        let resolved = CallResolved::over(call.call_id.clone(), CallOutcome::Dropped);
         let events = vec![appended(entry, Some(call.turn_id.clone()), None), Event::CallResolved(resolved)];
         self.has_answer(&call.call_id);
         ws.append(events, Vec::new());

@@ -1,39 +1,56 @@
-//! Calls of client tools: how they are made, and what limits them.
+//! Tool calls: how they are made, and what limits them.
 
 use crate::agent_loop::{
-    deadline::Deadline, records::appended, step::Step, subject::answer::Called, turn::Turn, workspace::Workspace,
+    deadline::Deadline,
+    io::{CallTool, Effect},
+    records::appended,
+    step::Step,
+    subject::answer::Called,
+    turn::Turn,
+    turn::approvals::Verdict,
+    workspace::Workspace,
 };
+use crate::tool::{Terms, ToolPlace};
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, Message, Part, Role, Timestamp, TurnId,
-    event::{CallOutcome, CallResolved, EphemeralEvent, Event, ToolCall, ToolCancelled},
+    event::{CallOutcome, CallProgressed, CallResolved, EphemeralEvent, Event, ToolCall, ToolCancelled},
     reply::PendingCall,
 };
 
+/// The result of a call that ran in the server, or at its client, when the server stopped.
+const INTERRUPTED: &str = "The call was interrupted: the server stopped before the tool answered. The call may have taken \
+                           effect, and it is not repeated.";
+
 impl Turn {
-    /// Moves the deadline of a pending tool call. Returns the new one.
+    /// Moves the deadline of a call that its client reports to be running. Returns the new one.
     pub(crate) fn on_tool_progress(&mut self, ws: &Workspace, call: &CallId) -> Option<Timestamp> {
-        let deadline = self.deadlines.get_mut(call)?;
-        *deadline = deadline.moved(ws.now);
-        Some(deadline.at)
+        let is_clients = |known: &PendingCall| known.call_id == *call && known.place == ToolPlace::Client;
+        let is_clients = ws.session.state.pending.iter().any(is_clients);
+        is_clients.then(|| self.calls.moved(call, ws.now)).flatten()
     }
 
-    /// Appends a timeout result for each call whose deadline has passed.
+    /// Handles progress that a tool of the server reports.
+    pub(crate) fn on_server_progress(&mut self, ws: &mut Workspace, call: &CallId, message: Option<String>) {
+        let Some(deadline) = self.calls.moved(call, ws.now) else { return };
+        ws.progressed(call.clone(), message, deadline);
+    }
+
+    /// Appends a timeout result for each call whose deadline has passed, and refuses approvals that nobody answered.
     pub(crate) fn on_tools_tick(&mut self, ws: &mut Workspace) {
         if !self.awaits_tools {
             return;
         }
-        let over: Vec<CallId> =
-            self.deadlines.iter().filter(|(_, deadline)| deadline.at <= ws.now).map(|(id, _)| id.clone()).collect();
-        if over.is_empty() {
+        let expired = self.expire_approvals(ws);
+        let over = self.calls.take_overdue(ws.now);
+        if over.is_empty() && !expired {
             return;
         }
         let turn_id = ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
-        for call_id in over {
-            let limit_ms = self.deadlines.remove(&call_id).map_or(0, |deadline| deadline.timeout_ms);
+        for (call_id, limit_ms) in over {
             let output = format!("The tool did not answer within {limit_ms} ms.");
             let entry = ws.result_entry(ws.session.state.leaf.clone(), call_id.clone(), output, true);
             let call = ws.session.state.pending.iter().find(|call| call.call_id == call_id).cloned();
-            let resolved = CallResolved { call_id, outcome: CallOutcome::TimedOut };
+            let resolved = CallResolved::over(call_id, CallOutcome::TimedOut);
             ws.append(vec![appended(entry, turn_id.clone(), None), Event::CallResolved(resolved)], Vec::new());
             call.into_iter().for_each(|call| ws.withdraw(call, CallOutcome::TimedOut));
         }
@@ -41,13 +58,17 @@ impl Turn {
         self.after_results(ws);
     }
 
-    pub(crate) fn after_results(&self, ws: &mut Workspace) {
-        if self.awaits_tools && ws.session.state.pending.is_empty() {
+    /// Starts the calls that may start now, and goes on with the turn once none is open.
+    pub(crate) fn after_results(&mut self, ws: &mut Workspace) {
+        self.start_calls(ws, true);
+        let state = &ws.session.state;
+        if self.awaits_tools && state.pending.is_empty() && state.approvals.is_empty() {
             ws.then(Step::Proceed);
         }
     }
 
-    /// Sends the allowed calls to the client, and tells the model why the others are not made.
+    /// Makes the calls that the approval policy allows, asks a person about others, and tells the model why the rest are
+    /// not made.
     pub(crate) fn begin_calls(
         &mut self,
         ws: &mut Workspace,
@@ -57,18 +78,20 @@ impl Turn {
     ) {
         let Some(turn_id) = ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()) else { return };
         let mut leaf = leaf;
-        self.deadlines.clear();
-        for Called { call_id, name, arguments, verdict } in called {
-            match verdict {
-                Ok(timeout_ms) => {
-                    let timeout_ms = timeout_ms.unwrap_or(ws.deployment.tool_timeout_ms);
-                    let deadline = Deadline::after(ws.now, timeout_ms);
-                    self.deadlines.insert(call_id.clone(), deadline);
-                    let turn_id = turn_id.clone();
-                    events.push(Event::ToolCall(ToolCall { call_id, turn_id, name, arguments, deadline: deadline.at }));
+        self.calls.clear();
+        for called in called {
+            let verdict = match &called.verdict {
+                Ok(terms) => ws.verdict(&called, terms),
+                Err(why) => Verdict::Refuse(why.clone()),
+            };
+            match (verdict, called.verdict) {
+                (Verdict::Run, Ok(terms)) => {
+                    let Called { call_id, name, arguments, .. } = called;
+                    events.push(self.made(ws, turn_id.clone(), call_id, name, arguments, terms));
                 }
-                Err(why) => {
-                    let result = ws.result_entry(Some(leaf), call_id, why, true);
+                (Verdict::Ask(approval), _) => events.push(Event::ApprovalRequest(approval)),
+                (Verdict::Refuse(why), _) | (Verdict::Run, Err(why)) => {
+                    let result = ws.result_entry(Some(leaf), called.call_id, why, true);
                     leaf = result.entry_id.clone();
                     events.push(appended(result, Some(turn_id.clone()), None));
                 }
@@ -76,16 +99,52 @@ impl Turn {
         }
         ws.append(events, Vec::new());
         self.awaits_tools = true;
+        self.start_calls(ws, false);
     }
 
-    /// Returns when the next tool call times out.
-    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
-        self.deadlines.values().map(|deadline| deadline.at).min().filter(|_| self.awaits_tools)
+    /// Notes that a call is made, and returns its event. It starts when its terms allow.
+    pub(super) fn made(
+        &mut self,
+        ws: &Workspace,
+        turn_id: TurnId,
+        call_id: CallId,
+        name: String,
+        arguments: String,
+        terms: Terms,
+    ) -> Event {
+        self.calls.wait(call_id.clone(), terms);
+        let deadline = ws.now.plus_millis(ws.limit_ms(&terms));
+        Event::ToolCall(ToolCall { call_id, turn_id, name, arguments, deadline, place: terms.place })
+    }
+
+    /// Starts the calls that may start. `is_late` says that their deadlines, which clients know, begin only now.
+    pub(super) fn start_calls(&mut self, ws: &mut Workspace, is_late: bool) {
+        while let Some((call_id, terms)) = self.calls.take_startable(ws.deployment.tool_parallel_max) {
+            let deadline = Deadline::after(ws.now, ws.limit_ms(&terms));
+            self.calls.started(call_id.clone(), terms, deadline);
+            if is_late {
+                ws.progressed(call_id.clone(), None, deadline.at);
+            }
+            if is_late || terms.place == ToolPlace::Server {
+                ws.start_call(&call_id, terms.place);
+            }
+        }
+    }
+
+    /// Returns when the next tool call times out, or the next approval expires.
+    pub(crate) fn next_deadline(&self, ws: &Workspace) -> Option<Timestamp> {
+        let approvals = ws.session.state.approvals.iter().map(|approval| approval.expires_at).min();
+        [self.calls.next_deadline(), approvals].into_iter().flatten().min().filter(|_| self.awaits_tools)
+    }
+
+    /// Returns true if this call runs: it is pending, and waits for no other.
+    pub(crate) fn is_running(&self, call: &CallId) -> bool {
+        self.calls.is_running(call)
     }
 
     /// Notes that a call has its answer: its time limit ends.
     pub(crate) fn has_answer(&mut self, call_id: &CallId) {
-        self.deadlines.remove(call_id);
+        self.calls.ended(call_id);
     }
 
     /// Notes that the turn no longer waits for tools.
@@ -93,28 +152,87 @@ impl Turn {
         self.awaits_tools = false;
     }
 
+    /// Ends the calls that are running when the server stops, or were when it did, and lets the turn wait for its
+    /// approvals. Does nothing if it waits for none.
+    pub(crate) fn park(&mut self, ws: &mut Workspace) -> bool {
+        if ws.session.state.approvals.is_empty() {
+            return false;
+        }
+        let Some(turn_id) = ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()) else { return false };
+        let withdrawn = ws.session.state.pending.clone();
+        let events = self.interrupted(ws, &turn_id);
+        if !events.is_empty() {
+            ws.append(events, Vec::new());
+        }
+        withdrawn.into_iter().for_each(|call| ws.withdraw(call, CallOutcome::Dropped));
+        self.awaits_tools = true;
+        true
+    }
+
     /// Returns results for the calls that are still open when their turn ends.
-    pub(crate) fn drop_calls(&mut self, ws: &mut Workspace, turn_id: &TurnId) -> Vec<Event> {
+    pub(crate) fn drop_calls(&mut self, ws: &mut Workspace, turn_id: &TurnId, is_interrupted: bool) -> Vec<Event> {
         self.awaits_tools = false;
-        self.deadlines.clear();
+        let mut events = match is_interrupted {
+            true => self.interrupted(ws, turn_id),
+            false => self.results_for_open(ws, turn_id, "The turn ended before the tool answered."),
+        };
+        let leaf = events.iter().rev().find_map(|event| match event {
+            Event::EntryAppended(appended) => Some(appended.entry.entry_id.clone()),
+            _ => None,
+        });
+        events.extend(ws.dropped_approvals(leaf.or_else(|| ws.session.state.leaf.clone()), turn_id));
+        events
+    }
+
+    fn interrupted(&mut self, ws: &mut Workspace, turn_id: &TurnId) -> Vec<Event> {
+        self.results_for_open(ws, turn_id, INTERRUPTED)
+    }
+
+    fn results_for_open(&mut self, ws: &mut Workspace, turn_id: &TurnId, output: &str) -> Vec<Event> {
+        self.calls.clear();
         let mut leaf = ws.session.state.leaf.clone();
         let pending = ws.session.state.pending.clone();
         let mut events = Vec::with_capacity(2 * pending.len());
         for call in pending {
-            let output = "The turn ended before the tool answered.".to_owned();
-            let entry = ws.result_entry(leaf, call.call_id.clone(), output, true);
+            let entry = ws.result_entry(leaf, call.call_id.clone(), output.to_owned(), true);
             leaf = Some(entry.entry_id.clone());
             events.push(appended(entry, Some(turn_id.clone()), None));
-            events.push(Event::CallResolved(CallResolved { call_id: call.call_id, outcome: CallOutcome::Dropped }));
+            events.push(Event::CallResolved(CallResolved::over(call.call_id, CallOutcome::Dropped)));
         }
         events
     }
 }
 
 impl Workspace {
-    /// Notifies the client that hosts a tool that its answer is no longer needed.
+    /// Returns the time limit of a call in milliseconds.
+    fn limit_ms(&self, terms: &Terms) -> u64 {
+        terms.timeout_ms.unwrap_or(self.deployment.tool_timeout_ms)
+    }
+
+    /// Has a pending call run.
+    fn start_call(&mut self, call_id: &CallId, place: ToolPlace) {
+        let Some(call) = self.session.state.pending.iter().find(|call| call.call_id == *call_id) else { return };
+        let call = CallTool {
+            place,
+            call_id: call.call_id.clone(),
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+            leaf: self.session.state.leaf.clone(),
+        };
+        self.push(Effect::CallTool(Box::new(call)));
+    }
+
+    fn progressed(&mut self, call: CallId, message: Option<String>, deadline: Timestamp) {
+        let progressed = CallProgressed { tool_call_id: Some(call), hook_call_id: None, message, deadline };
+        self.emit(EphemeralEvent::CallProgressed(progressed));
+    }
+
+    /// Notifies whoever runs a tool that its answer is no longer needed.
     pub(crate) fn withdraw(&mut self, call: PendingCall, outcome: CallOutcome) {
-        let PendingCall { call_id, name, turn_id, .. } = call;
+        let PendingCall { call_id, name, turn_id, place, .. } = call;
+        if place == ToolPlace::Server {
+            self.push(Effect::CancelTool(call_id.clone()));
+        }
         let cancelled = ToolCancelled { call_id, name, turn_id, outcome };
         self.emit(EphemeralEvent::ToolCancelled(cancelled));
     }

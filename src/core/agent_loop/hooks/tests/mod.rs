@@ -195,6 +195,8 @@ impl World {
                         self.open.push_back((call.place, call.call));
                     }
                 }
+                Effect::CallTool(call) => self.took.push(format!("run {}", call.name)),
+                Effect::CancelTool(_) => self.took.push("stop tool".into()),
                 Effect::CancelHook(id) => {
                     self.took.push(format!("drop {}", self.names[&id]));
                     self.open.retain(|(_, call)| call.call_id != id);

@@ -1,0 +1,331 @@
+//! Approvals: which calls a person must allow, and what follows from the answer.
+//!
+//! The record is durable ([`Event::ApprovalRequest`]), so a turn that waits for an answer waits through compactions,
+//! lost connections and restarts. The answer decides the call in the record, and no other.
+
+use crate::agent_loop::{
+    io::Caller, late::Callee, records::appended, records::done, records::session_updated, step::Step,
+    subject::answer::Called, turn::Turn, workspace::Workspace,
+};
+use crate::approval::{Policy, call_hash, default_decision, visible};
+use crate::session::{EndedCall, Lookup, fingerprint::fingerprint_of};
+use crate::tool::Terms;
+use reseed_protocol::{
+    ApprovalId, CallId, EntryId, ErrorBody, ErrorCode, TurnId,
+    approval::{Approval, ApprovalDecision, ApprovalOption, StandingApproval},
+    command::{ApprovalResponse, Decision, SetTools, WithdrawApproval},
+    event::{CallOutcome, CallResolved, Event, TurnStatus},
+};
+
+/// Maximum lasting answers of a session. They are sent to every client that opens it.
+const STANDING_MAX: usize = 256;
+
+/// Maximum characters of the arguments that a lasting answer shows.
+const STANDING_CHARS_MAX: usize = 500;
+
+/// Maximum bytes of the message with which a person rejects a call.
+const MESSAGE_BYTES_MAX: usize = 16 * 1024;
+
+/// Maximum tools that a session may switch off: more than any session has.
+const TOOLS_OFF_MAX: usize = 256;
+
+/// What becomes of a call.
+pub(super) enum Verdict {
+    /// It runs.
+    Run,
+    /// A person must allow it.
+    Ask(Box<Approval>),
+    /// It does not run; the model reads why.
+    Refuse(String),
+}
+
+impl Turn {
+    /// Takes a person's answer.
+    ///
+    /// # Errors
+    /// `no_pending_approval`, `too_late`; `invalid_field` if it is about another call; `limit_reached`.
+    pub(crate) fn on_approval(
+        &mut self,
+        ws: &mut Workspace,
+        caller: &Caller,
+        response: ApprovalResponse,
+        lookup: Option<Lookup>,
+    ) -> Result<(), ErrorBody> {
+        let ApprovalResponse { approval_id, review, arguments_hash, custom_deny_message } = response;
+        let option = review.option();
+        let open = ws.session.state.approvals.iter().find(|approval| approval.approval_id == approval_id);
+        let (by, ended) = lookup.map(Lookup::approval).unwrap_or_default();
+        let Some(approval) = open.cloned() else { return ws.answer_late_approval(caller, &approval_id, option, ended) };
+        if let Some(hash) = arguments_hash.filter(|hash| *hash != approval.arguments_hash) {
+            let shown: String = hash.chars().take(64).collect();
+            let message =
+                format!("approval `{approval_id}` is about another call than the one with the hash `{shown}`");
+            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("argumentsHash"));
+        }
+        if let Some(message) = custom_deny_message.as_ref().filter(|message| message.len() > MESSAGE_BYTES_MAX) {
+            let message = format!("it has {} bytes; at most {MESSAGE_BYTES_MAX} are allowed", message.len());
+            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("customDenyMessage"));
+        }
+        let mut events = vec![decided(&approval, outcome_of(option), Some(option), by.clone())];
+        if option.is_lasting() {
+            events.push(ws.with_standing(&approval, option, by)?);
+        }
+        let mark = caller.mark(done(Some(ws.session.state.seq)));
+        ws.ended.note(as_call(&approval_id), outcome_of(option), Some(fingerprint_of(&option)));
+        let turn_id = approval.turn_id.clone();
+        if option.allows() {
+            match ws.prompt.tools().terms(&approval.name) {
+                Some(terms) => {
+                    let Approval { call_id, name, arguments, .. } = approval;
+                    events.push(self.made(ws, turn_id, call_id, name, arguments, terms));
+                }
+                None => {
+                    let why = format!("The tool `{}` is no longer available.", approval.name);
+                    events.push(ws.refused(&approval, why));
+                }
+            }
+        } else {
+            let why = match custom_deny_message.as_deref().map(str::trim).filter(|message| !message.is_empty()) {
+                Some(message) => format!("Not called: the user rejected this call and says: {message}"),
+                None => "Not called: the user rejected this call.".to_owned(),
+            };
+            events.push(ws.refused(&approval, why));
+        }
+        ws.append(events, vec![mark]);
+        self.meter_is_due();
+        if review == Decision::RejectAndStop {
+            ws.then(Step::stop_turn(TurnStatus::Cancelled));
+        } else {
+            self.after_results(ws);
+        }
+        Ok(())
+    }
+
+    /// Refuses the approvals that nobody answered in time. Returns true if there were any.
+    pub(super) fn expire_approvals(&mut self, ws: &mut Workspace) -> bool {
+        let now = ws.now;
+        let over: Vec<Approval> =
+            ws.session.state.approvals.iter().filter(|approval| approval.expires_at <= now).cloned().collect();
+        for approval in &over {
+            ws.ended.note(as_call(&approval.approval_id), CallOutcome::Expired, None);
+            let why = "Not called: nobody allowed this call in time.".to_owned();
+            let events = vec![decided(approval, CallOutcome::Expired, None, None), ws.refused(approval, why)];
+            ws.append(events, Vec::new());
+        }
+        !over.is_empty()
+    }
+
+    /// Returns true if the turn waits for approvals and for nothing else: no time limit runs, and the session may leave
+    /// memory.
+    pub(crate) fn is_parked(&self, ws: &Workspace) -> bool {
+        self.awaits_tools && ws.session.state.pending.is_empty() && !ws.session.state.approvals.is_empty()
+    }
+}
+
+impl Workspace {
+    /// Decides whether a call that its tool's schema allows may run.
+    pub(super) fn verdict(&mut self, called: &Called, terms: &Terms) -> Verdict {
+        let Called { call_id, name, arguments, proposed, .. } = called;
+        let decision = self.decision(name, arguments, terms);
+        if decision == ApprovalDecision::Auto {
+            return Verdict::Run;
+        }
+        if decision == ApprovalDecision::Deny {
+            return Verdict::Refuse(format!("Not called: the approval policy does not allow this call of `{name}`."));
+        }
+        let arguments_hash = call_hash(name, arguments);
+        let standing = &self.session.state.standing_approvals;
+        match standing.iter().find(|earlier| earlier.name == *name && earlier.arguments_hash == arguments_hash) {
+            Some(earlier) if earlier.option.allows() => return Verdict::Run,
+            Some(_) => {
+                return Verdict::Refuse("Not called: the user has rejected this very call for good.".to_owned());
+            }
+            None => {}
+        }
+        let Some(turn_id) = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()) else {
+            return Verdict::Refuse("Not called: the turn has ended.".to_owned());
+        };
+        let (command, patch) = command_and_patch(name, arguments);
+        let reason = match terms.annotations.destructive {
+            Some(true) => format!("`{name}` may destroy what it changes."),
+            _ => format!("`{name}` may change something."),
+        };
+        Verdict::Ask(Box::new(Approval {
+            approval_id: self.new_id(),
+            call_id: call_id.clone(),
+            turn_id,
+            name: name.clone(),
+            arguments_hash,
+            display: visible(arguments).into_owned(),
+            arguments: arguments.clone(),
+            command,
+            patch,
+            proposed_arguments: proposed.clone(),
+            place: terms.place,
+            reason,
+            options: ApprovalOption::ALL.to_vec(),
+            generation: self.generation,
+            expires_at: self.now.plus_millis(self.deployment.approval_expiry_ms),
+        }))
+    }
+
+    /// Returns the stricter of what the deployment and the session say about a call.
+    fn decision(&self, name: &str, arguments: &str, terms: &Terms) -> ApprovalDecision {
+        let by_deployment = self.deployment.approvals.decide(name, arguments);
+        let deployment = by_deployment.unwrap_or_else(|| default_decision(terms));
+        let Some(own) = &self.session.state.settings.approvals else { return deployment };
+        let by_session = match Policy::compile(own) {
+            Ok(policy) => policy.decide(name, arguments),
+            // It was checked when it was set, by a version that knew more.
+            Err(_) => Some(ApprovalDecision::Ask),
+        };
+        by_session.map_or(deployment, |session| session.max(deployment))
+    }
+
+    /// Returns the result of a call that is not made.
+    fn refused(&mut self, approval: &Approval, why: String) -> Event {
+        let entry = self.result_entry(self.session.state.leaf.clone(), approval.call_id.clone(), why, true);
+        appended(entry, Some(approval.turn_id.clone()), None)
+    }
+
+    /// Returns the event that adds a lasting answer.
+    fn with_standing(
+        &self,
+        approval: &Approval,
+        option: ApprovalOption,
+        by: Option<String>,
+    ) -> Result<Event, ErrorBody> {
+        let mut standing = self.session.state.standing_approvals.clone();
+        if standing.len() >= STANDING_MAX {
+            let message = format!(
+                "the session has {STANDING_MAX} lasting answers already; answer once, or withdraw one with withdraw_approval"
+            );
+            return Err(ErrorBody::new(ErrorCode::LimitReached, message));
+        }
+        standing.push(StandingApproval {
+            approval_id: approval.approval_id.clone(),
+            name: approval.name.clone(),
+            arguments_hash: approval.arguments_hash.clone(),
+            display: approval.display.chars().take(STANDING_CHARS_MAX).collect(),
+            option,
+            since: self.now,
+            by,
+        });
+        Ok(session_updated(|updated| updated.standing_approvals = Some(standing)))
+    }
+
+    /// Withdraws a lasting answer.
+    ///
+    /// # Errors
+    /// `no_pending_approval` if there is no such answer.
+    pub(crate) fn on_withdraw_approval(
+        &mut self,
+        caller: &Caller,
+        command: &WithdrawApproval,
+    ) -> Result<(), ErrorBody> {
+        let mut standing = self.session.state.standing_approvals.clone();
+        let before = standing.len();
+        standing.retain(|answer| answer.approval_id != command.approval_id);
+        if standing.len() == before {
+            let message = format!("approval `{}` has no lasting answer", command.approval_id);
+            return Err(ErrorBody::new(ErrorCode::NoPendingApproval, message).with_field("approvalId"));
+        }
+        self.update(caller, Vec::new(), |updated| updated.standing_approvals = Some(standing));
+        Ok(())
+    }
+
+    /// Switches tools off or on, and sets the session's own policy.
+    ///
+    /// # Errors
+    /// `invalid_policy`; `invalid_field`.
+    pub(crate) fn on_set_tools(&mut self, caller: &Caller, command: SetTools) -> Result<(), ErrorBody> {
+        let mut settings = self.session.state.settings.clone();
+        if let Some(off) = command.off {
+            if off.len() > TOOLS_OFF_MAX || off.iter().any(|name| name.len() > 64) {
+                let message = format!("`off` has at most {TOOLS_OFF_MAX} names of at most 64 characters");
+                return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("off"));
+            }
+            settings.tools_off = off;
+        }
+        if let Some(policy) = command.approvals {
+            if let Err((field, why)) = Policy::compile(&policy) {
+                let message = format!("`approvals.{field}` {why}");
+                return Err(ErrorBody::new(ErrorCode::InvalidPolicy, message).with_field(format!("approvals.{field}")));
+            }
+            settings.approvals = Some(policy).filter(|policy| !policy.rules.is_empty());
+        }
+        self.update(caller, Vec::new(), |updated| updated.settings = Some(settings));
+        self.adopt_tools();
+        Ok(())
+    }
+
+    /// Answers an approval that is over: `ok` for the answer that was taken.
+    fn answer_late_approval(
+        &mut self,
+        caller: &Caller,
+        approval: &ApprovalId,
+        option: ApprovalOption,
+        stored: Option<EndedCall>,
+    ) -> Result<(), ErrorBody> {
+        let stored = stored.and_then(|ended| ended.outcome.map(|outcome| (outcome, Some(ended.result))));
+        let Some((outcome, answer)) = self.ended.get(&as_call(approval)).or(stored) else {
+            let message = format!("no approval `{approval}` is pending");
+            return Err(ErrorBody::new(ErrorCode::NoPendingApproval, message).with_field("approvalId"));
+        };
+        if answer == Some(fingerprint_of(&option)) {
+            self.reply_duplicate(caller);
+            return Ok(());
+        }
+        Err(Callee::Approval.too_late(&as_call(approval), Some(outcome)))
+    }
+
+    /// Returns results for the calls that nobody has decided on when their turn ends.
+    pub(super) fn dropped_approvals(&mut self, leaf: Option<EntryId>, turn_id: &TurnId) -> Vec<Event> {
+        let mut leaf = leaf;
+        let mut events = Vec::new();
+        for approval in self.session.state.approvals.clone() {
+            let why = "The turn ended before anyone allowed this call.".to_owned();
+            let entry = self.result_entry(leaf, approval.call_id.clone(), why, true);
+            leaf = Some(entry.entry_id.clone());
+            self.ended.note(as_call(&approval.approval_id), CallOutcome::Dropped, None);
+            events.push(decided(&approval, CallOutcome::Dropped, None, None));
+            events.push(appended(entry, Some(turn_id.clone()), None));
+        }
+        events
+    }
+}
+
+fn outcome_of(option: ApprovalOption) -> CallOutcome {
+    if option.allows() { CallOutcome::Allowed } else { CallOutcome::Rejected }
+}
+
+/// Returns the event that decides an approval.
+fn decided(approval: &Approval, outcome: CallOutcome, option: Option<ApprovalOption>, by: Option<String>) -> Event {
+    Event::CallResolved(CallResolved {
+        call_id: approval.call_id.clone(),
+        outcome,
+        approval_id: Some(approval.approval_id.clone()),
+        option,
+        by,
+    })
+}
+
+/// Returns the id under which a decided approval is remembered, beside calls. Ids are random, so none is both.
+fn as_call(approval: &ApprovalId) -> CallId {
+    approval.as_str().parse().expect("an approval's id is an id")
+}
+
+/// Returns the command line and the patch in a call's arguments, for clients that show them as such.
+fn command_and_patch(name: &str, arguments: &str) -> (Option<Vec<String>>, Option<String>) {
+    let value: serde_json::Value = serde_json::from_str(arguments).unwrap_or_default();
+    let command: Option<Vec<String>> = value["command"]
+        .as_array()
+        .and_then(|words| words.iter().map(|word| word.as_str().map(str::to_owned)).collect());
+    let by_command = command.as_ref().filter(|words| words.len() == 2 && words[0] == "apply_patch");
+    let patch = match by_command {
+        Some(words) => Some(words[1].clone()),
+        None if name == "apply_patch" => value["patch"].as_str().or(value["input"].as_str()).map(str::to_owned),
+        None => None,
+    };
+    (command, patch)
+}

@@ -1,0 +1,68 @@
+//! Approvals as the core sees them: which calls need one, what identifies a call, and how it is shown to people.
+//!
+//! Invariant: nothing runs on an answer but the call that was shown. The record in the log is what runs; what a client
+//! sends back is only compared with it.
+
+mod policy;
+mod visible;
+
+pub use policy::{Policy, RULES_MAX};
+pub use visible::visible;
+
+use crate::tool::{Terms, ToolPlace};
+use reseed_protocol::approval::ApprovalDecision;
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+
+/// Returns the hash of a call: SHA-256 of the tool's name and its arguments, in hexadecimal. Two calls have the same one
+/// only if they are the same text.
+#[must_use]
+pub fn call_hash(name: &str, arguments: &str) -> String {
+    let mut hasher = Sha256::new();
+    hasher.update((name.len() as u64).to_be_bytes());
+    hasher.update(name);
+    hasher.update(arguments);
+    hasher.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Returns the decision on a call that no rule fits.
+///
+/// A client's own program runs its tools, under its user's eyes, so they need no approval here. The server's tools act
+/// with the server's rights: what does not call itself read-only is asked about.
+#[must_use]
+pub fn default_decision(terms: &Terms) -> ApprovalDecision {
+    let is_free = terms.place == ToolPlace::Client || terms.annotations.read_only == Some(true);
+    if is_free { ApprovalDecision::Auto } else { ApprovalDecision::Ask }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reseed_protocol::command::ToolAnnotations;
+
+    #[test]
+    fn a_hash_tells_calls_apart_that_read_alike_when_joined() {
+        assert_ne!(call_hash("ab", "c"), call_hash("a", "bc"));
+        assert_eq!(call_hash("a", "{}"), call_hash("a", "{}"));
+        assert_eq!(call_hash("a", "{}").len(), 64);
+    }
+
+    #[test]
+    fn only_what_says_that_it_reads_runs_unasked_in_the_server() {
+        let hints = |read_only| ToolAnnotations { read_only, ..ToolAnnotations::default() };
+        let table = [
+            (ToolPlace::Server, None, ApprovalDecision::Ask),
+            (ToolPlace::Server, Some(false), ApprovalDecision::Ask),
+            (ToolPlace::Server, Some(true), ApprovalDecision::Auto),
+            (ToolPlace::Client, None, ApprovalDecision::Auto),
+            (ToolPlace::Client, Some(false), ApprovalDecision::Auto),
+        ];
+        for (place, read_only, expected) in table {
+            let terms = Terms { place, timeout_ms: None, sequential: false, annotations: hints(read_only) };
+            assert_eq!(default_decision(&terms), expected, "{place:?} {read_only:?}");
+        }
+    }
+}

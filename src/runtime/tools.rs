@@ -1,0 +1,88 @@
+//! Runs the server's tools for a session.
+
+use super::{handle::Message, shared::Shared};
+use crate::{
+    core::agent_loop::{CallTool, Input},
+    metrics::tools::ToolCallMeter,
+    tools::{Call, Output, Progress},
+};
+use reseed_protocol::{CallId, SessionId};
+use std::{collections::BTreeMap, sync::Arc};
+use tokio::{sync::mpsc, task::AbortHandle};
+
+/// A session's calls of the server's tools. Dropping it cancels them.
+pub(super) struct ToolCalls {
+    shared: Arc<Shared>,
+    session: SessionId,
+    mailbox: mpsc::WeakSender<Box<Message>>,
+    /// Bounded by `TOOL_PARALLEL_MAX`: the loop starts no more.
+    running: BTreeMap<CallId, Running>,
+}
+
+struct Running(AbortHandle);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl ToolCalls {
+    pub(super) fn new(shared: Arc<Shared>, session: SessionId, mailbox: mpsc::WeakSender<Box<Message>>) -> Self {
+        Self { shared, session, mailbox, running: BTreeMap::new() }
+    }
+
+    /// Starts a call. Its answer arrives in the mailbox, also if the tool panics.
+    pub(super) fn start(&mut self, call: CallTool) {
+        self.running.retain(|_, running| !running.0.is_finished());
+        let CallTool { call_id, name, arguments, leaf, .. } = call;
+        let tools = self.shared.parts().tools.clone();
+        let (id, mailbox) = (call_id.clone(), self.mailbox.clone());
+        let progress = self.progress(call_id.clone());
+        let session = self.session.clone();
+        let task = tokio::spawn(async move {
+            let meter = ToolCallMeter::new(&name);
+            let output = match serde_json::from_str(if arguments.trim().is_empty() { "{}" } else { &arguments }) {
+                Ok(arguments) => {
+                    let call = Call { call_id: call_id.clone(), session, leaf, arguments, progress };
+                    tools.call(&name, call).await
+                }
+                Err(error) => Output::error(format!("The arguments are not JSON: {error}.")),
+            };
+            meter.ended(output.is_error);
+            if let Some(mailbox) = mailbox.upgrade() {
+                let _ = mailbox.send(Box::new(Message::Input(Input::ToolAnswered { call_id, output }))).await;
+            }
+        });
+        self.running.insert(id, Running(task.abort_handle()));
+    }
+
+    /// Returns what passes a call's progress to the loop. A full mailbox drops it: the next one will do.
+    fn progress(&self, call_id: CallId) -> Progress {
+        let mailbox = self.mailbox.clone();
+        Progress::new(move |message| {
+            let Some(mailbox) = mailbox.upgrade() else { return };
+            let input = Input::ToolProgressed { call_id: call_id.clone(), message: message.map(bounded) };
+            let _ = mailbox.try_send(Box::new(Message::Input(input)));
+        })
+    }
+
+    /// Cancels a call.
+    pub(super) fn cancel(&mut self, call_id: &CallId) {
+        self.running.remove(call_id);
+    }
+
+    /// Cancels all calls.
+    pub(super) fn cancel_all(&mut self) {
+        self.running.clear();
+    }
+}
+
+/// Cuts a message of progress to a line that a person reads.
+fn bounded(message: String) -> String {
+    const CHARS_MAX: usize = 500;
+    match message.char_indices().nth(CHARS_MAX) {
+        Some((at, _)) => format!("{}…", &message[..at]),
+        None => message,
+    }
+}

@@ -1,0 +1,128 @@
+//! Approvals in v1: one is outstanding at a time, and an answer is about the newest request that was sent.
+
+use super::{Translator, fresh_id, hand_over};
+use crate::{core::approval::visible, server::socket::Connection, tools::Toolset};
+use reseed_protocol::{
+    ErrorBody,
+    approval::Approval,
+    command::{ApprovalResponse, Command, Decision},
+    event::CallResolved,
+    v1::{self, ApplyPatch, ApprovalRequest, ItemContent, ResponseItem, Review},
+};
+use std::collections::VecDeque;
+
+/// The approvals of a connection's session that are open.
+#[derive(Default)]
+pub(super) struct OpenApprovals {
+    /// In the order in which they were requested; the first one is outstanding. Bounded by the calls of one answer.
+    open: VecDeque<Approval>,
+    /// The number of explanations sent, from which their items get ids.
+    explained: u64,
+}
+
+impl Translator {
+    /// Returns the frames for a new approval: its request, unless another one is outstanding.
+    pub(super) fn approval_requested(&mut self, approval: Approval) -> Vec<String> {
+        self.approvals.open.push_back(approval);
+        if self.approvals.open.len() == 1 { self.outstanding() } else { Vec::new() }
+    }
+
+    /// Returns the frames for an approval that is decided, or a call that is over: the next request, if there is one.
+    pub(super) fn approval_resolved(&mut self, resolved: &CallResolved) -> Vec<String> {
+        let Some(decided) = &resolved.approval_id else { return Vec::new() };
+        let was_outstanding = self.approvals.open.front().is_some_and(|first| first.approval_id == *decided);
+        self.approvals.open.retain(|approval| approval.approval_id != *decided);
+        if was_outstanding { self.outstanding() } else { Vec::new() }
+    }
+
+    /// Forgets the approvals of a turn that is over.
+    pub(super) fn approvals_are_over(&mut self) {
+        self.approvals.open.clear();
+    }
+
+    fn outstanding(&mut self) -> Vec<String> {
+        let Some(approval) = self.approvals.open.front() else { return Vec::new() };
+        let command = match &approval.command {
+            Some(words) => words.iter().map(|word| visible(word).into_owned()).collect(),
+            None => vec![approval.name.clone(), approval.display.clone()],
+        };
+        let apply_patch = approval.patch.as_ref().map(|patch| ApplyPatch { patch: visible(patch).into_owned() });
+        let approval_id = approval.approval_id.to_string();
+        let request = v1::Event::ApprovalRequest(ApprovalRequest { command, apply_patch, approval_id });
+        vec![self.frame(&request)]
+    }
+
+    /// Returns the frames that explain the outstanding approval and request it again.
+    fn explained(&mut self, tools: &Toolset) -> Vec<String> {
+        let Some(approval) = self.approvals.open.front() else { return Vec::new() };
+        let text = explanation(approval, tools);
+        self.approvals.explained += 1;
+        let id = format!("{}_explained_{}", approval.approval_id, self.approvals.explained);
+        let content = vec![ItemContent::OutputText { text }];
+        let item = ResponseItem::Message { id, role: "assistant".to_owned(), content };
+        let mut frames = vec![self.frame(&v1::Event::ResponseItem(item))];
+        frames.extend(self.outstanding());
+        frames
+    }
+}
+
+/// Handles `approval_response`.
+///
+/// # Errors
+/// `no_pending_approval`; what else refuses the command.
+pub(super) async fn answered(
+    connection: &mut Connection,
+    response: v1::ApprovalResponse,
+) -> Result<Vec<String>, ErrorBody> {
+    let Some(approval) = connection.v1.approvals.open.front() else { return Err(ErrorBody::no_pending_approval()) };
+    let review = match response.review {
+        Review::Yes => Decision::AllowOnce,
+        Review::Always => Decision::AllowAlways,
+        Review::NoContinue => Decision::RejectOnce,
+        Review::NoExit => Decision::RejectAndStop,
+        Review::Explain => {
+            let tools = connection.app.registry.tools();
+            return Ok(connection.v1.explained(&tools));
+        }
+    };
+    let command = Command::ApprovalResponse(ApprovalResponse {
+        approval_id: approval.approval_id.clone(),
+        review,
+        // The server's own copy of the call counts, not the echoed patch.
+        arguments_hash: Some(approval.arguments_hash.clone()),
+        custom_deny_message: response.custom_deny_message,
+    });
+    let id = fresh_id(connection);
+    hand_over(connection, id, command).await.map(|()| Vec::new())
+}
+
+/// Explains a call in words, from what is known about its tool.
+fn explanation(approval: &Approval, tools: &Toolset) -> String {
+    let offer = tools.checked().offers().map(|(offer, _)| offer).find(|offer| offer.name == approval.name);
+    let mut lines = Vec::new();
+    match offer.map(|offer| offer.description.trim()).filter(|text| !text.is_empty()) {
+        Some(about) => lines.push(format!("The model wants to call the tool `{}`: {about}", approval.name)),
+        None => lines.push(format!("The model wants to call the tool `{}`.", approval.name)),
+    }
+    if let Some(command) = &approval.command {
+        let words: Vec<String> = command.iter().map(|word| format!("`{}`", visible(word))).collect();
+        lines.push(format!("The command has these words: {}.", words.join(" ")));
+    }
+    lines.push(format!("The arguments are: {}", approval.display));
+    lines.push(approval.reason.clone());
+    if approval.proposed_arguments.is_some() {
+        lines.push("A hook of this server has changed the arguments that the model wrote.".to_owned());
+    }
+    let hints = offer.and_then(|offer| offer.annotations).unwrap_or_default();
+    let says = [
+        (hints.destructive == Some(true), "it may destroy what it changes"),
+        (hints.open_world == Some(true), "it reaches other systems"),
+        (hints.idempotent == Some(true), "calling it twice changes nothing more"),
+    ];
+    let says: Vec<&str> = says.into_iter().filter(|(applies, _)| *applies).map(|(_, text)| text).collect();
+    if !says.is_empty() {
+        lines.push(format!("The tool says of itself: {}.", says.join("; ")));
+    }
+    lines.push("Nothing runs until you allow it.".to_owned());
+    lines.join("\n\n")
+}
