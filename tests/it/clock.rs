@@ -10,6 +10,7 @@ use reseed::{
     internals::{Attach, Clock, ConnectionShare, Identity, Outbox, Outgoing, REPLIES_MAX, Registry, RegistryOptions},
     provider::scripted::{Reply, Scripted},
     store::{Append, Head, ListQuery, NewRecord, SessionStore, UNFINISHED, memory::MemoryStore},
+    tools::Toolset,
 };
 use reseed_protocol::{
     CommandId, Part, Timestamp,
@@ -56,6 +57,7 @@ fn registry(clock: Arc<SetClock>, model: Scripted, store: Arc<MemoryStore>) -> A
         provider: Arc::new(model),
         clock,
         hooks: Hooks::default(),
+        tools: Toolset::default(),
         deployment,
         limits: LimitSettings { sessions_open_max: 8, ..LimitSettings::default() },
         has_several_users: false,

@@ -20,6 +20,7 @@ use reseed::{
     },
     provider::scripted::{Gate, Reply, Scripted},
     store::{SessionStore, memory::MemoryStore},
+    tools::Toolset,
 };
 use reseed_protocol::{
     ErrorCode, Part,
@@ -128,6 +129,7 @@ async fn a_session_refuses_its_writers_commands_from_another_connection() {
         provider: Arc::new(Scripted::answering(|_| Reply::text("Noted."))),
         clock: Arc::new(SystemClock),
         hooks: Hooks::default(),
+        tools: Toolset::default(),
         deployment,
         limits: LimitSettings { sessions_open_max: 8, ..LimitSettings::default() },
         has_several_users: false,

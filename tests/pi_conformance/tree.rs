@@ -17,6 +17,7 @@ use reseed::{
     pi::{self, json::Object},
     provider::scripted::Scripted,
     store::{SessionStore, SubtreeQuery, memory::MemoryStore},
+    tools::Toolset,
 };
 use reseed_protocol::{
     Entry, EntryData, EntryId, ErrorCode, Part, Role, SessionId, Timestamp,
@@ -145,6 +146,7 @@ impl Imported {
                 provider: Arc::new(Scripted::new()),
                 clock: Arc::new(SystemClock),
                 hooks: Hooks::default(),
+                tools: Toolset::default(),
                 deployment: Deployment { model: "m".into(), strategy: "manual".into(), ..Deployment::default() },
                 limits: LimitSettings { sessions_open_max: 4, ..LimitSettings::default() },
                 has_several_users: false,

@@ -10,7 +10,7 @@ use reseed::{
     store::{SessionStore, StoredRecord},
 };
 use reseed_protocol::{
-    CommandId, SessionId,
+    CallId, CommandId, SessionId,
     command::Command,
     event::{EphemeralEvent, Event, RunTool, SubscriptionEnd},
     reply::Reply,
@@ -48,6 +48,8 @@ pub(crate) struct History {
     pub(crate) panics: Vec<String>,
     /// The outcomes of hook calls.
     pub(crate) hooks: HooksAsked,
+    /// The calls that the server's tools were started for, in order.
+    pub(crate) tools: Vec<CallId>,
     /// The number of disk faults.
     pub(crate) faults: u64,
     /// The final state of the session, and its state after a restart of the server.

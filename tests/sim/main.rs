@@ -27,6 +27,7 @@ mod model;
 mod races;
 mod script;
 mod streamed;
+mod tools;
 mod view;
 mod world;
 
@@ -34,7 +35,7 @@ use broken::Broken;
 use history::{History, What};
 use reseed_protocol::{
     ErrorCode,
-    event::{EphemeralEvent, Event},
+    event::{CallOutcome, EphemeralEvent, Event},
     reply::Reply,
 };
 use std::{
@@ -87,6 +88,9 @@ struct Tally {
     hook_changes: u64,
     hook_faults: u64,
     hook_failures: u64,
+    server_calls: u64,
+    approvals: u64,
+    allowed: u64,
 }
 
 impl Tally {
@@ -124,6 +128,9 @@ impl Tally {
             client_hooks: history.hooks.clients,
             hook_changes: history.hooks.changed,
             hook_faults: history.hooks.failed + history.hooks.hung,
+            server_calls: history.tools.len() as u64,
+            approvals: events(|event| matches!(event, Event::ApprovalRequest(_))),
+            allowed: events(|event| matches!(event, Event::CallResolved(end) if end.outcome == CallOutcome::Allowed)),
             hook_failures: events(|event| match event {
                 Event::TurnFinished(finished) => finished.error.as_ref().is_some_and(|error| is_of_hook(error.code)),
                 _ => false,
@@ -136,6 +143,10 @@ impl Tally {
         let Self { runs, hosts, shared, .. } = other;
         let Self { repeats, queued, faults, moves, forks, background, undone, previews, pins, .. } = other;
         let Self { hooks, client_hooks, hook_changes, hook_faults, hook_failures, held, .. } = other;
+        let Self { server_calls, approvals, allowed, .. } = other;
+        self.server_calls += server_calls;
+        self.approvals += approvals;
+        self.allowed += allowed;
         self.held += held;
         self.hooks += hooks;
         self.client_hooks += client_hooks;
@@ -291,6 +302,9 @@ fn whatever_happens_the_promises_hold() {
             ("changes by hooks", tally.hook_changes, 1.0),
             ("faults of hooks", tally.hook_faults, 0.5),
             ("turns that failed by a hook", tally.hook_failures, 0.2),
+            ("calls of the server's tools", tally.server_calls, 0.3),
+            ("approvals", tally.approvals, 0.3),
+            ("approvals that allowed", tally.allowed, 0.1),
         ];
         for (what, found, least) in least {
             #[expect(clippy::cast_precision_loss, reason = "counts of a test, far below 2^53")]

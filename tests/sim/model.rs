@@ -148,7 +148,7 @@ impl Inner {
                 let text = SECTIONS.iter().map(|section| format!("## {section}\n- of {number}\n")).collect();
                 parts.push(Part::Text { text });
             }
-            Purpose::Turn if self.calls > 0 && !request.envelope.tools.is_empty() => {
+            Purpose::Turn if self.calls > 0 && request.envelope.tools.iter().any(|tool| tool.name == "look") => {
                 parts.extend((0..std::mem::take(&mut self.calls)).map(good_call));
             }
             Purpose::Turn if self.plain => parts.push(Part::Text { text: format!("answer {number}") }),
@@ -187,8 +187,16 @@ impl Inner {
 }
 
 fn some_call(rng: &mut Rng) -> Part {
-    let (name, arguments) =
-        [("look", r#"{"at":"x"}"#), ("look", r#"{"at":"y"}"#), ("look", "{"), ("nothing", "{}")][rng.usize(..4)];
+    let (name, arguments) = [
+        ("look", r#"{"at":"x"}"#),
+        ("look", r#"{"at":"y"}"#),
+        ("look", "{"),
+        ("nothing", "{}"),
+        ("peek", "{}"),
+        ("dig", r#"{"deep":1}"#),
+        ("dig", "{}"),
+        ("fell", "{}"),
+    ][rng.usize(..8)];
     // Upstreams use the same call id in every answer.
     Part::ToolCall { call_id: "call_0".parse().expect("an id"), name: name.into(), arguments: arguments.into() }
 }

@@ -7,7 +7,9 @@ use crate::{
 use fastrand::Rng;
 use reseed_protocol::{
     CommandId, EntryId,
+    approval::Approval,
     command::{Command, SessionRole, ToolOffer},
+    event::ToolPlace,
     reply::PendingCall,
 };
 use serde_json::{Value, json};
@@ -133,7 +135,12 @@ fn command(world: &mut World, number: usize) -> Option<Command> {
     let rng = &mut world.wire.rng;
     let view = &world.clients[number].view;
     let entry = rng.choice(view.entries.keys().collect::<Vec<_>>()).cloned();
-    Some(match rng.u8(..168) {
+    if let Some(approval) = rng.choice(&view.approvals).filter(|_| rng.u8(..100) < 40) {
+        let review = ["allow_once", "allow_once", "allow_always", "reject_once", "reject_always", "reject_and_stop"];
+        let review = review[rng.usize(..review.len())];
+        return Some(decide(approval, review));
+    }
+    Some(match rng.u8(..172) {
         0..40 => {
             let when_busy = [None, Some("queue"), Some("steer"), Some("reject")][rng.usize(..4)];
             say(&format!("input {told} of {number}: {}", "word ".repeat(words)), when_busy)
@@ -207,6 +214,14 @@ fn command(world: &mut World, number: usize) -> Option<Command> {
             make("start_compaction", json!({ "previewId": preview }))
         }
         164..166 => make("start_compaction", json!({ "strategy": some_strategy(rng) })),
+        168..170 => {
+            let off = if rng.bool() { vec!["peek"] } else { Vec::new() };
+            make("set_tools", json!({ "off": off }))
+        }
+        170..172 => {
+            let standing = rng.choice(&view.standing)?.approval_id.clone();
+            make("withdraw_approval", json!({ "approvalId": standing }))
+        }
         166.. => make("start_compaction", json!({ "rebuild": true, "instructions": format!("Mind {told}.") })),
         140..144 => {
             let position = if rng.bool() { "before" } else { "at" };
@@ -256,6 +271,11 @@ pub(crate) fn tool_result(call: &PendingCall, output: &str, is_error: bool) -> C
     make("tool_result", json!({ "toolCallId": call.call_id, "output": output, "isError": is_error }))
 }
 
+pub(crate) fn decide(approval: &Approval, review: &str) -> Command {
+    let (id, hash) = (&approval.approval_id, &approval.arguments_hash);
+    make("approval_response", json!({ "approvalId": id, "review": review, "argumentsHash": hash }))
+}
+
 pub(crate) fn make(name: &str, payload: Value) -> Command {
     serde_json::from_value(json!({ "type": name, "payload": payload })).expect("a command of the protocol")
 }
@@ -278,8 +298,12 @@ pub(crate) async fn answer_calls(world: &mut World) {
         while answer_hook(world, number).await {}
     }
     let Some(number) = world.clients.iter().position(Client::writes) else { return };
-    for call in world.clients[number].view.pending.clone() {
+    let of_client = |call: &PendingCall| call.place == ToolPlace::Client;
+    for call in world.clients[number].view.pending.clone().into_iter().filter(of_client) {
         send(world, number, tool_result(&call, "found", false)).await;
+    }
+    for approval in world.clients[number].view.approvals.clone() {
+        send(world, number, decide(&approval, "allow_once")).await;
     }
     let view = &world.clients[number].view;
     if view.turn.is_none() && view.queue.iter().any(|item| item.after.is_some()) {

@@ -5,6 +5,7 @@ use crate::streamed::Streamed;
 use reseed::internals::{LeftOff, Seen};
 use reseed_protocol::{
     Entry, EntryData, EntryId, TurnId,
+    approval::{Approval, StandingApproval},
     content::utf16_len,
     event::{EphemeralEvent, Event, TurnStatus},
     reply::{EndedTurn, FailedCompaction, PendingCall, Pin, QueueItem, SessionSettings, UnansweredTurn},
@@ -31,6 +32,8 @@ pub(crate) struct View {
     pub(crate) failed: Vec<FailedCompaction>,
     pub(crate) queue: Vec<QueueItem>,
     pub(crate) pending: Vec<PendingCall>,
+    pub(crate) approvals: Vec<Approval>,
+    pub(crate) standing: Vec<StandingApproval>,
     pub(crate) pins: Vec<Pin>,
     pub(crate) undone: Vec<EntryId>,
     pub(crate) entries: BTreeMap<EntryId, Entry>,
@@ -69,6 +72,7 @@ impl View {
                 self.turn = None;
                 self.streamed = None;
                 self.pending.clear();
+                self.approvals.clear();
                 self.last_turn = (finished.status != TurnStatus::Completed).then(|| EndedTurn {
                     turn_id: finished.turn_id.clone(),
                     status: finished.status,
@@ -91,8 +95,13 @@ impl View {
                 name: call.name.clone(),
                 arguments: call.arguments.clone(),
                 deadline: call.deadline,
+                place: call.place,
             }),
-            Event::CallResolved(resolved) => self.pending.retain(|call| call.call_id != resolved.call_id),
+            Event::ApprovalRequest(approval) => self.approvals.push((**approval).clone()),
+            Event::CallResolved(resolved) => match &resolved.approval_id {
+                Some(decided) => self.approvals.retain(|approval| approval.approval_id != *decided),
+                None => self.pending.retain(|call| call.call_id != resolved.call_id),
+            },
             Event::QueueItemAdded(added) => self.queue.insert(added.position as usize, added.item.clone()),
             Event::QueueItemRemoved(removed) => self.queue.retain(|item| item.command_id != removed.command_id),
             Event::QueueReordered(reordered) => {
@@ -109,6 +118,7 @@ impl View {
                 self.strategy = updated.strategy.unwrap_or(std::mem::take(&mut self.strategy));
                 self.settings = updated.settings.or(self.settings.take());
                 self.pins = updated.pins.unwrap_or(std::mem::take(&mut self.pins));
+                self.standing = updated.standing_approvals.unwrap_or(std::mem::take(&mut self.standing));
                 if let Some(leaf) = updated.leaf_id {
                     if self.leaf != leaf {
                         self.last_turn = None;
@@ -213,6 +223,8 @@ pub(crate) fn difference(mine: &View, theirs: &View) -> Option<String> {
             ("failed compactions", format!("{:?}", view.failed)),
             ("queue", format!("{:?}", view.queue)),
             ("pending calls", format!("{:?}", view.pending)),
+            ("approvals", format!("{:?}", view.approvals)),
+            ("standing approvals", format!("{:?}", view.standing)),
             ("pins", format!("{:?}", view.pins)),
             ("undone compactions", format!("{:?}", view.undone)),
             ("streamed text", format!("{:?}", view.streamed)),

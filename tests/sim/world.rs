@@ -13,6 +13,7 @@ use crate::{
     hooks::Habits,
     model::{Model, Script},
     script,
+    tools::Workshop,
 };
 use fastrand::Rng;
 use reseed::{
@@ -53,6 +54,7 @@ pub(crate) struct World {
     pub(crate) commands: u64,
     pub(crate) script: Arc<Script>,
     pub(crate) habits: Arc<Habits>,
+    pub(crate) workshop: Arc<Workshop>,
     clock: Arc<SimClock>,
     servers: Vec<Up>,
     nodes: usize,
@@ -193,12 +195,14 @@ impl World {
         trace.line(format_args!("seed {seed}: {profile:?}"));
         let disk = Disk::new(seed, broken, trace.clone());
         let script = Script::new(seed, trace.clone());
+        let workshop = Workshop::new(seed, trace.clone());
         let clock = Arc::new(SimClock { began: Instant::now(), off_by: AtomicI64::new(0) });
         let clients = (0..rng.usize(3..6)).map(Client::new).collect();
         let nowhere = "nowhere".parse().expect("a word is an id");
         let wire = Wire::new(rng, disk.clone(), trace, nowhere);
         let servers = Vec::new();
-        let mut world = Self { wire, clients, profile, commands: 0, script, habits, clock, servers, nodes: 0 };
+        let mut world =
+            Self { wire, clients, profile, commands: 0, script, habits, workshop, clock, servers, nodes: 0 };
         world.start();
         let created = world.server().registry.create("").await.expect("a healthy disk makes a session");
         world.wire.session = created.id.clone();
@@ -228,6 +232,9 @@ impl World {
             windows: Windows::new(Some(1_500), Vec::new()),
             tool_timeout_ms: 10_000,
             tool_rounds_max: 4,
+            tool_parallel_max: 2,
+            turn_timeout_ms: Some(600_000),
+            approval_expiry_ms: 1_800_000,
             queue_items_max: 4,
             ..Deployment::default()
         };
@@ -236,6 +243,7 @@ impl World {
             provider: Arc::new(Model { script: self.script.clone(), disk, node, alive: alive.clone() }),
             clock: self.clock.clone(),
             hooks: self.habits.of_server(),
+            tools: self.workshop.tools(true),
             deployment,
             limits: LimitSettings { sessions_open_max: 8, ..LimitSettings::default() },
             has_several_users: false,
@@ -276,7 +284,12 @@ impl World {
 
     /// Causes a fault.
     async fn trouble(&mut self) {
-        match self.wire.rng.u8(..10) {
+        match self.wire.rng.u8(..11) {
+            10 => {
+                let all = self.wire.rng.bool();
+                self.wire.trace.line(format_args!("world: the server has {} tools", if all { "all" } else { "fewer" }));
+                self.server().registry.replace_tools(self.workshop.tools(all));
+            }
             8.. if self.profile.alone => {
                 let secs = self.wire.rng.u64(5..200);
                 self.wire.trace.line(format_args!("world: everyone is cut off for {secs} s"));
@@ -355,6 +368,7 @@ impl World {
         history.views = self.clients.iter().map(|client| client.view.clone()).collect();
         history.asked = self.script.take_asked();
         history.hooks = self.habits.asked();
+        history.tools = self.workshop.started();
         history.written = self.wire.disk.lock().written.clone();
         history.faults = self.wire.disk.lock().faults;
         history.log = History::read(&*server.road, &session).await;

@@ -13,6 +13,7 @@ use reseed::{
     },
     provider::scripted::{Reply, Scripted},
     store::memory::MemoryStore,
+    tools::Toolset,
 };
 use reseed_protocol::{
     command::{Command, Input, SessionRole, UserInput},
@@ -42,6 +43,7 @@ async fn a_client_that_did_not_read_for_a_moment_is_asked_once_it_reads() {
         provider: Arc::new(Scripted::answering(|_| Reply::text("It is."))),
         clock: Arc::new(SystemClock),
         hooks: Hooks::default(),
+        tools: Toolset::default(),
         deployment,
         limits: LimitSettings { sessions_open_max: 8, ..LimitSettings::default() },
         has_several_users: false,

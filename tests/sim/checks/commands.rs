@@ -138,8 +138,9 @@ pub(crate) fn repeats_are_answered_alike(history: &History) -> Result<(), String
     for (id, answers) in answers(history) {
         let mut first: Option<(&Command, Reply)> = None;
         for (command, reply) in answers {
-            // A tool result may be repeated without being written again, and its call may be far back by then.
-            if !command.writes() || matches!(command, Command::ToolResult(_)) {
+            // The result of a tool may be repeated without being written again, and so may the answer to an approval;
+            // what they answered may be far back by then.
+            if !command.writes() || matches!(command, Command::ToolResult(_) | Command::ApprovalResponse(_)) {
                 continue;
             }
             match (&first, done(reply)) {

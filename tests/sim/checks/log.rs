@@ -2,9 +2,9 @@
 
 use crate::history::History;
 use reseed_protocol::{
-    CallId, CommandId, EntryId, TurnId,
+    ApprovalId, CallId, CommandId, EntryId, TurnId,
     command::{Command, EditQueue},
-    event::{Event, QueueItemRemoved, QueueRemovalReason},
+    event::{CallOutcome, CallResolved, Event, QueueItemRemoved, QueueRemovalReason, ToolPlace},
     reply::QueueItem,
 };
 use std::collections::HashSet;
@@ -12,6 +12,33 @@ use std::collections::HashSet;
 /// A task that panics is a bug, even if the session is reopened and nobody notices.
 pub(crate) fn nothing_panics(history: &History) -> Result<(), String> {
     history.panics.first().map_or(Ok(()), |panic| Err(panic.clone()))
+}
+
+/// The server starts a call once, over all restarts, and only one that the log has as its own: a call that a person must
+/// allow is there only once they have.
+pub(crate) fn server_tools_run_once(history: &History) -> Result<(), String> {
+    let mut started: HashSet<&CallId> = HashSet::new();
+    for call_id in &history.tools {
+        if !started.insert(call_id) {
+            return Err(format!("`{call_id}` is started twice"));
+        }
+        let made = history.events.iter().position(|event| {
+            matches!(event, Event::ToolCall(call) if call.call_id == *call_id && call.place == ToolPlace::Server)
+        });
+        let Some(made) = made else { return Err(format!("`{call_id}` is started, and the log does not have it")) };
+        let asked = history.events[..made].iter().find_map(|event| match event {
+            Event::ApprovalRequest(approval) if approval.call_id == *call_id => Some(&approval.approval_id),
+            _ => None,
+        });
+        let allowed = history.events[..made].iter().any(|event| {
+            matches!(event, Event::CallResolved(CallResolved { approval_id, outcome: CallOutcome::Allowed, .. })
+                if approval_id.as_ref() == asked)
+        });
+        if asked.is_some() && !allowed {
+            return Err(format!("`{call_id}` is made before it is allowed"));
+        }
+    }
+    Ok(())
 }
 
 /// The store returns what it accepted, and each record is an event.
@@ -65,6 +92,7 @@ pub(crate) fn turns_end_once(history: &History) -> Result<(), String> {
     // The entry that a turn answers is just before its start.
     let mut asked: Option<&TurnId> = None;
     let mut calls: HashSet<&CallId> = HashSet::new();
+    let mut approvals: HashSet<&ApprovalId> = HashSet::new();
     for (seq, event) in (1..).zip(&history.events) {
         match event {
             Event::TurnStarted(started) => {
@@ -92,6 +120,20 @@ pub(crate) fn turns_end_once(history: &History) -> Result<(), String> {
             }
             Event::TurnFinished(finished) if !calls.is_empty() => {
                 return Err(format!("turn `{}` ends at {seq} with open calls: {calls:?}", finished.turn_id));
+            }
+            Event::TurnFinished(finished) if !approvals.is_empty() => {
+                return Err(format!("turn `{}` ends at {seq} with open approvals: {approvals:?}", finished.turn_id));
+            }
+            Event::ApprovalRequest(approval) if open != Some(&approval.turn_id) => {
+                return Err(format!("the approval at {seq} belongs to turn `{}`, which is not open", approval.turn_id));
+            }
+            Event::ApprovalRequest(approval) if !approvals.insert(&approval.approval_id) => {
+                return Err(format!("approval `{}` is requested twice, at {seq} again", approval.approval_id));
+            }
+            Event::CallResolved(CallResolved { approval_id: Some(decided), .. }) => {
+                if !approvals.remove(decided) {
+                    return Err(format!("approval `{decided}` is decided at {seq} and is not open"));
+                }
             }
             Event::CallResolved(resolved) if !calls.remove(&resolved.call_id) => {
                 return Err(format!("call `{}` is resolved at {seq} and is not open", resolved.call_id));

@@ -34,6 +34,7 @@ pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("events have no gap", clients::events_have_no_gap),
     ("clients are given what the log says", clients::given_what_the_log_says),
     ("a tool runs once", clients::tools_run_once),
+    ("a tool of the server's runs once, and only what was made", log::server_tools_run_once),
     ("streamed text goes on where it was", clients::streams_go_on),
     ("clients that were cut off end like the one that was not", clients::end_alike),
     ("a reply precedes its events", commands::replies_precede_events),

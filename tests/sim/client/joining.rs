@@ -117,6 +117,8 @@ pub(super) fn view(epoch: String, snapshot: &Snapshot, path: Vec<Entry>) -> View
         failed: snapshot.failed_compactions,
         queue: snapshot.queue,
         pending: snapshot.pending,
+        approvals: snapshot.approvals,
+        standing: snapshot.standing_approvals,
         pins: snapshot.pins,
         undone: snapshot.undone,
         entries: path.into_iter().map(|entry| (entry.entry_id.clone(), entry)).collect(),

@@ -17,6 +17,7 @@ impl World {
         self.wire.disk.heal();
         self.script.calm_down();
         self.habits.calm_down();
+        self.workshop.calm_down();
         // Of several servers only the newest is reachable; others that did not know of it are gone.
         let newest = self.servers.pop();
         let newest_node = newest.as_ref().map(|up| up.server.node);
