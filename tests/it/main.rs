@@ -29,6 +29,7 @@ mod real_upstream;
 mod reload;
 mod safety;
 mod schema;
+mod server_tools;
 mod settings;
 mod source;
 mod strategies;

@@ -196,7 +196,10 @@ fn some_call(rng: &mut Rng) -> Part {
         ("dig", r#"{"deep":1}"#),
         ("dig", "{}"),
         ("fell", "{}"),
-    ][rng.usize(..8)];
+        ("look", r#"{"at":"x"}"#),
+        ("look", r#"{"at":"z"}"#),
+        ("look", r#"{"at":"y"}"#),
+    ][rng.usize(..11)];
     // Upstreams use the same call id in every answer.
     Part::ToolCall { call_id: "call_0".parse().expect("an id"), name: name.into(), arguments: arguments.into() }
 }

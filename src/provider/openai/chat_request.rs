@@ -111,9 +111,18 @@ impl<'a> ChatRequest<'a> {
         let system = Some(envelope.system.compiled.as_str()).filter(|text| !text.is_empty());
         let mut messages: Vec<ChatMessage<'a>> =
             system.map(|content| ChatMessage::System { content }).into_iter().collect();
+        // A result of a tool has no room for images here, so they follow as a user's, once all calls have their results.
+        let mut images: Vec<ContentPart<'a>> = Vec::new();
         for message in request.messages() {
+            if message.message.role != Role::Tool {
+                flush(&mut images, &mut messages);
+            }
             write(&message.message, &mut messages);
+            if message.message.role == Role::Tool {
+                images.extend(message.message.content.iter().filter_map(image));
+            }
         }
+        flush(&mut images, &mut messages);
         let limit = envelope.options.max_output_tokens;
         Self {
             model: &request.model,
@@ -137,6 +146,24 @@ impl<'a> ChatRequest<'a> {
             max_completion_tokens: limit.filter(|_| at_openai),
             reasoning_effort: envelope.options.reasoning_effort.as_deref(),
         }
+    }
+}
+
+/// Adds the images of tool results as a user's message, if there are any.
+fn flush<'a>(images: &mut Vec<ContentPart<'a>>, messages: &mut Vec<ChatMessage<'a>>) {
+    if !images.is_empty() {
+        let note = ContentPart::Text { text: "These images belong to the tool results above." };
+        let parts = std::iter::once(note).chain(images.drain(..)).collect();
+        messages.push(ChatMessage::User { content: Content::Parts(parts) });
+    }
+}
+
+fn image(part: &Part) -> Option<ContentPart<'_>> {
+    match part {
+        Part::Image { url, detail } => {
+            Some(ContentPart::ImageUrl { image_url: ImageUrl { url, detail: detail.as_deref() } })
+        }
+        _ => None,
     }
 }
 
@@ -174,10 +201,7 @@ fn user_content(parts: &[Part]) -> Option<Content<'_>> {
     }
     let parts = parts.iter().filter_map(|part| match part {
         Part::Text { text } if !text.is_empty() => Some(ContentPart::Text { text }),
-        Part::Image { url, detail } => {
-            Some(ContentPart::ImageUrl { image_url: ImageUrl { url, detail: detail.as_deref() } })
-        }
-        _ => None,
+        part => image(part),
     });
     Some(Content::Parts(parts.collect()))
 }

@@ -139,3 +139,30 @@ fn nothing_is_sent_that_was_not_asked_for() {
     let input = json!([{ "type": "message", "role": "user", "content": [{ "type": "input_text", "text": "one" }] }]);
     assert_eq!(responses(&bare(), false), json!({ "model": "m", "input": input, "stream": true }));
 }
+
+#[test]
+fn images_in_a_tools_result_go_where_the_api_takes_them() {
+    let call = |id: &str| Part::ToolCall { call_id: id.parse().unwrap(), name: "look".into(), arguments: "{}".into() };
+    let result = |id: &str| Part::ToolResult { call_id: id.parse().unwrap(), output: id.into(), is_error: false };
+    let picture = || Part::Image { url: "data:image/png;base64,AA==".into(), detail: None };
+    let mut request = bare();
+    let said = [
+        Message::new(Role::Assistant, vec![call("a"), call("b")]),
+        Message::new(Role::Tool, vec![result("a"), picture()]),
+        Message::new(Role::Tool, vec![result("b")]),
+        Message::new(Role::Assistant, vec![text("done")]),
+    ];
+    let message = |message| ContextMessage { entry_id: None, message: Arc::new(message) };
+    request.envelope.messages.cached.extend(said.into_iter().map(message));
+    let url = "data:image/png;base64,AA==";
+    let shown = [json!({ "type": "input_text", "text": "a" }), json!({ "type": "input_image", "image_url": url })];
+    let input = responses(&request, true)["input"].clone();
+    assert_eq!(input[3], json!({ "type": "function_call_output", "call_id": "a", "output": shown }));
+    assert_eq!(input[4], json!({ "type": "function_call_output", "call_id": "b", "output": "b" }));
+    // Both results come before the user's message: a call must have its result before anything else is said.
+    let messages = chat(&request, true)["messages"].clone();
+    let roles: Vec<&str> = messages.as_array().unwrap().iter().map(|said| said["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["user", "assistant", "tool", "tool", "user", "assistant"]);
+    assert_eq!(messages[2], json!({ "role": "tool", "tool_call_id": "a", "content": "a" }));
+    assert_eq!(messages[4]["content"][1], json!({ "type": "image_url", "image_url": { "url": url } }));
+}

@@ -50,7 +50,15 @@ enum Item<'a> {
 enum OurItem<'a> {
     Message { role: &'static str, content: Vec<Content<'a>> },
     FunctionCall { call_id: &'a str, name: &'a str, arguments: &'a str },
-    FunctionCallOutput { call_id: &'a str, output: &'a str },
+    FunctionCallOutput { call_id: &'a str, output: Output<'a> },
+}
+
+/// A tool's output: plain text stays plain, and only images make it a list, which not every server accepts.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Output<'a> {
+    Text(&'a str),
+    Parts(Vec<Content<'a>>),
 }
 
 #[derive(Debug, Serialize)]
@@ -130,12 +138,24 @@ fn write<'a>(message: &'a Message, model: &str, input: &mut Vec<Item<'a>>) {
                 input.extend(assistant_item(run, readable));
             }
         }
-        Role::Tool => input.extend(message.content.iter().filter_map(|part| match part {
-            Part::ToolResult { call_id, output, .. } => {
-                Some(Item::Ours(OurItem::FunctionCallOutput { call_id: call_id.as_str(), output }))
-            }
-            _ => None,
-        })),
+        Role::Tool => {
+            let images: Vec<&Part> = message.content.iter().filter(|part| matches!(part, Part::Image { .. })).collect();
+            let mut images = images.into_iter();
+            input.extend(message.content.iter().filter_map(|part| match part {
+                Part::ToolResult { call_id, output, .. } => {
+                    let pictures: Vec<Content<'a>> = images.by_ref().filter_map(user_content).collect();
+                    let output = match pictures.is_empty() {
+                        true => Output::Text(output),
+                        false => {
+                            let text = (!output.is_empty()).then_some(Content::InputText { text: output });
+                            Output::Parts(text.into_iter().chain(pictures).collect())
+                        }
+                    };
+                    Some(Item::Ours(OurItem::FunctionCallOutput { call_id: call_id.as_str(), output }))
+                }
+                _ => None,
+            }));
+        }
     }
 }
 

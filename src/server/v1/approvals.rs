@@ -1,7 +1,7 @@
 //! Approvals in v1: one is outstanding at a time, and an answer is about the newest request that was sent.
 
 use super::{Translator, fresh_id, hand_over};
-use crate::{core::approval::visible, server::socket::Connection, tools::Toolset};
+use crate::{server::socket::Connection, tools::Toolset};
 use reseed_protocol::{
     ErrorBody,
     approval::Approval,
@@ -43,10 +43,10 @@ impl Translator {
     fn outstanding(&mut self) -> Vec<String> {
         let Some(approval) = self.approvals.open.front() else { return Vec::new() };
         let command = match &approval.command {
-            Some(words) => words.iter().map(|word| visible(word).into_owned()).collect(),
+            Some(words) => words.clone(),
             None => vec![approval.name.clone(), approval.display.clone()],
         };
-        let apply_patch = approval.patch.as_ref().map(|patch| ApplyPatch { patch: visible(patch).into_owned() });
+        let apply_patch = approval.patch.clone().map(|patch| ApplyPatch { patch });
         let approval_id = approval.approval_id.to_string();
         let request = v1::Event::ApprovalRequest(ApprovalRequest { command, apply_patch, approval_id });
         vec![self.frame(&request)]
@@ -105,7 +105,7 @@ fn explanation(approval: &Approval, tools: &Toolset) -> String {
         None => lines.push(format!("The model wants to call the tool `{}`.", approval.name)),
     }
     if let Some(command) = &approval.command {
-        let words: Vec<String> = command.iter().map(|word| format!("`{}`", visible(word))).collect();
+        let words: Vec<String> = command.iter().map(|word| format!("`{word}`")).collect();
         lines.push(format!("The command has these words: {}.", words.join(" ")));
     }
     lines.push(format!("The arguments are: {}", approval.display));

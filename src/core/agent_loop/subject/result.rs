@@ -76,7 +76,8 @@ impl ToolAnswer {
         if message.role != Role::Tool {
             return Err(HookFault::failed(ANOTHER_ROLE));
         }
-        let mut parts = message.content.into_iter();
+        // Images stay as they are: a hook answers with the result alone, or with what it was sent.
+        let mut parts = message.content.into_iter().filter(|part| !matches!(part, Part::Image { .. }));
         match (parts.next(), parts.next()) {
             (Some(Part::ToolResult { call_id, output, is_error }), None) if call_id == self.call.call_id => {
                 Ok((Some(output), Some(is_error)))

@@ -315,7 +315,8 @@ fn as_call(approval: &ApprovalId) -> CallId {
     approval.as_str().parse().expect("an approval's id is an id")
 }
 
-/// Returns the command line and the patch in a call's arguments, for clients that show them as such.
+/// Returns the command line and the patch in a call's arguments, for clients that show them as such: what hides in them
+/// is written out.
 fn command_and_patch(name: &str, arguments: &str) -> (Option<Vec<String>>, Option<String>) {
     let value: serde_json::Value = serde_json::from_str(arguments).unwrap_or_default();
     let command: Option<Vec<String>> = value["command"]
@@ -327,5 +328,6 @@ fn command_and_patch(name: &str, arguments: &str) -> (Option<Vec<String>>, Optio
         None if name == "apply_patch" => value["patch"].as_str().or(value["input"].as_str()).map(str::to_owned),
         None => None,
     };
-    (command, patch)
+    let command = command.map(|words| words.iter().map(|word| visible(word).into_owned()).collect());
+    (command, patch.map(|patch| visible(&patch).into_owned()))
 }
