@@ -154,6 +154,12 @@ impl Watched {
         })
     }
 
+    /// Holds up everyone who looks at the database, as a disk that hangs does, until the result is dropped.
+    #[cfg(test)]
+    pub(super) fn stall(&self) -> Option<impl Sized + '_> {
+        self.database.as_ref().map(Database::left)
+    }
+
     /// Returns the free bytes on the disk of these files, if the system reports them.
     #[cfg(unix)]
     pub(super) fn free_bytes(&self) -> Option<u64> {
