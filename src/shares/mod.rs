@@ -1,4 +1,4 @@
-//! What one user may take of the server, so that there is something left for the others.
+//! Bounds what one user may take of the server, so that there is something left for the others.
 //!
 //! A user is a name of `AUTH_TOKENS`. Shares apply only if there may be several users: a single one has nobody to leave
 //! something to. What is held at a time (connections, open sessions, forks) is counted by
@@ -63,7 +63,7 @@ impl Share {
     }
 }
 
-/// What the users of a server hold.
+/// The shares that the users of a server hold.
 #[derive(Debug)]
 pub(crate) struct Shares {
     most: [u64; SHARES],
@@ -75,7 +75,7 @@ pub(crate) struct Shares {
     rates: Rates,
 }
 
-/// What one user holds.
+/// The shares that one user holds.
 #[derive(Debug)]
 struct Held {
     name: Arc<str>,

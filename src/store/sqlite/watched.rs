@@ -46,7 +46,7 @@ struct Database {
     left: Arc<Mutex<Option<Shape>>>,
 }
 
-/// What a change of a file changes.
+/// The properties of a file that a change of it changes.
 #[derive(Debug, PartialEq, Eq)]
 struct Shape {
     bytes: u64,
@@ -77,7 +77,7 @@ impl Shape {
     }
 }
 
-/// What happened to the files of an open database.
+/// The kind of damage that another program did to the files of an open database.
 #[derive(Debug)]
 pub(super) enum Lost {
     /// A file has another one in its place, or none.

@@ -53,7 +53,7 @@ const FULL: &str = "the disk is full, and its reserve is used to delete sessions
 
 type Commit = Box<dyn FnMut(&Connection) -> rusqlite::Result<()> + Send>;
 
-/// What the thread is given.
+/// The parts from which the thread is built.
 pub(super) struct Parts {
     pub(super) db: Connection,
     pub(super) lock: Option<Lock>,
