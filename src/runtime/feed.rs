@@ -77,7 +77,7 @@ struct Ephemeral {
     frame: FrameText,
     /// It reports an aborted answer: a reader that saw a part of it must be told.
     ends_item: bool,
-    /// What it reports the newest state of: a newer event about the same replaces it.
+    /// The thing whose newest state it reports: a newer event about the same thing replaces it.
     about: Option<About>,
 }
 

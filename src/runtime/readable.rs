@@ -1,4 +1,4 @@
-//! What is stored can be read back.
+//! Refuses answers that could not be read back once stored, and checks in debug builds that stored records can be.
 
 use crate::{
     core::model::{Answer, ModelFault},

@@ -45,9 +45,9 @@ pub(super) struct Shared {
     pub(super) calibrations: DashMap<String, Calibration>,
     /// Sessions that are read-only because a record does not read back; at most [`DAMAGED_MAX`].
     pub(super) damaged: DashMap<SessionId, ErrorBody>,
-    /// What each user may take.
+    /// The shares of the users: how much each may take at a time.
     pub(super) shares: Arc<Shares>,
-    /// What each user may have stored.
+    /// The sessions and bytes that each user may have stored.
     pub(super) stored: StoredBounds,
 }
 

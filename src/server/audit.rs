@@ -34,7 +34,7 @@ impl Audit {
     }
 }
 
-/// What an operator reads, and of which session.
+/// The endpoint that an operator reads, and the session that it is about.
 pub(super) type Read = (&'static str, Option<SessionId>);
 
 /// Returns what a path of operators reads; `None` for other paths. The path itself is a client's text.

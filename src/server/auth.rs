@@ -59,7 +59,7 @@ pub(crate) struct Operator {
     pub(crate) reads_content: bool,
 }
 
-/// Why credentials open no sessions.
+/// The reason why credentials are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// There are none.
@@ -91,7 +91,7 @@ impl Refusal {
     }
 }
 
-/// Who asks for a ticket.
+/// The sender of a request for a ticket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Minter {
     /// A user, for themselves: what the ticket is at most, and for how long.
@@ -170,7 +170,7 @@ impl Auth {
     /// Returns the grant of a client with these credentials, or of everyone if none are required.
     ///
     /// # Errors
-    /// Why they open no sessions.
+    /// The reason why they are refused.
     pub(crate) async fn check(&self, token: Option<&str>, ticket: Option<&str>) -> Result<Arc<Grant>, Refusal> {
         let found = match (token, ticket) {
             (Some(token), _) => self.of_token(token).await.and_then(|draft| self.begin(draft)),
@@ -241,7 +241,7 @@ impl Auth {
     /// Returns who asks for a ticket with this token.
     ///
     /// # Errors
-    /// Why they get none.
+    /// The reason why they get none.
     pub(crate) async fn minter(&self, token: Option<&str>) -> Result<Minter, Refusal> {
         let accepted = self.accepted();
         if let Some(service) = token.and_then(|token| accepted.service(token)) {
@@ -344,7 +344,7 @@ impl Auth {
     }
 }
 
-/// What is taken back.
+/// The grants that a revocation ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Revoked<'a> {
     /// The grant of the ticket with this public id.

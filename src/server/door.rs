@@ -33,7 +33,7 @@ const SHARE_OF_PARTIAL: usize = 4;
 /// Bytes of a ping's or pong's head, with its mask.
 const CONTROL_HEAD_BYTES: usize = 6;
 
-/// What a guest is.
+/// The state of a connection whose credentials are not known yet.
 const GUEST: u8 = 0;
 const KNOWN: u8 = 1;
 const ASKED_TO_LEAVE: u8 = 2;
@@ -54,7 +54,7 @@ struct Guests {
     next: u64,
     /// By age. At most `guests_max`.
     all: BTreeMap<u64, Arc<Presence>>,
-    /// How many have an address.
+    /// The number of them per address.
     counts: HashMap<IpAddr, usize>,
 }
 
@@ -88,7 +88,7 @@ pub(super) struct Guest {
     taken: Mutex<(Option<String>, usize)>,
 }
 
-/// Why a connection may not be read any further.
+/// The reason why a connection may not be read any further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     /// Others needed the room.

@@ -33,7 +33,7 @@ const REDEEM_SECS_MAX: u64 = 3_600;
 /// Seconds for which a service's grant is valid if it does not say.
 const VALID_SECS: u64 = 3_600;
 
-/// Who sent a request.
+/// The address of a request's sender.
 type Peer = Option<Extension<ConnectInfo<SocketAddr>>>;
 
 /// The body of `POST /api/tickets`; a user may leave it out.

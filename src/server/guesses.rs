@@ -34,7 +34,7 @@ pub(super) struct Guesses {
     addresses: Arc<Addresses>,
 }
 
-/// What becomes of a wrong attempt.
+/// The answer to a wrong attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     AtOnce,

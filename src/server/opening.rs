@@ -21,7 +21,7 @@ const ENTRIES_DEFAULT: u32 = 50;
 /// Subscribes the connection to a session, which it creates unless the command names one.
 ///
 /// # Errors
-/// Why it was refused.
+/// The refusal, with its reason.
 pub(super) async fn open_session(
     connection: &mut Connection,
     id: &CommandId,

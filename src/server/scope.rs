@@ -1,4 +1,4 @@
-//! What a connection's credentials allow it to send, and their renewal.
+//! Refuses commands that a connection's credentials do not cover, and renews the credentials.
 
 use super::socket::Connection;
 use crate::config::Scope;
@@ -43,7 +43,7 @@ pub(super) fn as_observer(connection: &Connection, command: Command) -> Command 
 /// Renews the credentials of a connection. Refused ones change nothing.
 ///
 /// # Errors
-/// Why they are refused.
+/// The reason why they are refused.
 pub(super) async fn authenticate(connection: &mut Connection, given: Authenticate) -> Result<(), ErrorBody> {
     let (token, ticket) = (given.token.as_deref(), given.ticket.as_deref());
     if token.is_some() == ticket.is_some() {

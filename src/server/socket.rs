@@ -61,7 +61,7 @@ pub(super) struct Connection {
     pub(super) origin: Origin,
     /// The user, once known.
     pub(super) name: Option<Name>,
-    /// What its credentials allow, once known.
+    /// The grant of its credentials, once they are known.
     pub(super) grant: Option<Arc<Grant>>,
     /// True once the client was told that its credentials expire.
     told_expiring: bool,

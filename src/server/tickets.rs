@@ -10,7 +10,7 @@ use std::{
 /// Unused tickets at a time: far more than people request within a ticket's life of a minute.
 const TICKETS_MAX: usize = 10_000;
 
-/// Why no ticket was issued.
+/// The reason why no ticket was issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
     /// A user or a service has its share, which is this many.
@@ -19,7 +19,7 @@ pub(super) enum Refused {
     All,
 }
 
-/// How many unused tickets one may have; 0 for no limit.
+/// The maximum numbers of unused tickets; 0 for no limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct TicketShares {
     user_max: usize,
@@ -42,9 +42,9 @@ pub(super) struct Tickets {
     all: HashMap<String, Ticket>,
     /// In the order in which they expire.
     by_expiry: BTreeMap<(Instant, u64), String>,
-    /// How many a user has.
+    /// The number of unused tickets per user.
     counts: HashMap<Name, usize>,
-    /// How many the users of a service have, by its name.
+    /// The number of unused tickets of all users of a service, by the service's name.
     of_services: HashMap<String, usize>,
 }
 

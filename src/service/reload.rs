@@ -9,7 +9,7 @@ use crate::{
 use anyhow::ensure;
 use std::sync::Arc;
 
-/// What became of settings that were read again.
+/// The result of reading the settings again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reloaded {
     /// Connections that were closed, because their credentials are accepted no more.

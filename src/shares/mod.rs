@@ -1,4 +1,4 @@
-//! What one user may take of the server, so that there is something left for the others.
+//! Bounds what one user may take of the server, so that there is something left for the others.
 //!
 //! A user is a name of `AUTH_TOKENS`. Shares apply only if there may be several users: a single one has nobody to leave
 //! something to. What is held at a time (connections, open sessions, forks) is counted by
@@ -63,7 +63,7 @@ impl Share {
     }
 }
 
-/// What the users of a server hold.
+/// The shares that the users of a server hold.
 #[derive(Debug)]
 pub(crate) struct Shares {
     most: [u64; SHARES],
@@ -75,7 +75,7 @@ pub(crate) struct Shares {
     rates: Rates,
 }
 
-/// What one user holds.
+/// The shares that one user holds.
 #[derive(Debug)]
 struct Held {
     name: Arc<str>,
@@ -85,7 +85,7 @@ struct Held {
 /// A part of a user's share, given back on drop. The default is a part of nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Permit {
-    _counted: Option<Counted>,
+    counted: Option<Counted>,
 }
 
 #[derive(Debug)]
@@ -93,7 +93,8 @@ struct Counted {
     shares: Arc<Shares>,
     held: Arc<Held>,
     share: Share,
-    count: u64,
+    /// An exchange sets it to 0.
+    count: AtomicU64,
 }
 
 impl Default for Shares {
@@ -148,21 +149,44 @@ impl Shares {
     /// # Errors
     /// `limit_reached`: the user has all of it.
     pub(crate) fn take(self: &Arc<Self>, share: Share, user: &str, count: u64) -> Result<Permit, ErrorBody> {
+        self.exchange(share, user, count, &Permit::default())
+    }
+
+    /// Takes this much of a user's share in exchange for what another permit has of it. That one then has nothing of
+    /// it; if this is refused, it keeps what it has. Taking less instead of more is never refused.
+    ///
+    /// # Errors
+    /// `limit_reached`: the user has all of it.
+    pub(crate) fn exchange(
+        self: &Arc<Self>,
+        share: Share,
+        user: &str,
+        count: u64,
+        old: &Permit,
+    ) -> Result<Permit, ErrorBody> {
         let most = self.most[share as usize];
         if most == 0 {
-            return Ok(Permit { _counted: None });
+            return Ok(Permit { counted: None });
         }
         let held = self.held(user);
-        let before = held.counts[share as usize].fetch_add(count, Ordering::Relaxed);
+        let old = old.counted.as_ref().filter(|old| old.share == share && Arc::ptr_eq(&old.held, &held));
+        let given = old.map_or(0, |old| old.count.swap(0, Ordering::Relaxed));
+        // In one step, so that nobody counts both. The counts wrap around, and so does a difference below 0.
+        let before = held.counts[share as usize].fetch_add(count.wrapping_sub(given), Ordering::Relaxed);
+        let now = before.wrapping_sub(given).wrapping_add(count);
         // Dropped when refused, which gives back what was added.
-        let permit = Permit { _counted: Some(Counted { shares: self.clone(), held, share, count }) };
-        if before + count > most && self.refuses(share.limit(), user) {
+        let counted = Counted { shares: self.clone(), held, share, count: count.into() };
+        if now > most && count > given && self.refuses(share.limit(), user) {
+            if let Some(old) = old {
+                counted.held.counts[share as usize].fetch_add(given, Ordering::Relaxed);
+                old.count.store(given, Ordering::Relaxed);
+            }
             let (what, remedy) = share.words();
-            let has = if share == Share::OfferedBytes { before + count } else { before };
+            let has = if share == Share::OfferedBytes { now } else { now - count };
             let message = format!("you have {has} {what}, and may have {most}; {remedy}");
             return Err(limit_reached(share.limit(), most, message));
         }
-        Ok(permit)
+        Ok(Permit { counted: Some(counted) })
     }
 
     /// Counts and logs that a bound is reached. Returns true if what exceeds it is refused.
@@ -192,7 +216,7 @@ impl Shares {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.held.counts[self.share as usize].fetch_sub(self.count, Ordering::Relaxed);
+        self.held.counts[self.share as usize].fetch_sub(*self.count.get_mut(), Ordering::Relaxed);
         // This one and the map's: nobody else has something of this user, or is about to.
         self.shares.users.remove_if(&self.held.name, |_, held| Arc::strong_count(held) == 2);
     }
@@ -233,6 +257,30 @@ mod tests {
         drop(taken);
         assert!(shares.take(Share::Connections, "ann", 3).is_ok());
         drop(others);
+        assert!(shares.users.is_empty(), "who holds nothing is forgotten");
+    }
+
+    #[test]
+    fn what_is_exchanged_counts_once() {
+        let shares = shares(LimitsMode::Enforce, true);
+        let held = || shares.users.get("ann").map_or(0, |held| held.counts[0].load(Ordering::Relaxed));
+        let mut permit = shares.take(Share::Connections, "ann", 2).unwrap();
+        // How much is taken instead of what there is, and whether it is refused.
+        for (count, is_refused) in [(3, false), (4, true), (1, false), (0, false), (4, true), (3, false), (3, false)] {
+            let before = held();
+            match shares.exchange(Share::Connections, "ann", count, &permit) {
+                Ok(new) => {
+                    assert_eq!((held(), is_refused), (count, false));
+                    drop(std::mem::replace(&mut permit, new));
+                    assert_eq!(held(), count, "the old one gives back nothing");
+                }
+                Err(error) => assert_eq!((error.code, held(), is_refused), (ErrorCode::LimitReached, before, true)),
+            }
+        }
+        // What another user has is not given in exchange.
+        let others = shares.exchange(Share::Connections, "bob", 1, &permit).unwrap();
+        assert_eq!(held(), 3);
+        drop((permit, others));
         assert!(shares.users.is_empty(), "who holds nothing is forgotten");
     }
 

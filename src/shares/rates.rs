@@ -1,4 +1,4 @@
-//! How much a client may ask of the server per minute: commands, weighted by what they cost.
+//! Bounds what a client may request of the server per minute: commands, weighted by their cost.
 
 use governor::{
     Quota, RateLimiter,

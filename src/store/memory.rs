@@ -27,7 +27,7 @@ struct State {
     sessions: BTreeMap<SessionId, Session>,
     /// The sessions that commands have created, by owner and command.
     created: HashMap<(String, CommandId), SessionId>,
-    /// What each owner has stored.
+    /// The sessions and bytes that each owner has stored.
     usage: HashMap<String, Usage>,
     /// Session numbers assigned so far.
     numbers: i64,

@@ -171,7 +171,7 @@ pub struct SessionHead {
 /// happened in it since.
 pub const EMPTY_SEQ_MAX: u64 = 1;
 
-/// What an owner has stored.
+/// The sessions and bytes that an owner has stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Sessions.

@@ -308,7 +308,7 @@ async fn a_slow_reader_gets_nothing_more_once_its_grant_is_taken_back() {
     let path = format!("/api/tickets/{}", minted["id"].as_str().unwrap());
     let revoked = call(&server, "DELETE", &path, SHOP, "").await.json();
     assert_eq!(revoked, json!({ "tickets": 0, "sockets": 1 }));
-    // What was on its way, and the end.
+    // The client is still sent the events that were on their way; then the connection ends.
     assert_eq!(reader.closed().await, 4403);
     let read = reader.seen.iter().filter(|frame| frame["type"] == "entry_appended").count();
     assert!(read < NOTES, "all {read} entries were sent to a reader without a grant");

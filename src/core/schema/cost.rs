@@ -49,9 +49,9 @@ const WITH_SCHEMAS: [&str; 15] = [
 pub(super) struct Cost {
     /// Values of the schema.
     pub values: u64,
-    /// What applies to the value itself.
+    /// The work that applies to the value itself.
     here: Load,
-    /// What can apply to any one value inside it.
+    /// The most work that can apply to any one value inside it.
     below: Load,
     /// Levels of nesting.
     depth: usize,
@@ -61,7 +61,7 @@ pub(super) struct Cost {
     unevaluated: usize,
 }
 
-/// What a validator does with one value.
+/// The work that a validator does for one value.
 #[derive(Debug, Clone, Copy, Default)]
 struct Load {
     rules: u64,

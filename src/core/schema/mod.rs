@@ -43,7 +43,7 @@ const MISFIT_CHARS_MAX: usize = 2_000;
 /// Longest place in an error, in characters.
 const PLACE_CHARS_MAX: usize = 256;
 
-/// What is left of what the schemas of one offer may cost together.
+/// The rest of the budget that all schemas of one offer share.
 #[derive(Debug)]
 pub(crate) struct Budget {
     bytes: usize,

@@ -30,7 +30,7 @@ const PATTERN_BYTES_MIN: usize = 2 * 1024;
 const TURNING: [&str; 8] =
     ["not", "if", "then", "else", "oneOf", "maxContains", "unevaluatedItems", "unevaluatedProperties"];
 
-/// What is left for the patterns of one offer, in bytes.
+/// The bytes that are left for the patterns of one offer.
 #[derive(Debug)]
 pub(super) struct Budget(usize);
 
@@ -44,12 +44,12 @@ impl Budget {
     /// Takes a pattern from the budget.
     ///
     /// # Errors
-    /// Why it is not checked.
+    /// The reason why it is not checked.
     fn take(&mut self, pattern: &str) -> Result<(), UncheckedReason> {
         if self.0 < PATTERN_BYTES_MIN {
             return Err(UncheckedReason::TooLarge);
         }
-        // What is refused was tried, so it is paid for as well.
+        // A refused pattern was tried, so it is paid for as well.
         let (taken, outcome) = self.price(pattern);
         self.0 = self.0.saturating_sub(taken.max(PATTERN_BYTES_MIN));
         outcome

@@ -1,6 +1,9 @@
 //! Connections that join a session, as writers or observers, and where each resumes reading.
 
-use super::{Actor, End, members::Member};
+use super::{
+    Actor, End,
+    members::{Member, OfferedTools},
+};
 use crate::{
     core::agent_loop::Input,
     runtime::{
@@ -30,7 +33,10 @@ impl Actor {
         }
         self.forget_gone().await?;
         let mut member = Member::new(&attach);
-        let tools = match attach.tools.take().map(|tools| self.held(tools)).transpose() {
+        // The client hosted it before, and replaces it with what it brings.
+        let replaced =
+            if writes { self.first_offer(&member.client, None, None).tools } else { OfferedTools::default() };
+        let tools = match attach.tools.take().map(|tools| self.held(tools, &replaced)).transpose() {
             Ok(tools) => tools,
             Err(refused) => return Ok(Err(refused)),
         };

@@ -79,7 +79,7 @@ impl Actor {
                 }
             }
         }
-        // What hooks add was begun by a command that was checked.
+        // Hooks add to what a command began, and that command was checked.
         if origin != Origin::HOOK
             && let Err(error) = self.shared.check_may_store(&self.row.owner(), &command).await
         {

@@ -128,7 +128,7 @@ impl Actor {
                 let tools = blocking::apart(|| check_offers(register.tools))?;
                 unchecked_patterns = tools.unchecked_patterns();
                 let offers = !(tools.is_empty() && own.hooks.is_empty());
-                (Order::Offer { tools: Some(self.held(tools)?), hooks: None }, offers)
+                (Order::Offer { tools: Some(self.held(tools, &own.tools)?), hooks: None }, offers)
             }
             HostingCommand::RegisterHooks(register) => {
                 let hooks = check_hooks(register.hooks)?;
@@ -142,12 +142,13 @@ impl Actor {
         Ok((Reply::Ok(Done { standby, unchecked_patterns, ..Done::default() }), order))
     }
 
-    /// Takes what tools need of their user's share.
+    /// Takes what tools need of their user's share. What the tools that they replace have of it counts towards it.
     ///
     /// # Errors
     /// `limit_reached`.
-    pub(super) fn held(&self, tools: Tools) -> Result<OfferedTools, ErrorBody> {
-        let share = self.shared.shares.take(Share::OfferedBytes, &self.row.owner(), tools.bytes())?;
+    pub(super) fn held(&self, tools: Tools, replaced: &OfferedTools) -> Result<OfferedTools, ErrorBody> {
+        let (owner, bytes) = (self.row.owner(), tools.bytes());
+        let share = self.shared.shares.exchange(Share::OfferedBytes, &owner, bytes, &replaced.share)?;
         Ok(OfferedTools::new(tools, share))
     }
 

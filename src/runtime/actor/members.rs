@@ -43,12 +43,12 @@ impl Client {
 #[derive(Debug, Clone, Default)]
 pub(super) struct OfferedTools {
     pub(super) tools: Tools,
-    _share: Arc<Permit>,
+    pub(super) share: Arc<Permit>,
 }
 
 impl OfferedTools {
     pub(super) fn new(tools: Tools, share: Permit) -> Self {
-        Self { tools, _share: Arc::new(share) }
+        Self { tools, share: Arc::new(share) }
     }
 }
 

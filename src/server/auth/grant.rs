@@ -25,7 +25,7 @@ const NOTICE: Duration = Duration::from_secs(60);
 /// Stands for a token where the token itself must not be kept.
 pub(super) type Digest = [u8; DIGEST_BYTES];
 
-/// Where a grant comes from: a reload of the settings ends it when that is gone.
+/// The origin of a grant: a reload of the settings ends the grant when its origin is gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
     /// The server requires no credentials.
@@ -49,24 +49,24 @@ pub(crate) enum Valid {
     Until(Instant, Duration),
 }
 
-/// What a ticket or a token stands for.
+/// The identity and the rights that a ticket or a token stands for.
 #[derive(Debug, Clone)]
 pub(crate) struct Draft {
     /// Whose sessions it opens.
     pub(crate) name: Name,
-    /// What it allows.
+    /// The scopes that it allows.
     pub(crate) scopes: Scopes,
     /// The only session that it opens; `None` for all sessions of that name.
     pub(crate) session: Option<SessionId>,
     /// For how long.
     pub(crate) valid: Valid,
-    /// Where it comes from.
+    /// Its origin.
     pub(crate) source: Source,
     /// The public id of its ticket; `None` if it was made without one.
     pub(crate) id: Option<String>,
 }
 
-/// Why a grant was ended before its time.
+/// The reason for which a grant was ended before its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Ended {
@@ -86,7 +86,7 @@ impl Ended {
     }
 }
 
-/// What one connection may do.
+/// The rights of one connection.
 #[derive(Debug)]
 pub(crate) struct Grant {
     draft: Draft,

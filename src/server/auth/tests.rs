@@ -1,4 +1,4 @@
-//! Who is let in, as whom, and for what.
+//! Tests which credentials are accepted, under which name, and with which scopes.
 
 use super::*;
 use crate::config::Settings;

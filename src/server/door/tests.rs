@@ -1,4 +1,4 @@
-//! Who is let in, who must leave, and what a message that never ends may hold.
+//! Tests which connections are admitted and which are closed, and how much an unfinished message may hold.
 
 use super::*;
 use futures_util::task::noop_waker;

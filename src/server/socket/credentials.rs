@@ -1,4 +1,4 @@
-//! What a connection's credentials allow, and their end.
+//! Holds a connection to the grant of its credentials, and ends the connection with it.
 
 use super::{Connection, Speaks};
 use crate::{

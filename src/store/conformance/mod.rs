@@ -27,6 +27,7 @@ macro_rules! contract_suite {
         $crate::store::conformance::contract_suite!($build;
             writing: a_session_is_made_once,
             writing: a_command_creates_one_session,
+            writing: a_session_is_found_by_the_command_that_created_it,
             writing: a_session_that_is_not_there_is_not_found,
             writing: what_is_appended_is_read_back_in_order,
             writing: a_wrong_seq_or_term_is_fenced_and_nothing_is_written,

@@ -346,6 +346,7 @@ impl SessionStore for SqliteStore {
             // Close the readers first: the last connection to close copies the WAL back, and a reader cannot write.
             self.readers.close().await;
             let Some(writer) = self.writer.clone() else { return Ok(()) };
+            writer.end_looks().await;
             let closed = tokio::task::spawn_blocking(move || writer.close()).await;
             closed.unwrap_or_else(|_| Err(Error::Unknown("closing the store panicked".into())))
         })

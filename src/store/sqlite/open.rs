@@ -74,7 +74,7 @@ pub enum OpenError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// SQLite failed to open it.
@@ -82,7 +82,7 @@ pub enum OpenError {
     Sqlite {
         /// The database.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: rusqlite::Error,
     },
 }

@@ -25,7 +25,7 @@ pub(super) struct Pool(Arc<Mutex<Idle>>);
 
 struct Idle {
     connections: Vec<Connection>,
-    /// How often all connections were told to free their copies of pages.
+    /// The number of times that all connections were told to free their copies of pages.
     forgotten: u64,
 }
 

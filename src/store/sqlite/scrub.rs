@@ -113,7 +113,7 @@ pub(super) fn page_bytes(header: &[u8; 100]) -> u64 {
     }
 }
 
-/// What the header of a database says about its pages.
+/// The layout of a database's pages, from its header.
 struct Layout {
     page_bytes: usize,
     usable_bytes: usize,

@@ -14,7 +14,9 @@ use rusqlite::Connection;
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, mpsc},
+    thread,
+    time::Duration,
 };
 use tempfile::TempDir;
 
@@ -69,6 +71,28 @@ async fn once_the_file_or_its_lock_is_replaced_nothing_more_is_written() {
         assert_eq!(store.check_writable().await, Err(refused.clone()));
         assert_eq!(store.failure(), Some(refused));
     }
+}
+
+#[tokio::test]
+async fn a_check_on_a_disk_that_hangs_holds_up_no_other_task() {
+    let (_dir, path) = place();
+    let store = SqliteStore::open(&path).unwrap();
+    let watched = store.writer.as_ref().and_then(|writer| writer.watched()).unwrap().clone();
+    let (begin, begun) = mpsc::channel();
+    let (go_on, told) = mpsc::channel();
+    let hanging = thread::spawn(move || {
+        let stalled = watched.stall();
+        begin.send(stalled.is_some()).unwrap();
+        told.recv_timeout(Duration::from_secs(10)).is_ok()
+    });
+    assert!(begun.recv().unwrap());
+    // The runtime has this thread alone.
+    let other = async { go_on.send(()).is_ok() };
+    let (checked, ran) = tokio::join!(store.check_writable(), other);
+    assert!(hanging.join().unwrap() && ran, "the other task ran only after the disk");
+    assert_eq!(checked, Ok(()));
+    store.close().await.unwrap();
+    assert!(store.check_writable().await.unwrap_err().to_string().contains("closed"));
 }
 
 /// A backup that is copied over the file is another database: nothing is written to it, not even what is in the log.

@@ -31,7 +31,7 @@ pub enum VacuumError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// SQLite failed to read the database or to write the copy.
@@ -39,7 +39,7 @@ pub enum VacuumError {
     Sqlite {
         /// The database.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: rusqlite::Error,
     },
 }
@@ -81,7 +81,7 @@ fn rewrite(opened: Opened, path: &Path, copy: &Path) -> Result<Vacuumed, VacuumE
     };
     let sqlite = |source| VacuumError::Sqlite { path: path.to_owned(), source };
     remove_hidden(&db).map_err(sqlite)?;
-    // What an earlier attempt left.
+    // An earlier attempt may have left a copy.
     match fs::remove_file(copy) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(copy)(error)),
         _ => {}

@@ -46,7 +46,7 @@ struct Database {
     left: Arc<Mutex<Option<Shape>>>,
 }
 
-/// What a change of a file changes.
+/// The properties of a file that a change of it changes.
 #[derive(Debug, PartialEq, Eq)]
 struct Shape {
     bytes: u64,
@@ -77,7 +77,7 @@ impl Shape {
     }
 }
 
-/// What happened to the files of an open database.
+/// The kind of damage that another program did to the files of an open database.
 #[derive(Debug)]
 pub(super) enum Lost {
     /// A file has another one in its place, or none.
@@ -152,6 +152,12 @@ impl Watched {
                  remove `{path}-wal` and `{path}-shm` before copying it again"
             ))
         })
+    }
+
+    /// Holds up everyone who looks at the database, as a disk that hangs does, until the result is dropped.
+    #[cfg(test)]
+    pub(super) fn stall(&self) -> Option<impl Sized + '_> {
+        self.database.as_ref().map(Database::left)
     }
 
     /// Returns the free bytes on the disk of these files, if the system reports them.

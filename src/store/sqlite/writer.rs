@@ -35,7 +35,7 @@ use std::{
 };
 use tokio::{
     runtime::Runtime,
-    sync::{mpsc, watch},
+    sync::{Semaphore, mpsc, watch},
 };
 use upkeep::Upkeep;
 use wal::Wal;
@@ -53,7 +53,7 @@ const FULL: &str = "the disk is full, and its reserve is used to delete sessions
 
 type Commit = Box<dyn FnMut(&Connection) -> rusqlite::Result<()> + Send>;
 
-/// What the thread is given.
+/// The parts from which the thread is built.
 pub(super) struct Parts {
     pub(super) db: Connection,
     pub(super) lock: Option<Lock>,
@@ -314,6 +314,8 @@ pub(super) struct Writer {
     health: Arc<Health>,
     /// The files that the lock covers, if there is a lock.
     watched: Option<Watched>,
+    /// Admits one look at these files at a time: on a disk that hangs, each occupies a thread.
+    looks: Arc<Semaphore>,
     /// True while deletions leave something to be done.
     upkeep: watch::Receiver<bool>,
 }
@@ -333,7 +335,8 @@ impl Writer {
         // Of its own, so that a store can be opened outside of any.
         let timer = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let thread = thread::Builder::new().name("store-writer".into()).spawn(move || writing.run(jobs, &timer))?;
-        Ok(Self { running: Mutex::new(Some(Running { queue, thread })), health, watched, upkeep })
+        let (running, looks) = (Mutex::new(Some(Running { queue, thread })), Arc::new(Semaphore::new(1)));
+        Ok(Self { running, health, watched, looks, upkeep })
     }
 
     /// Executes a write, which is durable when this returns `Ok`. Dropping the future does not undo a queued write.
@@ -360,14 +363,42 @@ impl Writer {
         if self.running().is_none() {
             return Err(closed());
         }
-        if let Some(lost) = self.watched.as_ref().and_then(Watched::lost) {
-            return Err(Error::Unknown(lost.reason()));
-        }
-        let free_bytes = self.watched.as_ref().and_then(Watched::free_bytes);
+        let free_bytes = match &self.watched {
+            Some(watched) => self.look(watched.clone()).await?,
+            None => None,
+        };
         let Some(bytes) = self.health.probe_due(free_bytes) else { return self.health.probed() };
         let outcome = self.call(Probe { bytes }).await;
         self.health.was_probed(outcome.clone());
         outcome
+    }
+
+    /// Checks whether the files are still there, on a thread that may block. Returns the free space of their disk, if it
+    /// is known.
+    async fn look(&self, watched: Watched) -> Result<Option<u64>, Error> {
+        let permit = self.looks.clone().acquire_owned().await.map_err(|_| closed())?;
+        let look = tokio::task::spawn_blocking(move || {
+            let lost = watched.lost();
+            let free_bytes = watched.free_bytes();
+            // The handle of the database first, then the permit that promises that nobody holds it.
+            drop(watched);
+            drop(permit);
+            lost.map_or(Ok(free_bytes), |lost| Err(Error::Unknown(lost.reason())))
+        });
+        look.await.unwrap_or_else(|_| Err(Error::Unknown("the look at the files panicked".into())))
+    }
+
+    #[cfg(test)]
+    pub(super) fn watched(&self) -> Option<&Watched> {
+        self.watched.as_ref()
+    }
+
+    /// Waits for the look at the files that is in progress, and refuses further ones. A handle that is closed later
+    /// would drop the locks of whoever opens the database next in this process.
+    pub(super) async fn end_looks(&self) {
+        // An error means that they were ended before.
+        let _last = self.looks.acquire().await;
+        self.looks.close();
     }
 
     /// Waits until deletions leave nothing to be done, except for what failed and is tried again later.

@@ -109,6 +109,44 @@ async fn one_user_cannot_offer_tools_without_end() {
 }
 
 #[tokio::test]
+async fn tools_that_replace_others_take_only_the_difference() {
+    let model = Scripted::answering(|_| Reply::text("yes"));
+    let server = server(model, &[("OFFERED_BYTES_PER_USER_MAX", "5000")]).await;
+    let tools = |chars: usize| {
+        let parameters = json!({ "type": "object" });
+        json!([{ "name": "look", "description": "x".repeat(chars), "parameters": parameters }])
+    };
+    let hello = json!({ "protocolVersion": 2, "token": ADA, "clientId": "page" });
+    let mut first = Client::connect(&server.ws()).await;
+    first.ask("hello", hello.clone()).await;
+    let opened = first.ask("open_session", json!({ "tools": tools(3_000) })).await;
+    assert_eq!(opened["type"], "session_opened", "{opened}");
+    for (chars, is_taken) in [(4_000, true), (6_000, false), (3_000, true), (4_500, true)] {
+        let reply = first.ask("register_tools", json!({ "tools": tools(chars) })).await;
+        match is_taken {
+            true => assert_eq!(reply["type"], "ok", "{chars}: {reply}"),
+            false => is_refused(&reply, "offered_bytes_per_user", 5_000),
+        }
+    }
+    // The same client on a new connection, as after a cut that nobody has noticed.
+    let mut second = Client::connect(&server.ws()).await;
+    second.ask("hello", hello).await;
+    let session = &opened["payload"]["sessionId"];
+    let mut open = async |chars: usize| {
+        let payload = json!({ "sessionId": session, "tools": tools(chars) });
+        second.ask("open_session", payload).await
+    };
+    is_refused(&open(6_000).await, "offered_bytes_per_user", 5_000);
+    let reopened = open(4_000).await;
+    assert_eq!(reopened["type"], "session_opened", "{reopened}");
+    // What is on offer still counts.
+    let mut third = self::hello(&server, ADA).await.0;
+    is_refused(&third.ask("open_session", json!({ "tools": tools(2_000) })).await, "offered_bytes_per_user", 5_000);
+    let reply = third.ask("open_session", json!({ "tools": tools(500) })).await;
+    assert_eq!(reply["type"], "session_opened", "{reply}");
+}
+
+#[tokio::test]
 async fn one_user_cannot_take_all_places_at_the_model() {
     let gate = Gate::new();
     let model = Scripted::answering(|_| Reply::text("yes"));

@@ -6,7 +6,10 @@ use crate::{
 };
 use reseed_protocol::{
     CommandId, EntryData, ErrorCode, Part,
-    command::{AppendCustomMessage, Command, Input, InputContent, UserInput},
+    command::{
+        AppendCustomMessage, Command, Input, InputContent, UserInput,
+        outcomes::{OF_ANY, OUTCOMES},
+    },
     event::Event,
     reply::{QueueItem, Reply},
 };
@@ -108,19 +111,43 @@ fn contents(history: &History) -> BTreeMap<&CommandId, Vec<&Command>> {
     contents
 }
 
-/// Returns each reply with the command that it answers. A connection has one command per id in progress at a time.
-fn answers(history: &History) -> BTreeMap<&CommandId, Vec<(&Command, &Reply)>> {
-    let mut open: BTreeMap<(u64, &CommandId), VecDeque<&Command>> = BTreeMap::new();
-    for sent in &history.sent {
-        open.entry((sent.connection, &sent.id)).or_default().push_back(&sent.command);
-    }
-    let mut answers: BTreeMap<&CommandId, Vec<(&Command, &Reply)>> = BTreeMap::new();
-    for given in &history.given {
-        if let What::Reply(id, reply) = &given.what
-            && let Some(command) = open.get_mut(&(given.connection, id)).and_then(VecDeque::pop_front)
-        {
-            answers.entry(id).or_default().push((command, reply));
+/// Returns true if this reply can be the one to this command: it is of the type that the table states, or an error that
+/// can refuse it.
+fn fits(command: &Command, reply: &Reply) -> bool {
+    match reply {
+        Reply::Error(error) => {
+            let outcome = OUTCOMES.iter().find(|outcome| outcome.command == command.name());
+            OF_ANY.contains(&error.code) || outcome.is_some_and(|outcome| outcome.own_errors().contains(&error.code))
         }
+        reply => command.spec().reply == reply.name(),
+    }
+}
+
+/// Returns each reply with the command that it answers.
+///
+/// A reply names only the id. A client that reuses the id of a command in progress can get the reply to the later one
+/// first: `register_tools` is answered at once, while a `user_input` waits for its hook. The type of the reply then
+/// says which command it answers. Where it does not, that connection's later replies under the id are left out.
+fn answers(history: &History) -> BTreeMap<&CommandId, Vec<(&Command, &Reply)>> {
+    let mut sent = history.sent.iter().peekable();
+    let mut open: BTreeMap<(u64, &CommandId), VecDeque<&Command>> = BTreeMap::new();
+    let mut unclear: BTreeSet<(u64, &CommandId)> = BTreeSet::new();
+    let mut answers: BTreeMap<&CommandId, Vec<(&Command, &Reply)>> = BTreeMap::new();
+    for (at, given) in history.given.iter().enumerate() {
+        while let Some(sent) = sent.next_if(|sent| sent.given <= at) {
+            open.entry((sent.connection, &sent.id)).or_default().push_back(&sent.command);
+        }
+        let What::Reply(id, reply) = &given.what else { continue };
+        let key = (given.connection, id);
+        let Some(open) = open.get_mut(&key).filter(|_| !unclear.contains(&key)) else { continue };
+        let is_one = open.iter().all(|command| Some(command) == open.front());
+        let found = open.iter().position(|command| fits(command, reply)).filter(|_| !is_one);
+        let Some(command) = open.remove(found.unwrap_or(0)) else { continue };
+        if !is_one && open.iter().any(|other| *other != command && fits(other, reply)) {
+            unclear.insert(key);
+            continue;
+        }
+        answers.entry(id).or_default().push((command, reply));
     }
     answers
 }
@@ -281,4 +308,100 @@ pub(crate) fn nothing_acknowledged_is_lost(history: &History) -> Result<(), Stri
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        history::{Given, Sent},
+        script::say,
+    };
+    use reseed_protocol::ErrorBody;
+    use serde_json::{Value, json};
+
+    const OK: &str = r#"{"type":"ok","payload":{}}"#;
+
+    fn accepted(entry: &str, duplicate: bool) -> String {
+        let mut payload = json!({ "entryId": entry, "queued": false, "asOfSeq": 8 });
+        if duplicate {
+            payload["duplicate"] = json!(true);
+        }
+        json!({ "type": "accepted", "payload": payload }).to_string()
+    }
+
+    fn refused(code: ErrorCode) -> String {
+        let error = ErrorBody::new(code, "refused");
+        json!({ "type": "error", "payload": serde_json::to_value(error).expect("an error is JSON") }).to_string()
+    }
+
+    /// What a connection does with one id, in order: it sends a command, or receives a reply.
+    enum Step {
+        Sends(Command),
+        Gets(String),
+    }
+
+    use Step::{Gets, Sends};
+
+    fn register() -> Command {
+        let command: Value = json!({ "type": "register_tools", "payload": { "tools": [] } });
+        serde_json::from_value(command).expect("a command")
+    }
+
+    fn history(steps: Vec<Step>) -> History {
+        let id: CommandId = "client1-command0001".parse().expect("an id");
+        let mut history = History::default();
+        for step in steps {
+            match step {
+                Sends(command) => {
+                    let given = history.given.len();
+                    history.sent.push(Sent { connection: 1, id: id.clone(), command, given });
+                }
+                Gets(reply) => {
+                    let reply = serde_json::from_str(&reply).expect("a reply");
+                    let what = What::Reply(id.clone(), Box::new(reply));
+                    history.given.push(Given { client: 1, connection: 1, durable: 0, what });
+                }
+            }
+        }
+        history
+    }
+
+    #[test]
+    fn a_reply_is_compared_with_those_to_the_same_command() {
+        let (one, other) = (|| Sends(say("one", None)), || Sends(say("other", None)));
+        let (register, ok) = (|| Sends(register()), || Gets(OK.to_owned()));
+        let (first, again) = (|| Gets(accepted("e1", false)), || Gets(accepted("e1", true)));
+        let conflict = || Gets(refused(ErrorCode::IdempotencyConflict));
+        let table: Vec<(&str, Vec<Step>, Option<&str>)> = vec![
+            ("a repeat", vec![one(), first(), one(), again()], None),
+            ("a repeat in progress", vec![one(), one(), first(), again()], None),
+            ("an offer that overtakes", vec![one(), register(), one(), ok(), first(), again()], None),
+            ("an offer before", vec![register(), ok(), one(), register(), ok(), first()], None),
+            ("a conflict", vec![one(), first(), other(), conflict()], None),
+            ("a conflict in progress", vec![one(), other(), conflict(), first()], None),
+            ("executed twice", vec![one(), first(), one(), first()], Some("is done twice")),
+            ("another reply", vec![one(), first(), one(), Gets(accepted("e2", true))], Some("is answered")),
+            (
+                "executed twice beside an offer",
+                vec![one(), register(), one(), ok(), first(), first()],
+                Some("is done twice"),
+            ),
+            (
+                "another reply beside an offer",
+                vec![one(), register(), one(), ok(), first(), Gets(accepted("e2", true))],
+                Some("is answered"),
+            ),
+            ("other content", vec![one(), first(), other(), again()], Some("done with other content")),
+            ("then refused", vec![one(), first(), one(), conflict()], Some("then refused")),
+            ("a reply of another type", vec![one(), first(), one(), ok()], Some("is answered")),
+        ];
+        for (name, steps, broken) in table {
+            let found = repeats_are_answered_alike(&history(steps));
+            match broken {
+                None => assert_eq!(found, Ok(()), "{name}"),
+                Some(said) => assert!(found.as_ref().is_err_and(|why| why.contains(said)), "{name}: {found:?}"),
+            }
+        }
+    }
 }

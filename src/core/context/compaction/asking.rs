@@ -54,7 +54,7 @@ pub fn summary_tokens_max(window_tokens: u64) -> u64 {
     (window_tokens / 8).clamp(SUMMARY_TOKENS.0, SUMMARY_TOKENS.1)
 }
 
-/// Who summarises, and what.
+/// The model that summarises, and the messages that it summarises.
 #[derive(Debug, Clone)]
 pub(super) struct Task {
     pub(super) model: String,

@@ -14,6 +14,9 @@ pub struct Words {
 impl Words {
     /// Splits a text into words.
     pub fn of(text: &str) -> Self {
+        if text.is_ascii() {
+            return Self { spaced: ascii_words(text) };
+        }
         let mut spaced = String::with_capacity(text.len());
         // True if the next letter continues the last word.
         let mut within = false;
@@ -65,6 +68,24 @@ impl Words {
     pub fn list(&self) -> Vec<&str> {
         self.iter().collect()
     }
+}
+
+/// Returns the words of an ASCII text in lower case, joined by single spaces.
+fn ascii_words(text: &str) -> String {
+    let mut spaced = String::with_capacity(text.len());
+    let mut ends_word = false;
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() {
+            if ends_word && !spaced.is_empty() {
+                spaced.push(' ');
+            }
+            spaced.push(char::from(byte.to_ascii_lowercase()));
+            ends_word = false;
+        } else {
+            ends_word = true;
+        }
+    }
+    spaced
 }
 
 /// Splits a text at white space; returns each piece with its position.

@@ -1,4 +1,4 @@
-//! What must hold after every operation.
+//! Checks the properties that must hold after every operation.
 
 use super::*;
 use crate::core::context::cut::{Cut, GAIN_TOKENS_MIN, find_cut, least_cut};

@@ -1,4 +1,4 @@
-//! What is said: texts, messages, calls with results.
+//! Generates conversations: texts, messages, calls with results.
 
 use super::*;
 use reseed_protocol::CallId;

@@ -1,4 +1,4 @@
-//! What a token must claim, and what follows from it.
+//! Checks the claims of a token, and derives the user, the scopes and the expiry from them.
 
 use crate::{
     config::{JwtAlgorithm, JwtSettings, Scope, Scopes},
@@ -20,11 +20,11 @@ pub(super) struct Rules {
     leeway_secs: f64,
     principal: String,
     scopes: Option<String>,
-    /// What values stand for; empty if they are scopes' own names.
+    /// The scope that each value stands for; empty if the values are the scopes' own names.
     scope_map: Vec<(String, Scope)>,
 }
 
-/// What a token's claims say.
+/// The contents of a token's claims.
 #[derive(Debug, PartialEq)]
 pub(super) struct Said {
     pub(super) name: Name,

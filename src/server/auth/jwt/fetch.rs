@@ -72,7 +72,7 @@ impl Remote {
     /// Fetches the keys.
     ///
     /// # Errors
-    /// What is wrong, without a word of the answer.
+    /// The reason, which quotes nothing of the answer.
     pub(super) async fn fetch(&self) -> Result<KeySet, String> {
         let request = self.http.get(self.url.clone()).header(header::ACCEPT, "application/json");
         let lost = |error: reqwest::Error| format!("no answer: {}", error.without_url());

@@ -15,7 +15,7 @@ const TRIED_MAX: usize = 4;
 /// Bytes of an RSA modulus: 2,048 bits are the least that is safe, and 4,096 are verified in a tenth of a millisecond.
 const RSA_BYTES: std::ops::RangeInclusive<usize> = 256..=512;
 
-/// How a public key is written before its bytes (RFC 5480, RFC 8410).
+/// The encoding that precedes the bytes of a public key (RFC 5480, RFC 8410).
 const ED25519: &[u8] = &[0x30, 0x2a, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 3, 0x21, 0];
 const P256: &[u8] = &[
     0x30, 0x59, 0x30, 0x13, 6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1, 6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7, 3,
@@ -84,7 +84,7 @@ impl KeySet {
     /// Reads a JWK set, or PEM.
     ///
     /// # Errors
-    /// Why it has no key that can be used.
+    /// The reason why it has no key that can be used.
     pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
         let first = text.iter().find(|byte| !byte.is_ascii_whitespace());
         let keys = if first == Some(&b'{') { listed(text)? } else { from_pem(text)? };

@@ -65,12 +65,12 @@ impl fmt::Display for Jwt {
     }
 }
 
-/// What a token says, after all checks.
+/// The contents of a token that passed all checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Signed {
     /// The user: the issuer, `|` and the name that it gives.
     pub(crate) name: Name,
-    /// What they may do.
+    /// Their scopes.
     pub(crate) scopes: Scopes,
     /// When the token expires.
     pub(crate) end: Instant,
@@ -139,7 +139,7 @@ impl Jwt {
     /// Returns what a token says.
     ///
     /// # Errors
-    /// Why it is not accepted.
+    /// The reason why it is not accepted.
     pub(crate) async fn verify(&self, token: &str) -> Result<Signed, Refusal> {
         if token.len() > TOKEN_BYTES_MAX {
             Limit::TokenBytes.refused();

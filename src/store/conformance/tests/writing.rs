@@ -49,6 +49,41 @@ pub(crate) async fn a_command_creates_one_session(store: &dyn SessionStore) {
     assert!(matches!(&created, Created::Now(lease) if lease.session == id("w")), "{created:?}");
 }
 
+pub(crate) async fn a_session_is_found_by_the_command_that_created_it(store: &dyn SessionStore) {
+    let command = |text: &str| text.parse().unwrap();
+    let (first, other, unknown) =
+        (command("0000000000000001"), command("0000000000000002"), command("0000000000000003"));
+    let found = async |owner: &str, by| store.created_by(owner, by).await.unwrap();
+    assert_eq!(found("alice", &first).await, None, "nothing is there yet");
+    for (session, owner, by) in [("s", "alice", &first), ("t", "bob", &first), ("u", "alice", &other)] {
+        store.create_once(&id(session), owner, by, NOW).await.unwrap();
+    }
+    // A session that no command created.
+    store.create(&id("v"), "carol", NOW).await.unwrap();
+    // A repeat and a refused command change nothing.
+    store.create_once(&id("w"), "alice", &first, NOW).await.unwrap();
+    assert_eq!(store.create_once(&id("s"), "alice", &unknown, NOW).await, Err(Error::Exists(id("s"))));
+    for (owner, by, expected) in [
+        ("alice", &first, Some(id("s"))),
+        ("alice", &other, Some(id("u"))),
+        ("alice", &unknown, None),
+        ("bob", &first, Some(id("t"))),
+        ("bob", &other, None),
+        ("carol", &first, None),
+        ("", &first, None),
+    ] {
+        assert_eq!(found(owner, by).await, expected, "{owner}, {by}");
+    }
+    // Records and a later writer change nothing; deletion does, and then the command may create another.
+    let (lease, _) = store.open(&id("s")).await.unwrap();
+    store.append(&lease, 1, append_of(["a"])).await.unwrap();
+    assert_eq!(found("alice", &first).await, Some(id("s")));
+    store.delete(&id("s")).await.unwrap();
+    assert_eq!((found("alice", &first).await, found("bob", &first).await), (None, Some(id("t"))));
+    store.create_once(&id("x"), "alice", &first, NOW).await.unwrap();
+    assert_eq!(found("alice", &first).await, Some(id("x")));
+}
+
 pub(crate) async fn what_each_owner_has_stored_is_counted(store: &dyn SessionStore) {
     let counted = async |owner: &str| {
         let Usage { sessions, empty, bytes } = store.usage(owner).await.unwrap().expect("the store counts");

@@ -53,7 +53,7 @@ pub(super) trait Job: Send {
     fn answer(self: Box<Self>, failure: Option<&Error>);
 }
 
-/// Where the result of a write arrives.
+/// The channel on which the result of a write arrives.
 pub(super) type Answer<T> = oneshot::Receiver<Result<T, Error>>;
 
 /// A write with the way back to its caller.

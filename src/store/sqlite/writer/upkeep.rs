@@ -41,7 +41,7 @@ enum Stage {
     Erase,
 }
 
-/// What is left to be done, and when.
+/// The remaining work, and when its next step is due.
 pub(super) struct Upkeep {
     stage: Stage,
     /// The time of the next step; in the past if it is due.

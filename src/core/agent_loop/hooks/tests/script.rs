@@ -1,4 +1,4 @@
-//! What a test does in the world: commands of the client, and answers of hooks, model and tools.
+//! The steps of a test in the world: it sends the client's commands, and answers for hooks, model and tools.
 
 use super::World;
 use crate::{

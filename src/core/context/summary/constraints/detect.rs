@@ -7,7 +7,10 @@ use super::phrases::{
     ADVERBS, AS_WRITTEN, CHOOSING, CONTAINS, LEADING, LIST_HEADS, LIST_HEADS_UNSPACED, NARRATING, NEGATIONS,
     NEGATIONS_UNSPACED, NO_BEHIND, NO_WITHIN, NONE, REPORTERS, REPORTING, STARTS,
 };
-use crate::core::context::extract::{Listed, Phrases, Words, is_question, is_unspaced};
+use crate::core::context::{
+    extract::{Listed, Phrases, Words, is_question, is_unspaced},
+    serialize::prefix,
+};
 use std::{collections::BTreeMap, sync::LazyLock};
 
 /// Maximum characters of a sentence to check. A longer one is a document, not an order.
@@ -130,12 +133,16 @@ fn is_ordered_as_written(sentence: &str) -> bool {
 /// Returns true for a line written by a program, as in a pasted log.
 fn is_output(sentence: &str) -> bool {
     static MARKS: Phrases = Phrases::new(&["error:", "Error:", "Exception:", "error["]);
+    const STARTS: [&str; 12] =
+        ["error", "warning", "exception", "traceback", "panicked", "//", "/*", "# ", ">", "$ ", "|", "```"];
     let begin = sentence.trim_start();
-    let lower: String = begin.chars().take(24).flat_map(char::to_lowercase).collect();
-    ["error", "warning", "exception", "traceback", "panicked", "//", "/*", "# ", ">", "$ ", "|", "```"]
-        .iter()
-        .any(|start| lower.starts_with(start))
-        || MARKS.any_in(begin)
+    let head = prefix(begin, 24);
+    let lower = || head.chars().flat_map(char::to_lowercase).collect::<String>();
+    let starts = |start: &str| match head.as_bytes().get(..start.len()) {
+        Some(bytes) if head.is_ascii() => bytes.eq_ignore_ascii_case(start.as_bytes()),
+        _ => !head.is_ascii() && lower().starts_with(start),
+    };
+    STARTS.into_iter().any(starts) || MARKS.any_in(begin)
 }
 
 /// Returns true if a sentence forbids something. Bounds do not count: "no more than 3" means "at most 3".

@@ -137,7 +137,8 @@ pub fn settle(summary: &str, sources: ConstraintSources<'_>, bounds: RepairBound
     fit(&mut written, bounds, before);
     written.extend(inferred.iter().map(|line| format!("- {INFERRED}{line}")));
     let text = write(summary, sections, is_whole, written);
-    let added_tokens = (bounds.count)(&text).saturating_sub((bounds.count)(summary));
+    // Most summaries have none to add.
+    let added_tokens = if text == summary { 0 } else { (bounds.count)(&text).saturating_sub((bounds.count)(summary)) };
     Settled { text, constraints, added_tokens }
 }
 

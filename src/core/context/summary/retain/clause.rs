@@ -48,12 +48,12 @@ pub(super) fn clause(sentence: &str, spans: &[(usize, usize)], width: Width) -> 
     }
     let words = words(sentence);
     let is_in = |list: &Listed, at: usize| among(list, &sentence[words[at].0..words[at].1]);
-    let must: Vec<usize> =
-        (0..words.len()).filter(|at| spans.iter().any(|span| words[*at].0 < span.1 && span.0 < words[*at].1)).collect();
+    let is_must = |at: &usize| spans.iter().any(|span| words[*at].0 < span.1 && span.0 < words[*at].1);
     let mut keep = vec![false; words.len()];
-    must.iter().for_each(|at| keep[*at] = true);
+    let musts = || (0..words.len()).filter(is_must);
     if is_short && !tight {
-        let first = must.first().copied().unwrap_or(0);
+        musts().for_each(|at| keep[at] = true);
+        let first = musts().next().unwrap_or(0);
         let from = (0..first).find(|at| !is_in(&LEADING, *at)).unwrap_or(first);
         keep[from..].fill(true);
     } else {
@@ -64,18 +64,30 @@ pub(super) fn clause(sentence: &str, spans: &[(usize, usize)], width: Width) -> 
             Width::Least => LEAST_WORDS,
         };
         let says = |at: &usize| !tight || !is_in(&FILLERS, *at);
-        for at in must {
+        for at in musts() {
+            keep[at] = true;
             (0..at).rev().filter(says).take(before).for_each(|near| keep[near] = true);
             (at + 1..words.len()).filter(says).take(behind).for_each(|near| keep[near] = true);
         }
     }
-    let kept: Vec<&str> =
-        words.iter().zip(keep).filter(|(_, keep)| *keep).map(|((start, end), _)| &sentence[*start..*end]).collect();
-    tidy(&kept.join(" "))
+    let mut kept = String::with_capacity(sentence.len());
+    for (start, end) in words.iter().zip(keep).filter(|(_, keep)| *keep).map(|(word, _)| *word) {
+        if !kept.is_empty() {
+            kept.push(' ');
+        }
+        kept.push_str(&sentence[start..end]);
+    }
+    // Words have no spaces around them.
+    kept.truncate(tidied(&kept).len());
+    kept
 }
 
 fn tidy(text: &str) -> String {
-    text.trim().trim_end_matches(['.', ',', ';', ':', '。', '，']).to_owned()
+    tidied(text.trim()).to_owned()
+}
+
+fn tidied(text: &str) -> &str {
+    text.trim_end_matches(['.', ',', ';', ':', '。', '，'])
 }
 
 /// Returns the text from shortly before the first span to shortly after the last.

@@ -14,39 +14,31 @@ pub(super) struct IndexedText<'a> {
     /// Built on the first lookup of a task; most texts never have one.
     lines: OnceCell<Lines>,
     normal: String,
-    /// Positions of each word in `normal`.
-    starts: HashMap<String, Vec<usize>>,
+    /// The words in `normal`.
+    starts: Starts,
 }
 
 impl<'a> IndexedText<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         let normal = normal(text).into_owned();
-        let mut starts = HashMap::new();
-        let mut is_start = true;
-        for (at, c) in normal.char_indices() {
-            if is_start && c.is_alphanumeric() {
-                push(&mut starts, first_word(&normal[at..]), at);
-            }
-            is_start = !c.is_alphanumeric() || is_unspaced(c);
-        }
+        let starts = Starts::of(&normal);
         Self { text, lines: OnceCell::new(), normal, starts }
     }
 
-    /// Returns true if the text contains this identifier as a whole.
-    pub(super) fn has(&self, identifier: &str, kind: IdentifierKind) -> bool {
+    /// Returns true if the text contains this identifier as a whole; `normal` is its normal form.
+    pub(super) fn has(&self, identifier: &str, normal: &str, kind: IdentifierKind) -> bool {
         if kind == IdentifierKind::Task {
             return self.has_words(identifier);
         }
-        let normal = normal(identifier);
         let is_number = normal.starts_with(|c: char| c.is_ascii_digit());
         self.has_spelling(normal.trim(), kind)
-            || is_number && spellings(&normal).iter().any(|spelling| self.has_spelling(spelling, kind))
+            || is_number && spellings(normal).iter().any(|spelling| self.has_spelling(spelling, kind))
     }
 
     fn has_spelling(&self, spelling: &str, kind: IdentifierKind) -> bool {
         let Some(lead) = spelling.find(char::is_alphanumeric) else { return self.normal.contains(spelling) };
-        let Some(starts) = self.starts.get(first_word(&spelling[lead..])) else { return false };
-        starts.iter().any(|start| {
+        let first = first_word(&spelling[lead..]);
+        self.starts.like(first).filter(|start| first_word(&self.normal[*start..]) == first).any(|start| {
             let Some(begin) = start.checked_sub(lead) else { return false };
             let rest = self.normal.get(begin..).unwrap_or_default();
             rest.strip_prefix(spelling).is_some_and(|after| ends_before(after, spelling, kind))
@@ -57,6 +49,52 @@ impl<'a> IndexedText<'a> {
     /// Returns true if a line of the text is about this task.
     pub(super) fn has_words(&self, task: &str) -> bool {
         self.lines.get_or_init(|| Lines::of(self.text.lines())).have(task)
+    }
+}
+
+/// Positions of the words of a text, by hash. It holds no copies of the words: the text is at hand.
+struct Starts {
+    /// For each hash, one more than the number of the newest word with it; 0 if there is none.
+    newest: Vec<u32>,
+    /// For each word its position, and one more than the number of the word before it with the same hash.
+    words: Vec<(usize, u32)>,
+}
+
+impl Starts {
+    fn of(normal: &str) -> Self {
+        let mut words = Vec::new();
+        let mut is_start = true;
+        for (at, c) in normal.char_indices() {
+            let is_part = c.is_alphanumeric();
+            if is_start && is_part {
+                words.push((at, 0));
+            }
+            is_start = !is_part || is_unspaced(c);
+        }
+        let mut starts = Self { newest: vec![0; words.len().next_power_of_two()], words };
+        for nth in 0..starts.words.len() {
+            let at = starts.words[nth].0;
+            let place = starts.place(first_word(&normal[at..]));
+            let number = u32::try_from(nth + 1).unwrap_or(0);
+            starts.words[nth].1 = std::mem::replace(&mut starts.newest[place], number);
+        }
+        starts
+    }
+
+    fn place(&self, word: &str) -> usize {
+        let hash =
+            word.bytes().fold(0_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x9e37_79b1).rotate_left(13));
+        hash as usize & (self.newest.len() - 1)
+    }
+
+    /// Iterates over the positions of words with the hash of this one.
+    fn like(&self, word: &str) -> impl Iterator<Item = usize> {
+        let mut next = self.newest[self.place(word)];
+        std::iter::from_fn(move || {
+            let (at, before) = *self.words.get((next as usize).checked_sub(1)?)?;
+            next = before;
+            Some(at)
+        })
     }
 }
 
@@ -82,6 +120,10 @@ impl Lines {
     /// house 14.
     pub(super) fn have(&self, task: &str) -> bool {
         let wanted = Content::of(task);
+        // Most tasks that no line is about: a number of theirs is nowhere.
+        if wanted.iter().any(|word| word.contains(char::is_numeric) && !self.by_word.contains_key(word)) {
+            return false;
+        }
         let mut words: Vec<&str> = wanted.iter().collect();
         words.sort_unstable();
         words.dedup();
@@ -89,27 +131,23 @@ impl Lines {
         let mut places = Vec::with_capacity(words.len());
         for word in &words {
             let is_number = word.contains(char::is_numeric);
-            match self.by_word.get(*word) {
-                Some(lines) => places.push((lines, is_number)),
-                None if is_number => return false,
-                None => {}
-            }
-            numbers += usize::from(is_number);
+            places.extend(self.by_word.get(*word).map(|lines| (lines, is_number)));
+            numbers += u32::from(is_number);
         }
-        let is_enough = |found: usize| found > 0 && found * 100 >= words.len() * TASK_WORDS_PERCENT;
-        // Most tasks that no line is about: all lines together have too few of the words.
-        if !is_enough(places.len()) {
+        let least = (words.len() * TASK_WORDS_PERCENT).div_ceil(100).max(1);
+        // Most others: all lines together have too few of the words.
+        if places.len() < least {
             return false;
         }
         // For each line, how many of the words it has, and how many of those are numbers.
-        let mut found = vec![(0, 0); self.count];
+        let mut found = vec![(0_u32, 0_u32); self.count];
         for (lines, is_number) in places {
             for line in lines {
                 found[*line].0 += 1;
-                found[*line].1 += usize::from(is_number);
+                found[*line].1 += u32::from(is_number);
             }
         }
-        found.into_iter().any(|(all, of_numbers)| of_numbers == numbers && is_enough(all))
+        found.into_iter().any(|(all, of_numbers)| of_numbers == numbers && all as usize >= least)
     }
 }
 
@@ -202,10 +240,10 @@ fn spellings(number: &str) -> Vec<String> {
     } else if let Some(at) = number.find(char::is_alphabetic) {
         spellings.push(format!("{} {}", &number[..at], &number[at..]));
     }
-    for spelling in std::iter::once(number.trim().to_owned()).chain(spellings.clone()) {
-        if spelling.contains(',') {
-            spellings.push(spelling.replace(',', ""));
-        }
+    if number.contains(',') {
+        let all: Vec<String> = std::iter::once(number.trim().to_owned()).chain(spellings.iter().cloned()).collect();
+        spellings
+            .extend(all.iter().filter(|spelling| spelling.contains(',')).map(|spelling| spelling.replace(',', "")));
     }
     spellings
 }
@@ -255,7 +293,11 @@ mod tests {
             ("repaint the roof of house 14", "repaint the roof of house 12", IdentifierKind::Task, false),
             ("", "x", IdentifierKind::Id, false),
         ] {
-            assert_eq!(IndexedText::new(text).has(identifier, kind), expected, "{identifier} in {text}");
+            assert_eq!(
+                IndexedText::new(text).has(identifier, &normal(identifier), kind),
+                expected,
+                "{identifier} in {text}"
+            );
         }
     }
 
@@ -268,7 +310,7 @@ mod tests {
             let (line, task) = (line.repeat(4_000), task.repeat(40));
             let held = IndexedText::new(&line);
             for _ in 0..200 {
-                held.has(&task, IdentifierKind::Task);
+                held.has(&task, &task, IdentifierKind::Task);
             }
         }
     }

@@ -73,8 +73,8 @@ pub fn repair(
     let sources = Sources::gather(sources, previous, &kept, kind);
     let identifiers = identifiers(&sources);
     let held = IndexedText::new(&body);
-    let missing: Vec<&Identifier> =
-        identifiers.iter().filter(|identifier| !held.has(identifier.text(&sources), identifier.kind)).collect();
+    let has = |text: &IndexedText<'_>, it: &Identifier<'_>| text.has(it.text(&sources), &it.normal, it.kind);
+    let missing: Vec<&Identifier<'_>> = identifiers.iter().filter(|identifier| !has(&held, identifier)).collect();
     let checked = identifiers.len() as u64;
     let lines = lines(&sources, &missing, bounds);
     if lines.is_empty() {
@@ -82,7 +82,7 @@ pub fn repair(
     }
     let section = lines.join("\n");
     let found = IndexedText::new(&section);
-    let restored = missing.iter().filter(|identifier| found.has(identifier.text(&sources), identifier.kind)).count();
+    let restored = missing.iter().filter(|identifier| has(&found, identifier)).count();
     Repaired { text: format!("{body}\n\n## {RESTORED}\n{section}"), checked, restored: restored as u64 }
 }
 
@@ -108,41 +108,55 @@ fn without_restored(summary: &str) -> (String, Vec<String>) {
 
 /// Something exact that was said, at its most important occurrence.
 #[derive(Debug)]
-struct Identifier {
+struct Identifier<'a> {
     kind: IdentifierKind,
+    normal: Cow<'a, str>,
     source: usize,
     found: usize,
     rank: Rank,
 }
 
-impl Identifier {
-    fn text<'a>(&self, sources: &'a Sources) -> &'a str {
+impl Identifier<'_> {
+    fn text<'s>(&self, sources: &'s Sources) -> &'s str {
         let source = &sources.all[self.source];
         let found = source.found[self.found];
         &source.text[found.start..found.end]
     }
 }
 
+/// One occurrence of an identifier.
+struct Occurrence {
+    kind: IdentifierKind,
+    source: usize,
+    found: usize,
+    rank: Rank,
+}
+
 /// Returns each identifier to look for once, at its most important occurrence; among equals, the newest.
-fn identifiers(sources: &Sources) -> Vec<Identifier> {
-    let mut best: HashMap<Cow<'_, str>, Identifier> = HashMap::new();
+fn identifiers(sources: &Sources) -> Vec<Identifier<'_>> {
+    let found_count = sources.all.iter().map(|source| source.found.len()).sum();
+    let mut best: HashMap<Cow<'_, str>, Occurrence> = HashMap::with_capacity(found_count);
     for (at, source) in sources.all.iter().enumerate() {
         for (nth, found) in source.found.iter().enumerate() {
-            let identifier = Identifier { kind: found.kind, source: at, found: nth, rank: source.rank };
+            let here = Occurrence { kind: found.kind, source: at, found: nth, rank: source.rank };
             match best.entry(normal(&source.text[found.start..found.end])) {
                 Entry::Vacant(place) => {
-                    place.insert(identifier);
+                    place.insert(here);
                 }
-                Entry::Occupied(mut best) if best.get().rank <= identifier.rank => {
-                    best.insert(identifier);
+                Entry::Occupied(mut best) if best.get().rank <= here.rank => {
+                    best.insert(here);
                 }
                 Entry::Occupied(_) => {}
             }
         }
     }
-    let mut identifiers: Vec<Identifier> = best.into_values().collect();
+    let named = |(normal, at): (_, Occurrence)| {
+        let Occurrence { kind, source, found, rank } = at;
+        Identifier { kind, normal, source, found, rank }
+    };
+    let mut identifiers: Vec<Identifier<'_>> = best.into_iter().map(named).collect();
     // This key is unique, so the order does not depend on the map's.
-    let order = |it: &Identifier| (Reverse(it.rank), Reverse(it.source), it.found);
+    let order = |it: &Identifier<'_>| (Reverse(it.rank), Reverse(it.source), it.found);
     if identifiers.len() > IDENTIFIERS_MAX {
         identifiers.select_nth_unstable_by_key(IDENTIFIERS_MAX, order);
         identifiers.truncate(IDENTIFIERS_MAX);
@@ -152,20 +166,21 @@ fn identifiers(sources: &Sources) -> Vec<Identifier> {
 }
 
 /// Returns the lines to restore, in the order in which they were said.
-fn lines(sources: &Sources, missing: &[&Identifier], bounds: RepairBounds<'_>) -> Vec<String> {
+fn lines(sources: &Sources, missing: &[&Identifier<'_>], bounds: RepairBounds<'_>) -> Vec<String> {
     let mut by_source: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
     for identifier in missing {
         let found = sources.all[identifier.source].found[identifier.found];
         by_source.entry(identifier.source).or_default().push((found.start, found.end));
     }
     let mut ordered: Vec<usize> = by_source.keys().copied().collect();
-    let is_wanted = |word: &&str| sources.goal.contains(*word);
-    let relevance = |at: usize| Content::of(&sources.all[at].text).iter().filter(is_wanted).take(2).count();
+    let goal: HashSet<&str> = sources.goal.iter().map(String::as_str).collect();
+    let relevance = |at: usize| shared(&sources.all[at].text, &goal);
     ordered.sort_by_cached_key(|at| (Reverse(sources.all[*at].rank), Reverse(relevance(*at)), Reverse(*at)));
 
     let cost = |line: &str| (bounds.count)(line) + 1;
     let room = bounds.tokens_max.saturating_sub(cost(&format!("\n\n## {RESTORED}")));
-    let fit = |width: Width| {
+    // Stops as soon as it is clear that there are many lines and that some do not fit, if only that is asked.
+    let fit = |width: Width, is_try: bool| {
         let mut left = room;
         let mut chosen: BTreeMap<usize, RestoredLine> = BTreeMap::new();
         let mut seen: HashSet<String> = HashSet::new();
@@ -184,12 +199,15 @@ fn lines(sources: &Sources, missing: &[&Identifier], bounds: RepairBounds<'_>) -
                 None if misses == MISSES_MAX => break,
                 None => misses += 1,
             }
+            if is_try && misses > 0 && chosen.len() >= MANY_LINES {
+                break;
+            }
         }
         (chosen, left, misses)
     };
-    let (mut chosen, mut left, misses) = fit(Width::Bare);
+    let (mut chosen, mut left, misses) = fit(Width::Bare, true);
     let widths = if misses > 0 && chosen.len() >= MANY_LINES {
-        (chosen, left, _) = fit(Width::Least);
+        (chosen, left, _) = fit(Width::Least, false);
         [Width::Bare, Width::Tight, Width::Whole].as_slice()
     } else {
         &[Width::Tight, Width::Whole]
@@ -210,6 +228,26 @@ fn lines(sources: &Sources, missing: &[&Identifier], bounds: RepairBounds<'_>) -
         }
     }
     chosen.into_values().map(|line| line.text).collect()
+}
+
+/// Returns how many words of a text that carry its meaning are in this set, at most two.
+fn shared(text: &str, wanted: &HashSet<&str>) -> usize {
+    if wanted.is_empty() {
+        return 0;
+    }
+    if !text.is_ascii() {
+        return Content::of(text).iter().filter(|word| wanted.contains(word)).take(2).count();
+    }
+    // The same, for most texts, without a copy of all their words.
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    let words = words.filter(|word| word.len() > 3 || word.bytes().any(|byte| byte.is_ascii_digit()));
+    let mut lower = String::new();
+    let is_wanted = |word: &&str| {
+        lower.clear();
+        lower.extend(word.chars().map(|c| c.to_ascii_lowercase()));
+        wanted.contains(lower.as_str())
+    };
+    words.filter(is_wanted).take(2).count()
 }
 
 /// A restored line.

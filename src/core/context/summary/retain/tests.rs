@@ -233,7 +233,7 @@ fn retained(
     let mut by_kind: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
     for (kind, _, identifier) in &facts {
         let (kept, all) = by_kind.entry(kind).or_default();
-        *kept += u32::from(held.has(identifier, IdentifierKind::Id));
+        *kept += u32::from(held.has(identifier, &normal(identifier), IdentifierKind::Id));
         *all += 1;
     }
     let share = |(kept, all): (u32, u32)| f64::from(kept) * 100.0 / f64::from(all);

@@ -1,15 +1,18 @@
 //! The forms of secrets, and the words that announce one.
 
 use crate::core::context::serialize::prefix;
-use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, Anchored, Input, StartKind};
 use std::sync::LazyLock;
 
 /// Replaces a secret.
 pub const MASK: &str = "[secret masked]";
 
-/// Substrings of which every line with a secret contains at least one, in any case: key prefixes, and names that
-/// announce a secret, including their ends after a joining mark (`api_key`, `Kenn-Wort`).
-static CLUES: LazyLock<AhoCorasick> = LazyLock::new(|| {
+/// The clues to secrets.
+static CLUES: LazyLock<Clues> = LazyLock::new(|| Clues::new(&substrings()));
+
+/// Returns substrings of which every line with a secret contains at least one, in any case: key prefixes, and names
+/// that announce a secret, including their ends after a joining mark (`api_key`, `Kenn-Wort`).
+pub(super) fn substrings() -> Vec<String> {
     let names = PASSWORDS.into_iter().chain(KEYS).chain(PASSWORDS_WHOLE);
     let mut pieces: Vec<String> = vec![ADDRESS.to_owned()];
     for name in names {
@@ -23,17 +26,83 @@ static CLUES: LazyLock<AhoCorasick> = LazyLock::new(|| {
     let forms = PREFIXES.into_iter().map(|(prefix, _)| prefix);
     // The kelvin sign is a `k` in lower case.
     pieces.extend(forms.chain(["bearer", "eyj", "-----begin", " key", "\u{212a}"]).map(str::to_owned));
-    AhoCorasick::builder()
-        .kind(Some(AhoCorasickKind::DFA))
-        .ascii_case_insensitive(true)
-        .prefilter(false)
-        .build(pieces)
-        .expect("some hundred short words fit into an automaton")
-});
+    pieces
+}
+
+/// Substrings, with a filter in front: an automaton takes several times as long for each byte, and few places of a text
+/// begin like one of them.
+struct Clues {
+    /// A bit for each pair of bytes that a substring starts with.
+    pairs: Vec<u64>,
+    /// A bit for each hash of the three bytes that a substring starts with; one of two bytes has those of every third.
+    triples: Vec<u64>,
+    /// Finds the substrings at one place.
+    automaton: AhoCorasick,
+}
+
+/// The bits of a filter.
+const FILTER_BITS: usize = 1 << 16;
+
+impl Clues {
+    fn new(pieces: &[String]) -> Self {
+        let (mut pairs, mut triples) = (vec![0; FILTER_BITS / 64], vec![0; FILTER_BITS / 64]);
+        for piece in pieces {
+            let bytes = piece.as_bytes();
+            let pair = [bytes[0], bytes[1]];
+            Self::set(&mut pairs, Self::pair(pair));
+            match bytes.get(2) {
+                Some(third) => Self::set(&mut triples, Self::triple(pair, *third)),
+                None => (0..=u8::MAX).for_each(|third| Self::set(&mut triples, Self::triple(pair, third))),
+            }
+        }
+        let automaton = AhoCorasick::builder()
+            .kind(Some(AhoCorasickKind::DFA))
+            .start_kind(StartKind::Anchored)
+            .ascii_case_insensitive(true)
+            .prefilter(false)
+            .build(pieces)
+            .expect("some hundred short words fit into an automaton");
+        Self { pairs, triples, automaton }
+    }
+
+    fn set(filter: &mut [u64], at: u16) {
+        filter[usize::from(at >> 6)] |= 1 << (at & 63);
+    }
+
+    #[inline]
+    fn has(filter: &[u64], at: u16) -> bool {
+        filter[usize::from(at >> 6)] & (1 << (at & 63)) != 0
+    }
+
+    /// Returns the bit of two bytes, in any case. ASCII letters become small; other bytes that become alike only make
+    /// the filter coarser.
+    #[inline]
+    fn pair(bytes: [u8; 2]) -> u16 {
+        u16::from_be_bytes(bytes) | 0x2020
+    }
+
+    #[inline]
+    fn triple(pair: [u8; 2], third: u8) -> u16 {
+        Self::pair(pair).wrapping_mul(0x9e37) ^ (u16::from(third | 0x20) << 5)
+    }
+
+    /// Returns the first place from here on where a substring starts.
+    fn next(&self, text: &str, from: usize) -> Option<usize> {
+        let bytes = text.as_bytes();
+        let starts = |at: usize, pair: [u8; 2]| {
+            let may_start = bytes.get(at + 2).is_none_or(|third| Self::has(&self.triples, Self::triple(pair, *third)));
+            may_start && self.automaton.is_match(Input::new(text).range(at..).anchored(Anchored::Yes))
+        };
+        let pairs = bytes.get(from..).unwrap_or_default().array_windows().enumerate();
+        let mut likely = pairs.filter(|(_, pair)| Self::has(&self.pairs, Self::pair(**pair)));
+        likely.find(|(at, pair)| starts(from + at, **pair)).map(|(at, _)| from + at)
+    }
+}
+
 /// Characters that are enough of a name for a clue.
 const BEGINNING_CHARS: usize = 3;
 /// Precedes the password in a URL, which is followed by an `@`.
-const ADDRESS: &str = "://";
+pub(super) const ADDRESS: &str = "://";
 
 /// Returns the beginning of a name that is not ASCII: it has few mixtures of upper and lower case.
 fn beginning(name: &str) -> &str {
@@ -63,8 +132,14 @@ pub(super) fn clue(text: &str) -> Option<usize> {
         }
         text[mark..].starts_with('@')
     };
-    let mut clues = CLUES.find_iter(text).map(|found| found.start());
-    clues.find(|at| !text[*at..].starts_with(ADDRESS) || has_password(*at))
+    let mut from = 0;
+    loop {
+        let at = CLUES.next(text, from)?;
+        if !text[at..].starts_with(ADDRESS) || has_password(at) {
+            return Some(at);
+        }
+        from = at + ADDRESS.len();
+    }
 }
 
 /// Key prefixes, each with the minimum bytes after it.

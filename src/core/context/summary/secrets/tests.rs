@@ -1,6 +1,9 @@
 //! What is masked and what must not be. The keys here are invented and open nothing.
 
-use super::*;
+use super::{
+    forms::{ADDRESS, substrings},
+    *,
+};
 use proptest::prelude::*;
 
 /// Texts with `{}` for the secret, which must be masked; the text around it must stay.
@@ -135,7 +138,36 @@ fn unquoted() -> impl Strategy<Value = (&'static str, &'static str)> {
     proptest::sample::select(forms)
 }
 
+/// Returns the first clue, searched for without any filter.
+fn plain_clue(text: &str) -> Option<usize> {
+    let substrings = substrings();
+    let starts = |at: usize, substring: &String| {
+        let found = text.as_bytes()[at..].get(..substring.len());
+        found.is_some_and(|found| found.eq_ignore_ascii_case(substring.as_bytes()))
+    };
+    let has_password = |at: usize| text[at..].find(['@', '\n']).is_some_and(|end| text[at + end..].starts_with('@'));
+    (0..text.len()).find(|at| {
+        substrings.iter().any(|substring| starts(*at, substring))
+            && (!text[*at..].starts_with(ADDRESS) || has_password(*at))
+    })
+}
+
+/// Returns texts of parts of clues, in any case.
+fn texts_with_clues() -> impl Strategy<Value = String> {
+    let clue = (proptest::sample::select(substrings()), 0..4_usize, any::<bool>()).prop_map(|(clue, cut, is_upper)| {
+        let cut: String = clue.chars().skip(cut / 2).take(clue.chars().count().saturating_sub(cut)).collect();
+        if is_upper { cut.to_uppercase() } else { cut }
+    });
+    let part = prop_oneof![3 => clue, 5 => "[a-zA-Z_:/@. \n-]{0,3}", 1 => "\\PC"];
+    proptest::collection::vec(part, 0..12).prop_map(|parts| parts.concat())
+}
+
 proptest! {
+    #[test]
+    fn the_filter_passes_over_no_clue(text in texts_with_clues()) {
+        prop_assert_eq!(clue(&text), plain_clue(&text));
+    }
+
     #[test]
     fn masking_is_done_once(text in "(\\PC|\n){0,120}") {
         let once = mask_secrets(&text).into_owned();

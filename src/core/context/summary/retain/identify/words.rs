@@ -28,11 +28,18 @@ pub(super) fn split(sentence: &str) -> Vec<Word> {
     let mut at = 0;
     // Closing marks that were not found are not searched for again.
     let mut unclosed: Vec<char> = Vec::new();
-    while let Some(c) = sentence[at..].chars().next() {
-        if c == ' ' {
-            at += 1;
+    let bytes = sentence.as_bytes();
+    while at < bytes.len() {
+        // Most words: letters and digits up to a space.
+        let plain = bytes[at..].iter().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(bytes.len() - at);
+        if matches!(bytes.get(at + plain), None | Some(b' ')) {
+            if plain > 0 {
+                words.push(Word { start: at, end: at + plain, quoted: None });
+            }
+            at += plain + 1;
             continue;
         }
+        let Some(c) = sentence[at..].chars().next() else { break };
         if !c.is_ascii_alphanumeric()
             && let Some((close, kind)) = quotation(c, sentence[..at].chars().next_back())
             && !unclosed.contains(&close)
