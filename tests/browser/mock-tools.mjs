@@ -30,7 +30,7 @@ export async function askingTool(server, world, text) {
       world.ask(content, isPatch ? { patch: PATCH } : { command: COMMAND });
       server.asked.set(world.approvals.at(-1).approvalId, resolve);
       server.cancels.set(world, () => {
-        world.finishTurn("cancelled");
+        if (world.turn) world.finishTurn("cancelled");
         resolve(null);
       });
     });
