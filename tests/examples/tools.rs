@@ -6,6 +6,7 @@
 //! list and is not asked about. The program prints its address and runs until it is stopped: open the page, and say
 //! `Use the tool note with text=milk`.
 
+use anyhow::Context as _;
 use reseed::{
     config::Settings,
     provider::offline::{Offline, OfflineOptions},
@@ -15,6 +16,7 @@ use reseed::{
 };
 use reseed_protocol::command::{ToolAnnotations, ToolOffer};
 use std::{
+    io::Write as _,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -75,16 +77,14 @@ impl Tool for ReadNotes {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let settings = Settings::from_iter(std::env::vars())?;
+    let settings = Settings::from_iter([("WS_PORT", "0")])?;
     let notes = Notes::default();
     let tools: Vec<Arc<dyn Tool>> = vec![Arc::new(Note(notes.clone())), Arc::new(ReadNotes(notes))];
-    let word = Duration::from_millis(settings.offline_word_millis);
-    let model = Offline::new(OfflineOptions { word_delay: word, ..OfflineOptions::default() });
-    let extensions = Extensions { tools, ..Extensions::default() };
-    let server =
-        service::start_with_extensions(&settings, Arc::new(model), Arc::new(MemoryStore::new()), extensions).await?;
-    println!("http://{}", server.address());
-    tokio::signal::ctrl_c().await?;
-    server.stop().await;
+    let model = Offline::new(OfflineOptions { pace: Some(Duration::from_millis(10)), ..OfflineOptions::default() });
+    let (store, extensions) = (MemoryStore::new(), Extensions { tools, ..Extensions::default() });
+    let service = service::start_with_extensions(&settings, Arc::new(model), Arc::new(store), extensions).await?;
+    writeln!(std::io::stdout(), "open http://{}/", service.address())?;
+    tokio::signal::ctrl_c().await.context("wait for Ctrl-C")?;
+    service.stop().await;
     Ok(())
 }

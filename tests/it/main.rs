@@ -38,6 +38,7 @@ mod subscriptions;
 mod support;
 mod surviving;
 mod tidy;
+mod tool_list;
 mod tools;
 mod tree;
 mod turns;

@@ -4,8 +4,9 @@ use reseed::{
     config::Settings,
     hooks::Hook,
     provider::Provider,
-    service::{self, Service},
+    service::{self, Extensions, Service},
     store::{SessionStore, memory::MemoryStore},
+    tools::Tool,
 };
 use std::sync::Arc;
 
@@ -46,6 +47,18 @@ impl Server {
         settings: &[(&str, &str)],
     ) -> Self {
         let service = service::start_with_hooks(&read(settings), Arc::new(provider), store, hooks).await;
+        Self { service: service.unwrap_or_else(|error| panic!("{error:#}")) }
+    }
+
+    /// Starts a server over a given store that runs these tools.
+    pub(crate) async fn over_with_tools(
+        provider: impl Provider + 'static,
+        store: Arc<dyn SessionStore>,
+        tools: Vec<Arc<dyn Tool>>,
+        settings: &[(&str, &str)],
+    ) -> Self {
+        let extensions = Extensions { tools, ..Extensions::default() };
+        let service = service::start_with_extensions(&read(settings), Arc::new(provider), store, extensions).await;
         Self { service: service.unwrap_or_else(|error| panic!("{error:#}")) }
     }
 

@@ -76,7 +76,9 @@ impl Dialogue {
         self.questions.nobody = true;
         if self.watched && self.asks().is_some() {
             self.line(&self.screen.note("the tool goes on waiting; open the session again to answer"));
-            return [self.done(), vec![Step::Quit]].concat();
+            let mut steps = self.done();
+            steps.push(Step::Quit);
+            return steps;
         }
         if self.asks().is_some() {
             self.answer(Decision::RejectOnce, Some(NOBODY.to_owned()));

@@ -17,6 +17,9 @@ import { commandLine, indented, visible } from "./visible.js";
 /** Characters of a message to the model, as the field takes them. */
 const MESSAGE_CHARS_MAX = 2000;
 
+/** Arguments that are nothing but a command or a patch, which are shown in their own form. */
+const SHOWN_ALONE = /^\s*\{\s*"(?:(?:patch|input)"\s*:\s*"(?:[^"\\]|\\.)*"|command"\s*:\s*\[[^\[\]{}]*\])\s*\}\s*$/;
+
 /** Milliseconds of a day: later than that, the time alone does not say when. */
 const DAY_MS = 24 * 60 * 60 * 1000;
 
@@ -51,7 +54,7 @@ export class ApprovalCard {
     const may = !app.readOnly;
     this.node = el("li", { class: "approval", role: "group", tabindex: -1, "aria-labelledby": title, "data-approval": approvalId },
       el("h3", { id: title }, "Allow the tool ", el("code", {}, visible(name)), "?"),
-      el("p", { class: "why" }, visible(approval.reason), approval.place === "server" ? " It would run on the server." : " It would run in a program of this chat’s."),
+      el("p", { class: "why" }, visible(approval.reason).replace(/`([^`]+)`/g, "“$1”"), approval.place === "server" ? " It would run on the server." : " It would run in a program of this chat’s."),
       ...exactCall(approval),
       el("p", { class: "why" }, `Without an answer until ${until(approval.expiresAt)} it is not run.`),
       ...(may ? [
@@ -113,11 +116,12 @@ function exactCall({ display, command, patch, proposedArguments }) {
   const isPatch = patch !== undefined;
   const folded = command !== undefined || isPatch;
   const whole = box("All arguments", [indented(display)]);
+  const hasMore = !SHOWN_ALONE.test(display);
   return [
     command !== undefined && !isPatch && box("The command", [commandLine(command)], "command"),
-    isPatch && box("The patch", visible(patch).split("\n").map(patchLine)),
+    isPatch && box("The patch", visible(patch.trimEnd()).split("\n").map(patchLine)),
     // A command or a patch may be all there is, or not: the rest must be seen without a search.
-    folded ? el("details", { class: "details", open: !isPatch }, el("summary", {}, "All arguments"), whole) : whole,
+    folded ? el("details", { class: "details", open: hasMore }, el("summary", {}, "All arguments"), whole) : whole,
     proposedArguments !== undefined && el("details", { class: "details" },
       el("summary", {}, "An extension has changed what the model wrote"), box("What the model wrote", [indented(proposedArguments)])),
   ].filter((part) => part instanceof HTMLElement);
