@@ -103,6 +103,8 @@ commands! {
     SetModel(SetModel) = "set_model" => "ok", Session, Required, Writer, Writes;
     /// Sets the system prompt of this session. Answered by `ok`.
     SetInstructions(SetInstructions) = "set_instructions" => "ok", Session, Required, Writer, Writes;
+    /// Lists the tools that this session has, those that are switched off included. Answered by `tools`.
+    ListTools(Empty) = "list_tools" => "tools", Session, Required, Anyone, Transient;
     /// Switches tools of this session off or on, and sets its approval policy. Answered by `ok`.
     SetTools(SetTools) = "set_tools" => "ok", Session, Required, Writer, Writes;
     /// Withdraws a lasting answer to an approval: the next such call is asked about again. Answered by `ok`.

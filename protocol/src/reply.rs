@@ -32,6 +32,8 @@ messages! {
         ContextInfo(Box<ContextInfo>) = "context_info",
         /// To `get_context`.
         Context(Box<Context>) = "context",
+        /// To `list_tools`.
+        Tools(Tools) = "tools",
         /// The reply to `preview_compaction`, once its summary is made.
         CompactionPreview(Box<CompactionPreview>) = "compaction_preview",
         /// To `navigate`.
@@ -47,8 +49,10 @@ messages! {
 
 mod duplicate;
 mod running;
+mod tools;
 
 pub use running::RunningPart;
+pub use tools::{SessionTool, Tools};
 
 macro_rules! replies {
     ($($(#[$doc:meta])* struct $name:ident { $($(#[$attr:meta])* $field:ident: $ty:ty,)* })*) => {

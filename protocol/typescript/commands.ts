@@ -39,6 +39,7 @@ export type Command =
   | { type: "set_context_strategy"; payload: SetContextStrategy }
   | { type: "set_model"; payload: SetModel }
   | { type: "set_instructions"; payload: SetInstructions }
+  | { type: "list_tools"; payload?: Empty }
   | { type: "set_tools"; payload?: SetTools }
   | { type: "withdraw_approval"; payload: WithdrawApproval }
   | { type: "set_options"; payload?: SetOptions }

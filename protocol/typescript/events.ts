@@ -10,6 +10,9 @@ import type { ErrorBody } from "./errors.js";
 import type { HookCall, HookOffer, HookPoint } from "./hooks.js";
 import type { Pin, QueueItem, SessionItem, SessionSettings } from "./replies.js";
 
+/** Who runs a tool call. */
+export type ToolPlace = "client" | "server";
+
 /** The trigger of a compaction. */
 export type CompactionTrigger = "manual" | "threshold" | "overflow" | "strategy";
 
@@ -90,9 +93,6 @@ export interface CompactionPrepared {
   /** The usage of the summary requests together; absent if the model was not used. */
   summaryUsage?: Usage;
 }
-
-/** Who runs a tool call. */
-export type ToolPlace = "client" | "server";
 
 /** A durable event: one stored record, with its `seq` in the envelope. */
 export type Event =

@@ -66,6 +66,7 @@ export interface ReplyTypes {
   set_context_strategy: "ok";
   set_model: "ok";
   set_instructions: "ok";
+  list_tools: "tools";
   set_tools: "ok";
   withdraw_approval: "ok";
   set_options: "ok";
@@ -110,6 +111,7 @@ export interface Addresses {
   set_context_strategy: "required";
   set_model: "required";
   set_instructions: "required";
+  list_tools: "required";
   set_tools: "required";
   withdraw_approval: "required";
   set_options: "required";

@@ -2,7 +2,7 @@
 
 import type { Approval, ApprovalPolicy, StandingApproval } from "./approvals.js";
 import type { CallId, CommandId, ConnectionId, EntryId, JobId, LeafId, SessionId, Timestamp, TurnId } from "./basics.js";
-import type { SessionRole, StrategySettings } from "./commands.js";
+import type { SessionRole, StrategySettings, ToolAnnotations } from "./commands.js";
 import type { Part, Usage } from "./content.js";
 import type { ContextEnvelope, ContextInfo } from "./context.js";
 import type { Entry, SummaryForm } from "./entries.js";
@@ -21,6 +21,7 @@ export type Reply =
   | { type: "ok"; payload: Done }
   | { type: "context_info"; payload: ContextInfo }
   | { type: "context"; payload: Context }
+  | { type: "tools"; payload: Tools }
   | { type: "compaction_preview"; payload: CompactionPreview }
   | { type: "navigated"; payload: Navigated }
   | { type: "forked"; payload: Forked }
@@ -85,6 +86,30 @@ export interface Limits {
   previewSecs: number;
   /** Seconds after which a connection on standby hosts in place of one that is away. */
   hostAwaySecs: number;
+}
+
+/** Payload of `tools`. */
+export interface Tools {
+  /** The tools, in the order in which requests send them. */
+  items: Array<SessionTool>;
+  /** The estimated tokens that those that are switched on take in each request. */
+  tokens: number;
+}
+
+/** A tool of a session. */
+export interface SessionTool {
+  /** Its name. One of an MCP server begins with the server's name and `__`. */
+  name: string;
+  /** Its description, as the model gets it. */
+  description: string;
+  /** Who runs it. */
+  place?: ToolPlace;
+  /** The estimated tokens that it takes in each request while it is switched on. */
+  tokens: number;
+  /** True if it is switched off in this session. */
+  off?: boolean;
+  /** What it does to the world, by its own account. */
+  annotations?: ToolAnnotations;
 }
 
 /** Payload of `sessions`. */

@@ -4,6 +4,7 @@
 //!
 //! - `dialogue` and `events`: what was typed and what came, turned into what to show and what to ask for; pure
 //! - `sessions`: which session is open; `branches`: moving about in the tree, and the queue; `tree`: the tree as text
+//! - `asking`: what tools ask before they run; `calls`: tool calls in a line
 //! - `keeping`: a compaction looked at first or taken back, pins, the strategy
 //! - `lines`: what a person types; `streamed`: an answer while it comes; `screen`: what is shown
 //! - `console`: the terminal, where a line is edited below what is shown; `rows`: where the text above it ends
@@ -11,7 +12,9 @@
 //! Without a terminal it reads lines from a pipe, one after the other, each when the one before has been answered,
 //! prints plain text, and ends when its input has ended and the last turn is over.
 
+mod asking;
 mod branches;
+mod calls;
 #[cfg(unix)]
 mod console;
 mod dialogue;
@@ -31,7 +34,7 @@ use crate::config::ClientSettings;
 use anyhow::Context as _;
 use dialogue::{Dialogue, Step};
 use reseed_client::{Address, Credentials, Driver};
-use reseed_protocol::SessionId;
+use reseed_protocol::{ApprovalId, SessionId};
 use screen::Screen;
 use secrecy::ExposeSecret as _;
 use std::io::{IsTerminal as _, Write};
@@ -126,6 +129,8 @@ fn server_of_settings() -> anyhow::Result<(String, Option<String>)> {
 enum Typed {
     /// A line, or a pasted block of lines.
     Line(String),
+    /// A key that answers this question of a tool.
+    Key(char, ApprovalId),
     /// Ctrl-C.
     Interrupt,
     /// The end of the input.
@@ -140,6 +145,9 @@ type Lines = mpsc::Receiver<std::io::Result<Typed>>;
 trait Output: Write {
     /// Asks for the next line.
     fn want_line(&mut self) {}
+
+    /// Takes the question of a tool that single keys may answer; `None` if there is none.
+    fn asks(&mut self, _: Option<&ApprovalId>) {}
 
     /// Confirms that a line was taken.
     fn took_line(&mut self) {}
@@ -232,13 +240,17 @@ impl Chat {
         let mut input = Input::new(lines)?;
         while carry_out(steps, &mut output)? && !(input.has_ended && dialogue.is_idle()) {
             // A person may type at any time; a pipe is read line by line, so that its answers keep their order.
-            let takes_lines = self.watched || dialogue.is_connected() && dialogue.is_idle();
+            // Its next line may answer a tool that asks.
+            let asks = dialogue.asks();
+            let takes_lines = self.watched || dialogue.is_connected() && (dialogue.is_idle() || asks.is_some());
+            output.asks(asks);
             steps = tokio::select! {
                 update = driver.next(&mut dialogue.machine) => dialogue.on_update(update),
                 typed = input.next(takes_lines, &mut output) => match typed? {
                     Typed::Line(line) => dialogue.on_line(&line),
+                    Typed::Key(key, question) => dialogue.on_key(key, &question),
                     Typed::Interrupt => dialogue.on_interrupt(),
-                    Typed::End => Vec::new(),
+                    Typed::End => dialogue.on_end(),
                     Typed::Killed(signal) => anyhow::bail!("ended by {signal}"),
                 },
             };

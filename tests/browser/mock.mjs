@@ -10,6 +10,7 @@ import { extname } from "node:path";
 import { WebSocketServer } from "ws";
 import * as client from "../../src/server/web/client.js";
 import { CONTEXT_FEATURES, contextCommands } from "./mock-context.mjs";
+import { approvalRules, askingTool, toolCommands } from "./mock-tools.mjs";
 import { TREE_FEATURES, treeCommands } from "./mock-tree.mjs";
 import { World } from "./world.mjs";
 
@@ -95,6 +96,10 @@ export class MockServer {
     this.holdsSteps = false;
     /** What `release` lets go on, and whether it has. */
     this.held = new Set();
+    /** What waits for the decision on an approval, by its id. */
+    this.asked = new Map();
+    /** The tools that `list_tools` tells. */
+    this.tools = [];
     this.released = false;
     this.http = createServer((request, response) => void this.serve(request, response));
     this.ws = new WebSocketServer({ noServer: true, handleProtocols: (all) => (all.has("reseed.v2") ? "reseed.v2" : false) });
@@ -403,6 +408,7 @@ export class MockServer {
     }
     if (/\bhooks\b/.test(text)) hooks(world);
     if (/\btool\b/.test(text)) await this.tool(world);
+    if (/\bapprove\b/.test(text) && !(await askingTool(this, world, text))) return this.next(world);
     this.deliverSteered(world);
     const item = world.startItem();
     if (/\bthink\b/.test(text)) {
@@ -454,7 +460,8 @@ export class MockServer {
   }
 }
 
-Object.assign(MockServer.prototype, treeCommands, contextCommands);
+Object.assign(World.prototype, approvalRules);
+Object.assign(MockServer.prototype, treeCommands, contextCommands, toolCommands);
 
 if (process.argv[1] === new URL(import.meta.url).pathname) {
   const server = new MockServer({ wordMillis: 25, token: process.env.MOCK_TOKEN ?? null });

@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const BINARY = process.env.RESEED_BIN ?? fileURLToPath(new URL("../../target/debug/reseed", import.meta.url));
@@ -12,9 +12,13 @@ const BINARY = process.env.RESEED_BIN ?? fileURLToPath(new URL("../../target/deb
 const START_MS = 60_000;
 
 export class Server {
-  /** @param {Record<string, string>} settings */
-  constructor(settings = {}) {
+  /**
+   * @param {Record<string, string>} settings
+   * @param {string} [example] an example of the crate to run in place of the server itself; it has settings of its own
+   */
+  constructor(settings = {}, example) {
     this.settings = settings;
+    this.binary = example === undefined ? BINARY : join(dirname(BINARY), "examples", example);
     this.folder = null;
     this.port = "0";
     this.child = null;
@@ -23,13 +27,13 @@ export class Server {
 
   /** Starts, the second time on the same port and history. */
   async start() {
-    if (!existsSync(BINARY)) throw new Error(`there is no server at ${BINARY}: build it, or set RESEED_BIN`);
+    if (!existsSync(this.binary)) throw new Error(`there is no server at ${this.binary}: build it (cargo build --bins --examples), or set RESEED_BIN`);
     this.folder ??= await mkdtemp(join(tmpdir(), "reseed-page-"));
     const env = {
       PATH: process.env.PATH, HOME: this.folder, HOST: "127.0.0.1", WS_PORT: this.port,
       DATABASE_URL: `sqlite://${join(this.folder, "reseed.db")}`, MODEL_PROVIDER: "offline", OFFLINE_WORD_MILLIS: "1", ...this.settings,
     };
-    this.child = spawn(BINARY, [], { cwd: this.folder, env, stdio: ["ignore", "pipe", "pipe"] });
+    this.child = spawn(this.binary, [], { cwd: this.folder, env, stdio: ["ignore", "pipe", "pipe"] });
     let said = "";
     await new Promise((resolve, reject) => {
       const limit = setTimeout(() => reject(new Error(`the server did not start:\n${said}`)), START_MS);

@@ -53,6 +53,9 @@ export class World {
     this.preview = null;
     this.model = "mock-1";
     this.tools = [];
+    /** Calls that a person must allow first, and lasting answers. */
+    this.approvals = [];
+    this.standing = [];
     /** Options of a request. */
     this.options = {};
     this.name = "";
@@ -220,7 +223,7 @@ export class World {
 
   call(part) {
     const deadline = new Date(Date.UTC(2026, 10, 21, 7)).toISOString();
-    const call = { toolCallId: part.toolCallId, turnId: this.turn.turnId, name: part.name, arguments: part.arguments, deadline };
+    const call = { toolCallId: part.toolCallId, turnId: this.turn.turnId, name: part.name, arguments: part.arguments, deadline, ...(part.place ? { place: part.place } : {}) };
     this.pending = [...this.pending, call];
     this.durable("tool_call", call);
   }
@@ -236,6 +239,7 @@ export class World {
     const { turnId } = this.turn;
     this.turn = null;
     this.pending = [];
+    this.approvals = [];
     this.lastTurn = status === "completed" ? null : { turnId, status, ...(error ? { error } : {}) };
     if (this.lastTurn) this.unanswered = [...this.unanswered, { ...this.lastTurn, leafId: nameOf(this.leafId) }].slice(-16);
     this.durable("turn_finished", { turnId, status, ...(error ? { error } : {}), contextInfo: this.contextInfo() });
@@ -257,6 +261,8 @@ export class World {
       ...(this.unanswered.length > 0 ? { unansweredTurns: this.unanswered } : {}),
       ...(this.failed.length > 0 ? { failedCompactions: this.failed } : {}),
       ...(this.compaction ? { compaction: { jobId: this.compaction.jobId, phase: this.compaction.phase, ...(this.compaction.background ? { background: true } : {}) } } : {}),
+      ...(this.approvals.length > 0 ? { approvals: this.approvals } : {}),
+      ...(this.standing.length > 0 ? { standingApprovals: this.standing } : {}),
       queue: this.queue, pending: this.pending,
       ...(this.pins.length > 0 ? { pins: this.pins } : {}), ...(this.undone.length > 0 ? { undone: this.undone } : {}),
     });

@@ -27,6 +27,8 @@ const DURABLE = [
   "failedCompactions",
   "queue",
   "pins",
+  "approvals",
+  "standingApprovals",
   "undone",
 ];
 

@@ -39,6 +39,7 @@ mod subscriptions;
 mod support;
 mod surviving;
 mod tidy;
+mod tool_list;
 mod tools;
 mod tree;
 mod turns;

@@ -207,6 +207,7 @@ outcomes! {
         "entry_appended" "session_updated" "context_warning" "compaction_failed"; Compaction; UnknownModel;
     }
     "set_instructions" { "session_updated"; ; ; }
+    "list_tools" { ; ; ; }
     "set_tools" { "session_updated"; ; InvalidPolicy; }
     "withdraw_approval" { "session_updated"; ; NoPendingApproval; }
     "set_options" { "session_updated"; ; ; }

@@ -18,6 +18,7 @@ impl Reply {
             | Self::Pong(_)
             | Self::ContextInfo(_)
             | Self::Context(_)
+            | Self::Tools(_)
             | Self::CompactionPreview(_)
             | Self::Tree(_)
             | Self::Error(_)

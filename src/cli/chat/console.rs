@@ -5,12 +5,15 @@
 //!   drawn, which the waker asks for, and is written above it;
 //! - text keeps its order and is written once, whatever is typed meanwhile;
 //! - keys show nothing but the edited line: what is typed between two lines is not echoed, and begins the next one;
+//! - a key that answers a tool's question does so only on an empty line, and only if the question was there to be read;
 //! - the terminal is given back as it was found.
 
-use super::{Lines, Output, Typed, lines::LINES_WAITING_MAX, rows::Rows, screen::Screen};
+use super::{Lines, Output, Typed, asking, lines::LINES_WAITING_MAX, rows::Rows, screen::Screen};
+use reseed_protocol::ApprovalId;
 use rustix::termios::{InputModes, LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use rustyline::{
-    ColorMode, Config, Editor, ExternalPrinter as _, Helper, completion::Completer, error::ReadlineError,
+    Cmd, ColorMode, ConditionalEventHandler, Config, Editor, Event, EventContext, EventHandler, ExternalPrinter as _,
+    Helper, KeyEvent, Modifiers, RepeatCount, completion::Completer, error::ReadlineError,
     highlight::Highlighter, hint::Hinter, history::MemHistory, validate::Validator,
 };
 use std::{
@@ -32,6 +35,9 @@ const WAITING_BYTES_MAX: usize = 256 * 1024;
 
 /// How long the last text may take to reach the terminal.
 const END_TIME: Duration = Duration::from_millis(500);
+
+/// How long a question is shown before a key answers it: a key that is pressed sooner was meant for the line.
+const READING_TIME: Duration = Duration::from_millis(700);
 
 /// Columns where the terminal does not say.
 const WIDTH_DEFAULT: usize = 80;
@@ -60,6 +66,10 @@ struct State {
     go: bool,
     /// A line was given away of which nobody has said that it was taken.
     untaken: bool,
+    /// The question that single keys answer, and since when.
+    asks: Option<(ApprovalId, Instant)>,
+    /// The key that ended the line, and the question that it answers.
+    key: Option<(char, ApprovalId)>,
     /// The line is to be drawn again.
     draw: bool,
     over: bool,
@@ -151,6 +161,27 @@ impl Highlighter for Bottom {
     }
 }
 
+/// A key that answers a question: it ends the line, if that is empty.
+struct AnswerKey {
+    shared: Arc<Shared>,
+    key: char,
+}
+
+impl ConditionalEventHandler for AnswerKey {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext<'_>) -> Option<Cmd> {
+        if !context.line().is_empty() {
+            return None;
+        }
+        let mut state = self.shared.lock();
+        let (question, since) = state.asks.clone()?;
+        if since.elapsed() < READING_TIME {
+            return None;
+        }
+        state.key = Some((self.key, question));
+        Some(Cmd::AcceptLine)
+    }
+}
+
 /// The terminal. Dropped, it is as it was found.
 pub(super) struct Console {
     shared: Arc<Shared>,
@@ -172,6 +203,8 @@ impl Console {
             rows: Rows::default(),
             go: false,
             untaken: false,
+            asks: None,
+            key: None,
             draw: false,
             over: false,
             fault: None,
@@ -179,6 +212,10 @@ impl Console {
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), found });
         shared.quieten();
         editor.set_helper(Some(Bottom { shared: shared.clone(), screen }));
+        for key in asking::keys() {
+            let answer = AnswerKey { shared: shared.clone(), key };
+            editor.bind_sequence(KeyEvent::new(key, Modifiers::NONE), EventHandler::Conditional(Box::new(answer)));
+        }
         let (sender, lines) = mpsc::channel(LINES_WAITING_MAX);
         let editing = shared.clone();
         std::thread::spawn(move || edit(&editing, &mut editor, &sender));
@@ -264,6 +301,13 @@ impl Output for Console {
         }
     }
 
+    fn asks(&mut self, question: Option<&ApprovalId>) {
+        let mut state = self.shared.lock();
+        if state.asks.as_ref().map(|(known, _)| known) != question {
+            state.asks = question.map(|question| (question.clone(), Instant::now()));
+        }
+    }
+
     fn took_line(&mut self) {
         self.shared.lock().untaken = false;
     }
@@ -308,16 +352,18 @@ fn edit(shared: &Shared, editor: &mut Editor<Bottom, MemHistory>, sender: &mpsc:
         state.untaken = true;
         state.rows.typed();
         state.write(|_| String::new());
+        let key = state.key.take();
         drop(state);
         shared.changed.notify_all();
         let typed = match read {
+            Ok(_) if let Some((key, question)) = key => Ok(Typed::Key(key, question)),
             Ok(line) => Ok(Typed::Line(line)),
             Err(ReadlineError::Interrupted) => Ok(Typed::Interrupt),
             Err(ReadlineError::Eof) => Ok(Typed::End),
             Err(ReadlineError::Io(error)) => Err(error),
             Err(error) => Err(io::Error::other(error)),
         };
-        let is_last = !matches!(typed, Ok(Typed::Line(_) | Typed::Interrupt));
+        let is_last = !matches!(typed, Ok(Typed::Line(_) | Typed::Key(..) | Typed::Interrupt));
         if sender.blocking_send(typed).is_err() || is_last {
             return;
         }

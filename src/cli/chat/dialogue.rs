@@ -4,6 +4,8 @@
 //! and the commands without a reply.
 
 use super::{
+    asking::Questions,
+    calls::Calls,
     lines::{self, Line},
     screen::Screen,
     streamed::Streamed,
@@ -48,10 +50,15 @@ pub(super) enum Asked {
     Back(usize),
     /// To move in the tree.
     Go,
+    /// To answer a tool's question.
+    Answer,
     Label,
     Queue,
     Steer,
+    Tools,
     Undo,
+    /// To withdraw a lasting answer.
+    Withdraw,
     Other,
 }
 
@@ -99,6 +106,10 @@ pub(super) struct Dialogue {
     pub(super) drawn: Vec<EntryId>,
     pub(super) items: BTreeMap<EntryId, Streamed>,
     pub(super) last_entry: Option<EntryId>,
+    /// The tool calls without a result.
+    pub(super) calls: Calls,
+    /// What tools ask.
+    pub(super) questions: Questions,
     /// The sessions of the last `/sessions`, by number.
     pub(super) listed: Vec<SessionId>,
     /// True if Ctrl-C was pressed since the last line.
@@ -139,6 +150,8 @@ impl Dialogue {
             drawn: Vec::new(),
             items: BTreeMap::new(),
             last_entry: None,
+            calls: Calls::default(),
+            questions: Questions::default(),
             listed: Vec::new(),
             interrupted: false,
             out: Vec::new(),
@@ -199,7 +212,12 @@ impl Dialogue {
                 let asked = self.asked.remove(&id).unwrap_or(Asked::Other);
                 match result {
                     Ok(reply) => self.on_reply(asked, &reply),
-                    Err(Unanswered::Refused(error)) => self.line(&self.screen.fault(&error)),
+                    Err(Unanswered::Refused(error)) => {
+                        if asked == Asked::Answer {
+                            self.on_answer_refused();
+                        }
+                        self.line(&self.screen.fault(&error));
+                    }
                     // The end of the session or of the client was already shown.
                     Err(Unanswered::SessionClosed | Unanswered::Stopped(_)) => {}
                     Err(why) => self.line(&self.screen.warning(&why.to_string())),
@@ -286,6 +304,8 @@ impl Dialogue {
                 match asked {
                     Asked::Rename => self.line(&self.screen.note("renamed")),
                     Asked::Label => self.line(&self.screen.note("labelled")),
+                    Asked::Tools => self.line(&self.screen.note("the tools are switched; /tools lists them")),
+                    Asked::Withdraw => self.line(&self.screen.note("it is asked about again")),
                     Asked::Queue => self.line(&self.screen.note("the queue is changed")),
                     // The event behind it says what came back.
                     Asked::Undo => {
@@ -307,6 +327,7 @@ impl Dialogue {
             Reply::CompactionPreview(preview) => self.on_preview(preview),
             Reply::Navigated(navigated) => self.on_navigated(navigated),
             Reply::Forked(forked) => self.go_to(Some(forked.session_id.clone())),
+            Reply::Tools(tools) => self.line(&self.screen.tools(tools)),
             Reply::ContextInfo(info) => self.line(&self.screen.breakdown(info)),
             Reply::Sessions(sessions) => {
                 self.listed = sessions.items.iter().map(|item| item.session_id.clone()).collect();
@@ -369,6 +390,8 @@ impl Dialogue {
             Line::Back(count) => self.back(count),
             Line::Fork(which) => self.fork(which.as_deref()),
             Line::Label { which, label } => self.label(&which, label),
+            Line::Answer { decision, why } => self.answer(decision, why),
+            Line::Tools(line) => self.on_tools_line(line),
             Line::Context => self.ask(Asked::Other, Command::GetContextInfo(Empty {})),
             Line::Compact(instructions) => self.ask(
                 Asked::Other,
@@ -445,7 +468,7 @@ impl Dialogue {
         }
     }
 
-    fn done(&mut self) -> Vec<Step> {
+    pub(super) fn done(&mut self) -> Vec<Step> {
         std::mem::take(&mut self.out)
     }
 }

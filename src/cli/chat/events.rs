@@ -8,7 +8,6 @@ use crate::cli::terminal::clean;
 use reseed_client::fold::SUMMARISING_BRANCH;
 use reseed_protocol::{
     EntryData, JobId, Role,
-    approval::Approval,
     event::{CompactionPrepared, DeltaKind, EntryAppended, EphemeralEvent, Event, ItemDelta, TurnFinished},
     reply::{Resumed, RunningPart, SessionOpened},
 };
@@ -38,6 +37,10 @@ impl Dialogue {
             Some(held) => self.on_prepared(held),
             None => self.held = None,
         }
+        if !resumed {
+            self.forget_questions();
+        }
+        self.show_question();
     }
 
     /// Shows the entries that were not shown yet, and the answers being streamed.
@@ -80,6 +83,7 @@ impl Dialogue {
             self.turn = None;
         }
         self.items.clear();
+        self.calls.clear();
         let text = self.screen.turn_finished(end);
         if text.is_empty() { self.end_line() } else { self.line(&text) }
     }
@@ -110,7 +114,8 @@ impl Dialogue {
             Event::ToolCall(call) => {
                 self.progress(&format!("waiting for the tool {}", clean(&call.name)));
             }
-            Event::ApprovalRequest(approval) => self.on_approval_request(approval),
+            Event::ApprovalRequest(_) => self.show_question(),
+            Event::CallResolved(resolved) => self.on_decided(resolved),
             Event::SessionUpdated(updated) => {
                 if let Some(leaf) = &updated.leaf_id {
                     self.last_entry.clone_from(leaf);
@@ -137,13 +142,8 @@ impl Dialogue {
             | Event::QueueReordered(_)
             | Event::QueueReleased(_)
             | Event::QueueChanged(_) => {}
-            Event::TurnFinished(_) | Event::CallResolved(_) | Event::Unknown(_) => {}
+            Event::TurnFinished(_) | Event::Unknown(_) => {}
         }
-    }
-
-    fn on_approval_request(&mut self, approval: &Approval) {
-        let text = format!("the tool {} waits for your approval: {}", clean(&approval.name), clean(&approval.display));
-        self.line(&self.screen.warning(&text));
     }
 
     fn on_entry(&mut self, appended: &EntryAppended) {
@@ -157,6 +157,7 @@ impl Dialogue {
                     Rest::Whole(text) => self.line(&clean(&text)),
                 }
                 self.end_line();
+                self.calls.made(entry, message);
                 for part in &message.content {
                     if let Some(call) = self.screen.call(part) {
                         self.line(&call);
@@ -167,6 +168,11 @@ impl Dialogue {
                 let mine = appended.command_id.as_ref().is_some_and(|id| id.as_str().starts_with(&self.prefix));
                 if let Some(text) = self.screen.entry(entry).filter(|_| !mine) {
                     self.line(&text);
+                }
+            }
+            EntryData::Message(message) if message.role == Role::Tool => {
+                for line in self.calls.ended(entry, message, self.screen) {
+                    self.line(&line);
                 }
             }
             // A compaction is shown by its event, which says more.

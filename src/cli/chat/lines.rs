@@ -1,5 +1,6 @@
 //! What a person types: text for the model, or a command behind a slash.
 
+use reseed_protocol::command::Decision;
 use std::io::{BufRead, Read};
 
 /// Bytes that a line may have: what a server takes in one message by default.
@@ -19,6 +20,9 @@ pub(super) const HELP: &[(&str, &str)] = &[
     ("/unpin N", "let a pinned line go"),
     ("/strategy NAME", "choose how this session is compacted"),
     ("/cancel", "stop the answer or the compaction (Ctrl-C does the same; pressed again, it leaves)"),
+    ("/allow [always]", "let the tool run that asks; always: every later call that is exactly the same, too"),
+    ("/reject [always|stop] [WHY]", "do not let it run; the model reads why; stop ends the answer"),
+    ("/tools", "list the tools and the lasting answers; /tools off NAME, /tools on NAME, /tools ask N"),
     ("/retry", "ask again after a failure"),
     ("/steer TEXT", "say something to the running turn"),
     ("/queue", "what waits; /queue remove N, /queue first N"),
@@ -54,6 +58,12 @@ pub(super) enum Line {
     Strategy(String),
     Cancel,
     Retry,
+    /// Answer the tool that asks.
+    Answer {
+        decision: Decision,
+        why: Option<String>,
+    },
+    Tools(ToolsLine),
     Sessions,
     Open(String),
     New,
@@ -83,6 +93,18 @@ pub(super) struct Go {
     /// True to make a summary of what is left.
     pub(super) summarize: bool,
     pub(super) instructions: Option<String>,
+}
+
+/// What to do about the tools.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ToolsLine {
+    Show,
+    /// Switch these off.
+    Off(Vec<String>),
+    /// Switch these on.
+    On(Vec<String>),
+    /// Withdraw the lasting answer of this number.
+    Ask(usize),
 }
 
 /// What to do about what waits, by its number.
@@ -127,6 +149,13 @@ fn parse_command(command: &str) -> Line {
         "strategy" => Line::Strategy(rest.to_owned()),
         "cancel" => Line::Cancel,
         "retry" => Line::Retry,
+        "allow" => match rest {
+            "" => Line::Answer { decision: Decision::AllowOnce, why: None },
+            "always" => Line::Answer { decision: Decision::AllowAlways, why: None },
+            _ => Line::Wrong("/allow takes nothing, or `always`".to_owned()),
+        },
+        "reject" => reject(rest),
+        "tools" => tools(rest),
         "sessions" => Line::Sessions,
         "open" if rest.is_empty() => wanted("a session's id, or its number in /sessions"),
         "open" => Line::Open(rest.to_owned()),
@@ -168,6 +197,32 @@ fn go(rest: &str) -> Line {
     match word {
         "" | "summary" => Line::Go(Go { which: which.to_owned(), summarize: word == "summary", instructions }),
         _ => Line::Wrong("/go takes a line's number, and behind it nothing, or `summary` and instructions".to_owned()),
+    }
+}
+
+fn reject(rest: &str) -> Line {
+    let (word, why) = first_word(rest);
+    let decision = match word {
+        "always" => Decision::RejectAlways,
+        "stop" => Decision::RejectAndStop,
+        _ => {
+            let why = (!rest.is_empty()).then(|| rest.to_owned());
+            return Line::Answer { decision: Decision::RejectOnce, why };
+        }
+    };
+    Line::Answer { decision, why: why.filter(|why| !why.is_empty()) }
+}
+
+fn tools(rest: &str) -> Line {
+    let (word, names) = first_word(rest);
+    let names: Vec<String> = names.unwrap_or_default().split_whitespace().map(str::to_owned).collect();
+    let number = names.first().and_then(|number| number.parse().ok());
+    match word {
+        "" => Line::Tools(ToolsLine::Show),
+        "off" if !names.is_empty() => Line::Tools(ToolsLine::Off(names)),
+        "on" if !names.is_empty() => Line::Tools(ToolsLine::On(names)),
+        "ask" if number.is_some() => Line::Tools(ToolsLine::Ask(number.unwrap_or_default())),
+        _ => Line::Wrong("/tools lists them; /tools off NAME, /tools on NAME and /tools ask N change them".to_owned()),
     }
 }
 
@@ -259,6 +314,23 @@ mod tests {
             ("/fork 2", Line::Fork(Some("2".to_owned()))),
             ("/label 2 the start", Line::Label { which: "2".to_owned(), label: Some("the start".to_owned()) }),
             ("/label 2", Line::Label { which: "2".to_owned(), label: None }),
+            ("/allow", Line::Answer { decision: Decision::AllowOnce, why: None }),
+            ("/allow always", Line::Answer { decision: Decision::AllowAlways, why: None }),
+            ("/allow it", Line::Wrong("/allow takes nothing, or `always`".to_owned())),
+            ("/reject", Line::Answer { decision: Decision::RejectOnce, why: None }),
+            ("/reject not now", Line::Answer { decision: Decision::RejectOnce, why: Some("not now".to_owned()) }),
+            ("/reject always", Line::Answer { decision: Decision::RejectAlways, why: None }),
+            ("/reject stop  it", Line::Answer { decision: Decision::RejectAndStop, why: Some("it".to_owned()) }),
+            ("/tools", Line::Tools(ToolsLine::Show)),
+            ("/tools off a b", Line::Tools(ToolsLine::Off(vec!["a".to_owned(), "b".to_owned()]))),
+            ("/tools on a", Line::Tools(ToolsLine::On(vec!["a".to_owned()]))),
+            ("/tools ask 2", Line::Tools(ToolsLine::Ask(2))),
+            (
+                "/tools off",
+                Line::Wrong(
+                    "/tools lists them; /tools off NAME, /tools on NAME and /tools ask N change them".to_owned(),
+                ),
+            ),
             ("/quit", Line::Quit),
             ("/contest", Line::Wrong("there is no command /contest; /help lists them".to_owned())),
         ];
@@ -270,7 +342,7 @@ mod tests {
     #[test]
     fn every_command_of_the_help_exists() {
         for (usage, _) in HELP {
-            let usage = usage.replace("COUNT", "1").replace(['[', ']'], "");
+            let usage = usage.replace("COUNT", "1").replace("always|stop", "always").replace(['[', ']'], "");
             let usage = usage.as_str();
             assert!(!matches!(parse(usage), Line::Wrong(_)), "{usage}");
         }

@@ -2,7 +2,7 @@
 //!
 //! Every text that the server sent goes through [`clean`]: a model's answer must not steer the terminal.
 
-use super::{branches::text_of, keeping::how, lines::HELP};
+use super::{branches::text_of, calls::told, keeping::how, lines::HELP};
 use crate::cli::terminal::clean;
 use reseed_protocol::{
     Entry, EntryData, ErrorBody, Part, Role, StopReason,
@@ -310,8 +310,7 @@ impl Screen {
     pub(super) fn call(self, part: &Part) -> Option<String> {
         match part {
             Part::ToolCall { name, arguments, .. } => {
-                let arguments: String = one_line(arguments).chars().take(200).collect();
-                Some(self.note(&format!("calls {name} {arguments}")))
+                Some(self.note(&format!("calls {}", told(name, arguments))))
             }
             _ => None,
         }
@@ -329,7 +328,7 @@ impl Screen {
 
     /// The commands.
     pub(super) fn help(self) -> String {
-        let lines = HELP.iter().map(|(usage, what)| format!("  {usage:<24} {}", self.note(what)));
+        let lines = HELP.iter().map(|(usage, what)| format!("  {usage:<27} {}", self.note(what)));
         lines.collect::<Vec<_>>().join("\n")
     }
 }

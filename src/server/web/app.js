@@ -15,6 +15,7 @@
  * @property {{ label: string, run: () => void }} [action] what may be done about it
  */
 
+import { Approving } from "./approving.js";
 import { connect } from "./client.js";
 import { Context } from "./context.js";
 import { keepToken, ticket } from "./credentials.js";
@@ -56,6 +57,7 @@ export class App {
     /** @type {Set<() => void>} looks at what is shown that wait for it to change */
     this.watchers = new Set();
     this.client = connect(new URL("ws", location.href), { ticket, client: { name: CLIENT_NAME, version: "1" } });
+    this.approvals = new Approving(this);
     this.context = new Context(this);
     this.moves = new Moves({ app: this, onText: listeners.onText });
     this.notices = new Notices(this);

@@ -11,6 +11,7 @@
  * @typedef {import("./app.js").App} App
  */
 
+import { ApprovalCard } from "./approvals.js";
 import { CompactionRow, compactionLine, heldLine } from "./compaction.js";
 import { byId, el } from "./dom.js";
 import { messageEditor } from "./edit.js";
@@ -22,6 +23,7 @@ import { isShown, queueRow } from "./queue.js";
 import { RowTools } from "./row-tools.js";
 import { isHeldUp } from "./snapshot.js";
 import { Stretch } from "./stretch.js";
+import { callsOf, showStates } from "./tool-calls.js";
 
 /** Milliseconds for which a message that was looked for is marked. */
 const FOUND_MS = 1600;
@@ -34,7 +36,8 @@ const PAGE_SHARE = 0.85;
 export class ChatView {
   /**
    * @param {App} app
-   * @param {import("./row-tools.js").RowActions & { showTree: () => void }} actions
+   * @param {import("./row-tools.js").RowActions & { showTree: () => void, write: () => void, asks: (card: ApprovalCard) => void }} actions
+   *   `write` puts the focus into the message field, `asks` is told of a new card
    */
   constructor(app, actions) {
     this.app = app;
@@ -45,6 +48,8 @@ export class ChatView {
     this.older = byId("older", HTMLButtonElement);
     this.newer = byId("newer", HTMLButtonElement);
     this.jump = byId("jump", HTMLButtonElement);
+    this.jumpText = document.createTextNode("Newest");
+    this.jump.append(this.jumpText);
     this.welcome = byId("welcome", HTMLElement);
     this.stretch = new Stretch();
     this.follow = new Follow(this.scroller, byId("column", HTMLElement), {
@@ -67,8 +72,12 @@ export class ChatView {
     this.known = [];
     /** @type {unknown[]} what the traces of failures were drawn of */
     this.traced = [];
-    /** @type {Map<string, string>} names of tools by `toolCallId` */
-    this.tools = new Map();
+    /** The tool calls on the path. */
+    this.calls = callsOf([]);
+    /** @type {unknown[]} what the states of calls were drawn of */
+    this.stated = [];
+    /** @type {Map<string, ApprovalCard>} the cards that ask, by `approvalId` */
+    this.cards = new Map();
     /** @type {Map<string, ItemView>} */
     this.items = new Map();
     /** @type {Map<string, { of: unknown, node: HTMLElement }>} the other rows of the tail, by what they show */
@@ -97,6 +106,7 @@ export class ChatView {
     this.known = known;
     this.renderTraces(snapshot);
     this.renderTail(snapshot);
+    this.renderCalls(snapshot);
     this.showEnds();
     this.welcome.hidden = this.app.target !== null && (snapshot === null || snapshot.leafId !== "root" || snapshot.turn !== null)
       || this.app.sending.shown.length > 0;
@@ -126,6 +136,7 @@ export class ChatView {
   redraw() {
     this.renderRows();
     this.renderTraces(this.app.snapshot);
+    this.renderCalls(this.app.snapshot);
     this.showEnds();
     this.follow.hold();
     this.loadMore();
@@ -154,7 +165,9 @@ export class ChatView {
     this.entries = [];
     this.rows.clear();
     this.lines.clear();
-    this.tools.clear();
+    this.calls = callsOf([]);
+    this.stated = [];
+    this.cards.clear();
     this.items.clear();
     this.made.clear();
     this.traced = [];
@@ -170,10 +183,7 @@ export class ChatView {
     const prepended = this.path.length > 0 && entries[0] !== this.path[0];
     this.path = entries;
     this.entries = entries.filter(hasRow);
-    for (const entry of entries) {
-      if (entry.type !== "message") continue;
-      for (const part of entry.content) if (part.type === "tool_call") this.tools.set(part.toolCallId, part.name);
-    }
+    this.calls = callsOf(entries);
     this.renderRows();
     if (prepended) this.loadMore();
   }
@@ -224,6 +234,17 @@ export class ChatView {
     }
   }
 
+  /**
+   * Shows how the calls without a result are.
+   * @param {Snapshot | null} snapshot
+   */
+  renderCalls(snapshot) {
+    const of = [snapshot?.pending, snapshot?.approvals, this.path, this.drawn.from, this.drawn.to];
+    if (of.every((part, index) => part === this.stated[index]) && this.stated.length > 0) return;
+    this.stated = of;
+    showStates(this.log, snapshot, this.calls.answered);
+  }
+
   /** @param {Entry} entry */
   row(entry) {
     const known = this.rows.get(entry.entryId);
@@ -235,7 +256,8 @@ export class ChatView {
       view.render();
       return view.node;
     }
-    const fresh = entryRow(entry, this.tools, (entryId) => this.app.tree.nodes.get(entryId)?.preview ?? "");
+    const calls = { made: this.calls.made, took: (/** @type {string} */ callId) => this.app.open?.took.get(callId) };
+    const fresh = entryRow(entry, calls, (entryId) => this.app.tree.nodes.get(entryId)?.preview ?? "");
     const written = this.items.get(entry.entryId)?.node;
     if (written && fresh) patch(written, fresh);
     const row = written && fresh ? written : fresh;
@@ -303,8 +325,17 @@ export class ChatView {
       made.set(key, row);
       rows.push(row.node);
     };
-    const quiet = snapshot?.turn && !isHeldUp(snapshot) && !snapshot.items.some((item) => item.parts.length > 0);
+    const approvals = snapshot?.approvals ?? [];
+    const parked = approvals.length > 0 && snapshot?.pending.length === 0;
+    const quiet = snapshot?.turn && !parked && !isHeldUp(snapshot) && !snapshot.items.some((item) => item.parts.length > 0);
     if (quiet) keep("activity", snapshot.pending, () => activity(snapshot.pending));
+    const asking = new Map(approvals.map((approval) =>
+      [approval.approvalId, this.cards.get(approval.approvalId) ?? new ApprovalCard(app, approval, this.actions.write)]));
+    const fresh = [...asking.values()].filter((card) => !this.cards.has(card.approval.approvalId));
+    for (const { approval } of fresh) app.approvals.names.set(approval.approvalId, approval.name);
+    this.cards = asking;
+    rows.push(...[...asking.values()].map((card) => card.node));
+    this.jumpText.data = approvals.length > 0 ? "A tool waits for you" : "Newest";
     if (app.loading) keep("loading", null, () => activity([]));
     const compaction = snapshot?.compaction;
     if (compaction) {
@@ -336,6 +367,7 @@ export class ChatView {
     }
     this.made = made;
     const focused = document.activeElement?.closest("#tail > li");
+    const wasAsked = focused?.hasAttribute("data-approval") ?? false;
     const wanted = new Set(rows);
     for (const row of [...this.tail.children]) if (!wanted.has(/** @type {HTMLElement} */ (row))) row.remove();
     // A row that is where it should be is not touched: that would end a selection in it.
@@ -343,7 +375,12 @@ export class ChatView {
       const there = this.tail.children[index] ?? null;
       if (there !== row) this.tail.insertBefore(row, there);
     });
-    if (focused && !focused.isConnected) this.scroller.focus({ preventScroll: true });
+    if (focused && !focused.isConnected) {
+      const [next] = asking.values();
+      if (next) next.node.focus();
+      else if (wasAsked) this.actions.write();
+      else this.scroller.focus({ preventScroll: true });
+    } else if (fresh.length > 0) this.actions.asks(fresh[0]);
   }
 
   /**

@@ -8,6 +8,7 @@
 export const COMMANDS = [
   { name: "context", usage: "/context", does: "show what fills the window" },
   { name: "request", usage: "/request", does: "show what the next request sends, part by part" },
+  { name: "tools", usage: "/tools", does: "show the tools, switch them off or on" },
   { name: "compact", usage: "/compact [instructions]", does: "summarise the older part now" },
   { name: "preview", usage: "/preview [instructions]", does: "see what a compaction would do, then decide" },
   { name: "undo", usage: "/undo", does: "undo the last compaction" },

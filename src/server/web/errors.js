@@ -31,6 +31,8 @@ const WORDS = {
   upstream_malformed: ["The model’s server sent something that is no answer.", OPERATOR],
   content_filtered: ["The provider’s filter did not allow this.", "Ask differently."],
   too_many_tool_rounds: ["The model kept using tools and gave no answer.", "Try again, or ask differently."],
+  turn_timeout: ["The answer and its tools took too long.", AGAIN],
+  no_pending_approval: ["This is decided already.", ""],
   interrupted: ["The server stopped while the answer was being written.", AGAIN],
   unknown_model: ["The size of this model’s window is not known.", "Choose another model with /model."],
   // The context.

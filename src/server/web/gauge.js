@@ -40,6 +40,7 @@ export class GaugeView {
    * @param {object} actions
    * @param {() => void} actions.onRequest shows what the next request sends
    * @param {() => void} actions.onCompact asks how to compact
+   * @param {() => void} actions.onTools shows the tools
    * @param {(entryId: string) => void} actions.onReveal brings a message into view
    */
   constructor(app, actions) {
@@ -157,7 +158,7 @@ export class GaugeView {
     const compact = app.context.mayCompact
       ? [button("Compact now", closing(() => void app.context.compact())), button("Compact…", closing(actions.onCompact))]
       : [];
-    return [button("Show the next request", closing(actions.onRequest)), ...compact];
+    return [button("Show the next request", closing(actions.onRequest)), button("Tools…", closing(actions.onTools)), ...compact];
   }
 }
 

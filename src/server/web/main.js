@@ -13,6 +13,7 @@ import { PresenceView } from "./presence-view.js";
 import { RequestView } from "./request-view.js";
 import { SessionsView, sessionHash, sessionOfHash } from "./sessions.js";
 import { clearToasts, clearTyped, toast } from "./toasts.js";
+import { ToolsDialog } from "./tools-dialog.js";
 import { TreeView } from "./tree-view.js";
 
 /** Characters of an answer that a screen reader reads by itself; the rest is in the chat. */
@@ -56,12 +57,15 @@ const chat = new ChatView(app, {
   fork: (entry) => void app.moves.fork(entry.entryId, entry.type === "message" && entry.role === "user" ? "before" : "at"),
   switchTo: (entryId, index, count) => void switchTo(entryId, index, count),
   showTree: () => tree.show(),
+  write: () => composer.focus(),
+  asks,
 });
 const tree = new TreeView(app, { onChoose: (entryId) => void goTo(entryId), onShow: () => request.close() });
 const request = new RequestView(app, { onShow: () => tree.close(), onClose: () => gauge.button.focus() });
 const gauge = new GaugeView(app, {
   onRequest: () => request.show(),
   onCompact: () => openCompact(),
+  onTools: () => openTools(),
   onReveal: (entryId) => {
     if (!chat.reveal(entryId)) toast({ kind: "info", message: "That message is further up, or on another branch." });
   },
@@ -92,7 +96,8 @@ function schedule() {
 function render() {
   const name = app.snapshot?.name || (app.target === null ? "New chat" : app.loading ? "…" : "Untitled");
   title.textContent = name;
-  document.title = app.target === null ? "reseed" : `${name} · reseed`;
+  const waits = (app.snapshot?.approvals.length ?? 0) > 0;
+  document.title = app.target === null ? "reseed" : `${waits ? "(!) " : ""}${name} · reseed`;
   lines.render();
   presence.render();
   sessions.render();
@@ -137,6 +142,7 @@ async function run(name, rest) {
   switch (name) {
     case "context": gauge.show(); break;
     case "request": request.show(); break;
+    case "tools": openTools(); break;
     case "compact":
       if (!instructionsFit(rest)) return false;
       await app.context.compact(rest ? { instructions: rest } : {});
@@ -189,6 +195,21 @@ function nameFits(text) {
   if (text.length <= NAME_CHARS_MAX) return true;
   toast({ kind: "error", message: `A name has at most ${NAME_CHARS_MAX} characters, this one has ${text.length}. Shorten it and try again.` }, true);
   return false;
+}
+
+/**
+ * A tool asks. Its card gets the focus only of a person who is writing nothing and reads the end of the chat.
+ * @param {import("./approvals.js").ApprovalCard} card
+ */
+function asks(card) {
+  const at = document.activeElement;
+  const idle = at === document.body || (at === composer.input && composer.text === "");
+  const touch = matchMedia("(pointer: coarse)").matches;
+  if (idle && !touch && !app.readOnly && chat.follow.on) card.node.focus({ preventScroll: true });
+}
+
+function openTools() {
+  if (app.snapshot) new ToolsDialog(app).show();
 }
 
 /** @param {string} [instructions] */

@@ -6,12 +6,17 @@
  * @typedef {import("reseed-protocol").Part} Part
  * @typedef {Extract<Entry, { type: "message" }>} MessageEntry
  * @typedef {Extract<Entry, { type: "custom_message" }>} CustomEntry
+ *
+ * @typedef {object} Calls
+ * @property {Map<string, import("./tool-calls.js").Made>} made the calls on the path, by `toolCallId`
+ * @property {(toolCallId: string) => number | undefined} took how long a call ran, if that was seen
  */
 
 import { dollars } from "./cache.js";
 import { partText } from "./client.js";
 import { el, number } from "./dom.js";
 import { MarkdownView, markdown } from "./markdown.js";
+import { callLine, resultLine } from "./tool-calls.js";
 import { transformLine } from "./transform.js";
 
 /** Characters of a tool call's arguments that are seen before it is unfolded. */
@@ -45,15 +50,15 @@ export function hasRow(entry) {
 /**
  * An entry's row, or null where it has none.
  * @param {Entry} entry
- * @param {Map<string, string>} tools names of the called tools by `toolCallId`
+ * @param {Calls} calls
  * @param {(entryId: string) => string} preview the beginning of what another entry says
  * @returns {HTMLElement | null}
  */
-export function entryRow(entry, tools, preview) {
+export function entryRow(entry, calls, preview) {
   switch (entry.type) {
     case "message":
       if (entry.role === "assistant") return answer(entry);
-      return entry.role === "tool" ? toolResults(entry, tools) : userMessage(entry.content, entry.entryId);
+      return entry.role === "tool" ? toolResults(entry, calls) : userMessage(entry.content, entry.entryId);
     case "custom_message": return entry.display ? customMessage(entry) : null;
     case "branch_summary":
       return el("li", { class: "message", "data-entry": entry.entryId }, fold("", [`Summary of the branch that was left${entry.hook ? `, with the hook “${entry.hook}”` : ""}`], markdown(entry.summary)));
@@ -170,10 +175,7 @@ function answerPart(part) {
   switch (part.type) {
     case "text": return part.text === "" ? null : markdown(part.text);
     case "reasoning": return part.text === "" ? null : fold("reasoning", ["Reasoning"], el("pre", { class: "plain" }, part.text));
-    case "tool_call": {
-      const name = el("code", {}, part.name);
-      return fold("", ["Tool ", name, ` ${preview(part.arguments)}`], el("pre", { class: "plain" }, indented(part.arguments)));
-    }
+    case "tool_call": return callLine(part);
     default: return null;
   }
 }
@@ -188,16 +190,16 @@ function preview(text) {
 
 /**
  * @param {MessageEntry} entry
- * @param {Map<string, string>} tools
+ * @param {Calls} calls
  */
-function toolResults(entry, tools) {
-  const folds = entry.content.map((part) => {
-    if (part.type !== "tool_result") return null;
-    const name = el("code", {}, tools.get(part.toolCallId) ?? "tool");
-    const label = part.isError ? ["Failed: ", name] : ["Result of ", name];
-    return fold(part.isError ? "failed" : "", label, el("pre", { class: "plain" }, part.output));
+function toolResults(entry, { made, took }) {
+  const lines = entry.content.map((part) => {
+    if (part.type !== "tool_result") return part.type === "image" ? saidPart(part) : null;
+    const call = made.get(part.toolCallId);
+    const millis = took(part.toolCallId) ?? (call && Date.parse(entry.timestamp) - Date.parse(call.timestamp));
+    return resultLine(part, call, millis);
   });
-  return el("li", { class: "message tool", "data-entry": entry.entryId }, ...folds);
+  return el("li", { class: "message tool", "data-entry": entry.entryId }, ...lines);
 }
 
 /**
@@ -207,18 +209,6 @@ function toolResults(entry, tools) {
  */
 function fold(kind, label, content) {
   return el("details", { class: `fold ${kind}` }, el("summary", {}, ...label), el("div", { class: "inside", tabindex: 0 }, content));
-}
-
-/**
- * JSON made readable; what is not JSON stays as it is.
- * @param {string} text
- */
-function indented(text) {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
-  }
 }
 
 /**

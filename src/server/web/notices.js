@@ -25,6 +25,17 @@ export class Notices {
       case "session_updated":
         this.app.listChanged();
         break;
+      case "approval_request": {
+        const { name, reason } = event.payload;
+        this.app.approvals.names.set(event.payload.approvalId, name);
+        onAnnounce(`The tool ${name} waits for your approval. ${reason}`);
+        break;
+      }
+      case "call_resolved": {
+        const message = this.app.approvals.told(event.payload);
+        if (message) onNotice({ kind: "info", message });
+        break;
+      }
       case "hook_failed": {
         // What it means for the turn, if anything, stands in the chat.
         const { hook, error } = event.payload;

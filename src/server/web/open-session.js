@@ -30,6 +30,10 @@ export class OpenSession {
     this.treeSource = new TreeSource(app, session);
     /** @type {Map<string, import("reseed-protocol").ContextCompacted>} how the compactions went that were seen */
     this.reports = new Map();
+    /** @type {Map<string, number>} when calls were allowed that a person was asked about, as far as that was seen */
+    this.allowed = new Map();
+    /** @type {Map<string, number>} how many milliseconds those calls ran, by `toolCallId` */
+    this.took = new Map();
     this.loadingOlder = false;
     /** @type {string | null} the place above which older entries were asked for by themselves */
     this.completed = null;
@@ -88,7 +92,22 @@ export class OpenSession {
     }
     if (event.type === "context_compacted") this.reports.set(event.payload.entryId, event.payload);
     this.treeSource.follow(event);
-    if (!missed) this.app.notices.tell(event);
+    if (missed) return;
+    this.time(event);
+    this.app.notices.tell(event);
+  }
+
+  /**
+   * Measures how long a call runs that waited for a person: the times of its entries say how long both took.
+   * @param {EventFrame} event
+   */
+  time({ type, payload }) {
+    if (type === "call_resolved" && payload.approvalId !== undefined) this.allowed.set(payload.toolCallId, Date.now());
+    if (type !== "entry_appended" || payload.entry.type !== "message") return;
+    for (const part of payload.entry.content) {
+      const since = part.type === "tool_result" ? this.allowed.get(part.toolCallId) : undefined;
+      if (since !== undefined && part.type === "tool_result") this.took.set(part.toolCallId, Date.now() - since);
+    }
   }
 
   /** Fetches more of the path: what comes before the first entry that is known of it. */

@@ -2,7 +2,12 @@
 
 use super::PATIENCE;
 use crate::support::{client::Client, server::Server};
-use reseed::provider::scripted::{Gate, Reply, Scripted};
+use reseed::{
+    provider::scripted::{Gate, Reply, Scripted},
+    store::memory::MemoryStore,
+    tools::{Call, CallFuture, Output, Tool},
+};
+use reseed_protocol::{Part, command::ToolOffer};
 use rustix::{
     pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt},
     termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize},
@@ -12,6 +17,7 @@ use std::{
     fs::File,
     io::{Read as _, Write as _},
     process::{ExitStatus, Stdio},
+    sync::Arc,
 };
 use tokio::{
     process::{Child, Command},
@@ -204,6 +210,64 @@ async fn what_is_typed_while_an_answer_streams_stays_below_it() {
     person.types(CTRL_C);
     person.left_alone().await;
     assert_eq!(said(&server).await, ["Tell me.", "and a question"]);
+}
+
+/// A tool of the server's that a person is asked about.
+struct Note;
+
+impl Tool for Note {
+    fn offer(&self) -> ToolOffer {
+        ToolOffer::new("note", "Writes a note.", json!({ "type": "object" }))
+    }
+
+    fn call(&self, _: Call) -> CallFuture<'_> {
+        Box::pin(async { Output::text("written") })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_answers_a_tool_that_asks_and_only_on_an_empty_line() {
+    let (model, gate) = (Scripted::new(), Gate::new());
+    let call = |text: &str| Part::ToolCall {
+        call_id: "c".parse().unwrap(),
+        name: "note".into(),
+        arguments: json!({ "text": text }).to_string(),
+    };
+    model.push(Reply::parts(vec![call("milk")]).held_by(&gate));
+    model.push(Reply::text("Noted."));
+    let tools: Vec<Arc<dyn Tool>> = vec![Arc::new(Note)];
+    let server = Server::over_with_tools(model, Arc::new(MemoryStore::new()), tools, &[]).await;
+    let mut person = Person::at(&server).await;
+    person.types("Note milk.\r");
+    person.sees_prompt().await;
+    person.types("haste");
+    person.sees_row("> haste").await;
+    gate.open();
+    person.sees("the question", |rows| rows.iter().any(|row| row.contains("note asks first"))).await;
+    person.types("y");
+    person.sees("the letter", |rows| rows.last().is_some_and(|row| row == "> hastey")).await;
+    person.types("\x7f\x7f\x7f\x7f\x7f\x7fx");
+    person.sees("another key", |rows| rows.last().is_some_and(|row| row == "> x")).await;
+    person.types("\x7f");
+    person.sees_prompt().await;
+    // Until the question has been there for a while, the key is a letter.
+    loop {
+        person.types("y");
+        let is_seen = |rows: &[String]| {
+            rows.iter().any(|row| row == "allowed") || rows.last().is_some_and(|row| row == "> y")
+        };
+        let rows = person.sees("the key's effect", is_seen).await;
+        if rows.iter().any(|row| row == "allowed") {
+            break;
+        }
+        person.types("\x7f");
+        person.sees_prompt().await;
+    }
+    person.sees_row("Noted.").await;
+    person.sees("the call's end", |rows| rows.iter().any(|row| row.starts_with("note milk: done"))).await;
+    person.types(CTRL_D);
+    person.left_alone().await;
+    assert_eq!(said(&server).await, ["Note milk."]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

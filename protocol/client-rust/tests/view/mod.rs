@@ -56,6 +56,8 @@ fn view(snapshot: &Snapshot, compared: Compared<'_>) -> BTreeMap<&'static str, S
     add("queue", &snapshot.queue);
     add("pins", &snapshot.pins);
     add("undone", &snapshot.undone);
+    add("approvals", &snapshot.approvals);
+    add("standingApprovals", &snapshot.standing_approvals);
     let calls = snapshot.pending.iter().map(|call| (&call.call_id, &call.turn_id, &call.name, &call.arguments));
     add("pending", &calls.collect::<Vec<_>>());
     if compared.settled {

@@ -27,6 +27,7 @@ import type {
   SetTools,
   StartCompaction,
   StrategySettings,
+  Tools,
   Tree,
   TurnId,
 } from "../wire.js";
@@ -63,6 +64,11 @@ export abstract class SessionCommands {
   /** Withdraws a lasting answer: the next such call is asked about again. */
   withdrawApproval(approvalId: ApprovalId): Promise<Done> {
     return this.ask("withdraw_approval", { approvalId });
+  }
+
+  /** Lists the tools of the session with the tokens of each, also those that are switched off. */
+  listTools(): Promise<Tools> {
+    return this.ask("list_tools", {});
   }
 
   /** Switches tools off or on, and sets the session's own approval policy. What is absent does not change. */

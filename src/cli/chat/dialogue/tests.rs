@@ -1,5 +1,6 @@
 //! The dialogue as scripts: lines and frames in, what is shown and sent out.
 
+mod asking;
 mod compaction;
 mod tree;
 

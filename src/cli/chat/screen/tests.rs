@@ -50,7 +50,7 @@ fn each_example_is_shown_as_plain_text() {
              results cleared (too_little), not summarised by the model (truncated), 3 of 14 facts put back)",
         ),
         ("events/entry_appended.json", "> My ferry leaves at 17:40. When should I start for the harbour?"),
-        ("events/entry_appended.tool_call.json", "calls weather {\"place\":\"harbour\"}"),
+        ("events/entry_appended.tool_call.json", "calls weather harbour"),
         ("events/entry_appended.tool_result.json", ""),
         ("events/entry_appended.compaction.json", "context compacted: 5,312 -> 1,874 tokens"),
         (

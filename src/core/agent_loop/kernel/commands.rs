@@ -105,6 +105,11 @@ impl AgentLoop {
             SessionCommand::ApprovalResponse(response) => {
                 self.turn.on_approval(&mut self.ws, &caller, response, lookup)
             }
+            SessionCommand::ListTools(_) => {
+                let tools = self.ws.listed_tools();
+                self.ws.reply(&caller, Reply::Tools(tools));
+                Ok(())
+            }
             SessionCommand::SetTools(set) => self.ws.on_set_tools(&caller, set),
             SessionCommand::WithdrawApproval(withdraw) => self.ws.on_withdraw_approval(&caller, &withdraw),
         };

@@ -9,7 +9,10 @@ use crate::context::{
     envelope::{Compiled, envelope, tokens_by_part},
     prefix::PlannedRequest,
 };
-use reseed_protocol::context::{ContextEnvelope, EnvelopeMeta};
+use reseed_protocol::{
+    context::{ContextEnvelope, EnvelopeMeta},
+    reply::{self, SessionTool},
+};
 use std::sync::Arc;
 
 impl Workspace {
@@ -118,20 +121,40 @@ impl Workspace {
     /// Takes up the tools that the server has now, beside the host's. Each change of the list breaks the provider's
     /// cache, so the server's are taken up only when a turn or a loop begins.
     pub(crate) fn adopt_tools(&mut self) {
-        let (state, deployment) = (&self.session.state, &self.deployment);
-        let tools = match deployment.tools_are_off {
-            true => Tools::default(),
-            false => {
-                let has_history = deployment.history_tools.are_offered(state.compactions);
-                let history = has_history.then_some(&deployment.history_tools.tools);
-                let server: Vec<&Tools> = std::iter::once(&deployment.server_tools).chain(history).collect();
-                Tools::offered(&server, &self.prompt.carried.client_tools, &state.settings.tools_off)
-            }
-        };
+        let tools = self.tools_without(&self.session.state.settings.tools_off);
         if tools.definitions() != self.prompt.carried.tools.definitions() {
             self.prompt.carried.receipts.because(Cause::Tools);
         }
         self.prompt.carried.tools = tools;
         self.refresh_fixed();
+    }
+
+    /// Returns the tools that the session has now, except those of these names.
+    fn tools_without(&self, off: &[String]) -> Tools {
+        let deployment = &self.deployment;
+        if deployment.tools_are_off {
+            return Tools::default();
+        }
+        let has_history = deployment.history_tools.are_offered(self.session.state.compactions);
+        let history = has_history.then_some(&deployment.history_tools.tools);
+        let server: Vec<&Tools> = std::iter::once(&deployment.server_tools).chain(history).collect();
+        Tools::offered(&server, &self.prompt.carried.client_tools, off)
+    }
+
+    /// Returns the tools that the session has now with the tokens of each, for people: also those that are switched off.
+    pub(crate) fn listed_tools(&self) -> reply::Tools {
+        let off = &self.session.state.settings.tools_off;
+        let tools = self.tools_without(&[]);
+        let items = tools.offers().map(|(offer, place)| SessionTool {
+            name: offer.name.clone(),
+            description: offer.description.clone(),
+            place,
+            tokens: self.prompt.counter.tool(&offer.definition()),
+            off: off.contains(&offer.name),
+            annotations: offer.annotations,
+        });
+        let items: Vec<SessionTool> = items.collect();
+        let tokens = items.iter().filter(|tool| !tool.off).map(|tool| tool.tokens).sum();
+        reply::Tools { items, tokens }
     }
 }

@@ -1,0 +1,140 @@
+/**
+ * The cards that ask a person before a tool runs.
+ *
+ * What always holds:
+ * - all that the model wrote is shown as text, with what would hide in it written out;
+ * - nothing is allowed by a key alone that is pressed while writing: a key that answers needs Alt, and Enter and Space
+ *   only press the button that has the focus;
+ * - a card answers once; while its answer is on its way, it takes no other.
+ *
+ * @typedef {import("reseed-protocol").Approval} Approval
+ * @typedef {import("reseed-protocol").ApprovalOption} Option
+ */
+
+import { clock, el } from "./dom.js";
+import { commandLine, indented, visible } from "./visible.js";
+
+/** Characters of a message to the model, as the field takes them. */
+const MESSAGE_CHARS_MAX = 2000;
+
+/** Arguments that are nothing but a command or a patch, which are shown in their own form. */
+const SHOWN_ALONE = /^\s*\{\s*"(?:(?:patch|input)"\s*:\s*"(?:[^"\\]|\\.)*"|command"\s*:\s*\[[^\[\]{}]*\])\s*\}\s*$/;
+
+/** Milliseconds of a day: later than that, the time alone does not say when. */
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+/** @type {{ option: Option, label: string, does: string, key: string, kind: string }[]} in the order in which people are asked */
+export const ANSWERS = [
+  { option: "allow_once", label: "Allow once", does: "Run this call", key: "Y", kind: "primary" },
+  { option: "allow_always", label: "Allow always", does: "Run this call, and in this chat every later one that is exactly the same", key: "A", kind: "" },
+  { option: "reject_once", label: "Reject", does: "Do not run this call; the model reads your message", key: "N", kind: "" },
+  { option: "reject_always", label: "Reject always", does: "Do not run this call, nor in this chat any later one that is exactly the same", key: "R", kind: "" },
+];
+
+export class ApprovalCard {
+  /**
+   * @param {import("./app.js").App} app
+   * @param {Approval} approval
+   * @param {() => void} onType a key was pressed that belongs to the message field
+   */
+  constructor(app, approval, onType) {
+    this.app = app;
+    this.approval = approval;
+    this.onType = onType;
+    const { approvalId, name } = approval;
+    const title = `approval-${approvalId}`;
+    this.said = el("p", { class: "said wrong", role: "alert", hidden: true });
+    this.message = el("input", {
+      class: "field", type: "text", maxlength: MESSAGE_CHARS_MAX, autocomplete: "off",
+      "aria-label": "Message for the model if you reject", placeholder: "If you reject: why, for the model (optional)",
+    });
+    const offered = ANSWERS.filter(({ option }) => approval.options.includes(option));
+    this.buttons = offered.map(({ option, label, does, key, kind }) =>
+      el("button", { type: "button", class: `button ${kind}`, title: `${does} (Alt+${key})`, "aria-keyshortcuts": `Alt+${key}`, onclick: () => void this.answer(option) }, label));
+    const may = !app.readOnly;
+    this.node = el("li", { class: "approval", role: "group", tabindex: -1, "aria-labelledby": title, "data-approval": approvalId },
+      el("h3", { id: title }, "Allow the tool ", el("code", {}, visible(name)), "?"),
+      el("p", { class: "why" }, visible(approval.reason).replace(/`([^`]+)`/g, "“$1”"), approval.place === "server" ? " It would run on the server." : " It would run in a program of this chat’s."),
+      ...exactCall(approval),
+      el("p", { class: "why" }, `Without an answer until ${until(approval.expiresAt)} it is not run.`),
+      ...(may ? [
+        el("div", { class: "answers" }, ...this.buttons),
+        this.message, this.said,
+        el("p", { class: "keys" }, "“Always” means: in this chat, and for exactly this call. ",
+          el("span", { class: "by-key" }, "Keys, while this card has the focus: ", offered.map(({ key, label }, index) => [index > 0 ? ", " : "", el("kbd", {}, `Alt+${key}`), ` ${label.toLowerCase()}`]).flat())),
+      ] : [el("p", { class: "why" }, "Somebody who may write in this chat has to decide.")]));
+    if (may) this.node.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    if (event.isComposing || event.ctrlKey || event.metaKey) return;
+    if (event.altKey) {
+      // On some keyboards Alt makes another letter: the key's place tells.
+      const pressed = ANSWERS.find(({ key, option }) => event.code === `Key${key}` && this.approval.options.includes(option));
+      if (!pressed || event.repeat) return;
+      event.preventDefault();
+      void this.answer(pressed.option);
+    } else if (event.key === "Enter" && event.target === this.message) {
+      event.preventDefault();
+      if (this.message.value.trim() !== "") void this.answer("reject_once");
+    } else if (event.target === this.node && event.key.length === 1) {
+      // Whoever just goes on writing has not seen that the focus is here.
+      this.onType();
+    }
+  }
+
+  /** @param {Option} option */
+  async answer(option) {
+    if (this.node.ariaBusy === "true") return;
+    this.wait(true);
+    this.said.hidden = true;
+    const message = option.startsWith("reject") ? this.message.value.trim() : "";
+    const refused = await this.app.approvals.answer(this.approval, option, message);
+    if (refused === null) return;
+    this.wait(false);
+    this.said.textContent = refused;
+    this.said.hidden = refused === "";
+  }
+
+  /** @param {boolean} busy */
+  wait(busy) {
+    this.node.ariaBusy = String(busy);
+    // The focus stays where it is: a disabled button would lose it.
+    for (const button of this.buttons) button.setAttribute("aria-disabled", String(busy));
+    this.message.readOnly = busy;
+  }
+}
+
+/**
+ * Shows exactly what would be called.
+ * @param {Approval} approval
+ */
+function exactCall({ display, command, patch, proposedArguments }) {
+  const box = (/** @type {string} */ label, /** @type {(Node | string)[]} */ content, kind = "") =>
+    el("pre", { class: `plain exact ${kind}`, tabindex: 0, role: "region", "aria-label": label }, ...content);
+  const isPatch = patch !== undefined;
+  const folded = command !== undefined || isPatch;
+  const whole = box("All arguments", [indented(display)]);
+  const hasMore = !SHOWN_ALONE.test(display);
+  return [
+    command !== undefined && !isPatch && box("The command", [commandLine(command)], "command"),
+    isPatch && box("The patch", visible(patch.trimEnd()).split("\n").map(patchLine)),
+    // A command or a patch may be all there is, or not: the rest must be seen without a search.
+    folded ? el("details", { class: "details", open: hasMore }, el("summary", {}, "All arguments"), whole) : whole,
+    proposedArguments !== undefined && el("details", { class: "details" },
+      el("summary", {}, "An extension has changed what the model wrote"), box("What the model wrote", [indented(proposedArguments)])),
+  ].filter((part) => part instanceof HTMLElement);
+}
+
+/** @param {string} line */
+function patchLine(line) {
+  const kind = line.startsWith("+") ? "added" : line.startsWith("-") ? "removed" : null;
+  return el("span", { class: kind }, `${line}\n`);
+}
+
+/** @param {string} time RFC 3339 */
+function until(time) {
+  const far = Date.parse(time) - Date.now() > DAY_MS;
+  return far ? new Date(time).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }) : clock(time);
+}

@@ -1,0 +1,152 @@
+/**
+ * Tool calls, each as one line: the tool, what the call is about, how it went and how long it took, with arguments and
+ * result behind it.
+ *
+ * What always holds: a call has one line. Until there is a result, it stands in the answer that made the call; then the
+ * row of the result has it, with the arguments.
+ *
+ * @typedef {import("reseed-protocol").Entry} Entry
+ * @typedef {import("reseed-protocol").Part} Part
+ * @typedef {{ name: string, arguments: string, timestamp: string }} Made a call that an answer on the path made
+ */
+
+import { el, span } from "./dom.js";
+import { commandLine, indented, visible } from "./visible.js";
+
+/** Characters of what a call is about. */
+const ABOUT_CHARS = 80;
+
+/** The beginning of a result whose call was never made: the server's words. */
+const NOT_MADE = "Not called: ";
+
+/**
+ * Finds the calls on a path, and which of them have a result.
+ * @param {readonly Entry[]} entries
+ */
+export function callsOf(entries) {
+  /** @type {Map<string, Made>} */
+  const made = new Map();
+  /** @type {Set<string>} */
+  const answered = new Set();
+  for (const entry of entries) {
+    if (entry.type !== "message") continue;
+    for (const part of entry.content) {
+      if (part.type === "tool_call") made.set(part.toolCallId, { name: part.name, arguments: part.arguments, timestamp: entry.timestamp });
+      else if (part.type === "tool_result") answered.add(part.toolCallId);
+    }
+  }
+  return { made, answered };
+}
+
+/**
+ * Says in a few words what a call is about: the values of its arguments, those that are texts first.
+ * @param {string} text the arguments, JSON
+ */
+export function aboutCall(text) {
+  return shortened(visible(valuesOf(text)).replace(/\s+/g, " ").trim());
+}
+
+/** @param {string} text */
+function valuesOf(text) {
+  /** @type {unknown} */
+  let value;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return text;
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return text;
+  const values = Object.entries(value).map(([name, one]) => {
+    if (typeof one === "string") return { rank: 0, text: one };
+    if (Array.isArray(one) && one.length > 0 && one.every((word) => typeof word === "string")) return { rank: 0, text: commandLine(one) };
+    return { rank: 1, text: `${name}: ${JSON.stringify(one)}` };
+  });
+  return values.sort((a, b) => a.rank - b.rank).map((one) => one.text).join(", ");
+}
+
+/** @param {string} text */
+function shortened(text) {
+  return text.length > ABOUT_CHARS ? `${text.slice(0, ABOUT_CHARS)}…` : text;
+}
+
+/**
+ * The line of a call that an answer makes.
+ * @param {Extract<Part, { type: "tool_call" }>} part
+ */
+export function callLine(part) {
+  return line({ kind: "call", name: part.name, about: aboutCall(part.arguments), state: "", attributes: { "data-call": part.toolCallId } },
+    [section("Arguments", indented(part.arguments))]);
+}
+
+/**
+ * The line of a call with its result.
+ * @param {Extract<Part, { type: "tool_result" }>} part
+ * @param {Made | undefined} made the call, if it is known
+ * @param {number | undefined} millis how long it took
+ */
+export function resultLine(part, made, millis) {
+  const isRefused = part.isError === true && part.output.startsWith(NOT_MADE);
+  const outcome = isRefused ? "not run" : part.isError ? "failed" : "done";
+  const time = isRefused || millis === undefined || !(millis >= 0) ? "" : ` · ${span(millis)}`;
+  return line({
+    kind: part.isError ? "call failed" : "call", name: made?.name ?? "tool", about: made ? aboutCall(made.arguments) : "",
+    state: `${outcome}${time}`, attributes: { "data-result": part.toolCallId },
+  }, [made && section("Arguments", indented(made.arguments)), section("Result", part.output)]);
+}
+
+/**
+ * @param {{ kind: string, name: string, about: string, state: string, attributes: Record<string, string> }} call
+ * @param {(HTMLElement | undefined)[]} sections
+ */
+function line({ kind, name, about, state, attributes }, sections) {
+  return el("details", { class: `fold ${kind}`, ...attributes },
+    el("summary", {},
+      el("span", { class: "visually-hidden" }, "Tool "), el("code", {}, name),
+      el("span", { class: "about", dir: "auto" }, about), el("span", { class: "state" }, state)),
+    el("div", { class: "inside", tabindex: 0 }, ...sections));
+}
+
+/**
+ * @param {string} title
+ * @param {string} text
+ */
+function section(title, text) {
+  return el("div", {}, el("small", { class: "kind" }, title), el("pre", { class: "plain" }, text));
+}
+
+/**
+ * Shows how calls without a result are, and takes away the lines of those that have one by now.
+ * @param {HTMLElement} root
+ * @param {import("./client.js").SessionSnapshot | null} snapshot
+ * @param {Set<string>} answered
+ */
+export function showStates(root, snapshot, answered) {
+  /** @type {NodeListOf<HTMLDetailsElement>} */
+  const lines = root.querySelectorAll("details[data-call]");
+  for (const node of lines) {
+    const callId = node.dataset.call ?? "";
+    if (answered.has(callId)) handOver(root, node, callId);
+    node.hidden = answered.has(callId);
+    const pending = snapshot?.pending.find((call) => call.toolCallId === callId);
+    const asks = snapshot?.approvals.some((approval) => approval.toolCallId === callId);
+    const state = asks ? "waits for approval" : pending ? `running${pending.message ? `: ${visible(pending.message)}` : "…"}` : "";
+    const shown = node.querySelector(".state");
+    if (shown && shown.textContent !== state) shown.textContent = state;
+    node.classList.toggle("running", Boolean(pending));
+  }
+}
+
+/**
+ * A reader who has unfolded a line, or is on it, finds the line with the result so.
+ * @param {HTMLElement} root
+ * @param {HTMLDetailsElement} node
+ * @param {string} callId
+ */
+function handOver(root, node, callId) {
+  if (node.hidden) return;
+  /** @type {HTMLDetailsElement | null} */
+  const result = root.querySelector(`details[data-result="${CSS.escape(callId)}"]`);
+  if (!result) return;
+  if (node.open) result.open = true;
+  if (node.contains(document.activeElement)) result.querySelector("summary")?.focus({ preventScroll: true });
+}
