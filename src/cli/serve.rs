@@ -11,6 +11,7 @@ use crate::{
     metrics::hooks::HookKind,
     service::{self, Service},
     telemetry,
+    tools::shell::OWN_BINARY,
 };
 use anyhow::Context as _;
 use reseed_protocol::context::CompactAtRule;
@@ -29,6 +30,8 @@ pub(super) async fn run(mut settings: Settings) -> anyhow::Result<()> {
     if let Some(lowered) = descriptors::fit(&mut settings.limits) {
         tracing::warn!("{lowered}");
     }
+    // This binary has the subcommand that starts commands; a program that embeds the server has not.
+    settings.shell.shell_binary.get_or_insert_with(|| OWN_BINARY.into());
     let provider = service::provider(&settings)?;
     let store = service::open_store(&settings)?;
     let service = service::start(&settings, provider, store).await?;

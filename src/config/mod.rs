@@ -23,15 +23,15 @@ mod values;
 pub use database::{Database, InvalidDatabase};
 pub use declared::{
     AuthSettings, ContextSettings, HookSettings, JwtSettings, LimitSettings, ListenSettings, LogSettings,
-    ModelSettings, OfflineSettings, Settings, StoreSettings, SummarySettings, ToolSettings, TurnSettings,
-    UpstreamSettings,
+    ModelSettings, OfflineSettings, Settings, ShellSettings, StoreSettings, SummarySettings, ToolSettings,
+    TurnSettings, UpstreamSettings,
 };
 pub use jwt::JwtAlgorithm;
 pub(crate) use printed::help;
 pub use scopes::{Scope, Scopes};
 pub use values::{
     ApiChoice, ContextCutRule, ContextEstimator, LimitsMode, LogFormat, NamedToken, Origin, ProviderChoice,
-    ServiceToken, Switch, Variables,
+    ServiceToken, Switch, UserAndGroup, Variables,
 };
 
 pub use fingerprints::Fingerprints;
@@ -191,6 +191,12 @@ impl Settings {
     #[must_use]
     pub fn summary_instructions_path(&self) -> Option<PathBuf> {
         self.summaries.summary_instructions_file.as_ref().map(|file| self.below_working_directory(file))
+    }
+
+    /// Returns the directory with the sessions' folders: under the working directory, unless absolute.
+    #[must_use]
+    pub fn shell_path(&self) -> PathBuf {
+        self.below_working_directory(&self.shell.shell_folder)
     }
 
     fn below_working_directory(&self, file: &Path) -> PathBuf {

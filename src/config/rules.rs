@@ -5,7 +5,7 @@ use super::{
     declare::variable,
     jwt::JwtAlgorithm,
     scopes::Scope,
-    values::{Choice, NamedToken, Origin, ServiceToken, file_tool},
+    values::{Choice, NamedToken, Origin, ServiceToken, UserAndGroup, file_tool},
 };
 use crate::core::{
     context::factory::Strategies,
@@ -205,6 +205,15 @@ pub(super) fn address() -> Rule<IpAddr> {
 /// Accepts the path of a directory or file.
 pub(super) fn path() -> Rule<PathBuf> {
     Rule::new("a path", |text| Ok(PathBuf::from(text)))
+}
+
+/// Accepts a user and a group by number. The highest number means none to the system.
+pub(super) fn user() -> Rule<UserAndGroup> {
+    Rule::new("USER:GROUP, both whole numbers above 0, such as 10002:10002", |text| {
+        let number = |text: &str| text.parse().ok().filter(|number| (1..u32::MAX).contains(number));
+        let (user, group) = text.split_once(':').ok_or("it has no `:`")?;
+        Ok(UserAndGroup { user: number(user).ok_or("")?, group: number(group).ok_or("")? })
+    })
 }
 
 /// Accepts the address of a database that survives a restart.

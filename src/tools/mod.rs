@@ -5,6 +5,13 @@
 //!
 //! Invariant: a tool never sees arguments that its schema, as it was sent, does not allow.
 
+#[cfg(target_os = "linux")]
+mod patch;
+#[cfg(target_os = "linux")]
+pub mod shell;
+#[cfg(not(target_os = "linux"))]
+#[path = "shell/elsewhere.rs"]
+pub mod shell;
 mod toolset;
 
 pub use crate::core::tool::Output;

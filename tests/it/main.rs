@@ -31,6 +31,8 @@ mod safety;
 mod schema;
 mod server_tools;
 mod settings;
+#[cfg(target_os = "linux")]
+mod shell;
 mod source;
 mod strategies;
 mod streaming;

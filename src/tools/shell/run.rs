@@ -1,0 +1,201 @@
+//! Runs one command: starts the helper, reads the output, and ends every process of the command.
+
+use super::{
+    folders::own,
+    kept::Kept,
+    order::{Order, REPORT_BYTES_MAX, Report},
+};
+use crate::config::UserAndGroup;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::{io, path::PathBuf, process::Stdio, time::Duration};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    process::{Child, ChildStdin, Command},
+    runtime::Handle,
+    time::{Instant, sleep_until, timeout},
+};
+
+/// The most output of a command, kept or not; a command that writes more is ended.
+pub(super) const OUTPUT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// The time that what was killed has for ending: the kernel may be writing to a disk for it.
+const ENDING_TIME: Duration = Duration::from_secs(2);
+
+/// The subcommand of the binary that is the helper.
+pub(super) const SUBCOMMAND: &str = "sandboxed-exec";
+
+/// How helpers are started.
+#[derive(Debug, Clone)]
+pub(super) struct Launch {
+    /// The binary.
+    pub(super) binary: PathBuf,
+    /// The user that commands run as; `None` for the server's.
+    pub(super) user: Option<UserAndGroup>,
+}
+
+/// How a command ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The helper said so.
+    Reported(Report),
+    /// Its time was over.
+    TimedOut,
+    /// It wrote more than [`OUTPUT_BYTES_MAX`].
+    WroteTooMuch,
+    /// The helper ended without a report.
+    Lost,
+}
+
+/// Runs a command to its end. Dropping the future kills it.
+///
+/// # Errors
+/// The helper cannot be started.
+pub(super) async fn run(launch: &Launch, order: &Order, time: Duration, kept: &mut Kept) -> io::Result<Outcome> {
+    let deadline = Instant::now() + time;
+    let (mut group, streams) = Group::start(launch, order.is_confined)?;
+    let Streams { control, mut output, report } = streams;
+    if let Some(user) = launch.user {
+        // Both ends are one file, which programs open again as `/dev/stdout`.
+        let _ = own(&output, user);
+    }
+    // Holds `control`, so that dropping this tells the helper to end.
+    let mut reported = Box::pin(exchange(control, report, order));
+    let mut buffer = vec![0; 16 * 1024];
+    let mut is_open = true;
+    let outcome = loop {
+        tokio::select! {
+            read = output.read(&mut buffer), if is_open => match read {
+                Ok(count) if count > 0 => {
+                    kept.push(&buffer[..count]);
+                    if kept.total() > OUTPUT_BYTES_MAX {
+                        break Outcome::WroteTooMuch;
+                    }
+                }
+                _ => is_open = false,
+            },
+            reported = &mut reported => break reported.map_or(Outcome::Lost, |(report, _)| Outcome::Reported(report)),
+            () = sleep_until(deadline) => break Outcome::TimedOut,
+        }
+    };
+    // What was written before the end is read after it; nobody writes any more.
+    group.kill();
+    drop(reported);
+    let rest = async {
+        while let Ok(count) = output.read(&mut buffer).await
+            && count > 0
+            && kept.total() <= OUTPUT_BYTES_MAX
+        {
+            kept.push(&buffer[..count]);
+        }
+    };
+    // An unconfined process may have left the group with the output open.
+    let _ = timeout(ENDING_TIME, rest).await;
+    group.end().await;
+    Ok(outcome)
+}
+
+/// Gives the order and waits for the report.
+async fn exchange(
+    mut control: ChildStdin,
+    report: impl AsyncRead + Unpin,
+    order: &Order,
+) -> Option<(Report, ChildStdin)> {
+    let mut line = serde_json::to_vec(order).ok()?;
+    line.push(b'\n');
+    control.write_all(&line).await.ok()?;
+    control.flush().await.ok()?;
+    let mut line = String::new();
+    BufReader::new(report.take(REPORT_BYTES_MAX)).read_line(&mut line).await.ok()?;
+    Some((serde_json::from_str(&line).ok()?, control))
+}
+
+/// The three streams of a helper.
+struct Streams {
+    control: ChildStdin,
+    output: tokio::process::ChildStdout,
+    report: tokio::process::ChildStderr,
+}
+
+/// The process group of a helper and its command.
+///
+/// Invariant: the helper, which leads the group, is reaped after the last kill, so that the number of the group is
+/// nobody else's.
+struct Group {
+    /// `None` once it was reaped.
+    helper: Option<Child>,
+    number: Pid,
+    /// True if no process can leave the group.
+    is_confined: bool,
+}
+
+impl Group {
+    fn start(launch: &Launch, is_confined: bool) -> io::Result<(Self, Streams)> {
+        let mut command = Command::new(&launch.binary);
+        command.arg0("reseed").arg(SUBCOMMAND).env_clear().current_dir("/").process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if let Some(user) = launch.user {
+            command.uid(user.user).gid(user.group);
+        }
+        let mut helper = command.spawn()?;
+        let gone = || io::Error::other("the helper has no number or streams");
+        let number = helper.id().and_then(|id| Pid::from_raw(id.cast_signed())).ok_or_else(gone)?;
+        let streams = (helper.stdin.take(), helper.stdout.take(), helper.stderr.take());
+        let group = Self { helper: Some(helper), number, is_confined };
+        let (Some(control), Some(output), Some(report)) = streams else { return Err(gone()) };
+        Ok((group, Streams { control, output, report }))
+    }
+
+    /// Kills the group at once if that is everything. Otherwise the helper does it, which finds those who left.
+    fn kill(&self) {
+        if self.is_confined {
+            self.kill_group();
+        }
+    }
+
+    fn kill_group(&self) {
+        let _ = kill_process_group(self.number, Signal::KILL);
+    }
+
+    /// Waits for the helper, whose streams are closed.
+    async fn end(&mut self) {
+        if let Some(helper) = &mut self.helper {
+            reap(helper, self.number).await;
+            self.helper = None;
+        }
+    }
+}
+
+/// Waits for a helper. One that does not end in time is killed, with what is left of its group.
+async fn reap(helper: &mut Child, number: Pid) {
+    if timeout(ENDING_TIME, helper.wait()).await.is_err() {
+        let _ = kill_process_group(number, Signal::KILL);
+        let _ = timeout(ENDING_TIME, helper.wait()).await;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let Some(mut helper) = self.helper.take() else { return };
+        self.kill();
+        let (number, last) = (self.number, LastResort(Some(self.number)));
+        if let Ok(runtime) = Handle::try_current() {
+            // The helper sees that its orders have ended, ends its command, and is reaped here.
+            runtime.spawn(async move {
+                let mut last = last;
+                reap(&mut helper, number).await;
+                last.0 = None;
+            });
+        }
+    }
+}
+
+/// Kills a group if nobody could wait for it: the runtime is ending, or there is none.
+struct LastResort(Option<Pid>);
+
+impl Drop for LastResort {
+    fn drop(&mut self) {
+        if let Some(number) = self.0 {
+            let _ = kill_process_group(number, Signal::KILL);
+        }
+    }
+}
