@@ -115,3 +115,31 @@ pub(crate) fn apply(
     base.carry_out(&steps)?;
     Ok(told)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Base, apply, wanted};
+    use std::{fs, os::fd::OwnedFd, path::Path};
+
+    fn open(path: &Path) -> OwnedFd {
+        fs::create_dir(path).expect("made");
+        fs::File::open(path).expect("opened").into()
+    }
+
+    #[test]
+    fn a_patch_that_nobody_waits_for_is_not_begun() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (folder, staging) = (directory.path().join("folder"), directory.path().join("staging"));
+        let base = Base { folder: &open(&folder), staging: &open(&staging), user: None };
+        let text = "*** Begin Patch\n*** Add File: a\n+x\n*** End Patch";
+        let (one, is_wanted) = wanted();
+        drop(one);
+        assert_eq!(apply(&base, None, text, &is_wanted), Err("the call was cancelled".to_owned()));
+        assert!(!folder.join("a").exists());
+
+        let (_one, is_wanted) = wanted();
+        assert_eq!(apply(&base, None, text, &is_wanted), Ok("Done:\nA a\n".to_owned()));
+        assert_eq!(fs::read_to_string(folder.join("a")).expect("written"), "x\n");
+        assert_eq!(fs::read_dir(&staging).expect("listed").count(), 0);
+    }
+}

@@ -40,6 +40,14 @@ impl Shell {
         match self.0 {}
     }
 
+    /// Returns the sessions that have folders.
+    ///
+    /// # Errors
+    /// The directory cannot be listed.
+    pub fn sessions(&self) -> io::Result<Vec<SessionId>> {
+        match self.0 {}
+    }
+
     /// Removes a session's folder.
     ///
     /// # Errors

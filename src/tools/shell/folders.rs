@@ -38,6 +38,13 @@ pub(crate) struct Folders {
     user: Option<UserAndGroup>,
 }
 
+/// Names of what an earlier server left.
+#[derive(Debug)]
+pub(crate) struct Left {
+    staged: Vec<Vec<u8>>,
+    removed: Vec<Vec<u8>>,
+}
+
 /// A session's folder.
 #[derive(Debug)]
 pub(crate) struct Folder {
@@ -112,18 +119,33 @@ impl Folders {
         Ok(remove_all(&self.root, removed.as_bytes())?)
     }
 
-    /// Removes what an earlier server left: parts of patches, and folders whose removal it did not finish.
+    /// Returns what an earlier server left: parts of patches, and folders whose removal it did not finish. Call it
+    /// before anything else makes such.
+    ///
+    /// # Errors
+    /// The directory cannot be listed.
+    pub(crate) fn left(&self) -> io::Result<Left> {
+        let mut removed = names(&self.root, usize::MAX)?;
+        removed.retain(|name| name.starts_with(REMOVED.as_bytes()));
+        Ok(Left { staged: names(&self.staging, usize::MAX)?, removed })
+    }
+
+    /// Removes what an earlier server left.
     ///
     /// # Errors
     /// A part of it cannot be removed.
-    pub(crate) fn clean(&self) -> io::Result<()> {
-        for name in names(&self.staging, usize::MAX)? {
-            remove_all(&self.staging, &name)?;
-        }
-        for name in names(&self.root, usize::MAX)?.iter().filter(|name| name.starts_with(REMOVED.as_bytes())) {
-            remove_all(&self.root, name)?;
-        }
-        Ok(())
+    pub(crate) fn clean(&self, left: &Left) -> io::Result<()> {
+        left.staged.iter().try_for_each(|name| remove_all(&self.staging, name))?;
+        Ok(left.removed.iter().try_for_each(|name| remove_all(&self.root, name))?)
+    }
+
+    /// Returns the sessions that have folders.
+    ///
+    /// # Errors
+    /// The directory cannot be listed.
+    pub(crate) fn sessions(&self) -> io::Result<Vec<SessionId>> {
+        let names = names(&self.root, usize::MAX)?.into_iter().filter(|name| !name.starts_with(b"."));
+        Ok(names.filter_map(|name| String::from_utf8(name).ok()?.parse().ok()).collect())
     }
 }
 
@@ -282,6 +304,22 @@ mod tests {
     }
 
     #[test]
+    fn what_an_earlier_server_left_is_removed_and_nothing_else() {
+        let (_directory, folders) = folders();
+        let session = "kept".parse().expect("an id");
+        folders.of(&session).expect("a folder");
+        fs::create_dir_all(folders.path().join(".removed-1/a/b")).expect("made");
+        fs::write(folders.path().join(".staging/1"), "").expect("written");
+        let left = folders.left().expect("listed");
+        // A patch of this server.
+        fs::write(folders.path().join(".staging/2"), "").expect("written");
+        folders.clean(&left).expect("removed");
+        let remains = |name: &str| folders.path().join(name).exists();
+        assert_eq!([".removed-1", ".staging/1", ".staging/2", "kept"].map(remains), [false, false, true, true]);
+        assert_eq!(folders.sessions().expect("listed"), [session]);
+    }
+
+    #[test]
     fn ids_that_are_dots_have_no_folder() {
         let (_directory, folders) = folders();
         for id in [".", "..", ".staging", ".removed-1"] {
@@ -302,6 +340,6 @@ mod tests {
         }
         drop(at);
         folders.remove(&session).expect("removed");
-        folders.clean().expect("nothing is left");
+        assert_eq!(folders.sessions().expect("listed"), []);
     }
 }

@@ -130,7 +130,9 @@ impl Shell {
         }
         let path = settings.shell_path();
         let opened = Folders::open(&path, shell.shell_user);
-        let folders = Arc::new(opened.map_err(|fault| Error::Folder { path, fault })?);
+        let unusable = |fault| Error::Folder { path: path.clone(), fault };
+        let folders = Arc::new(opened.map_err(unusable)?);
+        let left = folders.left().map_err(unusable)?;
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
         let this = Self {
             folders: Arc::clone(&folders),
@@ -150,7 +152,7 @@ impl Shell {
         this.probe().await?;
         // Takes as long as there are files, and nothing waits for it.
         drop(tokio::task::spawn_blocking(move || {
-            if let Err(error) = folders.clean() {
+            if let Err(error) = folders.clean(&left) {
                 tracing::warn!("remove what an earlier server left in {}: {error}", folders.path().display());
             }
         }));
@@ -176,6 +178,14 @@ impl Shell {
     pub async fn remove(&self, session: &SessionId) -> io::Result<()> {
         let (folders, session) = (Arc::clone(&self.folders), session.clone());
         tokio::task::spawn_blocking(move || folders.remove(&session)).await.map_err(io::Error::other)?
+    }
+
+    /// Returns the sessions that have folders, so that those whose sessions are gone can be removed.
+    ///
+    /// # Errors
+    /// The directory cannot be listed.
+    pub fn sessions(&self) -> io::Result<Vec<SessionId>> {
+        self.folders.sessions()
     }
 
     /// Sets up the confinement in a folder of its own, and runs nothing in it.

@@ -221,7 +221,7 @@ impl Victim {
 /// Acts on another process of the same user, whose number is `$1`.
 const ACTS_ON_PROCESSES: &[(&str, Sign, &str)] = &[
     ("kill", Alters, r#"kill -9 "$1"; sleep 0.1"#),
-    ("interrupt", Alters, r#"kill -INT "$1"; sleep 0.1"#),
+    ("terminate", Alters, r#"kill "$1"; sleep 0.1"#),
     ("kill the group", Alters, r#"kill -9 "$1" "-$1"; sleep 0.1"#),
     ("kill everything", Alters, r#"kill -9 -1; sleep 0.1"#),
     ("set a limit", Alters, r#"prlimit --pid "$1" --nofile=7:7"#),
