@@ -334,7 +334,7 @@ mod tests {
         let (_directory, folders) = folders();
         let session = "deep".parse().expect("an id");
         let mut at = folders.of(&session).expect("a folder").root;
-        for _ in 0..20_000 {
+        for _ in 0..3_000 {
             super::make(&at, "d").expect("made");
             at = rustix::fs::openat(&at, "d", super::directory(), rustix::fs::Mode::empty()).expect("opened");
         }
