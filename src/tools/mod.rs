@@ -5,6 +5,12 @@
 //!
 //! Invariant: a tool never sees arguments that its schema, as it was sent, does not allow.
 
+#[cfg(feature = "mcp")]
+pub mod mcp;
+#[cfg(not(feature = "mcp"))]
+#[path = "mcp/absent.rs"]
+pub mod mcp;
+
 use reseed_protocol::{CallId, EntryId, SessionId, command::ToolOffer};
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
