@@ -22,7 +22,7 @@ mod values;
 
 pub use database::{Database, InvalidDatabase};
 pub use declared::{
-    AuthSettings, ContextSettings, HookSettings, JwtSettings, LimitSettings, ListenSettings, LogSettings,
+    AuthSettings, ContextSettings, HookSettings, JwtSettings, LimitSettings, ListenSettings, LogSettings, McpSettings,
     ModelSettings, OfflineSettings, Settings, StoreSettings, SummarySettings, TurnSettings, UpstreamSettings,
 };
 pub use jwt::JwtAlgorithm;
@@ -178,6 +178,12 @@ impl Settings {
     #[must_use]
     pub fn hooks_path(&self) -> Option<PathBuf> {
         self.hooks.hooks_file.as_ref().map(|file| self.below_working_directory(file))
+    }
+
+    /// Returns the path of the file that lists MCP servers: under the working directory, unless absolute.
+    #[must_use]
+    pub fn mcp_path(&self) -> Option<PathBuf> {
+        self.mcp.mcp_file.as_ref().map(|file| self.below_working_directory(file))
     }
 
     /// Returns the path of the file with the summary prompt: under the working directory, unless absolute.
