@@ -5,12 +5,14 @@
 
 pub(crate) mod parts;
 mod reload;
+mod tools;
 
 pub use parts::provider;
 pub(crate) use parts::{deployment, deployment_of, mcp, webhooks, windows, windows_of};
 pub use reload::Reloaded;
 pub(crate) use reload::provider_with_key_of;
 
+use self::tools::ServerTools;
 use crate::{
     clock::SystemClock,
     config::{ProviderKind, Settings},
@@ -30,7 +32,7 @@ use crate::{
         serve,
     },
     store::{self, SessionStore},
-    tools::{Tool, Toolset},
+    tools::Tool,
 };
 use anyhow::Context as _;
 use std::{
@@ -49,6 +51,7 @@ pub struct Service {
     app: Arc<App>,
     registry: Arc<Registry>,
     store: Arc<dyn SessionStore>,
+    server_tools: Arc<ServerTools>,
     grace: Duration,
     /// The settings that it was started with. Locked while others are taken up.
     settings: tokio::sync::Mutex<Settings>,
@@ -81,6 +84,7 @@ impl Service {
         self.app.drain();
         self.registry.stop(self.grace).await;
         self.running.stop(CLOSE_TIME).await;
+        self.server_tools.close().await;
         if let Err(error) = self.store.close().await {
             tracing::error!(%error, "close the store");
         }
@@ -132,7 +136,8 @@ pub async fn start_with_extensions(
     extensions: Extensions,
 ) -> anyhow::Result<Service> {
     let hooks = Hooks::new(extensions.hooks)?.with_webhooks(webhooks(settings)?)?;
-    let tools = Toolset::new(extensions.tools, Vec::new()).map_err(|error| anyhow::anyhow!(error.message))?;
+    let server_tools = ServerTools::open(settings, extensions.tools, &store).await?;
+    let tools = server_tools.toolset()?;
     let listen = &settings.listen;
     let listener = TcpListener::bind((listen.host, listen.ws_port)).await.with_context(|| {
         format!("listen on {}:{}; another program may use it, set WS_PORT", listen.host, listen.ws_port)
@@ -165,6 +170,7 @@ pub async fn start_with_extensions(
         tracing::error!(%error, "settle unfinished forks");
     }
     registry.keep_sweeping();
+    server_tools.keep_offering(&registry);
     let jwt = Jwt::open(settings, None).await?;
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("the system has no randomness: {error}"))?;
@@ -188,7 +194,7 @@ pub async fn start_with_extensions(
     });
     let running = serve(listener, app.clone()).context("serve")?;
     let (grace, settings) = (Duration::from_secs(listen.shutdown_grace_secs), settings.clone().into());
-    Ok(Service { running, app, registry, store, grace, settings })
+    Ok(Service { running, app, registry, store, server_tools, grace, settings })
 }
 
 /// Returns what users of the page should know about the model.

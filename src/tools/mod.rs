@@ -28,6 +28,9 @@ use std::{fmt, future::Future, pin::Pin, sync::Arc};
 /// The future that [`Tool::call`] returns.
 pub type CallFuture<'a> = Pin<Box<dyn Future<Output = Output> + Send + 'a>>;
 
+/// The future that [`Tool::forget`] returns.
+pub type ForgetFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
 /// A tool that the server runs.
 ///
 /// Contract, the same for every tool:
@@ -72,6 +75,12 @@ pub trait Tool: Send + Sync {
 
     /// Runs one call.
     fn call(&self, call: Call) -> CallFuture<'_>;
+
+    /// Frees what the tool keeps for a session that was deleted. Most tools keep nothing.
+    fn forget<'a>(&'a self, session: &'a SessionId) -> ForgetFuture<'a> {
+        let _ = session;
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// One call of a tool.

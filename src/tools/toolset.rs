@@ -2,7 +2,7 @@
 
 use super::{Call, Output, Tool};
 use crate::core::agent_loop::{Tools, check_server_tools};
-use reseed_protocol::{ErrorBody, command::ToolOffer};
+use reseed_protocol::{ErrorBody, SessionId, command::ToolOffer};
 use std::{
     collections::BTreeMap,
     fmt,
@@ -50,6 +50,13 @@ impl Toolset {
     #[must_use]
     pub fn history(&self) -> &Tools {
         &self.0.history
+    }
+
+    /// Has every tool free what it keeps for a session that was deleted.
+    pub(crate) async fn forget(&self, session: &SessionId) {
+        for tool in self.0.by_name.values() {
+            tool.forget(session).await;
+        }
     }
 
     /// Runs a call. One that panics fails; the tool can be called again.

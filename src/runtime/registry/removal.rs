@@ -123,6 +123,11 @@ impl Registry {
             self.watches.changed(&head.owner, item);
         }
         self.shared.damaged.remove(id);
+        if deleted.is_ok() {
+            let (tools, id) = (self.tools(), id.clone());
+            // Files may be many, and the session is gone already.
+            self.track(async move { tools.forget(&id).await });
+        }
         deleted
     }
 }

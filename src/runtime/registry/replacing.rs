@@ -9,6 +9,7 @@ use crate::{
     runtime::shared::Parts,
 };
 use std::sync::{Arc, PoisonError};
+use tokio_util::sync::CancellationToken;
 
 impl Registry {
     /// Returns the settings that sessions start from.
@@ -38,6 +39,11 @@ impl Registry {
             let (hooks, tools) = (old.hooks.clone(), old.tools.clone());
             Parts { provider, hooks, tools, deployment: old.deployment.clone() }
         });
+    }
+
+    /// Returns what is cancelled when the server is about to stop.
+    pub(crate) fn stopping(&self) -> CancellationToken {
+        self.shared.drain.clone()
     }
 
     /// Returns the tools that the server runs.

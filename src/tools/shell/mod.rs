@@ -19,7 +19,7 @@ pub(crate) use folders::{Folder, Folders, own};
 pub use helper::run as run_helper;
 
 use super::{
-    Call, CallFuture, Output, Tool,
+    Call, CallFuture, ForgetFuture, Output, Tool,
     patch::{self, Base},
 };
 use crate::config::{Database, Settings};
@@ -341,6 +341,14 @@ fn millis<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Du
 struct ShellTool(Arc<Shell>);
 
 impl Tool for ShellTool {
+    fn forget<'a>(&'a self, session: &'a SessionId) -> ForgetFuture<'a> {
+        Box::pin(async move {
+            if let Err(error) = self.0.remove(session).await {
+                tracing::warn!(%session, %error, "remove the folder of a deleted session; the next start tries again");
+            }
+        })
+    }
+
     fn offer(&self) -> ToolOffer {
         let mut description = format!(
             "Runs a command in this session's folder and returns its output and exit code. `command` is the program and \

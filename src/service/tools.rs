@@ -1,0 +1,140 @@
+//! The tools of a server: the program's own, the built-in ones, and those of MCP servers.
+
+use super::parts;
+use crate::{
+    config::Settings,
+    core::agent_loop::check_server_tools,
+    runtime::Registry,
+    store::{Error as StoreError, SessionStore},
+    tools::{Tool, Toolset, mcp::Mcp, shell::Shell},
+};
+use anyhow::Context as _;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+/// The time that the start waits for MCP servers, so that the first sessions have their tools. Later ones join.
+const MCP_START: Duration = Duration::from_secs(5);
+
+/// Tools that are left out in one step when the tools of MCP servers are too large together.
+const LEFT_OUT_STEP: usize = 8;
+
+/// The tools of a server, and what they run on.
+pub(super) struct ServerTools {
+    /// The program's own and the built-in ones.
+    own: Vec<Arc<dyn Tool>>,
+    history: Vec<Arc<dyn Tool>>,
+    shell: Option<Arc<Shell>>,
+    mcp: Option<Mcp>,
+}
+
+impl ServerTools {
+    /// Sets up the tools that the settings name, beside the program's own. With `TOOLS=off` there are none.
+    ///
+    /// # Errors
+    /// A tool that cannot be offered: see [`Shell::open`], [`Mcp::open`] and [`Toolset::new`].
+    pub(super) async fn open(
+        settings: &Settings,
+        own: Vec<Arc<dyn Tool>>,
+        store: &Arc<dyn SessionStore>,
+    ) -> anyhow::Result<Arc<Self>> {
+        if !settings.tools.tools.is_on() {
+            return Ok(Arc::new(Self { own: Vec::new(), history: Vec::new(), shell: None, mcp: None }));
+        }
+        let shell = Shell::open(settings).await?;
+        let mcp = parts::mcp(settings)?;
+        if let Some(mcp) = &mcp {
+            mcp.settled(MCP_START).await;
+        }
+        let own = own.into_iter().chain(shell.iter().flat_map(Shell::tools)).collect();
+        let this = Self { own, history: history(store), shell, mcp };
+        this.remove_leftovers(store).await;
+        Ok(Arc::new(this))
+    }
+
+    /// Returns the tools as they are now. A tool of an MCP server that cannot be offered is left out.
+    ///
+    /// # Errors
+    /// A tool of the program's or a built-in one cannot be offered.
+    pub(super) fn toolset(&self) -> anyhow::Result<Toolset> {
+        let names: BTreeSet<String> = self.own.iter().chain(&self.history).map(|tool| tool.offer().name).collect();
+        let mut of_mcp: Vec<Arc<dyn Tool>> = Vec::new();
+        for tool in self.mcp.iter().flat_map(Mcp::tools) {
+            let offer = tool.offer();
+            let refused = match names.contains(&offer.name) {
+                true => Some("another tool of the server has its name".to_owned()),
+                false => check_server_tools(vec![offer.clone()]).err().map(|error| error.message),
+            };
+            match refused {
+                Some(why) => tracing::warn!(tool = offer.name, "left out: {why}"),
+                None => of_mcp.push(tool),
+            }
+        }
+        loop {
+            let all = self.own.iter().chain(&of_mcp).cloned().collect();
+            match Toolset::new(all, self.history.clone()) {
+                Ok(tools) => return Ok(tools),
+                Err(error) if of_mcp.is_empty() => return Err(anyhow::anyhow!(error.message)),
+                Err(error) => {
+                    // Each is fine by itself, and all together are too large.
+                    let kept = of_mcp.len().saturating_sub(LEFT_OUT_STEP);
+                    let left_out = of_mcp.split_off(kept).len();
+                    tracing::warn!(left_out, "tools of MCP servers are left out: {}", error.message);
+                }
+            }
+        }
+    }
+
+    /// Offers sessions what MCP servers offer, whenever that changes, until the server stops.
+    pub(super) fn keep_offering(self: &Arc<Self>, registry: &Arc<Registry>) {
+        let Some(mut changed) = self.mcp.as_ref().map(Mcp::changed) else { return };
+        let (this, registry) = (self.clone(), registry.clone());
+        let stopped = registry.stopping();
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    () = stopped.cancelled() => return,
+                    // The sender lives as long as `this`.
+                    _ = changed.changed() => {}
+                }
+                let tools = this.clone();
+                // Schemas are compiled.
+                let toolset = tokio::task::spawn_blocking(move || tools.toolset()).await;
+                match toolset {
+                    Ok(Ok(toolset)) => registry.replace_tools(toolset),
+                    Ok(Err(error)) => tracing::error!(%error, "offer the tools of MCP servers"),
+                    Err(error) => tracing::error!(%error, "offer the tools of MCP servers"),
+                }
+            }
+        });
+    }
+
+    /// Ends what tools run on.
+    pub(super) async fn close(&self) {
+        if let Some(mcp) = &self.mcp {
+            mcp.close().await;
+        }
+    }
+
+    /// Removes what tools keep of sessions that are gone: the server may have died after it deleted them.
+    async fn remove_leftovers(&self, store: &Arc<dyn SessionStore>) {
+        let Some(shell) = &self.shell else { return };
+        let sessions = match shell.sessions().context("list the folders of sessions") {
+            Ok(sessions) => sessions,
+            Err(error) => {
+                tracing::warn!("{error:#}");
+                return;
+            }
+        };
+        for session in sessions {
+            if matches!(store.head(&session).await, Err(StoreError::NotFound(_)))
+                && let Err(error) = shell.remove(&session).await
+            {
+                tracing::warn!(%session, %error, "remove the folder of a session that is gone");
+            }
+        }
+    }
+}
+
+/// Returns the tools that search the history.
+fn history(_store: &Arc<dyn SessionStore>) -> Vec<Arc<dyn Tool>> {
+    Vec::new()
+}
