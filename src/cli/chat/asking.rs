@@ -195,7 +195,11 @@ fn inset(text: &str) -> String {
 impl Screen {
     /// The question about a call: exactly what would be called, why it is asked, and how to answer.
     fn question(self, approval: &Approval, watched: bool) -> String {
-        let mut lines = vec![self.warning(&format!("the tool {} asks first: {}", visible(&approval.name), visible(&approval.reason)))];
+        let mut lines = vec![self.warning(&format!(
+            "the tool {} asks first: {}",
+            visible(&approval.name),
+            visible(&approval.reason)
+        ))];
         match (&approval.patch, &approval.command) {
             (Some(patch), _) => lines.push(inset(patch)),
             (None, Some(words)) => lines.push(inset(&command_line(words))),
@@ -210,7 +214,8 @@ impl Screen {
             let keys: Vec<String> = KEYS.iter().map(|(key, _, does)| format!("{key} {does}")).collect();
             lines.push(self.note(&format!("on an empty line: {}", keys.join(", "))));
         }
-        let answers = "/allow [always], /reject [always|stop] [WHY]; always means in this session, for exactly this call";
+        let answers =
+            "/allow [always], /reject [always|stop] [WHY]; always means in this session, for exactly this call";
         lines.push(self.note(answers));
         lines.push(self.note(&format!("without an answer until {} it is not run", approval.expires_at)));
         lines.join("\n")

@@ -111,9 +111,8 @@ fn words(value: &Value) -> Option<Vec<String>> {
 
 /// Returns a command line in one line. Words that do not mean themselves are quoted as in JSON.
 pub(super) fn command_line(words: &[String]) -> String {
-    let is_plain = |word: &str| {
-        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c))
-    };
+    let is_plain =
+        |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c));
     let quoted = words.iter().map(|word| match is_plain(word) {
         true => word.clone(),
         false => Value::String(word.clone()).to_string(),
@@ -138,11 +137,16 @@ impl Screen {
         for tool in &tools.items {
             let mark = if tool.off { "off" } else { "on" };
             let name = one_line(&visible(&tool.name));
-            let facts = format!("{:>7} tokens{}  {}", number(tool.tokens), does(tool), shortened(&one_line(&tool.description)));
+            let facts =
+                format!("{:>7} tokens{}  {}", number(tool.tokens), does(tool), shortened(&one_line(&tool.description)));
             let _ = writeln!(out, "  {mark:<3} {name:<24} {}", self.note(&facts));
         }
         let on = tools.items.iter().filter(|tool| !tool.off).count();
-        let total = format!("{on} of {} are on and take about {} tokens of every request", tools.items.len(), number(tools.tokens));
+        let total = format!(
+            "{on} of {} are on and take about {} tokens of every request",
+            tools.items.len(),
+            number(tools.tokens)
+        );
         out + &self.note(&format!("{total}; /tools off NAME and /tools on NAME switch"))
     }
 }

@@ -13,8 +13,8 @@ use reseed_protocol::ApprovalId;
 use rustix::termios::{InputModes, LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use rustyline::{
     Cmd, ColorMode, ConditionalEventHandler, Config, Editor, Event, EventContext, EventHandler, ExternalPrinter as _,
-    Helper, KeyEvent, Modifiers, RepeatCount, completion::Completer, error::ReadlineError,
-    highlight::Highlighter, hint::Hinter, history::MemHistory, validate::Validator,
+    Helper, KeyEvent, Modifiers, RepeatCount, completion::Completer, error::ReadlineError, highlight::Highlighter,
+    hint::Hinter, history::MemHistory, validate::Validator,
 };
 use std::{
     borrow::Cow,

@@ -309,9 +309,7 @@ impl Screen {
     /// A tool call, on one line.
     pub(super) fn call(self, part: &Part) -> Option<String> {
         match part {
-            Part::ToolCall { name, arguments, .. } => {
-                Some(self.note(&format!("calls {}", told(name, arguments))))
-            }
+            Part::ToolCall { name, arguments, .. } => Some(self.note(&format!("calls {}", told(name, arguments)))),
             _ => None,
         }
     }

@@ -253,9 +253,8 @@ async fn a_key_answers_a_tool_that_asks_and_only_on_an_empty_line() {
     // Until the question has been there for a while, the key is a letter.
     loop {
         person.types("y");
-        let is_seen = |rows: &[String]| {
-            rows.iter().any(|row| row == "allowed") || rows.last().is_some_and(|row| row == "> y")
-        };
+        let is_seen =
+            |rows: &[String]| rows.iter().any(|row| row == "allowed") || rows.last().is_some_and(|row| row == "> y");
         let rows = person.sees("the key's effect", is_seen).await;
         if rows.iter().any(|row| row == "allowed") {
             break;

@@ -56,7 +56,10 @@ const BEFORE: &str = "without an answer until 2026-11-22T09:18:22.414Z it is not
 fn a_call_is_a_line_and_its_result_another() {
     let table = [
         (result(4, "gone", false), "calls shell rm -r build\nshell rm -r build: done, 1.5 s\n"),
-        (result(4, "no such\nfolder", true), "calls shell rm -r build\nshell rm -r build: failed, 1.5 s: no such folder\n"),
+        (
+            result(4, "no such\nfolder", true),
+            "calls shell rm -r build\nshell rm -r build: failed, 1.5 s: no such folder\n",
+        ),
         (result(4, "Not called: no.", true), "calls shell rm -r build\nshell rm -r build: not run\n"),
     ];
     for (end, expected) in table {
@@ -80,9 +83,13 @@ fn a_question_shows_the_call_and_each_key_answers_it() {
         )
     );
     let q1: ApprovalId = "q1".parse().unwrap();
-    for (key, review) in
-        [('y', "allow_once"), ('a', "allow_always"), ('n', "reject_once"), ('r', "reject_always"), ('s', "reject_and_stop")]
-    {
+    for (key, review) in [
+        ('y', "allow_once"),
+        ('a', "allow_always"),
+        ('n', "reject_once"),
+        ('r', "reject_always"),
+        ('s', "reject_and_stop"),
+    ] {
         let (_, mut dialogue) = play(true, &script);
         assert_eq!(dialogue.asks(), Some(&q1));
         let other: ApprovalId = "q9".parse().unwrap();
@@ -90,10 +97,8 @@ fn a_question_shows_the_call_and_each_key_answers_it() {
         assert_eq!(refused, "that question is over\n", "{key} belongs to another question");
         assert_eq!(dialogue.on_key(key, &q1), Vec::new());
         let Some(Output::Send(frame)) = dialogue.machine.poll() else { panic!("{key} sends nothing") };
-        let expected = format!(
-            "→ approval_response {}\n",
-            json!({ "approvalId": "q1", "review": review, "argumentsHash": HASH })
-        );
+        let expected =
+            format!("→ approval_response {}\n", json!({ "approvalId": "q1", "review": review, "argumentsHash": HASH }));
         assert_eq!(sent(&frame), expected);
         assert_eq!(dialogue.asks(), None, "it is answered once");
     }
@@ -108,7 +113,10 @@ fn commands_answer_and_what_is_decided_is_told() {
     let script = [OPEN, TURN, &called(3), &asked(4, "q1")].concat();
     let table = [
         ("> /allow always", r#"{"approvalId":"q1","argumentsHash":"HASH","review":"allow_always"}"#),
-        ("> /reject not now", r#"{"approvalId":"q1","argumentsHash":"HASH","customDenyMessage":"not now","review":"reject_once"}"#),
+        (
+            "> /reject not now",
+            r#"{"approvalId":"q1","argumentsHash":"HASH","customDenyMessage":"not now","review":"reject_once"}"#,
+        ),
         ("> /reject stop", r#"{"approvalId":"q1","argumentsHash":"HASH","review":"reject_and_stop"}"#),
     ];
     for (line, payload) in table {
