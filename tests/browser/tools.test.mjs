@@ -179,7 +179,7 @@ onPage("the tools, their tokens and switches, and the lasting answers", { wordMi
   await say(page, "/tools");
   const dialog = page.locator("dialog.tools");
   await dialog.locator("text=4 tools, all switched on: about 385 tokens in every request.").waitFor();
-  assert.deepEqual(await dialog.locator("h3").allInnerTexts(), ["Of this server", "files", "Of programs in this chat", "Your lasting answers"]);
+  assert.deepEqual(await dialog.locator("h3").allInnerTexts(), ["Of this server", "files", "Of programs connected to this chat", "Your lasting answers"]);
   assert.deepEqual(await dialog.locator(".facts").allInnerTexts(), ["may destroy · 182 tokens", "only reads · 74 tokens", "71 tokens", "58 tokens"]);
   const weather = dialog.getByRole("switch", { name: "weather" });
   await weather.focus();

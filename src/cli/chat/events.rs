@@ -39,6 +39,7 @@ impl Dialogue {
         }
         if !resumed {
             self.forget_questions();
+            self.calls.clear();
         }
         self.show_question();
     }

@@ -136,7 +136,6 @@ export class ChatView {
   redraw() {
     this.renderRows();
     this.renderTraces(this.app.snapshot);
-    this.renderCalls(this.app.snapshot);
     this.showEnds();
     this.follow.hold();
     this.loadMore();
@@ -208,6 +207,7 @@ export class ChatView {
       if (row === after) after = after.nextElementSibling;
       else this.log.insertBefore(row, after);
     }
+    this.renderCalls(this.app.snapshot);
     selected?.();
   }
 

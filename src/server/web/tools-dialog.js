@@ -160,7 +160,7 @@ export class ToolsDialog {
  * @param {Tool} tool
  */
 function groupOf({ name, place }) {
-  if (place !== "server") return "Of programs in this chat";
+  if (place !== "server") return "Of programs connected to this chat";
   const at = name.indexOf(SERVER_MARK);
   return at > 0 ? name.slice(0, at) : "Of this server";
 }
