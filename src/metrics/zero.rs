@@ -32,6 +32,11 @@ fn values(metric: &str, label: &str) -> Vec<&'static str> {
         ("reseed_hook_calls_total", "outcome") => {
             vec!["ok", "cancelled", "passed_over", "hook_failed", "hook_timeout", "hook_unavailable"]
         }
+        ("reseed_tool_calls_total", "outcome") => vec!["ok", "failed", "cancelled"],
+        // The built-in ones. Those of MCP servers and of programs appear with their first call.
+        ("reseed_tool_calls_total" | "reseed_tool_duration_seconds", "tool") => {
+            vec!["shell", "apply_patch", "history_search", "history_read"]
+        }
         ("reseed_turns_total", "status") => vec!["completed", "failed", "cancelled", "interrupted"],
         (_, "purpose") => vec!["turn", "summary"],
         ("reseed_held_tokens_unused_total", "kind") => vec!["input", "output"],

@@ -107,6 +107,11 @@ impl ServerTools {
         });
     }
 
+    /// Returns true if commands of the model have all rights of the server's user.
+    pub(super) fn has_unconfined_shell(&self) -> bool {
+        self.shell.as_ref().is_some_and(|shell| !shell.is_confined())
+    }
+
     /// Ends what tools run on.
     pub(super) async fn close(&self) {
         if let Some(mcp) = &self.mcp {
