@@ -29,7 +29,8 @@
 //!
 //! - [`service`] starts the server;
 //! - [`config`] has its settings;
-//! - [`provider`], [`store`], [`hooks`], [`tools`] and [`core`] have the traits, and what the server itself uses for them;
+//! - [`provider`], [`store`], [`hooks`], [`tools`] and [`core`] have the traits, and what the server itself uses for
+//!   them;
 //! - [`pi`] reads and writes pi's sessions, and has its rules for estimating and cutting.
 //!
 //! Whole programs are in `tests/examples`, the architecture in `src/README.md`. Everything else is private, so that the

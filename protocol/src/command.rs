@@ -358,7 +358,8 @@ payloads! {
         /// The names of the tools that are switched off: at most 256.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         off: Option<Vec<String>>,
-        /// The session's own approval policy; without rules to remove it. It can only be stricter than the deployment's.
+        /// The session's own approval policy; without rules to remove it. It can only be stricter than the
+        /// deployment's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         approvals: Option<ApprovalPolicy>,
     }

@@ -2,8 +2,8 @@
 //! decoration.
 
 use crate::{
-    ApprovalId, CallId, CommandId, Entry, EntryId, ErrorBody, JobId, StopReason, Timestamp, TurnId, Usage,
-    approval::{Approval, ApprovalOption, StandingApproval},
+    CallId, CommandId, Entry, EntryId, ErrorBody, JobId, StopReason, Timestamp, TurnId, Usage,
+    approval::{Approval, StandingApproval},
     context::{Breakdown, ContextInfo},
     hook::{HookCall, HookOffer, HookPoint},
     reply::{Pin, SessionItem, SessionSettings},
@@ -17,7 +17,7 @@ mod tool;
 
 pub use host::{Host, HostChanged, Participant, PresenceChanged, RunTool};
 pub use queue::{QueueChanged, QueueItemAdded, QueueItemRemoved, QueueReleased, QueueRemovalReason, QueueReordered};
-pub use tool::ToolPlace;
+pub use tool::{CallResolved, ToolCall, ToolCancelled, ToolPlace};
 
 messages! {
     /// A durable event: one stored record, with its `seq` in the envelope.
@@ -53,14 +53,6 @@ messages! {
         CompactionUndone(Box<CompactionUndone>) = "compaction_undone",
         /// A compaction or branch summary failed or was cancelled; the context is unchanged.
         CompactionFailed(Box<CompactionFailed>) = "compaction_failed",
-    }
-}
-
-impl CallResolved {
-    /// Returns the end of a call.
-    #[must_use]
-    pub fn over(call_id: CallId, outcome: CallOutcome) -> Self {
-        Self { call_id, outcome, approval_id: None, option: None, by: None }
     }
 }
 
@@ -173,43 +165,6 @@ events! {
         withheld_usage: Option<Usage>,
         /// The size of the context.
         context_info: ContextInfo,
-    }
-
-    /// Payload of `tool_call`.
-    struct ToolCall {
-        /// The call; delivered at least once.
-        #[serde(rename = "toolCallId")]
-        call_id: CallId,
-        /// Its turn.
-        turn_id: TurnId,
-        /// The tool.
-        name: String,
-        /// The arguments, JSON text that the tool's schema accepts.
-        arguments: String,
-        /// The time at which it fails if it is not answered.
-        deadline: Timestamp,
-        /// Who runs it.
-        #[serde(default, skip_serializing_if = "ToolPlace::is_client")]
-        #[cfg_attr(feature = "codegen", ts(as = "Option<ToolPlace>"))]
-        place: ToolPlace,
-    }
-
-    /// Payload of `call_resolved`.
-    struct CallResolved {
-        /// The call.
-        #[serde(rename = "toolCallId")]
-        call_id: CallId,
-        /// Its outcome.
-        outcome: CallOutcome,
-        /// The approval that is decided; absent if the call itself is over.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        approval_id: Option<ApprovalId>,
-        /// The answer; absent if there was none.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        option: Option<ApprovalOption>,
-        /// The client that answered.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        by: Option<String>,
     }
 
     /// Payload of `session_updated`: absent fields have not changed.
@@ -371,19 +326,6 @@ events! {
         #[serde(rename = "hookCallId")]
         call_id: CallId,
         /// `timed_out`, or `dropped` if what the hook was called for is over.
-        outcome: CallOutcome,
-    }
-
-    /// Payload of `tool_cancelled`: the answer is no longer awaited. The durable event is `call_resolved`.
-    struct ToolCancelled {
-        /// The call.
-        #[serde(rename = "toolCallId")]
-        call_id: CallId,
-        /// The tool.
-        name: String,
-        /// The turn that made it.
-        turn_id: TurnId,
-        /// `timed_out`, or `dropped` if its turn ended.
         outcome: CallOutcome,
     }
 

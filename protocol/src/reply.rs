@@ -1,12 +1,12 @@
 //! Replies: the one reply to a command, under the command's own `id`.
 
 use crate::{
-    CallId, CommandId, Entry, EntryId, ErrorBody, JobId, Part, SessionId, Timestamp, TurnId, Usage,
+    CommandId, Entry, EntryId, ErrorBody, JobId, Part, SessionId, Timestamp, TurnId, Usage,
     approval::{Approval, ApprovalPolicy, StandingApproval},
     command::{SessionRole, StrategySettings},
     context::{ContextEnvelope, ContextInfo},
     entry::SummaryForm,
-    event::{CompactionPrepared, CompactionRung, FailedRung, Host, Participant, Retained, ToolPlace, TurnStatus},
+    event::{CompactionPrepared, CompactionRung, FailedRung, Host, Participant, Retained, TurnStatus},
     receipt::Receipt,
 };
 use serde::{Deserialize, Serialize};
@@ -51,7 +51,7 @@ mod duplicate;
 mod running;
 mod tools;
 
-pub use running::RunningPart;
+pub use running::{PendingCall, RunningPart};
 pub use tools::{SessionTool, Tools};
 
 macro_rules! replies {
@@ -308,25 +308,6 @@ replies! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
         details: Option<serde_json::Value>,
-    }
-
-    /// An unanswered tool call.
-    struct PendingCall {
-        /// The call.
-        #[serde(rename = "toolCallId")]
-        call_id: CallId,
-        /// Its turn.
-        turn_id: TurnId,
-        /// The tool.
-        name: String,
-        /// The arguments, JSON text.
-        arguments: String,
-        /// The time at which it fails if it is not answered.
-        deadline: Timestamp,
-        /// Who runs it.
-        #[serde(default, skip_serializing_if = "ToolPlace::is_client")]
-        #[cfg_attr(feature = "codegen", ts(as = "Option<ToolPlace>"))]
-        place: ToolPlace,
     }
 
     /// Payload of `sessions`.

@@ -185,8 +185,8 @@ settings! {
         tool_result_max_tokens: Option<u64> = "", rules::whole("tokens", 100..=100_000_000).optional();
         /// When the tools that search the session's history are offered: `auto` from its first compaction on.
         history_tools: OfferHistory = "auto", rules::choice();
-        /// A JSON file with rules for which calls a person must allow. Unset for the defaults: in the server, what calls
-        /// itself read-only runs, the rest is asked about.
+        /// A JSON file with rules for which calls a person must allow. Unset for the defaults: in the server, what
+        /// calls itself read-only runs, the rest is asked about.
         approvals_file: Option<PathBuf> = "", rules::path().optional();
         /// The time in which an approval must be answered; no answer is a refusal.
         approval_expiry_secs: u64 = "86400", rules::whole("seconds", 1..=30 * DAY_SECS);

@@ -2,8 +2,8 @@
 //!
 //! - Each metric is declared once, in `declared.rs`.
 //! - It is recorded only through the typed functions here. Label values are `&'static str`s of closed sets, so no user
-//!   text, id or address can become one, and the number of series is bounded. The names of the server's tools, which its
-//!   operator chooses, are a set that is bounded too (`tools.rs`).
+//!   text, id or address can become one, and the number of series is bounded. The names of the server's tools, which
+//!   its operator chooses, are a set that is bounded too (`tools.rs`).
 //! - Recording does nothing until [`install`] is called.
 //!
 //! Gauges are guards: what they count is released on drop, on every code path.

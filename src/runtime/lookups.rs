@@ -113,7 +113,8 @@ impl Lookups<'_> {
         Ok(ended.map(|ended| Box::new(Lookup::EndedCall(ended))))
     }
 
-    /// Returns what is known of the sender of an answer to an approval, and how the approval ended unless it is pending.
+    /// Returns what is known of the sender of an answer to an approval, and how the approval ended unless it is
+    /// pending.
     async fn approval(&self, approval: &ApprovalId) -> Result<Box<Lookup>, ErrorBody> {
         let is_open = self.state.approvals.iter().any(|open| open.approval_id == *approval);
         let ended = match approval.as_str().parse::<CallId>() {

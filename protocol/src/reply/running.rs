@@ -1,5 +1,6 @@
-//! The parts of an answer that is being streamed.
+//! What of a turn is under way: the parts of an answer that is being streamed, and unanswered tool calls.
 
+use crate::{CallId, Timestamp, TurnId, event::ToolPlace};
 use serde::{Deserialize, Serialize};
 
 /// A part of an answer that is being streamed. A tool call has no id yet: the durable event `tool_call` names it.
@@ -39,4 +40,27 @@ impl RunningPart {
             Self::ToolCall { arguments, .. } => arguments,
         }
     }
+}
+
+/// An unanswered tool call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[cfg_attr(feature = "codegen", ts(optional_fields))]
+#[serde(rename_all = "camelCase")]
+pub struct PendingCall {
+    /// The call.
+    #[serde(rename = "toolCallId")]
+    pub call_id: CallId,
+    /// Its turn.
+    pub turn_id: TurnId,
+    /// The tool.
+    pub name: String,
+    /// The arguments, JSON text.
+    pub arguments: String,
+    /// The time at which it fails if it is not answered.
+    pub deadline: Timestamp,
+    /// Who runs it.
+    #[serde(default, skip_serializing_if = "ToolPlace::is_client")]
+    #[cfg_attr(feature = "codegen", ts(as = "Option<ToolPlace>"))]
+    pub place: ToolPlace,
 }

@@ -91,7 +91,8 @@ impl Step {
         Self::EndTurn(Box::new(TurnEnd { status: TurnStatus::Completed, finish_reason: Some(reason), error: None }))
     }
 
-    /// Returns the step that ends the running turn early: as `cancelled`, `interrupted`, or `failed` if it took too long.
+    /// Returns the step that ends the running turn early: as `cancelled`, `interrupted`, or `failed` if it took too
+    /// long.
     pub(super) fn stop_turn(status: TurnStatus) -> Self {
         Self::EndTurn(Box::new(TurnEnd::stopped(status)))
     }

@@ -14,8 +14,8 @@ use reseed_protocol::approval::ApprovalDecision;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 
-/// Returns the hash of a call: SHA-256 of the tool's name and its arguments, in hexadecimal. Two calls have the same one
-/// only if they are the same text.
+/// Returns the hash of a call: SHA-256 of the tool's name and its arguments, in hexadecimal. Two calls have the same
+/// one only if they are the same text.
 #[must_use]
 pub fn call_hash(name: &str, arguments: &str) -> String {
     let mut hasher = Sha256::new();

@@ -111,7 +111,8 @@ impl<'a> ChatRequest<'a> {
         let system = Some(envelope.system.compiled.as_str()).filter(|text| !text.is_empty());
         let mut messages: Vec<ChatMessage<'a>> =
             system.map(|content| ChatMessage::System { content }).into_iter().collect();
-        // A result of a tool has no room for images here, so they follow as a user's, once all calls have their results.
+        // A result of a tool has no room for images here, so they follow as a user's, once all calls have their
+        // results.
         let mut images: Vec<ContentPart<'a>> = Vec::new();
         for message in request.messages() {
             if message.message.role != Role::Tool {

@@ -60,7 +60,8 @@ async fn each_answer_does_what_it_says() {
         assert_eq!(refused["payload"]["code"], "invalid_field", "another call was shown: {refused}");
         assert_eq!(decide(&mut client, &approval, review, message).await["type"], "ok");
         let resolved = client.event("call_resolved").await["payload"].clone();
-        assert_eq!((&resolved["outcome"], &resolved["approvalId"]), (&json!(outcome), &approval["approvalId"]));
+        assert_eq!(resolved["outcome"], outcome);
+        assert_eq!(resolved["approvalId"], *present(&approval["approvalId"]));
         assert_eq!(finished(&mut client).await["status"], status, "{review}");
         assert_eq!(seen.started.load(Ordering::SeqCst), runs, "{review}");
         if status == "completed" {
@@ -129,8 +130,8 @@ async fn an_answer_for_good_holds_for_exactly_this_call_and_can_be_withdrawn() {
     // A client that joins now sees what is open and what stands.
     let mut other = Client::v2(&server.ws()).await;
     let joined = other.ask("open_session", json!({ "sessionId": opened["sessionId"] })).await["payload"].clone();
-    assert_eq!(present(&joined["approvals"][0])["approvalId"], approval["approvalId"]);
-    assert_eq!(present(&joined["standingApprovals"][0])["option"], "reject_always");
+    assert_eq!(joined["approvals"][0]["approvalId"], *present(&approval["approvalId"]));
+    assert_eq!(joined["standingApprovals"][0]["option"], "reject_always");
     // Two decide at once: the first counts.
     assert_eq!(decide(&mut other, &approval, "reject_once", None).await["type"], "ok");
     assert_eq!(decide(&mut client, &approval, "allow_once", None).await["payload"]["code"], "too_late");

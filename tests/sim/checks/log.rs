@@ -14,8 +14,8 @@ pub(crate) fn nothing_panics(history: &History) -> Result<(), String> {
     history.panics.first().map_or(Ok(()), |panic| Err(panic.clone()))
 }
 
-/// The server starts a call once, over all restarts, and only one that the log has as its own: a call that a person must
-/// allow is there only once they have.
+/// The server starts a call once, over all restarts, and only one that the log has as its own: a call that a person
+/// must allow is there only once they have.
 pub(crate) fn server_tools_run_once(history: &History) -> Result<(), String> {
     let mut started: HashSet<&CallId> = HashSet::new();
     for call_id in &history.tools {

@@ -56,9 +56,9 @@ impl Workspace {
         Ok(())
     }
 
-    /// Cuts a tool's output to the deployment's limit, and to a quarter of the window: no compaction could make room for
-    /// output that fills it alone.
-    /// The beginning and the end are kept, with a note between them; what was left out comes with it.
+    /// Cuts a tool's output to the deployment's limit, and to a quarter of the window: no compaction could make room
+    /// for output that fills it alone. The beginning and the end are kept, with a note between them; what was left out
+    /// comes with it.
     pub(crate) fn fitting_output(&self, output: String) -> (String, Option<Box<Cut>>) {
         let quarter = (self.window_tokens() / 4).max(1);
         let tokens_max = self.deployment.tool_result_tokens_max.map_or(quarter, |most| most.clamp(1, quarter));

@@ -1,8 +1,8 @@
 //! The prompt builder: the content of the session's next request, and its token count.
 //!
 //! Inputs: each appended event; the tools that a client offers (`register_tools`, `ToolsOffered`) and those of the
-//! server; a turn's own system prompt; what hooks added to one request; requests that were sent, answered or failed, with the reported usage; the
-//! commands `get_context_info` and `get_context`.
+//! server; a turn's own system prompt; what hooks added to one request; requests that were sent, answered or failed,
+//! with the reported usage; the commands `get_context_info` and `get_context`.
 //!
 //! Outputs: the context, its envelope, count and receipt, for the machine that asks; the effect that stores a
 //! calibration. It queues no step.

@@ -141,7 +141,8 @@ impl Workspace {
         Tools::offered(&server, &self.prompt.carried.client_tools, off)
     }
 
-    /// Returns the tools that the session has now with the tokens of each, for people: also those that are switched off.
+    /// Returns the tools that the session has now with the tokens of each, for people: also those that are switched
+    /// off.
     pub(crate) fn listed_tools(&self) -> reply::Tools {
         let off = &self.session.state.settings.tools_off;
         let tools = self.tools_without(&[]);

@@ -66,7 +66,8 @@ pub(super) struct TurnProgress {
     pub(super) looked_at_usage: Option<Usage>,
     /// The hooks that were called for the upcoming request.
     pub(super) runs: Vec<HookRun>,
-    /// The time that the turn has taken, in milliseconds, up to `runs_since`. What it waits for approvals is not counted.
+    /// The time that the turn has taken, in milliseconds, up to `runs_since`. What it waits for approvals is not
+    /// counted.
     pub(super) spent_ms: u64,
     /// Since when it runs; `None` while it waits for approvals.
     pub(super) runs_since: Option<Timestamp>,

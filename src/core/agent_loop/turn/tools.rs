@@ -67,8 +67,8 @@ impl Turn {
         }
     }
 
-    /// Makes the calls that the approval policy allows, asks a person about others, and tells the model why the rest are
-    /// not made.
+    /// Makes the calls that the approval policy allows, asks a person about others, and tells the model why the rest
+    /// are not made.
     pub(crate) fn begin_calls(
         &mut self,
         ws: &mut Workspace,
