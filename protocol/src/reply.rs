@@ -47,13 +47,6 @@ messages! {
     }
 }
 
-mod duplicate;
-mod running;
-mod tools;
-
-pub use running::{PendingCall, RunningPart};
-pub use tools::{SessionTool, Tools};
-
 macro_rules! replies {
     ($($(#[$doc:meta])* struct $name:ident { $($(#[$attr:meta])* $field:ident: $ty:ty,)* })*) => {
         $(
@@ -67,9 +60,16 @@ macro_rules! replies {
     };
 }
 
+mod duplicate;
+mod resumed;
+mod running;
+mod tools;
 mod unchecked;
 mod welcome;
 
+pub use resumed::Resumed;
+pub use running::{PendingCall, RunningPart};
+pub use tools::{SessionTool, Tools};
 pub use unchecked::{UncheckedPattern, UncheckedReason};
 pub use welcome::{Limits, Server, Welcome};
 
@@ -571,15 +571,4 @@ pub enum SessionState {
     Running,
     /// It is being compacted outside a turn, or an abandoned branch is being summarised.
     Compacting,
-}
-
-/// The result of a `resume`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(rename_all = "snake_case")]
-pub enum Resumed {
-    /// Every missed durable event follows, in order.
-    Replay,
-    /// Too much was missed or the position is unknown: this is the full state.
-    Snapshot,
 }

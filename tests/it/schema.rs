@@ -49,6 +49,7 @@ async fn every_command_of_v2_gets_its_reply_and_every_frame_fits_the_schema() {
         ("cancel_turn", "no_turn"),
         ("retry_turn", "turn_running"),
         ("approval_response", "no_pending_approval"),
+        ("withdraw_approval", "no_pending_approval"),
         ("cancel_compaction", "no_compaction"),
         ("hook_result", "unknown_call"),
         ("tool_result", "too_late"),

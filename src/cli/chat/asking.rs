@@ -1,5 +1,4 @@
-//! Tools that wait for the person's permission: the question, its answer by a key or a command, and the tools'
-//! switches.
+//! Tools that wait for permission: the question, its answer by a key or a command, and the tools' switches.
 //!
 //! What always holds:
 //! - one question is asked at a time, the oldest; an answer goes with the hash of the call that was shown;
