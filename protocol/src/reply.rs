@@ -42,6 +42,8 @@ messages! {
         Forked(Forked) = "forked",
         /// To `get_tree`.
         Tree(Tree) = "tree",
+        /// To `search_history`.
+        HistoryHits(HistoryHits) = "history_hits",
         /// To a refused command; nothing was changed.
         Error(ErrorBody) = "error",
     }
@@ -67,9 +69,11 @@ macro_rules! replies {
     };
 }
 
+mod history;
 mod unchecked;
 mod welcome;
 
+pub use history::{HistoryHit, HistoryHits, HitRole};
 pub use unchecked::{UncheckedPattern, UncheckedReason};
 pub use welcome::{Limits, Server, Welcome};
 
