@@ -51,6 +51,8 @@ commands! {
     DeleteSession(Empty) = "delete_session" => "ok", Server, Required, NonObserver, Transient;
     /// Pages through a session's entries. Answered by `entries`.
     GetEntries(GetEntries) = "get_entries" => "entries", Server, Required, Anyone, Transient;
+    /// Searches what was said in a session or, if it names none, in all of this user's. Answered by `history_hits`.
+    SearchHistory(SearchHistory) = "search_history" => "history_hits", Server, Optional, Anyone, Transient;
     /// Checks the connection and, if it names one, a session for events that were missed. Answered by `pong`.
     Ping(Ping) = "ping" => "pong", Connection, Optional, Anyone, Transient;
     /// Sends input to the model. Answered by `accepted` once it is durable.
@@ -281,6 +283,16 @@ payloads! {
         /// at most as long as the frame that brought it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         entry_id: Option<EntryId>,
+    }
+
+    /// Payload of `search_history`.
+    struct SearchHistory {
+        /// Words, phrases in quotes, and beginnings of words with a star, all of which an entry must have: 1 to 1,000
+        /// characters. A word with punctuation in it, such as a path, is a phrase.
+        query: String,
+        /// The maximum number of hits, 1 to 100; absent: 20.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<u32>,
     }
 
     /// Payload of `ping`.

@@ -42,6 +42,8 @@ messages! {
         Forked(Forked) = "forked",
         /// To `get_tree`.
         Tree(Tree) = "tree",
+        /// To `search_history`.
+        HistoryHits(HistoryHits) = "history_hits",
         /// To a refused command; nothing was changed.
         Error(ErrorBody) = "error",
     }
@@ -61,12 +63,14 @@ macro_rules! replies {
 }
 
 mod duplicate;
+mod history;
 mod resumed;
 mod running;
 mod tools;
 mod unchecked;
 mod welcome;
 
+pub use history::{HistoryHit, HistoryHits, HitRole};
 pub use resumed::Resumed;
 pub use running::{PendingCall, RunningPart};
 pub use tools::{SessionTool, Tools};

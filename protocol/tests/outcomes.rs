@@ -46,7 +46,7 @@ fn an_error_code_refuses_a_command_or_says_where_else_it_occurs() {
 fn the_commands_that_need_no_subscription_are_those_that_the_page_names() {
     let free = Command::TABLE.iter().filter(|spec| spec.address != Address::None && !spec.needs_subscription());
     let free: Vec<&str> = free.map(|spec| spec.name).collect();
-    assert_eq!(free, ["open_session", "rename_session", "delete_session", "get_entries", "get_tree"]);
+    assert_eq!(free, ["open_session", "rename_session", "delete_session", "get_entries", "search_history", "get_tree"]);
 }
 
 /// The defaults are those of the settings, and those that `welcome` shows.

@@ -14,6 +14,7 @@ export type Command =
   | { type: "rename_session"; payload: RenameSession }
   | { type: "delete_session"; payload?: Empty }
   | { type: "get_entries"; payload?: GetEntries }
+  | { type: "search_history"; payload: SearchHistory }
   | { type: "ping"; payload?: Ping }
   | { type: "user_input"; payload: UserInput }
   | { type: "cancel_turn"; payload?: CancelTurn }
@@ -189,6 +190,17 @@ export interface GetEntries {
    * at most as long as the frame that brought it.
    */
   entryId?: EntryId;
+}
+
+/** Payload of `search_history`. */
+export interface SearchHistory {
+  /**
+   * Words, phrases in quotes, and beginnings of words with a star, all of which an entry must have: 1 to 1,000
+   * characters. A word with punctuation in it, such as a path, is a phrase.
+   */
+  query: string;
+  /** The maximum number of hits, 1 to 100; absent: 20. */
+  limit?: number;
 }
 
 /** Payload of `ping`. */

@@ -41,6 +41,7 @@ export interface ReplyTypes {
   rename_session: "ok";
   delete_session: "ok";
   get_entries: "entries";
+  search_history: "history_hits";
   ping: "pong";
   user_input: "accepted";
   cancel_turn: "ok";
@@ -86,6 +87,7 @@ export interface Addresses {
   rename_session: "required";
   delete_session: "required";
   get_entries: "required";
+  search_history: "optional";
   ping: "optional";
   user_input: "required";
   cancel_turn: "required";

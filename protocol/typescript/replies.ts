@@ -26,6 +26,7 @@ export type Reply =
   | { type: "navigated"; payload: Navigated }
   | { type: "forked"; payload: Forked }
   | { type: "tree"; payload: Tree }
+  | { type: "history_hits"; payload: HistoryHits }
   | { type: "error"; payload: ErrorBody };
 
 /** Payload of `welcome`. */
@@ -566,3 +567,33 @@ export interface TreeNode {
   /** The number of its children. */
   childCount: number;
 }
+
+/** Payload of `history_hits`. */
+export interface HistoryHits {
+  /**
+   * What was found. In one session the newest entry first, whatever its branch; in all of the user's sessions
+   * the session first that was written to last, and in each the newest entry.
+   */
+  items: Array<HistoryHit>;
+  /** True if there may be more: the search ended at its limit, or before it had read everything. */
+  more: boolean;
+}
+
+/** An entry that was found. */
+export interface HistoryHit {
+  /** Its session. */
+  sessionId: SessionId;
+  /** The session's name; absent if it has none. */
+  name?: string;
+  /** The entry. */
+  entryId: EntryId;
+  /** The time of its creation. */
+  timestamp: Timestamp;
+  /** Who wrote it. */
+  role: HitRole;
+  /** The text around the first match, at most 300 characters. Text of the history: show it, do not follow it. */
+  snippet: string;
+}
+
+/** The author of an entry that was found. */
+export type HitRole = "user" | "assistant" | "tool" | "summary";

@@ -88,6 +88,8 @@ pub struct ModelFault {
     pub retry_after_ms: Option<u64>,
     /// For [`ErrorCode::ContextOverflow`]: the numbers that the refusal stated.
     pub overflow: OverflowHint,
+    /// True if the upstream refused the request because it offers tools, which the model does not take.
+    pub refuses_tools: bool,
     /// True if any text of this answer was shown already.
     pub shown: bool,
     /// What the upstream's operator needs to find the request; for the log only.
@@ -124,6 +126,7 @@ impl ModelFault {
             message: message.into(),
             retry_after_ms: None,
             overflow: OverflowHint::default(),
+            refuses_tools: false,
             shown: false,
             origin: FaultOrigin::default(),
         }

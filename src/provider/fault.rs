@@ -46,9 +46,35 @@ pub(crate) fn classify(status: Option<u16>, headers: &HeaderMap, now: Timestamp,
     if let Some(window) = hint.window_tokens {
         note.push_str(&format!(", {window} fit"));
     }
+    let refuses_tools = code != ErrorCode::ContextOverflow && error.refuses_tools();
     let origin = FaultOrigin { http_status: status, error_type: error.error_type, request_id: request_id(headers) };
-    ModelFault { overflow: hint, retry_after_ms: retry_after_ms(headers, now), origin, ..fault(code, &note) }
+    let retry_after_ms = retry_after_ms(headers, now);
+    ModelFault { overflow: hint, refuses_tools, retry_after_ms, origin, ..fault(code, &note) }
 }
+
+/// What servers say, in lower case, when the model or its template takes no tools.
+const NO_TOOLS: &[&str] = &[
+    // Ollama
+    "does not support tools",
+    // llama-server without a template for tools
+    "tools param requires",
+    "requires --jinja",
+    // vLLM without a parser for tool calls
+    "tool choice requires --enable-auto-tool-choice",
+    "--tool-call-parser",
+    // OpenRouter
+    "support tool use",
+    // Others, about the field, in the form of OpenAI's errors
+    "does not support tool",
+    "does not support function calling",
+    "function calling is not supported",
+    "tool calling is not supported",
+    "tools are not supported",
+    "tools is not supported",
+    "unsupported parameter: 'tools'",
+    "unknown parameter: 'tools'",
+    "unrecognized request argument supplied: tools",
+];
 
 /// Most characters of an error type or request id taken from upstream.
 const NAME_CHARS_MAX: usize = 128;
@@ -211,6 +237,11 @@ impl ErrorBody {
             prompt_tokens: self.counts.prompt_tokens.or(hint.prompt_tokens),
             window_tokens: self.counts.window_tokens.or(hint.window_tokens),
         })
+    }
+
+    /// Returns true if the upstream refused the request because it offers tools.
+    fn refuses_tools(&self) -> bool {
+        NO_TOOLS.iter().any(|words| self.words.contains(words))
     }
 
     fn means(&self, table: &[(ErrorCode, &[&str])]) -> Option<ErrorCode> {
@@ -411,6 +442,36 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(name, value.parse().unwrap());
             assert_eq!(classify(Some(429), &headers, now(), b"").retry_after_ms, expected, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_of_tools_is_told_from_others() {
+        let table = [
+            (400, r#"{"error":"registry.ollama.ai/library/gemma:2b does not support tools"}"#, true),
+            (
+                500,
+                r#"{"error":{"code":500,"message":"tools param requires --jinja flag","type":"server_error"}}"#,
+                true,
+            ),
+            (
+                400,
+                r#"{"object":"error","message":"\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set"}"#,
+                true,
+            ),
+            (404, r#"{"error":{"message":"No endpoints found that support tool use.","code":404}}"#, true),
+            (400, r#"{"error":{"message":"Unsupported parameter: 'tools' is not supported with this model."}}"#, true),
+            (400, r#"{"error":{"message":"Invalid schema for function 'look': tools[0] is wrong"}}"#, false),
+            (
+                400,
+                r#"{"error":{"message":"An assistant message with 'tool_calls' must be followed by tool messages"}}"#,
+                false,
+            ),
+            (429, r#"{"error":{"message":"Too many requests"}}"#, false),
+        ];
+        for (status, body, expected) in table {
+            let fault = classify(Some(status), &HeaderMap::new(), Timestamp(0), body.as_bytes());
+            assert_eq!(fault.refuses_tools, expected, "{body}");
         }
     }
 }

@@ -349,6 +349,7 @@ impl Actor {
                         waiting.extend(handled(agent, now, Input::Cancelled { request, shown }));
                     }
                 }
+                Effect::ToolsRefused(model) => self.shared.takes_no_tools(&model),
                 Effect::Calibrate { model, report } => self.shared.calibrate(&model, &report),
                 Effect::CallHook(call) => {
                     let CallHook { place, call, awaited } = *call;

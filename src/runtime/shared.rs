@@ -101,6 +101,20 @@ impl Shared {
         self.damaged.get(session).map(|body| body.clone())
     }
 
+    /// Remembers that a model takes no tools, for all sessions until the server stops.
+    pub(super) fn takes_no_tools(&self, model: &str) {
+        let mut parts = self.parts.write().unwrap_or_else(PoisonError::into_inner);
+        let known = &parts.deployment.models_without_tools;
+        if known.contains(model) || known.len() >= CALIBRATIONS_MAX {
+            return;
+        }
+        tracing::warn!(model, "the model refused a request because it offered tools; it is offered none from now on");
+        let mut deployment = (*parts.deployment).clone();
+        deployment.models_without_tools.insert(model.to_owned());
+        let (provider, hooks, tools) = (parts.provider.clone(), parts.hooks.clone(), parts.tools.clone());
+        *parts = Arc::new(Parts { provider, hooks, tools, deployment: Arc::new(deployment) });
+    }
+
     pub(super) fn calibrate(&self, model: &str, report: &Report) {
         if let Some(mut calibration) = self.calibrations.get_mut(model) {
             calibration.observe(report);

@@ -3,19 +3,13 @@
 //! Subscribers, pages of entries and the model get the entry as it is cut; the whole is read for one entry at a time.
 //! It is no longer than the frame or the hook's answer that brought it.
 
-use crate::store::{CommandMark, Error, SessionStore};
-use reseed_protocol::{Entry, EntryId, SessionId, event::Event};
-
-/// Returns the id of the mark that holds the whole result of an entry. No client can use it: ids with this beginning
-/// are the server's.
-fn mark_id(entry: &EntryId) -> String {
-    format!("s_whole:{entry}")
-}
+use crate::store::{CommandMark, Error, SessionStore, whole_mark};
+use reseed_protocol::{Entry, SessionId, event::Event};
 
 /// Takes the whole result out of an entry that is about to be stored. Returns its mark.
 pub(crate) fn take(entry: &mut Entry) -> Option<CommandMark> {
     let reply = entry.take_whole()?.into();
-    Some(CommandMark { command_id: mark_id(&entry.entry_id), fingerprint: 0, reply })
+    Some(CommandMark { command_id: whole_mark(&entry.entry_id), fingerprint: 0, reply })
 }
 
 /// Takes the whole results out of events that are about to be stored.
@@ -31,7 +25,7 @@ pub(super) fn take_all(events: &mut [Event]) -> impl Iterator<Item = CommandMark
 /// # Errors
 /// The store's errors.
 pub(crate) async fn restore(store: &dyn SessionStore, session: &SessionId, entry: &mut Entry) -> Result<(), Error> {
-    let id = mark_id(&entry.entry_id);
+    let id = whole_mark(&entry.entry_id);
     if let Some(cut) = entry.cut_mut() {
         cut.whole = store.command(session, &id).await?.map(|mark| mark.reply.to_string());
     }

@@ -23,7 +23,7 @@ const COSTS: &[(u32, &[&str])] = &[
         20,
         &["open_session", "list_sessions", "get_entries", "get_context", "get_context_info", "list_tools", "navigate"],
     ),
-    (50, &["user_input", "retry_turn", "append_custom_message", "get_tree"]),
+    (50, &["user_input", "retry_turn", "append_custom_message", "get_tree", "search_history"]),
     (100, &["start_compaction", "manual_compact", "undo_compaction", "delete_session"]),
     (500, &["fork_session"]),
 ];

@@ -25,6 +25,7 @@ mod door;
 mod granting;
 mod guesses;
 mod handshake;
+mod history;
 mod limits;
 mod linger;
 mod listen;

@@ -47,7 +47,7 @@ pub(super) fn now() -> Timestamp {
     SystemClock.now()
 }
 
-fn limit(requested: Option<u32>, (default, max): (u32, u32)) -> Result<u32, ErrorBody> {
+pub(super) fn limit(requested: Option<u32>, (default, max): (u32, u32)) -> Result<u32, ErrorBody> {
     match requested {
         None => Ok(default),
         Some(limit) if (1..=max).contains(&limit) => Ok(limit),
@@ -55,7 +55,7 @@ fn limit(requested: Option<u32>, (default, max): (u32, u32)) -> Result<u32, Erro
     }
 }
 
-fn invalid(field: &str, message: String) -> ErrorBody {
+pub(super) fn invalid(field: &str, message: String) -> ErrorBody {
     ErrorBody::new(ErrorCode::InvalidField, message).with_field(field)
 }
 

@@ -2,6 +2,7 @@
 
 use super::{
     closing::{End, Flow},
+    history,
     opening::open_session,
     scope, sessions,
     socket::{BAD_FRAMES_MAX, Connection, Speaks, count_reply},
@@ -51,6 +52,7 @@ const FEATURES: &[&str] = &[
     "pins",
     "hooks",
     "patches",
+    "search_history",
 ];
 
 /// Returns the error for a command before `hello`.
@@ -134,6 +136,9 @@ async fn carry_out(
             // Its own feed has ended too; the reply says so.
             connection.unsubscribe(session).await;
             Ok(Some(done()))
+        }
+        (Routed::Server(ServerCommand::SearchHistory(search)), session) => {
+            history::search(&asker, session, search).await.map(Some)
         }
         (Routed::Server(ServerCommand::GetEntries(get)), Some(session)) => {
             sessions::entries(&asker, session, get).await.map(Some)

@@ -26,7 +26,7 @@ use crate::{
 };
 use anyhow::Context as _;
 use reseed_protocol::{approval::ApprovalPolicy, command::SummaryKind};
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// Most bytes of the file with the approval policy: many times what its rules can have.
 const APPROVALS_BYTES_MAX: u64 = 1024 * 1024;
@@ -223,6 +223,7 @@ pub(crate) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
         tool_result_tokens_max: tools.tool_result_max_tokens,
         turn_timeout_ms: (turns.turn_timeout_secs > 0).then(|| turns.turn_timeout_secs * 1000),
         tools_are_off: !tools.tools.is_on(),
+        models_without_tools: BTreeSet::new(),
         server_tools: Tools::default(),
         history_tools: HistoryTools { offered: tools.history_tools, tools: Tools::default() },
         approvals: Policy::default(),

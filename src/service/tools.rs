@@ -6,7 +6,7 @@ use crate::{
     core::agent_loop::check_server_tools,
     runtime::Registry,
     store::{Error as StoreError, SessionStore},
-    tools::{Tool, Toolset, mcp::Mcp, shell::Shell},
+    tools::{Tool, Toolset, history, mcp::Mcp, shell::Shell},
 };
 use anyhow::Context as _;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -45,7 +45,7 @@ impl ServerTools {
             mcp.settled(MCP_START).await;
         }
         let own = own.into_iter().chain(shell.iter().flat_map(Shell::tools)).collect();
-        let this = Self { own, history: history(store), shell, mcp };
+        let this = Self { own, history: history::tools(store.clone()), shell, mcp };
         this.remove_leftovers(store).await;
         Ok(Arc::new(this))
     }
@@ -137,9 +137,4 @@ impl ServerTools {
             }
         }
     }
-}
-
-/// Returns the tools that search the history.
-fn history(_store: &Arc<dyn SessionStore>) -> Vec<Arc<dyn Tool>> {
-    Vec::new()
 }

@@ -2,8 +2,8 @@
 //! the bytes of the entries read are counted.
 
 use super::{
-    Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, SessionHead,
-    SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage,
+    Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage, ListQuery, SearchQuery,
+    SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage,
 };
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{
@@ -211,6 +211,10 @@ impl<S: SessionStore> SessionStore for Faulty<S> {
 
     fn empty_sessions(&self, before: Timestamp, limit: u32) -> StoreFuture<'_, Result<Vec<SessionId>, Error>> {
         self.inner.empty_sessions(before, limit)
+    }
+
+    fn search(&self, query: SearchQuery) -> StoreFuture<'_, Result<Hits, Error>> {
+        self.inner.search(query)
     }
 
     fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>> {

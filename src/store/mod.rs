@@ -9,17 +9,19 @@ mod error;
 pub(crate) mod faulty;
 pub mod memory;
 mod page;
+mod search;
 pub mod sqlite;
 mod upgrade;
 mod walk;
 
 #[cfg(test)]
-mod conformance;
+pub(crate) mod conformance;
 
 pub use connect::{ConnectError, connect};
 pub(crate) use connect::{open, open_read_only};
 pub use error::{Error, Part};
 pub use page::EntriesPage;
+pub use search::{HISTORY_TOOLS, HITS_MAX, Hit, Hits, Query, SearchQuery, SearchScope, TERMS_MAX};
 pub use walk::SubtreeQuery;
 
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp, event::Event};
@@ -94,6 +96,13 @@ pub struct CommandMark {
     pub fingerprint: u64,
     /// JSON of its reply, sent again when the command is repeated.
     pub reply: Arc<str>,
+}
+
+/// Returns the id of the mark that holds the whole of a tool's result whose entry shows a part of it. No client can use
+/// it: ids with this beginning are the server's.
+#[must_use]
+pub fn whole_mark(entry: &EntryId) -> String {
+    format!("s_whole:{entry}")
 }
 
 /// A session's summary for lists and a quick open: derived from the log and written with every append, never the source
@@ -469,6 +478,16 @@ pub trait SessionStore: Send + Sync {
     fn empty_sessions(&self, before: Timestamp, limit: u32) -> StoreFuture<'_, Result<Vec<SessionId>, Error>> {
         let _ = (before, limit);
         Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// Searches the text of entries: of messages, tool calls, whole tool results and summaries; not of reasoning, nor
+    /// of the results of the tools in [`HISTORY_TOOLS`]. Entries that cannot be read are passed over. A store without an
+    /// index reads all entries in the scope.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Damaged`] (of the session's head), [`Error::Unknown`].
+    fn search(&self, query: SearchQuery) -> StoreFuture<'_, Result<Hits, Error>> {
+        Box::pin(search::scan(self, query))
     }
 
     /// Deletes a session and all it holds, even if another process or connection has it open.

@@ -5,6 +5,7 @@
 //!
 //! Invariant: a tool never sees arguments that its schema, as it was sent, does not allow.
 
+pub mod history;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 #[cfg(not(feature = "mcp"))]

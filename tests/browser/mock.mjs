@@ -57,10 +57,10 @@ function hooks(world) {
 const REFUSED = Symbol("refused");
 
 /** Whether a command's frame names a session; the others have to. */
-const ADDRESSES = { hello: "none", list_sessions: "none", open_session: "optional", ping: "optional" };
+const ADDRESSES = { hello: "none", list_sessions: "none", open_session: "optional", search_history: "optional", ping: "optional" };
 
 /** Commands about a session that need no subscription to it. */
-const FROM_OUTSIDE = new Set(["open_session", "rename_session", "delete_session", "get_entries", "get_tree", "ping"]);
+const FROM_OUTSIDE = new Set(["open_session", "rename_session", "delete_session", "get_entries", "get_tree", "search_history", "ping"]);
 
 /** Subscriptions of one connection. */
 const SUBSCRIPTIONS_MAX = 64;

@@ -32,7 +32,7 @@ impl Bench {
     }
 
     fn open(&self, checkpoint_pages: u32) -> SqliteStore {
-        let options = Options { vfs: Some(self.mounted.vfs()), checkpoint_pages, ..Options::default() };
+        let options = Options { vfs: Some(self.mounted.vfs()), checkpoint_pages, index: false, ..Options::default() };
         SqliteStore::open_with(&self.mounted.database(), options).unwrap()
     }
 }
@@ -168,7 +168,7 @@ async fn on_a_full_disk_a_session_can_be_deleted_and_that_makes_room() {
             Ok(())
         };
         vfs.reserve = reserved.then(|| Box::new(give_up) as _);
-        let options = Options { vfs: Some(vfs), ..Options::default() };
+        let options = Options { vfs: Some(vfs), index: false, ..Options::default() };
         let store = SqliteStore::open_with(&bench.mounted.database(), options).unwrap();
         let lease = store.create(&session(), "", Timestamp(0)).await.unwrap();
         store.append(&lease, 1, append(&"a".repeat(50_000))).await.unwrap();

@@ -92,6 +92,7 @@ pub(crate) async fn run(seed: u64, setup: Setup) -> Result<Summary, String> {
             checkpoint_pages: [1, 10, 40, 4000][world.random.usize(0..4)],
             // Never by the clock, which would make each run of a seed another one.
             retry: Duration::from_secs(3600),
+            index: false,
             vfs: Some(mounted.vfs()),
             ..Options::default()
         };

@@ -80,6 +80,9 @@ async fn a_ticket_for_one_session_opens_no_other() {
             ("list_sessions", json!({}), "forbidden"),
             ("list_sessions", json!({ "search": "word" }), "forbidden"),
             ("list_sessions", json!({ "watch": true }), "forbidden"),
+            ("search_history", json!({ "query": "word" }), "forbidden"),
+            ("search_history", json!({ "query": "word", "sessionId": other }), "forbidden"),
+            ("search_history", json!({ "query": "word", "sessionId": one }), "history_hits"),
             ("get_entries", of_other.clone(), "forbidden"),
             ("get_tree", of_other.clone(), "forbidden"),
             ("rename_session", json!({ "sessionId": other, "name": "mine" }), "forbidden"),
@@ -124,6 +127,8 @@ async fn a_ticket_that_reads_changes_nothing() {
         &[
             ("list_sessions", json!({}), "sessions"),
             ("get_entries", about(json!({})), "entries"),
+            ("search_history", json!({ "query": "hello" }), "history_hits"),
+            ("search_history", about(json!({ "query": "hello" })), "history_hits"),
             ("open_session", json!({}), "read_only"),
             ("open_session", about(json!({ "role": "writer" })), "read_only"),
             ("rename_session", about(json!({ "name": "mine" })), "read_only"),

@@ -31,6 +31,7 @@ mod real_upstream;
 mod reload;
 mod safety;
 mod schema;
+mod searching;
 mod server_tools;
 mod settings;
 #[cfg(target_os = "linux")]

@@ -234,6 +234,7 @@ async fn a_session_of_one_name_does_not_exist_for_another() {
                 ("open_session", json!({ "sessionId": id })),
                 ("open_session", json!({ "sessionId": id, "resume": { "epoch": "x", "seq": 1 } })),
                 ("get_entries", json!({ "sessionId": id })),
+                ("search_history", json!({ "sessionId": id, "query": "Aurora" })),
                 ("rename_session", json!({ "sessionId": id, "name": "mine" })),
                 ("delete_session", json!({ "sessionId": id })),
             ]

@@ -5,13 +5,13 @@ mod v1;
 
 use crate::support::{client::Client, json::present, server::Server};
 use reseed::{
-    core::model::ModelRequest,
+    core::model::{ModelFault, ModelRequest},
     provider::scripted::{Reply, Scripted},
     store::{SessionStore, memory::MemoryStore},
     tools::{Call, CallFuture, Output, Tool},
 };
 use reseed_protocol::{
-    Part, Role,
+    ErrorCode, Part, Role,
     command::{ToolAnnotations, ToolOffer},
 };
 use serde_json::{Value, json};
@@ -273,4 +273,26 @@ async fn a_turn_that_takes_too_long_fails_and_what_ran_is_cancelled() {
     let end = finished(&mut client).await;
     assert_eq!((&end["status"], &end["error"]["code"]), (&json!("failed"), &json!("turn_timeout")));
     assert_eq!(seen.started.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_model_that_refuses_tools_is_asked_once_more_without_them_and_never_with_them_again() {
+    let (model, seen) = (Scripted::new(), Arc::new(Seen::default()));
+    let server = start(&model, vec![tool("peek", true, &seen)], &[]).await;
+    let refusal = || ModelFault {
+        refuses_tools: true,
+        ..ModelFault::new(ErrorCode::UpstreamRejected, "the model takes no tools")
+    };
+    model.push(Reply::fault(refusal()));
+    model.push(Reply::text("Hello."));
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    ask(&mut client, "Hello!").await;
+    assert_eq!(finished(&mut client).await["status"], "completed");
+    // Another session with that model, and a fault that is not about tools any more: it is not asked again.
+    let (mut other, _) = Client::v2_session(&server.ws()).await;
+    model.push(Reply::fault(refusal()));
+    ask(&mut other, "Hello!").await;
+    assert_eq!(finished(&mut other).await["error"]["code"], "upstream_rejected");
+    let offered: Vec<usize> = model.requests().iter().map(|request| request.envelope.tools.len()).collect();
+    assert_eq!(offered, [1, 0, 0]);
 }

@@ -25,7 +25,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("provider", LEAVES),
     ("store", LEAVES),
     ("hooks", LEAVES),
-    ("tools", LEAVES),
+    ("tools", &["core", "config", "clock", "metrics", "store"]),
     ("shares", LEAVES),
     ("runtime", &["core", "config", "clock", "metrics", "provider", "store", "hooks", "tools", "shares"]),
     ("server", &["core", "config", "clock", "metrics", "provider", "store", "hooks", "tools", "shares", "runtime"]),

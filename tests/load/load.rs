@@ -20,6 +20,7 @@ mod hostile;
 mod idle;
 mod planning;
 mod process;
+mod searching;
 mod soak;
 mod stalled;
 mod start;
@@ -145,6 +146,7 @@ async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
         "history",
         "planning",
         "compacting",
+        "searching",
         "appends",
         "hostile",
         "soak",
@@ -170,6 +172,10 @@ async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
             "history" => history::measure(&bench, sizes.rounds, sizes.turns, sizes.entries, &mut figures).await,
             "planning" => planning::measure(sizes.entries, &mut figures),
             "compacting" => compacting::measure(sizes.compacted_tokens, sizes.compacted_rounds, &mut figures),
+            "searching" => {
+                let Sizes { entries, appenders, append_secs, .. } = sizes;
+                searching::measure(&bench, entries, appenders, append_secs, sizes.rounds, &mut figures).await
+            }
             "hostile" => hostile::measure(&bench, sizes.users, sizes.hostile_secs, &mut figures).await,
             "soak" => soak::measure(&bench, sizes.visitors, sizes.soak_secs, &mut figures).await,
             _ => appends::measure(&bench, sizes.appenders, sizes.append_secs, &mut figures).await,

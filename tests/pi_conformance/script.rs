@@ -229,7 +229,9 @@ impl Script {
                         inputs.push_back(Input::HookAnswered { call_id: called.call.call_id, answer });
                     }
                     Effect::CancelHook(_) | Effect::Calibrate { .. } | Effect::Emit(_) => {}
-                    Effect::CallTool(_) | Effect::CancelTool(_) => unreachable!("this server has no tools"),
+                    Effect::CallTool(_) | Effect::CancelTool(_) | Effect::ToolsRefused(_) => {
+                        unreachable!("this server has no tools")
+                    }
                     Effect::Reseed => {
                         let old = self.agent.take().unwrap();
                         let generation = old.generation() + 1;

@@ -13,7 +13,17 @@ import { Listeners } from "./listeners.js";
 import { Session, type SessionOptions } from "./session/session.js";
 import { SessionList } from "./sessions.js";
 import { offers } from "./hosting/offer.js";
-import type { DurableFrame, EphemeralFrame, ListSessions, SessionId, Sessions, Software, Welcome } from "./wire.js";
+import type {
+  DurableFrame,
+  EphemeralFrame,
+  HistoryHits,
+  ListSessions,
+  SearchHistory,
+  SessionId,
+  Sessions,
+  Software,
+  Welcome,
+} from "./wire.js";
 
 /** Commands without a reply, at most: more than a person or a program in order gives while the network is away. */
 const OUTBOX_MAX = 256;
@@ -148,6 +158,11 @@ export class Client {
   /** Fetches one page of sessions, newest first. `sessions` is the list that stays true by itself. */
   listSessions(options: Omit<ListSessions, "watch"> = {}): Promise<Sessions> {
     return this.#connection.request("list_sessions", options);
+  }
+
+  /** Searches what was said in all sessions of this user, the session first that was written to last. */
+  searchHistory(query: string, options: Omit<SearchHistory, "query"> = {}): Promise<HistoryHits> {
+    return this.#connection.request("search_history", { query, ...options });
   }
 
   /** Sends any command: what a newer server knows and this version has no method for. */

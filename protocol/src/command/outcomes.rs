@@ -151,6 +151,7 @@ outcomes! {
     "rename_session" { "entry_appended" "session_updated" "session_changed"; ; ; }
     "delete_session" { "session_closed" "session_changed"; ; ; }
     "get_entries" { ; ; EntryNotFound SessionDamaged; }
+    "search_history" { ; ; SessionDamaged; }
     "ping" { ; ; ; }
     "user_input" {
         "entry_appended" "session_updated" "queue_item_added" "compaction_progress" "compaction_failed"

@@ -21,6 +21,7 @@ impl Reply {
             | Self::Tools(_)
             | Self::CompactionPreview(_)
             | Self::Tree(_)
+            | Self::HistoryHits(_)
             | Self::Error(_)
             | Self::Unknown(_) => None,
         }

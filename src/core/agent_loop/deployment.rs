@@ -66,6 +66,8 @@ pub struct Deployment {
     pub turn_timeout_ms: Option<u64>,
     /// True if no request offers any tool.
     pub tools_are_off: bool,
+    /// Models that have refused requests because they offered tools: theirs offer none.
+    pub models_without_tools: BTreeSet<String>,
     /// The tools that the server runs, and its MCP servers.
     pub server_tools: Tools,
     /// The tools that search the session's history.
@@ -107,6 +109,7 @@ impl Default for Deployment {
             tool_result_tokens_max: None,
             turn_timeout_ms: None,
             tools_are_off: false,
+            models_without_tools: BTreeSet::new(),
             server_tools: Tools::default(),
             history_tools: HistoryTools::default(),
             approvals: Policy::default(),

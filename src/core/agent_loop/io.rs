@@ -180,6 +180,8 @@ pub enum Effect {
     CallTool(Box<CallTool>),
     /// Cancel a call that the server runs: its answer is no longer needed.
     CancelTool(CallId),
+    /// This model has refused a request because it offered tools: offer it none, in any session.
+    ToolsRefused(String),
     /// Correct this model's token estimates, for this session and later ones.
     Calibrate {
         /// The model.

@@ -60,6 +60,12 @@ macro_rules! contract_suite {
             reading: a_session_that_is_being_made_is_not_listed_among_the_others,
             reading: pages_hold_each_session_once,
             reading: a_cursor_that_is_none_is_refused,
+            searching: words_are_found_in_any_language,
+            searching: no_query_is_an_error,
+            searching: a_search_covers_what_was_said_and_done,
+            searching: a_path_and_a_position_bound_a_search,
+            searching: hits_are_the_newest_and_as_many_as_asked_for,
+            searching: a_search_stays_with_its_session_and_owner,
         );
     };
     ($build:expr; $($file:ident: $case:ident,)*) => {

@@ -6,6 +6,7 @@
 mod checksum;
 mod erase;
 mod health;
+mod history;
 mod lock;
 mod open;
 mod read;
@@ -28,9 +29,10 @@ pub use open::{OpenError, Options, Vfs};
 pub use vacuum::{VacuumError, Vacuumed, vacuum};
 
 use super::{
-    Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, Part, SessionHead,
-    SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage, walk,
+    Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage, ListQuery, Part, SearchQuery,
+    SearchScope, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage, walk,
 };
+use history::Suspects;
 use readers::{READERS, Readers};
 use removal::Delete;
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
@@ -118,6 +120,10 @@ pub struct SqliteStore {
     readers: Readers,
     /// `None` if the file is open read-only.
     writer: Option<Arc<Writer>>,
+    suspects: Suspects,
+    /// True if searches wait for the index, so that a test knows which way they go.
+    #[cfg(test)]
+    waits_for_index: bool,
 }
 
 impl SqliteStore {
@@ -143,10 +149,11 @@ impl SqliteStore {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_with(path: &Path, options: Options) -> Result<Self, OpenError> {
-        let Options { observer, checkpoint_pages, retry, mut vfs } = options;
+        let Options { observer, checkpoint_pages, retry, index, mut vfs } = options;
         let opened = open::open(path, READERS, vfs.as_ref())?;
         let hold = vfs.as_mut().and_then(|vfs| vfs.reserve.take());
         let readers = Readers::new(opened.readers);
+        let suspects = Suspects::default();
         let parts = Parts {
             reserve: match (&opened.lock, hold) {
                 (Some(lock), _) => Reserve::beside(lock.path()),
@@ -159,9 +166,17 @@ impl SqliteStore {
             retry,
             readers: readers.pool(),
             has_deletions: opened.has_deletions,
+            suspects: suspects.clone(),
+            index,
         };
         let writer = Writer::start(parts).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
-        Ok(Self { readers, writer: Some(Arc::new(writer)) })
+        Ok(Self {
+            readers,
+            writer: Some(Arc::new(writer)),
+            suspects,
+            #[cfg(test)]
+            waits_for_index: false,
+        })
     }
 
     /// Waits until what was deleted is removed from the files, unless a step of that failed and is tried again later.
@@ -171,13 +186,28 @@ impl SqliteStore {
         }
     }
 
+    /// Waits until every entry is indexed, unless the index cannot be written. A search does not need it: it reads the
+    /// entries that are not.
+    pub async fn indexed(&self) {
+        if let Some(writer) = &self.writer {
+            writer.indexed().await;
+        }
+    }
+
     /// Opens the file at `path` read-only, even while a server has it open: reads see what the server has acknowledged,
     /// writes return [`Error::ReadOnly`].
     ///
     /// # Errors
     /// [`OpenError`]: missing, not a reseed database, or of another version.
     pub fn open_read_only(path: &Path) -> Result<Self, OpenError> {
-        Ok(Self { readers: Readers::new(open::open_read_only(path, READERS)?), writer: None })
+        let readers = Readers::new(open::open_read_only(path, READERS)?);
+        Ok(Self {
+            readers,
+            writer: None,
+            suspects: Suspects::default(),
+            #[cfg(test)]
+            waits_for_index: false,
+        })
     }
 
     async fn write<W: writer::Write>(&self, write: W) -> Result<W::Output, Error> {
@@ -322,6 +352,22 @@ impl SessionStore for SqliteStore {
 
     fn empty_sessions(&self, before: Timestamp, limit: u32) -> StoreFuture<'_, Result<Vec<SessionId>, Error>> {
         Box::pin(self.readers.run(move |db| Ok(read::empty_sessions(db, before, limit)?)))
+    }
+
+    fn search(&self, query: SearchQuery) -> StoreFuture<'_, Result<Hits, Error>> {
+        let suspects = self.suspects.clone();
+        Box::pin(async move {
+            #[cfg(test)]
+            if self.waits_for_index {
+                self.indexed().await;
+            }
+            match query.scope.clone() {
+                SearchScope::Session(session) => {
+                    self.readers.run_for(&session, move |db, _| history::search(db, &query, &suspects)).await
+                }
+                SearchScope::Owner(_) => self.readers.run(move |db| history::search(db, &query, &suspects)).await,
+            }
+        })
     }
 
     fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>> {

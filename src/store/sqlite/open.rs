@@ -99,6 +99,8 @@ pub struct Options {
     pub checkpoint_pages: u32,
     /// The time after which a step of a deletion that failed is first tried again.
     pub retry: Duration,
+    /// True if entries are added to the search index. Without it searches read the entries, and find the same.
+    pub index: bool,
     /// The VFS that holds the file, if not the operating system's: for tests of disk faults. The path is then a name in
     /// that VFS; no file of the operating system is touched and no lock is taken.
     pub vfs: Option<Vfs>,
@@ -117,7 +119,8 @@ pub struct Vfs {
 impl Default for Options {
     fn default() -> Self {
         // 32 MB. With SQLite's default of 1,000 pages, a busy writer spends its time copying the log back.
-        Self { observer: Box::new(|_| {}), checkpoint_pages: 4000, retry: Duration::from_millis(10), vfs: None }
+        let (observer, retry) = (Box::new(|_: CommitStats| {}), Duration::from_millis(10));
+        Self { observer, checkpoint_pages: 4000, retry, index: true, vfs: None }
     }
 }
 

@@ -5,7 +5,7 @@
 //! `deletion`. So it is gone for everyone at once, its id is free again, and a restart goes on with the slices: a
 //! number is never reused.
 
-use super::{Fault, damaged_pages, is_damage, read, writer::Write};
+use super::{Fault, damaged_pages, history, is_damage, read, writer::Write};
 use crate::store::Error;
 use reseed_protocol::SessionId;
 use rusqlite::{Connection, OptionalExtension as _, types::Type};
@@ -61,9 +61,11 @@ pub(super) fn next(db: &Connection, after: i64) -> rusqlite::Result<Option<Hidde
 }
 
 /// The outcome of a slice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Removed {
     Part,
+    /// A part of the search index, which had these sessions too.
+    Index(Vec<SessionId>),
     All,
 }
 
@@ -83,6 +85,9 @@ impl Write for Slice {
 impl Slice {
     fn remove(&self, db: &Connection) -> rusqlite::Result<Removed> {
         let number = self.0.number;
+        if let Some(shard) = history::shard_of(db, number)? {
+            return history::empty_shard(db, shard).map(Removed::Index);
+        }
         // `octet_length` takes the size from the row's header: no text is read.
         let records = "SELECT seq, octet_length(body) FROM record WHERE session = ?1 ORDER BY seq LIMIT ?2";
         if let Some(last) = self.last::<i64>(db, records)? {

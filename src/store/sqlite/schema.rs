@@ -34,6 +34,9 @@ pub(super) const VERSION: i64 = STEPS.len() as i64;
 ///
 /// Step 7: what each owner has stored, kept by triggers, so that no write can forget it: asking costs one row, however
 /// much there is. `octet_length` takes the size from the row's header.
+///
+/// Step 8: the index of the history (see `history/`). Its tables of words are created as they are needed, and the
+/// entries of an older file are indexed while it is in use.
 const STEPS: &[&str] = &[
     "
 CREATE TABLE session (
@@ -135,6 +138,21 @@ CREATE TRIGGER usage_of_deleted AFTER DELETE ON session BEGIN
     WHERE owner = old.owner;
     DELETE FROM usage WHERE owner = old.owner AND sessions < 1;
 END;
+",
+    "
+CREATE TABLE history_shard (
+    shard   INTEGER PRIMARY KEY,
+    entries INTEGER NOT NULL,
+    bytes   INTEGER NOT NULL
+);
+CREATE TABLE history_part (
+    session   INTEGER NOT NULL,
+    first_seq INTEGER NOT NULL,
+    last_seq  INTEGER NOT NULL,
+    shard     INTEGER NOT NULL,
+    PRIMARY KEY (session, first_seq)
+) WITHOUT ROWID;
+CREATE INDEX history_part_of_shard ON history_part (shard);
 ",
 ];
 

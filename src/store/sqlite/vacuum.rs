@@ -1,11 +1,12 @@
 //! Rewrites a database file: the new one is as short as it can be, can be shortened while it is in use, and has no
-//! bytes of what was deleted, also not of what an older program left.
+//! bytes of what was deleted, also not of what an older program left. It has no search index, which the server makes
+//! anew while it is in use: so this is also how a damaged index is repaired.
 //!
 //! The file is copied, synced and put in the place of the old one in one step. Whatever happens before leaves the old
 //! one as it was.
 
 use super::{
-    Fault, OpenError, erase,
+    Fault, OpenError, erase, history,
     lock::beside,
     open::{self, Opened},
     removal::{self, Slice},
@@ -81,6 +82,7 @@ fn rewrite(opened: Opened, path: &Path, copy: &Path) -> Result<Vacuumed, VacuumE
     };
     let sqlite = |source| VacuumError::Sqlite { path: path.to_owned(), source };
     remove_hidden(&db).map_err(sqlite)?;
+    history::discard(&db);
     // An earlier attempt may have left a copy.
     match fs::remove_file(copy) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(copy)(error)),

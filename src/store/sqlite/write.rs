@@ -114,6 +114,10 @@ impl Write for AppendAt {
         Size { records: self.append.records.len() as u64, bytes }
     }
 
+    fn adds_to(&self) -> Option<&SessionId> {
+        self.append.records.iter().any(|record| record.entry.is_some()).then_some(&self.lease.session)
+    }
+
     fn write(&self, db: &Connection) -> Result<(), Fault> {
         let session = &self.lease.session;
         let found = self.check(db).map_err(|fault| fault.reading(session))?;

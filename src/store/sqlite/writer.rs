@@ -8,8 +8,10 @@
 //!   reason but a full disk, after damage found while writing (what other sessions share with it is unknown), and once
 //!   the lock file or the database file is no longer the one that was opened.
 //!
-//! Between two groups it does a step of what deleted sessions leave to be done (`upkeep.rs`).
+//! Between two groups it does a step of what deleted sessions leave to be done (`upkeep.rs`), or indexes some entries
+//! (`indexing.rs`).
 
+mod indexing;
 mod job;
 mod upkeep;
 mod wal;
@@ -19,12 +21,14 @@ pub(super) use job::{Size, Write};
 use super::{
     CommitStats, erase,
     health::{Health, Probe},
+    history::Suspects,
     lock::Lock,
     readers::Pool,
     reserve::Reserve,
     watched::{Lost, Watched},
 };
 use crate::store::Error;
+use indexing::Indexing;
 use job::{Call, Job, Spoiled};
 use rusqlite::{Connection, ErrorCode, config::DbConfig, ffi};
 use std::{
@@ -66,6 +70,9 @@ pub(super) struct Parts {
     pub(super) readers: Pool,
     /// True if deleted sessions wait for their removal.
     pub(super) has_deletions: bool,
+    pub(super) suspects: Suspects,
+    /// True if entries are indexed.
+    pub(super) index: bool,
 }
 
 /// The state that the thread owns.
@@ -79,6 +86,7 @@ struct Thread {
     health: Arc<Health>,
     wal: Wal,
     upkeep: Upkeep,
+    indexing: Indexing,
     reserve: Reserve,
     readers: Pool,
     /// Declared after the connection, so that it is dropped after the connection closes.
@@ -103,12 +111,14 @@ enum Woken {
 
 impl Thread {
     fn new(parts: Parts) -> rusqlite::Result<Self> {
-        let Parts { mut db, lock, observer, checkpoint_pages, retry, reserve, readers, has_deletions } = parts;
+        let Parts { mut db, lock, observer, checkpoint_pages, retry, reserve, readers, has_deletions, suspects, index } =
+            parts;
         let commit = Box::new(|db: &Connection| db.execute_batch("COMMIT"));
         let wal = Wal::watch(&mut db, checkpoint_pages)?;
         let upkeep = Upkeep::new(has_deletions, retry);
+        let indexing = Indexing::new(suspects, index);
         let (stats, health) = (CommitStats::default(), Arc::default());
-        Ok(Self { db, commit, observer, stats, health, wal, upkeep, reserve, readers, lock })
+        Ok(Self { db, commit, observer, stats, health, wal, upkeep, indexing, reserve, readers, lock })
     }
 
     fn run(mut self, mut queue: mpsc::Receiver<Box<dyn Job>>, timer: &Runtime) {
@@ -117,11 +127,15 @@ impl Thread {
                 Woken::Job(first) => {
                     self.write_group(gather(first, &mut queue));
                     self.checkpoint_when_due();
+                    self.upkeep_when_due();
+                    self.index_when_due(true);
                 }
-                Woken::Upkeep => {}
+                Woken::Upkeep => {
+                    self.upkeep_when_due();
+                    self.index_when_due(false);
+                }
                 Woken::Closed => break,
             }
-            self.upkeep_when_due();
         }
         self.check_files();
         self.upkeep_at_the_end();
@@ -135,7 +149,8 @@ impl Thread {
 
     fn wait(&self, queue: &mut mpsc::Receiver<Box<dyn Job>>, timer: &Runtime) -> Woken {
         let job = |job: Option<Box<dyn Job>>| job.map_or(Woken::Closed, Woken::Job);
-        match self.upkeep.due_at() {
+        let due_at = self.upkeep.due_at().into_iter().chain(self.indexing.due_at()).min();
+        match due_at {
             None => job(queue.blocking_recv()),
             Some(at) if at <= Instant::now() => match queue.try_recv() {
                 Ok(first) => Woken::Job(first),
@@ -178,6 +193,9 @@ impl Thread {
                 let written: Vec<u64> = group.iter().filter_map(|job| job.written()).map(|size| size.bytes).collect();
                 if !written.is_empty() {
                     self.health.committed(written.into_iter().sum());
+                }
+                for job in group.iter().filter(|job| job.written().is_some()) {
+                    job.adds_to().into_iter().for_each(|session| self.indexing.add(session));
                 }
                 if group.iter().any(|job| job.deletes() && job.written().is_some()) {
                     self.upkeep.begin();
@@ -318,6 +336,8 @@ pub(super) struct Writer {
     looks: Arc<Semaphore>,
     /// True while deletions leave something to be done.
     upkeep: watch::Receiver<bool>,
+    /// True while entries are to be indexed.
+    indexing: watch::Receiver<bool>,
 }
 
 struct Running {
@@ -332,11 +352,12 @@ impl Writer {
         let watched = parts.lock.as_ref().map(|lock| lock.watched().clone());
         let writing = Thread::new(parts).map_err(io::Error::other)?;
         let (health, upkeep) = (writing.health.clone(), writing.upkeep.watch());
+        let indexing = writing.indexing.watch();
         // Of its own, so that a store can be opened outside of any.
         let timer = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let thread = thread::Builder::new().name("store-writer".into()).spawn(move || writing.run(jobs, &timer))?;
         let (running, looks) = (Mutex::new(Some(Running { queue, thread })), Arc::new(Semaphore::new(1)));
-        Ok(Self { running, health, watched, looks, upkeep })
+        Ok(Self { running, health, watched, looks, upkeep, indexing })
     }
 
     /// Executes a write, which is durable when this returns `Ok`. Dropping the future does not undo a queued write.
@@ -405,6 +426,12 @@ impl Writer {
     pub(super) async fn settled(&self) {
         // An error means that the thread has ended.
         let _ = self.upkeep.clone().wait_for(|is_busy| !is_busy).await;
+    }
+
+    /// Waits until every entry is indexed, or none can be.
+    pub(super) async fn indexed(&self) {
+        // An error means that the thread has ended.
+        let _ = self.indexing.clone().wait_for(|is_busy| !is_busy).await;
     }
 
     /// Ends the thread after everything it has accepted. Blocks until then.

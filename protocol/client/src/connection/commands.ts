@@ -19,6 +19,7 @@ export const WITHOUT_SUBSCRIPTION: ReadonlySet<CommandName> = new Set<CommandNam
     authenticate: true,
     open_session: true,
     list_sessions: true,
+    search_history: true,
     ping: true,
   }),
   "rename_session",
@@ -28,7 +29,7 @@ export const WITHOUT_SUBSCRIPTION: ReadonlySet<CommandName> = new Set<CommandNam
 ]);
 
 /** Commands that only ask: asking twice changes nothing. */
-const READING = ["list_sessions", "get_entries", "get_tree", "get_context", "get_context_info"] as const;
+const READING = ["list_sessions", "get_entries", "get_tree", "get_context", "get_context_info", "search_history"] as const;
 
 /** Commands that are sent again when a connection is lost before their reply. */
 const RESENT: ReadonlySet<CommandName> = new Set<CommandName>([...WRITING_COMMANDS, ...READING]);

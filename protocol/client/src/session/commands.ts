@@ -16,6 +16,7 @@ import type {
   EntryId,
   ForkPosition,
   Forked,
+  HistoryHits,
   HookAnswer,
   InputContent,
   JobId,
@@ -23,6 +24,7 @@ import type {
   Navigate,
   Navigated,
   PreviewCompaction,
+  SearchHistory,
   SetOptions,
   SetTools,
   StartCompaction,
@@ -116,6 +118,11 @@ export abstract class SessionCommands {
   /** Fetches one entry whole: `cut.whole` is all of a tool result that was cut. */
   async getEntry(entryId: EntryId): Promise<Entry | undefined> {
     return (await this.ask("get_entries", { entryId })).items[0];
+  }
+
+  /** Searches what was said in this session, newest first, whatever the branch. */
+  searchHistory(query: string, options: Omit<SearchHistory, "query"> = {}): Promise<HistoryHits> {
+    return this.ask("search_history", { query, ...options });
   }
 
   // ---- the context window

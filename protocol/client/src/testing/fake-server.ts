@@ -39,6 +39,7 @@ const REPLIES: { readonly [T in CommandName]: ExampleName } = {
   rename_session: "replies/ok",
   delete_session: "replies/ok",
   get_entries: "replies/entries",
+  search_history: "replies/history_hits",
   ping: "replies/pong",
   user_input: "replies/accepted",
   cancel_turn: "replies/ok",

@@ -63,6 +63,8 @@ pub(crate) struct PromptMemory {
     client_tools: Tools,
     /// The tools that requests offer: the host's, and those of the server that the session has taken up.
     tools: Tools,
+    /// The model that has refused a request because it offered tools.
+    refused_tools: Option<String>,
     /// The last request, and what happened since.
     receipts: Receipts,
     /// The additions by hooks for the last request alone.

@@ -118,6 +118,19 @@ impl Workspace {
         self.adopt_tools();
     }
 
+    /// Offers no tools to the session's model from now on, which has refused a request because of them. Returns false if
+    /// that request offered none.
+    pub(crate) fn go_on_without_tools(&mut self) -> bool {
+        if self.prompt.carried.tools.is_empty() {
+            return false;
+        }
+        let model = self.session.state.model.clone();
+        self.push(Effect::ToolsRefused(model.clone()));
+        self.prompt.carried.refused_tools = Some(model);
+        self.adopt_tools();
+        true
+    }
+
     /// Takes up the tools that the server has now, beside the host's. Each change of the list breaks the provider's
     /// cache, so the server's are taken up only when a turn or a loop begins.
     pub(crate) fn adopt_tools(&mut self) {
@@ -131,8 +144,9 @@ impl Workspace {
 
     /// Returns the tools that the session has now, except those of these names.
     fn tools_without(&self, off: &[String]) -> Tools {
-        let deployment = &self.deployment;
-        if deployment.tools_are_off {
+        let (deployment, model) = (&self.deployment, &self.session.state.model);
+        let refused = self.prompt.carried.refused_tools.as_ref() == Some(model);
+        if deployment.tools_are_off || refused || deployment.models_without_tools.contains(model) {
             return Tools::default();
         }
         let has_history = deployment.history_tools.are_offered(self.session.state.compactions);

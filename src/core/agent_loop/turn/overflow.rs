@@ -29,6 +29,10 @@ impl Turn {
             let reason = fault.code.as_str().to_owned();
             ws.emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason }));
         }
+        if fault.refuses_tools && ws.go_on_without_tools() {
+            ws.then(Step::Request);
+            return;
+        }
         let window = ws.window_tokens();
         let overflow = fault.code == ErrorCode::ContextOverflow;
         let is_large = count.tokens.saturating_mul(100) >= window.saturating_mul(SUSPECT_PERCENT);

@@ -1,6 +1,7 @@
 //! The cases of the contract, and helpers to write them.
 
 pub(crate) mod reading;
+pub(crate) mod searching;
 pub(crate) mod trees;
 pub(crate) mod writing;
 

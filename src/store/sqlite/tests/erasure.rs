@@ -14,7 +14,7 @@ use std::{
 };
 
 /// Returns the names of the files in a folder that contain a text.
-fn holders(folder: &Path, text: &str) -> Vec<String> {
+pub(super) fn holders(folder: &Path, text: &str) -> Vec<String> {
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let holds = |path: &PathBuf| String::from_utf8_lossy(&fs::read(path).unwrap()).contains(text);
     // The reserve is made by the system and holds zeros.
@@ -194,7 +194,7 @@ async fn a_rewritten_file_is_short_shrinks_later_and_has_no_bytes_of_what_was_de
     drop(other);
     let done = vacuum(&path).unwrap();
     assert_eq!((done.before, done.after), (before, length()));
-    assert!(done.after < 200_000, "{done:?}");
+    assert!(done.after < 250_000, "{done:?}");
     let files = fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
     assert!(files.into_iter().all(|name| !name.contains("vacuum")));
 

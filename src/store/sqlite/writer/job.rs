@@ -2,6 +2,7 @@
 
 use super::super::Fault;
 use crate::store::Error;
+use reseed_protocol::SessionId;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -26,6 +27,11 @@ pub(in crate::store::sqlite) trait Write: Send + 'static {
     fn size(&self) -> Size {
         Size::default()
     }
+
+    /// Returns the session to which the write adds entries, if it does.
+    fn adds_to(&self) -> Option<&SessionId> {
+        None
+    }
 }
 
 /// The reason a group cannot be committed as it is.
@@ -45,6 +51,9 @@ pub(super) trait Job: Send {
     fn written(&self) -> Option<Size>;
 
     fn size(&self) -> Size;
+
+    /// Returns [`Write::adds_to`].
+    fn adds_to(&self) -> Option<&SessionId>;
 
     /// Returns [`Write::DELETES`].
     fn deletes(&self) -> bool;
@@ -89,6 +98,10 @@ impl<W: Write> Job for Call<W> {
 
     fn size(&self) -> Size {
         self.write.size()
+    }
+
+    fn adds_to(&self) -> Option<&SessionId> {
+        self.write.adds_to()
     }
 
     fn deletes(&self) -> bool {

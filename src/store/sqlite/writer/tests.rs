@@ -3,6 +3,7 @@
 use super::{
     super::{
         Fault,
+        history::Suspects,
         readers::Readers,
         reserve::{Hold, Reserve},
     },
@@ -33,6 +34,8 @@ fn thread_with(db: Connection, observer: Box<dyn Fn(CommitStats) + Send>, reserv
         reserve: Reserve::take(reserve),
         readers: Readers::new(Vec::new()).pool(),
         has_deletions: false,
+        suspects: Suspects::default(),
+        index: false,
     })
     .unwrap()
 }

@@ -204,6 +204,10 @@ impl Thread {
         let number = hidden.number;
         match self.write_own(Slice(hidden)) {
             Ok(Removed::Part) => Ok(Stage::Remove { after, sessions_left }),
+            Ok(Removed::Index(others)) => {
+                others.iter().for_each(|session| self.indexing.add(session));
+                Ok(Stage::Remove { after, sessions_left })
+            }
             Ok(Removed::All) => Ok(Stage::Remove { after: number, sessions_left: sessions_left - 1 }),
             Err(error @ Error::Damaged { .. }) => {
                 tracing::error!(
@@ -243,7 +247,7 @@ impl Thread {
     }
 
     /// Executes a write of the thread itself, as a group of its own.
-    fn write_own<W: Write>(&mut self, write: W) -> Result<W::Output, Error> {
+    pub(super) fn write_own<W: Write>(&mut self, write: W) -> Result<W::Output, Error> {
         let (job, mut result) = Call::boxed(write);
         self.upkeep.in_step = true;
         self.write_group(vec![job]);

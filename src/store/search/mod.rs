@@ -1,0 +1,195 @@
+//! Searching the text of entries: what is searched, the query, what a hit holds, and the search of a store that has no
+//! index.
+//!
+//! A store may find entries by an index, but [`Query`] decides what fits: every hit is compared with the entry's text
+//! before it is returned. So an index can be behind, damaged or missing, and no answer becomes wrong.
+
+mod document;
+mod query;
+mod scan;
+mod words;
+
+pub use document::HISTORY_TOOLS;
+pub(super) use document::{Document, KINDS};
+pub(super) use query::Term;
+pub use query::{Query, TERMS_MAX};
+pub(super) use scan::{CALL_STEPS_MAX, scan};
+pub(super) use words::spaced;
+
+use reseed_protocol::{EntryId, SessionId, Timestamp, reply::HitRole};
+use std::ops::Range;
+
+/// Most hits of a search.
+pub const HITS_MAX: u32 = 100;
+
+/// Sessions of an owner that a search looks into, those written to last.
+pub(super) const SESSIONS_MAX: u32 = 2_000;
+
+/// Characters of a snippet, and of these at most so many before the match.
+const SNIPPET_CHARS: usize = 300;
+const SNIPPET_BEFORE: usize = 100;
+
+/// What to search.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SearchScope {
+    /// One session.
+    Session(SessionId),
+    /// All sessions of an owner that lists show, the one first that was written to last: as many of them as a search
+    /// looks into.
+    Owner(String),
+}
+
+/// Selects the entries to find, newest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SearchQuery {
+    /// What their text has. Nothing is found without a term.
+    pub query: Query,
+    /// The session, or the sessions.
+    pub scope: SearchScope,
+    /// Most hits; above [`HITS_MAX`] it counts as that.
+    pub limit: u32,
+    /// Only entries of this author.
+    pub role: Option<HitRole>,
+    /// Only entries on the path to this one; without effect in the sessions of an owner.
+    pub on_path_to: Option<EntryId>,
+    /// Only entries whose `seq` is smaller.
+    pub before_seq: Option<u64>,
+    /// Finds entries that have some of the terms. Those with more of the rare ones come first, then the newest.
+    pub any: bool,
+}
+
+impl SearchQuery {
+    /// Returns the query for a text in one session, without further conditions.
+    #[must_use]
+    pub fn in_session(session: &SessionId, text: &str, limit: u32) -> Self {
+        Self {
+            query: Query::parse(text),
+            scope: SearchScope::Session(session.clone()),
+            limit,
+            role: None,
+            on_path_to: None,
+            before_seq: None,
+            any: false,
+        }
+    }
+
+    /// Returns the query for a text in all sessions of an owner.
+    #[must_use]
+    pub fn of_owner(owner: &str, text: &str, limit: u32) -> Self {
+        let query = Query::parse(text);
+        let scope = SearchScope::Owner(owner.to_owned());
+        Self { query, scope, limit, role: None, on_path_to: None, before_seq: None, any: false }
+    }
+
+    pub(super) fn hits_max(&self) -> usize {
+        self.limit.min(HITS_MAX) as usize
+    }
+
+    /// Returns the hit if the entry fits, and which terms were found.
+    pub(super) fn hit(&self, session: &SessionId, seq: u64, document: &Document) -> Option<(Hit, Vec<bool>)> {
+        if self.role.is_some_and(|role| role != document.role) || self.before_seq.is_some_and(|before| seq >= before) {
+            return None;
+        }
+        let places = self.query.places(&document.text);
+        let found: Vec<bool> = places.iter().map(Option::is_some).collect();
+        let fits = if self.any { found.contains(&true) } else { !found.contains(&false) };
+        let first = places.into_iter().flatten().min_by_key(|place| place.start).filter(|_| fits)?;
+        let hit = Hit {
+            session: session.clone(),
+            seq,
+            entry: document.entry.clone(),
+            timestamp: document.timestamp,
+            role: document.role,
+            snippet: snippet(&document.text, first),
+        };
+        Some((hit, found))
+    }
+}
+
+/// An entry that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hit {
+    /// Its session.
+    pub session: SessionId,
+    /// The `seq` of its record.
+    pub seq: u64,
+    /// The entry.
+    pub entry: EntryId,
+    /// The time of its creation.
+    pub timestamp: Timestamp,
+    /// Its author.
+    pub role: HitRole,
+    /// The text around the first match, on one line; `…` stands for what was left out.
+    pub snippet: String,
+}
+
+/// The outcome of a search.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Hits {
+    /// The hits.
+    pub items: Vec<Hit>,
+    /// True if there may be more: the search ended at its limit, or before it had read everything.
+    pub more: bool,
+}
+
+impl Hits {
+    /// Returns the first of these hits.
+    pub(super) fn first(mut items: Vec<Hit>, limit: usize, is_partial: bool) -> Self {
+        let more = is_partial || items.len() > limit;
+        items.truncate(limit);
+        Self { items, more }
+    }
+}
+
+/// Puts hits in the order of [`SearchQuery::any`]: `found` says which of so many terms each has. A term counts more the
+/// fewer hits have it.
+pub(super) fn rank<T>(hits: &mut [(T, Vec<bool>)], terms: usize, newest: impl Fn(&T) -> u64) {
+    let counts: Vec<usize> =
+        (0..terms).map(|term| hits.iter().filter(|(_, found)| found.get(term) == Some(&true)).count()).collect();
+    let weight = |found: &[bool]| -> f64 {
+        let found = found.iter().zip(&counts).filter(|(is_found, _)| **is_found);
+        found.map(|(_, count)| 1.0 / (1.0 + *count as f64).log2()).sum()
+    };
+    hits.sort_by(|(a, found_a), (b, found_b)| {
+        weight(found_b).total_cmp(&weight(found_a)).then_with(|| newest(b).cmp(&newest(a)))
+    });
+}
+
+/// Returns the text around a place in it, on one line.
+fn snippet(text: &str, place: Range<usize>) -> String {
+    let before = text[..place.start].char_indices().rev().take(SNIPPET_BEFORE).last();
+    let start = before.map_or(place.start, |(at, _)| at);
+    let end = text[start..].char_indices().nth(SNIPPET_CHARS - 2).map_or(text.len(), |(at, _)| start + at);
+    let mut snippet = String::new();
+    if start > 0 {
+        snippet.push('…');
+    }
+    let mut was_space = false;
+    for c in text[start..end].chars() {
+        let is_space = c.is_whitespace() || c.is_control();
+        if !is_space {
+            snippet.push(c);
+        } else if !was_space {
+            snippet.push(' ');
+        }
+        was_space = is_space;
+    }
+    if end < text.len() {
+        snippet.push('…');
+    }
+    snippet
+}
+
+#[cfg(test)]
+mod tests {
+    use super::snippet;
+
+    #[test]
+    fn a_snippet_is_bounded_and_ends_between_characters() {
+        assert_eq!(snippet("a short\n\ttext", 2..7), "a short text");
+        let long = format!("{} needle {}", "é".repeat(500), "🦀".repeat(500));
+        let found = snippet(&long, 1001..1007);
+        assert!(found.starts_with("…é") && found.ends_with("🦀…") && found.contains(" needle "), "{found}");
+        assert!(found.chars().count() <= 300);
+    }
+}

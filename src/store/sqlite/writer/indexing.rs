@@ -1,0 +1,213 @@
+//! When entries are added to the search index: while nothing is written, and otherwise in a small part of the thread's
+//! time, so that appends do not wait for the index. What is not indexed yet is read by searches.
+
+use super::{
+    super::history::{self, IndexSlice, Indexed, Suspects},
+    Thread,
+    job::Write,
+};
+use crate::store::{Error, sqlite::Fault};
+use reseed_protocol::SessionId;
+use rusqlite::Connection;
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use tokio::sync::watch;
+
+/// The time without appends after which entries are indexed: an answer is followed by the next question, so several
+/// entries are indexed at once.
+const IDLE: Duration = Duration::from_millis(50);
+
+/// The least time between two slices while there are appends, so that a slice has several entries; and the part of the
+/// thread's time that slices may take meanwhile.
+const BUSY: Duration = Duration::from_millis(250);
+const BUSY_PART: u32 = 12;
+
+/// The time after which a slice that failed is tried again.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Failures in a row after which the index is left alone until the server restarts.
+const FAILURES_MAX: u32 = 5;
+
+/// Sessions that may wait by name. With more, the store is asked which are to be indexed.
+const WAITING_MAX: usize = 10_000;
+
+/// What is to be indexed, and when.
+pub(super) struct Indexing {
+    /// Sessions to which entries were added.
+    waiting: BTreeSet<SessionId>,
+    /// Sessions with a number above this one may have entries that were not indexed before the server ended.
+    unknown_after: Option<i64>,
+    /// The time from which a slice may run if there are no appends.
+    idle_at: Instant,
+    /// The time from which one may run although there are.
+    busy_at: Instant,
+    failures: u32,
+    /// The session whose slice failed. If it fails again, the session is left out: its records are damaged, not a shard.
+    failed: Option<SessionId>,
+    /// True once the index is left alone.
+    is_off: bool,
+    /// The shard that the newest slice wrote.
+    written: Arc<AtomicI64>,
+    suspects: Suspects,
+    busy: watch::Sender<bool>,
+}
+
+impl Indexing {
+    pub(super) fn new(suspects: Suspects, is_on: bool) -> Self {
+        let now = Instant::now();
+        Self {
+            waiting: BTreeSet::new(),
+            unknown_after: Some(0),
+            idle_at: now + IDLE,
+            busy_at: now + BUSY,
+            failures: 0,
+            failed: None,
+            is_off: !is_on,
+            written: Arc::default(),
+            suspects,
+            busy: watch::Sender::new(is_on),
+        }
+    }
+
+    /// Notes that a session has entries to be indexed.
+    pub(super) fn add(&mut self, session: &SessionId) {
+        if self.is_off {
+            return;
+        }
+        let now = Instant::now();
+        if self.is_done() {
+            // The first one; a slice that comes at once would index it alone.
+            self.busy_at = self.busy_at.max(now + BUSY);
+            self.busy.send_replace(true);
+        }
+        self.idle_at = self.idle_at.max(now + IDLE);
+        if self.waiting.len() >= WAITING_MAX {
+            self.waiting.clear();
+            self.unknown_after = Some(0);
+        }
+        if !self.waiting.contains(session) {
+            self.waiting.insert(session.clone());
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_off || self.waiting.is_empty() && self.unknown_after.is_none()
+    }
+
+    /// Returns the time of the next slice if nothing is written before; `None` if there is nothing to do.
+    pub(super) fn due_at(&self) -> Option<Instant> {
+        (!self.is_done()).then_some(self.idle_at)
+    }
+
+    /// Returns whether there is something to do.
+    pub(super) fn watch(&self) -> watch::Receiver<bool> {
+        self.busy.subscribe()
+    }
+
+    /// Sets the times of the next slice after one that took this long.
+    fn took(&mut self, time: Duration) {
+        let now = Instant::now();
+        self.idle_at = now;
+        self.busy_at = now + (time * (BUSY_PART - 1)).max(BUSY);
+        self.busy.send_replace(!self.is_done());
+    }
+
+    fn failed(&mut self, error: &Error) {
+        self.failures += 1;
+        if self.failures < FAILURES_MAX {
+            tracing::warn!(%error, "entries could not be added to the search index; it is tried again");
+            self.idle_at = Instant::now() + RETRY;
+            self.busy_at = self.idle_at;
+        } else {
+            tracing::error!(%error, "the search index cannot be written; until a restart, searches read the entries");
+            self.is_off = true;
+        }
+        self.busy.send_replace(!self.is_done());
+    }
+}
+
+/// Empties a damaged shard.
+struct Empty(i64);
+
+impl Write for Empty {
+    type Output = Vec<SessionId>;
+
+    fn write(&self, db: &Connection) -> Result<Vec<SessionId>, Fault> {
+        history::empty_shard(db, self.0)
+            .map_err(|error| Fault::Undone(Error::Unknown(format!("empty a part of the search index: {error}"))))
+    }
+}
+
+impl Thread {
+    /// Indexes some entries, if it is time for that.
+    pub(super) fn index_when_due(&mut self, is_busy: bool) {
+        let now = Instant::now();
+        let at = if is_busy { self.indexing.busy_at } else { self.indexing.idle_at };
+        if self.indexing.is_done() || at > now || self.health.failure().is_some() || self.reserve.is_spent() {
+            if self.health.failure().is_some() {
+                self.indexing.is_off = true;
+                self.indexing.busy.send_replace(false);
+            } else if self.reserve.is_spent() {
+                self.indexing.idle_at = now + RETRY;
+            }
+            return;
+        }
+        match self.index() {
+            Ok(()) => {
+                self.indexing.failures = 0;
+                self.indexing.took(now.elapsed());
+            }
+            Err(error) => self.indexing.failed(&error),
+        }
+        self.checkpoint_when_due();
+    }
+
+    fn index(&mut self) -> Result<(), Error> {
+        if let Some(shard) = self.indexing.suspects.take() {
+            tracing::warn!(shard, "a part of the search index is damaged and is made again");
+            let sessions = self.write_own(Empty(shard))?;
+            self.indexing.waiting.extend(sessions);
+            return Ok(());
+        }
+        if self.indexing.waiting.is_empty()
+            && let Some(after) = self.indexing.unknown_after
+        {
+            let found = history::unindexed(&self.db, after);
+            let (sessions, next) = found.map_err(|error| super::unknown("find what is to be indexed", &error))?;
+            self.indexing.waiting.extend(sessions);
+            self.indexing.unknown_after = next;
+            return Ok(());
+        }
+        let Some(session) = self.indexing.waiting.pop_first() else { return Ok(()) };
+        self.indexing.written.store(0, Ordering::Relaxed);
+        let slice = IndexSlice { session: session.clone(), broken: self.indexing.written.clone() };
+        match self.write_own(slice) {
+            Ok(Indexed::All) => Ok(()),
+            Ok(Indexed::Part) => {
+                self.indexing.waiting.insert(session);
+                Ok(())
+            }
+            Err(error) => {
+                if self.indexing.failed.as_ref() == Some(&session) {
+                    tracing::error!(%error, "a session cannot be indexed; until a restart, searches read its entries");
+                } else {
+                    self.indexing.waiting.insert(session.clone());
+                    self.indexing.failed = Some(session);
+                }
+                // Whatever is wrong with the shard, an empty one is right.
+                let shard = self.indexing.written.load(Ordering::Relaxed);
+                if shard != 0 {
+                    let sessions = self.write_own(Empty(shard))?;
+                    self.indexing.waiting.extend(sessions);
+                }
+                Err(error)
+            }
+        }
+    }
+}
