@@ -470,7 +470,7 @@ mod tests {
             (429, r#"{"error":{"message":"Too many requests"}}"#, false),
         ];
         for (status, body, expected) in table {
-            let fault = classify(Some(status), &HeaderMap::new(), Timestamp(0), body.as_bytes());
+            let fault = classify(Some(status), &HeaderMap::new(), Timestamp::UNIX_EPOCH, body.as_bytes());
             assert_eq!(fault.refuses_tools, expected, "{body}");
         }
     }

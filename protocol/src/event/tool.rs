@@ -19,7 +19,6 @@ pub enum ToolPlace {
 impl ToolPlace {
     /// Returns true if a client runs it.
     #[must_use]
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     pub fn is_client(&self) -> bool {
         *self == Self::Client
     }
