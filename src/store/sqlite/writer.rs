@@ -373,8 +373,8 @@ impl Writer {
         outcome
     }
 
-    /// Checks whether the files are still there, on a thread that may block. Returns the free space of their disk, if it
-    /// is known.
+    /// Checks whether the files are still there, on a thread that may block. Returns the free space of their disk, if
+    /// it is known.
     async fn look(&self, watched: Watched) -> Result<Option<u64>, Error> {
         let permit = self.looks.clone().acquire_owned().await.map_err(|_| closed())?;
         let look = tokio::task::spawn_blocking(move || {
