@@ -5,6 +5,11 @@
 //!
 //! Invariant: a tool never sees arguments that its schema, as it was sent, does not allow.
 
+#[cfg(feature = "mcp")]
+pub mod mcp;
+#[cfg(not(feature = "mcp"))]
+#[path = "mcp/absent.rs"]
+pub mod mcp;
 #[cfg(target_os = "linux")]
 mod patch;
 #[cfg(target_os = "linux")]

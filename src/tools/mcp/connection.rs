@@ -1,0 +1,355 @@
+//! One connection to a server: making it, listing tools over it, calling them.
+//!
+//! Invariants:
+//! - a call is sent at most once: what was lost is reported, never repeated;
+//! - dropping a call tells the server that it is cancelled.
+
+use super::{
+    MESSAGE_BYTES_MAX,
+    client::{Calls, Client},
+    fault::{CallFault, Down, not_listed, not_up, of_call},
+    file::{Address, Link, Spec, is_loopback},
+    line::{Metered, TooLong},
+    outcome::output,
+    process::Process,
+    variables::Secrets,
+};
+use crate::tools::{Output, Progress};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use rmcp::{
+    Peer, RoleClient,
+    model::{
+        CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam, ClientRequest,
+        JsonObject, PaginatedRequestParams, ProtocolVersion, RequestId, ServerResult, SubscriptionFilter, Tool,
+    },
+    service::{
+        ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, PeerRequestOptions, RunningService,
+        Subscription,
+    },
+    transport::{
+        StreamableHttpClientTransport, async_rw::AsyncRwTransport, common::client_side_sse::ExponentialBackoff,
+        streamable_http_client::StreamableHttpClientTransportConfig,
+    },
+};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    io::AsyncRead,
+    sync::{Notify, OwnedSemaphorePermit},
+    time::{Instant, timeout},
+};
+
+/// The time to connect to an address.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The time for which an idle HTTP connection is kept: Node closes its own after 5 s, and a call that is written to
+/// one just then may have been read.
+const HTTP_IDLE: Duration = Duration::from_secs(4);
+
+/// Attempts to resume a response stream that broke; a server that restarts has forgotten it.
+const RESUMPTIONS_MAX: usize = 3;
+
+/// Most pages of a list: more tools than are offered are not asked for.
+const PAGES_MAX: usize = 64;
+
+/// Most tools that are read from a list. The first by name are offered, so more are read than that.
+const LISTED_MAX: usize = 2_000;
+
+/// The time for a server to take the news that a call is cancelled. One that does not read for so long hangs, and is
+/// restarted.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The newest revision of MCP, and those before it that need a handshake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Handshake {
+    /// Asks the server what it speaks, and falls back to the older handshake.
+    Auto,
+    /// Only the older one.
+    Older,
+}
+
+/// A server that has come up.
+pub(super) struct Up {
+    pub(super) running: RunningService<RoleClient, Client>,
+    pub(super) process: Option<Process>,
+    pub(super) connection: Connection,
+    pub(super) list_changed: Arc<Notify>,
+    pub(super) tools: Tools,
+}
+
+/// What a server lists.
+pub(super) struct Tools {
+    pub(super) tools: Vec<Tool>,
+    /// Tools that were read; there may be more.
+    pub(super) read: usize,
+}
+
+/// The way to call a server that is up.
+pub(super) struct Connection {
+    peer: Peer<RoleClient>,
+    calls: Calls,
+    too_long: TooLong,
+    /// Told when a call finds that the connection is of no use.
+    pub(super) lost: Arc<Notify>,
+    /// True once the server answered a call.
+    answered: AtomicBool,
+}
+
+/// A connection in the making.
+pub(super) struct Opening {
+    serving: BoxFuture<'static, Result<RunningService<RoleClient, Client>, ClientInitializeError>>,
+    pub(super) process: Option<Process>,
+    calls: Calls,
+    too_long: TooLong,
+    list_changed: Arc<Notify>,
+}
+
+impl Opening {
+    /// Begins to connect.
+    ///
+    /// # Errors
+    /// The program cannot be started, or there is no HTTP client.
+    pub(super) fn begin(spec: &Spec, handshake: Handshake) -> Result<Self, Down> {
+        let (calls, too_long, list_changed) = (Calls::new(), TooLong::new(), Arc::new(Notify::new()));
+        let client = Client { calls: calls.clone(), list_changed: list_changed.clone() };
+        let (serving, process) = match &spec.link {
+            Link::Stdio(program) => {
+                let (process, output, input) = Process::start(program).map_err(|error| {
+                    Down::new(format!("cannot be started: `{}`: {}", spec.secrets.mask(&program.shown), error.kind()))
+                })?;
+                let lines = lines(output, input, too_long.clone());
+                (client.serve_with_lifecycle(lines, handshake.mode()).boxed(), Some(process))
+            }
+            Link::Http(address) => {
+                let transport = http(address).map_err(Down::new)?;
+                (client.serve_with_lifecycle(transport, handshake.mode()).boxed(), None)
+            }
+            #[cfg(test)]
+            Link::Scripted(connect) => {
+                let (output, input) = tokio::io::split(connect());
+                let lines = lines(output, input, too_long.clone());
+                (client.serve_with_lifecycle(lines, handshake.mode()).boxed(), None)
+            }
+        };
+        Ok(Self { serving, process, calls, too_long, list_changed })
+    }
+
+    /// Connects and lists the tools. The process stays with the caller, who ends it after a failure.
+    pub(super) async fn finish(
+        &mut self,
+        secrets: &Secrets,
+    ) -> Result<(RunningService<RoleClient, Client>, Tools), Down> {
+        let running = (&mut self.serving).await.map_err(|error| not_up(&error, secrets))?;
+        let tools = list(running.peer(), secrets).await.map_err(Down::new)?;
+        Ok((running, tools))
+    }
+
+    /// Makes a connection of what [`Self::finish`] returned.
+    pub(super) fn up(self, (running, tools): (RunningService<RoleClient, Client>, Tools)) -> Up {
+        let connection = Connection {
+            peer: running.peer().clone(),
+            calls: self.calls,
+            too_long: self.too_long,
+            lost: Arc::new(Notify::new()),
+            answered: AtomicBool::new(false),
+        };
+        Up { running, process: self.process, connection, list_changed: self.list_changed, tools }
+    }
+
+    /// Gives up: closes the server's input and returns its process.
+    pub(super) fn abandon(self) -> Option<Process> {
+        self.process
+    }
+}
+
+impl Handshake {
+    fn mode(self) -> ClientLifecycleMode {
+        match self {
+            Self::Auto => ClientLifecycleMode::Auto {
+                preferred_versions: vec![ProtocolVersion::LATEST],
+                legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+            },
+            Self::Older => ClientLifecycleMode::Initialize,
+        }
+    }
+}
+
+/// Returns the transport of messages as lines.
+fn lines<R, W>(output: R, input: W, too_long: TooLong) -> AsyncRwTransport<RoleClient, Metered<R>, W>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: tokio::io::AsyncWrite + Send + Unpin + 'static,
+{
+    AsyncRwTransport::new(Metered::new(output, too_long), input).with_max_line_length(MESSAGE_BYTES_MAX)
+}
+
+/// Returns the transport of an address.
+fn http(address: &Address) -> Result<StreamableHttpClientTransport<reqwest::Client>, &'static str> {
+    let builder = reqwest::Client::builder()
+        .user_agent(concat!("reseed/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT_TIMEOUT)
+        .pool_idle_timeout(HTTP_IDLE)
+        // Headers with credentials go only where the file says, and a call is sent once.
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never());
+    let builder = if is_loopback(&address.url) { builder.no_proxy() } else { builder };
+    // Without TLS there is nothing to trust, and a machine without certificates works too.
+    let builder = if address.url.scheme() == "http" { builder.tls_certs_only([]) } else { builder };
+    // If another part of the process has already installed one, that one is used.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = builder
+        .build()
+        .map_err(|_| "cannot be reached: there is no HTTP client; are the system's root certificates installed?")?;
+    let mut retry = ExponentialBackoff::default();
+    retry.max_times = Some(RESUMPTIONS_MAX);
+    retry.base_duration = Duration::from_millis(100);
+    retry.max_delay = Some(Duration::from_secs(1));
+    let headers = address.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    let mut config = StreamableHttpClientTransportConfig::with_uri(address.url.as_str())
+        .custom_headers(headers)
+        .max_sse_event_size(MESSAGE_BYTES_MAX)
+        // A server that forgot the session is connected to anew, and its tools are listed again.
+        .reinit_on_expired_session(false);
+    config.retry_config = Arc::new(retry);
+    Ok(StreamableHttpClientTransport::with_client(client, config))
+}
+
+/// Lists a server's tools.
+pub(super) async fn list(peer: &Peer<RoleClient>, secrets: &Secrets) -> Result<Tools, String> {
+    let mut tools = Vec::new();
+    if peer.peer_info().is_some_and(|info| info.capabilities.tools.is_none()) {
+        return Ok(Tools { tools, read: 0 });
+    }
+    let mut cursor = None;
+    for _ in 0..PAGES_MAX {
+        let page = PaginatedRequestParams::default().with_cursor(cursor);
+        let listed = peer.list_tools(Some(page)).await.map_err(|error| not_listed(&error, secrets))?;
+        tools.extend(listed.tools);
+        cursor = listed.next_cursor;
+        if cursor.is_none() || tools.len() >= LISTED_MAX {
+            break;
+        }
+    }
+    let read = tools.len();
+    tools.truncate(LISTED_MAX);
+    Ok(Tools { tools, read })
+}
+
+impl Connection {
+    /// Returns the revision that was agreed on, and the server's name and version, for the operator.
+    pub(super) fn about(&self) -> (Option<String>, Option<String>) {
+        let Some(info) = self.peer.peer_info() else { return (None, None) };
+        let software = info.server_info.as_ref().map(|software| {
+            let text = format!("{} {}", software.name, software.version);
+            text.chars().filter(|c| !c.is_control()).take(100).collect()
+        });
+        (Some(info.protocol_version.as_str().chars().take(32).collect()), software)
+    }
+
+    /// Subscribes to changes of the list, as servers of the newest revision want it; others tell everyone.
+    pub(super) async fn subscribe(&self) -> Option<Subscription> {
+        let info = self.peer.peer_info()?;
+        let tells = info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
+        if info.protocol_version.has_initialize() || !tells {
+            return None;
+        }
+        let filter = SubscriptionFilter::builder().tools_list_changed().build();
+        self.peer.listen(filter).await.ok()
+    }
+
+    /// Returns the time since which nobody calls; the present one while somebody does.
+    pub(super) fn idle_since(&self) -> Instant {
+        self.calls.idle_since()
+    }
+
+    /// Returns the way to ask the server for more than calls.
+    pub(super) fn peer(&self) -> &Peer<RoleClient> {
+        &self.peer
+    }
+
+    /// Returns true if the server answered a call.
+    pub(super) fn has_answered(&self) -> bool {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// Calls a tool by the server's own name of it.
+    pub(super) async fn call(
+        &self,
+        tool: &str,
+        arguments: JsonObject,
+        progress: Progress,
+        permit: OwnedSemaphorePermit,
+        secrets: &Secrets,
+    ) -> Result<Output, CallFault> {
+        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let mut too_long = self.too_long.seen();
+        let held = self.calls.hold().await;
+        let sent = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
+        // Nothing was written yet.
+        let handle = sent.map_err(|_| CallFault::NotSent("closed the connection".to_owned()))?;
+        let entered = self.calls.enter(handle.progress_token.clone(), progress);
+        drop(held);
+        let mut cancelling =
+            Cancelling { open: Some((self.peer.clone(), handle.id.clone(), permit)), lost: self.lost.clone() };
+        let mut answer = std::pin::pin!(handle.await_response());
+        let answer = loop {
+            tokio::select! {
+                biased;
+                answer = &mut answer => break answer,
+                // The answer to one of several calls cannot be told from the others'.
+                Ok(()) = too_long.changed() => if self.calls.count() == 1 {
+                    return Err(CallFault::Refused(format!(
+                        "sent a message of more than {MESSAGE_BYTES_MAX} bytes, which was dropped; the call has probably \
+                         been carried out"
+                    )));
+                },
+            }
+        };
+        cancelling.open = None;
+        drop(entered);
+        let answer = answer.map_err(|error| of_call(&error, secrets));
+        if matches!(answer, Ok(_) | Err(CallFault::Refused(_))) {
+            self.answered.store(true, Ordering::Relaxed);
+        }
+        match answer? {
+            ServerResult::CallToolResult(result) => Ok(output(result)),
+            ServerResult::InputRequiredResult(_) => Err(CallFault::Refused(
+                "asks for input from a person or a model in the middle of the call, which is not supported".to_owned(),
+            )),
+            ServerResult::CreateTaskResult(_) => {
+                Err(CallFault::Refused("made a task of the call, which is not supported".to_owned()))
+            }
+            _ => Err(CallFault::Refused("gave an answer that is not MCP's".to_owned())),
+        }
+    }
+}
+
+/// Tells the server that a call is cancelled, if it is dropped before the answer. The call's permit is free again when
+/// the server has taken the news, so that one that reads nothing collects no calls.
+struct Cancelling {
+    open: Option<(Peer<RoleClient>, RequestId, OwnedSemaphorePermit)>,
+    lost: Arc<Notify>,
+}
+
+impl Drop for Cancelling {
+    fn drop(&mut self) {
+        let Some((peer, id, permit)) = self.open.take() else { return };
+        // Without a runtime the connection is gone as well.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let lost = self.lost.clone();
+        runtime.spawn(async move {
+            let reason = Some("the call was cancelled".to_owned());
+            let news = CancelledNotification::new(CancelledNotificationParam::new(Some(id), reason));
+            if timeout(CANCEL_TIMEOUT, peer.send_notification(news.into())).await.is_err() {
+                lost.notify_one();
+            }
+            drop(permit);
+        });
+    }
+}

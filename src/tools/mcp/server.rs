@@ -1,0 +1,250 @@
+//! One server of the file: started, listed, called, restarted, ended. One task keeps it; calls find it through
+//! [`Stage`].
+//!
+//! Invariants:
+//! - its tools stay offered while it is restarted, so that no prefix breaks for an outage of a minute; they are
+//!   withdrawn after [`GONE_FAILURES`] failures in a row;
+//! - a call that may have been carried out is never sent again.
+
+mod keeping;
+
+use super::{
+    connection::Connection,
+    fault::CallFault,
+    file::Spec,
+    listing::Listing,
+    process::Stderr,
+    status::{ServerState, ServerStatus},
+};
+use crate::tools::{Call, CallFuture, Output, Tool};
+use reseed_protocol::command::ToolOffer;
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    sync::{Notify, Semaphore, watch},
+    time::{Instant, timeout},
+};
+
+/// Failures in a row after which a server's tools are no longer offered. With the waits between them this is a minute
+/// or two.
+const GONE_FAILURES: u32 = 10;
+
+/// Most calls of one server at a time; further ones wait within their time limit.
+const CALLS_MAX: usize = 64;
+
+/// The longest time for which a call waits for a server that is down. A model that is told at once can do without.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A server of the file.
+pub(super) struct Server {
+    pub(super) spec: Spec,
+    stage: watch::Sender<Stage>,
+    known: Mutex<Known>,
+    /// Told by a call that wants a stopped process.
+    wake: Notify,
+    calls: Arc<Semaphore>,
+    /// Counts the changes of all servers' tools.
+    changed: Arc<watch::Sender<u64>>,
+    /// True once it came up or failed for the first time.
+    tried: watch::Sender<bool>,
+}
+
+/// What calls need to know of the server's state.
+#[derive(Clone)]
+enum Stage {
+    /// It is being connected to.
+    Starting,
+    Ready(Arc<Connection>),
+    /// Its process was stopped; a call starts it.
+    Idle,
+    /// It is down until then, for this reason.
+    Waiting {
+        until: Instant,
+        why: Arc<str>,
+    },
+    Closed,
+}
+
+/// What is known of the server.
+#[derive(Default)]
+struct Known {
+    listing: Listing,
+    tools: Vec<Arc<dyn Tool>>,
+    error: Option<String>,
+    protocol: Option<String>,
+    software: Option<String>,
+    starts: u64,
+    stderr: Option<Stderr>,
+}
+
+impl Server {
+    pub(super) fn new(spec: Spec, changed: Arc<watch::Sender<u64>>) -> Self {
+        Self {
+            spec,
+            stage: watch::Sender::new(Stage::Starting),
+            known: Mutex::default(),
+            wake: Notify::new(),
+            calls: Arc::new(Semaphore::new(CALLS_MAX)),
+            changed,
+            tried: watch::Sender::new(false),
+        }
+    }
+
+    /// Returns the tools that are offered.
+    pub(super) fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        self.known().tools.clone()
+    }
+
+    /// Waits until it came up or failed for the first time.
+    pub(super) async fn tried(&self) {
+        // The sender lives as long as this.
+        let _ = self.tried.subscribe().wait_for(|tried| *tried).await;
+    }
+
+    /// Returns what an operator may know.
+    pub(super) fn status(&self) -> ServerStatus {
+        let known = self.known();
+        let state = match &*self.stage.borrow() {
+            Stage::Starting => ServerState::Starting,
+            Stage::Ready(_) => ServerState::Ready,
+            Stage::Idle => ServerState::Idle,
+            Stage::Waiting { .. } => ServerState::Waiting,
+            Stage::Closed => ServerState::Closed,
+        };
+        let stderr = known.stderr.as_ref().map(Stderr::text).filter(|text| !text.is_empty());
+        ServerStatus {
+            name: self.spec.name.clone(),
+            transport: self.spec.link.transport(),
+            state,
+            protocol: known.protocol.clone(),
+            software: known.software.clone(),
+            tools: known.listing.offers.iter().map(|(_, offer)| offer.name.clone()).collect(),
+            left_out: known.listing.left_out.clone(),
+            error: known.error.clone(),
+            starts: known.starts,
+            stderr: stderr.map(|text| self.spec.secrets.mask(&text)),
+        }
+    }
+
+    /// Calls a tool by the server's own name of it.
+    async fn call(&self, tool: &str, call: Call) -> Output {
+        let serde_json::Value::Object(arguments) = call.arguments else {
+            return Output::error("The arguments of a tool must be an object.");
+        };
+        let name = &self.spec.name;
+        // A call that the server cannot have seen is sent to its next connection, once.
+        let mut retried = false;
+        loop {
+            // It is closed by nobody.
+            let Ok(permit) = self.calls.clone().acquire_owned().await else {
+                return Output::error(format!("The MCP server `{name}` is stopping."));
+            };
+            let connection = match self.connection().await {
+                Ok(connection) => connection,
+                Err(why) => return Output::error(format!("The MCP server `{name}` {why}. The call was not made.")),
+            };
+            let called = connection.call(tool, arguments.clone(), call.progress.clone(), permit, &self.spec.secrets);
+            let why = match called.await {
+                Ok(output) => return output,
+                Err(CallFault::Refused(why)) => return Output::error(format!("The MCP server `{name}` {why}")),
+                Err(CallFault::NotSent(why)) => why,
+                Err(CallFault::Lost(why)) => {
+                    connection.lost.notify_one();
+                    return Output::error(format!(
+                        "The MCP server `{name}` {why} before it answered. The call may have been carried out, so check \
+                         before you make it again."
+                    ));
+                }
+            };
+            self.leave(&connection);
+            if retried {
+                return Output::error(format!("The MCP server `{name}` {why}. The call was not made."));
+            }
+            retried = true;
+        }
+    }
+
+    /// Waits for a connection.
+    ///
+    /// # Errors
+    /// It is down, and why: a predicate whose subject is the server.
+    async fn connection(&self) -> Result<Arc<Connection>, String> {
+        let mut stage = self.stage.subscribe();
+        let began = Instant::now();
+        let came = timeout(self.spec.startup, async {
+            loop {
+                match &*stage.borrow_and_update() {
+                    Stage::Ready(connection) => return Ok(connection.clone()),
+                    Stage::Closed => return Err("is stopping".to_owned()),
+                    Stage::Waiting { until, why } => {
+                        if *until > began + PATIENCE {
+                            let wait = until.saturating_duration_since(Instant::now()).as_secs() + 1;
+                            return Err(format!("is down: it {why}. It is tried again within {wait} s"));
+                        }
+                    }
+                    Stage::Idle => self.wake.notify_one(),
+                    Stage::Starting => {}
+                }
+                if stage.changed().await.is_err() {
+                    return Err("is stopping".to_owned());
+                }
+            }
+        });
+        let late = || Err(format!("did not come up within {} s", self.spec.startup.as_secs()));
+        came.await.unwrap_or_else(|_| late())
+    }
+
+    /// Leaves a connection that turned out to be of no use, unless there is another already.
+    fn leave(&self, connection: &Arc<Connection>) {
+        self.stage.send_if_modified(|stage| {
+            let is_current = matches!(stage, Stage::Ready(current) if Arc::ptr_eq(current, connection));
+            if is_current {
+                *stage = Stage::Starting;
+            }
+            is_current
+        });
+        connection.lost.notify_one();
+    }
+
+    /// Offers what a server lists now, and says whether it was something else before.
+    fn publish(self: &Arc<Self>, listing: Listing) -> bool {
+        let mut known = self.known();
+        let is_new = known.listing.offers != listing.offers;
+        if is_new {
+            let tool = |(own, offer): &(String, ToolOffer)| -> Arc<dyn Tool> {
+                Arc::new(McpTool { server: self.clone(), own: own.clone(), offer: offer.clone() })
+            };
+            known.tools = listing.offers.iter().map(tool).collect();
+        }
+        known.listing = listing;
+        drop(known);
+        if is_new {
+            self.changed.send_modify(|changes| *changes += 1);
+        }
+        is_new
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A tool of a server.
+struct McpTool {
+    server: Arc<Server>,
+    /// The server's own name of it.
+    own: String,
+    offer: ToolOffer,
+}
+
+impl Tool for McpTool {
+    fn offer(&self) -> ToolOffer {
+        self.offer.clone()
+    }
+
+    fn call(&self, call: Call) -> CallFuture<'_> {
+        Box::pin(self.server.call(&self.own, call))
+    }
+}

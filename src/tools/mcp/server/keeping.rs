@@ -1,0 +1,312 @@
+//! The task that keeps one server up: starts it, watches it, lists its tools again when they change, restarts it with
+//! growing waits, and ends it.
+
+use super::{GONE_FAILURES, Server, Stage};
+use crate::tools::mcp::{
+    connection::{Handshake, Opening, Tools, Up, list},
+    fault::Down,
+    listing::{Listing, listing},
+    process::Process,
+};
+use rmcp::service::Subscription;
+use std::{future::pending, pin::Pin, sync::Arc, time::Duration};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, sleep_until, timeout, timeout_at},
+};
+
+/// The bound of the first wait; it doubles with each failure. The wait is a random part of it, so that servers that
+/// failed together do not start together.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+
+/// The largest bound of a wait.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// The time after which a server that stayed up has recovered, even if nobody called it.
+const STEADY: Duration = Duration::from_secs(60);
+
+/// The least time between two lists of a server that says again and again that its list has changed.
+const LIST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The time for the end of the output of a process that has ended, if something else still holds it.
+const OUTPUT_GRACE: Duration = Duration::from_secs(1);
+
+/// The time for a connection to close; one over HTTP takes leave of its server.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The time for a process that closed its output to end, so that its status can be told.
+const STATUS_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// True when everything is to end.
+pub(in super::super) type Closing = watch::Receiver<bool>;
+
+/// Waits until everything is to end.
+async fn closed(closing: &mut Closing) {
+    // Without a sender everything has ended.
+    let _ = closing.wait_for(|closing| *closing).await;
+}
+
+/// The reason why a connection ended.
+enum End {
+    Closing,
+    /// Nobody called it for so long.
+    Idle,
+    Lost(String),
+}
+
+impl Server {
+    /// Keeps the server up until `closing` says so.
+    pub(in super::super) async fn keep(self: Arc<Self>, mut closing: Closing) {
+        let mut failures = 0;
+        loop {
+            self.enter(Stage::Starting);
+            let why = match self.start(&mut closing).await {
+                Ok(None) => break,
+                Ok(Some(up)) => {
+                    let began = Instant::now();
+                    let connection = Arc::new(up.connection);
+                    self.enter(Stage::Ready(connection.clone()));
+                    self.tried.send_replace(true);
+                    let up = Watched { up: (up.running, up.process, up.list_changed), connection: connection.clone() };
+                    let end = self.watch(up, &mut closing).await;
+                    if connection.has_answered() || began.elapsed() > STEADY {
+                        failures = 0;
+                    }
+                    match end {
+                        End::Closing => break,
+                        End::Idle => {
+                            tracing::info!(server = %self.spec.name, "the MCP server was stopped: nobody calls it");
+                            self.enter(Stage::Idle);
+                            tokio::select! {
+                                () = self.wake.notified() => continue,
+                                () = closed(&mut closing) => break,
+                            }
+                        }
+                        End::Lost(why) => why,
+                    }
+                }
+                Err(why) => why,
+            };
+            failures += 1;
+            let wait = wait(failures);
+            self.failed(&why, failures, wait);
+            self.enter(Stage::Waiting { until: Instant::now() + wait, why: why.into() });
+            self.tried.send_replace(true);
+            tokio::select! {
+                () = sleep(wait) => {}
+                () = closed(&mut closing) => break,
+            }
+        }
+        self.enter(Stage::Closed);
+        self.tried.send_replace(true);
+    }
+
+    fn enter(&self, stage: Stage) {
+        self.stage.send_replace(stage);
+    }
+
+    /// Notes a failure, and withdraws the tools after too many.
+    fn failed(self: &Arc<Self>, why: &str, failures: u32, wait: Duration) {
+        let is_news = self.known().error.replace(why.to_owned()).as_deref() != Some(why) || failures == 1;
+        let name = &self.spec.name;
+        if is_news {
+            tracing::warn!(server = %name, "the MCP server {why}; it is tried again in {} ms", wait.as_millis());
+        }
+        if failures == GONE_FAILURES && self.publish(Listing::default()) {
+            tracing::warn!(server = %name, "the MCP server failed {failures} times; its tools are no longer offered");
+        }
+    }
+
+    /// Starts it and lists its tools; by the older handshake if the newer is not understood. `None`: everything ends.
+    async fn start(self: &Arc<Self>, closing: &mut Closing) -> Result<Option<Up>, String> {
+        let deadline = Instant::now() + self.spec.startup;
+        let newer = self.start_by(Handshake::Auto, deadline, closing).await;
+        let started = match newer {
+            Err(Down { try_older: true, .. }) => self.start_by(Handshake::Older, deadline, closing).await,
+            started => started,
+        };
+        let Some(up) = started.map_err(|down| down.why)? else { return Ok(None) };
+        let listing = self.listing(&up.tools);
+        let (protocol, software) = up.connection.about();
+        let mut known = self.known();
+        (known.protocol, known.software) = (protocol.clone(), software.clone());
+        known.starts += 1;
+        known.error = None;
+        drop(known);
+        tracing::info!(
+            server = %self.spec.name, protocol, software, tools = listing.offers.len(), left_out = listing.left_out.len(),
+            "the MCP server is up"
+        );
+        self.publish(listing);
+        Ok(Some(up))
+    }
+
+    fn listing(&self, tools: &Tools) -> Listing {
+        listing(&self.spec, tools.tools.clone(), tools.read)
+    }
+
+    async fn start_by(
+        &self,
+        handshake: Handshake,
+        deadline: Instant,
+        closing: &mut Closing,
+    ) -> Result<Option<Up>, Down> {
+        let mut opening = Opening::begin(&self.spec, handshake)?;
+        if let Some(process) = &opening.process {
+            self.known().stderr = Some(process.stderr());
+        }
+        let finished = tokio::select! {
+            biased;
+            () = closed(closing) => None,
+            finished = timeout_at(deadline, opening.finish(&self.spec.secrets)) => Some(finished),
+        };
+        let down = match finished {
+            Some(Ok(Ok(finished))) => return Ok(Some(opening.up(finished))),
+            Some(Ok(Err(down))) => Some(down),
+            Some(Err(_)) => Some(Down::new(format!("did not come up within {} s", self.spec.startup.as_secs()))),
+            None => None,
+        };
+        let mut process = opening.abandon();
+        let mut down = down;
+        if let (Some(down), Some(process)) = (&mut down, &mut process)
+            && let Ok(how) = timeout(STATUS_TIMEOUT, process.ended()).await
+        {
+            down.why = format!("{how} before it answered");
+        }
+        if let Some(process) = process {
+            process.end().await;
+        }
+        down.map_or(Ok(None), Err)
+    }
+
+    /// Watches a server that is up until its connection ends, and ends its process.
+    async fn watch(self: &Arc<Self>, watched: Watched, closing: &mut Closing) -> End {
+        let Watched { up: (running, mut process, list_changed), connection } = watched;
+        let cancel = running.cancellation_token();
+        let mut running = std::pin::pin!(running.waiting());
+        let mut subscription = tokio::select! {
+            biased;
+            () = closed(closing) => None,
+            subscription = timeout(self.spec.startup, connection.subscribe()) => subscription.ok().flatten(),
+        };
+        let mut next_list = Instant::now();
+        let end = loop {
+            // While a call runs this is looked at once more after the whole time.
+            let idle = self.spec.idle.map(|idle| connection.idle_since() + idle);
+            tokio::select! {
+                biased;
+                () = closed(closing) => break End::Closing,
+                _ = &mut running => break End::Lost(lost(process.as_mut()).await),
+                how = ended(process.as_mut()) => {
+                    // What it wrote last is still read.
+                    let _ = timeout(OUTPUT_GRACE, &mut running).await;
+                    break End::Lost(how);
+                }
+                () = connection.lost.notified() => break End::Lost("lost its connection".to_owned()),
+                () = list_changed.notified() => {}
+                () = next(&mut subscription) => {}
+                () = at(idle) => {
+                    if self.spec.idle.is_some_and(|idle| connection.idle_since().elapsed() >= idle) {
+                        break End::Idle;
+                    }
+                    continue;
+                }
+            }
+            // The list has changed.
+            let relist = async {
+                sleep_until(next_list).await;
+                timeout(self.spec.startup, list(connection.peer(), &self.spec.secrets)).await
+            };
+            tokio::select! {
+                biased;
+                () = closed(closing) => break End::Closing,
+                relisted = relist => match relisted {
+                    Ok(Ok(tools)) => {
+                        let listing = self.listing(&tools);
+                        let tools = listing.offers.len();
+                        if self.publish(listing) {
+                            tracing::info!(server = %self.spec.name, tools, "the MCP server has other tools now");
+                        }
+                    }
+                    Ok(Err(why)) => tracing::warn!(server = %self.spec.name, "the MCP server {why}; its tools stay"),
+                    Err(_) => tracing::warn!(server = %self.spec.name, "the MCP server did not list its tools; they stay"),
+                },
+            }
+            next_list = Instant::now() + LIST_INTERVAL;
+        };
+        // Calls wait for the next connection from here on.
+        self.enter(Stage::Starting);
+        drop(subscription);
+        cancel.cancel();
+        let _ = timeout(CLOSE_TIMEOUT, &mut running).await;
+        if let Some(process) = process {
+            process.end().await;
+        }
+        end
+    }
+}
+
+/// A server that is up, as it is watched.
+struct Watched {
+    up: (
+        rmcp::service::RunningService<rmcp::RoleClient, crate::tools::mcp::client::Client>,
+        Option<Process>,
+        Arc<tokio::sync::Notify>,
+    ),
+    connection: Arc<crate::tools::mcp::connection::Connection>,
+}
+
+/// Returns why a connection that closed by itself did so.
+async fn lost(process: Option<&mut Process>) -> String {
+    let status = timeout(STATUS_TIMEOUT, ended(process)).await;
+    status.unwrap_or_else(|_| "closed the connection".to_owned())
+}
+
+/// Waits for the end of a process and says how it ended; without one, for ever.
+async fn ended(process: Option<&mut Process>) -> String {
+    match process {
+        Some(process) => process.ended().await,
+        None => pending().await,
+    }
+}
+
+/// Waits for news of the list; without a subscription, for ever.
+async fn next(subscription: &mut Option<Subscription>) {
+    match subscription {
+        Some(open) => {
+            if !matches!(open.next().await, Ok(Some(_))) {
+                *subscription = None;
+            }
+        }
+        None => pending().await,
+    }
+}
+
+/// Waits until then; without a time, for ever.
+fn at(time: Option<Instant>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    match time {
+        Some(time) => Box::pin(sleep_until(time)),
+        None => Box::pin(pending()),
+    }
+}
+
+/// Returns the wait after so many failures in a row.
+fn wait(failures: u32) -> Duration {
+    let doublings = failures.saturating_sub(1).min(16);
+    let bound = (FIRST_WAIT * 2u32.pow(doublings)).min(WAIT_MAX);
+    bound.mul_f64(fastrand::f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FIRST_WAIT, WAIT_MAX, wait};
+
+    #[test]
+    fn waits_grow_and_are_bounded() {
+        for failures in [1, 2, 3, 8, 20, u32::MAX] {
+            let bound = (FIRST_WAIT * 2u32.pow(failures.min(10) - 1)).min(WAIT_MAX);
+            assert!((0..100).all(|_| wait(failures) <= bound), "{failures}");
+        }
+        assert!((0..100).any(|_| wait(20) > WAIT_MAX / 2));
+    }
+}
