@@ -19,6 +19,9 @@ use tracing_subscriber::{
 /// because what they log contains message text and keys.
 const CHATTY_CRATES: &[&str] = &["async_openai", "h2", "hyper", "hyper_util", "reqwest", "rustls", "tungstenite"];
 
+/// Libraries that log messages at every level. They are never heard: `tools::mcp` says what matters of them.
+const SILENT_CRATES: &[&str] = &["rmcp", "sse_stream"];
+
 /// The reason logging could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -73,7 +76,7 @@ where
     let (chosen, level) = reload::Layer::new(filter(settings)?);
     let quiet = filter_fn(|about| {
         let name = about.target().split("::").next().unwrap_or_default();
-        *about.level() <= Level::INFO || !CHATTY_CRATES.contains(&name)
+        !SILENT_CRATES.contains(&name) && (*about.level() <= Level::INFO || !CHATTY_CRATES.contains(&name))
     });
     let registry = tracing_subscriber::registry().with(chosen).with(quiet);
     let lines = fmt::layer().with_writer(writer).with_ansi(false);
@@ -99,6 +102,7 @@ mod tests {
             tracing::info!(session = "s1", "opened");
             tracing::debug!("detail");
             tracing::debug!(target: "hyper::proto", "body of a request");
+            tracing::error!(target: "rmcp::service", "body of a message");
         });
         written.text()
     }
@@ -126,7 +130,7 @@ mod tests {
         let text = logged("info", "text");
         assert!(text.contains("opened") && text.contains("session=\"s1\"") && !text.contains("detail"), "{text}");
         assert!(logged("warn", "text").is_empty());
-        for level in ["trace", "info,hyper=trace", "trace,hyper::proto=trace"] {
+        for level in ["trace", "info,hyper=trace", "trace,hyper::proto=trace", "info,rmcp=trace"] {
             let text = logged(level, "text");
             assert!(text.contains("opened") && !text.contains("body"), "{level}: {text}");
         }

@@ -1,5 +1,7 @@
 //! `reseed check`: reads the settings, sends the model one short request, and prints what it found.
 
+mod servers;
+
 use super::{say, serve};
 use crate::{
     config::{ProviderKind, Settings},
@@ -81,6 +83,7 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
         // Calling one would make it act.
         say(format!("webhooks    {}, not called", webhooks.len()));
     }
+    servers::check(settings, deployment.counter(&deployment.model)).await?;
     if let Some(jwt) = Jwt::open(settings, None).await? {
         say(format!("users       {jwt}"));
     }

@@ -232,6 +232,13 @@ settings! {
         hook_away_secs: u64 = "120", rules::whole("seconds", 0..=3_600);
     }
 
+    /// MCP servers, whose tools the model may call.
+    mcp: McpSettings {
+        /// A JSON file that lists MCP servers in the form that MCP clients share, under `mcpServers`; see
+        /// src/tools/mcp/README.md. Unset for none.
+        mcp_file: Option<PathBuf> = "", rules::path().optional();
+    }
+
     /// Listening and connections.
     listen: ListenSettings {
         /// The address to listen on. Any other than a loopback address requires AUTH_TOKENS and ALLOWED_ORIGINS.

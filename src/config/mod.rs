@@ -22,7 +22,7 @@ mod values;
 
 pub use database::{Database, InvalidDatabase};
 pub use declared::{
-    AuthSettings, ContextSettings, HookSettings, JwtSettings, LimitSettings, ListenSettings, LogSettings,
+    AuthSettings, ContextSettings, HookSettings, JwtSettings, LimitSettings, ListenSettings, LogSettings, McpSettings,
     ModelSettings, OfflineSettings, Settings, ShellSettings, StoreSettings, SummarySettings, ToolSettings,
     TurnSettings, UpstreamSettings,
 };
@@ -185,6 +185,12 @@ impl Settings {
     #[must_use]
     pub fn approvals_path(&self) -> Option<PathBuf> {
         self.tools.approvals_file.as_ref().map(|file| self.below_working_directory(file))
+    }
+
+    /// Returns the path of the file that lists MCP servers: under the working directory, unless absolute.
+    #[must_use]
+    pub fn mcp_path(&self) -> Option<PathBuf> {
+        self.mcp.mcp_file.as_ref().map(|file| self.below_working_directory(file))
     }
 
     /// Returns the path of the file with the summary prompt: under the working directory, unless absolute.

@@ -7,7 +7,7 @@ pub(crate) mod parts;
 mod reload;
 
 pub use parts::provider;
-pub(crate) use parts::{deployment, deployment_of, webhooks, windows, windows_of};
+pub(crate) use parts::{deployment, deployment_of, mcp, webhooks, windows, windows_of};
 pub use reload::Reloaded;
 pub(crate) use reload::provider_with_key_of;
 

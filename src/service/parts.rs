@@ -22,6 +22,7 @@ use crate::{
         offline::{Offline, OfflineOptions},
         openai::{OpenAi, OpenAiOptions},
     },
+    tools::mcp::Mcp,
 };
 use anyhow::Context as _;
 use reseed_protocol::{approval::ApprovalPolicy, command::SummaryKind};
@@ -108,6 +109,15 @@ pub(crate) fn webhooks(settings: &Settings) -> anyhow::Result<Vec<Webhook>> {
     let Some(file) = settings.hooks_path() else { return Ok(Vec::new()) };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     Ok(webhook::read(&file, &|name| settings.variables.get(name).cloned(), &clock)?)
+}
+
+/// Starts the MCP servers that the settings name, in the background.
+///
+/// # Errors
+/// A file that cannot be used.
+pub(crate) fn mcp(settings: &Settings) -> anyhow::Result<Option<Mcp>> {
+    let Some(file) = settings.mcp_path() else { return Ok(None) };
+    Ok(Some(Mcp::open(&file, &settings.store.working_directory, &settings.variables)?))
 }
 
 /// Returns what the settings say for every session.

@@ -20,6 +20,8 @@ mod jwt;
 mod keeping;
 mod late;
 mod listing;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod operating;
 mod original_faults;
 mod outcomes;

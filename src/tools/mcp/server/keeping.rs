@@ -8,6 +8,7 @@ use crate::tools::mcp::{
     listing::{Listing, listing},
     process::Process,
 };
+use futures_util::{FutureExt as _, future::FusedFuture as _};
 use rmcp::service::Subscription;
 use std::{future::pending, pin::Pin, sync::Arc, time::Duration};
 use tokio::{
@@ -183,7 +184,7 @@ impl Server {
     async fn watch(self: &Arc<Self>, watched: Watched, closing: &mut Closing) -> End {
         let Watched { up: (running, mut process, list_changed), connection } = watched;
         let cancel = running.cancellation_token();
-        let mut running = std::pin::pin!(running.waiting());
+        let mut running = std::pin::pin!(running.waiting().fuse());
         let mut subscription = tokio::select! {
             biased;
             () = closed(closing) => None,
@@ -238,7 +239,9 @@ impl Server {
         self.enter(Stage::Starting);
         drop(subscription);
         cancel.cancel();
-        let _ = timeout(CLOSE_TIMEOUT, &mut running).await;
+        if !running.is_terminated() {
+            let _ = timeout(CLOSE_TIMEOUT, &mut running).await;
+        }
         if let Some(process) = process {
             process.end().await;
         }
