@@ -1,8 +1,8 @@
-//! MCP servers as users run them: `@modelcontextprotocol/server-everything` from npm over both transports, killed in the
-//! middle of a call, and `reseed check`, which lists them.
+//! MCP servers as users run them: `@modelcontextprotocol/server-everything` from npm over both transports, killed in
+//! the middle of a call, and `reseed check`, which lists them.
 //!
-//! `tests/run` installs the package from `tests/mcp/package-lock.json`; without it the tests of the real server say that
-//! they were skipped.
+//! `tests/run` installs the package from `tests/mcp/package-lock.json`; without it the tests of the real server say
+//! that they were skipped.
 
 mod everything;
 

@@ -8,7 +8,8 @@ use super::{
     MESSAGE_BYTES_MAX,
     client::{Calls, Client},
     fault::{CallFault, Down, not_listed, not_up, of_call},
-    file::{Address, Link, Spec, is_loopback},
+    file::{Address, Link, Spec},
+    http::Http,
     line::{Metered, TooLong},
     outcome::output,
     process::Process,
@@ -43,13 +44,6 @@ use tokio::{
     sync::{Notify, OwnedSemaphorePermit},
     time::{Instant, timeout},
 };
-
-/// The time to connect to an address.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The time for which an idle HTTP connection is kept: Node closes its own after 5 s, and a call that is written to
-/// one just then may have been read.
-const HTTP_IDLE: Duration = Duration::from_secs(4);
 
 /// Attempts to resume a response stream that broke; a server that restarts has forgotten it.
 const RESUMPTIONS_MAX: usize = 3;
@@ -189,22 +183,8 @@ where
 }
 
 /// Returns the transport of an address.
-fn http(address: &Address) -> Result<StreamableHttpClientTransport<reqwest::Client>, &'static str> {
-    let builder = reqwest::Client::builder()
-        .user_agent(concat!("reseed/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(CONNECT_TIMEOUT)
-        .pool_idle_timeout(HTTP_IDLE)
-        // Headers with credentials go only where the file says, and a call is sent once.
-        .redirect(reqwest::redirect::Policy::none())
-        .retry(reqwest::retry::never());
-    let builder = if is_loopback(&address.url) { builder.no_proxy() } else { builder };
-    // Without TLS there is nothing to trust, and a machine without certificates works too.
-    let builder = if address.url.scheme() == "http" { builder.tls_certs_only([]) } else { builder };
-    // If another part of the process has already installed one, that one is used.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = builder
-        .build()
-        .map_err(|_| "cannot be reached: there is no HTTP client; are the system's root certificates installed?")?;
+fn http(address: &Address) -> Result<StreamableHttpClientTransport<Http>, &'static str> {
+    let client = Http::new(address)?;
     let mut retry = ExponentialBackoff::default();
     retry.max_times = Some(RESUMPTIONS_MAX);
     retry.base_duration = Duration::from_millis(100);

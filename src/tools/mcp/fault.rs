@@ -50,9 +50,10 @@ pub(super) fn not_up(error: &ClientInitializeError, secrets: &Secrets) -> Down {
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => {
             Down { try_older: false, ..not_up(fallback, secrets) }
         }
-        ClientInitializeError::TransportError { error, .. } => match of_transport(error) {
-            (kind, why) => Down { why, try_older: kind == Kind::Answered },
-        },
+        ClientInitializeError::TransportError { error, .. } => {
+            let (kind, why) = of_transport(error);
+            Down { why, try_older: kind == Kind::Answered }
+        }
         ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
             Down::of_protocol("speaks no revision of MCP that this client knows")
         }

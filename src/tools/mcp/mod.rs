@@ -10,6 +10,7 @@ mod client;
 mod connection;
 mod fault;
 mod file;
+mod http;
 mod line;
 mod listing;
 mod names;

@@ -18,6 +18,7 @@ use std::{
 use tokio::{
     io::AsyncReadExt as _,
     process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
+    task::JoinHandle,
     time::timeout,
 };
 
@@ -50,6 +51,9 @@ const INPUT_GRACE: Duration = Duration::from_secs(2);
 
 /// The time to end after SIGTERM, before SIGKILL.
 const TERM_GRACE: Duration = Duration::from_secs(2);
+
+/// The time to read the rest of standard error.
+const STDERR_GRACE: Duration = Duration::from_millis(500);
 
 /// The interval at which a group without its leader is looked at.
 #[cfg(unix)]
@@ -87,6 +91,8 @@ pub(super) struct Process {
     child: Child,
     group: Group,
     stderr: Stderr,
+    /// Reads standard error.
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Process {
@@ -105,11 +111,9 @@ impl Process {
         let missing = || io::Error::other("a pipe of the process is missing");
         let (stdin, stdout) = (child.stdin.take().ok_or_else(missing)?, child.stdout.take().ok_or_else(missing)?);
         let stderr = Stderr::default();
-        if let Some(pipe) = child.stderr.take() {
-            tokio::spawn(stderr.clone().read(pipe));
-        }
+        let reader = child.stderr.take().map(|pipe| tokio::spawn(stderr.clone().read(pipe)));
         let group = Group::led_by(&child);
-        Ok((Self { child, group, stderr }, stdout, stdin))
+        Ok((Self { child, group, stderr, reader }, stdout, stdin))
     }
 
     /// Returns the end of its standard error.
@@ -119,10 +123,7 @@ impl Process {
 
     /// Waits for its end and says how it ended.
     pub(super) async fn ended(&mut self) -> String {
-        self.child
-            .wait()
-            .await
-            .map_or_else(|error| format!("cannot be waited for: {}", error.kind()), |status| how(status))
+        self.child.wait().await.map_or_else(|error| format!("cannot be waited for: {}", error.kind()), how)
     }
 
     /// Ends it, whose input is closed already: SIGTERM after a while, SIGKILL after another. Then the rest of its group
@@ -138,6 +139,10 @@ impl Process {
             }
         }
         self.group.end().await;
+        if let Some(reader) = self.reader {
+            // Whatever left the group may still hold the pipe.
+            let _ = timeout(STDERR_GRACE, reader).await;
+        }
     }
 }
 

@@ -19,12 +19,15 @@ use super::{
 use crate::tools::{Call, CallFuture, Output, Tool};
 use reseed_protocol::command::ToolOffer;
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 use tokio::{
     sync::{Notify, Semaphore, watch},
-    time::{Instant, timeout},
+    time::timeout,
 };
 
 /// Failures in a row after which a server's tools are no longer offered. With the waits between them this is a minute
@@ -34,7 +37,8 @@ const GONE_FAILURES: u32 = 10;
 /// Most calls of one server at a time; further ones wait within their time limit.
 const CALLS_MAX: usize = 64;
 
-/// The longest time for which a call waits for a server that is down. A model that is told at once can do without.
+/// The longest time for which a call waits for a server whose last start failed. A model that is told soon can do
+/// without.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A server of the file.
@@ -42,8 +46,10 @@ pub(super) struct Server {
     pub(super) spec: Spec,
     stage: watch::Sender<Stage>,
     known: Mutex<Known>,
-    /// Told by a call that wants a stopped process.
+    /// Told by a call that wants a server that is stopped, or that is down and waits for its next start.
     wake: Notify,
+    /// Starts that failed since it was last up.
+    failed_starts: AtomicU32,
     calls: Arc<Semaphore>,
     /// Counts the changes of all servers' tools.
     changed: Arc<watch::Sender<u64>>,
@@ -59,11 +65,8 @@ enum Stage {
     Ready(Arc<Connection>),
     /// Its process was stopped; a call starts it.
     Idle,
-    /// It is down until then, for this reason.
-    Waiting {
-        until: Instant,
-        why: Arc<str>,
-    },
+    /// It is down for this reason, until the next start.
+    Waiting(Arc<str>),
     Closed,
 }
 
@@ -86,6 +89,7 @@ impl Server {
             stage: watch::Sender::new(Stage::Starting),
             known: Mutex::default(),
             wake: Notify::new(),
+            failed_starts: AtomicU32::new(0),
             calls: Arc::new(Semaphore::new(CALLS_MAX)),
             changed,
             tried: watch::Sender::new(false),
@@ -110,7 +114,7 @@ impl Server {
             Stage::Starting => ServerState::Starting,
             Stage::Ready(_) => ServerState::Ready,
             Stage::Idle => ServerState::Idle,
-            Stage::Waiting { .. } => ServerState::Waiting,
+            Stage::Waiting(_) => ServerState::Waiting,
             Stage::Closed => ServerState::Closed,
         };
         let stderr = known.stderr.as_ref().map(Stderr::text).filter(|text| !text.is_empty());
@@ -166,25 +170,23 @@ impl Server {
         }
     }
 
-    /// Waits for a connection.
+    /// Waits for a connection, for one start at most: a server that is down is started at once if somebody calls it.
     ///
     /// # Errors
     /// It is down, and why: a predicate whose subject is the server.
     async fn connection(&self) -> Result<Arc<Connection>, String> {
         let mut stage = self.stage.subscribe();
-        let began = Instant::now();
-        let came = timeout(self.spec.startup, async {
+        let failed = self.failed_starts.load(Ordering::Relaxed);
+        let limit = if failed == 0 { self.spec.startup } else { PATIENCE };
+        let came = timeout(limit, async {
             loop {
                 match &*stage.borrow_and_update() {
                     Stage::Ready(connection) => return Ok(connection.clone()),
                     Stage::Closed => return Err("is stopping".to_owned()),
-                    Stage::Waiting { until, why } => {
-                        if *until > began + PATIENCE {
-                            let wait = until.saturating_duration_since(Instant::now()).as_secs() + 1;
-                            return Err(format!("is down: it {why}. It is tried again within {wait} s"));
-                        }
+                    Stage::Waiting(why) if self.failed_starts.load(Ordering::Relaxed) > failed => {
+                        return Err(format!("is down: it {why}"));
                     }
-                    Stage::Idle => self.wake.notify_one(),
+                    Stage::Waiting(_) | Stage::Idle => self.wake.notify_one(),
                     Stage::Starting => {}
                 }
                 if stage.changed().await.is_err() {
@@ -192,8 +194,10 @@ impl Server {
                 }
             }
         });
-        let late = || Err(format!("did not come up within {} s", self.spec.startup.as_secs()));
-        came.await.unwrap_or_else(|_| late())
+        came.await.unwrap_or_else(|_| match &self.known().error {
+            Some(why) => Err(format!("is down: it {why}; it is being started again")),
+            None => Err(format!("did not come up within {} s", limit.as_secs())),
+        })
     }
 
     /// Leaves a connection that turned out to be of no use, unless there is another already.

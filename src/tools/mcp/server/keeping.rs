@@ -10,7 +10,12 @@ use crate::tools::mcp::{
 };
 use futures_util::{FutureExt as _, future::FusedFuture as _};
 use rmcp::service::Subscription;
-use std::{future::pending, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    future::pending,
+    pin::Pin,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 use tokio::{
     sync::watch,
     time::{Instant, sleep, sleep_until, timeout, timeout_at},
@@ -23,11 +28,17 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The largest bound of a wait.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
+/// The least wait before a start that a call asks for.
+const CALLED_WAIT: Duration = Duration::from_millis(500);
+
 /// The time after which a server that stayed up has recovered, even if nobody called it.
 const STEADY: Duration = Duration::from_secs(60);
 
 /// The least time between two lists of a server that says again and again that its list has changed.
 const LIST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The time to subscribe to changes of the list; without a subscription the list stays as it is.
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The time for the end of the output of a process that has ended, if something else still holds it.
 const OUTPUT_GRACE: Duration = Duration::from_secs(1);
@@ -66,6 +77,7 @@ impl Server {
                 Ok(Some(up)) => {
                     let began = Instant::now();
                     let connection = Arc::new(up.connection);
+                    self.failed_starts.store(0, Ordering::Relaxed);
                     self.enter(Stage::Ready(connection.clone()));
                     self.tried.send_replace(true);
                     let up = Watched { up: (up.running, up.process, up.list_changed), connection: connection.clone() };
@@ -86,15 +98,24 @@ impl Server {
                         End::Lost(why) => why,
                     }
                 }
-                Err(why) => why,
+                Err(why) => {
+                    self.failed_starts.fetch_add(1, Ordering::Relaxed);
+                    why
+                }
             };
             failures += 1;
             let wait = wait(failures);
             self.failed(&why, failures, wait);
-            self.enter(Stage::Waiting { until: Instant::now() + wait, why: why.into() });
+            self.enter(Stage::Waiting(why.into()));
             self.tried.send_replace(true);
+            let wanted = async {
+                let earliest = Instant::now() + CALLED_WAIT;
+                self.wake.notified().await;
+                sleep_until(earliest).await;
+            };
             tokio::select! {
                 () = sleep(wait) => {}
+                () = wanted => {}
                 () = closed(&mut closing) => break,
             }
         }
@@ -161,6 +182,7 @@ impl Server {
             () = closed(closing) => None,
             finished = timeout_at(deadline, opening.finish(&self.spec.secrets)) => Some(finished),
         };
+        let is_late = matches!(finished, Some(Err(_)));
         let down = match finished {
             Some(Ok(Ok(finished))) => return Ok(Some(opening.up(finished))),
             Some(Ok(Err(down))) => Some(down),
@@ -169,7 +191,9 @@ impl Server {
         };
         let mut process = opening.abandon();
         let mut down = down;
+        // How it ended is news unless it ends because its input was closed just now.
         if let (Some(down), Some(process)) = (&mut down, &mut process)
+            && !is_late
             && let Ok(how) = timeout(STATUS_TIMEOUT, process.ended()).await
         {
             down.why = format!("{how} before it answered");
@@ -188,7 +212,7 @@ impl Server {
         let mut subscription = tokio::select! {
             biased;
             () = closed(closing) => None,
-            subscription = timeout(self.spec.startup, connection.subscribe()) => subscription.ok().flatten(),
+            subscription = timeout(SUBSCRIBE_TIMEOUT, connection.subscribe()) => subscription.ok().flatten(),
         };
         let mut next_list = Instant::now();
         let end = loop {

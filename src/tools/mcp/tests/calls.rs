@@ -82,8 +82,11 @@ async fn progress_is_passed_on_even_if_it_comes_at_once() {
                 [(1, Some(4), Some("warming\nup")), (2, Some(4), None), (3, None, Some(long.as_str()))]
             {
                 let mut params = json!({ "progressToken": token, "progress": progress });
-                total.map(|total| params["total"] = total.into());
-                message.map(|message| params["message"] = message.into());
+                for (field, value) in [("total", total.map(Value::from)), ("message", message.map(Value::from))] {
+                    if let Some(value) = value {
+                        params[field] = value;
+                    }
+                }
                 wire.say(json!({ "method": "notifications/progress", "params": params })).await;
                 release.notified().await;
             }
@@ -138,7 +141,8 @@ async fn dropping_a_call_cancels_it_at_the_server() {
         assert!(slow.await.unwrap_err().is_cancelled());
         let cancelled = timeout(SOON, heard.recv()).await.unwrap().unwrap();
         assert_eq!(cancelled["method"], "notifications/cancelled");
-        assert!(called["id"].is_number() && cancelled["params"]["requestId"] == called["id"], "{cancelled}");
+        let id = called["id"].as_u64().expect("a request has an id");
+        assert_eq!(cancelled["params"]["requestId"], id, "{cancelled}");
         assert_eq!(call(&mcp, "s__quick", json!({})).await, Output::text("here"));
         mcp.close().await;
     }

@@ -151,7 +151,7 @@ async fn a_program_that_cannot_run_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let mut failing = sh(folder.path(), &[("BEGIN", "echo 'the key hunter2 is wrong' >&2; exit 3")]);
     failing.secrets.add("hunter2");
-    let garbled = program(folder.path(), "sh", &["-c", "echo hello; exec cat >/dev/null"], BTreeMap::new());
+    let garbled = program(folder.path(), "sh", &["-c", "echo hello; while read -r line; do :; done"], BTreeMap::new());
     let missing = program(folder.path(), "no-such-program", &[], BTreeMap::new());
     for (spec, expected, stderr) in [
         (failing, "ended with code 3 before it answered", Some("the key *** is wrong")),

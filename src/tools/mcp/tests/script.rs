@@ -88,6 +88,8 @@ impl Wire {
                     let list = json!({ "resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "private" });
                     self.answer(&message, list).await;
                 }
+                // An answer to what nobody asked: to noise.
+                "" => {}
                 _ => return Some(message),
             }
         }

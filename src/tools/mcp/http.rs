@@ -1,0 +1,180 @@
+//! The HTTP client of one server, with what rmcp does not do: an error that names no request belongs to the request
+//! that it answers.
+//!
+//! Servers that follow the examples of MCP's own libraries answer a request of a session that they have forgotten with
+//! HTTP 400 and a JSON-RPC error without an id. Passed on as it is, nobody would take it for the answer, and the call
+//! would wait for its time limit.
+
+use super::file::{Address, is_loopback};
+use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::{
+    model::{ClientJsonRpcMessage, JsonRpcMessage},
+    transport::{
+        common::client_side_sse::BoxedSseResponse,
+        streamable_http_client::{StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse},
+    },
+};
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+/// The time to connect to an address.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The time for which an idle HTTP connection is kept: Node closes its own after 5 s, and a call that is written to
+/// one just then may have been read.
+const HTTP_IDLE: Duration = Duration::from_secs(4);
+
+/// An HTTP client for one address.
+#[derive(Clone)]
+pub(super) struct Http(reqwest::Client);
+
+type Headers = HashMap<HeaderName, HeaderValue>;
+type Answer<T> = Result<T, StreamableHttpError<reqwest::Error>>;
+
+impl Http {
+    /// Creates the client.
+    ///
+    /// # Errors
+    /// The system has no trusted certificates, or similar.
+    pub(super) fn new(address: &Address) -> Result<Self, &'static str> {
+        let builder = reqwest::Client::builder()
+            .user_agent(concat!("reseed/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .pool_idle_timeout(HTTP_IDLE)
+            // Headers with credentials go only where the file says, and a call is sent once.
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never());
+        let builder = if is_loopback(&address.url) { builder.no_proxy() } else { builder };
+        // Without TLS there is nothing to trust, and a machine without certificates works too.
+        let builder = if address.url.scheme() == "http" { builder.tls_certs_only([]) } else { builder };
+        // If another part of the process has already installed one, that one is used.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = builder.build();
+        client
+            .map(Self)
+            .map_err(|_| "cannot be reached: there is no HTTP client; are the system's root certificates installed?")
+    }
+}
+
+/// Gives an error that names no request the id of the request that it answers. One about a session means that the
+/// server has forgotten it, and has not looked at the request.
+fn addressed(
+    answer: StreamableHttpPostResponse,
+    request: Option<rmcp::model::RequestId>,
+    has_session: bool,
+) -> Answer<StreamableHttpPostResponse> {
+    match answer {
+        StreamableHttpPostResponse::Json(JsonRpcMessage::Error(mut error), session)
+            if error.id.is_none() && request.is_some() =>
+        {
+            if has_session && error.error.message.to_ascii_lowercase().contains("session") {
+                return Err(StreamableHttpError::SessionExpired);
+            }
+            error.id = request;
+            Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::Error(error), session))
+        }
+        answer => Ok(answer),
+    }
+}
+
+impl StreamableHttpClient for Http {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Answer<StreamableHttpPostResponse> {
+        let most = super::MESSAGE_BYTES_MAX;
+        self.post_message_with_max_sse_event_size(uri, message, session, token, headers, most).await
+    }
+
+    async fn post_message_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+        event_bytes_max: usize,
+    ) -> Answer<StreamableHttpPostResponse> {
+        let request = match &message {
+            JsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        let has_session = session.is_some();
+        let inner = &self.0;
+        let answer =
+            inner.post_message_with_max_sse_event_size(uri, message, session, token, headers, event_bytes_max).await?;
+        addressed(answer, request, has_session)
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session: Arc<str>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Answer<()> {
+        self.0.delete_session(uri, session, token, headers).await
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Answer<BoxedSseResponse> {
+        let most = super::MESSAGE_BYTES_MAX;
+        self.0.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, most).await
+    }
+
+    async fn get_stream_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        token: Option<String>,
+        headers: Headers,
+        event_bytes_max: usize,
+    ) -> Answer<BoxedSseResponse> {
+        self.0.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, event_bytes_max).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::addressed;
+    use rmcp::{
+        model::{RequestId, ServerJsonRpcMessage},
+        transport::streamable_http_client::{StreamableHttpError, StreamableHttpPostResponse},
+    };
+    use serde_json::{Value, json};
+
+    #[test]
+    fn an_error_without_an_id_belongs_to_its_request() {
+        let error = |id: Value, message: &str| json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32000, "message": message } });
+        let lost = "Bad Request: No valid session ID provided";
+        for (answer, has_session, expected) in [
+            (error(json!(7), lost), true, Some(json!(7))),
+            (error(Value::Null, "no such tool"), true, Some(json!(3))),
+            (error(Value::Null, lost), false, Some(json!(3))),
+            (error(Value::Null, lost), true, None),
+        ] {
+            let message: ServerJsonRpcMessage = serde_json::from_value(answer.clone()).unwrap();
+            let answered =
+                addressed(StreamableHttpPostResponse::Json(message, None), Some(RequestId::Number(3)), has_session);
+            match (answered, expected) {
+                (Ok(StreamableHttpPostResponse::Json(message, _)), Some(id)) => {
+                    assert_eq!(serde_json::to_value(message).unwrap()["id"], id, "{answer}");
+                }
+                (Err(StreamableHttpError::SessionExpired), None) => {}
+                (other, _) => panic!("{answer}: {other:?}"),
+            }
+        }
+    }
+}
