@@ -524,7 +524,10 @@ export interface SetInstructions {
 export interface SetTools {
   /** The names of the tools that are switched off: at most 256. */
   off?: Array<string>;
-  /** The session's own approval policy; without rules to remove it. It can only be stricter than the deployment's. */
+  /**
+   * The session's own approval policy; without rules to remove it. It can only be stricter than the
+   * deployment's.
+   */
   approvals?: ApprovalPolicy;
 }
 

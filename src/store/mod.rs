@@ -481,8 +481,8 @@ pub trait SessionStore: Send + Sync {
     }
 
     /// Searches the text of entries: of messages, tool calls, whole tool results and summaries; not of reasoning, nor
-    /// of the results of the tools in [`HISTORY_TOOLS`]. Entries that cannot be read are passed over. A store without an
-    /// index reads all entries in the scope.
+    /// of the results of the tools in [`HISTORY_TOOLS`]. Entries that cannot be read are passed over. A store without
+    /// an index reads all entries in the scope.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Damaged`] (of the session's head), [`Error::Unknown`].

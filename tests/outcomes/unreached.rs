@@ -17,14 +17,20 @@ pub(crate) struct Unreached {
 pub(crate) const UNREACHED: &[Unreached] = &[
     Unreached {
         command: "approval_response",
-        kind: Kind::Reply,
-        what: "ok",
-        why: "approvals do not exist yet: every answer is refused",
-    },
-    Unreached {
-        command: "approval_response",
         kind: Kind::Error,
         what: "idempotency_conflict",
-        why: "approvals do not exist yet: every answer is refused, and a refusal is not remembered",
+        why: "the test of every command has no open approval, and a refusal is not remembered; `sim` repeats answers",
+    },
+    Unreached {
+        command: "withdraw_approval",
+        kind: Kind::Error,
+        what: "idempotency_conflict",
+        why: "the test of every command has no lasting answer, and a refusal is not remembered",
+    },
+    Unreached {
+        command: "search_history",
+        kind: Kind::Error,
+        what: "session_damaged",
+        why: "a damaged record is met only where its index says that it has the words; the store's tests show it",
     },
 ];

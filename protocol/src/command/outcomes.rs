@@ -173,9 +173,7 @@ outcomes! {
         "entry_appended" "call_resolved"; Turn Compaction Hooks; UnknownCall TooLate;
     }
     "call_progress" { "call_progressed"; ; UnknownCall TooLate; }
-    "approval_response" {
-        "call_resolved" "tool_call" "run_tool" "entry_appended" "session_updated"; Turn; NoPendingApproval TooLate;
-    }
+    "approval_response" { ; Turn; NoPendingApproval TooLate; }
     "navigate" {
         "session_updated" "entry_appended" "compaction_progress" "compaction_failed"; Turn Compaction Hooks;
         EntryNotFound TurnRunning CompactionRunning NavigationCancelled; OF_HOOKS OF_THE_MODEL

@@ -168,14 +168,18 @@ pub struct HistoryTools {
     pub tools: Tools,
 }
 
+/// The part of the window that the tools may take where they are offered automatically.
+const WINDOW_PART: u64 = 20;
+
 impl HistoryTools {
     /// Returns true if a session that was compacted so many times, undone or not, offers them. It does so from then on,
-    /// so that the list of tools changes only where a compaction breaks the provider's cache anyway.
+    /// so that the list of tools changes only where a compaction breaks the provider's cache anyway. A window of which
+    /// they would take more than a twentieth with every request needs its room for the conversation.
     #[must_use]
-    pub fn are_offered(&self, compactions: u64) -> bool {
+    pub fn are_offered(&self, compactions: u64, tokens: u64, window_tokens: u64) -> bool {
         match self.offered {
             OfferHistory::Off => false,
-            OfferHistory::Auto => compactions > 0,
+            OfferHistory::Auto => compactions > 0 && tokens.saturating_mul(WINDOW_PART) <= window_tokens,
             OfferHistory::On => true,
         }
     }
@@ -186,7 +190,7 @@ impl HistoryTools {
 pub enum OfferHistory {
     /// Never.
     Off,
-    /// From a session's first compaction on.
+    /// From a session's first compaction on, if the window is at least twenty times as large as they are.
     #[default]
     Auto,
     /// Always.

@@ -4,7 +4,7 @@
 //! `content` is text or absent, never `null`; plain text stays plain text. What the dialect cannot express (reasoning)
 //! is left out.
 
-use super::parts::joined_text;
+use super::parts::{forbids_calls, joined_text};
 use crate::core::model::ModelRequest;
 use reseed_protocol::{Message, Part, Role};
 use serde::Serialize;
@@ -18,6 +18,8 @@ pub(super) struct ChatRequest<'a> {
     messages: Vec<ChatMessage<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<&'static str>,
     stream: bool,
     stream_options: StreamOptions,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -140,6 +142,7 @@ impl<'a> ChatRequest<'a> {
                     },
                 })
                 .collect(),
+            tool_choice: forbids_calls(request),
             stream: true,
             stream_options: StreamOptions { include_usage: true },
             temperature: envelope.options.temperature,

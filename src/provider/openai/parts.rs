@@ -1,5 +1,6 @@
-//! Shared by both request dialects: which texts of a message can be sent.
+//! Shared by both request dialects: which texts of a message can be sent, and whether tools may be called.
 
+use crate::core::model::{ModelRequest, Purpose};
 use reseed_protocol::Part;
 use std::borrow::Cow;
 
@@ -17,4 +18,10 @@ pub(super) fn joined_text(parts: &[Part]) -> Option<Cow<'_, str>> {
         }
     }
     joined
+}
+
+/// Returns the `tool_choice` that forbids calls: a summary that goes out with the conversation's own tools, so that the
+/// provider's cache is used, is to be written and not to call any.
+pub(super) fn forbids_calls(request: &ModelRequest) -> Option<&'static str> {
+    (request.purpose == Purpose::Summary && !request.envelope.tools.is_empty()).then_some("none")
 }

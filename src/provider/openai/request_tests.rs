@@ -166,3 +166,15 @@ fn images_in_a_tools_result_go_where_the_api_takes_them() {
     assert_eq!(messages[2], json!({ "role": "tool", "tool_call_id": "a", "content": "a" }));
     assert_eq!(messages[4]["content"][1], json!({ "type": "image_url", "image_url": { "url": url } }));
 }
+
+#[test]
+fn a_summary_that_carries_tools_may_not_call_them() {
+    for (purpose, expected) in [(Purpose::Turn, None), (Purpose::Summary, Some("none"))] {
+        let request = ModelRequest { purpose, ..request() };
+        for body in [chat(&request, true), responses(&request, true)] {
+            assert_eq!(body.get("tool_choice").and_then(Value::as_str), expected, "{purpose:?}");
+        }
+        let without_tools = ModelRequest { purpose, ..bare() };
+        assert!(chat(&without_tools, true).get("tool_choice").is_none());
+    }
+}

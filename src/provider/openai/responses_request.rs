@@ -3,7 +3,7 @@
 //! Each request contains the whole conversation: `previous_response_id` would tie the session to state that the
 //! provider keeps, and many servers refuse it. OpenAI is asked to store nothing, and returns reasoning to us encrypted.
 
-use super::parts::joined_text;
+use super::parts::{forbids_calls, joined_text};
 use crate::core::model::ModelRequest;
 use reseed_protocol::{Message, Part, Role};
 use serde::Serialize;
@@ -19,6 +19,8 @@ pub(super) struct ResponsesRequest<'a> {
     input: Vec<Item<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<&'static str>,
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<bool>,
@@ -111,6 +113,7 @@ impl<'a> ResponsesRequest<'a> {
                     strict: false,
                 })
                 .collect(),
+            tool_choice: forbids_calls(request),
             stream: true,
             store: at_openai.then_some(false),
             include: at_openai.then_some(["reasoning.encrypted_content"]),

@@ -23,7 +23,11 @@ const SHOWN_ALONE = /^\s*\{\s*"(?:(?:patch|input)"\s*:\s*"(?:[^"\\]|\\.)*"|comma
 /** Milliseconds of a day: later than that, the time alone does not say when. */
 const DAY_MS = 24 * 60 * 60 * 1000;
 
-/** @type {{ option: Option, label: string, does: string, key: string, kind: string }[]} in the order in which people are asked */
+/**
+ * The answers, in the order in which people are asked.
+ *
+ * @type {{ option: Option, label: string, does: string, key: string, kind: string }[]}
+ */
 export const ANSWERS = [
   { option: "allow_once", label: "Allow once", does: "Run this call", key: "Y", kind: "primary" },
   { option: "allow_always", label: "Allow always", does: "Run this call, and in this chat every later one that is exactly the same", key: "A", kind: "" },

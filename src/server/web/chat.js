@@ -30,13 +30,15 @@ const FOUND_MS = 1600;
 
 /** Pixels from the first and the last row that is drawn at which more are drawn. */
 const NEAR_PIXELS = 600;
+/** @typedef {{ showTree: () => void, write: () => void, asks: (card: ApprovalCard) => void }} ChatActions */
+
 /** Share of the view's height that a page key moves it by. */
 const PAGE_SHARE = 0.85;
 
 export class ChatView {
   /**
    * @param {App} app
-   * @param {import("./row-tools.js").RowActions & { showTree: () => void, write: () => void, asks: (card: ApprovalCard) => void }} actions
+   * @param {import("./row-tools.js").RowActions & ChatActions} actions
    *   `write` puts the focus into the message field, `asks` is told of a new card
    */
   constructor(app, actions) {

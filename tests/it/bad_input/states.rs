@@ -46,7 +46,7 @@ const COMMANDS: &[(At, &str, &str, &str, &str)] = &[
     (Said, "tool_result", r#"{"toolCallId":"none","output":"x"}"#, "unknown_call", "toolCallId"),
     (Running, "tool_result", r#"{"toolCallId":"none","output":"x","isError":true}"#, "unknown_call", "toolCallId"),
     (Running, "call_progress", r#"{"toolCallId":"none"}"#, "unknown_call", "toolCallId"),
-    (Said, "approval_response", r#"{"approvalId":"a","review":"yes"}"#, "no_pending_approval", ""),
+    (Said, "approval_response", r#"{"approvalId":"a","review":"yes"}"#, "no_pending_approval", "approvalId"),
     // Compaction
     (Open, "start_compaction", "{}", "nothing_to_compact", ""),
     (Said, "cancel_compaction", "{}", "no_compaction", ""),

@@ -170,7 +170,7 @@ impl Workspace {
         if !compaction.carried_patch.is_empty() {
             tree = self.with_compaction(entry(compaction.clone()), &outcome.cleared);
         }
-        let after = self.count(&tree.context());
+        let after = self.count_compacted(&tree.context());
         compaction.tokens_after = Some(after.tokens);
         (entry(compaction), after)
     }

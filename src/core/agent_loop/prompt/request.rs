@@ -10,10 +10,14 @@ use crate::context::{
     prefix::PlannedRequest,
 };
 use reseed_protocol::{
+    EntryId,
     context::{ContextEnvelope, EnvelopeMeta},
     reply::{self, SessionTool},
 };
 use std::sync::Arc;
+
+/// The tool with which a model reads what it no longer sees.
+const READ_ON: &str = "history_read";
 
 impl Workspace {
     /// Replaces the system prompt until the turn ends, as this hook decided.
@@ -91,6 +95,20 @@ impl Workspace {
         count(context, compiled.fixed, fresh, &self.prompt.counter, &self.prompt.calibration)
     }
 
+    /// Returns the count of the next request with this context, which a compaction leaves: from then on the session may
+    /// offer the tools that search its history.
+    pub(crate) fn count_compacted(&self, context: &Context) -> RequestCount {
+        let state = &self.session.state;
+        let tools = self.tools_without(&state.settings.tools_off, state.compactions + 1);
+        if tools.definitions() == self.prompt.carried.tools.definitions() {
+            return self.count(context);
+        }
+        let (prompt, counter) = (&self.prompt, &self.prompt.counter);
+        let compiled = Compiled::of(&prompt.parts, tools.definitions(), &context.carried, counter);
+        let fresh = Freshness { model: &state.model, envelope_key: &compiled.key };
+        count(context, compiled.fixed, fresh, counter, &prompt.calibration)
+    }
+
     pub(crate) fn window_tokens(&self) -> u64 {
         let known = self.deployment.windows.tokens(&self.session.state.model);
         self.session.state.settings.learned_window_tokens.map_or(known, |learned| learned.min(known))
@@ -118,6 +136,12 @@ impl Workspace {
         self.adopt_tools();
     }
 
+    /// Returns a note for the model on how to read what was cut from this entry, if it has the tool for it.
+    pub(crate) fn how_to_read_on(&self, entry: &EntryId, from: u64) -> Option<String> {
+        let has_tool = self.prompt.carried.tools.has(READ_ON);
+        has_tool.then(|| format!("\n[{READ_ON} with entryId {entry} and offset {from} reads what was left out]"))
+    }
+
     /// Offers no tools to the session's model from now on, which has refused a request because of them. Returns false if
     /// that request offered none.
     pub(crate) fn go_on_without_tools(&mut self) -> bool {
@@ -134,7 +158,8 @@ impl Workspace {
     /// Takes up the tools that the server has now, beside the host's. Each change of the list breaks the provider's
     /// cache, so the server's are taken up only when a turn or a loop begins.
     pub(crate) fn adopt_tools(&mut self) {
-        let tools = self.tools_without(&self.session.state.settings.tools_off);
+        let state = &self.session.state;
+        let tools = self.tools_without(&state.settings.tools_off, state.compactions);
         if tools.definitions() != self.prompt.carried.tools.definitions() {
             self.prompt.carried.receipts.because(Cause::Tools);
         }
@@ -142,15 +167,17 @@ impl Workspace {
         self.refresh_fixed();
     }
 
-    /// Returns the tools that the session has now, except those of these names.
-    fn tools_without(&self, off: &[String]) -> Tools {
+    /// Returns the tools that the session has after so many compactions, except those of these names.
+    fn tools_without(&self, off: &[String], compactions: u64) -> Tools {
         let (deployment, model) = (&self.deployment, &self.session.state.model);
         let refused = self.prompt.carried.refused_tools.as_ref() == Some(model);
         if deployment.tools_are_off || refused || deployment.models_without_tools.contains(model) {
             return Tools::default();
         }
-        let has_history = deployment.history_tools.are_offered(self.session.state.compactions);
-        let history = has_history.then_some(&deployment.history_tools.tools);
+        let history = &deployment.history_tools;
+        let tokens: u64 = history.tools.definitions().iter().map(|tool| self.prompt.counter.tool(tool)).sum();
+        let has_history = history.are_offered(compactions, tokens, self.window_tokens());
+        let history = has_history.then_some(&history.tools);
         let server: Vec<&Tools> = std::iter::once(&deployment.server_tools).chain(history).collect();
         Tools::offered(&server, &self.prompt.carried.client_tools, off)
     }
@@ -159,7 +186,7 @@ impl Workspace {
     /// off.
     pub(crate) fn listed_tools(&self) -> reply::Tools {
         let off = &self.session.state.settings.tools_off;
-        let tools = self.tools_without(&[]);
+        let tools = self.tools_without(&[], self.session.state.compactions);
         let items = tools.offers().map(|(offer, place)| SessionTool {
             name: offer.name.clone(),
             description: offer.description.clone(),

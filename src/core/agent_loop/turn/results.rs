@@ -101,8 +101,12 @@ impl Turn {
         let (output, cut) = ws.fitting_output(output);
         let mut entry = ws.result_entry(ws.session.state.leaf.clone(), call.call_id.clone(), output, is_error);
         entry.entry_id = as_message.unwrap_or(entry.entry_id);
+        let more = cut.as_deref().and_then(|cut| ws.how_to_read_on(&entry.entry_id, cut.from));
         if let EntryData::Message(message) = &mut entry.data {
             message.cut = cut;
+            if let (Some(more), Some(Part::ToolResult { output, .. })) = (more, message.content.first_mut()) {
+                output.push_str(&more);
+            }
             message.content.extend(images.into_iter().map(|url| Part::Image { url, detail: None }));
         }
         let events = vec![

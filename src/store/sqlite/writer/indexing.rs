@@ -48,7 +48,8 @@ pub(super) struct Indexing {
     /// The time from which one may run although there are.
     busy_at: Instant,
     failures: u32,
-    /// The session whose slice failed. If it fails again, the session is left out: its records are damaged, not a shard.
+    /// The session whose slice failed. If it fails again, the session is left out: its records are damaged, not a
+    /// shard.
     failed: Option<SessionId>,
     /// True once the index is left alone.
     is_off: bool,
