@@ -69,7 +69,7 @@ pub struct Approval {
     pub name: String,
     /// The arguments that it would get, JSON text.
     pub arguments: String,
-    /// SHA-256 of the tool's name and these arguments, in hexadecimal.
+    /// SHA-256 of who runs the call, the tool's name and these arguments, in hexadecimal.
     pub arguments_hash: String,
     /// The arguments for people: invisible and direction-changing characters are written as `⟨U+202E⟩`.
     pub display: String,

@@ -40,7 +40,7 @@ export interface Approval {
   name: string;
   /** The arguments that it would get, JSON text. */
   arguments: string;
-  /** SHA-256 of the tool's name and these arguments, in hexadecimal. */
+  /** SHA-256 of who runs the call, the tool's name and these arguments, in hexadecimal. */
   argumentsHash: string;
   /** The arguments for people: invisible and direction-changing characters are written as `⟨U+202E⟩`. */
   display: string;

@@ -14,11 +14,12 @@ use reseed_protocol::approval::ApprovalDecision;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 
-/// Returns the hash of a call: SHA-256 of the tool's name and its arguments, in hexadecimal. Two calls have the same
-/// one only if they are the same text.
+/// Returns the hash of a call: SHA-256 of who runs it, the tool's name and its arguments, in hexadecimal. Two calls
+/// have the same one only if they are the same text for the same place.
 #[must_use]
-pub fn call_hash(name: &str, arguments: &str) -> String {
+pub fn call_hash(place: ToolPlace, name: &str, arguments: &str) -> String {
     let mut hasher = Sha256::new();
+    hasher.update([u8::from(place == ToolPlace::Server)]);
     hasher.update((name.len() as u64).to_be_bytes());
     hasher.update(name);
     hasher.update(arguments);
@@ -45,9 +46,11 @@ mod tests {
 
     #[test]
     fn a_hash_tells_calls_apart_that_read_alike_when_joined() {
-        assert_ne!(call_hash("ab", "c"), call_hash("a", "bc"));
-        assert_eq!(call_hash("a", "{}"), call_hash("a", "{}"));
-        assert_eq!(call_hash("a", "{}").len(), 64);
+        let hash = |name, arguments| call_hash(ToolPlace::Server, name, arguments);
+        assert_ne!(hash("ab", "c"), hash("a", "bc"));
+        assert_eq!(hash("a", "{}"), hash("a", "{}"));
+        assert_ne!(hash("a", "{}"), call_hash(ToolPlace::Client, "a", "{}"));
+        assert_eq!(hash("a", "{}").len(), 64);
     }
 
     #[test]

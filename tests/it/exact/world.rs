@@ -77,7 +77,9 @@ pub(super) struct World {
     tools: Vec<Value>,
 }
 
-const SETTINGS: [(&str, &str); 6] = [
+const SETTINGS: [(&str, &str); 7] = [
+    // `inspect` reads a file, and does not know what a server offers.
+    ("HISTORY_TOOLS", "off"),
     ("WS_PORT", "0"),
     ("CONTEXT_WINDOW", "20000"),
     ("CONTEXT_STRATEGY", "manual"),

@@ -3,7 +3,7 @@
 use super::{Seen, ask, call, finished, over, results, start, tool};
 use crate::support::{client::Client, json::present, server::Server};
 use reseed::{
-    core::approval::call_hash,
+    core::{approval::call_hash, tool::ToolPlace},
     provider::scripted::{Reply, Scripted},
     store::sqlite::SqliteStore,
 };
@@ -52,7 +52,7 @@ async fn each_answer_does_what_it_says() {
         will_dig(&model, r#"{"at":"sea\u202e"}"#);
         ask(&mut client, "Dig!").await;
         let approval = asked(&mut client).await;
-        assert_eq!(approval["argumentsHash"], call_hash("dig", r#"{"at":"sea\u202e"}"#));
+        assert_eq!(approval["argumentsHash"], call_hash(ToolPlace::Server, "dig", r#"{"at":"sea\u202e"}"#));
         assert_eq!(approval["options"], json!(["allow_once", "allow_always", "reject_once", "reject_always"]));
         assert_eq!(seen.started.load(Ordering::SeqCst), 0, "nothing runs before it is allowed");
         let wrong = json!({ "approvalId": approval["approvalId"], "argumentsHash": "00", "review": review });
@@ -85,7 +85,7 @@ async fn what_hides_in_a_call_is_written_out() {
     ask(&mut client, "Dig!").await;
     let approval = asked(&mut client).await;
     assert_eq!(approval["display"], "{\"command\":[\"rm\",\"\\u202egpj.exe\",\"a⟨U+200B⟩b\"]}");
-    assert_eq!(approval["command"], json!(["rm", "⟨U+202E⟩gpj.exe", "a⟨U+200B⟩b"]));
+    assert_eq!(approval.get("command"), None, "only the server's own shell is known to run a command");
     assert_eq!(decide(&mut client, &approval, "reject_once", None).await["type"], "ok");
     assert_eq!(finished(&mut client).await["status"], "completed");
 }

@@ -5,10 +5,28 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// The fields we send; a server that is not OpenAI's gets no others.
-const CHAT_FIELDS: &[&str] =
-    &["model", "messages", "tools", "stream", "stream_options", "temperature", "max_tokens", "reasoning_effort"];
-const RESPONSES_FIELDS: &[&str] =
-    &["model", "instructions", "input", "tools", "stream", "temperature", "max_output_tokens", "reasoning"];
+const CHAT_FIELDS: &[&str] = &[
+    "model",
+    "messages",
+    "tools",
+    "tool_choice",
+    "stream",
+    "stream_options",
+    "temperature",
+    "max_tokens",
+    "reasoning_effort",
+];
+const RESPONSES_FIELDS: &[&str] = &[
+    "model",
+    "instructions",
+    "input",
+    "tools",
+    "tool_choice",
+    "stream",
+    "temperature",
+    "max_output_tokens",
+    "reasoning",
+];
 
 /// Returns a rough token count of a request: one per four characters of anything in it, and four per message.
 pub(crate) fn tokens(body: &Value) -> u64 {
@@ -50,6 +68,10 @@ pub(crate) fn violations(api: Api, body: &Value) -> Vec<String> {
         if !fields.contains(&name.as_str()) {
             found.push(format!("nobody asked for the field `{name}`"));
         }
+    }
+    // Only summaries that go out with the conversation's tools say that none may be called.
+    if !matches!(body["tool_choice"].as_str(), None | Some("none")) {
+        found.push(format!("it chooses tools: {}", body["tool_choice"]));
     }
     if body["stream"] != true {
         found.push("it is not streamed".to_owned());

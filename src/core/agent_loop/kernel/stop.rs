@@ -1,10 +1,10 @@
 //! The end of a turn: finished, failed, cancelled or interrupted; and what a client's cancel, a server that shuts down,
 //! and a damaged session stop, by the loop's stage.
 
-use crate::agent_loop::{AgentLoop, late::Callee, stage::Stage, step::Step, step::TurnEnd};
+use crate::agent_loop::{AgentLoop, io::Caller, late::Callee, stage::Stage, step::Step, step::TurnEnd};
 use crate::session::{OpenTurn, state::add_usage};
 use reseed_protocol::{
-    ErrorBody, Usage,
+    CallId, ErrorBody, Usage,
     event::{CallOutcome, Event, TurnFinished, TurnStatus},
     reply::{PendingCall, Reply},
 };
@@ -32,7 +32,11 @@ impl AgentLoop {
             self.compacting().cancel_running();
         }
         // A turn that waits for a person's approval goes on waiting, also while the server is down.
-        if self.stage() == Stage::AwaitingTools && self.turn.park(&mut self.ws) {
+        if self.stage() == Stage::AwaitingTools && !self.ws.session.state.approvals.is_empty() {
+            // What hooks are inspecting is lost with the calls that run.
+            let late = self.hooks.drop_looked_at(&mut self.ws);
+            self.turn.park(&mut self.ws);
+            self.tell_late(late);
             return;
         }
         self.stop_turn(status);
@@ -66,6 +70,14 @@ impl AgentLoop {
         }
     }
 
+    /// Tells the senders of results that hooks were inspecting that their calls are over.
+    fn tell_late(&mut self, late: Vec<(Caller, CallId)>) {
+        for (caller, call) in late {
+            let error = Callee::Tool.too_late(&call, Some(CallOutcome::Dropped));
+            self.ws.reply(&caller, Reply::Error(error));
+        }
+    }
+
     /// Ends the running turn and continues with what is queued. Open calls get a result that says so.
     pub(in crate::agent_loop) fn finish_turn(&mut self, end: TurnEnd) {
         let TurnEnd { status, finish_reason, error } = end;
@@ -83,10 +95,7 @@ impl AgentLoop {
             self.ws.append(dropped, Vec::new());
         }
         withdrawn.into_iter().for_each(|call| self.ws.withdraw(call, CallOutcome::Dropped));
-        for (caller, call) in late {
-            let error = Callee::Tool.too_late(&call, Some(CallOutcome::Dropped));
-            self.ws.reply(&caller, Reply::Error(error));
-        }
+        self.tell_late(late);
         let withheld_usage = self.turn.take_withheld_usage(&self.ws.session.state);
         let usage = turn_usage(&self.ws.session.state.turn);
         let usage = match &withheld_usage {

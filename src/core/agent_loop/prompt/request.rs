@@ -142,8 +142,8 @@ impl Workspace {
         has_tool.then(|| format!("\n[{READ_ON} with entryId {entry} and offset {from} reads what was left out]"))
     }
 
-    /// Offers no tools to the session's model from now on, which has refused a request because of them. Returns false if
-    /// that request offered none.
+    /// Offers no tools to the session's model from now on, which has refused a request because of them. Returns false
+    /// if that request offered none.
     pub(crate) fn go_on_without_tools(&mut self) -> bool {
         if self.prompt.carried.tools.is_empty() {
             return false;

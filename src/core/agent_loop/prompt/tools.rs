@@ -112,10 +112,9 @@ impl Tools {
         self.offers.iter().map(|offer| (&offer.offer, offer.place))
     }
 
-    /// Returns the terms of a tool's calls, if it is offered.
-    pub(crate) fn terms(&self, name: &str) -> Option<Terms> {
-        let offer = self.offers.iter().find(|offer| offer.offer.name == name)?;
-        Some(Terms::of(&offer.offer, offer.place))
+    /// Checks a call that was sent earlier against the tools as they are now. Returns its terms.
+    pub(crate) fn recheck(&self, name: &str, arguments: &str) -> Result<Terms, String> {
+        self.check_call(&self.sent(&self.definitions), name, arguments)
     }
 
     /// Returns the tool definitions that the model gets.

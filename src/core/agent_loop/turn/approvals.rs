@@ -9,7 +9,7 @@ use crate::agent_loop::{
 };
 use crate::approval::{Policy, call_hash, default_decision, visible};
 use crate::session::{EndedCall, Lookup, fingerprint::fingerprint_of};
-use crate::tool::Terms;
+use crate::tool::{Terms, ToolPlace};
 use reseed_protocol::{
     ApprovalId, CallId, EntryId, ErrorBody, ErrorCode, TurnId,
     approval::{Approval, ApprovalDecision, ApprovalOption, StandingApproval},
@@ -22,6 +22,9 @@ const STANDING_MAX: usize = 256;
 
 /// Maximum characters of the arguments that a lasting answer shows.
 const STANDING_CHARS_MAX: usize = 500;
+
+/// Maximum bytes of the arguments of a call that a person is asked about. The record is kept in the session's state.
+const ASKED_BYTES_MAX: usize = 64 * 1024;
 
 /// Maximum bytes of the message with which a person rejects a call.
 const MESSAGE_BYTES_MAX: usize = 16 * 1024;
@@ -74,15 +77,12 @@ impl Turn {
         ws.ended.note(as_call(&approval_id), outcome_of(option), Some(fingerprint_of(&option)));
         let turn_id = approval.turn_id.clone();
         if option.allows() {
-            match ws.prompt.tools().terms(&approval.name) {
-                Some(terms) => {
+            match ws.still_allowed(&approval) {
+                Ok(terms) => {
                     let Approval { call_id, name, arguments, .. } = approval;
                     events.push(self.made(ws, turn_id, call_id, name, arguments, terms));
                 }
-                None => {
-                    let why = format!("The tool `{}` is no longer available.", approval.name);
-                    events.push(ws.refused(&approval, why));
-                }
+                Err(why) => events.push(ws.refused(&approval, why)),
             }
         } else {
             let why = match custom_deny_message.as_deref().map(str::trim).filter(|message| !message.is_empty()) {
@@ -133,7 +133,14 @@ impl Workspace {
         if decision == ApprovalDecision::Deny {
             return Verdict::Refuse(format!("Not called: the approval policy does not allow this call of `{name}`."));
         }
-        let arguments_hash = call_hash(name, arguments);
+        if arguments.len() > ASKED_BYTES_MAX {
+            let bytes = arguments.len();
+            return Verdict::Refuse(format!(
+                "Not called: the arguments have {bytes} bytes, which is more than a person can decide about; at most \
+                 {ASKED_BYTES_MAX} are allowed."
+            ));
+        }
+        let arguments_hash = call_hash(terms.place, name, arguments);
         let standing = &self.session.state.standing_approvals;
         match standing.iter().find(|earlier| earlier.name == *name && earlier.arguments_hash == arguments_hash) {
             Some(earlier) if earlier.option.allows() => return Verdict::Run,
@@ -145,7 +152,11 @@ impl Workspace {
         let Some(turn_id) = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()) else {
             return Verdict::Refuse("Not called: the turn has ended.".to_owned());
         };
-        let (command, patch) = command_and_patch(name, arguments);
+        // Only of the server's own tools is it known that the rest of the arguments changes nothing of what they say.
+        let (command, patch) = match terms.place {
+            ToolPlace::Server => command_and_patch(name, arguments),
+            ToolPlace::Client => (None, None),
+        };
         let reason = match terms.annotations.destructive {
             Some(true) => format!("`{name}` may destroy what it changes."),
             _ => format!("`{name}` may change something."),
@@ -167,6 +178,22 @@ impl Workspace {
             generation: self.generation,
             expires_at: self.now.plus_millis(self.deployment.approval_expiry_ms),
         }))
+    }
+
+    /// Returns the terms of a call that a person has allowed; or, for the model, why it is not made. The tool may have
+    /// gone, or another one may have its name, and the rules may have changed while nobody answered.
+    fn still_allowed(&self, approval: &Approval) -> Result<Terms, String> {
+        let Approval { name, arguments, place, .. } = approval;
+        let terms = self.prompt.tools().recheck(name, arguments)?;
+        if terms.place != *place {
+            return Err(format!("Not called: the tool `{name}` that was allowed is no longer available."));
+        }
+        match self.decision(name, arguments, &terms) {
+            ApprovalDecision::Deny => {
+                Err(format!("Not called: the approval policy no longer allows this call of `{name}`."))
+            }
+            ApprovalDecision::Auto | ApprovalDecision::Ask => Ok(terms),
+        }
     }
 
     /// Returns the stricter of what the deployment and the session say about a call.
@@ -196,6 +223,8 @@ impl Workspace {
         by: Option<String>,
     ) -> Result<Event, ErrorBody> {
         let mut standing = self.session.state.standing_approvals.clone();
+        // The newest answer about a call holds.
+        standing.retain(|earlier| earlier.arguments_hash != approval.arguments_hash);
         if standing.len() >= STANDING_MAX {
             let message = format!(
                 "the session has {STANDING_MAX} lasting answers already; answer once, or withdraw one with withdraw_approval"
@@ -318,6 +347,9 @@ fn as_call(approval: &ApprovalId) -> CallId {
 /// Returns the command line and the patch in a call's arguments, for clients that show them as such: what hides in them
 /// is written out.
 fn command_and_patch(name: &str, arguments: &str) -> (Option<Vec<String>>, Option<String>) {
+    if !matches!(name, "shell" | "apply_patch") {
+        return (None, None);
+    }
     let value: serde_json::Value = serde_json::from_str(arguments).unwrap_or_default();
     let command: Option<Vec<String>> = value["command"]
         .as_array()
