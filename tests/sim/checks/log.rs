@@ -130,11 +130,10 @@ pub(crate) fn turns_end_once(history: &History) -> Result<(), String> {
             Event::ApprovalRequest(approval) if !approvals.insert(&approval.approval_id) => {
                 return Err(format!("approval `{}` is requested twice, at {seq} again", approval.approval_id));
             }
-            Event::CallResolved(CallResolved { approval_id: Some(decided), .. }) => {
-                if !approvals.remove(decided) {
-                    return Err(format!("approval `{decided}` is decided at {seq} and is not open"));
-                }
+            Event::CallResolved(CallResolved { approval_id: Some(decided), .. }) if !approvals.remove(decided) => {
+                return Err(format!("approval `{decided}` is decided at {seq} and is not open"));
             }
+            Event::CallResolved(CallResolved { approval_id: Some(_), .. }) => {}
             Event::CallResolved(resolved) if !calls.remove(&resolved.call_id) => {
                 return Err(format!("call `{}` is resolved at {seq} and is not open", resolved.call_id));
             }
