@@ -15,7 +15,7 @@ fn variable(name: &str) -> Option<SecretString> {
 }
 
 fn listed(file: &Value) -> Result<Listed, String> {
-    parsed(file.to_string().as_bytes(), Path::new("/work"), &variable)
+    parsed(file.to_string().as_bytes(), Path::new("/srv"), &variable)
 }
 
 fn one(server: Value) -> Result<Listed, String> {
@@ -45,7 +45,7 @@ fn the_usual_form_is_read() {
 
     let [files, own, web] = &servers[..] else { panic!("{servers:?}") };
     let Link::Stdio(program) = &files.link else { panic!("{files:?}") };
-    assert_eq!((program.command.to_str(), program.cwd.to_str()), (Some("npx"), Some("/work/here")));
+    assert_eq!((program.command.to_str(), program.cwd.to_str()), (Some("npx"), Some("/srv/here")));
     assert_eq!(program.args, ["-y", "server-hunter2", "/data"]);
     assert_eq!(program.env.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>(), ["MODE=fast", "TOKEN=hunter2"]);
     assert_eq!((files.startup, files.idle), (Duration::from_secs(90), Some(Duration::from_secs(600))));
@@ -53,7 +53,7 @@ fn the_usual_form_is_read() {
     assert_eq!(files.without, BTreeSet::from(["rm".to_owned()]));
 
     let Link::Stdio(program) = &own.link else { panic!("{own:?}") };
-    assert_eq!((program.command.to_str(), program.cwd.to_str()), (Some("/work/./bin/own"), Some("/work")));
+    assert_eq!((program.command.to_str(), program.cwd.to_str()), (Some("/srv/./bin/own"), Some("/srv")));
     assert_eq!((own.startup, own.idle, own.timeout_ms), (Duration::from_secs(60), None, None));
 
     let Link::Http(address) = &web.link else { panic!("{web:?}") };
