@@ -22,7 +22,7 @@ const QUERY_BYTES_MAX: usize = 4096;
 ///
 /// let query = Query::parse(r#"port "exact words" conf* src/lib.rs"#);
 /// assert_eq!(query.len(), 4);
-/// assert!(Query::parse("( * ^ NEAR/3").len() == 2 && Query::parse("…").is_empty());
+/// assert!(Query::parse("( * ^ NEAR/3").len() == 1 && Query::parse("…").is_empty());
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Query {
