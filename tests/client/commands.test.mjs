@@ -51,6 +51,7 @@ const METHODS = {
   take_over_host: [(session) => session.takeOverHost(), {}],
   tool_result: [(session) => session.sendToolResult("c1", "x", true), { toolCallId: "c1", output: "x", isError: true }],
   hook_result: [(session) => session.sendHookResult("h1", { block: true }), { hookCallId: "h1", block: true }],
+  search_history: [(session) => session.searchHistory("x", { limit: 3 }), { query: "x", limit: 3 }],
   list_sessions: [(_, client) => client.listSessions({ limit: 3 }), { limit: 3 }],
 };
 
