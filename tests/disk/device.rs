@@ -202,15 +202,21 @@ impl Disk {
         state.directory = Directory(names);
     }
 
-    /// Writes a file's visible content over itself and syncs it, so that the disk has what is read.
+    /// Writes a file's visible content over itself and syncs it and all names, so that the disk has what is read.
     pub(crate) fn rewrite(&self, name: &str) -> Outcome<()> {
         let mut state = self.state();
-        let Some(inode) = state.open(name, false)? else { return Ok(()) };
+        let Some(inode) = state.open(name, false)? else {
+            State::failed_if(state.operate(b"sync directory", [0, 0])?)?;
+            if state.lie != Lie::Everywhere {
+                state.sync_directory();
+            }
+            return Ok(());
+        };
         let content = state.inodes.get(&inode).map(|inode| inode.current.clone()).unwrap_or_default();
         for (at, part) in content.chunks(64 * 1024).enumerate() {
             state.write(inode, at * 64 * 1024, part)?;
         }
-        state.sync(inode, name, false)
+        state.sync(inode, name, true)
     }
 
     /// Returns a checksum of everything written so far.

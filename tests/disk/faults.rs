@@ -18,7 +18,11 @@ struct Bench {
 
 impl Bench {
     fn new(name: &str) -> Self {
-        let disk = Disk::new(1, Lie::None);
+        Self::seeded(name, 1)
+    }
+
+    fn seeded(name: &str, seed: u64) -> Self {
+        let disk = Disk::new(seed, Lie::None);
         let mounted = Mounted::new(name.to_owned(), disk.clone());
         disk.begin(None, []);
         Self { disk, mounted }
@@ -100,6 +104,27 @@ async fn after_a_failed_sync_nothing_is_written_until_the_store_is_opened_again(
         let store = bench.open(4000);
         assert_eq!(log(&store).await, format!("{seen}f"), "round {round}");
         drop(store);
+    }
+}
+
+/// SQLite deletes the log when it closes, and does not sync that. An opening that found no log keeps it away, although
+/// it writes nothing itself.
+#[tokio::test]
+async fn what_an_opening_did_not_find_does_not_come_back() {
+    for seed in 0..200 {
+        let bench = Bench::seeded(&format!("comes-back-{seed}"), seed);
+        drop(bench.open(4000));
+        // The first sync is that of the log's header and name.
+        bench.disk.begin(None, [(6, Fault::Sync)]);
+        let store = bench.open(4000);
+        is_unknown(store.create(&session(), "", Timestamp(0)).await);
+        drop(store);
+        let store = bench.open(4000);
+        let was_there = store.head(&session()).await.is_ok();
+        bench.kill(store);
+        bench.disk.lose_power();
+        let is_there = bench.open(4000).head(&session()).await.is_ok();
+        assert_eq!(is_there, was_there, "seed {seed}");
     }
 }
 

@@ -230,15 +230,16 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Rewrites the write-ahead log in place, if there is one, and syncs it.
+/// Rewrites the write-ahead log in place, if there is one, and syncs it and its name, or that it has none.
 ///
 /// A process that ended after a failed sync may leave pages there that the system shows but the disk does not have, and
 /// a further sync does not write them again. SQLite takes them as written: it copies them into the database, and later
-/// commits build on them. A power loss then tears both.
+/// commits build on them. A power loss then tears both. And SQLite deletes the log when it closes, without syncing that:
+/// a power loss then brings back a log with writes that were never acknowledged, after this opening found none.
 fn settle_log(path: &Path) -> io::Result<()> {
     let mut log = match fs::OpenOptions::new().read(true).write(true).open(lock::beside(path, "-wal")) {
         Ok(log) => log,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return sync_directory(path),
         Err(error) => return Err(error),
     };
     let mut part = vec![0; 1024 * 1024];
@@ -247,7 +248,8 @@ fn settle_log(path: &Path) -> io::Result<()> {
         log.seek(SeekFrom::Start(at))?;
         let count = log.read(&mut part)?;
         if count == 0 {
-            return log.sync_all();
+            log.sync_all()?;
+            return sync_directory(path);
         }
         log.seek(SeekFrom::Start(at))?;
         log.write_all(&part[..count])?;
