@@ -10,7 +10,7 @@ use crate::store::Error;
 use reseed_protocol::SessionId;
 use rusqlite::{Connection, OptionalExtension as _, types::Type};
 
-/// Rows that a slice removes at most: each may touch a page of each index.
+/// Rows of text that a slice removes at most: each may touch a page of each index.
 const SLICE_ROWS_MAX: u32 = 256;
 
 /// Bytes of text after which a slice ends: with `secure_delete` each of them is overwritten, which takes some 5 ms.
@@ -60,17 +60,23 @@ pub(super) fn next(db: &Connection, after: i64) -> rusqlite::Result<Option<Hidde
         .optional()
 }
 
-/// The outcome of a slice.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Removed {
-    Part,
-    /// A part of the search index, which had these sessions too.
-    Index(Vec<SessionId>),
-    All,
+/// What a slice did.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Removed {
+    /// The sessions of which nothing is left, and the number of the last of them.
+    pub(super) sessions: u32,
+    pub(super) last: Option<i64>,
+    /// Sessions that are to be indexed again: they shared a part of the search index with a removed one.
+    pub(super) unindexed: Vec<SessionId>,
 }
 
-/// Removes some rows of a hidden session.
-pub(super) struct Slice(pub(super) Hidden);
+/// Removes rows of a hidden session, and of further ones while there is room in the slice: a commit for each short
+/// session would not keep up with many that are deleted.
+pub(super) struct Slice {
+    pub(super) first: Hidden,
+    /// The most sessions that it removes; at least one.
+    pub(super) sessions_max: u32,
+}
 
 impl Write for Slice {
     type Output = Removed;
@@ -78,46 +84,99 @@ impl Write for Slice {
     const DELETES: bool = true;
 
     fn write(&self, db: &Connection) -> Result<Removed, Fault> {
-        self.remove(db).map_err(|error| damaged_or(error, &self.0.session))
+        self.remove(db)
+    }
+}
+
+/// What a slice may still remove.
+struct Room {
+    rows: u32,
+    bytes: i64,
+}
+
+impl Room {
+    fn is_used(&self) -> bool {
+        self.rows == 0 || self.bytes <= 0
     }
 }
 
 impl Slice {
-    fn remove(&self, db: &Connection) -> rusqlite::Result<Removed> {
-        let number = self.0.number;
-        if let Some(shard) = history::shard_of(db, number)? {
-            return history::empty_shard(db, shard).map(Removed::Index);
-        }
-        // `octet_length` takes the size from the row's header: no text is read.
-        let records = "SELECT seq, octet_length(body) FROM record WHERE session = ?1 ORDER BY seq LIMIT ?2";
-        if let Some(last) = self.last::<i64>(db, records)? {
-            db.prepare_cached("DELETE FROM record WHERE session = ?1 AND seq <= ?2")?.execute((number, last))?;
-            return Ok(Removed::Part);
-        }
-        let marks = "SELECT command, octet_length(reply) FROM mark WHERE session = ?1 ORDER BY command LIMIT ?2";
-        if let Some(last) = self.last::<String>(db, marks)? {
-            db.prepare_cached("DELETE FROM mark WHERE session = ?1 AND command <= ?2")?.execute((number, last))?;
-            return Ok(Removed::Part);
-        }
-        db.prepare_cached("DELETE FROM session_state WHERE session = ?1")?.execute([number])?;
-        db.prepare_cached("DELETE FROM deletion WHERE number = ?1")?.execute([number])?;
-        Ok(Removed::All)
-    }
-
-    /// Returns the key of the last row that this slice may remove.
-    fn last<K: rusqlite::types::FromSql>(&self, db: &Connection, rows: &str) -> rusqlite::Result<Option<K>> {
-        let mut rows = db.prepare_cached(rows)?;
-        let mut rows = rows.query((self.0.number, SLICE_ROWS_MAX))?;
-        let (mut last, mut bytes) = (None, 0);
-        while let Some(row) = rows.next()? {
-            last = Some(row.get(0)?);
-            bytes += row.get::<_, Option<i64>>(1)?.unwrap_or(0);
-            if bytes >= SLICE_BYTES_MAX {
+    fn remove(&self, db: &Connection) -> Result<Removed, Fault> {
+        let mut removed = Removed::default();
+        let mut room = Room { rows: SLICE_ROWS_MAX, bytes: SLICE_BYTES_MAX };
+        let mut next = Some((self.first.number, self.first.session.clone()));
+        while let Some((number, session)) = next {
+            let is_gone = remove_rows(db, number, &mut room, &mut removed.unindexed);
+            if !is_gone.map_err(|error| damaged_or(error, &session))? {
                 break;
             }
+            removed.sessions += 1;
+            removed.last = Some(number);
+            if room.is_used() || removed.sessions >= self.sessions_max {
+                break;
+            }
+            // What cannot be read ends this slice; the next one begins with it.
+            next = self::next(db, number).ok().flatten().map(|hidden| (hidden.number, hidden.session));
         }
-        Ok(last)
+        Ok(removed)
     }
+}
+
+/// Removes rows of a session as long as there is room. Returns true if nothing is left of it.
+fn remove_rows(
+    db: &Connection,
+    number: i64,
+    room: &mut Room,
+    unindexed: &mut Vec<SessionId>,
+) -> rusqlite::Result<bool> {
+    if let Some(shard) = history::shard_of(db, number)? {
+        // Overwriting a shard takes as long as a slice.
+        if room.rows < SLICE_ROWS_MAX {
+            return Ok(false);
+        }
+        room.rows = 0;
+        unindexed.extend(history::empty_shard(db, shard)?);
+        return Ok(false);
+    }
+    // `octet_length` takes the size from the row's header: no text is read.
+    let records = "SELECT seq, octet_length(body) FROM record WHERE session = ?1 ORDER BY seq LIMIT ?2";
+    if let Some(last) = last::<i64>(db, records, number, room)? {
+        db.prepare_cached("DELETE FROM record WHERE session = ?1 AND seq <= ?2")?.execute((number, last))?;
+    }
+    if room.is_used() {
+        return Ok(false);
+    }
+    let marks = "SELECT command, octet_length(reply) FROM mark WHERE session = ?1 ORDER BY command LIMIT ?2";
+    if let Some(last) = last::<String>(db, marks, number, room)? {
+        db.prepare_cached("DELETE FROM mark WHERE session = ?1 AND command <= ?2")?.execute((number, last))?;
+    }
+    if room.is_used() {
+        return Ok(false);
+    }
+    db.prepare_cached("DELETE FROM session_state WHERE session = ?1")?.execute([number])?;
+    db.prepare_cached("DELETE FROM deletion WHERE number = ?1")?.execute([number])?;
+    Ok(true)
+}
+
+/// Returns the key of the last row for which there is room, and takes that room.
+fn last<K: rusqlite::types::FromSql>(
+    db: &Connection,
+    rows: &str,
+    number: i64,
+    room: &mut Room,
+) -> rusqlite::Result<Option<K>> {
+    let mut rows = db.prepare_cached(rows)?;
+    let mut rows = rows.query((number, room.rows))?;
+    let mut last = None;
+    while let Some(row) = rows.next()? {
+        last = Some(row.get(0)?);
+        room.rows -= 1;
+        room.bytes -= row.get::<_, Option<i64>>(1)?.unwrap_or(0);
+        if room.is_used() {
+            break;
+        }
+    }
+    Ok(last)
 }
 
 /// Shortens the file by some free pages. Returns true if there is more to do. A file from before this was possible

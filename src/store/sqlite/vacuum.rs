@@ -112,12 +112,10 @@ fn remove_hidden(db: &rusqlite::Connection) -> rusqlite::Result<()> {
     while let Some(hidden) = removal::next(db, after)? {
         let number = hidden.number;
         let transaction = db.unchecked_transaction()?;
-        match Slice(hidden).write(&transaction) {
+        match (Slice { first: hidden, sessions_max: 1 }).write(&transaction) {
             Ok(removed) => {
                 transaction.commit()?;
-                if removed == removal::Removed::All {
-                    after = number;
-                }
+                after = removed.last.unwrap_or(after);
             }
             Err(Fault::Sqlite(error)) => return Err(error),
             Err(_) => after = number,

@@ -100,6 +100,34 @@ async fn a_session_is_hidden_at_once_and_removed_in_slices() {
     }
 }
 
+/// Many short conversations that are deleted one after the other must not cost a commit each.
+#[tokio::test]
+async fn short_sessions_are_removed_together() {
+    let (dir, path) = place();
+    let store = SqliteStore::open(&path).unwrap();
+    for session in 0..100 {
+        create(&store, &format!("s{session}"), 5, 9).await;
+    }
+    create(&store, "kept", 5, 9).await;
+    store.indexed().await;
+    store.close().await.unwrap();
+    tamper(
+        &path,
+        "INSERT INTO deletion SELECT number, id FROM session WHERE id != 'kept'; DELETE FROM session WHERE id != 'kept'",
+    );
+    let seen = Arc::new(Mutex::new(CommitStats::default()));
+    let observed = seen.clone();
+    let store = SqliteStore::open_observed(&path, move |stats| *observed.lock().unwrap() = stats).unwrap();
+    store.settled().await;
+    let commits = seen.lock().unwrap().commits;
+    // 500 rows in slices of 256, and the end of the last session.
+    assert!((2..=6).contains(&commits), "{commits}");
+    assert_eq!((rows(&path, "record"), rows(&path, "deletion")), (5, 0));
+    store.delete(&id("kept")).await.unwrap();
+    store.settled().await;
+    assert_eq!(holders(dir.path(), "a secret"), [""; 0]);
+}
+
 #[tokio::test]
 async fn a_removal_goes_on_after_a_restart() {
     let (dir, path) = place();

@@ -4,7 +4,7 @@
 use super::{
     super::{
         erase,
-        removal::{self, Removed, Shrink, Slice},
+        removal::{self, Hidden, Removed, Shrink, Slice},
     },
     Thread,
     job::{Call, Write},
@@ -199,16 +199,21 @@ impl Thread {
             self.upkeep.again.get_or_insert_with(Instant::now);
             return Ok(Stage::Shrink);
         }
-        let next = removal::next(&self.db, after).map_err(|error| unknown("find deleted sessions", &error))?;
-        let Some(hidden) = next else { return Ok(Stage::Shrink) };
-        let number = hidden.number;
-        match self.write_own(Slice(hidden)) {
-            Ok(Removed::Part) => Ok(Stage::Remove { after, sessions_left }),
-            Ok(Removed::Index(others)) => {
-                others.iter().for_each(|session| self.indexing.add(session));
-                Ok(Stage::Remove { after, sessions_left })
+        let Some(first) = self.hidden_after(after)? else { return Ok(Stage::Shrink) };
+        let number = first.number;
+        let mut removed = self.remove_slice(first, sessions_left);
+        // Alone, if another of them was damaged: only the damaged one stays.
+        if matches!(removed, Err(Error::Damaged { .. }))
+            && let Some(first) = self.hidden_after(after)?
+        {
+            removed = self.remove_slice(first, 1);
+        }
+        match removed {
+            Ok(removed) => {
+                removed.unindexed.iter().for_each(|session| self.indexing.add(session));
+                let sessions_left = sessions_left.saturating_sub(removed.sessions);
+                Ok(Stage::Remove { after: removed.last.unwrap_or(after), sessions_left })
             }
-            Ok(Removed::All) => Ok(Stage::Remove { after: number, sessions_left: sessions_left - 1 }),
             Err(error @ Error::Damaged { .. }) => {
                 tracing::error!(
                     %error,
@@ -220,6 +225,14 @@ impl Thread {
             }
             Err(error) => Err(error),
         }
+    }
+
+    fn hidden_after(&self, number: i64) -> Result<Option<Hidden>, Error> {
+        removal::next(&self.db, number).map_err(|error| unknown("find deleted sessions", &error))
+    }
+
+    fn remove_slice(&mut self, first: Hidden, sessions_max: u32) -> Result<Removed, Error> {
+        self.write_own(Slice { first, sessions_max })
     }
 
     /// Shortens the file if that works; if not, the next deletion tries it again.
