@@ -8,7 +8,7 @@ mod reload;
 mod tools;
 
 pub use parts::provider;
-pub(crate) use parts::{deployment, deployment_of, mcp, webhooks, windows, windows_of};
+pub(crate) use parts::{deployment, deployment_of, mcp_file, webhooks, windows, windows_of};
 pub use reload::Reloaded;
 pub(crate) use reload::provider_with_key_of;
 

@@ -5,6 +5,7 @@
 //! that they were skipped.
 
 mod everything;
+mod reloading;
 
 use crate::{mcp::everything::everything, support::binary};
 use serde_json::json;

@@ -96,6 +96,20 @@ impl Server {
         }
     }
 
+    /// Takes over the tools that a server had under its older entry, as far as this one allows them: they stay offered
+    /// while it is restarted, so that no prefix breaks for that.
+    pub(super) fn inherit(self: &Arc<Self>, before: &Self) {
+        let mut listing = before.known().listing.clone();
+        listing.offers.retain(|(own, _)| self.spec.allows(own));
+        self.publish(listing);
+    }
+
+    /// Waits until it has ended.
+    async fn ended(&self) {
+        // The sender lives as long as this.
+        let _ = self.stage.subscribe().wait_for(|stage| matches!(stage, Stage::Closed)).await;
+    }
+
     /// Returns the tools that are offered.
     pub(super) fn tools(&self) -> Vec<Arc<dyn Tool>> {
         self.known().tools.clone()

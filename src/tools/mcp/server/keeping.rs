@@ -49,10 +49,14 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// The time for a process that closed its output to end, so that its status can be told.
 const STATUS_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// True when everything is to end.
+/// The time for a server to end before it is started with its new entry: more than closing its connection and ending
+/// its process take together.
+const BEFORE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// True when the server is to end.
 pub(in super::super) type Closing = watch::Receiver<bool>;
 
-/// Waits until everything is to end.
+/// Waits until the server is to end.
 async fn closed(closing: &mut Closing) {
     // Without a sender everything has ended.
     let _ = closing.wait_for(|closing| *closing).await;
@@ -67,6 +71,21 @@ enum End {
 }
 
 impl Server {
+    /// Keeps the server up as [`Self::keep`] does, once the one before it has ended: both may want the same port or the
+    /// same file.
+    pub(in super::super) async fn keep_after(self: Arc<Self>, before: Arc<Self>, closing: Closing) {
+        // Each ends within its own limits; should it not, the wait is over anyway.
+        let _ = timeout(BEFORE_TIMEOUT, before.ended()).await;
+        drop(before);
+        if *closing.borrow() {
+            // It was replaced or removed meanwhile: its program need not even start.
+            self.enter(Stage::Closed);
+            self.tried.send_replace(true);
+            return;
+        }
+        self.keep(closing).await;
+    }
+
     /// Keeps the server up until `closing` says so.
     pub(in super::super) async fn keep(self: Arc<Self>, mut closing: Closing) {
         let mut failures = 0;

@@ -31,7 +31,7 @@ eval "$END"
 "#;
 
 /// Returns the server with these variables.
-fn sh(folder: &Path, variables: &[(&str, &str)]) -> Spec {
+pub(super) fn sh(folder: &Path, variables: &[(&str, &str)]) -> Spec {
     let mut env: BTreeMap<String, String> =
         ["BEGIN", "CALL", "END"].map(|name| (name.to_owned(), ":".to_owned())).into();
     env.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
@@ -50,7 +50,7 @@ fn program(folder: &Path, command: &str, args: &[&str], env: BTreeMap<String, St
 }
 
 /// Waits until a process is gone; it is somebody else's child, so there is nothing to wait for but its absence.
-fn gone(pid: &str) -> bool {
+pub(super) fn gone(pid: &str) -> bool {
     let pid = rustix::process::Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
     let began = Instant::now();
     while rustix::process::test_kill_process(pid).is_ok() && !is_zombie(pid.as_raw_nonzero().get()) {
@@ -68,7 +68,7 @@ fn is_zombie(pid: i32) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('Z'))
 }
 
-fn read(path: PathBuf) -> String {
+pub(super) fn read(path: PathBuf) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
