@@ -177,6 +177,7 @@ pub async fn start_with_extensions(
     let addresses = Arc::new(Addresses::new(listen.trusted_proxies.clone()));
     let app = App::new(AppOptions {
         registry: registry.clone(),
+        mcp: server_tools.mcp(),
         auth: Auth::new(settings, jwt),
         limits: Limits::new(limits.clone(), addresses.clone()),
         addresses,

@@ -111,6 +111,11 @@ impl ServerTools {
         });
     }
 
+    /// Returns the MCP servers, whose states people may see; `None` if the server has no tools.
+    pub(super) fn mcp(&self) -> Option<Arc<Mcp>> {
+        self.mcp.clone()
+    }
+
     /// Reads the file of MCP servers that the settings name, for [`Self::take_up`]. `None`: the server has no tools.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 //! that they were skipped.
 
 mod everything;
+mod listed;
 mod reloading;
 
 use crate::{mcp::everything::everything, support::binary};

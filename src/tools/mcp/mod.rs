@@ -191,6 +191,7 @@ impl Mcp {
         let disabled = self.kept().disabled.clone();
         let disabled = disabled.into_iter().map(|name| ServerStatus {
             name,
+            prefix: None,
             transport: "",
             state: ServerState::Disabled,
             protocol: None,
@@ -198,6 +199,7 @@ impl Mcp {
             tools: Vec::new(),
             left_out: Vec::new(),
             error: None,
+            failure: None,
             starts: 0,
             stderr: None,
         });

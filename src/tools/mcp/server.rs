@@ -17,7 +17,7 @@ use super::{
     status::{ServerState, ServerStatus},
 };
 use crate::tools::{Call, CallFuture, Output, Tool};
-use reseed_protocol::command::ToolOffer;
+use reseed_protocol::{command::ToolOffer, reply::ToolServerFailure};
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -76,6 +76,7 @@ struct Known {
     listing: Listing,
     tools: Vec<Arc<dyn Tool>>,
     error: Option<String>,
+    failure: Option<ToolServerFailure>,
     protocol: Option<String>,
     software: Option<String>,
     starts: u64,
@@ -134,6 +135,7 @@ impl Server {
         let stderr = known.stderr.as_ref().map(Stderr::text).filter(|text| !text.is_empty());
         ServerStatus {
             name: self.spec.name.clone(),
+            prefix: Some(self.spec.prefix.clone()),
             transport: self.spec.link.transport(),
             state,
             protocol: known.protocol.clone(),
@@ -141,6 +143,7 @@ impl Server {
             tools: known.listing.offers.iter().map(|(_, offer)| offer.name.clone()).collect(),
             left_out: known.listing.left_out.clone(),
             error: known.error.clone(),
+            failure: known.failure,
             starts: known.starts,
             stderr: stderr.map(|text| self.spec.secrets.mask(&text)),
         }

@@ -9,6 +9,7 @@ use crate::tools::mcp::{
     process::Process,
 };
 use futures_util::{FutureExt as _, future::FusedFuture as _};
+use reseed_protocol::reply::ToolServerFailure as Failure;
 use rmcp::service::Subscription;
 use std::{
     future::pending,
@@ -67,7 +68,7 @@ enum End {
     Closing,
     /// Nobody called it for so long.
     Idle,
-    Lost(String),
+    Lost(Failure, String),
 }
 
 impl Server {
@@ -91,7 +92,7 @@ impl Server {
         let mut failures = 0;
         loop {
             self.enter(Stage::Starting);
-            let why = match self.start(&mut closing).await {
+            let (failure, why) = match self.start(&mut closing).await {
                 Ok(None) => break,
                 Ok(Some(up)) => {
                     let began = Instant::now();
@@ -114,17 +115,17 @@ impl Server {
                                 () = closed(&mut closing) => break,
                             }
                         }
-                        End::Lost(why) => why,
+                        End::Lost(failure, why) => (failure, why),
                     }
                 }
-                Err(why) => {
+                Err(down) => {
                     self.failed_starts.fetch_add(1, Ordering::Relaxed);
-                    why
+                    (down.class, down.why)
                 }
             };
             failures += 1;
             let wait = wait(failures);
-            self.failed(&why, failures, wait);
+            self.failed(failure, &why, failures, wait);
             self.enter(Stage::Waiting(why.into()));
             self.tried.send_replace(true);
             let wanted = async {
@@ -147,7 +148,8 @@ impl Server {
     }
 
     /// Notes a failure, and withdraws the tools after too many.
-    fn failed(self: &Arc<Self>, why: &str, failures: u32, wait: Duration) {
+    fn failed(self: &Arc<Self>, failure: Failure, why: &str, failures: u32, wait: Duration) {
+        self.known().failure = Some(failure);
         let is_news = self.known().error.replace(why.to_owned()).as_deref() != Some(why) || failures == 1;
         let name = &self.spec.name;
         if is_news {
@@ -159,20 +161,20 @@ impl Server {
     }
 
     /// Starts it and lists its tools; by the older handshake if the newer is not understood. `None`: everything ends.
-    async fn start(self: &Arc<Self>, closing: &mut Closing) -> Result<Option<Up>, String> {
+    async fn start(self: &Arc<Self>, closing: &mut Closing) -> Result<Option<Up>, Down> {
         let deadline = Instant::now() + self.spec.startup;
         let newer = self.start_by(Handshake::Auto, deadline, closing).await;
         let started = match newer {
             Err(Down { try_older: true, .. }) => self.start_by(Handshake::Older, deadline, closing).await,
             started => started,
         };
-        let Some(up) = started.map_err(|down| down.why)? else { return Ok(None) };
+        let Some(up) = started? else { return Ok(None) };
         let listing = self.listing(&up.tools);
         let (protocol, software) = up.connection.about();
         let mut known = self.known();
         (known.protocol, known.software) = (protocol.clone(), software.clone());
         known.starts += 1;
-        known.error = None;
+        (known.error, known.failure) = (None, None);
         drop(known);
         tracing::info!(
             server = %self.spec.name, protocol, software, tools = listing.offers.len(), left_out = listing.left_out.len(),
@@ -205,7 +207,9 @@ impl Server {
         let down = match finished {
             Some(Ok(Ok(finished))) => return Ok(Some(opening.up(finished))),
             Some(Ok(Err(down))) => Some(down),
-            Some(Err(_)) => Some(Down::new(format!("did not come up within {} s", self.spec.startup.as_secs()))),
+            Some(Err(_)) => {
+                Some(Down::new(Failure::Timeout, format!("did not come up within {} s", self.spec.startup.as_secs())))
+            }
             None => None,
         };
         let mut process = opening.abandon();
@@ -215,7 +219,7 @@ impl Server {
             && !is_late
             && let Ok(how) = timeout(STATUS_TIMEOUT, process.ended()).await
         {
-            down.why = format!("{how} before it answered");
+            (down.why, down.class) = (format!("{how} before it answered"), Failure::Ended);
         }
         if let Some(process) = process {
             process.end().await;
@@ -240,13 +244,15 @@ impl Server {
             tokio::select! {
                 biased;
                 () = closed(closing) => break End::Closing,
-                _ = &mut running => break End::Lost(lost(process.as_mut()).await),
+                _ = &mut running => break lost(process.as_mut()).await,
                 how = ended(process.as_mut()) => {
                     // What it wrote last is still read.
                     let _ = timeout(OUTPUT_GRACE, &mut running).await;
-                    break End::Lost(how);
+                    break End::Lost(Failure::Ended, how);
                 }
-                () = connection.lost.notified() => break End::Lost("lost its connection".to_owned()),
+                () = connection.lost.notified() => {
+                    break End::Lost(Failure::Disconnected, "lost its connection".to_owned());
+                }
                 () = list_changed.notified() => {}
                 () = next(&mut subscription) => {}
                 () = at(idle) => {
@@ -303,9 +309,11 @@ struct Watched {
 }
 
 /// Returns why a connection that closed by itself did so.
-async fn lost(process: Option<&mut Process>) -> String {
-    let status = timeout(STATUS_TIMEOUT, ended(process)).await;
-    status.unwrap_or_else(|_| "closed the connection".to_owned())
+async fn lost(process: Option<&mut Process>) -> End {
+    match timeout(STATUS_TIMEOUT, ended(process)).await {
+        Ok(how) => End::Lost(Failure::Ended, how),
+        Err(_) => End::Lost(Failure::Disconnected, "closed the connection".to_owned()),
+    }
 }
 
 /// Waits for the end of a process and says how it ended; without one, for ever.

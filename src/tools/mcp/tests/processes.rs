@@ -8,6 +8,7 @@ use crate::tools::{
         file::{Link, Program, Spec},
     },
 };
+use reseed_protocol::reply::ToolServerFailure;
 use serde_json::json;
 use std::{
     collections::BTreeMap,
@@ -153,17 +154,20 @@ async fn a_program_that_cannot_run_says_why() {
     failing.secrets.add("hunter2");
     let garbled = program(folder.path(), "sh", &["-c", "echo hello; while read -r line; do :; done"], BTreeMap::new());
     let missing = program(folder.path(), "no-such-program", &[], BTreeMap::new());
-    for (spec, expected, stderr) in [
-        (failing, "ended with code 3 before it answered", Some("the key *** is wrong")),
-        (missing, "cannot be started: `no-such-program`: entity not found", None),
-        (Spec { startup: Duration::from_secs(1), ..garbled }, "did not come up within 1 s", None),
+    let garbled = Spec { startup: Duration::from_secs(1), ..garbled };
+    let missed = "cannot be started: `no-such-program`: entity not found";
+    for (spec, expected, failure, stderr) in [
+        (failing, "ended with code 3 before it answered", ToolServerFailure::Ended, Some("the key *** is wrong")),
+        (missing, missed, ToolServerFailure::CannotStart, None),
+        (garbled, "did not come up within 1 s", ToolServerFailure::Timeout, None),
     ] {
         let mcp: Mcp = opened(vec![spec]).await;
         let status = &mcp.status()[0];
         assert_eq!((status.state, status.error.as_deref()), (ServerState::Waiting, Some(expected)));
         assert_eq!(status.stderr.as_deref(), stderr, "{expected}");
-        let serialised = serde_json::to_string(status).unwrap();
-        assert!(!serialised.contains("is wrong"), "{serialised}");
+        assert_eq!(status.shown().failure, Some(failure));
+        let shown = serde_json::to_string(&status.shown()).unwrap();
+        assert!(!shown.contains("is wrong") && !shown.contains("no-such-program"), "{shown}");
         assert_eq!(names(&mcp).len(), 0);
         mcp.close().await;
     }
