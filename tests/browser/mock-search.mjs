@@ -1,5 +1,5 @@
 /**
- * What the small server does about `search_history`: every word has to begin one of the entry's, the newest comes first.
+ * What the small server does about `search_history`: every word has to begin one of the entry's; the newest is first.
  * A search for the word "refused" is refused, and one for "held" waits for `release`.
  */
 

@@ -101,6 +101,8 @@ export class MockServer {
     this.asked = new Map();
     /** The tools that `list_tools` tells. */
     this.tools = [];
+    /** The MCP servers that it tells with them. */
+    this.toolServers = [];
     this.released = false;
     this.http = createServer((request, response) => void this.serve(request, response));
     this.ws = new WebSocketServer({ noServer: true, handleProtocols: (all) => (all.has("reseed.v2") ? "reseed.v2" : false) });
