@@ -73,7 +73,7 @@ mod welcome;
 pub use history::{HistoryHit, HistoryHits, HitRole};
 pub use resumed::Resumed;
 pub use running::{PendingCall, RunningPart};
-pub use tools::{SessionTool, Tools};
+pub use tools::{SessionTool, ToolServer, ToolServerFailure, ToolServerState, Tools};
 pub use unchecked::{UncheckedPattern, UncheckedReason};
 pub use welcome::{Limits, Server, Welcome};
 

@@ -95,6 +95,11 @@ export interface Tools {
   items: Array<SessionTool>;
   /** The estimated tokens that those that are switched on take in each request. */
   tokens: number;
+  /**
+   * The MCP servers of this server, sorted by name; absent if there are none. They are the same for all sessions.
+   * One that is up joins a session's tools at its next turn or compaction.
+   */
+  servers?: Array<ToolServer>;
 }
 
 /** A tool of a session. */
@@ -112,6 +117,33 @@ export interface SessionTool {
   /** What it does to the world, by its own account. */
   annotations?: ToolAnnotations;
 }
+
+/** An MCP server: what its users may know of it. */
+export interface ToolServer {
+  /** Its name, as its operator gave it. */
+  name: string;
+  /** The beginning of its tools' names, up to `__`; absent if it is switched off. */
+  prefix?: string;
+  /** What it is doing. */
+  state: ToolServerState;
+  /** Why it is not up; while it is started again, why it was not. */
+  failure?: ToolServerFailure;
+  /** The times that it came up again after the first. */
+  restarts: number;
+}
+
+/** What an MCP server is doing. */
+export type ToolServerState = "starting" | "ready" | "idle" | "failing" | "disabled" | "stopping";
+
+/** Why an MCP server is not up. The operator sees more. */
+export type ToolServerFailure =
+  | "cannot_start"
+  | "ended"
+  | "timeout"
+  | "unreachable"
+  | "refused"
+  | "wrong_answer"
+  | "disconnected";
 
 /** Payload of `sessions`. */
 export interface Sessions {

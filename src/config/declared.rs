@@ -237,7 +237,7 @@ settings! {
     mcp: McpSettings {
         /// A JSON file that lists MCP servers in the form that MCP clients share, under `mcpServers`; see
         /// src/tools/mcp/README.md. Unset for none.
-        mcp_file: Option<PathBuf> = "", rules::path().optional();
+        mcp_file: Option<PathBuf> = "", rules::path().reloaded().optional();
     }
 
     /// Listening and connections.

@@ -11,7 +11,7 @@ use super::{
     limits::Limits,
     operator, web,
 };
-use crate::runtime::Registry;
+use crate::{runtime::Registry, tools::mcp::Mcp};
 use axum::{
     Router,
     extract::{ConnectInfo, DefaultBodyLimit, Request, State},
@@ -49,6 +49,8 @@ pub(crate) struct Patience {
 pub(crate) struct AppOptions {
     /// The open sessions.
     pub registry: Arc<Registry>,
+    /// The MCP servers; `None` if the server has no tools.
+    pub mcp: Option<Arc<Mcp>>,
     /// Authentication.
     pub auth: Auth,
     /// Connection and rate limits.
@@ -74,6 +76,7 @@ pub(crate) struct AppOptions {
 /// State shared by all connections.
 pub(crate) struct App {
     pub(super) registry: Arc<Registry>,
+    pub(super) mcp: Option<Arc<Mcp>>,
     pub(crate) auth: Auth,
     pub(super) limits: Arc<Limits>,
     pub(super) audit: Audit,
@@ -103,6 +106,7 @@ impl App {
     pub(crate) fn new(options: AppOptions) -> Arc<Self> {
         Arc::new(Self {
             registry: options.registry,
+            mcp: options.mcp,
             auth: options.auth,
             audit: Audit::default(),
             door: Door::new(options.limits.settings(), options.addresses.clone()),
@@ -175,6 +179,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/api/sessions", get(operator::sessions))
         .route("/api/sessions/{id}/context", get(operator::session_context))
         .route("/api/sessions/{id}/tree", get(operator::session_tree))
+        .route("/api/mcp", get(operator::mcp))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .with_state(app)

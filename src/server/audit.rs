@@ -42,6 +42,9 @@ pub(super) fn read(path: &str) -> Option<Read> {
     if path == "/metrics" {
         return Some((METRICS, None));
     }
+    if path == "/api/mcp" {
+        return Some(("mcp", None));
+    }
     let rest = path.strip_prefix("/api/sessions")?;
     let mut steps = rest.split('/').skip(1);
     let session = steps.next().and_then(|id| id.parse().ok());
@@ -60,6 +63,7 @@ mod tests {
     fn a_path_is_named_by_what_it_reads() {
         let table = [
             ("/metrics", Some(("metrics", None))),
+            ("/api/mcp", Some(("mcp", None))),
             ("/api/sessions", Some(("sessions", None))),
             ("/api/sessions/k7m2q9xw4hfatz8n/context", Some(("context", Some("k7m2q9xw4hfatz8n")))),
             ("/api/sessions/k7m2q9xw4hfatz8n/tree", Some(("tree", Some("k7m2q9xw4hfatz8n")))),

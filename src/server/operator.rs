@@ -1,9 +1,11 @@
 //! HTTP endpoints for operators and browsers: health, metrics, statistics of every session, what it would send next,
-//! and tickets.
+//! MCP servers, and tickets.
 
 mod context;
+mod mcp;
 
 pub(super) use context::session_context;
+pub(super) use mcp::mcp;
 
 use super::{app::App, auth::Operator, sessions::item, tree};
 use crate::{

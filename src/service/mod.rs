@@ -8,7 +8,7 @@ mod reload;
 mod tools;
 
 pub use parts::provider;
-pub(crate) use parts::{deployment, deployment_of, mcp, webhooks, windows, windows_of};
+pub(crate) use parts::{deployment, deployment_of, mcp_file, webhooks, windows, windows_of};
 pub use reload::Reloaded;
 pub(crate) use reload::provider_with_key_of;
 
@@ -177,6 +177,7 @@ pub async fn start_with_extensions(
     let addresses = Arc::new(Addresses::new(listen.trusted_proxies.clone()));
     let app = App::new(AppOptions {
         registry: registry.clone(),
+        mcp: server_tools.mcp(),
         auth: Auth::new(settings, jwt),
         limits: Limits::new(limits.clone(), addresses.clone()),
         addresses,

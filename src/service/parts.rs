@@ -22,7 +22,7 @@ use crate::{
         offline::{Offline, OfflineOptions},
         openai::{OpenAi, OpenAiOptions},
     },
-    tools::mcp::Mcp,
+    tools::mcp::McpFile,
 };
 use anyhow::Context as _;
 use reseed_protocol::{approval::ApprovalPolicy, command::SummaryKind};
@@ -111,13 +111,13 @@ pub(crate) fn webhooks(settings: &Settings) -> anyhow::Result<Vec<Webhook>> {
     Ok(webhook::read(&file, &|name| settings.variables.get(name).cloned(), &clock)?)
 }
 
-/// Starts the MCP servers that the settings name, in the background.
+/// Reads the file of MCP servers that the settings name; without one there are no servers.
 ///
 /// # Errors
 /// A file that cannot be used.
-pub(crate) fn mcp(settings: &Settings) -> anyhow::Result<Option<Mcp>> {
-    let Some(file) = settings.mcp_path() else { return Ok(None) };
-    Ok(Some(Mcp::open(&file, &settings.store.working_directory, &settings.variables)?))
+pub(crate) fn mcp_file(settings: &Settings) -> anyhow::Result<McpFile> {
+    let Some(file) = settings.mcp_path() else { return Ok(McpFile::default()) };
+    Ok(McpFile::read(&file, &settings.store.working_directory, &settings.variables)?)
 }
 
 /// Returns what the settings say for every session.

@@ -19,14 +19,14 @@ pub struct Reloaded {
 }
 
 impl Service {
-    /// Takes up settings that were read again: credentials, keys, prices and hooks. Connections stay open, except those
-    /// whose credentials are gone. Everything is checked first: after an error, all is as it was.
+    /// Takes up settings that were read again: credentials, keys, prices, hooks and MCP servers. Connections stay open,
+    /// except those whose credentials are gone. Everything is checked first: after an error, all is as it was.
     ///
     /// The provider stays; [`Self::replace_provider`] replaces it.
     ///
     /// # Errors
-    /// A file of keys or hooks that cannot be used, an identity provider whose keys are unknown, or settings that would
-    /// open the server to everyone.
+    /// A file of keys, hooks or MCP servers that cannot be used, an identity provider whose keys are unknown, or
+    /// settings that would open the server to everyone.
     pub async fn reload(&self, settings: &Settings) -> anyhow::Result<Reloaded> {
         let first = self.settings.lock().await;
         let (auth, jwt) = (&settings.auth, &settings.jwt);
@@ -42,6 +42,7 @@ impl Service {
              others; set SHELL_SANDBOX to on, or SHELL_TOOL to off, and restart the server"
         );
         let hooks = self.registry.hooks().with_other_webhooks(webhooks(settings)?)?;
+        let mcp = self.server_tools.mcp_file(settings)?;
         let known = self.app.auth.jwt();
         let jwt = Jwt::open(settings, known.as_deref()).await?;
         // A provider that has been away since the start must not keep other settings from being taken up.
@@ -52,6 +53,7 @@ impl Service {
             "AUTH_JWKS_URL gave no keys; is it the address of the identity provider's keys, and does it answer?"
         );
         self.registry.reconfigure(settings.model.model_prices.clone(), hooks);
+        self.server_tools.take_up(mcp);
         let closed = self.app.auth.reload(settings, jwt);
         let mut wants_restart = first.wants_restart(settings);
         if first.has_several_users() != settings.has_several_users() {

@@ -6,7 +6,11 @@ use crate::{
     core::agent_loop::check_server_tools,
     runtime::Registry,
     store::{Error as StoreError, SessionStore},
-    tools::{Tool, Toolset, history, mcp::Mcp, shell::Shell},
+    tools::{
+        Tool, Toolset, history,
+        mcp::{Mcp, McpFile},
+        shell::Shell,
+    },
 };
 use anyhow::Context as _;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -23,14 +27,15 @@ pub(super) struct ServerTools {
     own: Vec<Arc<dyn Tool>>,
     history: Vec<Arc<dyn Tool>>,
     shell: Option<Arc<Shell>>,
-    mcp: Option<Mcp>,
+    /// `None` with `TOOLS=off`.
+    mcp: Option<Arc<Mcp>>,
 }
 
 impl ServerTools {
     /// Sets up the tools that the settings name, beside the program's own. With `TOOLS=off` there are none.
     ///
     /// # Errors
-    /// A tool that cannot be offered: see [`Shell::open`], [`Mcp::open`] and [`Toolset::new`].
+    /// A tool that cannot be offered: see [`Shell::open`], [`McpFile::read`] and [`Toolset::new`].
     pub(super) async fn open(
         settings: &Settings,
         own: Vec<Arc<dyn Tool>>,
@@ -40,12 +45,11 @@ impl ServerTools {
             return Ok(Arc::new(Self { own: Vec::new(), history: Vec::new(), shell: None, mcp: None }));
         }
         let shell = Shell::open(settings).await?;
-        let mcp = parts::mcp(settings)?;
-        if let Some(mcp) = &mcp {
-            mcp.settled(MCP_START).await;
-        }
+        let mcp = Mcp::none();
+        mcp.take_up(parts::mcp_file(settings)?);
+        mcp.settled(MCP_START).await;
         let own = own.into_iter().chain(shell.iter().flat_map(Shell::tools)).collect();
-        let this = Self { own, history: history::tools(store.clone()), shell, mcp };
+        let this = Self { own, history: history::tools(store.clone()), shell, mcp: Some(Arc::new(mcp)) };
         this.remove_leftovers(store).await;
         Ok(Arc::new(this))
     }
@@ -57,7 +61,7 @@ impl ServerTools {
     pub(super) fn toolset(&self) -> anyhow::Result<Toolset> {
         let names: BTreeSet<String> = self.own.iter().chain(&self.history).map(|tool| tool.offer().name).collect();
         let mut of_mcp: Vec<Arc<dyn Tool>> = Vec::new();
-        for tool in self.mcp.iter().flat_map(Mcp::tools) {
+        for tool in self.mcp.iter().flat_map(|mcp| mcp.tools()) {
             let offer = tool.offer();
             let refused = match names.contains(&offer.name) {
                 true => Some("another tool of the server has its name".to_owned()),
@@ -85,7 +89,7 @@ impl ServerTools {
 
     /// Offers sessions what MCP servers offer, whenever that changes, until the server stops.
     pub(super) fn keep_offering(self: &Arc<Self>, registry: &Arc<Registry>) {
-        let Some(mut changed) = self.mcp.as_ref().map(Mcp::changed) else { return };
+        let Some(mut changed) = self.mcp.as_ref().map(|mcp| mcp.changed()) else { return };
         let (this, registry) = (self.clone(), registry.clone());
         let stopped = registry.stopping();
         tokio::spawn(async move {
@@ -105,6 +109,26 @@ impl ServerTools {
                 }
             }
         });
+    }
+
+    /// Returns the MCP servers, whose states people may see; `None` if the server has no tools.
+    pub(super) fn mcp(&self) -> Option<Arc<Mcp>> {
+        self.mcp.clone()
+    }
+
+    /// Reads the file of MCP servers that the settings name, for [`Self::take_up`]. `None`: the server has no tools.
+    ///
+    /// # Errors
+    /// As [`McpFile::read`].
+    pub(super) fn mcp_file(&self, settings: &Settings) -> anyhow::Result<Option<McpFile>> {
+        self.mcp.as_ref().map(|_| parts::mcp_file(settings)).transpose()
+    }
+
+    /// Continues with the servers of this file. Sessions offer other tools from their next turn or compaction on.
+    pub(super) fn take_up(&self, file: Option<McpFile>) {
+        if let (Some(mcp), Some(file)) = (&self.mcp, file) {
+            mcp.take_up(file);
+        }
     }
 
     /// Returns true if commands of the model have all rights of the server's user.

@@ -106,6 +106,6 @@ export const toolCommands = {
   on_list_tools({ reply, world }) {
     const off = world.settings.toolsOff ?? [];
     const items = this.tools.map((tool) => ({ ...tool, ...(off.includes(tool.name) ? { off: true } : {}) }));
-    reply("tools", { items, tokens: items.filter((tool) => !tool.off).reduce((sum, tool) => sum + tool.tokens, 0) });
+    reply("tools", { items, ...(this.toolServers.length > 0 ? { servers: this.toolServers } : {}), tokens: items.filter((tool) => !tool.off).reduce((sum, tool) => sum + tool.tokens, 0) });
   },
 };

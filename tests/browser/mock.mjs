@@ -11,6 +11,7 @@ import { WebSocketServer } from "ws";
 import * as client from "../../src/server/web/client.js";
 import { CONTEXT_FEATURES, contextCommands } from "./mock-context.mjs";
 import { approvalRules, askingTool, toolCommands } from "./mock-tools.mjs";
+import { SEARCH_FEATURES, searchCommands } from "./mock-search.mjs";
 import { TREE_FEATURES, treeCommands } from "./mock-tree.mjs";
 import { World } from "./world.mjs";
 
@@ -66,7 +67,7 @@ const FROM_OUTSIDE = new Set(["open_session", "rename_session", "delete_session"
 const SUBSCRIPTIONS_MAX = 64;
 
 export class MockServer {
-  constructor({ wordMillis = 3, windowTokens = 8000, token = null, features = [...TREE_FEATURES, ...CONTEXT_FEATURES], nodesMax = 2000, background = 1, pinsMax = 200 } = {}) {
+  constructor({ wordMillis = 3, windowTokens = 8000, token = null, features = [...TREE_FEATURES, ...CONTEXT_FEATURES, ...SEARCH_FEATURES], nodesMax = 2000, background = 1, pinsMax = 200 } = {}) {
     Object.assign(this, { wordMillis, windowTokens, token, features, nodesMax, background, pinsMax });
     /** Whether the envelope is refused, as one that is too large. */
     this.hidesContext = false;
@@ -100,6 +101,8 @@ export class MockServer {
     this.asked = new Map();
     /** The tools that `list_tools` tells. */
     this.tools = [];
+    /** The MCP servers that it tells with them. */
+    this.toolServers = [];
     this.released = false;
     this.http = createServer((request, response) => void this.serve(request, response));
     this.ws = new WebSocketServer({ noServer: true, handleProtocols: (all) => (all.has("reseed.v2") ? "reseed.v2" : false) });
@@ -317,7 +320,9 @@ export class MockServer {
     this.tellWatchers(world, { deleted: true });
   }
 
-  on_get_entries({ payload, world, reply }) {
+  on_get_entries({ payload, world, reply, refuse }) {
+    const { entryId, before } = payload;
+    if (![entryId, before].every((id) => id === undefined || world.tree.has(id))) return refuse("entry_not_found", "there is no such entry");
     reply("entries", world.page(payload));
   }
 
@@ -461,7 +466,7 @@ export class MockServer {
 }
 
 Object.assign(World.prototype, approvalRules);
-Object.assign(MockServer.prototype, treeCommands, contextCommands, toolCommands);
+Object.assign(MockServer.prototype, treeCommands, contextCommands, toolCommands, searchCommands);
 
 if (process.argv[1] === new URL(import.meta.url).pathname) {
   const server = new MockServer({ wordMillis: 25, token: process.env.MOCK_TOKEN ?? null });

@@ -1,6 +1,9 @@
 /** Tools of a real server that asks before it runs one: the page, a reload, and another window. */
 
 import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { launch, newPage, say, settled } from "./browser.mjs";
 import { Server } from "./server.mjs";
@@ -57,5 +60,47 @@ test("a tool of the server asks, is allowed and rejected, for once and for good"
     assert.deepEqual([faults, other.faults], [[], []]);
   } finally {
     await server.remove();
+  }
+});
+
+/** An MCP server of the older kind in `sh`, with one tool. */
+const SH = `while IFS= read -r line; do
+  id=$(printf %s "$line" | sed -n 's/.*"id":\\([0-9]*\\).*/\\1/p')
+  case $line in
+  (*'"server/discover"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"error":{"code":-32601,"message":"?"}}' ;;
+  (*'"initialize"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}}' ;;
+  (*'"tools/list"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"tools":[{"name":"do","description":"Does it.","inputSchema":{"type":"object"}}]}}' ;;
+  esac
+done`;
+
+test("the MCP servers of a real server stand with their states, and one that is added on SIGHUP joins them", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "reseed-mcp-"));
+  const file = join(folder, "mcp.json");
+  const list = (mcpServers) => writeFile(file, JSON.stringify({ mcpServers }));
+  const sh = { command: "sh", args: ["-c", SH] };
+  await list({ away: { url: "http://127.0.0.1:1/mcp?key=hunter2" }, good: sh, off: { command: "hunter2", disabled: true } });
+  const server = new Server({ MCP_FILE: file });
+  try {
+    const url = await server.start();
+    const { page, faults } = await newPage(browser.context);
+    await page.goto(url);
+    await say(page, "Hello.");
+    await settled(page, 1);
+    await say(page, "/tools");
+    const dialog = page.locator("dialog.tools");
+    const state = (name, text) => dialog.locator("section", { has: page.locator("h3", { hasText: new RegExp(`^${name}$`) }) }).locator(".about", { hasText: text }).waitFor();
+    await state("good", /^running$/);
+    await state("away", /^not running: it cannot be reached · it is tried again$/);
+    await state("off", /^switched off$/);
+    await dialog.getByRole("switch", { name: "good__do" }).waitFor();
+    assert.doesNotMatch(await dialog.innerText(), /hunter2|127\.0\.0\.1/);
+    await list({ away: sh, good: sh });
+    server.child.kill("SIGHUP");
+    await state("away", /^running$/);
+    assert.equal(await dialog.locator("h3", { hasText: /^off$/ }).count(), 0);
+    assert.deepEqual(faults, []);
+  } finally {
+    await server.remove();
+    await rm(folder, { recursive: true, force: true });
   }
 });

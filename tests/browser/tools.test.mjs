@@ -201,11 +201,45 @@ onPage("the tools, their tokens and switches, and the lasting answers", { wordMi
   await dialog.waitFor({ state: "detached" });
 });
 
+onPage("MCP servers stand with their states, also those without tools, and are looked at again until they run", {}, async ({ page, server }) => {
+  const long = "Reads a file, whatever its size. ".repeat(20);
+  server.tools = [...TOOLS.slice(0, 2), { ...TOOLS[2], description: long }, TOOLS[3]];
+  server.toolServers = [
+    { name: "<b>calendar</b>", prefix: "_b_calendar__b_", state: "failing", failure: "unreachable", restarts: 2 },
+    { name: "files", prefix: "files", state: "ready", restarts: 0 },
+    { name: "mail", state: "disabled", restarts: 0 },
+    { name: "new", prefix: "new", state: "dancing", failure: "fell", restarts: 1 },
+  ];
+  await say(page, "hello");
+  await settled(page, 1);
+  await say(page, "/tools");
+  const dialog = page.locator("dialog.tools");
+  await dialog.locator("[role=switch]").first().waitFor();
+  const groups = () => dialog.locator("section .tool-group > div").evaluateAll((all) => all.map((node) => [...node.children].map((child) => child.textContent).join(" | ")));
+  assert.deepEqual(await groups(), [
+    "Of this server", "files | running | 2 tools · 145 tokens",
+    "<b>calendar</b> | not running: it cannot be reached · it is tried again · started again 2 times",
+    "mail | switched off", "new | dancing · started again once", "Of programs connected to this chat",
+  ]);
+  const more = dialog.locator(".description button:visible");
+  assert.equal(await more.count(), 1, "short descriptions need no button");
+  await more.click();
+  assert.equal(await dialog.locator(".description p", { hasText: "whatever its size" }).evaluate((node) => node.scrollHeight <= node.clientHeight + 1), true);
+  server.toolServers = [{ name: "calendar", prefix: "calendar", state: "ready", restarts: 3 }];
+  server.tools = [...server.tools, { name: "calendar__today", description: "What is on today.", place: "server", tokens: 40 }];
+  await dialog.locator("section", { hasText: "calendar__today" }).locator(".about.ready", { hasText: "running · started again 3 times" }).waitFor();
+  assert.equal(await dialog.locator(".description button[aria-expanded=true]").count(), 1, "what was unfolded stays so");
+  const got = spied(server, "list_tools");
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "detached" });
+  assert.deepEqual(got, []);
+});
+
 onPage("on a phone the card and the tools fit", { touch: true, viewport: SCREENS.phone, wordMillis: 1 }, async ({ page, server }) => {
   server.tools = TOOLS;
   await say(page, "approve this");
   const card = await asks(page);
-  const fits = () => page.evaluate(() => document.documentElement.scrollWidth <= innerWidth && [...document.querySelectorAll(".approval button, .approval input, dialog.tools input, dialog.tools button")].every((node) => {
+  const fits = () => page.evaluate(() => document.documentElement.scrollWidth <= innerWidth && [...document.querySelectorAll(".approval button, .approval input, dialog.tools input, dialog.tools button:not([hidden])")].every((node) => {
     const { left, right, height } = node.getBoundingClientRect();
     return left >= 0 && right <= innerWidth && height > 0;
   }));

@@ -295,7 +295,8 @@ export class World {
   }
 
   /** A page of `get_entries`. */
-  page({ before, limit = 100 }) {
+  page({ entryId, before, limit = 100 }) {
+    if (entryId !== undefined) return structuredClone({ items: [this.tree.get(entryId)], leafId: nameOf(this.leafId), asOfSeq: this.seq, more: false });
     const path = before === undefined ? this.path() : this.path(before).slice(0, -1);
     const start = Math.max(0, path.length - limit);
     return structuredClone({ items: path.slice(start), leafId: nameOf(this.leafId), asOfSeq: this.seq, more: start > 0 });

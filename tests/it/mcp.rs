@@ -5,6 +5,8 @@
 //! that they were skipped.
 
 mod everything;
+mod listed;
+mod reloading;
 
 use crate::{mcp::everything::everything, support::binary};
 use serde_json::json;

@@ -44,7 +44,7 @@ async fn hang_up(pid: u32) {
 }
 
 /// Sends SIGHUP; returns true if the settings were taken up.
-async fn reload(server: &Binary) -> bool {
+pub(crate) async fn reload(server: &Binary) -> bool {
     let before = counts(server).await;
     hang_up(server.pid()).await;
     loop {

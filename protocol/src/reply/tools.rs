@@ -1,4 +1,4 @@
-//! The tools of a session, as `list_tools` returns them.
+//! The tools of a session and the MCP servers that some of them come from, as `list_tools` returns them.
 
 use crate::{command::ToolAnnotations, event::ToolPlace};
 use serde::{Deserialize, Serialize};
@@ -6,12 +6,78 @@ use serde::{Deserialize, Serialize};
 /// Payload of `tools`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase")]
 pub struct Tools {
     /// The tools, in the order in which requests send them.
     pub items: Vec<SessionTool>,
     /// The estimated tokens that those that are switched on take in each request.
     pub tokens: u64,
+    /// The MCP servers of this server, sorted by name; absent if there are none. They are the same for all sessions.
+    /// One that is up joins a session's tools at its next turn or compaction.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<ToolServer>>"))]
+    pub servers: Vec<ToolServer>,
+}
+
+/// An MCP server: what its users may know of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[cfg_attr(feature = "codegen", ts(optional_fields))]
+#[serde(rename_all = "camelCase")]
+pub struct ToolServer {
+    /// Its name, as its operator gave it.
+    pub name: String,
+    /// The beginning of its tools' names, up to `__`; absent if it is switched off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+    /// What it is doing.
+    pub state: ToolServerState,
+    /// Why it is not up; while it is started again, why it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<ToolServerFailure>,
+    /// The times that it came up again after the first.
+    pub restarts: u64,
+}
+
+/// What an MCP server is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum ToolServerState {
+    /// It is being started.
+    Starting,
+    /// It takes calls.
+    Ready,
+    /// It was stopped because nobody called it; the next call starts it.
+    Idle,
+    /// It is down and will be tried again.
+    Failing,
+    /// Its operator has switched it off.
+    Disabled,
+    /// It is being ended.
+    Stopping,
+}
+
+/// Why an MCP server is not up. The operator sees more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum ToolServerFailure {
+    /// Its program cannot be started.
+    CannotStart,
+    /// Its program ended.
+    Ended,
+    /// It did not come up in time.
+    Timeout,
+    /// Its address cannot be reached.
+    Unreachable,
+    /// It refused the connection or the credentials.
+    Refused,
+    /// It answered with an error or with what is not MCP, or did not list its tools.
+    WrongAnswer,
+    /// It closed the connection, or the connection was lost.
+    Disconnected,
 }
 
 /// A tool of a session.

@@ -19,7 +19,11 @@ const STDERR_LINES_MAX: usize = 8;
 
 /// Starts the servers, prints them, and ends them.
 pub(super) async fn check(settings: &Settings, counter: Counter) -> anyhow::Result<()> {
-    let Some(mcp) = service::mcp(settings)? else { return Ok(()) };
+    if settings.mcp_path().is_none() {
+        return Ok(());
+    }
+    let mcp = Mcp::none();
+    mcp.take_up(service::mcp_file(settings)?);
     mcp.settled(WAIT_MAX).await;
     for line in lines(&mcp, counter) {
         say(line);

@@ -5,6 +5,7 @@ use crate::{
     metrics::{self, Outcome},
     runtime::{Outgoing, Replied, handle::REPLIES_MAX},
     server::closing::Flow,
+    tools::mcp::ServerStatus,
 };
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode, SessionId,
@@ -63,6 +64,14 @@ impl Connection {
         Ok(())
     }
 
+    /// Adds the MCP servers to a list of tools: they are the server's, and a session knows nothing of them.
+    fn with_servers(&self, mut reply: Reply) -> Reply {
+        if let (Reply::Tools(tools), Some(mcp)) = (&mut reply, &self.app.mcp) {
+            tools.servers = mcp.status().iter().map(ServerStatus::shown).collect();
+        }
+        reply
+    }
+
     /// Writes a session's reply or an event for this connection alone.
     pub(super) async fn outgoing(&mut self, outgoing: Outgoing) -> Flow {
         match outgoing {
@@ -72,6 +81,7 @@ impl Connection {
                 // One that was answered when its session ended gets no second reply.
                 let Some(at) = self.unanswered.iter().position(is_to) else { return Ok(()) };
                 count_reply(self.unanswered.remove(at).name, &reply);
+                let reply = self.with_servers(reply);
                 let frame = match self.speaks {
                     Speaks::V2 { .. } => Some(encode_reply(Some(&id), Some(&session), &reply)),
                     _ => self.v1.reply(&id, &reply),

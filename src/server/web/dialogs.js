@@ -1,7 +1,7 @@
 /** Questions and longer texts over the page. Each dialog is made when it is needed and goes when it is closed. */
 
 import { COMMANDS } from "./commands.js";
-import { el, number } from "./dom.js";
+import { SEARCH_KEYS, el, number } from "./dom.js";
 
 /** Bytes of UTF-8 that the server takes of what a summary should focus on. */
 const INSTRUCTIONS_BYTES_MAX = 16_384;
@@ -163,7 +163,7 @@ export async function askToGo({ title, text, places = [], leaves, action }) {
 
 export async function help() {
   const commands = el("dl", {}, ...COMMANDS.flatMap(({ usage, does }) => [el("dt", {}, usage), el("dd", {}, does)]));
-  const keys = [["Enter", "send"], ["Shift", "with Enter: a new line"], ["Alt", "with Enter: add to the answer that is being written"], ["Esc", "stop the answer"], ["Alt", "with Y, A, N or R: answer the card of a tool that has the focus"], ["/", "go to the message field"]];
+  const keys = [["Enter", "send"], ["Shift", "with Enter: a new line"], ["Alt", "with Enter: add to the answer that is being written"], ["Esc", "stop the answer"], ["Alt", "with Y, A, N or R: answer the card of a tool that has the focus"], ["/", "go to the message field"], [SEARCH_KEYS, "search what was said"]];
   const list = el("dl", {}, ...keys.flatMap(([key, does]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, does)]));
   /** @type {HTMLDialogElement} */
   const dialog = make("Commands and keys", [commands, el("hr"), list], [closer(() => dialog, "Close")]);

@@ -96,6 +96,20 @@ export function iconButton(name, label, onclick) {
   return el("button", { type: "button", class: "icon-button", "aria-label": label, title: label, onclick }, icon(name));
 }
 
+/** Whether the keys of a Mac are used: there the command key is what the control key is elsewhere. */
+const IS_MAC = /Mac|iPhone|iPad/.test(globalThis.navigator?.platform ?? "");
+
+/** The keys that open the search, in words. */
+export const SEARCH_KEYS = IS_MAC ? "⌘K" : "Ctrl+K";
+
+/**
+ * Returns true if these are the keys that open the search.
+ * @param {KeyboardEvent} event
+ */
+export function isSearchKeys({ key, ctrlKey, metaKey, altKey, shiftKey }) {
+  return key.toLowerCase() === "k" && !altKey && !shiftKey && (IS_MAC ? metaKey && !ctrlKey : ctrlKey && !metaKey);
+}
+
 const NUMBER = new Intl.NumberFormat("en");
 
 /** @param {number} count */

@@ -6,11 +6,12 @@ import { parseCommand } from "./commands.js";
 import { CompactDialog } from "./compact-dialog.js";
 import { ComposerView } from "./composer.js";
 import { askToGo, confirm, help, instructionsFault, prompt } from "./dialogs.js";
-import { byId } from "./dom.js";
+import { byId, isSearchKeys } from "./dom.js";
 import { GaugeView } from "./gauge.js";
 import { LinesView } from "./lines.js";
 import { PresenceView } from "./presence-view.js";
 import { RequestView } from "./request-view.js";
+import { Searching } from "./searching.js";
 import { SessionsView, sessionHash, sessionOfHash } from "./sessions.js";
 import { clearToasts, clearTyped, toast } from "./toasts.js";
 import { ToolsDialog } from "./tools-dialog.js";
@@ -80,6 +81,16 @@ const sessions = new SessionsView(app, {
     app.show(sessionId);
     composer.focus();
   },
+  onSearch: (query) => {
+    openSidebar(false);
+    searching.open({ query, scope: "all" });
+  },
+});
+const searching = new Searching(app, {
+  onFound: (entryId) => {
+    if (!narrow.matches) chat.reveal(entryId);
+  },
+  reveal: (entryId) => tree.reveal(entryId),
 });
 const composer = new ComposerView(app, submit);
 
@@ -101,6 +112,7 @@ function render() {
   lines.render();
   presence.render();
   sessions.render();
+  searching.render();
   gauge.render();
   composer.render();
   chat.render();
@@ -134,7 +146,7 @@ async function submit(text, whenBusy) {
  * @param {string} rest
  */
 async function run(name, rest) {
-  if (app.snapshot === null && !["help", "new"].includes(name)) {
+  if (app.snapshot === null && !["help", "new", "search"].includes(name)) {
     toast({ kind: "info", message: "Write a message first: this chat is still empty." });
     return false;
   }
@@ -154,6 +166,7 @@ async function run(name, rest) {
     case "undo": await app.context.undo(); break;
     case "retry": await app.retry(); break;
     case "new": app.show(null); break;
+    case "search": searching.open(rest ? { query: rest } : {}); break;
     case "tree": tree.show(); break;
     case "label":
       if (!nameFits(rest)) return false;
@@ -359,6 +372,11 @@ function switchTheme() {
 /** @param {KeyboardEvent} event */
 function onKey(event) {
   if (document.querySelector("dialog[open]") || event.defaultPrevented || event.isComposing) return;
+  if (isSearchKeys(event) && app.can("search_history")) {
+    event.preventDefault();
+    openSidebar(false);
+    return searching.open();
+  }
   const typing = event.target instanceof Element ? event.target.closest("input, textarea") : null;
   if (event.key === "Escape") {
     if (sidebar.classList.contains("open")) openSidebar(false);

@@ -28,7 +28,7 @@ export class SessionsView {
    * @param {import("./app.js").App} app
    * @param {{
    *   onRename: (item: SessionItem) => void, onDelete: (item: SessionItem) => void,
-   *   onChosen: (sessionId: string | null) => void,
+   *   onChosen: (sessionId: string | null) => void, onSearch: (words: string) => void,
    * }} listeners
    */
   constructor(app, listeners) {
@@ -37,6 +37,8 @@ export class SessionsView {
     this.list = byId("sessions", HTMLElement);
     this.empty = byId("sessions-empty", HTMLElement);
     this.more = byId("sessions-more", HTMLButtonElement);
+    this.said = byId("search-said", HTMLButtonElement);
+    this.said.addEventListener("click", () => listeners.onSearch(this.app.client.sessions.view.search));
     this.shown = "";
     this.more.addEventListener("click", () => void app.quietly(app.client.sessions.loadMore()));
     byId("search", HTMLInputElement).addEventListener("input", (event) => {
@@ -68,6 +70,8 @@ export class SessionsView {
     this.empty.hidden = items.length > 0 || (loading && !error);
     this.empty.textContent = error ? explainError(error).text : nothing;
     this.more.hidden = !more;
+    // The field above finds chats by their names; their words are found elsewhere.
+    this.said.hidden = !search || !this.app.can("search_history");
   }
 
   /**

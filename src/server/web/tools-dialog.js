@@ -1,18 +1,35 @@
 /**
  * The tools of the chat that is shown, with the tokens that each takes and a switch, and the lasting answers to what
- * tools have asked.
+ * tools have asked. Tools of an MCP server stand under its name, with what the server is doing.
  *
  * What always holds: it shows what the server says. A switch that the server has not accepted goes back.
  *
  * @typedef {import("reseed-protocol").SessionTool} Tool
+ * @typedef {import("reseed-protocol").ToolServer} ToolServer
  */
 
-import { el, number } from "./dom.js";
+import { el, iconButton, number } from "./dom.js";
 import { explainError } from "./errors.js";
 import { visible } from "./visible.js";
 
 /** What stands between the name of a tool server and that of its tool. */
 const SERVER_MARK = "__";
+
+/** The tools that programs bring along, as their heading has it. */
+const OF_PROGRAMS = "Of programs connected to this chat";
+
+/** Milliseconds after which is asked again while a server is starting or failing: nothing tells of that. */
+const LOOK_MS = 3000;
+
+/** @type {Record<string, string>} */
+const STATES = { starting: "starting…", ready: "running", idle: "stopped until it is needed", failing: "not running", disabled: "switched off", stopping: "stopping" };
+
+/** @type {Record<string, string>} why a server is not running */
+const FAILURES = {
+  cannot_start: "its program cannot be started", ended: "its program ended", timeout: "it did not start in time",
+  unreachable: "it cannot be reached", refused: "it refused the connection", wrong_answer: "it gave a wrong answer",
+  disconnected: "the connection was lost",
+};
 
 export class ToolsDialog {
   /** @param {import("./app.js").App} app */
@@ -21,6 +38,11 @@ export class ToolsDialog {
     this.session = app.theSession;
     /** @type {readonly Tool[] | null} */
     this.tools = null;
+    /** @type {readonly ToolServer[]} */
+    this.servers = [];
+    /** @type {Set<string>} tools whose whole description is shown */
+    this.unfolded = new Set();
+    this.timer = 0;
     /** @type {unknown[]} what is shown */
     this.shown = [];
     /** Counts what was asked for: only the newest list counts. */
@@ -28,10 +50,11 @@ export class ToolsDialog {
     this.said = el("p", { class: "said", role: "status" }, "Loading…");
     this.list = el("div", {});
     this.standing = el("div", {});
-    const close = el("button", { type: "button", class: "button", onclick: () => this.dialog.close() }, "Close");
+    // At the top, where it stays: the list is long.
+    const close = iconButton("close", "Close the tools", () => this.dialog.close());
     const title = el("h2", { id: "tools-title", tabindex: -1, autofocus: true }, "Tools");
     this.dialog = el("dialog", { class: "tools", "aria-labelledby": "tools-title" },
-      title, this.said, this.list, this.standing, el("div", { class: "actions" }, close));
+      el("div", { class: "tools-head" }, title, close), this.said, this.list, this.standing);
     this.look = () => this.changed();
   }
 
@@ -41,6 +64,9 @@ export class ToolsDialog {
     app.watchers.add(this.look);
     dialog.addEventListener("close", () => {
       app.watchers.delete(this.look);
+      clearTimeout(this.timer);
+      // An answer that comes later changes nothing and asks for nothing.
+      this.asked += 1;
       dialog.remove();
     });
     dialog.showModal();
@@ -61,10 +87,13 @@ export class ToolsDialog {
   async load() {
     this.asked += 1;
     const mine = this.asked;
+    clearTimeout(this.timer);
     try {
-      const { items, tokens } = await this.session.listTools();
+      const { items, tokens, servers = [] } = await this.session.listTools();
       if (mine !== this.asked) return;
       this.tools = items;
+      this.servers = servers;
+      if (servers.some(({ state }) => state === "starting" || state === "failing")) this.timer = window.setTimeout(() => void this.load(), LOOK_MS);
       const on = items.filter((tool) => !tool.off).length;
       const count = items.length === 1 ? "1 tool" : `${number(items.length)} tools`;
       this.say(items.length === 0 ? "This chat has no tools." : `${count}, ${on === items.length ? "all" : number(on)} switched on: about ${number(tokens)} tokens in every request.`);
@@ -88,25 +117,44 @@ export class ToolsDialog {
     const focused = document.activeElement instanceof HTMLElement && this.list.contains(document.activeElement) ? document.activeElement.dataset.of : undefined;
     /** @type {Map<string, Tool[]>} */
     const groups = new Map();
+    /** @type {Map<string, ToolServer>} */
+    const servers = new Map();
     for (const tool of items) {
       const group = groupOf(tool);
       groups.set(group, [...(groups.get(group) ?? []), tool]);
     }
-    this.list.replaceChildren(...[...groups].map(([name, tools]) => this.group(name, tools)));
+    // A server without tools is seen too: it may be what somebody looks for.
+    for (const server of this.servers) {
+      const group = server.prefix ?? server.name;
+      servers.set(group, server);
+      if (!groups.has(group)) groups.set(group, []);
+    }
+    const ofPrograms = groups.get(OF_PROGRAMS);
+    if (groups.delete(OF_PROGRAMS) && ofPrograms) groups.set(OF_PROGRAMS, ofPrograms);
+    this.list.replaceChildren(...[...groups].map(([name, tools]) => this.group(name, tools, servers.get(name))));
+    this.fitDescriptions();
     if (focused !== undefined) /** @type {HTMLElement | null} */ (this.list.querySelector(`[data-of="${CSS.escape(focused)}"]`))?.focus();
   }
 
   /**
    * @param {string} name
    * @param {Tool[]} tools
+   * @param {ToolServer} [server] the MCP server that they are of
    */
-  group(name, tools) {
+  group(name, tools, server) {
     const may = !this.app.readOnly && tools.length > 1;
     const on = tools.some((tool) => !tool.off);
     const all = may && el("button", { type: "button", class: "button small", "data-of": `group ${name}`, onclick: () => void this.turn(tools, !on) }, on ? "Switch all off" : "Switch all on");
-    return el("section", { "aria-label": name },
-      el("div", { class: "tool-group" }, el("h3", {}, name), all || null),
-      el("ul", {}, ...tools.map((tool) => this.row(tool))));
+    const title = server?.name ?? name;
+    const tokens = tools.reduce((sum, tool) => sum + tool.tokens, 0);
+    return el("section", { "aria-label": title },
+      el("div", { class: "tool-group" },
+        el("div", {},
+          el("h3", {}, title),
+          server && el("p", { class: `about ${server.state}` }, el("span", { class: "dot", "aria-hidden": "true" }), stateText(server)),
+          tools.length > 1 && el("p", { class: "about" }, `${number(tools.length)} tools · ${number(tokens)} tokens`)),
+        all || null),
+      tools.length > 0 && el("ul", {}, ...tools.map((tool) => this.row(tool))));
   }
 
   /** @param {Tool} tool */
@@ -117,7 +165,34 @@ export class ToolsDialog {
     const facts = [doesText(tool), `${number(tool.tokens)} tokens`].filter(Boolean).join(" · ");
     return el("li", { class: tool.off ? "off" : null },
       el("label", { class: "check" }, box, el("code", {}, tool.name), el("span", { class: "facts" }, facts)),
-      tool.description && el("p", { dir: "auto" }, visible(tool.description)));
+      tool.description && this.description(tool));
+  }
+
+  /**
+   * A description, of which two lines are shown at first.
+   * @param {Tool} tool
+   */
+  description({ name, description }) {
+    const text = el("p", { dir: "auto" }, visible(description));
+    const more = el("button", { type: "button", class: "button quiet small", "data-of": `more ${name}` });
+    const show = (/** @type {boolean} */ whole) => {
+      text.classList.toggle("short", !whole);
+      more.setAttribute("aria-expanded", String(whole));
+      more.textContent = whole ? "Show less" : "Show all";
+      if (whole) this.unfolded.add(name);
+      else this.unfolded.delete(name);
+    };
+    more.addEventListener("click", () => show(!this.unfolded.has(name)));
+    show(this.unfolded.has(name));
+    return el("div", { class: "description" }, text, more);
+  }
+
+  /** Takes away the buttons of descriptions that are shown whole anyway. */
+  fitDescriptions() {
+    for (const node of this.list.querySelectorAll(".description")) {
+      const [text, more] = node.children;
+      if (more instanceof HTMLElement) more.hidden = text.classList.contains("short") && text.scrollHeight <= text.clientHeight + 1;
+    }
   }
 
   /**
@@ -148,7 +223,7 @@ export class ToolsDialog {
     };
     this.standing.replaceChildren(...(standing.length === 0 ? [] : [
       el("h3", {}, "Your lasting answers"),
-      el("p", {}, "Each is for exactly this call, in this chat."),
+      el("p", { class: "about" }, "Each is for exactly this call, in this chat."),
       el("ul", { class: "standing" }, ...standing.map(row)),
     ]));
     if (hadFocus) (this.standing.querySelector("button") ?? this.dialog.querySelector("h2"))?.focus();
@@ -156,11 +231,22 @@ export class ToolsDialog {
 }
 
 /**
+ * Says what an MCP server is doing, and why it is not running.
+ * @param {ToolServer} server
+ */
+function stateText({ state, failure, restarts }) {
+  const why = failure && FAILURES[failure];
+  const often = restarts > 0 && `started again ${restarts === 1 ? "once" : `${number(restarts)} times`}`;
+  const again = state === "failing" && "it is tried again";
+  return [[STATES[state] ?? state, why].filter(Boolean).join(": "), again, often].filter(Boolean).join(" · ");
+}
+
+/**
  * Returns the heading that a tool stands under.
  * @param {Tool} tool
  */
 function groupOf({ name, place }) {
-  if (place !== "server") return "Of programs connected to this chat";
+  if (place !== "server") return OF_PROGRAMS;
   const at = name.indexOf(SERVER_MARK);
   return at > 0 ? name.slice(0, at) : "Of this server";
 }

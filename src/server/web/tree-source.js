@@ -9,6 +9,11 @@ import { SessionTree } from "./tree.js";
 /** Levels of the tree that are asked for below an entry. */
 const DEPTH = 60;
 
+/** Entries of a page on the way to an entry that is far from what is known: as many as the server gives. */
+const REACH_ENTRIES = 500;
+/** Pages on that way. Behind them the entry is shown without what leads to it. */
+const REACH_PAGES_MAX = 40;
+
 export class TreeSource {
   /**
    * @param {import("./app.js").App} app
@@ -64,6 +69,39 @@ export class TreeSource {
     if (!missing || this.asked.has(missing.rootId)) return;
     await this.loadBelow(missing.rootId);
     await this.complete();
+  }
+
+  /**
+   * Makes an entry known, with what leads to it and what is below it, whatever branch it is on. A person waits for it,
+   * so an error is theirs to hear.
+   * @param {string} entryId
+   * @returns {Promise<boolean>} false if this session has no such entry
+   */
+  async reach(entryId) {
+    const { app, session } = this;
+    if (!this.tree.nodes.has(entryId)) {
+      const { items } = await session.getEntries({ entryId });
+      this.tree.addPath(items);
+    }
+    for (let page = 0; page < REACH_PAGES_MAX; page += 1) {
+      const { snapshot } = session;
+      const top = snapshot && this.tree.topOf(entryId, new Set(snapshot.path.entries.map((entry) => entry.entryId)));
+      if (!top) break;
+      const { entries, more } = snapshot.path;
+      // It may be on the path, above what is known of that.
+      if (more && entries.length > 0 && entries[0].timestamp >= top.timestamp) {
+        await session.loadOlder(REACH_ENTRIES);
+      } else {
+        const { items } = await session.getEntries({ before: top.entryId, path: true, limit: REACH_ENTRIES });
+        if (items.length === 0) break;
+        this.tree.addPath(items);
+      }
+      if (session.snapshot) this.take(session.snapshot);
+    }
+    const node = this.tree.nodes.get(entryId);
+    if (node && !this.tree.isComplete(node)) this.tree.addPage(await session.tree({ rootId: entryId, depth: DEPTH }), false);
+    app.changed();
+    return node !== undefined;
   }
 
   /**

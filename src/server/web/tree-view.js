@@ -3,7 +3,8 @@
  *
  * What always holds:
  * - it is one tree for the keyboard: one row has the focus, arrows move it, Enter goes there;
- * - choosing a row only asks; moving is up to `onChoose`.
+ * - choosing a row only asks; moving is up to `onChoose`;
+ * - the row that a search has led to stays marked until the panel is closed or another chat is shown.
  *
  * @typedef {import("./tree-rows.js").Row} Row
  * @typedef {import("./app.js").App} App
@@ -53,6 +54,8 @@ export class TreeView {
     this.unfolded = new Set();
     /** @type {string | null} the row that has the focus, or would have it */
     this.current = null;
+    /** @type {string | null} the entry that a search has led to */
+    this.found = null;
     /** @type {import("./tree.js").SessionTree | null} */
     this.tree = null;
     this.shown = "";
@@ -95,8 +98,32 @@ export class TreeView {
     /** @type {HTMLElement | null} */ (this.list.querySelector("[aria-current=true]"))?.scrollIntoView({ block: "center" });
   }
 
+  /**
+   * Opens the panel at an entry that a search has found, whatever branch it is on.
+   * @param {string} entryId
+   * @returns {Promise<"here" | "elsewhere" | null>} whether it is on the branch that is read; null if it is not shown
+   */
+  async reveal(entryId) {
+    const { open } = this.app;
+    if (!open || !(await open.treeSource.reach(entryId)) || this.app.open !== open || !this.app.snapshot) return null;
+    if (!this.open) this.show();
+    this.found = entryId;
+    this.render();
+    const folded = this.rows.find((row) => row.kind === "folded" && row.entryIds.includes(entryId));
+    if (folded) {
+      this.unfolded.add(folded.key);
+      this.render();
+    }
+    const row = this.rows.find((one) => one.key === entryId);
+    if (!row) return null;
+    this.focusRow(entryId);
+    /** @type {HTMLElement | null} */ (this.list.querySelector(".found"))?.scrollIntoView({ block: "center" });
+    return row.onPath ? "here" : "elsewhere";
+  }
+
   close() {
     if (!this.open) return;
+    this.found = null;
     const focused = this.panel.contains(document.activeElement);
     this.panel.hidden = true;
     this.cover();
@@ -119,9 +146,10 @@ export class TreeView {
     if (this.tree !== tree) {
       this.tree = tree;
       this.unfolded.clear();
+      this.found = null;
       this.shown = "";
     }
-    const key = `${tree.version} ${snapshot.leafId} ${this.unfolded.size} ${snapshot.path.more} ${app.readOnly} ${app.open?.treeSource.loading}`;
+    const key = `${tree.version} ${snapshot.leafId} ${this.unfolded.size} ${snapshot.path.more} ${app.readOnly} ${app.open?.treeSource.loading} ${this.found}`;
     if (key === this.shown) return;
     this.shown = key;
     this.rows = treeRows(tree, snapshot.leafId, this.unfolded);
@@ -133,7 +161,11 @@ export class TreeView {
     this.panel.scrollTop = scrollTop;
     if (focused) this.focusRow(this.current);
     this.older.hidden = !snapshot.path.more;
-    this.hint.textContent = app.readOnly ? "You have read-only access: choose a message to see it." : "Choose a message to go there.";
+    const found = this.rows.find((row) => row.key === this.found);
+    const isElsewhere = found !== undefined && !found.onPath;
+    this.hint.classList.toggle("elsewhere-found", isElsewhere);
+    this.hint.textContent = isElsewhere ? `What you searched for is on another branch.${app.readOnly ? "" : " Choose it to go there."}`
+      : app.readOnly ? "You have read-only access: choose a message to see it." : "Choose a message to go there.";
   }
 
   /** @param {Row} row */
@@ -146,7 +178,7 @@ export class TreeView {
         : row.node.preview || "(nothing said)";
     const type = row.kind === "entry" ? row.node.type.replace(/^message:/, "") : row.kind;
     return el("li", {
-      role: "treeitem", class: `tree-row ${type}${row.onPath ? " on-path" : ""}`, "data-key": row.key, "data-entry": row.kind === "entry" ? row.node.entryId : null,
+      role: "treeitem", class: `tree-row ${type}${row.onPath ? " on-path" : ""}${row.key === this.found ? " found" : ""}`, "data-key": row.key, "data-entry": row.kind === "entry" ? row.node.entryId : null,
       "aria-level": row.lane + 1, "aria-current": row.isLeaf ? "true" : null, "aria-expanded": row.kind === "entry" ? null : "false",
       "aria-selected": String(row.key === this.current), tabindex: row.key === this.current ? 0 : -1,
       title: row.kind === "entry" ? `${kind}, ${new Date(row.node.timestamp).toLocaleString()}` : null,

@@ -222,6 +222,23 @@ export class SessionTree {
   }
 
   /**
+   * The first entry that is known on the way to this one, where neither the beginning of the tree nor an entry of
+   * `path` is on that way; null where one is.
+   * @param {string} entryId
+   * @param {ReadonlySet<string>} path
+   * @returns {Node | null}
+   */
+  topOf(entryId, path) {
+    let node = this.nodes.get(entryId);
+    while (node && node.parentId !== null && !path.has(node.entryId)) {
+      const parent = this.nodes.get(node.parentId);
+      if (!parent) return node;
+      node = parent;
+    }
+    return null;
+  }
+
+  /**
    * Where a session that stands at `leafId` could go on: what was said there and is not on the path.
    * @param {import("./client.js").LeafId} leafId
    * @returns {string[]}

@@ -7,7 +7,7 @@ pub use status::{ServerState, ServerStatus};
 
 use super::Tool;
 use crate::config::Variables;
-use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 /// The reason why a file of MCP servers cannot be used.
@@ -15,9 +15,23 @@ use tokio::sync::watch;
 #[error("MCP_FILE is set, but this program was built without the feature `mcp`; unset it, or build with the feature")]
 pub struct InvalidMcp;
 
-/// The MCP servers of a file: there are none.
+/// A file of MCP servers: [`McpFile::default`] has none, and there is no other.
+#[derive(Debug, Default)]
+pub struct McpFile(());
+
+impl McpFile {
+    /// Refuses the file.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn read(_: &Path, _: &Path, _: &Variables) -> Result<Self, InvalidMcp> {
+        Err(InvalidMcp)
+    }
+}
+
+/// The MCP servers: there are none.
 #[derive(Debug)]
-pub struct Mcp(Infallible);
+pub struct Mcp(watch::Sender<u64>);
 
 impl Mcp {
     /// Refuses the file.
@@ -28,31 +42,38 @@ impl Mcp {
         Err(InvalidMcp)
     }
 
-    /// Waits for the servers.
-    pub async fn settled(&self, _: Duration) {
-        match self.0 {}
+    /// Returns what there is without a file: no servers.
+    #[must_use]
+    pub fn none() -> Self {
+        Self(watch::Sender::new(0))
     }
+
+    /// Takes up a file without servers.
+    pub fn take_up(&self, file: McpFile) {
+        drop(file);
+    }
+
+    /// Waits for the servers.
+    pub async fn settled(&self, _: Duration) {}
 
     /// Returns the tools of all servers.
     #[must_use]
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        match self.0 {}
+        Vec::new()
     }
 
     /// Returns a receiver that changes whenever [`Self::tools`] does.
     #[must_use]
     pub fn changed(&self) -> watch::Receiver<u64> {
-        match self.0 {}
+        self.0.subscribe()
     }
 
     /// Returns the state of every server.
     #[must_use]
     pub fn status(&self) -> Vec<ServerStatus> {
-        match self.0 {}
+        Vec::new()
     }
 
     /// Ends every server.
-    pub async fn close(&self) {
-        match self.0 {}
-    }
+    pub async fn close(&self) {}
 }

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::tools::{Output, Progress};
 use futures_util::{FutureExt as _, future::BoxFuture};
+use reseed_protocol::reply::ToolServerFailure as Failure;
 use rmcp::{
     Peer, RoleClient,
     model::{
@@ -114,13 +115,16 @@ impl Opening {
         let (serving, process) = match &spec.link {
             Link::Stdio(program) => {
                 let (process, output, input) = Process::start(program).map_err(|error| {
-                    Down::new(format!("cannot be started: `{}`: {}", spec.secrets.mask(&program.shown), error.kind()))
+                    Down::new(
+                        Failure::CannotStart,
+                        format!("cannot be started: `{}`: {}", spec.secrets.mask(&program.shown), error.kind()),
+                    )
                 })?;
                 let lines = lines(output, input, too_long.clone());
                 (client.serve_with_lifecycle(lines, handshake.mode()).boxed(), Some(process))
             }
             Link::Http(address) => {
-                let transport = http(address).map_err(Down::new)?;
+                let transport = http(address).map_err(|why| Down::new(Failure::CannotStart, why))?;
                 (client.serve_with_lifecycle(transport, handshake.mode()).boxed(), None)
             }
             #[cfg(test)]
@@ -139,7 +143,8 @@ impl Opening {
         secrets: &Secrets,
     ) -> Result<(RunningService<RoleClient, Client>, Tools), Down> {
         let running = (&mut self.serving).await.map_err(|error| not_up(&error, secrets))?;
-        let tools = list(running.peer(), secrets).await.map_err(Down::new)?;
+        let tools = list(running.peer(), secrets).await;
+        let tools = tools.map_err(|why| Down::new(Failure::WrongAnswer, why))?;
         Ok((running, tools))
     }
 

@@ -1,6 +1,7 @@
 //! What went wrong with a server, in words that repeat no secret.
 
 use super::variables::Secrets;
+use reseed_protocol::reply::ToolServerFailure as Class;
 use rmcp::{
     ServiceError,
     service::ClientInitializeError,
@@ -15,17 +16,19 @@ const SAID_CHARS_MAX: usize = 2_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Down {
     pub(super) why: String,
+    /// The class of it, which says nothing of the server's own.
+    pub(super) class: Class,
     /// True if the older handshake may help on a new connection.
     pub(super) try_older: bool,
 }
 
 impl Down {
-    pub(super) fn new(why: impl Into<String>) -> Self {
-        Self { why: why.into(), try_older: false }
+    pub(super) fn new(class: Class, why: impl Into<String>) -> Self {
+        Self { why: why.into(), class, try_older: false }
     }
 
-    fn of_protocol(why: impl Into<String>) -> Self {
-        Self { why: why.into(), try_older: true }
+    fn of_protocol(class: Class, why: impl Into<String>) -> Self {
+        Self { why: why.into(), class, try_older: true }
     }
 }
 
@@ -43,21 +46,29 @@ pub(super) enum CallFault {
 /// Describes why a connection was not made.
 pub(super) fn not_up(error: &ClientInitializeError, secrets: &Secrets) -> Down {
     match error {
-        ClientInitializeError::ConnectionClosed(_) => Down::of_protocol("closed the connection before it answered"),
+        ClientInitializeError::ConnectionClosed(_) => {
+            Down::of_protocol(Class::Disconnected, "closed the connection before it answered")
+        }
         ClientInitializeError::JsonRpcError(error) => {
-            Down::of_protocol(format!("refused the connection: {}", said(&error.message, secrets)))
+            Down::of_protocol(Class::Refused, format!("refused the connection: {}", said(&error.message, secrets)))
         }
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => {
             Down { try_older: false, ..not_up(fallback, secrets) }
         }
         ClientInitializeError::TransportError { error, .. } => {
             let (kind, why) = of_transport(error);
-            Down { why, try_older: kind == Kind::Answered }
+            let class = match kind {
+                Kind::NotSent => Class::Unreachable,
+                Kind::Lost => Class::Disconnected,
+                Kind::Answered => Class::WrongAnswer,
+                Kind::Credentials => Class::Refused,
+            };
+            Down { why, class, try_older: kind == Kind::Answered }
         }
         ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
-            Down::of_protocol("speaks no revision of MCP that this client knows")
+            Down::of_protocol(Class::WrongAnswer, "speaks no revision of MCP that this client knows")
         }
-        _ => Down::of_protocol("gave an answer that is not MCP's"),
+        _ => Down::of_protocol(Class::WrongAnswer, "gave an answer that is not MCP's"),
     }
 }
 

@@ -59,8 +59,8 @@ pub(super) struct Listed {
     pub(super) warnings: Vec<String>,
 }
 
-/// A server of the file.
-#[derive(Debug)]
+/// A server of the file. Two are equal if a server that runs by one of them needs no change for the other.
+#[derive(Debug, PartialEq)]
 pub(super) struct Spec {
     /// Its name in the file.
     pub(super) name: String,
@@ -92,7 +92,27 @@ pub(super) enum Link {
     Scripted(std::sync::Arc<dyn Fn() -> tokio::io::DuplexStream + Send + Sync>),
 }
 
+impl Spec {
+    /// Returns true if the tool of this name, the server's own, may be offered.
+    pub(super) fn allows(&self, tool: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(tool)) && !self.without.contains(tool)
+    }
+}
+
+impl PartialEq for Link {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Stdio(ours), Self::Stdio(theirs)) => ours == theirs,
+            (Self::Http(ours), Self::Http(theirs)) => ours == theirs,
+            #[cfg(test)]
+            (Self::Scripted(ours), Self::Scripted(theirs)) => std::sync::Arc::ptr_eq(ours, theirs),
+            _ => false,
+        }
+    }
+}
+
 /// A program to start.
+#[derive(PartialEq)]
 pub(super) struct Program {
     /// The command as the file has it, for messages.
     pub(super) shown: String,
@@ -103,6 +123,7 @@ pub(super) struct Program {
 }
 
 /// An address with its headers.
+#[derive(PartialEq)]
 pub(super) struct Address {
     pub(super) url: Url,
     pub(super) headers: HeaderMap,

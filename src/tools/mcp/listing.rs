@@ -37,8 +37,7 @@ pub(super) fn listing(spec: &Spec, mut tools: Vec<Tool>, total: usize) -> Listin
     };
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     tools.dedup_by(|a, b| a.name == b.name);
-    let chosen = |name: &str| spec.only.as_ref().is_none_or(|only| only.contains(name)) && !spec.without.contains(name);
-    tools.retain(|tool| chosen(&tool.name));
+    tools.retain(|tool| spec.allows(&tool.name));
     let all = total.max(tools.len());
     if tools.len() > TOOLS_MAX {
         tools.truncate(TOOLS_MAX);

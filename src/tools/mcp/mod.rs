@@ -4,6 +4,7 @@
 //! Invariants:
 //! - a server that fails is a failed call, never a failed turn;
 //! - the list of tools depends on the file and on the servers' lists, never on the order in which they come up;
+//! - a server whose entry in the file is the same after a reload is not touched by it;
 //! - nothing of a secret is logged or shown, and nothing of rmcp's own log lines, which repeat messages.
 
 mod client;
@@ -28,12 +29,13 @@ use super::Tool;
 use crate::config::Variables;
 use file::Listed;
 use server::Server;
-use std::{path::Path, sync::Arc, time::Duration};
-use tokio::{
-    sync::{Mutex, watch},
-    task::JoinSet,
-    time::timeout,
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
+use tokio::{sync::watch, task::JoinSet, time::timeout};
 
 /// Most bytes of a message of a server: rmcp's own bound, over both transports.
 const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -51,13 +53,37 @@ pub struct InvalidMcp {
     pub message: String,
 }
 
+/// A file of MCP servers that was read and can be used.
+#[derive(Debug, Default)]
+pub struct McpFile(Listed);
+
+impl McpFile {
+    /// Reads the file. `folder` is where relative paths start; `variables` has what `${VAR}` names.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a server of it is wrong.
+    pub fn read(file: &Path, folder: &Path, variables: &Variables) -> Result<Self, InvalidMcp> {
+        file::read(file, folder, &|name| variables.get(name).cloned()).map(Self)
+    }
+}
+
 /// The MCP servers of a file.
 pub struct Mcp {
-    servers: Vec<Arc<Server>>,
-    disabled: Vec<String>,
+    kept: Mutex<Kept>,
     changed: Arc<watch::Sender<u64>>,
-    closing: watch::Sender<bool>,
-    keepers: Mutex<JoinSet<()>>,
+}
+
+/// The servers that run, and the tasks that keep them.
+#[derive(Default)]
+struct Kept {
+    /// Each with what ends it, sorted by name.
+    servers: Vec<(Arc<Server>, watch::Sender<bool>)>,
+    disabled: Vec<String>,
+    /// One task a server, until it has ended.
+    keepers: JoinSet<()>,
+    /// What warnings said of the file.
+    warnings: Vec<String>,
+    is_closed: bool,
 }
 
 impl Mcp {
@@ -68,28 +94,79 @@ impl Mcp {
     /// The file cannot be read, or a server of it is wrong. A server that does not come up is no error: see
     /// [`Self::status`].
     pub fn open(file: &Path, folder: &Path, variables: &Variables) -> Result<Self, InvalidMcp> {
-        Ok(Self::of(file::read(file, folder, &|name| variables.get(name).cloned())?))
+        Ok(Self::of(McpFile::read(file, folder, variables)?.0))
+    }
+
+    /// Returns what there is without a file: no servers, until [`Self::take_up`] is called.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { kept: Mutex::default(), changed: Arc::new(watch::Sender::new(0)) }
     }
 
     fn of(listed: Listed) -> Self {
-        for warning in &listed.warnings {
+        let mcp = Self::none();
+        mcp.take_up(McpFile(listed));
+        mcp
+    }
+
+    /// Continues with the servers of this file: starts those that are new, ends those that are gone, and restarts those
+    /// whose entry is different. All others run on, with their calls. Returns at once: what starts joins the tools when
+    /// it is up, and what ends takes at most about ten seconds. Until a restarted server is up it is offered with the
+    /// tools that it had. Must be called within a runtime.
+    pub fn take_up(&self, file: McpFile) {
+        let Listed { servers, disabled, warnings } = file.0;
+        let mut kept = self.kept();
+        if kept.is_closed {
+            return;
+        }
+        for warning in warnings.iter().filter(|warning| !kept.warnings.contains(warning)) {
             tracing::warn!("MCP_FILE: {warning}");
         }
-        let changed = Arc::new(watch::Sender::new(0));
-        let closing = watch::Sender::new(false);
-        let server = |spec| Arc::new(Server::new(spec, changed.clone()));
-        let servers: Vec<Arc<Server>> = listed.servers.into_iter().map(server).collect();
-        let mut keepers = JoinSet::new();
-        for server in &servers {
-            keepers.spawn(server.clone().keep(closing.subscribe()));
+        // Tasks of servers that have ended.
+        while kept.keepers.try_join_next().is_some() {}
+        let old = std::mem::take(&mut kept.servers).into_iter();
+        let mut old: BTreeMap<String, _> = old.map(|(server, end)| (server.spec.name.clone(), (server, end))).collect();
+        for spec in servers {
+            let before = old.remove(&spec.name);
+            if let Some((server, end)) = before.as_ref().filter(|(server, _)| server.spec == spec) {
+                kept.servers.push((server.clone(), end.clone()));
+                continue;
+            }
+            let end = watch::Sender::new(false);
+            let server = Arc::new(Server::new(spec, self.changed.clone()));
+            let closing = end.subscribe();
+            match before {
+                None => drop(kept.keepers.spawn(server.clone().keep(closing))),
+                Some((before, end_before)) => {
+                    tracing::info!(server = %before.spec.name, "the MCP server is restarted: its entry has changed");
+                    server.inherit(&before);
+                    end_before.send_replace(true);
+                    drop(kept.keepers.spawn(server.clone().keep_after(before, closing)));
+                }
+            }
+            kept.servers.push((server, end));
         }
-        Self { servers, disabled: listed.disabled, changed, closing, keepers: Mutex::new(keepers) }
+        for (name, (_, end)) in old {
+            tracing::info!(server = %name, "the MCP server is stopped: it is not in the file any more");
+            end.send_replace(true);
+        }
+        (kept.disabled, kept.warnings) = (disabled, warnings);
+        drop(kept);
+        self.changed.send_modify(|changes| *changes += 1);
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn servers(&self) -> Vec<Arc<Server>> {
+        self.kept().servers.iter().map(|(server, _)| server.clone()).collect()
     }
 
     /// Waits until every server has come up or failed once, at most for so long. What comes up later joins the tools.
     pub async fn settled(&self, limit: Duration) {
         let _ = timeout(limit, async {
-            for server in &self.servers {
+            for server in self.servers() {
                 server.tried().await;
             }
         })
@@ -99,7 +176,7 @@ impl Mcp {
     /// Returns the tools of all servers, sorted by server and name.
     #[must_use]
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        self.servers.iter().flat_map(|server| server.tools()).take(TOOLS_MAX).collect()
+        self.servers().iter().flat_map(|server| server.tools()).take(TOOLS_MAX).collect()
     }
 
     /// Returns a receiver that changes whenever [`Self::tools`] does.
@@ -111,8 +188,10 @@ impl Mcp {
     /// Returns the state of every server of the file, sorted by name.
     #[must_use]
     pub fn status(&self) -> Vec<ServerStatus> {
-        let disabled = self.disabled.iter().map(|name| ServerStatus {
-            name: name.clone(),
+        let disabled = self.kept().disabled.clone();
+        let disabled = disabled.into_iter().map(|name| ServerStatus {
+            name,
+            prefix: None,
             transport: "",
             state: ServerState::Disabled,
             protocol: None,
@@ -120,10 +199,12 @@ impl Mcp {
             tools: Vec::new(),
             left_out: Vec::new(),
             error: None,
+            failure: None,
             starts: 0,
             stderr: None,
         });
-        let mut status: Vec<ServerStatus> = self.servers.iter().map(|server| server.status()).chain(disabled).collect();
+        let mut status: Vec<ServerStatus> =
+            self.servers().iter().map(|server| server.status()).chain(disabled).collect();
         status.sort_by(|a, b| a.name.cmp(&b.name));
         status
     }
@@ -131,14 +212,20 @@ impl Mcp {
     /// Ends every server: closes its input, then SIGTERM, then SIGKILL. Takes at most about ten seconds; running calls
     /// fail.
     pub async fn close(&self) {
-        self.closing.send_replace(true);
-        let mut keepers = self.keepers.lock().await;
+        let mut keepers = {
+            let mut kept = self.kept();
+            kept.is_closed = true;
+            for (_, end) in &kept.servers {
+                end.send_replace(true);
+            }
+            std::mem::take(&mut kept.keepers)
+        };
         while keepers.join_next().await.is_some() {}
     }
 }
 
 impl std::fmt::Debug for Mcp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mcp").field("servers", &self.servers.len()).finish_non_exhaustive()
+        f.debug_struct("Mcp").field("servers", &self.servers().len()).finish_non_exhaustive()
     }
 }

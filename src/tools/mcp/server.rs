@@ -17,7 +17,7 @@ use super::{
     status::{ServerState, ServerStatus},
 };
 use crate::tools::{Call, CallFuture, Output, Tool};
-use reseed_protocol::command::ToolOffer;
+use reseed_protocol::{command::ToolOffer, reply::ToolServerFailure};
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -76,6 +76,7 @@ struct Known {
     listing: Listing,
     tools: Vec<Arc<dyn Tool>>,
     error: Option<String>,
+    failure: Option<ToolServerFailure>,
     protocol: Option<String>,
     software: Option<String>,
     starts: u64,
@@ -94,6 +95,20 @@ impl Server {
             changed,
             tried: watch::Sender::new(false),
         }
+    }
+
+    /// Takes over the tools that a server had under its older entry, as far as this one allows them: they stay offered
+    /// while it is restarted, so that no prefix breaks for that.
+    pub(super) fn inherit(self: &Arc<Self>, before: &Self) {
+        let mut listing = before.known().listing.clone();
+        listing.offers.retain(|(own, _)| self.spec.allows(own));
+        self.publish(listing);
+    }
+
+    /// Waits until it has ended.
+    async fn ended(&self) {
+        // The sender lives as long as this.
+        let _ = self.stage.subscribe().wait_for(|stage| matches!(stage, Stage::Closed)).await;
     }
 
     /// Returns the tools that are offered.
@@ -120,6 +135,7 @@ impl Server {
         let stderr = known.stderr.as_ref().map(Stderr::text).filter(|text| !text.is_empty());
         ServerStatus {
             name: self.spec.name.clone(),
+            prefix: Some(self.spec.prefix.clone()),
             transport: self.spec.link.transport(),
             state,
             protocol: known.protocol.clone(),
@@ -127,6 +143,7 @@ impl Server {
             tools: known.listing.offers.iter().map(|(_, offer)| offer.name.clone()).collect(),
             left_out: known.listing.left_out.clone(),
             error: known.error.clone(),
+            failure: known.failure,
             starts: known.starts,
             stderr: stderr.map(|text| self.spec.secrets.mask(&text)),
         }

@@ -5,6 +5,8 @@ mod keeping;
 mod listing;
 #[cfg(unix)]
 mod processes;
+#[cfg(unix)]
+mod reloading;
 mod script;
 
 use super::{

@@ -10,7 +10,7 @@ const SECRET_BYTES_MIN: usize = 6;
 pub(super) type Variable<'a> = &'a dyn Fn(&str) -> Option<SecretString>;
 
 /// Texts that are never shown: the values of variables, `env` and `headers`.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 pub(super) struct Secrets(BTreeSet<String>);
 
 impl Secrets {

@@ -4,7 +4,7 @@
 use super::Tool;
 use crate::config::Settings;
 use reseed_protocol::SessionId;
-use std::{convert::Infallible, io, process::ExitCode, sync::Arc};
+use std::{convert::Infallible, io, path::Path, process::ExitCode, sync::Arc};
 
 /// The reason the tools cannot be offered.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +26,20 @@ impl Shell {
     #[expect(clippy::unused_async, reason = "on Linux it waits")]
     pub async fn open(settings: &Settings) -> Result<Option<Arc<Self>>, Error> {
         if settings.shell.shell_tool.is_on() { Err(Error) } else { Ok(None) }
+    }
+
+    /// Returns `None` if the tools are off.
+    ///
+    /// # Errors
+    /// They are on.
+    pub async fn check(settings: &Settings) -> Result<Option<Self>, Error> {
+        Self::open(settings).await.map(|_| None)
+    }
+
+    /// Returns the folder in which sessions have theirs.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        match self.0 {}
     }
 
     /// Returns the tools.

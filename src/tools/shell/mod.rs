@@ -14,6 +14,7 @@ mod order;
 mod run;
 mod syscalls;
 
+use folders::Left;
 pub(crate) use folders::{Folder, Folders, own};
 #[doc(hidden)]
 pub use helper::run as run_helper;
@@ -113,6 +114,28 @@ impl Shell {
     /// # Errors
     /// Anything that is missing.
     pub async fn open(settings: &Settings) -> Result<Option<Arc<Self>>, Error> {
+        let Some((this, left)) = Self::set_up(settings).await? else { return Ok(None) };
+        let folders = Arc::clone(&this.folders);
+        // Takes as long as there are files, and nothing waits for it.
+        drop(tokio::task::spawn_blocking(move || {
+            if let Err(error) = folders.clean(&left) {
+                tracing::warn!("remove what an earlier server left in {}: {error}", folders.path().display());
+            }
+        }));
+        Ok(Some(Arc::new(this)))
+    }
+
+    /// Tries what [`Self::open`] needs, the confinement included, beside a server that may be running: nothing is
+    /// removed. `None` if the tools are off.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn check(settings: &Settings) -> Result<Option<Self>, Error> {
+        Ok(Self::set_up(settings).await?.map(|(this, _)| this))
+    }
+
+    /// Sets up the tools, and lists what an earlier server left.
+    async fn set_up(settings: &Settings) -> Result<Option<(Self, Left)>, Error> {
         let shell = &settings.shell;
         if !shell.shell_tool.is_on() {
             return Ok(None);
@@ -135,7 +158,7 @@ impl Shell {
         let left = folders.left().map_err(unusable)?;
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
         let this = Self {
-            folders: Arc::clone(&folders),
+            folders,
             launch: Launch { binary, user: shell.shell_user },
             is_confined,
             limits: Limits {
@@ -150,19 +173,19 @@ impl Shell {
             places: Semaphore::new(shell.shell_calls_max as usize),
         };
         this.probe().await?;
-        // Takes as long as there are files, and nothing waits for it.
-        drop(tokio::task::spawn_blocking(move || {
-            if let Err(error) = folders.clean(&left) {
-                tracing::warn!("remove what an earlier server left in {}: {error}", folders.path().display());
-            }
-        }));
-        Ok(Some(Arc::new(this)))
+        Ok(Some((this, left)))
     }
 
     /// Returns the tools.
     #[must_use]
     pub fn tools(self: &Arc<Self>) -> Vec<Arc<dyn Tool>> {
         vec![Arc::new(ShellTool(Arc::clone(self))), Arc::new(PatchTool(Arc::clone(self)))]
+    }
+
+    /// Returns the folder in which sessions have theirs.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folders.path()
     }
 
     /// Returns true if commands are confined, so that several users may have them.

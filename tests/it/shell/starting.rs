@@ -1,6 +1,7 @@
 //! What the server refuses to start with.
 
 use super::{OTHER_USER, directory, is_root, settings_in};
+use crate::support::binary;
 use reseed::{config::Settings, tools::shell::Shell};
 use std::fs;
 
@@ -52,4 +53,37 @@ async fn without_the_sandbox_there_is_one_user() {
     let one = [("SHELL_TOOL", "on"), ("SHELL_SANDBOX", "off")];
     let warnings = Settings::from_iter(one).unwrap().warnings;
     assert!(warnings.iter().any(|warning| warning.contains("all rights of the server's user")), "{warnings:?}");
+}
+
+#[tokio::test]
+async fn check_tries_the_sandbox_beside_a_running_server() {
+    let directory = directory();
+    let user = is_root().then(|| format!("{OTHER_USER}:{OTHER_USER}"));
+    let mut given = vec![("SHELL_TOOL", "on"), ("MODEL_PROVIDER", "offline"), ("SHELL_FOLDER", "workspaces")];
+    given.extend(user.as_ref().map(|user| ("SHELL_USER", user.as_str())));
+    // What the commands of a server that is running have there.
+    let staged = directory.path().join("workspaces/.staging/patch");
+    let ended = binary::run(directory.path(), &["check"], &given).await;
+    assert_eq!((ended.code, ended.faults.as_str()), (Some(0), ""), "{}", ended.printed);
+    assert!(
+        ended.printed.contains("\nshell       on, its sandbox works; folders of sessions in /"),
+        "{}",
+        ended.printed
+    );
+    fs::write(&staged, "").unwrap();
+    let again = binary::run(directory.path(), &["check"], &given).await;
+    assert_eq!((again.code, staged.exists()), (Some(0), true), "{}{}", again.printed, again.faults);
+    let folders: Vec<_> = fs::read_dir(directory.path().join("workspaces")).unwrap().collect();
+    assert_eq!(folders.len(), 1, "the folder of the trial is removed: {folders:?}");
+
+    given.push(("SHELL_FOLDER", "/usr/share/reseed-x"));
+    let refused = binary::run(directory.path(), &["check"], &given).await;
+    assert_eq!(refused.code, Some(1), "{}", refused.printed);
+    assert!(refused.faults.contains("commands can read everything in /usr"), "{}", refused.faults);
+    assert!(!refused.printed.contains("\nanswer "), "it stops there, as a start does: {}", refused.printed);
+
+    given.push(("TOOLS", "off"));
+    let off = binary::run(directory.path(), &["check"], &given).await;
+    assert_eq!(off.code, Some(0), "{}", off.faults);
+    assert!(!off.printed.contains("\nshell "), "{}", off.printed);
 }

@@ -183,7 +183,7 @@ impl Workspace {
     }
 
     /// Returns the tools that the session has now with the tokens of each, for people: also those that are switched
-    /// off.
+    /// off. MCP servers are the shell's, which adds them.
     pub(crate) fn listed_tools(&self) -> reply::Tools {
         let off = &self.session.state.settings.tools_off;
         let tools = self.tools_without(&[], self.session.state.compactions);
@@ -197,6 +197,6 @@ impl Workspace {
         });
         let items: Vec<SessionTool> = items.collect();
         let tokens = items.iter().filter(|tool| !tool.off).map(|tool| tool.tokens).sum();
-        reply::Tools { items, tokens }
+        reply::Tools { items, tokens, servers: Vec::new() }
     }
 }

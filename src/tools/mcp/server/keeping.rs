@@ -9,6 +9,7 @@ use crate::tools::mcp::{
     process::Process,
 };
 use futures_util::{FutureExt as _, future::FusedFuture as _};
+use reseed_protocol::reply::ToolServerFailure as Failure;
 use rmcp::service::Subscription;
 use std::{
     future::pending,
@@ -49,10 +50,14 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// The time for a process that closed its output to end, so that its status can be told.
 const STATUS_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// True when everything is to end.
+/// The time for a server to end before it is started with its new entry: more than closing its connection and ending
+/// its process take together.
+const BEFORE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// True when the server is to end.
 pub(in super::super) type Closing = watch::Receiver<bool>;
 
-/// Waits until everything is to end.
+/// Waits until the server is to end.
 async fn closed(closing: &mut Closing) {
     // Without a sender everything has ended.
     let _ = closing.wait_for(|closing| *closing).await;
@@ -63,16 +68,31 @@ enum End {
     Closing,
     /// Nobody called it for so long.
     Idle,
-    Lost(String),
+    Lost(Failure, String),
 }
 
 impl Server {
+    /// Keeps the server up as [`Self::keep`] does, once the one before it has ended: both may want the same port or the
+    /// same file.
+    pub(in super::super) async fn keep_after(self: Arc<Self>, before: Arc<Self>, closing: Closing) {
+        // Each ends within its own limits; should it not, the wait is over anyway.
+        let _ = timeout(BEFORE_TIMEOUT, before.ended()).await;
+        drop(before);
+        if *closing.borrow() {
+            // It was replaced or removed meanwhile: its program need not even start.
+            self.enter(Stage::Closed);
+            self.tried.send_replace(true);
+            return;
+        }
+        self.keep(closing).await;
+    }
+
     /// Keeps the server up until `closing` says so.
     pub(in super::super) async fn keep(self: Arc<Self>, mut closing: Closing) {
         let mut failures = 0;
         loop {
             self.enter(Stage::Starting);
-            let why = match self.start(&mut closing).await {
+            let (failure, why) = match self.start(&mut closing).await {
                 Ok(None) => break,
                 Ok(Some(up)) => {
                     let began = Instant::now();
@@ -95,17 +115,17 @@ impl Server {
                                 () = closed(&mut closing) => break,
                             }
                         }
-                        End::Lost(why) => why,
+                        End::Lost(failure, why) => (failure, why),
                     }
                 }
-                Err(why) => {
+                Err(down) => {
                     self.failed_starts.fetch_add(1, Ordering::Relaxed);
-                    why
+                    (down.class, down.why)
                 }
             };
             failures += 1;
             let wait = wait(failures);
-            self.failed(&why, failures, wait);
+            self.failed(failure, &why, failures, wait);
             self.enter(Stage::Waiting(why.into()));
             self.tried.send_replace(true);
             let wanted = async {
@@ -128,7 +148,8 @@ impl Server {
     }
 
     /// Notes a failure, and withdraws the tools after too many.
-    fn failed(self: &Arc<Self>, why: &str, failures: u32, wait: Duration) {
+    fn failed(self: &Arc<Self>, failure: Failure, why: &str, failures: u32, wait: Duration) {
+        self.known().failure = Some(failure);
         let is_news = self.known().error.replace(why.to_owned()).as_deref() != Some(why) || failures == 1;
         let name = &self.spec.name;
         if is_news {
@@ -140,20 +161,20 @@ impl Server {
     }
 
     /// Starts it and lists its tools; by the older handshake if the newer is not understood. `None`: everything ends.
-    async fn start(self: &Arc<Self>, closing: &mut Closing) -> Result<Option<Up>, String> {
+    async fn start(self: &Arc<Self>, closing: &mut Closing) -> Result<Option<Up>, Down> {
         let deadline = Instant::now() + self.spec.startup;
         let newer = self.start_by(Handshake::Auto, deadline, closing).await;
         let started = match newer {
             Err(Down { try_older: true, .. }) => self.start_by(Handshake::Older, deadline, closing).await,
             started => started,
         };
-        let Some(up) = started.map_err(|down| down.why)? else { return Ok(None) };
+        let Some(up) = started? else { return Ok(None) };
         let listing = self.listing(&up.tools);
         let (protocol, software) = up.connection.about();
         let mut known = self.known();
         (known.protocol, known.software) = (protocol.clone(), software.clone());
         known.starts += 1;
-        known.error = None;
+        (known.error, known.failure) = (None, None);
         drop(known);
         tracing::info!(
             server = %self.spec.name, protocol, software, tools = listing.offers.len(), left_out = listing.left_out.len(),
@@ -186,7 +207,9 @@ impl Server {
         let down = match finished {
             Some(Ok(Ok(finished))) => return Ok(Some(opening.up(finished))),
             Some(Ok(Err(down))) => Some(down),
-            Some(Err(_)) => Some(Down::new(format!("did not come up within {} s", self.spec.startup.as_secs()))),
+            Some(Err(_)) => {
+                Some(Down::new(Failure::Timeout, format!("did not come up within {} s", self.spec.startup.as_secs())))
+            }
             None => None,
         };
         let mut process = opening.abandon();
@@ -196,7 +219,7 @@ impl Server {
             && !is_late
             && let Ok(how) = timeout(STATUS_TIMEOUT, process.ended()).await
         {
-            down.why = format!("{how} before it answered");
+            (down.why, down.class) = (format!("{how} before it answered"), Failure::Ended);
         }
         if let Some(process) = process {
             process.end().await;
@@ -221,13 +244,15 @@ impl Server {
             tokio::select! {
                 biased;
                 () = closed(closing) => break End::Closing,
-                _ = &mut running => break End::Lost(lost(process.as_mut()).await),
+                _ = &mut running => break lost(process.as_mut()).await,
                 how = ended(process.as_mut()) => {
                     // What it wrote last is still read.
                     let _ = timeout(OUTPUT_GRACE, &mut running).await;
-                    break End::Lost(how);
+                    break End::Lost(Failure::Ended, how);
                 }
-                () = connection.lost.notified() => break End::Lost("lost its connection".to_owned()),
+                () = connection.lost.notified() => {
+                    break End::Lost(Failure::Disconnected, "lost its connection".to_owned());
+                }
                 () = list_changed.notified() => {}
                 () = next(&mut subscription) => {}
                 () = at(idle) => {
@@ -284,9 +309,11 @@ struct Watched {
 }
 
 /// Returns why a connection that closed by itself did so.
-async fn lost(process: Option<&mut Process>) -> String {
-    let status = timeout(STATUS_TIMEOUT, ended(process)).await;
-    status.unwrap_or_else(|_| "closed the connection".to_owned())
+async fn lost(process: Option<&mut Process>) -> End {
+    match timeout(STATUS_TIMEOUT, ended(process)).await {
+        Ok(how) => End::Lost(Failure::Ended, how),
+        Err(_) => End::Lost(Failure::Disconnected, "closed the connection".to_owned()),
+    }
 }
 
 /// Waits for the end of a process and says how it ended; without one, for ever.

@@ -57,13 +57,21 @@ async fn a_server_that_does_not_come_up_says_why() {
         ]
     );
     assert_eq!(names(&mcp), ["good__a"]);
-    let shown = serde_json::to_value(mcp.status()).unwrap();
+    let status = mcp.status();
+    let good = &status[1];
+    let about = (good.transport, good.protocol.as_deref(), good.software.as_deref(), &good.tools[..]);
+    assert_eq!(about, ("scripted", Some(NEWEST), Some("scripted 1"), &["good__a".to_owned()][..]));
+    let shown: Vec<_> = status.iter().map(|status| serde_json::to_value(status.shown()).unwrap()).collect();
+    let failing = |name: &str, failure: &str| json!({ "name": name, "prefix": name, "state": "failing", "failure": failure, "restarts": 0 });
     assert_eq!(
-        shown[1],
-        json!({
-            "name": "good", "transport": "scripted", "state": "ready", "protocol": NEWEST, "software": "scripted 1",
-            "tools": ["good__a"], "starts": 1,
-        })
+        shown,
+        [
+            failing("gone", "disconnected"),
+            json!({ "name": "good", "prefix": "good", "state": "ready", "restarts": 0 }),
+            failing("listless", "wrong_answer"),
+            failing("refusing", "refused"),
+            failing("silent", "timeout"),
+        ]
     );
     mcp.close().await;
     assert!(mcp.status().iter().all(|status| status.state == ServerState::Closed));

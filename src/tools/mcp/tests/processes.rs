@@ -8,6 +8,7 @@ use crate::tools::{
         file::{Link, Program, Spec},
     },
 };
+use reseed_protocol::reply::ToolServerFailure;
 use serde_json::json;
 use std::{
     collections::BTreeMap,
@@ -31,7 +32,7 @@ eval "$END"
 "#;
 
 /// Returns the server with these variables.
-fn sh(folder: &Path, variables: &[(&str, &str)]) -> Spec {
+pub(super) fn sh(folder: &Path, variables: &[(&str, &str)]) -> Spec {
     let mut env: BTreeMap<String, String> =
         ["BEGIN", "CALL", "END"].map(|name| (name.to_owned(), ":".to_owned())).into();
     env.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
@@ -50,7 +51,7 @@ fn program(folder: &Path, command: &str, args: &[&str], env: BTreeMap<String, St
 }
 
 /// Waits until a process is gone; it is somebody else's child, so there is nothing to wait for but its absence.
-fn gone(pid: &str) -> bool {
+pub(super) fn gone(pid: &str) -> bool {
     let pid = rustix::process::Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
     let began = Instant::now();
     while rustix::process::test_kill_process(pid).is_ok() && !is_zombie(pid.as_raw_nonzero().get()) {
@@ -68,7 +69,7 @@ fn is_zombie(pid: i32) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('Z'))
 }
 
-fn read(path: PathBuf) -> String {
+pub(super) fn read(path: PathBuf) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -153,17 +154,20 @@ async fn a_program_that_cannot_run_says_why() {
     failing.secrets.add("hunter2");
     let garbled = program(folder.path(), "sh", &["-c", "echo hello; while read -r line; do :; done"], BTreeMap::new());
     let missing = program(folder.path(), "no-such-program", &[], BTreeMap::new());
-    for (spec, expected, stderr) in [
-        (failing, "ended with code 3 before it answered", Some("the key *** is wrong")),
-        (missing, "cannot be started: `no-such-program`: entity not found", None),
-        (Spec { startup: Duration::from_secs(1), ..garbled }, "did not come up within 1 s", None),
+    let garbled = Spec { startup: Duration::from_secs(1), ..garbled };
+    let missed = "cannot be started: `no-such-program`: entity not found";
+    for (spec, expected, failure, stderr) in [
+        (failing, "ended with code 3 before it answered", ToolServerFailure::Ended, Some("the key *** is wrong")),
+        (missing, missed, ToolServerFailure::CannotStart, None),
+        (garbled, "did not come up within 1 s", ToolServerFailure::Timeout, None),
     ] {
         let mcp: Mcp = opened(vec![spec]).await;
         let status = &mcp.status()[0];
         assert_eq!((status.state, status.error.as_deref()), (ServerState::Waiting, Some(expected)));
         assert_eq!(status.stderr.as_deref(), stderr, "{expected}");
-        let serialised = serde_json::to_string(status).unwrap();
-        assert!(!serialised.contains("is wrong"), "{serialised}");
+        assert_eq!(status.shown().failure, Some(failure));
+        let shown = serde_json::to_string(&status.shown()).unwrap();
+        assert!(!shown.contains("is wrong") && !shown.contains("no-such-program"), "{shown}");
         assert_eq!(names(&mcp).len(), 0);
         mcp.close().await;
     }
