@@ -3,9 +3,10 @@
 use crate::agent_loop::{Deployment, prompt::Tools};
 use crate::{
     context::counter::Report,
+    fingerprint::withheld,
     hook::{HookFault, HookPlace, HookSpec},
     model::{Answer, ModelFault, ModelRequest},
-    session::{Lookup, fingerprint::withheld},
+    session::Lookup,
     tool::{Output, ToolPlace},
 };
 use reseed_protocol::{

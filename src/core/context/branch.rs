@@ -4,10 +4,10 @@ use super::{
     counter::Counter,
     cut::Cut,
     messages::{Context, Kind},
+    node::Node,
     replay::raw_context,
     summary::{self, FileTools},
 };
-use crate::core::session::Node;
 use reseed_protocol::{Entry, EntryData, Part, entry::CompactionDetails};
 use std::{collections::HashSet, sync::Arc};
 

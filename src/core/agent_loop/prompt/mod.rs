@@ -13,11 +13,12 @@
 //!
 //! - `tools`: the tools that a request offers, and how calls are checked against them
 //! - `added`: what hooks added to the last request alone
-//! - `receipts`: what consecutive requests share, and why it is not more
+//! - `receipts`: what consecutive requests share, and why it is not more; `causes`: what happened in between
 //! - `fit`: the limits that the window sets to what may be added
 //! - `request`: the next request, by the session; `shown`: a preview of it; `info`: the meter
 
 mod added;
+mod causes;
 mod fit;
 mod info;
 mod receipts;

@@ -3,7 +3,7 @@
 use super::{HookRequests, Order, Outcome};
 use crate::core::{
     context::Context,
-    session::fingerprint::{chain, chained, fingerprint},
+    fingerprint::{chain, chained, fingerprint},
 };
 use reseed_protocol::{
     EntryId, JobId, Timestamp,

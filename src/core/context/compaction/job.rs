@@ -20,7 +20,7 @@ use crate::core::{
     },
     model::{Answer, ModelRequest},
     prices::Prices,
-    session::state::add_usage,
+    usage::add_usage,
 };
 use reseed_protocol::{
     EntryId, Message, Timestamp, Usage, UsageSource,
@@ -340,7 +340,7 @@ impl Job {
 }
 
 /// Returns a summary message's text without the text around it; a summary from a patch has none.
-pub(super) fn told_by(message: &Message) -> String {
+pub(crate) fn told_by(message: &Message) -> String {
     let text = message.text();
     summary::unseed(&text).map(Cow::into_owned).unwrap_or(text)
 }

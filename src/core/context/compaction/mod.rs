@@ -6,17 +6,15 @@
 //! [`Outcome`] is appended as one entry, so a crash, a cancellation or a failure leaves the old context intact.
 
 mod asking;
-pub(crate) mod carry;
 mod given;
 mod held;
 mod job;
 mod raw;
-#[cfg(test)]
-mod retention;
 
 pub use asking::{Asking, summary_tokens_max};
 pub use given::{HookRequests, HookSupply};
 pub use held::{Basis, Held, read_key};
+pub(crate) use job::told_by;
 pub use job::{Job, Next, SummaryAttempt, Surroundings};
 pub use raw::Raw;
 

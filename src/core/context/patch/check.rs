@@ -9,8 +9,8 @@ use super::{
 };
 use crate::core::{
     context::{messages::Kind, window::TOKENS_MAX},
+    model::is_picture_address,
     schema::{Arguments, Budget},
-    session::input::is_picture_address,
 };
 use reseed_protocol::{
     CallId, EntryId, Message, Part, Role,
