@@ -1,8 +1,11 @@
 //! Compactions that are finished and not yet applied: what they were made from, and how the log stores a held one.
 
-use super::{HookRequests, Order, Outcome};
+use super::{
+    given::HookRequests,
+    order::{Order, Outcome},
+};
 use crate::core::{
-    context::Context,
+    context::messages::Context,
     fingerprint::{chain, chained, fingerprint},
 };
 use reseed_protocol::{

@@ -8,8 +8,11 @@ mod stage;
 pub use stage::Surroundings;
 
 use super::{
-    Basis, Held, HookRequests, HookSupply, Order, Outcome, Raw,
     asking::{Asking, Task},
+    given::{HookRequests, HookSupply},
+    held::{Basis, Held},
+    order::{Order, Outcome},
+    raw::Raw,
 };
 use crate::core::{
     context::{

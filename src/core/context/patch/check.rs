@@ -1,11 +1,13 @@
 //! Checks of a submitted patch, op by op. Each returns why an op is rejected, quoting names only, never content.
 
 use super::{
-    Boundary, CARRIED_OPS_MAX, MESSAGES_MAX, PART_NAME_CHARS_MAX, PARTS_MAX, REASON_CHARS_MAX, SYSTEM_BYTES_MAX,
-    SYSTEM_PARTS_MAX, TOOLS_MAX,
     carried::CarriedOps,
     counted::{CountedMessage, MessageItem, MessageOp},
     list::List,
+    rules::{
+        Boundary, CARRIED_OPS_MAX, MESSAGES_MAX, PART_NAME_CHARS_MAX, PARTS_MAX, REASON_CHARS_MAX, SYSTEM_BYTES_MAX,
+        SYSTEM_PARTS_MAX, TOOLS_MAX,
+    },
 };
 use crate::core::{
     context::{messages::Kind, window::TOKENS_MAX},
