@@ -1,7 +1,7 @@
 //! Deployment settings, the same for every session.
 
 use crate::{
-    agent_loop::Tools,
+    agent_loop::tools::Tools,
     approval::Policy,
     context::{
         compaction::{SummaryRequest, Writing},

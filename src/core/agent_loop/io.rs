@@ -1,6 +1,6 @@
 //! Inputs, which tell the loop what happened, and effects, which say what to do.
 
-use crate::agent_loop::{Deployment, prompt::Tools};
+use crate::agent_loop::{deployment::Deployment, tools::Tools};
 use crate::{
     context::counter::Report,
     fingerprint::withheld,

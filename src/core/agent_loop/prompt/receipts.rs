@@ -1,7 +1,7 @@
 //! Receipts: the prefix that each request shares with the one before it, and why it is not longer.
 
 use super::causes::{Cause, Causes};
-use crate::agent_loop::prompt::tools::SentTools;
+use crate::agent_loop::tools::SentTools;
 use crate::{
     context::prefix::{Divergence, PlannedRequest, SentRequest},
     session::{Session, SessionState},

@@ -2,7 +2,8 @@
 
 use crate::agent_loop::{
     io::Effect,
-    prompt::{causes::Cause, receipts::Sent, tools::Tools},
+    prompt::{causes::Cause, receipts::Sent},
+    tools::Tools,
     workspace::Workspace,
 };
 use crate::context::{
