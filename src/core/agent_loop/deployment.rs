@@ -9,7 +9,7 @@ use crate::{
         cut_rules::{ByStrategy, CutRules},
         factory::Strategies,
         strategy::Options,
-        summary::FileTools,
+        text::files::FileTools,
         windows::Windows,
     },
     hook::HookSpec,

@@ -6,8 +6,9 @@ use super::{
     messages::{Context, Kind},
     node::Node,
     replay::raw_context,
-    summary::{self, FileTools},
+    summary,
 };
+use crate::core::context::text::files::FileTools;
 use reseed_protocol::{Entry, EntryData, Part, entry::CompactionDetails};
 use std::{collections::HashSet, sync::Arc};
 

@@ -28,6 +28,7 @@ pub mod strategies;
 pub mod strategy;
 pub mod structure;
 pub mod summary;
+pub mod text;
 pub mod window;
 pub mod windows;
 

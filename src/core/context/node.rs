@@ -5,8 +5,8 @@ use crate::core::{
         area::Area,
         counter::{Counter, MessageTokens},
         patch::StoredPatch,
-        serialize::prefix,
         summary,
+        text::clip::prefix,
     },
     fingerprint::message_fingerprint,
 };

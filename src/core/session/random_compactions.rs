@@ -20,7 +20,7 @@ use crate::core::{
         messages::{Context, Counted, Kind},
         strategy::{ContextManager, FallbackStep, Options, Planning},
         structure::Structure,
-        summary::FileTools,
+        text::files::FileTools,
     },
     model::{Answer, ModelRequest, Purpose},
     prices::Prices,

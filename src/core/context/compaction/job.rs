@@ -3,9 +3,7 @@
 mod hooked;
 mod outcomes;
 mod sources;
-mod stage;
-
-pub use stage::Surroundings;
+pub(super) mod stage;
 
 use super::{
     asking::{Asking, Task},
@@ -15,12 +13,7 @@ use super::{
     raw::Raw,
 };
 use crate::core::{
-    context::{
-        counter::Method,
-        cut::Cut,
-        strategy::FallbackStep,
-        summary::{self, FileTools},
-    },
+    context::{counter::Method, cut::Cut, strategy::FallbackStep, summary, text::files::FileTools},
     model::{Answer, ModelRequest},
     prices::Prices,
     usage::add_usage,

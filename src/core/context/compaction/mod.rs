@@ -16,6 +16,6 @@ pub use asking::{Asking, summary_tokens_max};
 pub use given::{HookRequests, HookSupply};
 pub use held::{Basis, Held, read_key};
 pub(crate) use job::told_by;
-pub use job::{Job, Next, SummaryAttempt, Surroundings};
+pub use job::{Job, Next, SummaryAttempt, stage::Surroundings};
 pub use order::{Order, Outcome, SummaryRequest, Writing};
 pub use raw::Raw;
