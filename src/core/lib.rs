@@ -3,6 +3,7 @@
 //! - [`session`]: the tree of entries, and the session state folded from the log
 //! - [`context`]: what the model sees of it, counted against the window and compacted when full
 //! - [`agent_loop`]: one total function from inputs to effects
+//! - [`fingerprint`], [`usage`]: a stable hash, and sums of usage
 //! - [`tool`], [`approval`]: tools, and which of their calls a person must allow
 //! - [`hook`]: hook specifications and faults
 //! - [`model`]: the types that the agent loop and the providers exchange
@@ -12,12 +13,14 @@
 pub mod agent_loop;
 pub mod approval;
 pub mod context;
+pub mod fingerprint;
 pub mod hook;
 pub mod model;
 pub mod prices;
 mod schema;
 pub mod session;
 pub mod tool;
+pub mod usage;
 
 // The rooms name each other by the path that the server has for them.
 use crate as core;

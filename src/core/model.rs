@@ -202,3 +202,9 @@ impl<'a> Delta<'a> {
         }
     }
 }
+
+/// Returns true if an image may be sent by this URL.
+#[must_use]
+pub fn is_picture_address(url: &str) -> bool {
+    url.strip_prefix("https://").is_some_and(|rest| !rest.trim().is_empty()) || url.starts_with("data:image/")
+}

@@ -4,10 +4,12 @@
 
 mod absent;
 mod comments;
+mod core_rooms;
 mod documents;
 
 use crate::source::{code, paths, test_items, without_tests, words};
 use absent::{absent, absent_in_tests};
+use core_rooms::core_rooms;
 use std::{fs, path::Path};
 
 /// The most lines of a file; a longer one holds a second noun.
@@ -102,6 +104,7 @@ type Rule = fn(path: &str, text: &str) -> Vec<String>;
 const RULES: &[(&str, Rule)] = &[
     ("src/", imports),
     ("src/", servers),
+    ("src/core/", core_rooms),
     ("src/core/", purity),
     ("src/pi/", purity),
     ("src/", shortcuts),
@@ -360,6 +363,20 @@ fn each_rule_catches_what_it_is_for_and_nothing_else() {
         (deciding, "protocol/client-rust/src/machine/a.rs", "async fn a() { tokio::b(Instant::now()).await }", 4),
         (deciding, "protocol/client-rust/src/machine/a.rs", "use std::time::Instant; fn a(now: Instant) {}", 0),
         (deciding, "protocol/client-rust/src/socket.rs", "async fn a() { b().await }", 0),
+        (core_rooms, "src/core/context/a.rs", "use crate::core::{context::b, session::{Node, state::add_usage}};", 2),
+        (core_rooms, "src/core/context/a.rs", "use super::super::session; fn a() { crate::agent_loop::b() }", 2),
+        (core_rooms, "src/core/context/a/mod.rs", "use super::super::session::Node; use super::b::session;", 1),
+        (
+            core_rooms,
+            "src/core/context/a.rs",
+            "#[cfg(test)]\nmod tests { use crate::session::Node; }\nuse crate::sessions;",
+            0,
+        ),
+        (core_rooms, "src/core/context/extract/a.rs", "use crate::core::context::{summary::Sections, text::Words};", 1),
+        (core_rooms, "src/core/context/summary/a.rs", "use crate::core::context::{extract::extract, text::Words};", 0),
+        (core_rooms, "src/core/session/a.rs", "use super::tree::Node; use crate::core::context::Context;", 0),
+        (core_rooms, "src/core/agent_loop/turn/a.rs", "use crate::agent_loop::{AgentLoop, io::Input};", 1),
+        (core_rooms, "src/core/agent_loop/kernel/a.rs", "use crate::agent_loop::{AgentLoop, io::Input};", 0),
         (purity, "src/core/a.rs", "async fn a() { b().await }", 2),
         (purity, "src/core/a.rs", "use std::{fmt, fs::File, time::{Duration, Instant}};", 2),
         (purity, "src/core/a.rs", "fn a() { std::env::var(\"A\"); std::thread::spawn(b); }", 2),

@@ -3,7 +3,7 @@
 //! Each becomes the new leaf, like any other entry. None of them is sent to the model.
 
 use crate::agent_loop::checks::{check_custom_type, check_name, check_word};
-use crate::agent_loop::{io::Caller, prompt::usage_ratio, records::appended, workspace::Workspace};
+use crate::agent_loop::{io::Caller, prompt::info::usage_ratio, records::appended, workspace::Workspace};
 use reseed_protocol::{
     EntryData, ErrorBody, ErrorCode,
     command::{AppendCustom, SetLabel, SetModel},

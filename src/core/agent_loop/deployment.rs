@@ -1,7 +1,7 @@
 //! Deployment settings, the same for every session.
 
 use crate::{
-    agent_loop::Tools,
+    agent_loop::tools::Tools,
     approval::Policy,
     context::{
         compaction::{SummaryRequest, Writing},
@@ -9,7 +9,7 @@ use crate::{
         cut_rules::{ByStrategy, CutRules},
         factory::Strategies,
         strategy::Options,
-        summary::FileTools,
+        text::files::FileTools,
         windows::Windows,
     },
     hook::HookSpec,

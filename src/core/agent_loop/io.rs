@@ -1,11 +1,12 @@
 //! Inputs, which tell the loop what happened, and effects, which say what to do.
 
-use crate::agent_loop::{Deployment, prompt::Tools};
+use crate::agent_loop::{deployment::Deployment, tools::Tools};
 use crate::{
     context::counter::Report,
+    fingerprint::withheld,
     hook::{HookFault, HookPlace, HookSpec},
     model::{Answer, ModelFault, ModelRequest},
-    session::{Lookup, fingerprint::withheld},
+    session::Lookup,
     tool::{Output, ToolPlace},
 };
 use reseed_protocol::{

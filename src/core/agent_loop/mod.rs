@@ -16,7 +16,8 @@
 //! - `workspace`: the state that the machines share; `annotate`: labels, data and settings that clients write
 //! - `prompt`: the content of the next request and its token count
 //! - `step`: what a machine wants to happen next; `subject`: what hooks are asked about; `seed`: what one loop hands to
-//!   the next; `io`: inputs and effects; `stage`, `late`, `deadline`, `records`, `checks`
+//!   the next; `io`: inputs and effects; `tools`: the tools that a request offers, and how calls are checked against
+//!   them; `snapshot`, `stage`, `late`, `deadline`, `records`, `checks`
 
 mod annotate;
 mod checks;
@@ -31,9 +32,11 @@ mod navigation;
 mod prompt;
 mod records;
 mod seed;
+mod snapshot;
 mod stage;
 mod step;
 mod subject;
+mod tools;
 mod turn;
 mod workspace;
 
@@ -42,12 +45,17 @@ mod random_orders;
 #[cfg(test)]
 mod random_scripts;
 
-pub use compaction::{INSTRUCTIONS_WINDOW_PART, PINS_MAX, PREVIEW_MILLIS, pins_without, undo_target};
+pub use compaction::{
+    instructions::INSTRUCTIONS_WINDOW_PART,
+    keep::{PINS_MAX, pins_without, undo_target},
+    preview::PREVIEW_MILLIS,
+};
 pub use deployment::{Deployment, HistoryTools, OfferHistory, Summaries};
 pub use io::{Append, CallHook, CallModel, CallTool, Effect, Input, Mark, Origin, RequestId};
-pub use kernel::Snapshot;
-pub use prompt::{SERVER_TOOLS_MAX, TOOLS_MAX, Tools, check_offers, check_server_tools, usage_percent, usage_ratio};
+pub use prompt::info::{usage_percent, usage_ratio};
 pub use seed::Seed;
+pub use snapshot::Snapshot;
+pub use tools::{SERVER_TOOLS_MAX, TOOLS_MAX, Tools, check_offers, check_server_tools};
 
 use compaction::{Compacting, Compactor};
 use hooks::Hooks;

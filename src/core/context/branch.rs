@@ -4,10 +4,11 @@ use super::{
     counter::Counter,
     cut::Cut,
     messages::{Context, Kind},
+    node::Node,
     replay::raw_context,
-    summary::{self, FileTools},
+    summary,
 };
-use crate::core::session::Node;
+use crate::core::context::text::files::FileTools;
 use reseed_protocol::{Entry, EntryData, Part, entry::CompactionDetails};
 use std::{collections::HashSet, sync::Arc};
 

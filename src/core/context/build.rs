@@ -3,13 +3,11 @@
 //! The newest compaction on the path comes first with its summary, then the older entries that it keeps one by one,
 //! then the entries from its first kept one, then what followed. Inside a context every tool call has its result.
 
-use crate::core::{
-    context::{
-        messages::{Context, Kind},
-        pairing::paired,
-        replay::{first_kept, raw_context},
-    },
-    session::Node,
+use crate::core::context::{
+    messages::{Context, Kind},
+    node::Node,
+    pairing::paired,
+    replay::{first_kept, raw_context},
 };
 use reseed_protocol::{EntryData, EntryId};
 use std::{collections::HashSet, sync::Arc};

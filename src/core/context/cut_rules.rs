@@ -1,14 +1,12 @@
 //! Cut rules: what a compaction that was ordered may do, step by step.
 
-use crate::core::{
-    context::{
-        Context,
-        counter::Calibration,
-        cut::{Keep, summary_cut},
-        strategy::{ContextManager, FallbackStep, Planning, share},
-        structure::Structure,
-    },
-    session::Node,
+use crate::core::context::{
+    Context,
+    counter::Calibration,
+    cut::{Keep, summary_cut},
+    node::Node,
+    strategy::{ContextManager, FallbackStep, Planning, share},
+    structure::Structure,
 };
 use reseed_protocol::event::CompactionTrigger;
 use std::sync::Arc;

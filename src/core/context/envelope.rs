@@ -7,7 +7,7 @@ use crate::core::{
         messages::{Context, Counted},
         patch::CarriedOps,
     },
-    session::fingerprint::fingerprint,
+    fingerprint::fingerprint,
 };
 use reseed_protocol::{
     Part, Role,

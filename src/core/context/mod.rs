@@ -8,7 +8,6 @@ pub mod arguments;
 pub mod branch;
 pub mod breaker;
 pub mod build;
-pub mod causes;
 pub mod clearing;
 pub mod compaction;
 pub mod count;
@@ -19,6 +18,7 @@ pub mod envelope;
 pub mod extract;
 pub mod factory;
 pub mod messages;
+pub mod node;
 pub mod pairing;
 pub mod patch;
 pub mod prefix;
@@ -28,15 +28,10 @@ pub mod strategies;
 pub mod strategy;
 pub mod structure;
 pub mod summary;
+pub mod text;
 pub mod window;
 pub mod windows;
 
-#[cfg(test)]
-mod golden;
-#[cfg(test)]
-mod random_compactions;
-#[cfg(test)]
-mod random_patches;
 #[cfg(test)]
 pub(crate) mod testing;
 

@@ -5,7 +5,7 @@ use crate::core::{
         counter::MessageTokens,
         messages::{Context, Counted, Kind},
     },
-    session::fingerprint::message_fingerprint,
+    fingerprint::message_fingerprint,
 };
 use reseed_protocol::{CallId, Message, Part, Role};
 use std::{

@@ -6,7 +6,7 @@
 
 use crate::core::{
     context::{count::Fixed, messages::Counted},
-    session::fingerprint::{chain, chained, fingerprint},
+    fingerprint::{chain, chained, fingerprint},
 };
 use reseed_protocol::{
     EntryId, Message, UsageSource,

@@ -7,17 +7,15 @@
 //! Replaying never fails. A patch was checked when it was submitted; what it names may have left since, and is then
 //! ignored.
 
-use crate::core::{
-    context::{
-        messages::{Context, Counted, Kind},
-        pairing::{Pairing, mended},
-        patch::{
-            CarriedOps, StoredPatch,
-            counted::{MessageItem, MessageOp},
-            list::{Fate, List, StandFor},
-        },
+use crate::core::context::{
+    messages::{Context, Counted, Kind},
+    node::Node,
+    pairing::{Pairing, mended},
+    patch::{
+        CarriedOps, StoredPatch,
+        counted::{MessageItem, MessageOp},
+        list::{Fate, List, StandFor},
     },
-    session::Node,
 };
 use reseed_protocol::{EntryData, EntryId, Role, entry::Compaction};
 use std::{

@@ -1,8 +1,9 @@
 //! Strategies: when to compact, how far down, what must not be cut, and in which steps.
 
 use crate::core::context::{
-    Context, RequestCount,
+    count::RequestCount,
     cut::{Cut, Keep, oldest_out},
+    messages::Context,
     structure::Structure,
 };
 use reseed_protocol::{

@@ -3,9 +3,9 @@
 use super::{
     counter::Counter,
     messages::{Context, Kind},
+    node::Node,
     summary,
 };
-use crate::core::session::Node;
 use reseed_protocol::{
     Entry, EntryData, EntryId, Message, Part, Role, Timestamp,
     entry::{Compaction, CustomMessage, Kept},

@@ -3,7 +3,7 @@
 //! The step that resolves a call also stores a mark under the call's id, as it does for commands. So an answer is known
 //! as late after a restart, a compaction or a move to another branch, where the path no longer shows the call.
 
-use super::fingerprint::fingerprint_of;
+use crate::core::fingerprint::fingerprint_of;
 use reseed_protocol::{
     CallId, Message, Part,
     event::{CallOutcome, Event},

@@ -3,7 +3,7 @@
 //! Invariants of what [`PathCopy`] returns: it is a chain, each entry's parent is the one before it; ids are kept; no
 //! entry references one outside the copy, except as a record of where a branch started (`fromId`).
 
-use super::SessionState;
+use super::state::SessionState;
 use reseed_protocol::{Entry, EntryData, EntryId, reply::Pin};
 use std::collections::{BTreeMap, BTreeSet};
 

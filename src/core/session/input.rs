@@ -1,5 +1,6 @@
 //! User input: converts the forms that the wire accepts into message parts.
 
+use crate::core::model::is_picture_address;
 use reseed_protocol::{
     Entry, EntryData, ErrorBody, ErrorCode, Part,
     command::{Input, InputContent, InputItem, InputPart},
@@ -71,12 +72,6 @@ fn item_parts(index: usize, item: InputItem, parts: &mut Vec<Part>) -> Result<()
         }
     }
     Ok(())
-}
-
-/// Returns true if an image may be sent by this URL.
-#[must_use]
-pub fn is_picture_address(url: &str) -> bool {
-    url.strip_prefix("https://").is_some_and(|rest| !rest.trim().is_empty()) || url.starts_with("data:image/")
 }
 
 /// Derives a session's name for the list from its first message: one line of at most 60 characters.

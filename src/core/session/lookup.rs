@@ -1,6 +1,6 @@
 //! The data that a command needs from the store. The runtime reads it before the loop handles the command.
 
-use super::{EndedCall, SessionTree};
+use super::{ended::EndedCall, tree::SessionTree};
 use reseed_protocol::{Entry, EntryData, EntryId, Part, Role, command::NavigatePosition};
 
 /// The data that was read for a command.

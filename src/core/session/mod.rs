@@ -3,8 +3,8 @@
 //! Everything here is derived from the log, and only [`Session::apply`] changes it, so a session can be dropped at any
 //! moment and rebuilt from the store.
 
+pub(crate) mod carry;
 pub mod ended;
-pub mod fingerprint;
 pub mod fork;
 pub mod ids;
 pub mod input;
@@ -15,13 +15,22 @@ pub mod tree;
 pub mod unit;
 
 #[cfg(test)]
+mod golden;
+#[cfg(test)]
+mod random_compactions;
+#[cfg(test)]
+mod random_patches;
+#[cfg(test)]
 mod random_trees;
+#[cfg(test)]
+mod retention;
 
+pub use crate::core::{context::node::Node, fingerprint};
 pub use ended::EndedCall;
 pub use ids::IdSource;
 pub use lookup::{Destination, Lookup};
 pub use state::{HeldAt, OpenTurn, Queued, QueuedAt, SessionState, StoredState, Strategy};
-pub use tree::{Node, SessionTree};
+pub use tree::SessionTree;
 
 use crate::core::context::{compaction::Held, counter::Counter};
 use reseed_protocol::{EntryData, SessionId, Timestamp, event::Event};

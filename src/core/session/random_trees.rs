@@ -3,8 +3,8 @@
 //!
 //! A failure prints its seed; `SEED=72 cargo test -p reseed-core random_trees` replays it alone.
 
-use super::{Node, Session, lookup::landing, state::SessionState, tree::PathReader};
-use crate::core::context::{build_context, counter::Counter};
+use super::{Session, lookup::landing, state::SessionState, tree::PathReader};
+use crate::core::context::{build_context, counter::Counter, node::Node};
 use fastrand::Rng;
 use reseed_protocol::{
     Entry, EntryData, EntryId, Message, Part, Role, SessionId, Timestamp,

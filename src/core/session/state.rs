@@ -10,11 +10,12 @@ mod cost;
 mod queue;
 mod unseen;
 
-pub use cost::{Cost, add_usage};
+pub use cost::Cost;
 pub use queue::{Queued, QueuedAt};
 pub use unseen::{Unseen, UnseenChange};
 
 use super::input::is_message;
+use crate::core::usage::add_usage;
 use reseed_protocol::{
     CommandId, EntryData, EntryId, ErrorCode, JobId, Role, TurnId, Usage,
     approval::{Approval, StandingApproval},

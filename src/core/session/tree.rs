@@ -7,14 +7,12 @@
 //! - the path is a chain: each node's parent is the one before it, except where older entries were dropped from memory;
 //! - an entry, once appended, never changes.
 
-mod node;
 mod path_reader;
 
-pub(crate) use node::without_results;
-pub use node::{CLEARED, Node, message_of};
+pub use crate::core::context::node::{CLEARED, Node, message_of};
 pub use path_reader::PathReader;
 
-use super::SessionState;
+use super::state::SessionState;
 use crate::core::context::{Context, counter::Counter, patch::CarriedOps, replay::Replay};
 use reseed_protocol::{EntryData, EntryId};
 use std::{
@@ -176,5 +174,17 @@ impl SessionTree {
             keep
         });
         self.replay.take();
+    }
+}
+
+impl Node {
+    /// Applies the session's pins and undone compactions to the node.
+    #[must_use]
+    pub fn marked(mut self, state: &SessionState) -> Self {
+        self.pinned = state.pins.iter().any(|pin| pin.entry_id == self.entry.entry_id);
+        if matches!(self.entry.data, EntryData::Compaction(_)) && state.undone.contains(&self.entry.entry_id) {
+            return self.passed_over();
+        }
+        self
     }
 }

@@ -8,9 +8,10 @@ use crate::{
     context::{
         RequestCount,
         build::remaining,
-        compaction::{Basis, Outcome, carry::carried_patch},
+        compaction::{Basis, Outcome},
+        node::Node,
     },
-    session::{Node, SessionTree},
+    session::{SessionTree, carry::carried_patch},
 };
 use reseed_protocol::{
     Entry, EntryData, EntryId, ErrorBody, ErrorCode, Role,

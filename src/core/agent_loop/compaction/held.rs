@@ -16,7 +16,9 @@ use crate::{
         compaction::{Basis, Held, Order, Outcome, read_key},
         strategy::{FallbackStep, Options},
     },
-    session::{SessionTree, fingerprint::fingerprint_of, state::add_usage},
+    fingerprint::fingerprint_of,
+    session::SessionTree,
+    usage::add_usage,
 };
 use reseed_protocol::{
     EntryId, ErrorBody, ErrorCode, JobId,

@@ -5,8 +5,8 @@ use crate::agent_loop::{
     workspace::Workspace,
 };
 use crate::{
-    context::structure::Structure,
-    session::{Lookup, Node, state::rest_after_undo},
+    context::{node::Node, structure::Structure},
+    session::{Lookup, state::rest_after_undo},
 };
 use reseed_protocol::{
     EntryData, EntryId, ErrorBody, ErrorCode,

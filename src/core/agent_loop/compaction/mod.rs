@@ -23,17 +23,13 @@ pub(super) mod fail;
 pub(super) mod held;
 pub(super) mod hooks;
 pub(super) mod instructions;
-mod keep;
+pub(super) mod keep;
 pub(super) mod memory;
 mod plan;
-mod preview;
+pub(super) mod preview;
 mod room;
 pub(super) mod running;
 pub(super) mod work;
-
-pub use instructions::INSTRUCTIONS_WINDOW_PART;
-pub use keep::{PINS_MAX, pins_without, undo_target};
-pub use preview::PREVIEW_MILLIS;
 
 use crate::agent_loop::{
     compaction::work::Ready, compaction::work::Running, hooks::Hooks, step::Step, workspace::Workspace,

@@ -10,10 +10,11 @@ use crate::{
         counter::Counter,
         cut::Cut,
         cut_rules::Ordered,
+        node::Node,
         strategy::{ContextManager, FallbackStep},
     },
     model::{ModelRequest, Purpose},
-    session::{Node, SessionTree},
+    session::SessionTree,
 };
 use reseed_protocol::{
     EntryData, EntryId, ErrorBody, ErrorCode, Message, UsageSource,

@@ -9,7 +9,7 @@ use crate::agent_loop::{
     checks::ANOTHER_ROLE, checks::refused, hooks::Hooks, hooks::chain::Chain, hooks::chain::InLine, io::Caller,
     step::Step, subject::Subject, subject::input::ProposedInput, workspace::Workspace,
 };
-use crate::{hook::HookFault, session::input::is_picture_address};
+use crate::{hook::HookFault, model::is_picture_address};
 use reseed_protocol::{CommandId, ErrorBody, ErrorCode, Part, Role, command::Command, hook::HookAnswer, reply::Reply};
 
 /// Maximum number of commands in line. A connection stops reading at 32 unanswered commands, and a client whose own

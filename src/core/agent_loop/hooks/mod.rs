@@ -30,8 +30,8 @@ use crate::agent_loop::{
     workspace::Workspace,
 };
 use crate::{
+    fingerprint::fingerprint_of,
     hook::{HookFault, HookPlace, HookSpec},
-    session::fingerprint::fingerprint_of,
 };
 use reseed_protocol::{
     CallId, CommandId, ErrorBody, ErrorCode, Timestamp,

@@ -14,5 +14,3 @@ mod requests;
 mod stop;
 mod view;
 mod weight;
-
-pub use view::Snapshot;

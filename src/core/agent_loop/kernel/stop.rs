@@ -2,7 +2,7 @@
 //! and a damaged session stop, by the loop's stage.
 
 use crate::agent_loop::{AgentLoop, io::Caller, late::Callee, stage::Stage, step::Step, step::TurnEnd};
-use crate::session::{OpenTurn, state::add_usage};
+use crate::{session::OpenTurn, usage::add_usage};
 use reseed_protocol::{
     CallId, ErrorBody, Usage,
     event::{CallOutcome, Event, TurnFinished, TurnStatus},

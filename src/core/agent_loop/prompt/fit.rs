@@ -4,7 +4,7 @@ use crate::agent_loop::workspace::Workspace;
 use crate::context::{
     Context,
     counter::Mix,
-    serialize::{clip, head_and_tail},
+    text::clip::{clip, head_and_tail},
 };
 use reseed_protocol::{Cut, ErrorBody, ErrorCode, Message, Part, Role, content::utf16_len};
 

@@ -11,26 +11,23 @@
 //! calibration. Its fields are private to this folder: other machines read it through methods and report what happened
 //! (tools were offered, a hook set the turn's system prompt, a request was sent, answered or failed).
 //!
-//! - `tools`: the tools that a request offers, and how calls are checked against them
 //! - `added`: what hooks added to the last request alone
-//! - `receipts`: what consecutive requests share, and why it is not more
+//! - `receipts`: what consecutive requests share, and why it is not more; `causes`: what happened in between
 //! - `fit`: the limits that the window sets to what may be added
 //! - `request`: the next request, by the session; `shown`: a preview of it; `info`: the meter
 
 mod added;
+mod causes;
 mod fit;
-mod info;
+pub(super) mod info;
 mod receipts;
 mod request;
 mod shown;
-mod tools;
 
-pub use info::{usage_percent, usage_ratio};
 pub(crate) use receipts::Sent;
-pub(crate) use tools::SentTools;
-pub use tools::{SERVER_TOOLS_MAX, TOOLS_MAX, Tools, check_offers, check_server_tools};
 
 use crate::{
+    agent_loop::tools::Tools,
     context::{
         Context,
         count::Fixed,

@@ -1,11 +1,9 @@
 //! Receipts: the prefix that each request shares with the one before it, and why it is not longer.
 
-use crate::agent_loop::prompt::tools::SentTools;
+use super::causes::{Cause, Causes};
+use crate::agent_loop::tools::SentTools;
 use crate::{
-    context::{
-        causes::{Cause, Causes},
-        prefix::{Divergence, PlannedRequest, SentRequest},
-    },
+    context::prefix::{Divergence, PlannedRequest, SentRequest},
     session::{Session, SessionState},
 };
 use reseed_protocol::{

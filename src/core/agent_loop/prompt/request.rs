@@ -1,9 +1,13 @@
 //! The next request of the session: its context, envelope and count.
 
-use crate::agent_loop::{io::Effect, prompt::receipts::Sent, prompt::tools::Tools, workspace::Workspace};
+use crate::agent_loop::{
+    io::Effect,
+    prompt::{causes::Cause, receipts::Sent},
+    tools::Tools,
+    workspace::Workspace,
+};
 use crate::context::{
     Context, RequestCount,
-    causes::Cause,
     count::{Freshness, count, sent_key},
     counter::Report,
     envelope::{Compiled, envelope, tokens_by_part},

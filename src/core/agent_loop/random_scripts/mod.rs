@@ -153,7 +153,7 @@ impl World {
             let waits = (agent.answers_late(), agent.open_client_calls(), agent.waits_for_client());
             let rest = (agent.needs_its_client(), agent.has_stale_path(), agent.leaving_by(), agent.generation());
             let text = format!("{:?} {effects:?} {says:?} {waits:?} {rest:?}", self.digest);
-            self.digest = Some(crate::session::fingerprint::fingerprint_of(&text));
+            self.digest = Some(crate::fingerprint::fingerprint_of(&text));
         }
         effects
     }

@@ -1,6 +1,6 @@
 //! The model's answer and its tool calls.
 
-use crate::agent_loop::{checks::ANOTHER_ROLE, prompt::SentTools, prompt::Tools};
+use crate::agent_loop::{checks::ANOTHER_ROLE, tools::SentTools, tools::Tools};
 use crate::{hook::HookFault, tool::Terms};
 use reseed_protocol::{
     CallId, EntryId, Message, Part, Role, StopReason,

@@ -8,8 +8,11 @@ use crate::agent_loop::{
     subject::answer::Called, turn::Turn, workspace::Workspace,
 };
 use crate::approval::{Policy, call_hash, default_decision, visible};
-use crate::session::{EndedCall, Lookup, fingerprint::fingerprint_of};
 use crate::tool::{Terms, ToolPlace};
+use crate::{
+    fingerprint::fingerprint_of,
+    session::{EndedCall, Lookup},
+};
 use reseed_protocol::{
     ApprovalId, CallId, EntryId, ErrorBody, ErrorCode, TurnId,
     approval::{Approval, ApprovalDecision, ApprovalOption, StandingApproval},

@@ -2,7 +2,7 @@
 
 use crate::agent_loop::subject::answer::{Called, Calls, CompleteAnswer};
 use crate::agent_loop::{records::appended, step::Step, subject::Subject, turn::Turn, workspace::Workspace};
-use crate::session::Node;
+use crate::context::node::Node;
 use reseed_protocol::{CallId, EntryData, ErrorBody, ErrorCode, Part, Role, StopReason, hook::HookPoint};
 use std::{collections::VecDeque, sync::Arc};
 

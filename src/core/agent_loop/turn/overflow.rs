@@ -2,7 +2,7 @@
 
 use crate::agent_loop::turn::{Asked, OpenRequest, Turn};
 use crate::agent_loop::{
-    prompt::usage_ratio, records::session_updated, step::FailedRequest, step::Step, workspace::Workspace,
+    prompt::info::usage_ratio, records::session_updated, step::FailedRequest, step::Step, workspace::Workspace,
 };
 use crate::{
     context::{window::told_by_usage, windows::WINDOW_TOKENS_MIN},

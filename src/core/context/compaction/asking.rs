@@ -8,6 +8,7 @@ use crate::core::{
         extract::extract,
         serialize::{Bounds, blocks_within, read},
         summary::{self, Form, InPlaceParts, PromptParts},
+        text::presentable,
     },
     model::{ModelRequest, Purpose},
 };
@@ -246,7 +247,7 @@ impl Asking {
             let old = read(&blocks.join("\n\n"));
             let old: Vec<&Message> = old.iter().collect();
             let extract = self.task.extract(&old, self.summary.as_deref(), self.task.summary_tokens_max);
-            self.summary = Some(summary::presentable(&extract).into_owned());
+            self.summary = Some(presentable(&extract).into_owned());
         }
         self.total = self.chunks.len();
     }

@@ -1,9 +1,12 @@
 //! Compactions that are finished and not yet applied: what they were made from, and how the log stores a held one.
 
-use super::{HookRequests, Order, Outcome};
+use super::{
+    given::HookRequests,
+    order::{Order, Outcome},
+};
 use crate::core::{
-    context::Context,
-    session::fingerprint::{chain, chained, fingerprint},
+    context::messages::Context,
+    fingerprint::{chain, chained, fingerprint},
 };
 use reseed_protocol::{
     EntryId, JobId, Timestamp,

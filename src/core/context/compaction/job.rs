@@ -3,24 +3,20 @@
 mod hooked;
 mod outcomes;
 mod sources;
-mod stage;
-
-pub use stage::Surroundings;
+pub(super) mod stage;
 
 use super::{
-    Basis, Held, HookRequests, HookSupply, Order, Outcome, Raw,
     asking::{Asking, Task},
+    given::{HookRequests, HookSupply},
+    held::{Basis, Held},
+    order::{Order, Outcome},
+    raw::Raw,
 };
 use crate::core::{
-    context::{
-        counter::Method,
-        cut::Cut,
-        strategy::FallbackStep,
-        summary::{self, FileTools},
-    },
+    context::{counter::Method, cut::Cut, strategy::FallbackStep, summary, text::files::FileTools},
     model::{Answer, ModelRequest},
     prices::Prices,
-    session::state::add_usage,
+    usage::add_usage,
 };
 use reseed_protocol::{
     EntryId, Message, Timestamp, Usage, UsageSource,
@@ -340,7 +336,7 @@ impl Job {
 }
 
 /// Returns a summary message's text without the text around it; a summary from a patch has none.
-pub(super) fn told_by(message: &Message) -> String {
+pub(crate) fn told_by(message: &Message) -> String {
     let text = message.text();
     summary::unseed(&text).map(Cow::into_owned).unwrap_or(text)
 }

@@ -1,12 +1,10 @@
 //! The source of a rebuilt summary: the original messages of a path, including those that earlier compactions removed.
 
-use crate::core::{
-    context::{
-        messages::Counted,
-        patch::list::{Fate, fates},
-        replay::uncompacted,
-    },
-    session::Node,
+use crate::core::context::{
+    messages::Counted,
+    node::Node,
+    patch::list::{Fate, fates},
+    replay::uncompacted,
 };
 use reseed_protocol::{Entry, EntryId, Message};
 use std::{collections::HashSet, sync::Arc};

@@ -5,12 +5,10 @@
 //! and is measured on another: `tests/fixtures/counting/unseen/` if it has one, otherwise the other half of the sample.
 
 use super::{Calibration, Counter, Method, measured::check_table, tokenizer::Vocabulary};
-use crate::core::{
-    context::{
-        build_context,
-        count::{Fixed, Freshness, RequestCount, answer_report, count, sent_key},
-    },
-    session::Node,
+use crate::core::context::{
+    build_context,
+    count::{Fixed, Freshness, RequestCount, answer_report, count, sent_key},
+    node::Node,
 };
 use reseed_protocol::{
     Entry, EntryData, Message, Part, Role, Timestamp, Usage, UsageSource, content::utf16_len, context::CountSource,

@@ -1,7 +1,7 @@
 //! Chooses the items of a summary that stay when there is no room for all.
 
 use super::fact::Weight;
-use crate::core::context::{serialize::prefix, summary::Slot};
+use crate::core::context::text::{clip::prefix, slot::Slot};
 use std::collections::{BTreeMap, btree_map};
 
 /// An item is truncated to fit its section, instead of dropped, if at least this many characters remain.

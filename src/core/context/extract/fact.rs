@@ -3,7 +3,7 @@
 //! Nothing is understood here: a few words in a few languages tell personal facts from small talk, and names from
 //! passing remarks. When in doubt a sentence is kept beside an older one instead of replacing it.
 
-use super::words::{Listed, Phrases, Words, is_question};
+use crate::core::context::text::words::{Listed, Phrases, Words, is_question};
 
 /// The weight of a sentence; when there is no room, the lightest go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

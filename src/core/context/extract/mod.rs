@@ -11,19 +11,21 @@
 mod choose;
 mod fact;
 mod phrases;
-mod sentences;
-mod words;
 
 pub(crate) use fact::{Weight, judge};
 pub use fact::{is_told, names_oneself, subject};
-pub use sentences::sentences;
-pub(crate) use sentences::whole_sentences;
-pub use words::{Listed, Words, is_question, is_unspaced};
-pub(crate) use words::{Phrases, pieces};
 
-use crate::core::context::{
-    serialize::prefix,
-    summary::{SKELETON_CHARS, Sections, Slot, item_text, presentable, strip_files},
+pub use crate::core::context::text::{
+    sentences::sentences,
+    words::{Listed, Words, is_question, is_unspaced},
+};
+
+use crate::core::context::text::{
+    clip::prefix,
+    files::strip_files,
+    presentable,
+    sections::{SKELETON_CHARS, Sections, item_text},
+    slot::Slot,
 };
 use choose::{SummaryItem, chosen, rooms};
 use fact::has_value;

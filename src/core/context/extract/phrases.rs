@@ -1,8 +1,10 @@
 //! Words and phrases that sort a sentence into a section, in the form in which they are matched: lower case, with
 //! spaces for apostrophes.
 
-use super::words::{Listed, Phrases};
-use crate::core::context::summary::Slot;
+use crate::core::context::text::{
+    slot::Slot,
+    words::{Listed, Phrases},
+};
 
 /// Constraints that the user sets.
 pub(super) static CONSTRAINT: Phrases = Phrases::new(&[

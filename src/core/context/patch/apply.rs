@@ -1,11 +1,11 @@
 //! Applies a submitted patch.
 
 use super::{
-    Boundary, OPS_MAX, PATCH_BYTES_MAX, PatchRefused,
     carried::CarriedOps,
     check,
     counted::{CountedMessage, MessageOp},
     list::{List, StandFor},
+    rules::{Boundary, OPS_MAX, PATCH_BYTES_MAX, PatchRefused},
 };
 use crate::core::context::{
     counter::Counter,

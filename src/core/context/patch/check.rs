@@ -1,16 +1,18 @@
 //! Checks of a submitted patch, op by op. Each returns why an op is rejected, quoting names only, never content.
 
 use super::{
-    Boundary, CARRIED_OPS_MAX, MESSAGES_MAX, PART_NAME_CHARS_MAX, PARTS_MAX, REASON_CHARS_MAX, SYSTEM_BYTES_MAX,
-    SYSTEM_PARTS_MAX, TOOLS_MAX,
     carried::CarriedOps,
     counted::{CountedMessage, MessageItem, MessageOp},
     list::List,
+    rules::{
+        Boundary, CARRIED_OPS_MAX, MESSAGES_MAX, PART_NAME_CHARS_MAX, PARTS_MAX, REASON_CHARS_MAX, SYSTEM_BYTES_MAX,
+        SYSTEM_PARTS_MAX, TOOLS_MAX,
+    },
 };
 use crate::core::{
     context::{messages::Kind, window::TOKENS_MAX},
+    model::is_picture_address,
     schema::{Arguments, Budget},
-    session::input::is_picture_address,
 };
 use reseed_protocol::{
     CallId, EntryId, Message, Part, Role,

@@ -7,7 +7,7 @@ use crate::core::{
         messages::{Counted, Kind},
         summary,
     },
-    session::fingerprint::message_fingerprint,
+    fingerprint::message_fingerprint,
 };
 use reseed_protocol::{
     EntryId, Message, Role,

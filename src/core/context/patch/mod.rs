@@ -4,83 +4,24 @@
 //! strictly, once. A stored patch is replayed leniently from then on, because what it names may have left meanwhile.
 
 mod apply;
-mod carried;
+pub(crate) mod carried;
 mod check;
 pub(crate) mod counted;
 pub(crate) mod list;
 mod read;
+mod rules;
 
 pub use apply::{Applied, Around};
 pub use carried::CarriedOps;
 pub use counted::StoredPatch;
 pub use read::read;
+pub use rules::{
+    Boundary, CARRIED_OPS_MAX, MESSAGES_MAX, OPS_MAX, PART_NAME_CHARS_MAX, PARTS_MAX, PATCH_BYTES_MAX, PatchRefused,
+    REASON_CHARS_MAX, SYSTEM_BYTES_MAX, SYSTEM_PARTS_MAX, TOOLS_MAX,
+};
 
 #[cfg(doc)]
 use super::messages::Context;
-use reseed_protocol::{ErrorBody, ErrorCode};
-
-/// Maximum ops per patch. A hook that needs more replaces the whole region.
-pub const OPS_MAX: usize = 64;
-
-/// Maximum bytes of a patch as JSON: a stored patch is read at every open of its session, and 256 KiB is already more
-/// text than most windows hold.
-pub const PATCH_BYTES_MAX: usize = 256 * 1024;
-
-/// Maximum parts of a system prompt, including the deployment's.
-pub const SYSTEM_PARTS_MAX: usize = 64;
-
-/// Maximum characters of a part's name.
-pub const PART_NAME_CHARS_MAX: usize = 64;
-
-/// Maximum bytes of a system prompt: it is sent with every request, so it has the same bound as a patch.
-pub const SYSTEM_BYTES_MAX: usize = 256 * 1024;
-
-/// Maximum tools of a request, as many as a client may offer.
-pub const TOOLS_MAX: usize = 128;
-
-/// Maximum messages that one op may name or carry: far more than in any context that a hook inspects before each
-/// request.
-pub const MESSAGES_MAX: usize = 10_000;
-
-/// Maximum parts of one carried message.
-pub const PARTS_MAX: usize = 256;
-
-/// Maximum characters of a reason for invalidating the provider's cache: receipts and dashboards show it.
-pub const REASON_CHARS_MAX: usize = 500;
-
-/// Maximum ops that the patches of one path may combine to, counting each removed tool as one: every compaction stores
-/// them again.
-pub const CARRIED_OPS_MAX: usize = 256;
-
-/// How long a patch's effect lasts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Boundary {
-    /// Stored: it applies to every later request on the branch.
-    Durable,
-    /// For one request only.
-    Ephemeral,
-}
-
-/// Why a patch was rejected; none of it was applied.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("op {index} of the patch, `{op}`: {why}")]
-pub struct PatchRefused {
-    /// Index of the op that cannot be applied.
-    pub index: usize,
-    /// The op's name; empty if it has none.
-    pub op: String,
-    /// What is wrong with it; quotes none of its content.
-    pub why: String,
-}
-
-impl PatchRefused {
-    /// Converts to the wire error.
-    #[must_use]
-    pub fn body(&self) -> ErrorBody {
-        let details = serde_json::json!({ "index": self.index, "op": self.op });
-        ErrorBody::new(ErrorCode::InvalidPatch, self.to_string()).with_field("patch").with_details(details)
-    }
-}
 
 #[cfg(test)]
 mod tests;

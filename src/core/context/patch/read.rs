@@ -1,6 +1,6 @@
 //! Parses the patch that a hook returned.
 
-use super::{OPS_MAX, PatchRefused};
+use super::rules::{OPS_MAX, PatchRefused};
 use reseed_protocol::{
     Message,
     patch::{MessageEdit, PatchMessage, PatchOp},

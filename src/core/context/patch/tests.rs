@@ -377,7 +377,7 @@ fn a_patch_of_another_form_is_passed_over_and_told() {
     entries[2] = serde_json::from_value(json).unwrap();
     let path: Vec<_> = entries
         .into_iter()
-        .map(|entry| std::sync::Arc::new(crate::core::session::Node::counted(entry, &counter)))
+        .map(|entry| std::sync::Arc::new(crate::core::context::node::Node::counted(entry, &counter)))
         .collect();
     let context = build_context(&path);
     assert_eq!(printed(&context), ["a user one", "d user two"]);

@@ -4,9 +4,16 @@
 //! or the form that the user requested, and contains nothing invisible, secret or escaped.
 
 use super::{
-    Sections, Slot, TextKind, clean, escape,
     garbage::{is_copy, is_refusal_text, refuses, repeats},
-    mask_secrets, prose, strip_files,
+    prose,
+};
+use crate::core::context::text::{
+    clean::clean,
+    escape::{self, TextKind},
+    files::strip_files,
+    secrets::mask_secrets,
+    sections::Sections,
+    slot::Slot,
 };
 
 /// Why an answer is not a summary.

@@ -4,8 +4,10 @@
 //! A good summary that mentions an apology, lists a hundred files or quotes a paragraph must pass: each check looks at
 //! most of the text, never at a single word.
 
-use super::sections::says_nothing;
-use crate::core::context::extract::{Words, pieces};
+use crate::core::context::text::{
+    sections::{item_text, says_nothing},
+    words::{Words, pieces},
+};
 use std::collections::BTreeSet;
 
 /// Beginnings of refusals, and phrases of which one must follow soon; lower case, with straight apostrophes.
@@ -110,7 +112,7 @@ pub(super) fn is_refusal_text(text: &str) -> bool {
 }
 
 fn is_refusal(line: &str) -> bool {
-    let line: String = super::item_text(line).chars().take(REFUSAL_CHARS).flat_map(char::to_lowercase).collect();
+    let line: String = item_text(line).chars().take(REFUSAL_CHARS).flat_map(char::to_lowercase).collect();
     let line = line.replace(['’', '‘'], "'");
     REFUSALS.iter().any(|(begins, follows)| {
         begins.iter().any(|begin| line.starts_with(begin)) && follows.iter().any(|follow| line.contains(follow))
@@ -142,7 +144,7 @@ pub(super) fn repeats(text: &str) -> bool {
 /// Returns true if a summary is the conversation itself, as a whole or in one long piece.
 pub(super) fn is_copy(summary: &str, blocks: &[&str]) -> bool {
     let lines: Vec<&str> = summary.lines().filter(|line| !line.starts_with('#') && !says_nothing(line)).collect();
-    let heads = lines.iter().filter(|line| super::item_text(line).starts_with('[') && is_block_head(line)).count();
+    let heads = lines.iter().filter(|line| item_text(line).starts_with('[') && is_block_head(line)).count();
     if heads >= HEADS.0 && heads * 100 >= lines.len() * HEADS.1 {
         return true;
     }
@@ -243,7 +245,7 @@ fn shingle(hashes: impl Iterator<Item = u64>) -> u64 {
 }
 
 fn is_block_head(line: &str) -> bool {
-    let line = super::item_text(line).replace('\\', "");
+    let line = item_text(line).replace('\\', "");
     ["[User]:", "[Assistant]:", "[Assistant thinking]:", "[Tool call]:", "[Tool result]:", "[Tool error]:"]
         .iter()
         .any(|head| line.starts_with(head))

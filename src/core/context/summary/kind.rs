@@ -3,8 +3,10 @@
 //! The kind is recognised by rule, from tools, files, code and errors. Nothing is understood: a conversation of no
 //! other kind is a chat.
 
-use super::retain::IdentifierKind;
-use crate::core::context::extract::{Phrases, Words};
+use crate::core::context::{
+    summary::retain::identify::IdentifierKind,
+    text::words::{Phrases, Words},
+};
 use reseed_protocol::{Message, Part, Role, command::SummaryKind};
 
 /// Characters examined per message: its topic shows at its beginning.

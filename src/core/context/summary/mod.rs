@@ -10,47 +10,32 @@
 //! - [`repair`] restores important facts that a summary lost
 
 mod check;
-mod clean;
 mod constraints;
-mod escape;
-mod files;
-mod fold;
 mod garbage;
-mod headings;
 mod kind;
 mod prompt;
 mod prose;
 mod retain;
-mod secrets;
-mod sections;
-mod slot;
 
+pub use crate::core::context::text::{
+    clean::clean,
+    files::{FileTools, file_operations, strip_files, with_files},
+    secrets::{MASK, mask_secrets},
+    sections::{RESTORED, SKELETON_CHARS, Sections, item_text},
+    slot::{SECTIONS, Slot},
+};
 pub use check::{Unusable, check, check_completed, check_copied, check_free_form, check_prose, lacking};
-pub use clean::clean;
 pub use constraints::{CONSTRAINTS_MAX, ConstraintSources, INFERRED, Settled, settle, stated};
-pub(crate) use escape::{TextKind, escape, unescape};
-pub use files::{FileTools, file_operations, strip_files, with_files};
 pub use kind::recognise;
 pub use prompt::{
     Form, INSTRUCTIONS_BYTES_MAX, InPlaceParts, InPlaceRequest, PromptParts, QuotedRequest, complete, in_place, prompt,
     read_in_place, read_prompt, system_prompt,
 };
 pub use retain::{RepairBounds, Repaired, repair};
-pub use secrets::{MASK, mask_secrets};
-pub use sections::item_text;
-pub use sections::{RESTORED, SKELETON_CHARS, Sections};
-pub use slot::{SECTIONS, Slot};
 
+use crate::core::context::text::escape::{TextKind, escape, unescape};
 use reseed_protocol::{Message, Part, Role, command::SummaryKind};
 use std::borrow::Cow;
-
-/// Prepares a text for a summary or a summariser: nothing invisible, no secrets.
-pub(crate) fn presentable(text: &str) -> Cow<'_, str> {
-    match clean(text) {
-        Cow::Borrowed(text) => mask_secrets(text),
-        Cow::Owned(text) => Cow::Owned(mask_secrets(&text).into_owned()),
-    }
-}
 
 /// Builds the tables with which texts are searched, on the calling thread instead of in the first compaction. The whole
 /// process shares them, and building them takes longer than a small compaction.

@@ -1,13 +1,21 @@
 //! Builds summary requests, and parses them again.
 //!
 //! The conversation is inserted as data between lines with a delimiter that only this request knows, and the text says
-//! that nothing in it is an instruction; nothing quoted can end its quotation ([`escape`](mod@super::escape)). The
-//! fixed text is short (ensured by a test), because a window may have 2,000 tokens.
+//! that nothing in it is an instruction; nothing quoted can end its quotation
+//! ([`escape`](mod@crate::core::context::text::escape)). The fixed text is short (ensured by a test), because a window
+//! may have 2,000 tokens.
 
-use super::escape::{TextKind, escape, escape_mark, unescape, unescape_mark};
 use crate::core::context::{
     serialize,
-    summary::{SECTIONS, clean, kind, presentable, strip_files},
+    summary::kind,
+    text::{
+        clean::clean,
+        clip::prefix,
+        escape::{TextKind, escape, escape_mark, unescape, unescape_mark},
+        files::strip_files,
+        presentable,
+        slot::SECTIONS,
+    },
 };
 use reseed_protocol::{Message, command::SummaryKind};
 
@@ -193,7 +201,7 @@ pub fn in_place(parts: InPlaceParts<'_>) -> String {
 fn excerpt(message: &Message) -> Option<String> {
     let text = serialize::blocks(message).into_iter().next()?;
     let line = text.split_once(": ").map_or(text.as_str(), |(_head, text)| text).lines().next()?.to_owned();
-    let line = serialize::prefix(&line, EXCERPT_CHARS).replace(['“', '”', '"'], "'");
+    let line = prefix(&line, EXCERPT_CHARS).replace(['“', '”', '"'], "'");
     Some(format!(", from the one that begins “{}”", line.trim()))
 }
 

@@ -3,7 +3,10 @@
 //! A model that was asked to summarise may answer the user instead, or play the next turn. Both show in how a text
 //! begins and ends and whom it addresses: a summary speaks of the user, an answer speaks to the user.
 
-use crate::core::context::extract::{Words, is_unspaced, sentences};
+use crate::core::context::text::{
+    sentences::sentences,
+    words::{Words, is_unspaced},
+};
 use std::collections::BTreeSet;
 
 /// Beginnings of answers to the user; lower case, with straight apostrophes.

@@ -1,7 +1,10 @@
 //! Reads the path to a leaf from the store.
 
-use super::{Node, SessionTree};
-use crate::core::{context::counter::Counter, session::SessionState};
+use super::SessionTree;
+use crate::core::{
+    context::{counter::Counter, node::Node},
+    session::state::SessionState,
+};
 use reseed_protocol::{Entry, EntryData, EntryId, patch::PatchOp, reply::Pin};
 use std::{collections::HashSet, sync::Arc};
 

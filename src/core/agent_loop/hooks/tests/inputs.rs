@@ -1,7 +1,7 @@
 //! Hooks that inspect input before it is accepted, and what waits behind it.
 
 use super::*;
-use crate::session::fingerprint::withheld;
+use crate::fingerprint::withheld;
 use reseed_protocol::{
     EntryId,
     command::{AppendCustomMessage, InputContent, Navigate, WhenBusy},

@@ -11,6 +11,7 @@ use crate::core::context::{
     cut::Cut,
     extract::extract,
     summary::{self, RepairBounds},
+    text::presentable,
 };
 use reseed_protocol::{
     EntryId, Message, Part, Role, Usage,
@@ -78,7 +79,7 @@ impl Job {
             Extent::Full => self.task.summary_tokens_max,
             Extent::Half => self.task.summary_tokens_max.min(self.room(cut)),
         };
-        summary::presentable(&self.task.extract(&messages, previous, tokens_max)).into_owned()
+        presentable(&self.task.extract(&messages, previous, tokens_max)).into_owned()
     }
 
     /// Returns half of what is removed, so that something is gained; a rebuilt summary has only its own bound.

@@ -1,13 +1,18 @@
 //! Preparing a compaction: what a job needs to know, and its first state.
 
-use super::{HookSupply, Job, State};
+use super::{Job, State};
 use crate::core::{
     context::{
-        compaction::{Order, Writing, asking::Task},
+        compaction::{
+            asking::Task,
+            given::HookSupply,
+            order::{Order, Writing},
+        },
         counter::{Counter, Method},
         messages::{Context, Counted, Kind},
         strategy::FallbackStep,
-        summary::{self, FileTools},
+        summary,
+        text::files::FileTools,
     },
     model::ModelRequest,
     prices::Prices,

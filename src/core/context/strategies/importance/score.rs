@@ -1,10 +1,10 @@
 //! Rates the importance of each part of a context by rule. The work is linear in the text read, which is bounded.
 
 use crate::core::context::{
-    extract::{is_told, sentences},
+    extract::is_told,
     messages::{Context, Counted},
-    serialize::prefix,
     structure::{Structure, Unit},
+    text::{clip::prefix, sentences::sentences},
 };
 use reseed_protocol::{Part, Role};
 use std::collections::HashSet;

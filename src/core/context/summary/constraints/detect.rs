@@ -7,9 +7,9 @@ use super::phrases::{
     ADVERBS, AS_WRITTEN, CHOOSING, CONTAINS, LEADING, LIST_HEADS, LIST_HEADS_UNSPACED, NARRATING, NEGATIONS,
     NEGATIONS_UNSPACED, NO_BEHIND, NO_WITHIN, NONE, REPORTERS, REPORTING, STARTS,
 };
-use crate::core::context::{
-    extract::{Listed, Phrases, Words, is_question, is_unspaced},
-    serialize::prefix,
+use crate::core::context::text::{
+    clip::prefix,
+    words::{Listed, Phrases, Words, is_question, is_unspaced},
 };
 use std::{collections::BTreeMap, sync::LazyLock};
 

@@ -16,13 +16,18 @@ mod sentence;
 
 pub use sentence::INFERRED;
 
-use super::{
-    RepairBounds, SECTIONS, Sections, Slot, headings, item_text, presentable, retain::normal, sections::says_nothing,
-    unseed,
-};
+use super::retain::normal;
 use crate::core::context::{
-    extract::{Words, is_question, whole_sentences},
-    serialize::{TEXT_CHARS_MAX, clip},
+    serialize::TEXT_CHARS_MAX,
+    summary::{retain::RepairBounds, unseed},
+    text::{
+        clip::clip,
+        headings, presentable,
+        sections::{Sections, item_text, says_nothing},
+        sentences::whole_sentences,
+        slot::{SECTIONS, Slot},
+        words::{Words, is_question},
+    },
 };
 use detect::{SENTENCE_CHARS_MAX, opens_rules};
 use reseed_protocol::{Message, Part, Role};

@@ -5,7 +5,7 @@ mod context;
 
 pub(super) use context::*;
 
-use crate::core::context::extract::{Listed, Phrases};
+use crate::core::context::text::words::{Listed, Phrases};
 
 /// Words before an order that are not part of it.
 pub(super) static LEADING: Listed = Listed::new(

@@ -1,13 +1,13 @@
 //! Finding the source of each line of a model's section.
 
 use super::{
-    super::item_text,
     detect::is_negated,
     sentence::{INFERRED, Sentence},
 };
-use crate::core::context::{
-    extract::{Listed, Words, is_unspaced},
-    serialize::prefix,
+use crate::core::context::text::{
+    clip::prefix,
+    sections::item_text,
+    words::{Listed, Words, is_unspaced},
 };
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! A sentence that may be a constraint.
 
 use super::detect::is_constraint;
-use crate::core::context::extract::Words;
+use crate::core::context::text::words::Words;
 
 /// Marks a line that nobody said.
 pub const INFERRED: &str = "(inferred) ";

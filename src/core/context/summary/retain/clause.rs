@@ -1,6 +1,6 @@
 //! Extracts the part of a sentence that gives an identifier its meaning, in few words.
 
-use crate::core::context::extract::{Listed, is_unspaced};
+use crate::core::context::text::words::{Listed, is_unspaced};
 
 /// Maximum characters of a sentence that is kept whole.
 const WHOLE_CHARS_MAX: usize = 110;

@@ -1,6 +1,6 @@
 //! Checks whether a text contains an identifier, in whatever spelling.
 
-use crate::core::context::extract::{Words, is_unspaced};
+use crate::core::context::text::words::{Words, is_unspaced};
 use std::{borrow::Cow, cell::OnceCell, collections::HashMap};
 
 use super::identify::IdentifierKind;

@@ -8,7 +8,7 @@ mod words;
 
 pub(crate) use found::{Found, IdentifierKind};
 
-use crate::core::context::extract::Listed;
+use crate::core::context::text::words::Listed;
 use words::split;
 
 /// Maximum bytes of an identifier; anything longer is data.

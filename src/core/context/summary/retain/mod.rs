@@ -11,10 +11,9 @@
 
 mod clause;
 mod held;
-mod identify;
+pub(super) mod identify;
 mod sources;
 
-use super::{RESTORED, Sections, Slot, strip_files};
 use clause::{Width, clause};
 pub(super) use held::normal;
 use held::{Content, IndexedText};
@@ -27,7 +26,14 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
 };
 
-use crate::core::context::extract::{ASSISTANT, TOOL};
+use crate::core::context::{
+    extract::{ASSISTANT, TOOL},
+    text::{
+        files::strip_files,
+        sections::{self, RESTORED, Sections},
+        slot::Slot,
+    },
+};
 
 /// Maximum identifiers looked for; the most important. The section of the largest summary holds some 200 lines; ten
 /// times as many leave the choice to their importance and keep the work small.
@@ -96,7 +102,7 @@ fn without_restored(summary: &str) -> (String, Vec<String>) {
     let mut is_within = false;
     let mut body = String::new();
     for line in summary.lines() {
-        let is_heading = super::sections::opens(line);
+        let is_heading = sections::opens(line);
         is_within = is_heading.map_or(is_within, |slot| slot == Slot::Restored);
         if !is_within {
             body.push_str(line);

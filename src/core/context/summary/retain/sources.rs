@@ -8,12 +8,17 @@ use super::{
     identify::{Found, IdentifierKind, classify, identify},
 };
 use crate::core::context::{
-    extract::{ASSISTANT, OPEN_QUESTION, Phrases, TOOL, USER, Weight, judge, sentences},
-    serialize::{TEXT_CHARS_MAX, TOOL_RESULT_CHARS_MAX, clip},
-    summary::{
-        Sections, Slot, item_text,
-        kind::{may_keep, must_keep},
-        presentable, strip_files,
+    extract::{ASSISTANT, OPEN_QUESTION, TOOL, USER, Weight, judge},
+    serialize::{TEXT_CHARS_MAX, TOOL_RESULT_CHARS_MAX},
+    summary::kind::{may_keep, must_keep},
+    text::{
+        clip::clip,
+        files::strip_files,
+        presentable,
+        sections::{Sections, item_text},
+        sentences::sentences,
+        slot::Slot,
+        words::Phrases,
     },
 };
 use reseed_protocol::{Message, Part, Role, command::SummaryKind};

@@ -1,7 +1,7 @@
 //! Phrases that decide whether a sentence is an order although it looks like one, or the reverse: negations, reports,
 //! narration, and the heads of lists.
 
-use crate::core::context::extract::{Listed, Phrases};
+use crate::core::context::text::words::{Listed, Phrases};
 
 /// Phrases that look like orders and are not: statements about oneself, and guesses.
 pub(in super::super) static NONE: Phrases = Phrases::new(&[

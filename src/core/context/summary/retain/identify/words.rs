@@ -1,7 +1,7 @@
 //! Splits a sentence into words and quotations.
 
 use super::found::{Found, IdentifierKind};
-use crate::core::context::extract::is_unspaced;
+use crate::core::context::text::words::is_unspaced;
 
 /// Maximum characters of a quotation; a longer one is a text, not a name.
 const QUOTED_CHARS_MAX: usize = 80;

@@ -1,6 +1,6 @@
 //! The forms of secrets, and the words that announce one.
 
-use crate::core::context::serialize::prefix;
+use crate::core::context::text::clip::prefix;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Anchored, Input, StartKind};
 use std::sync::LazyLock;
 

@@ -46,7 +46,7 @@ impl Slot {
 
     /// Returns its section as an index into [`SECTIONS`], or the index after them.
     #[must_use]
-    pub(super) fn section(self) -> usize {
+    pub(crate) fn section(self) -> usize {
         match self {
             Self::Goal => 0,
             Self::Constraints => 1,
@@ -60,7 +60,7 @@ impl Slot {
 
     /// Returns its heading within a divided section.
     #[must_use]
-    pub(super) fn sub_heading(self) -> Option<&'static str> {
+    pub(crate) fn sub_heading(self) -> Option<&'static str> {
         match self {
             Self::Done => Some("Done"),
             Self::InProgress => Some("In Progress"),

@@ -2,12 +2,13 @@
 //! as Markdown. `UPDATE=1` rewrites the envelopes: a difference means that what such a history sends has changed, and
 //! that every provider's cache of it is lost.
 
-use super::{
+use super::{SessionState, tree::PathReader};
+use crate::core::context::{
     build_context,
     counter::Counter,
     envelope::{Compiled, envelope, markdown, tokens_by_part},
+    node::Node,
 };
-use crate::core::session::{Node, SessionState, tree::PathReader};
 use reseed_protocol::{
     Entry, EntryId,
     context::{EnvelopeMeta, RequestOptions, SystemPart, ToolDefinition},

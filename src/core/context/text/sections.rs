@@ -70,7 +70,7 @@ impl Sections {
     }
 
     /// Replaces the lines of a slot.
-    pub(super) fn set_lines(&mut self, slot: Slot, lines: Vec<String>) {
+    pub(crate) fn set_lines(&mut self, slot: Slot, lines: Vec<String>) {
         self.slots[slot as usize] = lines;
     }
 
@@ -92,7 +92,7 @@ impl Sections {
     }
 
     /// Takes from another summary every section that is missing or empty here.
-    pub(super) fn complete_with(&mut self, other: Self) {
+    pub(crate) fn complete_with(&mut self, other: Self) {
         for section in 0..=SECTIONS.len() {
             let slots = || Slot::ALL.into_iter().filter(move |slot| slot.section() == section);
             if !other.seen[section] || slots().any(|slot| !self.lines(slot).is_empty()) {
@@ -142,7 +142,7 @@ impl fmt::Display for Sections {
 }
 
 /// Returns the slot that this line opens, if it is the heading of a whole section.
-pub(super) fn opens(line: &str) -> Option<Slot> {
+pub(crate) fn opens(line: &str) -> Option<Slot> {
     headings::named(line).map(|(slot, _)| slot)
 }
 

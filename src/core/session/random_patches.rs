@@ -6,16 +6,16 @@
 mod checks;
 mod ops;
 
-use super::{
-    compaction::carry::carried_patch,
+use super::{Session, SessionTree, carry::carried_patch, tree::PathReader};
+use crate::core::context::{
     counter::Counter,
     cut::cut_from,
     messages::{Context, Kind},
+    node::Node,
     patch::{Applied, Around, Boundary, PatchRefused},
     structure::Structure,
     testing::printed,
 };
-use crate::core::session::{Node, Session, SessionTree, tree::PathReader};
 use fastrand::Rng;
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, Message, Part, Role, SessionId, Timestamp,

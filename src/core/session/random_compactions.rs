@@ -7,23 +7,23 @@ mod checks;
 mod held;
 mod talk;
 
-use super::{
-    build::build_context,
-    compaction::{Job, Next, Order, Outcome, Surroundings, Writing, summary_tokens_max},
-    counter::Counter,
-    cut::{Keep, cut_from, cut_units, must_stay, turns_cut},
-    envelope::{Compiled, envelope},
-    extract::extract,
-    factory::Strategies,
-    messages::{Context, Counted, Kind},
-    strategy::{ContextManager, FallbackStep, Options, Planning},
-    structure::Structure,
-    summary::FileTools,
-};
+use super::{Session, SessionTree, tree::PathReader};
 use crate::core::{
+    context::{
+        build::build_context,
+        compaction::{Job, Next, Order, Outcome, Surroundings, Writing, summary_tokens_max},
+        counter::Counter,
+        cut::{Keep, cut_from, cut_units, must_stay, turns_cut},
+        envelope::{Compiled, envelope},
+        extract::extract,
+        factory::Strategies,
+        messages::{Context, Counted, Kind},
+        strategy::{ContextManager, FallbackStep, Options, Planning},
+        structure::Structure,
+        text::files::FileTools,
+    },
     model::{Answer, ModelRequest, Purpose},
     prices::Prices,
-    session::{Session, SessionTree, tree::PathReader},
 };
 use fastrand::Rng;
 use reseed_protocol::{

@@ -5,10 +5,10 @@ use crate::core::{
         area::Area,
         counter::{Counter, MessageTokens},
         patch::StoredPatch,
-        serialize::prefix,
         summary,
+        text::clip::prefix,
     },
-    session::{SessionState, fingerprint::message_fingerprint},
+    fingerprint::message_fingerprint,
 };
 use reseed_protocol::{
     Entry, EntryData, EntryId, Message, Part, Role,
@@ -91,16 +91,6 @@ impl Node {
         self.compaction().is_some() && self.patch.as_ref().is_some_and(|patch| !patch.messages.is_empty())
     }
 
-    /// Applies the session's pins and undone compactions to the node.
-    #[must_use]
-    pub fn marked(mut self, state: &SessionState) -> Self {
-        self.pinned = state.pins.iter().any(|pin| pin.entry_id == self.entry.entry_id);
-        if matches!(self.entry.data, EntryData::Compaction(_)) && state.undone.contains(&self.entry.entry_id) {
-            return self.passed_over();
-        }
-        self
-    }
-
     /// Returns the node of a compaction as if the compaction did not exist.
     #[must_use]
     pub(crate) fn passed_over(self) -> Self {
@@ -109,7 +99,7 @@ impl Node {
 
     /// Returns the node with its tool results replaced by a short note; `None` for any other node.
     #[must_use]
-    pub(super) fn without_results(&self, counter: &Counter) -> Option<Self> {
+    pub(crate) fn without_results(&self, counter: &Counter) -> Option<Self> {
         let message = self.message.as_deref().filter(|message| message.role == Role::Tool && !self.cleared)?;
         let message = without_results(message);
         let tokens = counter.entry(&self.entry_with(&message), Some(&message));
@@ -117,7 +107,7 @@ impl Node {
         Some(Self { message: Some(Arc::new(message)), tokens, hash, cleared: true, ..self.clone() })
     }
 
-    pub(super) fn entry_with(&self, message: &Message) -> Entry {
+    pub(crate) fn entry_with(&self, message: &Message) -> Entry {
         Entry { data: EntryData::Message(message.clone()), ..self.entry.clone() }
     }
 }

@@ -2,9 +2,9 @@
 //! difference.
 
 use crate::core::{
-    context::{area::Area, envelope::BASE_PART, patch::StoredPatch, prefix::Divergence},
+    context::{area::Area, envelope::BASE_PART, node::Node, patch::StoredPatch, prefix::Divergence},
     session::{
-        Node, SessionState,
+        SessionState,
         state::{Unseen, UnseenChange},
     },
 };
@@ -17,7 +17,7 @@ const CAUSES_MAX: usize = 32;
 
 /// An event that can change how the next request starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cause {
+pub(super) enum Cause {
     /// The context was compacted.
     Compaction,
     /// A compaction was undone.
@@ -52,7 +52,7 @@ pub enum Cause {
 
 /// The causes noted since the last request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Causes {
+pub(super) struct Causes {
     noted: Vec<Cause>,
 }
 
@@ -60,7 +60,7 @@ impl Causes {
     /// Reconstructs the causes of a session read from the store: those that its path shows after its newest answer, and
     /// the changes that no entry shows.
     #[must_use]
-    pub fn read(path: &[Arc<Node>], unseen: &[UnseenChange]) -> Self {
+    pub(super) fn read(path: &[Arc<Node>], unseen: &[UnseenChange]) -> Self {
         let mut this = Self::default();
         this.add(Cause::Restart);
         for change in unseen {
@@ -97,7 +97,7 @@ impl Causes {
     }
 
     /// Notes an event of the log. Call before the session applies it.
-    pub fn note(&mut self, event: &Event, before: &SessionState) {
+    pub(super) fn note(&mut self, event: &Event, before: &SessionState) {
         match event {
             Event::EntryAppended(appended) => {
                 if appended.entry.parent_id != before.leaf {
@@ -152,7 +152,7 @@ impl Causes {
     }
 
     /// Notes a patch, either permanent or for the next request only.
-    pub fn patch(&mut self, transformer: &str, patch: &[PatchOp], once: bool) {
+    pub(super) fn patch(&mut self, transformer: &str, patch: &[PatchOp], once: bool) {
         for op in patch {
             let Some(area) = Area::of(op) else { continue };
             let reason = op.invalidate_cache_reason().unwrap_or_default().trim().to_owned();
@@ -161,7 +161,7 @@ impl Causes {
     }
 
     /// Notes a cause; of equal causes only the newest is kept.
-    pub fn add(&mut self, cause: Cause) {
+    pub(super) fn add(&mut self, cause: Cause) {
         self.noted.retain(|noted| *noted != cause);
         if self.noted.len() == CAUSES_MAX {
             self.noted.remove(0);
@@ -173,13 +173,13 @@ impl Causes {
 
     /// Returns true if no request was sent since the session was read.
     #[must_use]
-    pub fn is_restart(&self) -> bool {
+    pub(super) fn is_restart(&self) -> bool {
         self.noted.contains(&Cause::Restart)
     }
 
     /// Returns what remains after a request was made: nothing, except that changes for that request only have ended.
     #[must_use]
-    pub fn past(self) -> Self {
+    pub(super) fn past(self) -> Self {
         let past = |cause: Cause| match cause {
             Cause::Patch { area, once: true, .. } => Some(Cause::Past(area)),
             _ => None,
@@ -188,14 +188,14 @@ impl Causes {
     }
 
     /// Puts earlier causes before these.
-    pub fn follow(&mut self, earlier: Self) {
+    pub(super) fn follow(&mut self, earlier: Self) {
         let later = std::mem::replace(self, earlier);
         later.noted.into_iter().for_each(|cause| self.add(cause));
     }
 
     /// Returns why two requests diverge at `place`, with details. `model` is the model of the earlier one.
     #[must_use]
-    pub fn of(&self, place: &Divergence, model: &str) -> (BreakReason, Option<String>) {
+    pub(super) fn of(&self, place: &Divergence, model: &str) -> (BreakReason, Option<String>) {
         match place {
             Divergence::Model => return (BreakReason::Model, Some(model.to_owned())),
             Divergence::Uncached => return (BreakReason::Uncached, None),

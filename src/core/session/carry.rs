@@ -1,13 +1,12 @@
 //! What a compaction records of earlier patches, so that nothing older than what it keeps is needed: their combined
 //! effect on system prompt, tools and options, and on the messages that it keeps.
 
-use super::job::told_by;
-use crate::core::{
-    context::{
-        messages::{Context, Counted, Kind},
-        patch::list::{Fate, fates},
-    },
-    session::{Node, SessionTree, tree::without_results},
+use super::tree::SessionTree;
+use crate::core::context::{
+    compaction::told_by,
+    messages::{Context, Counted, Kind},
+    node::{Node, without_results},
+    patch::list::{Fate, fates},
 };
 use reseed_protocol::{
     EntryId, Message,

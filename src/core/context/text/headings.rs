@@ -239,31 +239,31 @@ const PROGRESS_SYNONYMS: [(Slot, &[&str]); 3] = [
 const JOINING: [&str; 12] = ["&", "and", "und", "et", "y", "e", "en", "и", "oraz", "i", "与", "和"];
 
 /// Returns the section that this line opens under one of its own names, and the rest of the line.
-pub(super) fn named(line: &str) -> Option<(Slot, &str)> {
+pub(crate) fn named(line: &str) -> Option<(Slot, &str)> {
     let line = HeadingLine::of(line);
     NAMES.iter().find_map(|(name, slot)| Some((*slot, line.behind(name)?)))
 }
 
 /// Returns the part of Progress that this line opens.
-pub(super) fn named_in_progress(line: &str) -> Option<(Slot, &str)> {
+pub(crate) fn named_in_progress(line: &str) -> Option<(Slot, &str)> {
     let line = HeadingLine::of(line);
     let own = PROGRESS_NAMES.iter().find_map(|(name, slot)| Some((*slot, line.behind(name)?)));
     own.or_else(|| line.longest(&PROGRESS_SYNONYMS, |_| true))
 }
 
 /// Returns the section, of those wanted, that this line opens under another name.
-pub(super) fn named_otherwise(line: &str, wanted: impl Fn(Slot) -> bool) -> Option<(Slot, &str)> {
+pub(crate) fn named_otherwise(line: &str, wanted: impl Fn(Slot) -> bool) -> Option<(Slot, &str)> {
     HeadingLine::of(line).longest(&SYNONYMS, wanted)
 }
 
 /// Returns true if a line has heading marks or starts in bold.
-pub(super) fn is_marked(line: &str) -> bool {
+pub(crate) fn is_marked(line: &str) -> bool {
     let line = HeadingLine::of(line);
     line.is_heading || line.is_bold
 }
 
 /// Returns true if this text, in folded characters and without leading marks, starts with a heading of a summary.
-pub(super) fn is_heading(bare: &str) -> bool {
+pub(crate) fn is_heading(bare: &str) -> bool {
     let bare = bare.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches(['.', ')', ' ', '*', '_']);
     let names = NAMES.iter().chain(&PROGRESS_NAMES).map(|(name, _)| *name);
     let others = SYNONYMS.iter().chain(&PROGRESS_SYNONYMS).flat_map(|(_, names)| names.iter().copied());

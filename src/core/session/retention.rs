@@ -6,21 +6,23 @@
 
 mod kinds;
 
-use super::{Job, Next, Order, Outcome, Surroundings, Writing, summary_tokens_max};
+use super::SessionTree;
 use crate::core::{
     context::{
         build::build_context,
+        compaction::{Job, Next, Order, Outcome, Surroundings, Writing, summary_tokens_max},
         counter::Counter,
         cut::Keep,
         extract::extract,
         factory::Strategies,
+        node::Node,
         strategy::{ContextManager, Options, Planning, share},
         structure::Structure,
-        summary::{FileTools, read_prompt},
+        summary::read_prompt,
+        text::files::FileTools,
     },
     model::{Answer, ModelRequest},
     prices::Prices,
-    session::{Node, SessionTree},
 };
 use reseed_protocol::{
     Entry, EntryData, EntryId, Message, Part, Role, StopReason, Timestamp, entry::Compaction, event::CompactionTrigger,

@@ -1,0 +1,111 @@
+//! What a compaction is ordered to do, and its outcome.
+
+use super::raw::Raw;
+use reseed_protocol::{
+    CommandId, EntryId, JobId, Usage,
+    command::SummaryKind,
+    entry::{CompactionDetails, SummaryForm},
+    event::{CompactionRung, CompactionTrigger, FailedRung, Retained},
+};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// The kind of request that asks for a summary.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SummaryRequest {
+    /// [`Self::CachedPrefix`] if the session's own model summarises and its provider was seen to cache, otherwise
+    /// [`Self::Quoted`].
+    #[default]
+    Auto,
+    /// Quotes the conversation as data in a request of its own.
+    Quoted,
+    /// Appends the instruction to the request that the conversation would send, so that the provider's cache is used.
+    CachedPrefix,
+}
+
+/// How summaries are written, as configured.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Writing {
+    /// The requested form.
+    pub form: SummaryForm,
+    /// A prompt that replaces the server's own.
+    pub prompt: Option<Arc<str>>,
+    /// The kind of conversation.
+    pub kind: SummaryKind,
+}
+
+/// A request for a compaction.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Order {
+    /// Its id on the wire.
+    pub job_id: JobId,
+    /// Why it is made.
+    pub trigger: CompactionTrigger,
+    /// The command that requested it, if any.
+    pub command_id: Option<CommandId>,
+    /// What the summary should focus on.
+    pub instructions: Option<String>,
+    /// True if the instructions replace ours: the summary has the form that they ask for, and may lack our sections.
+    pub free_form: bool,
+    /// The strategy to use, by short name; `None` for the session's.
+    pub strategy: Option<&'static str>,
+    /// The history to summarise, instead of merging into the existing summary.
+    pub rebuild: Option<Arc<Raw>>,
+}
+
+impl Order {
+    /// Creates an order of the server's own.
+    #[must_use]
+    pub fn automatic(job_id: JobId, trigger: CompactionTrigger) -> Self {
+        Self { job_id, trigger, command_id: None, instructions: None, free_form: false, strategy: None, rebuild: None }
+    }
+}
+
+/// The outcome of a compaction, not yet checked against what it replaces. It names entries, so it applies to every
+/// later context that still has them. The log stores a held one, so a new field needs a default.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcome {
+    /// The summary, with the file lists; empty if nothing was summarised.
+    pub summary: String,
+    /// The summary's form, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<SummaryForm>,
+    /// Constraints that the user stated, as far as they were summarised.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub constraints: Vec<String>,
+    /// The step that produced it.
+    pub rung: CompactionRung,
+    /// The gentler steps that failed or saved too little.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<FailedRung>,
+    /// Files touched so far.
+    pub details: CompactionDetails,
+    /// The first entry kept verbatim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_kept: Option<EntryId>,
+    /// Older entries kept verbatim.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<EntryId>,
+    /// Entries whose tool results are replaced with a short note.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cleared: Vec<EntryId>,
+    /// Total usage of the summary requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// How well the summary kept exact values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retained: Option<Retained>,
+    /// Estimated tokens that the messages may have even above the target: what the cut keeps, plus a summary within its
+    /// bound.
+    pub allowed_tokens: u64,
+    /// Accepts any sufficient gain, even if the target is not met.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub any_gain: bool,
+    /// The hook that supplied the summary or selected the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<String>,
+    /// The details that the hook stores with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook_details: Option<serde_json::Value>,
+}

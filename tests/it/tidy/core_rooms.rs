@@ -1,0 +1,58 @@
+//! The rule that the rooms of the core do not import each other in a circle. They are modules of one crate, so neither
+//! Cargo nor the compiler holds it.
+
+use super::modules;
+use crate::source::{code, paths, without_tests};
+
+/// Folders of the core, and what the files in each never import, by its path in the core.
+const BARRED: &[(&str, &[&str])] = &[
+    ("src/core/context/", &["agent_loop", "session"]),
+    ("src/core/context/text/", &["context::compaction", "context::extract", "context::serialize", "context::summary"]),
+    ("src/core/context/extract/", &["context::compaction", "context::summary"]),
+    ("src/core/context/summary/", &["context::compaction"]),
+    ("src/core/context/patch/", &["context::compaction", "context::replay"]),
+    ("src/core/session/", &["agent_loop"]),
+    // Machines, the prompt and values do not know the kernel.
+    ("src/core/agent_loop/compaction/", KERNEL),
+    ("src/core/agent_loop/hooks/", KERNEL),
+    ("src/core/agent_loop/navigation/", KERNEL),
+    ("src/core/agent_loop/prompt/", KERNEL),
+    ("src/core/agent_loop/subject/", KERNEL),
+    ("src/core/agent_loop/turn/", KERNEL),
+];
+
+/// What belongs to the kernel of the agent loop.
+const KERNEL: &[&str] = &["agent_loop::AgentLoop", "agent_loop::kernel"];
+
+/// Checks that the rooms of the core import one way.
+pub(super) fn core_rooms(path: &str, text: &str) -> Vec<String> {
+    let modules = modules(path);
+    let barred: Vec<&str> =
+        BARRED.iter().filter(|(folder, _)| path.starts_with(folder)).flat_map(|(_, barred)| *barred).copied().collect();
+    let mut violations = Vec::new();
+    for used in paths(&without_tests(&code(text))) {
+        let Some(used) = in_core(&modules, &used) else { continue };
+        for room in barred.iter().filter(|room| is_in(&used, room)) {
+            violations.push(format!("{path}: imports `{used}`, and must not import `{room}`"));
+        }
+    }
+    violations
+}
+
+/// Returns a path of a file of the core with these modules, from the root of the core; `None` if it is relative to the
+/// file or leads elsewhere.
+fn in_core(modules: &[String], path: &[String]) -> Option<String> {
+    let supers = path.iter().take_while(|name| *name == "super").count();
+    let inner = match path.first()?.as_str() {
+        "crate" if path.get(1).is_some_and(|name| name == "core") => path[2..].to_vec(),
+        "crate" => path[1..].to_vec(),
+        "super" => [modules.get(1..modules.len().checked_sub(supers)?)?, &path[supers..]].concat(),
+        _ => return None,
+    };
+    Some(inner.join("::"))
+}
+
+/// Returns true if a path leads into a room.
+fn is_in(path: &str, room: &str) -> bool {
+    path.strip_prefix(room).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
