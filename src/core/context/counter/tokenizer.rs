@@ -2,6 +2,8 @@
 //!
 //! The tables are part of the binary, loaded on the first count and shared by the whole process.
 
+use std::cell::RefCell;
+
 /// Maximum bytes passed to the tokenizer at once. Its time and memory grow with the length of the text, so a long one
 /// is split; this size makes splits rare and keeps each piece down to milliseconds.
 pub(super) const PIECE_BYTES_MAX: usize = 64 * 1024;
@@ -64,7 +66,49 @@ impl Vocabulary {
             Self::O200k => bpe_openai::o200k_base(),
             Self::Cl100k => bpe_openai::cl100k_base(),
         };
-        pieces(text).map(|piece| tokenizer.count(piece) as u64).sum()
+        COUNTED.with_borrow_mut(|counted| {
+            let words = pieces(text).flat_map(|piece| tokenizer.split(piece));
+            words.map(|word| counted.tokens(self, word, |word| tokenizer.bpe.count(word))).sum()
+        })
+    }
+}
+
+thread_local! {
+    /// One per thread, so that counting needs no lock; 64 KiB each.
+    static COUNTED: RefCell<WordCounts> = RefCell::new(WordCounts(vec![0; WORD_COUNTS]));
+}
+
+/// Number of words whose tokens are remembered: most of the words that a conversation repeats.
+const WORD_COUNTS: usize = 4_096;
+/// Maximum bytes of a word that is remembered.
+const WORD_BYTES_MAX: usize = 14;
+
+/// The tokens of short words that were counted lately. Texts repeat their words, and the tokenizer allocates for each
+/// of them. Only remembers what a pure function returned, so no count depends on it.
+///
+/// The place of a word follows from its hash, and it replaces the word that was there: nothing is searched or grows.
+/// From the lowest byte on, a place holds the word, its length with its vocabulary, and its tokens; 0 is no word.
+struct WordCounts(Vec<u128>);
+
+impl WordCounts {
+    /// Returns the tokens of a word, counting them if they are not known.
+    fn tokens(&mut self, vocabulary: Vocabulary, word: &str, count: impl FnOnce(&[u8]) -> usize) -> u64 {
+        const TOKENS_BIT: u32 = 120;
+        let bytes = word.as_bytes();
+        if bytes.len() > WORD_BYTES_MAX {
+            return count(bytes) as u64;
+        }
+        let mut key = [0; 16];
+        key[..bytes.len()].copy_from_slice(bytes);
+        key[WORD_BYTES_MAX] = bytes.len() as u8 | (vocabulary as u8) << 4;
+        let key = u128::from_le_bytes(key);
+        let mixed = (key as u64 ^ (key >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let place = &mut self.0[(mixed >> 32) as usize % WORD_COUNTS];
+        if (*place ^ key) >> TOKENS_BIT << TOKENS_BIT != *place ^ key {
+            // A word has no more tokens than bytes.
+            *place = key | (count(bytes) as u128) << TOKENS_BIT;
+        }
+        (*place >> TOKENS_BIT) as u64
     }
 }
 
@@ -166,6 +210,18 @@ mod tests {
             [(Vocabulary::O200k, bpe_openai::o200k_base()), (Vocabulary::Cl100k, bpe_openai::cl100k_base())]
         {
             assert_eq!(vocabulary.count(&text), whole.count(text.as_str()) as u64, "{vocabulary:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_word_counted_before_costs_what_it_cost(text in "([a-c]{1,3}|[ A-Z0-9.,\n]|\\PC){0,60}") {
+            for (vocabulary, whole) in
+                [(Vocabulary::O200k, bpe_openai::o200k_base()), (Vocabulary::Cl100k, bpe_openai::cl100k_base())]
+            {
+                let tokens = whole.count(text.as_str()) as u64;
+                prop_assert_eq!([vocabulary.count(&text), vocabulary.count(&text)], [tokens; 2], "{:?}", vocabulary);
+            }
         }
     }
 

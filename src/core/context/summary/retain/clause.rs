@@ -36,19 +36,25 @@ pub(super) enum Width {
     Whole,
 }
 
-/// Shortens a sentence to the words around these spans.
-pub(super) fn clause(sentence: &str, spans: &[(usize, usize)], width: Width) -> String {
+/// Appends a sentence to a line, shortened to the words around these spans.
+pub(super) fn push_clause(
+    line: &mut String,
+    sentence: &str,
+    spans: impl Iterator<Item = (usize, usize)> + Clone,
+    width: Width,
+) {
     let tight = width < Width::Whole;
     let chars = sentence.chars().count();
     let is_short = chars <= WHOLE_CHARS_MAX;
     let is_spaceless = !sentence.is_ascii() && sentence.chars().filter(|c| is_unspaced(*c)).count() * 2 > chars;
     if is_spaceless {
         let whole = is_short && !tight;
-        return tidy(if whole { sentence } else { around(sentence, spans) });
+        line.push_str(tidied(if whole { sentence } else { around(sentence, spans) }.trim()));
+        return;
     }
     let words = words(sentence);
     let is_in = |list: &Listed, at: usize| among(list, &sentence[words[at].0..words[at].1]);
-    let is_must = |at: &usize| spans.iter().any(|span| words[*at].0 < span.1 && span.0 < words[*at].1);
+    let is_must = |at: &usize| spans.clone().any(|span| words[*at].0 < span.1 && span.0 < words[*at].1);
     let mut keep = vec![false; words.len()];
     let musts = || (0..words.len()).filter(is_must);
     if is_short && !tight {
@@ -70,20 +76,15 @@ pub(super) fn clause(sentence: &str, spans: &[(usize, usize)], width: Width) -> 
             (at + 1..words.len()).filter(says).take(behind).for_each(|near| keep[near] = true);
         }
     }
-    let mut kept = String::with_capacity(sentence.len());
+    let begin = line.len();
     for (start, end) in words.iter().zip(keep).filter(|(_, keep)| *keep).map(|(word, _)| *word) {
-        if !kept.is_empty() {
-            kept.push(' ');
+        if line.len() > begin {
+            line.push(' ');
         }
-        kept.push_str(&sentence[start..end]);
+        line.push_str(&sentence[start..end]);
     }
     // Words have no spaces around them.
-    kept.truncate(tidied(&kept).len());
-    kept
-}
-
-fn tidy(text: &str) -> String {
-    tidied(text.trim()).to_owned()
+    line.truncate(begin + tidied(&line[begin..]).len());
 }
 
 fn tidied(text: &str) -> &str {
@@ -91,9 +92,9 @@ fn tidied(text: &str) -> &str {
 }
 
 /// Returns the text from shortly before the first span to shortly after the last.
-fn around<'a>(sentence: &'a str, spans: &[(usize, usize)]) -> &'a str {
-    let start = spans.iter().map(|span| span.0).min().unwrap_or(0);
-    let end = spans.iter().map(|span| span.1).max().unwrap_or(sentence.len());
+fn around(sentence: &str, spans: impl Iterator<Item = (usize, usize)> + Clone) -> &str {
+    let start = spans.clone().map(|span| span.0).min().unwrap_or(0);
+    let end = spans.map(|span| span.1).max().unwrap_or(sentence.len());
     let from = sentence[..start].char_indices().rev().nth(NEAR_CHARS - 1).map_or(0, |(at, _)| at);
     let to = sentence[end..].char_indices().nth(NEAR_CHARS).map_or(sentence.len(), |(at, _)| end + at);
     &sentence[from..to]
@@ -124,10 +125,12 @@ mod tests {
             .iter()
             .map(|identifier| sentence.find(identifier).map(|at| (at, at + identifier.len())).unwrap())
             .collect();
-        assert_eq!(
-            (clause(sentence, &spans, Width::Whole), clause(sentence, &spans, Width::Tight)),
-            (whole.into(), tight.into())
-        );
+        let clause = |width| {
+            let mut line = String::from("- ");
+            push_clause(&mut line, sentence, spans.iter().copied(), width);
+            line
+        };
+        assert_eq!((clause(Width::Whole), clause(Width::Tight)), (format!("- {whole}"), format!("- {tight}")));
     }
 
     #[test]

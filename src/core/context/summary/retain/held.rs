@@ -119,11 +119,11 @@ impl Lines {
     /// Returns true if a line contains enough words of the task, and every number: the roof of house 12 is not that of
     /// house 14.
     pub(super) fn have(&self, task: &str) -> bool {
-        let wanted = Content::of(task);
         // Most tasks that no line is about: a number of theirs is nowhere.
-        if wanted.iter().any(|word| word.contains(char::is_numeric) && !self.by_word.contains_key(word)) {
+        if Content::any(task, |word| word.contains(char::is_numeric) && !self.by_word.contains_key(word)) {
             return false;
         }
+        let wanted = Content::of(task);
         let mut words: Vec<&str> = wanted.iter().collect();
         words.sort_unstable();
         words.dedup();
@@ -132,22 +132,33 @@ impl Lines {
         for word in &words {
             let is_number = word.contains(char::is_numeric);
             places.extend(self.by_word.get(*word).map(|lines| (lines, is_number)));
-            numbers += u32::from(is_number);
+            numbers += usize::from(is_number);
         }
         let least = (words.len() * TASK_WORDS_PERCENT).div_ceil(100).max(1);
         // Most others: all lines together have too few of the words.
         if places.len() < least {
             return false;
         }
-        // For each line, how many of the words it has, and how many of those are numbers.
-        let mut found = vec![(0_u32, 0_u32); self.count];
-        for (lines, is_number) in places {
+        // Only the lines with the rarest number can have all of them.
+        let rarest = places.iter().filter(|(_, is_number)| *is_number).min_by_key(|(lines, _)| lines.len());
+        if let Some((candidates, _)) = rarest {
+            let is_about = |line: &usize| {
+                let has = |(lines, _): &&(&Vec<usize>, bool)| lines.binary_search(line).is_ok();
+                let found = places.iter().filter(has);
+                let (all, of_numbers) =
+                    found.fold((0, 0), |(all, of), (_, is_number)| (all + 1, of + usize::from(*is_number)));
+                of_numbers == numbers && all >= least
+            };
+            return candidates.iter().any(is_about);
+        }
+        // For each line, how many of the words it has.
+        let mut found = vec![0_u32; self.count];
+        for (lines, _) in places {
             for line in lines {
-                found[*line].0 += 1;
-                found[*line].1 += u32::from(is_number);
+                found[*line] += 1;
             }
         }
-        found.into_iter().any(|(all, of_numbers)| of_numbers == numbers && all as usize >= least)
+        found.into_iter().any(|words| words as usize >= least)
     }
 }
 
@@ -157,6 +168,23 @@ pub(super) struct Content(Words);
 impl Content {
     pub(super) fn of(text: &str) -> Self {
         Self(Words::of(text))
+    }
+
+    /// Returns true if one of these words of a text fits; `fits` is called in their order, up to the first that does.
+    /// For most texts the words are not copied.
+    pub(super) fn any(text: &str, mut fits: impl FnMut(&str) -> bool) -> bool {
+        if !text.is_ascii() {
+            return Self::of(text).iter().any(fits);
+        }
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+        let mut words = words.filter(|word| word.len() > 3 || word.bytes().any(|byte| byte.is_ascii_digit()));
+        let mut lower = String::new();
+        words.any(|word| {
+            lower.clear();
+            lower.push_str(word);
+            lower.make_ascii_lowercase();
+            fits(&lower)
+        })
     }
 
     /// Iterates over these words in order: short ones are grammar in languages that use spaces.

@@ -14,16 +14,17 @@ mod held;
 pub(super) mod identify;
 mod sources;
 
-use clause::{Width, clause};
+use clause::{Width, push_clause};
 pub(super) use held::normal;
 use held::{Content, IndexedText};
+use identify::Found;
 pub(super) use identify::IdentifierKind;
 use reseed_protocol::{Message, command::SummaryKind};
-use sources::{OPEN, Rank, Sources, Speaker, Statement};
+use sources::{OPEN, Rank, Sources, Speaker};
 use std::{
     borrow::Cow,
     cmp::Reverse,
-    collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
+    collections::{HashMap, HashSet},
 };
 
 use crate::core::context::{
@@ -140,20 +141,18 @@ struct Occurrence {
 
 /// Returns each identifier to look for once, at its most important occurrence; among equals, the newest.
 fn identifiers(sources: &Sources) -> Vec<Identifier<'_>> {
-    let found_count = sources.all.iter().map(|source| source.found.len()).sum();
-    let mut best: HashMap<Cow<'_, str>, Occurrence> = HashMap::with_capacity(found_count);
-    for (at, source) in sources.all.iter().enumerate() {
-        for (nth, found) in source.found.iter().enumerate() {
+    let mut ordered: Vec<usize> = (0..sources.all.len()).collect();
+    ordered.sort_unstable_by_key(|at| (Reverse(sources.all[*at].rank), Reverse(*at)));
+    let mut best: HashMap<Cow<'_, str>, Occurrence> = HashMap::with_capacity(IDENTIFIERS_MAX);
+    for at in ordered {
+        // What follows is less important than all of these.
+        if best.len() >= IDENTIFIERS_MAX {
+            break;
+        }
+        let source = &sources.all[at];
+        for (nth, found) in source.found.iter().enumerate().rev() {
             let here = Occurrence { kind: found.kind, source: at, found: nth, rank: source.rank };
-            match best.entry(normal(&source.text[found.start..found.end])) {
-                Entry::Vacant(place) => {
-                    place.insert(here);
-                }
-                Entry::Occupied(mut best) if best.get().rank <= here.rank => {
-                    best.insert(here);
-                }
-                Entry::Occupied(_) => {}
-            }
+            best.entry(normal(&source.text[found.start..found.end])).or_insert(here);
         }
     }
     let named = |(normal, at): (_, Occurrence)| {
@@ -162,37 +161,34 @@ fn identifiers(sources: &Sources) -> Vec<Identifier<'_>> {
     };
     let mut identifiers: Vec<Identifier<'_>> = best.into_iter().map(named).collect();
     // This key is unique, so the order does not depend on the map's.
-    let order = |it: &Identifier<'_>| (Reverse(it.rank), Reverse(it.source), it.found);
-    if identifiers.len() > IDENTIFIERS_MAX {
-        identifiers.select_nth_unstable_by_key(IDENTIFIERS_MAX, order);
-        identifiers.truncate(IDENTIFIERS_MAX);
-    }
-    identifiers.sort_unstable_by_key(order);
+    identifiers.sort_unstable_by_key(|it| (Reverse(it.rank), Reverse(it.source), it.found));
+    identifiers.truncate(IDENTIFIERS_MAX);
     identifiers
 }
 
 /// Returns the lines to restore, in the order in which they were said.
 fn lines(sources: &Sources, missing: &[&Identifier<'_>], bounds: RepairBounds<'_>) -> Vec<String> {
-    let mut by_source: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
-    for identifier in missing {
-        let found = sources.all[identifier.source].found[identifier.found];
-        by_source.entry(identifier.source).or_default().push((found.start, found.end));
-    }
-    let mut ordered: Vec<usize> = by_source.keys().copied().collect();
+    let mut spans: Vec<(usize, Found)> =
+        missing.iter().map(|it| (it.source, sources.all[it.source].found[it.found])).collect();
+    spans.sort_unstable_by_key(|(at, found)| (*at, found.start));
+    let mut ordered: Vec<&[(usize, Found)]> = spans.chunk_by(|a, b| a.0 == b.0).collect();
     let goal: HashSet<&str> = sources.goal.iter().map(String::as_str).collect();
     let relevance = |at: usize| shared(&sources.all[at].text, &goal);
-    ordered.sort_by_cached_key(|at| (Reverse(sources.all[*at].rank), Reverse(relevance(*at)), Reverse(*at)));
+    ordered.sort_by_cached_key(|spans| {
+        let at = spans[0].0;
+        (Reverse(sources.all[at].rank), Reverse(relevance(at)), Reverse(at))
+    });
 
     let cost = |line: &str| (bounds.count)(line) + 1;
     let room = bounds.tokens_max.saturating_sub(cost(&format!("\n\n## {RESTORED}")));
     // Stops as soon as it is clear that there are many lines and that some do not fit, if only that is asked.
     let fit = |width: Width, is_try: bool| {
         let mut left = room;
-        let mut chosen: BTreeMap<usize, RestoredLine> = BTreeMap::new();
+        let mut chosen: Vec<RestoredLine<'_>> = Vec::new();
         let mut seen: HashSet<String> = HashSet::new();
         let mut misses = 0;
-        for at in &ordered {
-            let text = line(&sources.all[*at], &by_source[at], width);
+        for spans in &ordered {
+            let text = line(sources, spans, width);
             if !seen.insert(normal(&text).into_owned()) {
                 continue;
             }
@@ -200,7 +196,7 @@ fn lines(sources: &Sources, missing: &[&Identifier<'_>], bounds: RepairBounds<'_
             match left.checked_sub(tokens) {
                 Some(rest) => {
                     left = rest;
-                    chosen.insert(*at, RestoredLine { text, tokens });
+                    chosen.push(RestoredLine { text, tokens, spans });
                 }
                 None if misses == MISSES_MAX => break,
                 None => misses += 1,
@@ -220,51 +216,54 @@ fn lines(sources: &Sources, missing: &[&Identifier<'_>], bounds: RepairBounds<'_
     };
     // Spend the remaining room on longer excerpts of the most important sentences; a tool's are not extended.
     for width in widths {
-        for at in &ordered {
-            let may_grow = *width < Width::Whole || sources.all[*at].speaker != Speaker::Tool;
-            let Some(narrow) = chosen.get_mut(at).filter(|_| may_grow) else { continue };
-            let text = line(&sources.all[*at], &by_source[at], *width);
+        for narrow in &mut chosen {
+            if *width == Width::Whole && sources.all[narrow.source()].speaker == Speaker::Tool {
+                continue;
+            }
+            let text = line(sources, narrow.spans, *width);
             if text == narrow.text {
                 continue;
             }
             let tokens = cost(&text);
             let Some(rest) = left.checked_sub(tokens.saturating_sub(narrow.tokens)) else { break };
             left = rest;
-            *narrow = RestoredLine { text, tokens };
+            *narrow = RestoredLine { text, tokens, spans: narrow.spans };
         }
     }
-    chosen.into_values().map(|line| line.text).collect()
+    chosen.sort_unstable_by_key(RestoredLine::source);
+    chosen.into_iter().map(|line| line.text).collect()
 }
 
 /// Returns how many words of a text that carry its meaning are in this set, at most two.
 fn shared(text: &str, wanted: &HashSet<&str>) -> usize {
-    if wanted.is_empty() {
-        return 0;
+    let mut found = 0;
+    if !wanted.is_empty() {
+        Content::any(text, |word| {
+            found += usize::from(wanted.contains(word));
+            found == 2
+        });
     }
-    if !text.is_ascii() {
-        return Content::of(text).iter().filter(|word| wanted.contains(word)).take(2).count();
-    }
-    // The same, for most texts, without a copy of all their words.
-    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
-    let words = words.filter(|word| word.len() > 3 || word.bytes().any(|byte| byte.is_ascii_digit()));
-    let mut lower = String::new();
-    let is_wanted = |word: &&str| {
-        lower.clear();
-        lower.extend(word.chars().map(|c| c.to_ascii_lowercase()));
-        wanted.contains(lower.as_str())
-    };
-    words.filter(is_wanted).take(2).count()
+    found
 }
 
 /// A restored line.
-struct RestoredLine {
+struct RestoredLine<'a> {
     text: String,
     /// Its tokens, line break included.
     tokens: u64,
+    /// What it restores, each with the number of its sentence; never empty.
+    spans: &'a [(usize, Found)],
+}
+
+impl RestoredLine<'_> {
+    fn source(&self) -> usize {
+        self.spans[0].0
+    }
 }
 
 /// Formats a sentence as a line of the section, with its speaker unless that was the user.
-fn line(source: &Statement, spans: &[(usize, usize)], width: Width) -> String {
+fn line(sources: &Sources, spans: &[(usize, Found)], width: Width) -> String {
+    let source = &sources.all[spans[0].0];
     let is_task = source.found[0].kind == IdentifierKind::Task && source.rank == Rank::Decided && !source.must;
     let head = match source.speaker {
         _ if is_task => OPEN,
@@ -274,7 +273,11 @@ fn line(source: &Statement, spans: &[(usize, usize)], width: Width) -> String {
         Speaker::Assistant => ASSISTANT,
         Speaker::Tool => TOOL,
     };
-    format!("- {head}{}", clause(&source.text, spans, width))
+    let mut line = String::with_capacity("- ".len() + head.len() + source.text.len());
+    line.push_str("- ");
+    line.push_str(head);
+    push_clause(&mut line, &source.text, spans.iter().map(|(_, found)| (found.start, found.end)), width);
+    line
 }
 
 #[cfg(test)]

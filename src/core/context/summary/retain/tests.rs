@@ -4,7 +4,10 @@ use super::*;
 use crate::core::context::{counter::Counter, extract::extract, summary::check};
 use proptest::prelude::*;
 use reseed_protocol::{Part, Role};
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 const EMPTY: &str = "## Goal\n- build the boat\n\n## Constraints & Preferences\n- none\n\n## Progress\n### Done\n- none\n### In \
                      Progress\n- none\n### Blocked\n- none\n\n## Key Decisions\n- none\n\n## Next Steps\n- none\n\n## \
