@@ -197,8 +197,8 @@ metrics! {
     HOOK_SECONDS = Kind::Histogram(PAUSE_SECONDS), "reseed_hook_duration_seconds" ["kind", "point"], Seconds,
         "Time until a hook answered or was given up.";
     TOOL_CALLS_TOTAL = Kind::Counter, "reseed_tool_calls_total" ["tool", "outcome"], Count,
-        "Calls of tools, by tool; those of clients together as `(client)`; outcome is `ok`, `failed` or `cancelled` (timed out, or its turn \
-        ended).";
+        "Calls of tools, by tool; those of clients together as `(client)`; outcome is `ok`, `failed` or `cancelled` (timed \
+        out, or its turn ended).";
     TOOL_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_tool_duration_seconds" ["tool"], Seconds,
         "Duration of calls of tools, by tool; those of clients together as `(client)`.";
     STORE_COMMITS_TOTAL = Kind::Counter, "reseed_store_commits_total" ["outcome"], Count,

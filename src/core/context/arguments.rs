@@ -1,8 +1,8 @@
 //! Tool calls as requests send them: names and arguments.
 //!
-//! An entry keeps what the model wrote. If its arguments are not a JSON object, or its name is none that a tool may have,
-//! some servers refuse the request with it and every later one of the session. So arguments are sent wrapped, and names
-//! with other letters. The envelope has the sent form: what is counted, shown and sent is the same.
+//! An entry keeps what the model wrote. If the arguments are not a JSON object, or no tool may have the name, some
+//! servers refuse the request with it and every later one of the session. So such arguments are sent wrapped, and such
+//! names with other letters. The envelope has the sent form: what is counted, shown and sent is the same.
 
 use reseed_protocol::{Message, Part};
 use serde::{

@@ -126,8 +126,8 @@ impl Workspace {
         has(FIND) && has(READ_ON)
     }
 
-    /// Returns the estimated tokens that a compaction adds besides its summary: of the tools that the session offers from
-    /// then on, and of the text that names them.
+    /// Returns the estimated tokens that a compaction adds besides its summary: of the tools that the session offers
+    /// from then on, and of the text that names them.
     pub(crate) fn added_once_compacted(&self) -> u64 {
         let counter = &self.prompt.counter;
         let tokens = |tools: &Tools| tools.definitions().iter().map(|tool| counter.tool(tool)).sum::<u64>();
