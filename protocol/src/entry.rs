@@ -202,6 +202,11 @@ pub struct Compaction {
     /// The usage of the summary requests together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary_usage: Option<Usage>,
+    /// True if the session offers the tools that search its history from here on: the text around the summary names
+    /// them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
+    pub history_tools: bool,
 }
 
 /// The form of a summary.

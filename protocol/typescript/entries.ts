@@ -71,6 +71,11 @@ export interface Compaction {
   retained?: Retained;
   /** The usage of the summary requests together. */
   summaryUsage?: Usage;
+  /**
+   * True if the session offers the tools that search its history from here on: the text around the summary names
+   * them.
+   */
+  historyTools?: boolean;
 }
 
 /** Files used by the summarised part. */

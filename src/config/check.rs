@@ -1,8 +1,9 @@
 //! Validates settings that depend on each other.
 
-use super::{AuthSettings, ModelSettings, ProviderChoice, Settings, secret_files, values::NamedToken};
+use super::{
+    AuthSettings, ModelSettings, ProviderChoice, Settings, listed::is_this_machine, secret_files, values::NamedToken,
+};
 use secrecy::ExposeSecret;
-use std::net::IpAddr;
 
 /// A token with fewer characters might be guessed over the network.
 const TOKEN_CHARS_GOOD: usize = 16;
@@ -114,8 +115,7 @@ fn key_over_plain_http(model: &ModelSettings) -> Option<String> {
         Some(rest) => rest.split(']').next()?,
         None => authority.split(':').next()?,
     };
-    let is_here = host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(|at: IpAddr| at.is_loopback());
-    (!is_here).then(|| host.to_owned())
+    (!is_this_machine(host)).then(|| host.to_owned())
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod declare;
 pub(crate) mod declared;
 mod fingerprints;
 mod jwt;
+pub(crate) mod listed;
 mod near_miss;
 pub(crate) mod printed;
 mod rules;

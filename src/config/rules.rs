@@ -4,6 +4,7 @@ use super::{
     database::{Database, InvalidDatabase},
     declare::variable,
     jwt::JwtAlgorithm,
+    listed::is_this_machine,
     scopes::Scope,
     values::{Choice, NamedToken, Origin, ServiceToken, UserAndGroup, file_tool},
 };
@@ -269,7 +270,7 @@ pub(super) fn jwks_url() -> Rule<String> {
                 Some(v6) => v6.split(']').next().unwrap_or_default(),
                 None => authority.split(':').next().unwrap_or_default(),
             };
-            let is_here = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+            let is_here = is_this_machine(host);
             match scheme {
                 _ if host.is_empty() || !is_token(text) => Err("it is not a valid address"),
                 _ if authority.contains('@') => Err("it contains a user name or password"),

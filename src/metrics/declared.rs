@@ -197,10 +197,10 @@ metrics! {
     HOOK_SECONDS = Kind::Histogram(PAUSE_SECONDS), "reseed_hook_duration_seconds" ["kind", "point"], Seconds,
         "Time until a hook answered or was given up.";
     TOOL_CALLS_TOTAL = Kind::Counter, "reseed_tool_calls_total" ["tool", "outcome"], Count,
-        "Calls of tools that the server runs, by tool; outcome is `ok`, `failed` or `cancelled` (timed out, or its turn \
-        ended).";
+        "Calls of tools, by tool; those of clients together as `(client)`; outcome is `ok`, `failed` or `cancelled` (timed \
+        out, or its turn ended).";
     TOOL_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_tool_duration_seconds" ["tool"], Seconds,
-        "Duration of calls of tools that the server runs.";
+        "Duration of calls of tools, by tool; those of clients together as `(client)`.";
     STORE_COMMITS_TOTAL = Kind::Counter, "reseed_store_commits_total" ["outcome"], Count,
         "Store commits, each with one or more appends, by outcome `ok` or `failed`.";
     STORE_COMMIT_SECONDS = Kind::Histogram(COMMIT_SECONDS), "reseed_store_commit_seconds" [], Seconds,

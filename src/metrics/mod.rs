@@ -309,4 +309,4 @@ pub(crate) fn store_commit_failed() {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

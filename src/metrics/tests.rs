@@ -10,7 +10,7 @@ use reseed_protocol::{
 use std::collections::BTreeSet;
 
 /// Returns what is rendered after `record`, in a recorder of its own.
-pub(super) fn rendered(record: impl FnOnce()) -> String {
+pub(crate) fn rendered(record: impl FnOnce()) -> String {
     let recorder = recorder();
     let handle = recorder.handle();
     ::metrics::with_local_recorder(&recorder, || {

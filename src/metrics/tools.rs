@@ -1,4 +1,4 @@
-//! Metrics of the server's tools.
+//! Metrics of tools: the server's by name, those of clients together.
 
 use super::declared::*;
 use std::{
@@ -14,7 +14,10 @@ const TOOLS_MAX: usize = 1_000;
 /// The label of tools that have no series of their own.
 const OTHER: &str = "other";
 
-/// A call of one of the server's tools. Dropped without an end, it counts as cancelled.
+/// The label of all tools of clients: their names come from users. No tool can have this name.
+pub(super) const OF_CLIENT: &str = "(client)";
+
+/// A call of a tool. Dropped without an end, it counts as cancelled.
 #[derive(Debug)]
 pub(crate) struct ToolCallMeter {
     tool: &'static str,
@@ -23,10 +26,21 @@ pub(crate) struct ToolCallMeter {
 }
 
 impl ToolCallMeter {
-    /// Starts a call of this tool.
+    /// Starts a call of this tool of the server.
     #[must_use]
     pub(crate) fn new(tool: &str) -> Self {
         Self { tool: label(tool), began: Instant::now(), ended: false }
+    }
+
+    /// Starts a call of any client's tool.
+    #[must_use]
+    pub(crate) fn of_client() -> Self {
+        Self { tool: OF_CLIENT, began: Instant::now(), ended: false }
+    }
+
+    /// Measures the duration from now on: the call has waited for others until now.
+    pub(crate) fn starts(&mut self) {
+        self.began = Instant::now();
     }
 
     /// Ends the call.
@@ -76,12 +90,15 @@ mod tests {
             ToolCallMeter::new("shell").ended(false);
             ToolCallMeter::new("shell").ended(true);
             drop(ToolCallMeter::new("shell"));
+            ToolCallMeter::of_client().ended(true);
         });
         for line in [
             r#"reseed_tool_calls_total{tool="shell",outcome="ok"} 1"#,
             r#"reseed_tool_calls_total{tool="shell",outcome="failed"} 1"#,
             r#"reseed_tool_calls_total{tool="shell",outcome="cancelled"} 1"#,
             r#"reseed_tool_duration_seconds_count{tool="shell"} 3"#,
+            r#"reseed_tool_calls_total{tool="(client)",outcome="failed"} 1"#,
+            r#"reseed_tool_duration_seconds_count{tool="(client)"} 1"#,
         ] {
             assert!(text.lines().any(|rendered| rendered == line), "{line} is not in\n{text}");
         }

@@ -9,6 +9,7 @@ use super::{
     close_label, compaction,
     declared::{BUILD_INFO, zero_all},
     limits::Limit,
+    tools,
 };
 use reseed_protocol::{
     CloseCode, ErrorCode,
@@ -35,7 +36,7 @@ fn values(metric: &str, label: &str) -> Vec<&'static str> {
         ("reseed_tool_calls_total", "outcome") => vec!["ok", "failed", "cancelled"],
         // The built-in ones. Those of MCP servers and of programs appear with their first call.
         ("reseed_tool_calls_total" | "reseed_tool_duration_seconds", "tool") => {
-            vec!["shell", "apply_patch", "history_search", "history_read"]
+            vec!["shell", "apply_patch", "history_search", "history_read", tools::OF_CLIENT]
         }
         ("reseed_turns_total", "status") => vec!["completed", "failed", "cancelled", "interrupted"],
         (_, "purpose") => vec!["turn", "summary"],

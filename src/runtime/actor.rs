@@ -370,7 +370,10 @@ impl Actor {
                 }
                 Effect::CallTool(call) => match call.place {
                     ToolPlace::Server => self.effects.call_tool(*call),
-                    ToolPlace::Client => self.run_open_calls(),
+                    ToolPlace::Client => {
+                        self.effects.client_call_starts(&call.call_id);
+                        self.run_open_calls();
+                    }
                 },
                 Effect::CancelTool(call_id) => self.effects.cancel_tool(&call_id),
                 Effect::CancelHook(call_id) => {

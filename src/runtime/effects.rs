@@ -332,6 +332,11 @@ impl Effects {
         self.tools.start(call);
     }
 
+    /// Records that a call of a client's tool that waited for others starts now.
+    pub(super) fn client_call_starts(&mut self, call_id: &CallId) {
+        self.measure.client_call_starts(call_id);
+    }
+
     /// Cancels a call of one of the server's tools.
     pub(super) fn cancel_tool(&mut self, call_id: &CallId) {
         self.tools.cancel(call_id);

@@ -8,23 +8,28 @@ use crate::{
     core::{
         model::{Answer, ModelFault, ModelRequest, Purpose},
         prices::Prices,
+        tool::ToolPlace,
     },
     metrics::{
         self, Outcome,
         compaction::{self, CompactionOutcome, OpenBreaker},
+        tools::ToolCallMeter,
     },
 };
 use reseed_protocol::{
-    ErrorCode, JobId, Role, SessionId, Timestamp, UsageSource,
+    CallId, ErrorCode, JobId, Role, SessionId, Timestamp, UsageSource,
     context::BreakerReason,
     event::{
-        CompactionFailed, CompactionPrepared, CompactionRung, CompactionTrigger, ContextCompacted, EphemeralEvent,
-        Event, FailedRung,
+        CallOutcome, CompactionFailed, CompactionPrepared, CompactionRung, CompactionTrigger, ContextCompacted,
+        EphemeralEvent, Event, FailedRung,
     },
     reply::Reply,
 };
 use serde::Serialize;
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 /// The target of log lines about compactions, for `LOG_LEVEL`.
 const COMPACTION: &str = "reseed::compaction";
@@ -70,6 +75,8 @@ pub(super) struct Measure {
     /// The last fault of the running turn's requests, and the model requested.
     fault: Option<Box<(ModelFault, String)>>,
     breaker: Option<OpenBreaker>,
+    /// The running calls of a client's tools. Bounded by the calls of one answer.
+    client_calls: BTreeMap<CallId, ToolCallMeter>,
 }
 
 impl Measure {
@@ -82,6 +89,7 @@ impl Measure {
             last_compaction: None,
             fault: None,
             breaker: None,
+            client_calls: BTreeMap::new(),
         }
     }
 
@@ -100,8 +108,27 @@ impl Measure {
         self.last_compaction.as_deref().copied()
     }
 
+    /// Records that a call of a client's tool that waited for others starts now.
+    pub(super) fn client_call_starts(&mut self, call: &CallId) {
+        if let Some(meter) = self.client_calls.get_mut(call) {
+            meter.starts();
+        }
+    }
+
     pub(super) fn appended(&mut self, now: Timestamp, event: &Event) {
         match event {
+            Event::ToolCall(call) if call.place == ToolPlace::Client => {
+                self.client_calls.insert(call.call_id.clone(), ToolCallMeter::of_client());
+            }
+            // With an approval's id, it says what a person decided.
+            Event::CallResolved(resolved) if resolved.approval_id.is_none() => {
+                match (self.client_calls.remove(&resolved.call_id), resolved.outcome) {
+                    (Some(meter), CallOutcome::Answered) => meter.ended(false),
+                    (Some(meter), CallOutcome::Failed) => meter.ended(true),
+                    // Cancelled.
+                    (meter, _) => drop(meter),
+                }
+            }
             Event::TurnStarted(_) => {
                 self.turn = Some(Instant::now());
                 self.fault = None;

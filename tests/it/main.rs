@@ -14,6 +14,7 @@ mod cost;
 mod cut;
 mod exact;
 mod grants;
+mod history_tools;
 mod hooks;
 mod hostile;
 mod jwt;

@@ -1,11 +1,17 @@
 //! Tools that the server runs: called, bounded, cancelled, and approved by people.
 
 mod approvals;
+mod misbehaving;
 mod v1;
 
-use crate::support::{client::Client, json::present, server::Server};
+use crate::support::{
+    client::Client,
+    json::present,
+    server::Server,
+    tools::{ask, finished, results},
+};
 use reseed::{
-    core::model::{ModelFault, ModelRequest},
+    core::model::ModelFault,
     provider::scripted::{Reply, Scripted},
     store::{SessionStore, memory::MemoryStore},
     tools::{Call, CallFuture, Output, Tool},
@@ -14,7 +20,7 @@ use reseed_protocol::{
     ErrorCode, Part, Role,
     command::{ToolAnnotations, ToolOffer},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
@@ -99,27 +105,6 @@ async fn over(
 ) -> Server {
     let tools = tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>).collect();
     Server::over_with_tools(model.clone(), store, tools, settings).await
-}
-
-async fn ask(client: &mut Client, text: &str) {
-    let accepted = client.ask("user_input", json!({ "input": text })).await;
-    assert_eq!(accepted["type"], "accepted", "{accepted}");
-}
-
-async fn finished(client: &mut Client) -> Value {
-    client.event("turn_finished").await["payload"].clone()
-}
-
-/// Returns the tool results in a request, in order: their texts, and true for errors.
-fn results(request: &ModelRequest) -> Vec<(String, bool)> {
-    let parts = request.messages().filter(|message| message.message.role == Role::Tool);
-    parts
-        .flat_map(|message| message.message.content.clone())
-        .filter_map(|part| match part {
-            Part::ToolResult { output, is_error, .. } => Some((output, is_error)),
-            _ => None,
-        })
-        .collect()
 }
 
 #[tokio::test]

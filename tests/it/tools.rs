@@ -1,12 +1,16 @@
 //! Tools of the owner's client: offered, called, answered, and every way in which that fails.
 
-use crate::support::{client::Client, json::present, server::Server};
+use crate::support::{
+    client::Client,
+    json::present,
+    server::Server,
+    tools::{ask, finished, results},
+};
 use reseed::{
-    core::model::ModelRequest,
     provider::scripted::{Gate, Reply, Scripted},
     store::sqlite::SqliteStore,
 };
-use reseed_protocol::{Part, Role};
+use reseed_protocol::Part;
 use serde_json::{Value, json};
 use std::{
     sync::Arc,
@@ -40,29 +44,8 @@ fn named(name: &str, arguments: &str) -> Part {
     Part::ToolCall { call_id: "call_0".parse().unwrap(), name: name.into(), arguments: arguments.into() }
 }
 
-async fn ask(client: &mut Client, text: &str) {
-    let accepted = client.ask("user_input", json!({ "input": text })).await;
-    assert_eq!(accepted["type"], "accepted", "{accepted}");
-}
-
-async fn finished(client: &mut Client) -> Value {
-    client.event("turn_finished").await["payload"].clone()
-}
-
 async fn answer(client: &mut Client, call: &Value, output: &str) -> Value {
     client.ask("tool_result", json!({ "toolCallId": call["payload"]["toolCallId"], "output": output })).await
-}
-
-/// Returns the tool results in a request, in order: their texts, and true for errors.
-fn results(request: &ModelRequest) -> Vec<(String, bool)> {
-    let parts = request.messages().filter(|message| message.message.role == Role::Tool);
-    parts
-        .flat_map(|message| message.message.content.clone())
-        .filter_map(|part| match part {
-            Part::ToolResult { output, is_error, .. } => Some((output, is_error)),
-            _ => None,
-        })
-        .collect()
 }
 
 #[tokio::test]

@@ -12,5 +12,6 @@ pub(crate) mod notes;
 pub(crate) mod server;
 pub(crate) mod talk;
 pub(crate) mod time;
+pub(crate) mod tools;
 pub(crate) mod upstream;
 pub(crate) mod webhook;

@@ -1,5 +1,6 @@
 //! The tools that a request may offer, and how calls are checked against them.
 
+use crate::context::arguments::is_tool_name;
 use crate::schema::{Arguments, Budget};
 use crate::tool::{Terms, ToolPlace};
 use reseed_protocol::{ErrorBody, ErrorCode, command::ToolOffer, context::ToolDefinition, reply::UncheckedPattern};
@@ -18,6 +19,12 @@ const TIMEOUT_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 /// Maximum number of unchecked patterns that a client is told of: enough to find the tools that have them.
 const UNCHECKED_MAX: usize = 32;
 
+/// Characters of an unknown tool's name that the model is shown: as many as a name may have.
+const NAME_CHARS_MAX: usize = 64;
+
+/// Maximum number of tools whose names a model reads that calls an unknown one. The request offers them all anyway.
+const NAMES_MAX: usize = 32;
+
 /// Tools with the validators for their arguments: a client's, the server's, or those of a session. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Tools {
@@ -35,6 +42,21 @@ struct Offer {
 /// The tools as one request sent them, after patches. The calls of its answer are checked against these.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SentTools(Arc<Vec<ToolDefinition>>);
+
+impl SentTools {
+    /// Returns what a model reads that calls a tool which does not exist. An answer may have a thousand such calls, so
+    /// neither the name nor the list of tools is of any length.
+    fn without(&self, name: &str) -> String {
+        let shown: String = name.chars().take(NAME_CHARS_MAX).collect::<String>().replace(char::is_control, " ");
+        let names: Vec<&str> = self.0.iter().take(NAMES_MAX).map(|definition| definition.name.as_str()).collect();
+        let known = match (names.is_empty(), self.0.len() - names.len()) {
+            (true, _) => "no tools".to_owned(),
+            (false, 0) => names.join(", "),
+            (false, more) => format!("{}, and {more} more", names.join(", ")),
+        };
+        format!("There is no tool `{shown}`; there are: {known}.")
+    }
+}
 
 /// Validates the tools that a client offers.
 ///
@@ -68,8 +90,7 @@ fn checked(offers: Vec<ToolOffer>, place: ToolPlace) -> Result<Tools, ErrorBody>
     let mut checked: Vec<Arc<Offer>> = Vec::with_capacity(offers.len());
     for (at, offer) in offers.into_iter().enumerate() {
         let name: String = offer.name.chars().take(64).collect();
-        let letters = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        if offer.name.is_empty() || offer.name.len() > 64 || !offer.name.chars().all(letters) {
+        if !is_tool_name(&offer.name) {
             return invalid(at, "name", format!("a tool's name must be 1 to 64 of A-Za-z0-9_-, not `{name}`"));
         }
         if checked.iter().any(|other| other.offer.name == offer.name) {
@@ -172,9 +193,7 @@ impl Tools {
     /// can correct the call.
     pub(crate) fn check_call(&self, sent: &SentTools, name: &str, arguments: &str) -> Result<Terms, String> {
         let Some(definition) = sent.0.iter().find(|definition| definition.name == name) else {
-            let names: Vec<&str> = sent.0.iter().map(|definition| definition.name.as_str()).collect();
-            let known = if names.is_empty() { "no tools".to_owned() } else { names.join(", ") };
-            return Err(format!("There is no tool `{name}`; there are: {known}."));
+            return Err(sent.without(name));
         };
         let Some(offered) = self.offers.iter().find(|offer| offer.offer.name == name) else {
             return Err(format!("The tool `{name}` is no longer available."));

@@ -1,12 +1,43 @@
-//! The arguments of tool calls as requests send them.
+//! Tool calls as requests send them: names and arguments.
 //!
-//! An entry keeps what the model wrote. If that is not a JSON object, some servers refuse the request with it and every
-//! later one of the session, so it is sent wrapped. The envelope has the sent form: what is counted, shown and sent is
-//! the same.
+//! An entry keeps what the model wrote. If the arguments are not a JSON object, or no tool may have the name, some
+//! servers refuse the request with it and every later one of the session. So such arguments are sent wrapped, and such
+//! names with other letters. The envelope has the sent form: what is counted, shown and sent is the same.
 
 use reseed_protocol::{Message, Part};
-use serde::de::IgnoredAny;
-use std::{borrow::Cow, sync::Arc};
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, SeqAccess, Visitor},
+};
+use std::{borrow::Cow, fmt, sync::Arc};
+
+/// Maximum length of a tool's name, at OpenAI and so everywhere.
+const NAME_LENGTH_MAX: usize = 64;
+
+/// The name that is sent of a call without one.
+const UNNAMED: &str = "unnamed";
+
+/// Returns true if every server accepts a tool of this name.
+#[must_use]
+pub fn is_tool_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= NAME_LENGTH_MAX && name.chars().all(is_letter)
+}
+
+fn is_letter(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+/// Returns a call's name as text that every server accepts.
+#[must_use]
+pub fn sent_name(written: &str) -> Cow<'_, str> {
+    if is_tool_name(written) {
+        return Cow::Borrowed(written);
+    }
+    if written.is_empty() {
+        return Cow::Borrowed(UNNAMED);
+    }
+    Cow::Owned(written.chars().take(NAME_LENGTH_MAX).map(|c| if is_letter(c) { c } else { '_' }).collect())
+}
 
 /// Returns a call's arguments as text that every server accepts: a JSON object.
 #[must_use]
@@ -15,20 +46,73 @@ pub fn sent_arguments(written: &str) -> Cow<'_, str> {
     if written.is_empty() {
         return Cow::Borrowed("{}");
     }
-    if written.starts_with('{') && serde_json::from_str::<IgnoredAny>(written).is_ok() {
+    if written.starts_with('{') && serde_json::from_str::<Whole>(written).is_ok() {
         return Cow::Borrowed(written);
     }
     Cow::Owned(serde_json::json!({ "malformed": written }).to_string())
 }
 
-/// Returns a message as requests send it: with the sent form of its calls' arguments.
+/// A JSON value that is read to its end and kept nowhere. Unlike `IgnoredAny`, it has no half characters (`\ud83d`
+/// alone) and no numbers beyond what programs hold (`1e999`), which other parsers refuse.
+struct Whole;
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Whole {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self, A::Error> {
+        while items.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self, A::Error> {
+        while fields.next_entry::<Self, Self>()?.is_some() {}
+        Ok(self)
+    }
+}
+
+/// Returns a message as requests send it: with the sent form of its calls.
 pub(super) fn sent_message(message: &Arc<Message>) -> Arc<Message> {
-    if message.tool_calls().all(|(_, _, written)| sent_arguments(written) == written) {
+    if message.tool_calls().all(|(_, name, written)| is_tool_name(name) && sent_arguments(written) == written) {
         return message.clone();
     }
     let mut message = Message::clone(message);
     for part in &mut message.content {
-        if let Part::ToolCall { arguments, .. } = part {
+        if let Part::ToolCall { name, arguments, .. } = part {
+            *name = sent_name(name).into_owned();
             *arguments = sent_arguments(arguments).into_owned();
         }
     }
@@ -50,9 +134,28 @@ mod tests {
             ("[1]", r#"{"malformed":"[1]"}"#),
             ("{} {}", r#"{"malformed":"{} {}"}"#),
             ("look it up", r#"{"malformed":"look it up"}"#),
+            (r#"{"a":"\ud83d\ude00","b":[null,-1,1.5,true]}"#, r#"{"a":"\ud83d\ude00","b":[null,-1,1.5,true]}"#),
+            (r#"{"a":"\ud83d"}"#, r#"{"malformed":"{\"a\":\"\\ud83d\"}"}"#),
+            (r#"{"\ud83d":1}"#, r#"{"malformed":"{\"\\ud83d\":1}"}"#),
+            (r#"{"a":[1e999]}"#, r#"{"malformed":"{\"a\":[1e999]}"}"#),
         ] {
             assert_eq!(sent_arguments(written), expected, "{written}");
             assert_eq!(sent_arguments(expected), expected, "the sent form stays as it is");
+        }
+    }
+
+    #[test]
+    fn names_are_always_those_of_a_tool() {
+        let (long, cut) = ("é".repeat(100), "_".repeat(64));
+        for (written, expected) in [
+            ("look_up-2", "look_up-2"),
+            ("functions.look", "functions_look"),
+            ("look\n⚓", "look__"),
+            ("", "unnamed"),
+            (&long, &cut),
+        ] {
+            assert_eq!(sent_name(written), expected, "{written}");
+            assert!(is_tool_name(expected));
         }
     }
 
@@ -69,5 +172,10 @@ mod tests {
         let whole = message(&[r#"{"at":"sea"}"#, "{}"]);
         assert!(Arc::ptr_eq(&sent_message(&whole), &whole));
         assert_eq!(sent_message(&message(&["{}", "{"])), message(&["{}", r#"{"malformed":"{"}"#]));
+        let named = |name: &str| {
+            let call = Part::ToolCall { call_id: "c".parse().unwrap(), name: name.into(), arguments: "{}".into() };
+            Arc::new(Message::new(Role::Assistant, vec![call]))
+        };
+        assert_eq!(sent_message(&named("look:0")), named("look_0"));
     }
 }

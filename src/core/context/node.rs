@@ -145,7 +145,8 @@ pub fn message_of(entry: &Entry) -> Option<Message> {
     match &entry.data {
         EntryData::Message(message) => Some(message.clone()),
         EntryData::Compaction(compaction) if !compaction.summary.is_empty() => {
-            Some(Message::user(summary::seed_text(&compaction.summary)))
+            let text = if compaction.history_tools { summary::searchable_seed_text } else { summary::seed_text };
+            Some(Message::user(text(&compaction.summary)))
         }
         EntryData::CustomMessage(custom) => Some(Message::new(Role::User, custom.content.clone())),
         EntryData::BranchSummary(branch) if !branch.summary.is_empty() => {

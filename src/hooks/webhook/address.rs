@@ -1,5 +1,6 @@
 //! Checks the addresses of webhooks and of other servers that settings name: an `https` address, or this machine.
 
+use crate::config::listed::is_this_machine;
 use reqwest::{
     Url,
     dns::{Addrs, Name, Resolve, Resolving},
@@ -40,8 +41,7 @@ pub(crate) fn checked(text: &str) -> Result<Url, &'static str> {
 
 /// Returns true if an address is on this machine.
 pub(crate) fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == LOCALHOST || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    is_this_machine(url.host_str().unwrap_or_default())
 }
 
 /// Resolves only the name of this machine, without DNS: whoever answers for it could redirect calls, which are not

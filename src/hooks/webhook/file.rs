@@ -10,23 +10,19 @@
 //! ```
 
 use super::{InvalidWebhook, Secret, Webhook, answer};
-use crate::{clock::Clock, core::hook::HookSpec, hooks::InvalidHooks};
+use crate::{
+    clock::Clock,
+    config::listed::{Variable, contents},
+    core::hook::HookSpec,
+    hooks::InvalidHooks,
+};
 use reseed_protocol::hook::{ContextReason, HookPoint};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
 use serde::{
     Deserialize, Deserializer,
     de::{self, SeqAccess, Visitor},
 };
-use std::{
-    fmt,
-    fs::File,
-    io::{self, Read as _},
-    path::Path,
-    sync::Arc,
-};
-
-/// Most bytes of the file; [`HOOKS_MAX`](crate::core::hook::HOOKS_MAX) hooks need a few thousand.
-const FILE_BYTES_MAX: u64 = 1024 * 1024;
+use std::{fmt, path::Path, sync::Arc};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -96,41 +92,19 @@ impl<'de> Deserialize<'de> for Secrets {
 /// # Errors
 /// The file cannot be read, or the first position in it that is wrong, with what is allowed there. No secret is
 /// repeated.
-pub(crate) fn read(
-    file: &Path,
-    variable: &dyn Fn(&str) -> Option<SecretString>,
-    clock: &Arc<dyn Clock>,
-) -> Result<Vec<Webhook>, InvalidHooks> {
+pub(crate) fn read(file: &Path, variable: Variable<'_>, clock: &Arc<dyn Clock>) -> Result<Vec<Webhook>, InvalidHooks> {
     let text = contents(file).map_err(|error| format!("cannot be read: {error}"));
     let webhooks = text.and_then(|text| parsed(&text, variable, clock));
     webhooks.map_err(|message| InvalidHooks { place: format!("HOOKS_FILE {}", file.display()), message })
 }
 
-fn contents(file: &Path) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    File::open(file)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
-    }
-    Ok(text)
-}
-
-fn parsed(
-    text: &[u8],
-    variable: &dyn Fn(&str) -> Option<SecretString>,
-    clock: &Arc<dyn Clock>,
-) -> Result<Vec<Webhook>, String> {
+fn parsed(text: &[u8], variable: Variable<'_>, clock: &Arc<dyn Clock>) -> Result<Vec<Webhook>, String> {
     let Listed { hooks } = answer::object(text, answer::Unknown::Named)?;
     let webhooks = hooks.into_iter().enumerate().map(|(at, hook)| webhook(at, hook, variable, clock));
     webhooks.collect()
 }
 
-fn webhook(
-    at: usize,
-    hook: ListedHook,
-    variable: &dyn Fn(&str) -> Option<SecretString>,
-    clock: &Arc<dyn Clock>,
-) -> Result<Webhook, String> {
+fn webhook(at: usize, hook: ListedHook, variable: Variable<'_>, clock: &Arc<dyn Clock>) -> Result<Webhook, String> {
     let ListedHook { name, url, points, secret, secret_env } = hook;
     if points.is_empty() {
         return Err(format!("`hooks[{at}].points` is empty: the hook would never be called"));

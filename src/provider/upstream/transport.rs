@@ -4,6 +4,7 @@
 
 use super::events::Events;
 use crate::{
+    config::listed::is_this_machine,
     core::model::ModelFault,
     provider::fault::{classify, fault},
 };
@@ -13,7 +14,7 @@ use reqwest::{
     header::{CONTENT_TYPE, HeaderMap},
 };
 use reseed_protocol::ErrorCode;
-use std::{future::Future, net::IpAddr, time::Duration};
+use std::{future::Future, time::Duration};
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// Most bytes read of an error's body: errors are short, and longer bodies are HTML pages.
@@ -76,7 +77,9 @@ impl Transport {
             .connect_timeout(timeouts.connect)
             // A redirected POST becomes a GET, and its key would go to a host that nobody chose.
             .redirect(reqwest::redirect::Policy::none());
-        let builder = if is_loopback(url) { builder.no_proxy() } else { builder };
+        // On this machine no proxy is wanted.
+        let is_here = is_this_machine(url.host_str().unwrap_or_default());
+        let builder = if is_here { builder.no_proxy() } else { builder };
         let builder = if url.scheme() == "http" {
             // Without TLS there is nothing to trust, and a machine without certificates works too.
             builder.tls_certs_only([])
@@ -190,10 +193,4 @@ pub(crate) fn lost(error: &reqwest::Error) -> ModelFault {
         _ => stage.to_owned(),
     };
     fault(ErrorCode::UpstreamUnreachable, &note)
-}
-
-/// Returns true if an address is on this machine, where no proxy is wanted.
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }

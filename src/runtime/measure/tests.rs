@@ -131,3 +131,33 @@ fn a_rest_is_told_when_it_begins_and_ends_and_not_between() {
         .collect();
     assert_eq!(logged, [("WARN", "failures"), ("INFO", ""), ("INFO", "undone")]);
 }
+
+#[test]
+fn calls_of_clients_tools_are_counted_together_by_how_they_end() {
+    let text = crate::metrics::tests::rendered(|| {
+        let mut measure = Measure::new("session1".parse().unwrap());
+        let mut note = |name: &str, change: Value| {
+            measure.appended(Timestamp(5), &serde_json::from_value(event(name, change)).unwrap());
+        };
+        for (at, outcome) in ["answered", "failed", "timed_out", "dropped"].into_iter().enumerate() {
+            let id = format!("call{at}");
+            note("tool_call", json!({ "toolCallId": id, "name": format!("secret_{at}"), "place": "client" }));
+            // A person has allowed it: that is not its end.
+            note("call_resolved.approval", json!({ "toolCallId": id }));
+            note("call_resolved", json!({ "toolCallId": id, "outcome": outcome }));
+            // Not this process's call, and one of the server's.
+            note("call_resolved", json!({ "toolCallId": id, "outcome": outcome }));
+            note("tool_call", json!({ "toolCallId": id, "name": "shell", "place": "server" }));
+            note("call_resolved", json!({ "toolCallId": id, "outcome": outcome }));
+        }
+    });
+    for line in [
+        r#"reseed_tool_calls_total{tool="(client)",outcome="ok"} 1"#,
+        r#"reseed_tool_calls_total{tool="(client)",outcome="failed"} 1"#,
+        r#"reseed_tool_calls_total{tool="(client)",outcome="cancelled"} 2"#,
+        r#"reseed_tool_duration_seconds_count{tool="(client)"} 4"#,
+    ] {
+        assert!(text.lines().any(|rendered| rendered == line), "{line} is not in\n{text}");
+    }
+    assert!(!text.contains("secret"), "{text}");
+}

@@ -12,11 +12,8 @@
 
 mod fields;
 
-use super::{
-    InvalidMcp,
-    names::prefix,
-    variables::{Secrets, Variable},
-};
+use super::{InvalidMcp, names::prefix, variables::Secrets};
+use crate::config::listed::{Variable, contents, is_this_machine};
 use fields::Fields;
 use reqwest::{
     Url,
@@ -24,14 +21,9 @@ use reqwest::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::File,
-    io::{self, Read as _},
     path::{Path, PathBuf},
     time::Duration,
 };
-
-/// Most bytes of the file; [`SERVERS_MAX`] servers need a few thousand.
-const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Most servers: each has a task, and one over stdio a process.
 const SERVERS_MAX: usize = 64;
@@ -158,15 +150,6 @@ pub(super) fn read(file: &Path, folder: &Path, variable: Variable<'_>) -> Result
     listed.map_err(|message| InvalidMcp { place: format!("MCP_FILE {}", file.display()), message })
 }
 
-fn contents(file: &Path) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    File::open(file)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
-    }
-    Ok(text)
-}
-
 fn parsed(text: &[u8], folder: &Path, variable: Variable<'_>) -> Result<Listed, String> {
     let value: serde_json::Value = serde_json::from_slice(text)
         .map_err(|error| format!("it is not JSON (line {}, column {})", error.line(), error.column()))?;
@@ -288,17 +271,11 @@ fn address(name: &str, field: &str, fields: &mut Fields<'_>, warnings: &mut Vec<
         value.set_sensitive(true);
         headers.insert(header, value);
     }
-    if url.scheme() == "http" && !headers.is_empty() && !is_loopback(&url) {
+    if url.scheme() == "http" && !headers.is_empty() && !is_this_machine(url.host_str().unwrap_or_default()) {
         warnings
             .push(format!("server `{name}`: its headers are sent unencrypted, since `{field}` is an http:// address"));
     }
     Ok(Address { url, headers })
-}
-
-/// Returns true if an address is on this machine.
-pub(super) fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]

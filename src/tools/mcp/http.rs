@@ -5,7 +5,8 @@
 //! HTTP 400 and a JSON-RPC error without an id. Passed on as it is, nobody would take it for the answer, and the call
 //! would wait for its time limit.
 
-use super::file::{Address, is_loopback};
+use super::file::Address;
+use crate::config::listed::is_this_machine;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::{
     model::{ClientJsonRpcMessage, JsonRpcMessage},
@@ -43,7 +44,8 @@ impl Http {
             // Headers with credentials go only where the file says, and a call is sent once.
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never());
-        let builder = if is_loopback(&address.url) { builder.no_proxy() } else { builder };
+        let builder =
+            if is_this_machine(address.url.host_str().unwrap_or_default()) { builder.no_proxy() } else { builder };
         // Without TLS there is nothing to trust, and a machine without certificates works too.
         let builder = if address.url.scheme() == "http" { builder.tls_certs_only([]) } else { builder };
         // If another part of the process has already installed one, that one is used.

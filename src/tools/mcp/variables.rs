@@ -1,13 +1,11 @@
 //! `${VAR}` and `${VAR:-default}` in the texts of `MCP_FILE`, and the secrets that come from there.
 
-use secrecy::{ExposeSecret, SecretString};
+use crate::config::listed::Variable;
+use secrecy::ExposeSecret;
 use std::{collections::BTreeSet, fmt};
 
 /// The shortest text that is masked as a secret: shorter ones are switches and numbers, and occur by chance.
 const SECRET_BYTES_MIN: usize = 6;
-
-/// Looks up a variable.
-pub(super) type Variable<'a> = &'a dyn Fn(&str) -> Option<SecretString>;
 
 /// Texts that are never shown: the values of variables, `env` and `headers`.
 #[derive(Clone, Default, PartialEq)]

@@ -86,6 +86,7 @@ pub(crate) fn violations(api: Api, body: &Value) -> Vec<String> {
     for (at, message) in messages.iter().enumerate() {
         let wrong = if api == Api::Chat { chat_message(at, message) } else { item(message) };
         found.extend(wrong.map(|wrong| format!("{list}[{at}] {wrong}: {message}")));
+        found.extend(calls(message).filter_map(|call| Some(format!("{list}[{at}] {}: {call}", wrong_call(call)?))));
     }
     found.extend(pairs(messages));
     found
@@ -104,6 +105,30 @@ fn chat_message(at: usize, message: &Value) -> Option<&'static str> {
         },
         "tool" => (!message["content"].is_string()).then_some("has no text"),
         _ => Some("has no legal role"),
+    }
+}
+
+/// Returns the calls in a message, or the one that an item is.
+fn calls(message: &Value) -> impl Iterator<Item = &Value> {
+    let item = (message["type"] == "function_call").then_some(message);
+    message["tool_calls"].as_array().into_iter().flatten().chain(item)
+}
+
+/// Some servers refuse a request with such a call, and with it every later one of the conversation.
+fn wrong_call(call: &Value) -> Option<&'static str> {
+    let function = call.get("function").unwrap_or(call);
+    let name = function["name"].as_str().unwrap_or_default();
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let arguments = function["arguments"].as_str().unwrap_or_default();
+    let id = call.get("call_id").unwrap_or(&call["id"]).as_str().unwrap_or_default();
+    if name.is_empty() || name.len() > 64 || !name.chars().all(is_letter) {
+        Some("has a name that no server accepts")
+    } else if !serde_json::from_str::<Value>(arguments).is_ok_and(|arguments| arguments.is_object()) {
+        Some("has arguments that are no JSON object")
+    } else if id.is_empty() || id.len() > 64 {
+        Some("has an id that no server accepts")
+    } else {
+        None
     }
 }
 
@@ -138,10 +163,8 @@ fn pairs(messages: &[Value]) -> Vec<String> {
             found.push(format!("the message at {at} comes before the results of {open:?}"));
             open.clear();
         }
-        let calls = message["tool_calls"].as_array().into_iter().flatten().map(|call| &call["id"]);
-        let call = (message["type"] == "function_call").then(|| &message["call_id"]);
-        for id in calls.chain(call) {
-            let id = id.as_str().unwrap_or_default();
+        for call in calls(message) {
+            let id = call.get("call_id").unwrap_or(&call["id"]).as_str().unwrap_or_default();
             if !known.insert(id) {
                 found.push(format!("the call `{id}` at {at} has the id of another"));
             }

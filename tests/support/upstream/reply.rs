@@ -65,12 +65,20 @@ pub(crate) struct Answer {
     reasoning: String,
     text: String,
     pieces: usize,
-    calls: Vec<(String, String)>,
+    calls: Vec<Call>,
     usage: Usage,
     cached_tokens: Option<u64>,
     cache_write_tokens: Option<u64>,
     gate: Option<Gate>,
     finish: Finish,
+}
+
+#[derive(Debug, Clone)]
+struct Call {
+    /// The id that the server gives it; `None`: its number, which starts again in each answer, as on some servers.
+    id: Option<String>,
+    name: String,
+    arguments: String,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -146,7 +154,13 @@ impl Reply {
 
     /// Calls a tool as well.
     pub(crate) fn and_call(self, name: &str, arguments: &str) -> Self {
-        self.change(|answer| answer.calls.push((name.to_owned(), arguments.to_owned())))
+        self.and_call_as(None, name, arguments)
+    }
+
+    /// Calls a tool as well, under this id.
+    pub(crate) fn and_call_as(self, id: Option<&str>, name: &str, arguments: &str) -> Self {
+        let call = Call { id: id.map(str::to_owned), name: name.to_owned(), arguments: arguments.to_owned() };
+        self.change(|answer| answer.calls.push(call))
     }
 
     /// Reports this usage, in tokens.
@@ -280,11 +294,10 @@ impl Answer {
         }
         let deltas = texts.iter().map(|text| chunk(json!({ "content": text }), Value::Null)).collect();
         let mut after = Vec::new();
-        for (index, (name, arguments)) in self.calls.iter().enumerate() {
-            // Ids start again in each answer, as on some servers.
+        for (index, Call { id, name, arguments }) in self.calls.iter().enumerate() {
+            let id = id.clone().unwrap_or_else(|| format!("call_{index}"));
             let function = json!({ "name": name, "arguments": "" });
-            let call =
-                json!({ "index": index, "id": format!("call_{index}"), "type": "function", "function": function });
+            let call = json!({ "index": index, "id": id, "type": "function", "function": function });
             after.push(chunk(json!({ "tool_calls": [call] }), Value::Null));
             for piece in cut(arguments, 2) {
                 let call = json!({ "index": index, "function": { "arguments": piece } });
@@ -335,10 +348,10 @@ impl Answer {
             after.push(json!({ "type": "response.output_item.done", "output_index": index, "item": item }));
             output.push(item);
         }
-        for (name, arguments) in &self.calls {
+        for Call { id, name, arguments } in &self.calls {
             let index = output.len();
             // Item ids start again in each answer, as on some servers.
-            let (id, call_id) = (format!("fc_{index}"), format!("call_{index}"));
+            let (id, call_id) = (format!("fc_{index}"), id.clone().unwrap_or_else(|| format!("call_{index}")));
             let item = |arguments: &str| json!({ "type": "function_call", "id": id, "call_id": call_id, "name": name, "arguments": arguments });
             after.push(json!({ "type": "response.output_item.added", "output_index": index, "item": item("") }));
             for piece in cut(arguments, 2) {

@@ -164,6 +164,7 @@ impl Workspace {
             failed_rungs: outcome.failed.clone(),
             retained: outcome.retained,
             summary_usage: outcome.usage.clone(),
+            history_tools: self.searches_once_compacted(),
         };
         let entry = |compaction| self.entry(entry_id.clone(), EntryData::Compaction(compaction));
         let mut tree = self.with_compaction(entry(compaction.clone()), &outcome.cleared);

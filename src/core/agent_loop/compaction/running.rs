@@ -175,7 +175,8 @@ impl Workspace {
     /// Returns true if an outcome that leaves `after` tokens reaches the target, or the most that its cut allows.
     pub(crate) fn reaches(&self, outcome: &Outcome, after: u64, window_tokens: u64) -> bool {
         let target = self.manager().target_tokens(window_tokens);
-        let least = self.prompt.in_tokens(self.prompt.fixed().total() + outcome.allowed_tokens);
+        let fixed = self.prompt.fixed().total() + self.added_once_compacted();
+        let least = self.prompt.in_tokens(fixed + outcome.allowed_tokens);
         outcome.allowed_tokens > 0 && after <= least || after <= target
     }
 

@@ -12,7 +12,9 @@ use crate::context::{
     counter::Report,
     envelope::{Compiled, envelope, tokens_by_part},
     prefix::PlannedRequest,
+    summary::{searchable_seed_text, seed_text},
 };
+use crate::tool::ToolPlace;
 use reseed_protocol::{
     EntryId,
     context::{ContextEnvelope, EnvelopeMeta},
@@ -20,7 +22,8 @@ use reseed_protocol::{
 };
 use std::sync::Arc;
 
-/// The tool with which a model reads what it no longer sees.
+/// The tools with which a model finds what it no longer sees, and reads it.
+const FIND: &str = "history_search";
 const READ_ON: &str = "history_read";
 
 impl Workspace {
@@ -103,7 +106,7 @@ impl Workspace {
     /// offer the tools that search its history.
     pub(crate) fn count_compacted(&self, context: &Context) -> RequestCount {
         let state = &self.session.state;
-        let tools = self.tools_without(&state.settings.tools_off, state.compactions + 1);
+        let tools = self.tools_once_compacted();
         if tools.definitions() == self.prompt.carried.tools.definitions() {
             return self.count(context);
         }
@@ -111,6 +114,34 @@ impl Workspace {
         let compiled = Compiled::of(&prompt.parts, tools.definitions(), &context.carried, counter);
         let fresh = Freshness { model: &state.model, envelope_key: &compiled.key };
         count(context, compiled.fixed, fresh, counter, &prompt.calibration)
+    }
+
+    fn tools_once_compacted(&self) -> Tools {
+        let state = &self.session.state;
+        self.tools_without(&state.settings.tools_off, state.compactions + 1)
+    }
+
+    /// Returns true if the session offers the server's tools that search its history once it is compacted: the text
+    /// around the summary then names them. What the log says decides for as long as that summary is shown, so that the
+    /// prefix of requests stays as it is when tools come and go.
+    pub(crate) fn searches_once_compacted(&self) -> bool {
+        let tools = self.tools_once_compacted();
+        let has = |name| tools.offers().any(|(offer, place)| offer.name == name && place == ToolPlace::Server);
+        has(FIND) && has(READ_ON)
+    }
+
+    /// Returns the estimated tokens that a compaction adds besides its summary: of the tools that the session offers
+    /// from then on, and of the text that names them.
+    pub(crate) fn added_once_compacted(&self) -> u64 {
+        let counter = &self.prompt.counter;
+        let tokens = |tools: &Tools| tools.definitions().iter().map(|tool| counter.tool(tool)).sum::<u64>();
+        let tools = tokens(&self.tools_once_compacted()).saturating_sub(tokens(&self.prompt.carried.tools));
+        let named = if self.searches_once_compacted() {
+            counter.text(&searchable_seed_text("")).saturating_sub(counter.text(&seed_text("")))
+        } else {
+            0
+        };
+        tools + named
     }
 
     pub(crate) fn window_tokens(&self) -> u64 {

@@ -5,7 +5,7 @@ use super::{
     mix::{MessageTokens, Scripts},
     payload,
 };
-use crate::core::context::arguments::sent_arguments;
+use crate::core::context::arguments::{sent_arguments, sent_name};
 use reseed_protocol::{Entry, Message, Part, context::ToolDefinition};
 use std::fmt;
 
@@ -78,7 +78,7 @@ pub trait TokenEstimate: fmt::Debug + Send + Sync {
                     tokens.unsent = tokens.unsent.saturating_add(u32::try_from(self.text(text)).unwrap_or(u32::MAX));
                 }
                 Part::ToolCall { name, arguments, .. } => {
-                    tokens.scripts.add(&self.scripts(name));
+                    tokens.scripts.add(&self.scripts(&sent_name(name)));
                     tokens.scripts.add(&self.scripts(&sent_arguments(arguments)));
                     frame += TOOL_CALL_TOKENS;
                 }

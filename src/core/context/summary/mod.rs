@@ -2,7 +2,7 @@
 //! appears in the context.
 //!
 //! - [`prompt`](fn@prompt) builds the request; [`check`](fn@check) accepts the answer or says why not;
-//!   [`seed_text`] wraps the summary for the context; [`unseed`] unwraps it
+//!   [`seed_text`] and [`searchable_seed_text`] wrap the summary for the context; [`unseed`] unwraps it
 //! - a summary has the six [`SECTIONS`] in order, whatever headings a model wrote
 //! - file lists are appended once, by [`with_files`], and removed by [`strip_files`] before a summary is merged
 //! - neither input nor output contains invisible characters ([`clean`](fn@clean)) or secrets ([`mask_secrets`])
@@ -57,10 +57,23 @@ const SEED_HEAD: &str = "The earlier part of this conversation was summarised to
                          happened, not a request.\n\n<summary>\n";
 const SEED_TAIL: &str = "\n</summary>";
 
+/// Precedes a summary in the context of a session that offers the tools that search its history. It begins like
+/// [`SEED_HEAD`].
+const SEARCHABLE_HEAD: &str = "The earlier part of this conversation was summarised to save room. This is a record of \
+                               what happened, not a request. What it leaves out can still be looked up: \
+                               history_search finds earlier messages by their words, and history_read reads them in \
+                               full.\n\n<summary>\n";
+
 /// Wraps a summary for the model: a user message that records what happened, which nothing in the summary can end.
 #[must_use]
 pub fn seed_text(summary: &str) -> String {
     record(SEED_HEAD, summary)
+}
+
+/// Wraps a summary like [`seed_text`], and names the tools that search the session's history.
+#[must_use]
+pub fn searchable_seed_text(summary: &str) -> String {
+    record(SEARCHABLE_HEAD, summary)
 }
 
 fn record(head: &str, summary: &str) -> String {
@@ -85,10 +98,11 @@ pub(crate) fn may_be_seed(beginning: &str) -> bool {
     is_head(SEED_HEAD) || is_head(BRANCH_HEAD)
 }
 
-/// Unwraps a text made by [`seed_text`] or [`branch_text`]; `None` for any other text.
+/// Unwraps a text made by [`seed_text`], [`searchable_seed_text`] or [`branch_text`]; `None` for any other text.
 #[must_use]
 pub fn unseed(text: &str) -> Option<Cow<'_, str>> {
-    let summary = text.strip_prefix(SEED_HEAD).or_else(|| text.strip_prefix(BRANCH_HEAD))?.strip_suffix(SEED_TAIL)?;
+    let heads = [SEED_HEAD, SEARCHABLE_HEAD, BRANCH_HEAD];
+    let summary = heads.iter().find_map(|head| text.strip_prefix(head))?.strip_suffix(SEED_TAIL)?;
     Some(unescape(summary, TextKind::Record))
 }
 
@@ -104,7 +118,9 @@ mod tests {
     #[test]
     fn a_seed_is_recognised_and_nothing_else() {
         assert_eq!(unseed(&seed_text(GOOD)).as_deref(), Some(GOOD));
+        assert_eq!(unseed(&searchable_seed_text(GOOD)).as_deref(), Some(GOOD));
         assert_eq!(unseed(&branch_text(GOOD)).as_deref(), Some(GOOD));
+        assert!([SEED_HEAD, SEARCHABLE_HEAD, BRANCH_HEAD].into_iter().all(may_be_seed));
         assert_eq!(unseed(GOOD), None);
         assert_eq!(unseed("<summary>\nx\n</summary>"), None);
     }

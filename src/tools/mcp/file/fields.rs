@@ -1,6 +1,7 @@
 //! The fields of one server in `MCP_FILE`, taken one by one; what is left was not understood.
 
-use super::super::variables::{Secrets, Variable, substitute};
+use super::super::variables::{Secrets, substitute};
+use crate::config::listed::Variable;
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
