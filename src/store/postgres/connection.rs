@@ -65,7 +65,7 @@ pub enum SetupError {
 }
 
 impl Connector {
-    /// Returns what connects to a database. `synchronous_commit` is that of its connections; `None` leaves the server's.
+    /// Returns what connects to a database. `synchronous_commit` is that of its connections; `None`: the server's.
     pub(super) fn new(database: &Postgres, used: Use, synchronous_commit: Option<&str>) -> Result<Self, SetupError> {
         let address = database.url.expose();
         let verifies = ["sslmode=verify-full", "sslmode=require"].iter().any(|mode| address.contains(mode));

@@ -26,8 +26,8 @@ impl Drop for Guard {
 }
 
 impl Guard {
-    /// Takes the lock on this connection, and keeps it from then on. Waits for a server that is ending. Returns `None` if
-    /// another one holds it.
+    /// Takes the lock on this connection, and keeps it from then on. Waits for a server that is ending. Returns `None`
+    /// if another one holds it.
     pub(super) async fn take(
         first: Connection,
         connector: Connector,

@@ -1,5 +1,5 @@
-//! Lost connections and restarts of the server: nothing acknowledged is lost, nothing is written twice, and every append
-//! gets its answer.
+//! Lost connections and restarts of the server: nothing acknowledged is lost, nothing is written twice, and every
+//! append gets its answer.
 
 use super::{
     super::PostgresStore,

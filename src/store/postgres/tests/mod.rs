@@ -18,8 +18,8 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Returns the settings of a database at an address. The server of the tests does not sync the disk, and may be slow on a
-/// busy machine.
+/// Returns the settings of a database at an address. The server of the tests does not sync the disk, and may be slow on
+/// a busy machine.
 fn settings(address: &str) -> Postgres {
     match address.parse().unwrap() {
         Database::Postgres(postgres) => {
