@@ -17,7 +17,17 @@ use tracing_subscriber::{
 
 /// Libraries that log bodies, headers and frames below `info`. They are limited to `info` whatever `LOG_LEVEL` says,
 /// because what they log contains message text and keys.
-const CHATTY_CRATES: &[&str] = &["async_openai", "h2", "hyper", "hyper_util", "reqwest", "rustls", "tungstenite"];
+const CHATTY_CRATES: &[&str] = &[
+    "async_openai",
+    "h2",
+    "hyper",
+    "hyper_util",
+    "postgres_protocol",
+    "reqwest",
+    "rustls",
+    "tokio_postgres",
+    "tungstenite",
+];
 
 /// Libraries that log messages at every level. They are never heard: `tools::mcp` says what matters of them.
 const SILENT_CRATES: &[&str] = &["rmcp", "sse_stream"];

@@ -11,7 +11,7 @@ use crate::{
     },
     provider::DeltaSink,
     server::auth::Jwt,
-    service,
+    service, store,
     tools::shell::{OWN_BINARY, Shell},
 };
 use anyhow::Context as _;
@@ -89,7 +89,7 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     if let Some(jwt) = Jwt::open(settings, None).await? {
         say(format!("users       {jwt}"));
     }
-    say(format!("database    {}", settings.store.database()));
+    say(format!("database    {}", store::describe(&settings.store.database()).await?));
     say(format!("listens on  {}:{}", settings.listen.host, settings.listen.ws_port));
     let request = ModelRequest {
         model,

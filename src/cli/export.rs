@@ -30,7 +30,7 @@ pub(crate) struct ExportCommand {
 }
 
 pub(super) async fn run(settings: &Settings, command: ExportCommand) -> anyhow::Result<()> {
-    let store = store::open_read_only(&settings.store.database()).context("open the database read-only")?;
+    let store = store::open_read_only(&settings.store.database()).await.context("open the database read-only")?;
     let now = crate::clock::Clock::now(&crate::clock::SystemClock);
     // Check first, so that no empty file is created.
     store.head(&command.session).await?;

@@ -90,6 +90,7 @@ pub struct Imported {
 
 pub(super) async fn run(settings: &Settings, command: ImportCommand) -> anyhow::Result<()> {
     let store = service::open_store(settings)
+        .await
         .context("the database must not be in use during an import: stop the server, import, then start it again")?;
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("the system has no randomness: {error}"))?;

@@ -99,7 +99,7 @@ pub(super) async fn run(settings: &Settings, options: InspectOptions) -> anyhow:
         )
     };
     let id: SessionId = options.session.parse().map_err(|_| no_such())?;
-    let store = sessions::open(settings)?;
+    let store = sessions::open(settings).await?;
     let (head, state) = match stored::read(&*store, &id).await {
         Ok(found) => found,
         Err(Error::NotFound(_)) => return Err(no_such()),

@@ -33,7 +33,7 @@ pub(super) async fn run(mut settings: Settings) -> anyhow::Result<()> {
     // This binary has the subcommand that starts commands; a program that embeds the server has not.
     settings.shell.shell_binary.get_or_insert_with(|| OWN_BINARY.into());
     let provider = service::provider(&settings)?;
-    let store = service::open_store(&settings)?;
+    let store = service::open_store(&settings).await?;
     let service = service::start(&settings, provider, store).await?;
     // Listen before announcing the server: whoever knows of it may ask it to stop.
     let mut signals = Signals::listen().context("listen for signals")?;

@@ -32,13 +32,13 @@ pub(super) struct SessionsOptions {
 }
 
 /// Opens the database of these settings read-only, even while a server uses it.
-pub(super) fn open(settings: &Settings) -> anyhow::Result<Arc<dyn SessionStore>> {
+pub(super) async fn open(settings: &Settings) -> anyhow::Result<Arc<dyn SessionStore>> {
     let hint = "set in DATABASE_URL; the server creates it when it first starts";
-    store::open_read_only(&settings.store.database()).with_context(|| format!("open the database ({hint})"))
+    store::open_read_only(&settings.store.database()).await.with_context(|| format!("open the database ({hint})"))
 }
 
 pub(super) async fn run(settings: &Settings, options: SessionsOptions) -> anyhow::Result<()> {
-    let store = open(settings)?;
+    let store = open(settings).await?;
     let mut query = ListQuery { search: options.search.filter(|text| !text.is_empty()), ..ListQuery::default() };
     let (mut left, mut items, mut header_due) = (options.limit, Vec::new(), true);
     while left > 0 {

@@ -9,8 +9,12 @@ use anyhow::{Context as _, bail};
 
 /// Rewrites the database and prints what that saved.
 pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
-    let Database::Sqlite(path) = settings.store.database() else {
-        bail!("DATABASE_URL names a database in memory: there is no file to rewrite");
+    let path = match settings.store.database() {
+        Database::Sqlite(path) => path,
+        Database::Postgres(_) => {
+            bail!("`reseed vacuum` is for SQLite files; PostgreSQL cleans up by itself (autovacuum)")
+        }
+        Database::Memory => bail!("DATABASE_URL names a database in memory: there is no file to rewrite"),
     };
     let done = tokio::task::spawn_blocking(move || vacuum(&path)).await.context("rewrite the database")?;
     let done = done.context("the database is as it was")?;

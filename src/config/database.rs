@@ -1,5 +1,6 @@
 //! The store that `DATABASE_URL` names. This is the only place that parses the address.
 
+use super::postgres_url::{Postgres, PostgresUrl};
 use std::{
     fmt,
     path::{Path, PathBuf},
@@ -17,6 +18,8 @@ const MEMORY: &str = "memory:";
 pub enum Database {
     /// A SQLite database, by the path of its file, taken literally, without percent-decoding.
     Sqlite(PathBuf),
+    /// A PostgreSQL database.
+    Postgres(Box<Postgres>),
     /// A store in memory, which loses everything when the process ends.
     Memory,
 }
@@ -27,7 +30,8 @@ pub enum InvalidDatabase {
     /// The scheme is not supported. Only the scheme is repeated: the rest may hold a password.
     #[error(
         "the database URL begins with `{scheme}`; allowed are `sqlite://` with a path (`sqlite://data/reseed.db`, \
-         `sqlite:///var/lib/reseed.db`) and `memory:`"
+         `sqlite:///var/lib/reseed.db`), `postgres://` with a host and a database (`postgres://user:password@db/reseed`) \
+         and `memory:`"
     )]
     Scheme {
         /// The text before the first colon, at most 32 characters.
@@ -41,6 +45,12 @@ pub enum InvalidDatabase {
         /// The reason for the refusal.
         reason: &'static str,
     },
+    /// A PostgreSQL address that cannot be used. Nothing of it is repeated.
+    #[error("the database URL must be like `postgres://user:password@host:5432/database`: {reason}")]
+    Postgres {
+        /// The reason for the refusal.
+        reason: &'static str,
+    },
 }
 
 impl Database {
@@ -49,6 +59,7 @@ impl Database {
     pub(crate) fn below(&self, directory: &Path) -> Self {
         match self {
             Self::Sqlite(path) => Self::Sqlite(directory.join(path).components().collect()),
+            Self::Postgres(postgres) => Self::Postgres(postgres.clone()),
             Self::Memory => Self::Memory,
         }
     }
@@ -60,6 +71,10 @@ impl FromStr for Database {
     fn from_str(text: &str) -> Result<Self, InvalidDatabase> {
         if text == MEMORY {
             return Ok(Self::Memory);
+        }
+        if PostgresUrl::is_meant(text) {
+            let url = PostgresUrl::parse(text).map_err(|reason| InvalidDatabase::Postgres { reason })?;
+            return Ok(Self::Postgres(Box::new(Postgres::at(url))));
         }
         let Some(path) = text.strip_prefix(SQLITE) else {
             let scheme = text.split(':').next().unwrap_or_default().chars().take(32).collect();
@@ -81,6 +96,7 @@ impl fmt::Display for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => path.display().fmt(f),
+            Self::Postgres(postgres) => postgres.url.fmt(f),
             Self::Memory => f.write_str("in memory"),
         }
     }
@@ -108,7 +124,8 @@ mod tests {
     fn any_other_address_is_refused_with_what_is_allowed_and_without_its_password() {
         let cases = [
             ("", "begins with ``; allowed are `sqlite://`"),
-            ("postgres://reseed:hunter2@db/reseed", "begins with `postgres`; allowed are `sqlite://`"),
+            ("mysql://reseed:hunter2@db/reseed", "begins with `mysql`; allowed are `sqlite://`"),
+            ("postgres://reseed:hunter2@db", "it names no database"),
             ("sqlite:x.db", "begins with `sqlite`; allowed are `sqlite://`"),
             ("memory", "begins with `memory`; allowed are `sqlite://`"),
             ("sqlite://", "it does not name a file"),

@@ -373,8 +373,21 @@ settings! {
     store: StoreSettings {
         /// The directory that relative paths in other settings start from.
         working_directory: PathBuf = ".", rules::path();
-        /// The database; created on the first start, with its directories.
+        /// The database. A SQLite file is created on the first start, with its directories. Of a PostgreSQL database,
+        /// only host and name are ever shown: the address may have a password.
         database_url: Database = "sqlite://./data/reseed.db", rules::database();
+        /// On PostgreSQL, the schema that holds the tables; created on the first start.
+        database_schema: String = "reseed", rules::schema();
+        /// On PostgreSQL, a file with the certificates (PEM) that sign the server's, instead of the system's.
+        database_ca_file: Option<PathBuf> = "", rules::path().optional();
+        /// On PostgreSQL, the connections that read. Two more write, and one holds the database for this server.
+        database_readers: u32 = "8", rules::whole("connections", 2..=100);
+        /// On PostgreSQL, the longest time for which a read or a write waits while the database is away, as during its
+        /// restart. After that the sessions that wrote are closed, and opened again when their clients come back.
+        store_patience_secs: u64 = "10", rules::whole("seconds", 1..=300);
+        /// Accept a PostgreSQL server that may lose what it has acknowledged (`fsync = off` or `full_page_writes =
+        /// off`). For tests only.
+        unsafe_store: bool = "false", rules::flag();
     }
 
     /// Logging.

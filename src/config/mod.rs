@@ -15,6 +15,7 @@ mod fingerprints;
 mod jwt;
 pub(crate) mod listed;
 mod near_miss;
+mod postgres_url;
 pub(crate) mod printed;
 mod rules;
 mod scopes;
@@ -28,6 +29,7 @@ pub use declared::{
     TurnSettings, UpstreamSettings,
 };
 pub use jwt::JwtAlgorithm;
+pub use postgres_url::{Postgres, PostgresUrl};
 pub(crate) use printed::help;
 pub use scopes::{Scope, Scopes};
 pub use values::{
@@ -46,6 +48,7 @@ use std::{
     ffi::OsString,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 /// The default model of OpenAI if `MODEL` is unset.
@@ -301,7 +304,18 @@ impl StoreSettings {
     /// Returns the database: under the working directory, unless its path is absolute.
     #[must_use]
     pub fn database(&self) -> Database {
-        self.database_url.below(&self.working_directory)
+        let mut database = self.database_url.below(&self.working_directory);
+        if let Database::Postgres(postgres) = &mut database {
+            **postgres = Postgres {
+                url: postgres.url.clone(),
+                schema: self.database_schema.clone(),
+                ca_file: self.database_ca_file.as_ref().map(|file| self.working_directory.join(file)),
+                readers: self.database_readers,
+                patience: Duration::from_secs(self.store_patience_secs),
+                allows_unsafe: self.unsafe_store,
+            };
+        }
+        database
     }
 }
 

@@ -93,6 +93,8 @@ impl<T: 'static> Rule<T> {
 
 /// Shortens a value for an error: one line, limited length, and without the user name and password of an address.
 fn shown(text: &str) -> String {
+    // A PostgreSQL address may have its password among the options.
+    let text = if text.starts_with("postgres") { text.split('?').next().unwrap_or_default() } else { text };
     let text = match text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1))) {
         Some((scheme, host)) => format!("{scheme}://…@{host}"),
         None => text.to_owned(),
@@ -220,13 +222,23 @@ pub(super) fn user() -> Rule<UserAndGroup> {
 /// Accepts the address of a database that survives a restart.
 pub(super) fn database() -> Rule<Database> {
     Rule::new(
-        "sqlite:// and the path of a file, such as sqlite://./data/reseed.db or sqlite:///var/lib/reseed.db",
+        "sqlite:// and the path of a file, such as sqlite://./data/reseed.db or sqlite:///var/lib/reseed.db; or \
+         postgres://user:password@host:5432/database",
         |text| match text.parse() {
-            Ok(database @ Database::Sqlite(_)) => Ok(database),
+            Ok(database @ (Database::Sqlite(_) | Database::Postgres(_))) => Ok(database),
             Ok(Database::Memory) | Err(InvalidDatabase::Scheme { .. }) => Err(""),
-            Err(InvalidDatabase::Path { reason, .. }) => Err(reason),
+            Err(InvalidDatabase::Path { reason, .. } | InvalidDatabase::Postgres { reason }) => Err(reason),
         },
     )
+}
+
+/// Accepts the name of a schema that needs no quotes in SQL.
+pub(super) fn schema() -> Rule<String> {
+    Rule::new("a name of 1 to 63 of a-z 0-9 _, not beginning with a digit or pg_", |text| {
+        let is_name = text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+        let begins_well = !text.starts_with(|c: char| c.is_ascii_digit()) && !text.starts_with("pg_");
+        if is_name && begins_well && (1..=63).contains(&text.len()) { Ok(text.to_owned()) } else { Err("") }
+    })
 }
 
 /// Accepts a log filter: a level, or a list of `target=level`.

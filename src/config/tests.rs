@@ -56,7 +56,8 @@ fn what_is_empty_is_not_set_and_what_is_unknown_is_passed_over() {
 #[test]
 fn an_error_shows_an_address_without_its_password() {
     for (variable, value, shown) in [
-        ("DATABASE_URL", "postgres://reseed:hunter2@db/reseed", "postgres://…@db/reseed"),
+        ("DATABASE_URL", "postgres://reseed:hunter2@db/", "postgres://…@db/"),
+        ("DATABASE_URL", "postgres://db/?password=hunter2", "postgres://db/"),
         ("DATABASE_URL", "sqlite://reseed:hunter2@db/", "sqlite://…@db/"),
         ("ALLOWED_ORIGINS", "https://me:hunter2@chat.example", "https://…@chat.example"),
     ] {

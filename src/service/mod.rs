@@ -209,12 +209,12 @@ fn notice(settings: &Settings) -> Option<String> {
 /// Opens the store that the settings name.
 ///
 /// # Errors
-/// The file is in use, not a reseed database, of a newer version, or cannot be created.
-pub fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn SessionStore>> {
+/// The database is in use, not one of reseed, of a newer version, or cannot be created or reached.
+pub async fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn SessionStore>> {
     let database = settings.store.database();
     // The store reports totals; the metrics count increments.
-    let seen = Mutex::new(store::sqlite::CommitStats::default());
-    let observer = move |stats: store::sqlite::CommitStats| {
+    let seen = Mutex::new(store::CommitStats::default());
+    let observer = move |stats: store::CommitStats| {
         let before = std::mem::replace(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner), stats);
         if stats.failed > before.failed {
             metrics::store_commit_failed();
@@ -223,5 +223,5 @@ pub fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn SessionStore>> 
             metrics::store_committed(stats.records.saturating_sub(before.records), stats.last_commit);
         }
     };
-    store::open(&database, observer).with_context(|| format!("open the database {database}"))
+    store::open(&database, observer).await.with_context(|| format!("open the database {database}"))
 }

@@ -1,9 +1,9 @@
 //! Opens the store that `DATABASE_URL` names.
 
 use super::{
-    SessionStore,
+    CommitStats, SessionStore,
     memory::MemoryStore,
-    sqlite::{CommitStats, OpenError, SqliteStore},
+    sqlite::{OpenError, SqliteStore},
 };
 use crate::config::{Database, InvalidDatabase};
 use std::sync::Arc;
@@ -14,33 +14,45 @@ pub enum ConnectError {
     /// The address names no store.
     #[error(transparent)]
     Address(#[from] InvalidDatabase),
-    /// The database cannot be opened.
+    /// The SQLite database cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The PostgreSQL database cannot be opened.
+    #[cfg(feature = "postgres")]
+    #[error(transparent)]
+    Postgres(#[from] super::postgres::OpenError),
+    /// The program was built without the store that the address names.
+    #[error("this program was built without PostgreSQL; build it with the feature `postgres`")]
+    NotBuilt,
     /// A store in memory is seen by its own process only.
     #[error("a database in memory cannot be read by another process")]
     InMemory,
 }
 
 /// Opens the store that an address like that of `DATABASE_URL` names: `sqlite://` and a path, relative to the current
-/// directory or absolute, or `memory:`, which loses everything when the process ends.
+/// directory or absolute; `postgres://` with a host and a database; or `memory:`, which loses everything when the
+/// process ends.
 ///
 /// # Errors
 /// [`ConnectError`].
-pub fn connect(address: &str) -> Result<Arc<dyn SessionStore>, ConnectError> {
-    open(&address.parse()?, |_| {})
+pub async fn connect(address: &str) -> Result<Arc<dyn SessionStore>, ConnectError> {
+    open(&address.parse()?, |_| {}).await
 }
 
-/// Opens a store and reports each commit to `observer` on the store's own thread. The memory store reports none.
+/// Opens a store and reports each commit to `observer` before it is answered. The memory store reports none.
 ///
 /// # Errors
 /// [`ConnectError`].
-pub(crate) fn open(
+pub(crate) async fn open(
     database: &Database,
     observer: impl Fn(CommitStats) + Send + 'static,
 ) -> Result<Arc<dyn SessionStore>, ConnectError> {
     Ok(match database {
         Database::Sqlite(path) => Arc::new(SqliteStore::open_observed(path, observer)?),
+        #[cfg(feature = "postgres")]
+        Database::Postgres(postgres) => Arc::new(super::postgres::PostgresStore::open(postgres, observer).await?),
+        #[cfg(not(feature = "postgres"))]
+        Database::Postgres(_) => return Err(ConnectError::NotBuilt),
         Database::Memory => Arc::new(MemoryStore::new()),
     })
 }
@@ -49,10 +61,31 @@ pub(crate) fn open(
 ///
 /// # Errors
 /// [`ConnectError`].
-pub(crate) fn open_read_only(database: &Database) -> Result<Arc<dyn SessionStore>, ConnectError> {
+pub(crate) async fn open_read_only(database: &Database) -> Result<Arc<dyn SessionStore>, ConnectError> {
     match database {
         Database::Sqlite(path) => Ok(Arc::new(SqliteStore::open_read_only(path)?)),
+        #[cfg(feature = "postgres")]
+        Database::Postgres(postgres) => Ok(Arc::new(super::postgres::PostgresStore::open_read_only(postgres).await?)),
+        #[cfg(not(feature = "postgres"))]
+        Database::Postgres(_) => Err(ConnectError::NotBuilt),
         Database::Memory => Err(ConnectError::InMemory),
+    }
+}
+
+/// Says where a database is, and of a server what it is and how it keeps what it acknowledges.
+///
+/// # Errors
+/// [`ConnectError`]: the server cannot be used.
+pub(crate) async fn describe(database: &Database) -> Result<String, ConnectError> {
+    match database {
+        #[cfg(feature = "postgres")]
+        Database::Postgres(postgres) => {
+            let about = super::postgres::PostgresStore::describe(postgres).await?;
+            Ok(format!("{database}; {about}"))
+        }
+        #[cfg(not(feature = "postgres"))]
+        Database::Postgres(_) => Err(ConnectError::NotBuilt),
+        Database::Sqlite(_) | Database::Memory => Ok(database.to_string()),
     }
 }
 
@@ -65,18 +98,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let sqlite = format!("sqlite://{}/made/on/start/reseed.db", dir.path().display());
         for address in ["memory:", &sqlite] {
-            let store = connect(address).unwrap_or_else(|error| panic!("{address}: {error}"));
+            let store = connect(address).await.unwrap_or_else(|error| panic!("{address}: {error}"));
             assert_eq!(store.list(crate::store::ListQuery::default()).await.unwrap().items, []);
-            let reader = open_read_only(&address.parse().unwrap());
+            let reader = open_read_only(&address.parse().unwrap()).await;
             assert_eq!(reader.is_ok(), address != "memory:", "{address}");
             store.close().await.unwrap();
         }
         assert!(dir.path().join("made/on/start/reseed.db").exists());
     }
 
-    #[test]
-    fn an_address_that_names_no_store_is_refused() {
-        let error = connect("postgres://db").err().unwrap().to_string();
+    #[tokio::test]
+    async fn an_address_that_names_no_store_is_refused() {
+        let error = connect("mysql://db").await.err().unwrap().to_string();
         assert!(error.contains("allowed are `sqlite://`"), "{error}");
     }
 }

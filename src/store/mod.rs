@@ -4,13 +4,17 @@
 //! a single node and a cluster alike: `open` returns a lease whose `term` fences stale writers.
 
 mod check;
+mod checksum;
 mod connect;
 mod error;
 pub(crate) mod faulty;
 pub mod memory;
 mod page;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod search;
 pub mod sqlite;
+mod stats;
 mod upgrade;
 mod walk;
 
@@ -18,10 +22,11 @@ mod walk;
 pub(crate) mod conformance;
 
 pub use connect::{ConnectError, connect};
-pub(crate) use connect::{open, open_read_only};
+pub(crate) use connect::{describe, open, open_read_only};
 pub use error::{Error, Part};
 pub use page::EntriesPage;
 pub use search::{HISTORY_TOOLS, HITS_MAX, Hit, Hits, Query, SearchQuery, SearchScope, TERMS_MAX};
+pub use stats::CommitStats;
 pub use walk::SubtreeQuery;
 
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp, event::Event};

@@ -27,6 +27,8 @@ mod operating;
 mod original_faults;
 mod outcomes;
 mod poisoned;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod provider;
 mod real_upstream;
 mod reload;

@@ -40,7 +40,7 @@ struct Past {
 
 /// Creates a session of this name with this many messages; its summaries are included among its entries or left out.
 pub(crate) async fn write(database: &Path, name: &str, messages: usize, compacted: bool) -> anyhow::Result<()> {
-    let store = store::connect(&format!("sqlite://{}", database.display()))?;
+    let store = store::connect(&format!("sqlite://{}", database.display())).await?;
     let session: SessionId = name.parse()?;
     let at = Timestamp(1_780_000_000_000);
     let mut lease = store.create(&session, "", at).await?;

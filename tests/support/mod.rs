@@ -9,6 +9,9 @@ pub(crate) mod json;
 pub(crate) mod line;
 #[allow(dead_code, reason = "`it` writes the notes and `outcomes` reads them")]
 pub(crate) mod notes;
+#[cfg(feature = "postgres")]
+#[allow(dead_code, reason = "each binary of tests uses a part of it")]
+pub(crate) mod postgres;
 pub(crate) mod server;
 pub(crate) mod talk;
 pub(crate) mod time;

@@ -3,7 +3,6 @@
 //! All writes go through one thread, which commits them in groups with `synchronous=FULL`; reads use connections of
 //! their own. One process at a time may write to the file; others may read it meanwhile.
 
-mod checksum;
 mod erase;
 mod health;
 mod history;
@@ -29,32 +28,18 @@ pub use open::{OpenError, Options, Vfs};
 pub use vacuum::{VacuumError, Vacuumed, vacuum};
 
 use super::{
-    Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage, ListQuery, Part, SearchQuery,
-    SearchScope, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage, walk,
+    Append, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage, ListQuery, Part,
+    SearchQuery, SearchScope, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage,
+    walk,
 };
 use history::Suspects;
 use readers::{READERS, Readers};
 use removal::Delete;
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use reserve::Reserve;
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc};
 use write::{AppendAt, Create, CreateOnce, Open};
 use writer::{Parts, Writer};
-
-/// Counters of the writer since the store was opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CommitStats {
-    /// Commits that wrote something; each synced the disk.
-    pub commits: u64,
-    /// Groups of writes that were not committed, because the disk or the database failed now or earlier.
-    pub failed: u64,
-    /// Records appended.
-    pub records: u64,
-    /// Bytes of bodies, replies and states written.
-    pub bytes: u64,
-    /// Duration of the newest commit, including its sync but not the writing before it.
-    pub last_commit: Duration,
-}
 
 /// The reason a read or a write was not executed.
 #[derive(Debug)]

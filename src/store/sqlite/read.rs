@@ -1,17 +1,18 @@
 //! The read queries, each executed on one connection inside one snapshot.
 
 use super::{
-    Fault, checksum, is_damage,
+    Fault, is_damage,
     record::{self, COLUMNS},
     tree::{MISPLACED, Tree},
 };
 use crate::store::{
     CommandMark, EntryQuery, Error, Head, ListPage, ListQuery, Part, SessionHead, StoredRecord, UNFINISHED, Usage,
+    checksum,
     page::{self, Cursor, EntriesPage, Filling},
     walk::{self, Links as _},
 };
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, types::ValueRef};
 
 /// The columns of a [`SessionHead`] except its state, in the order in which [`session_head`] reads them.
 pub(super) const HEAD_COLUMNS: &str = "number, term, checksum, id, owner, epoch, last_seq, name, created_at, \
@@ -27,10 +28,7 @@ pub(super) struct FoundHead {
     pub(super) last_entry: Option<String>,
 }
 
-/// Converts to SQLite's signed integer. Larger values saturate.
-pub(super) fn int(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
+pub(super) use crate::store::checksum::int;
 
 fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     Ok(row.get::<_, i64>(column)?.cast_unsigned())
@@ -203,10 +201,16 @@ pub(super) fn command(db: &Connection, session: &SessionId, command_id: &str) ->
     // The bits of the hash, which SQLite stores as a signed number.
     let fingerprint = row.get::<_, i64>(0)?.cast_unsigned();
     let mark = CommandMark { command_id: command_id.to_owned(), fingerprint, reply: row.get(1)? };
-    if !checksum::fits(row.get_ref(2)?, checksum::mark(session, &mark)) {
+    if !fits(row.get_ref(2)?, checksum::mark(session, &mark)) {
         return Err(damaged(session, Part::Mark).into());
     }
     Ok(Some(mark))
+}
+
+/// Returns true if the stored checksum equals `want`, or is missing: version 1 of the tables had none, and a row of it is
+/// accepted as it is until it is written again.
+fn fits(stored: ValueRef<'_>, want: u32) -> bool {
+    stored == ValueRef::Null || stored == ValueRef::Integer(want.into())
 }
 
 fn damaged(session: &SessionId, part: Part) -> Error {
@@ -221,7 +225,7 @@ pub(super) fn head(db: &Connection, session: &SessionId) -> Result<FoundHead, Fa
     if let Some(row) = rows.next()?
         && let Ok(state) = row.get_ref(0)?.as_str()
         && !state.is_empty()
-        && checksum::fits(row.get_ref(1)?, checksum::state(session, state))
+        && fits(row.get_ref(1)?, checksum::state(session, state))
     {
         found.head.head.state = Some(state.into());
     }
@@ -263,8 +267,7 @@ fn session_head(row: &Row<'_>) -> rusqlite::Result<Option<FoundHead>> {
         found => found?,
     };
     let stored = row.get_ref(2)?;
-    Ok(found
-        .filter(|found| checksum::fits(stored, checksum::head(&found.head, found.term, found.last_entry.as_deref()))))
+    Ok(found.filter(|found| fits(stored, checksum::head(&found.head, found.term, found.last_entry.as_deref()))))
 }
 
 pub(super) fn list(db: &Connection, query: &ListQuery) -> Result<ListPage, Fault> {

@@ -2,12 +2,12 @@
 //! can still be committed.
 
 use super::{
-    Fault, checksum, damaged_pages,
+    Fault, damaged_pages,
     read::{self, FoundHead, int},
     record,
     writer::{Size, Write},
 };
-use crate::store::{Append, Created, Error, Head, Lease, SessionHead, page};
+use crate::store::{Append, Created, Error, Head, Lease, SessionHead, checksum, page};
 use reseed_protocol::{CommandId, SessionId, Timestamp};
 use rusqlite::{Connection, ErrorCode};
 
@@ -172,7 +172,7 @@ impl AppendAt {
                 found.number,
                 int(seq),
                 record::VERSION,
-                record::checksum(&self.lease.session, seq, entry, &record.body),
+                checksum::record(&self.lease.session, seq, entry, &record.body),
                 entry.map(|entry| entry.entry_id.as_str()),
                 parent,
                 entry.map(|entry| entry.kind.as_str()),

@@ -292,7 +292,7 @@ impl Shell {
 fn check_places(settings: &Settings) -> Result<(), Error> {
     let database = match settings.store.database() {
         Database::Sqlite(path) => Some(("DATABASE_URL", path)),
-        Database::Memory => None,
+        Database::Postgres(_) | Database::Memory => None,
     };
     let places = [
         Some(("WORKING_DIRECTORY", settings.store.working_directory.clone())),

@@ -245,7 +245,7 @@ async fn a_process_that_is_killed_at_any_moment_loses_nothing_that_it_acknowledg
     let (server, stories) = tokio::join!(killing, talking);
     server.stop().await;
     let url = format!("sqlite://{}", folder.path().join("data/reseed.db").display());
-    let store = store::connect(&url).unwrap();
+    let store = store::connect(&url).await.unwrap();
     for (number, story) in stories.iter().enumerate() {
         check(number, story, &log(&*store, &story.fold).await);
     }

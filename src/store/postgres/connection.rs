@@ -1,0 +1,211 @@
+//! Connections: where to, over TLS or not, and with which settings of the server's.
+//!
+//! Roles and databases may carry defaults of their own (`synchronous_commit = off`, a `statement_timeout`, another
+//! isolation), so every connection sets what matters to it. Every wait for the server has a limit of ours: one that is
+//! frozen accepts connections and says nothing.
+
+use super::{fault::Fault, tls};
+use crate::config::Postgres;
+use deadpool_postgres::ClientWrapper;
+use futures_util::future::BoxFuture;
+use std::{
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio_postgres::{
+    AsyncMessage, Client, Config, config::SslMode, config::TargetSessionAttrs, error::Severity, types::ToSql,
+};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+/// The longest time to connect to one host.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The longest time that the server spends on one statement, and on waiting for a lock in it.
+const STATEMENT_SECS: u64 = 10;
+const LOCK_SECS: u64 = 3;
+
+/// The longest time that we wait for the answer to one statement: the server gives up before.
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(STATEMENT_SECS + 2);
+
+/// How the server plans our statements. Each is a lookup by exact keys; without these settings a plan flips to bitmap
+/// scans over dead rows when statistics change, and an append costs fifty times as much.
+const PLANS: &str = "-c plan_cache_mode=force_generic_plan -c enable_bitmapscan=off -c enable_seqscan=off \
+                     -c enable_mergejoin=off -c jit=off";
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    /// Reading and writing.
+    Write,
+    /// Reading only: the server refuses every write.
+    Read,
+}
+
+/// Makes connections.
+#[derive(Clone)]
+pub(super) struct Connector {
+    config: Config,
+    tls: MakeRustlsConnect,
+    timeout: Duration,
+}
+
+/// The reason the address or the certificates cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// The address is not one that the driver understands.
+    #[error("the address of the database cannot be used: {0}")]
+    Address(String),
+    /// The certificates cannot be used.
+    #[error(transparent)]
+    Tls(#[from] tls::Error),
+}
+
+impl Connector {
+    /// Returns what connects to a database. `synchronous_commit` is that of its connections; `None`: the server's.
+    pub(super) fn new(database: &Postgres, used: Use, synchronous_commit: Option<&str>) -> Result<Self, SetupError> {
+        let address = database.url.expose();
+        let verifies = ["sslmode=verify-full", "sslmode=require"].iter().any(|mode| address.contains(mode));
+        let mut config: Config = address
+            .replace("sslmode=verify-full", "sslmode=require")
+            .parse()
+            .map_err(|error: tokio_postgres::Error| SetupError::Address(source_of(&error)))?;
+        if verifies {
+            config.ssl_mode(SslMode::Require);
+        }
+        let given = config.get_options().map_or_else(String::new, |options| format!("{options} "));
+        let read_only = if used == Use::Read { "on" } else { "off" };
+        let commit = synchronous_commit.map_or_else(String::new, |mode| format!(" -c synchronous_commit={mode}"));
+        config.options(format!(
+            "{given}{PLANS} -c search_path={schema} -c default_transaction_isolation=read\\ committed \
+             -c default_transaction_read_only={read_only} -c default_transaction_deferrable=off \
+             -c statement_timeout={STATEMENT_SECS}s -c lock_timeout={LOCK_SECS}s \
+             -c idle_in_transaction_session_timeout=5s -c idle_session_timeout=0 -c client_min_messages=warning \
+             -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3{commit}",
+            schema = database.schema,
+        ));
+        config.connect_timeout(CONNECT_TIMEOUT);
+        config.keepalives_idle(Duration::from_secs(5));
+        config.tcp_user_timeout(Duration::from_secs(10));
+        if config.get_application_name().is_none() {
+            config.application_name("reseed");
+        }
+        if used == Use::Write {
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        }
+        let hosts = u32::try_from(config.get_hosts().len().max(1)).unwrap_or(1);
+        let tls = tls::connector(config.get_ssl_mode() != SslMode::Disable, database.ca_file.as_deref())?;
+        Ok(Self { config, tls, timeout: CONNECT_TIMEOUT * (hosts + 1) })
+    }
+
+    /// Connects.
+    pub(super) async fn connect(&self) -> Result<Connection, Fault> {
+        match tokio::time::timeout(self.timeout, self.dial()).await {
+            Ok(Ok((client, task, warned))) => Ok(Connection { client: ClientWrapper::new(client, task), warned }),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(Fault::NoConnection("the database did not answer while connecting".to_owned())),
+        }
+    }
+
+    /// Returns the longest time that connecting takes.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    pub(super) fn config(&self) -> Config {
+        self.config.clone()
+    }
+
+    async fn dial(&self) -> Result<Dialled, tokio_postgres::Error> {
+        let (client, mut connection) = self.config.connect(self.tls.clone()).await?;
+        let warned = Arc::new(AtomicBool::new(false));
+        let warns = warned.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                match poll_fn(|context| connection.poll_message(context)).await {
+                    Some(Ok(AsyncMessage::Notice(notice))) => {
+                        // A commit that was cancelled while it waited for its standby is reported as a success, with a
+                        // warning.
+                        if notice.parsed_severity() == Some(Severity::Warning) {
+                            warns.store(true, Ordering::Release);
+                        }
+                    }
+                    Some(Ok(_)) => {}
+                    // Whoever uses the connection gets the error.
+                    Some(Err(_)) | None => break,
+                }
+            }
+        });
+        Ok((client, task, warned))
+    }
+}
+
+type Dialled = (Client, tokio::task::JoinHandle<()>, Arc<AtomicBool>);
+
+impl deadpool_postgres::Connect for Connector {
+    fn connect(
+        &self,
+        _: &Config,
+    ) -> BoxFuture<'_, Result<(Client, tokio::task::JoinHandle<()>), tokio_postgres::Error>> {
+        Box::pin(async move { self.dial().await.map(|(client, task, _)| (client, task)) })
+    }
+}
+
+fn source_of(error: &tokio_postgres::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// A connection of one user, which writes. Dropping it closes it at once.
+pub(super) struct Connection {
+    client: ClientWrapper,
+    warned: Arc<AtomicBool>,
+}
+
+impl Connection {
+    /// Returns true if the server has warned since the last call.
+    pub(super) fn take_warned(&self) -> bool {
+        self.warned.swap(false, Ordering::AcqRel)
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Executes statements without parameters.
+    pub(super) async fn batch(&self, sql: &str) -> Result<(), Fault> {
+        timed(self.client.batch_execute(sql)).await
+    }
+
+    /// Executes a statement and returns its rows. After an error, or if this future is dropped, the statement may still
+    /// be running: a write must then be resolved on another connection.
+    pub(super) async fn rows(
+        &self,
+        sql: &str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<tokio_postgres::Row>, Fault> {
+        rows(&self.client, sql, params).await
+    }
+}
+
+/// Executes a prepared statement and returns its rows.
+pub(super) async fn rows(
+    client: &ClientWrapper,
+    sql: &str,
+    params: &[&(dyn ToSql + Sync)],
+) -> Result<Vec<tokio_postgres::Row>, Fault> {
+    timed(async {
+        let statement = client.prepare_cached(sql).await?;
+        client.query(&statement, params).await
+    })
+    .await
+}
+
+async fn timed<T>(work: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Fault> {
+    match tokio::time::timeout(ANSWER_TIMEOUT, work).await {
+        Ok(result) => Ok(result?),
+        Err(_) => Err(Fault::Silence),
+    }
+}

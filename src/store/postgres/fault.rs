@@ -1,0 +1,174 @@
+//! What an error of the database means for a read or a write.
+//!
+//! Nothing here repeats an error's detail, which may hold a whole row, nor its `Debug` form. Messages are translated on
+//! some servers, so only SQLSTATE codes and names of constraints decide.
+
+use crate::store::{Error, Part};
+use reseed_protocol::SessionId;
+use std::error::Error as _;
+use tokio_postgres::error::SqlState;
+
+/// The reason a read or a write was not executed.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// Refused by our own rules; nothing was changed.
+    Refused(Error),
+    /// The database failed.
+    Database(tokio_postgres::Error),
+    /// No answer came in time. A write may have been executed or may still be.
+    Silence,
+    /// No connection could be made or lent in time.
+    NoConnection(String),
+}
+
+/// What a failed statement leaves behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// Nothing was written, and the same statement may succeed in a moment.
+    Again,
+    /// The connection is lost, or the server went away before it accepted the statement: nothing was written.
+    Away,
+    /// It is unknown whether the statement was executed.
+    Unknown,
+    /// The database refused the statement as it is, and will again; nothing was written.
+    Refused,
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<tokio_postgres::Error> for Fault {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Refused(error) => error,
+            other => Self::Unknown(other.describe()),
+        }
+    }
+}
+
+impl Fault {
+    /// Returns what a failed write leaves behind.
+    pub(super) fn meaning(&self) -> Meaning {
+        match self {
+            Self::Refused(_) => Meaning::Refused,
+            Self::Silence => Meaning::Unknown,
+            Self::NoConnection(_) => Meaning::Away,
+            Self::Database(error) => error.code().map_or(Meaning::Unknown, meaning),
+        }
+    }
+
+    /// Returns true if the same read may succeed on another connection or a moment later.
+    pub(super) fn is_passing(&self) -> bool {
+        match self {
+            // A read that took too long would take as long again.
+            Self::Database(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => false,
+            Self::Database(error) if error.code().is_none() => is_of_the_line(error),
+            Self::Refused(_) => false,
+            _ => self.meaning() != Meaning::Refused,
+        }
+    }
+
+    /// Reports damage that the database found while it read a session as damage of that session.
+    pub(super) fn reading(self, session: &SessionId) -> Self {
+        match self {
+            Self::Database(error) if is_damage(&error) => Self::Refused(damaged_pages(session)),
+            other => other,
+        }
+    }
+
+    /// Returns the constraint that a write violated.
+    pub(super) fn constraint(&self) -> Option<&str> {
+        match self {
+            Self::Database(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
+                error.as_db_error().and_then(|error| error.constraint())
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the error for people and logs, without anything that a user wrote.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Refused(error) => error.to_string(),
+            Self::Silence => "the database did not answer in time".to_owned(),
+            Self::NoConnection(why) => why.clone(),
+            Self::Database(error) => describe(error),
+        }
+    }
+}
+
+/// Returns an error of the database with its code and message, without its detail.
+pub(super) fn describe(error: &tokio_postgres::Error) -> String {
+    let Some(found) = error.as_db_error() else {
+        let source = error.source().map_or_else(String::new, |source| format!(": {source}"));
+        return format!("the connection to the database failed: {error}{source}");
+    };
+    // What a connection pooler between us and the server breaks.
+    let pooled = [&SqlState::INVALID_SQL_STATEMENT_NAME, &SqlState::DUPLICATE_PSTATEMENT].contains(&found.code());
+    let hint = if pooled { "; connect directly, not through a connection pooler" } else { "" };
+    format!("the database says {}: {}{hint}", found.code().code(), found.message())
+}
+
+pub(super) fn damaged_pages(session: &SessionId) -> Error {
+    Error::Damaged { session: session.clone(), part: Part::Pages, reason: "the database cannot read it" }
+}
+
+/// Returns true if what was read makes no sense to PostgreSQL or as the type it should have.
+fn is_damage(error: &tokio_postgres::Error) -> bool {
+    match error.code() {
+        Some(code) => [&SqlState::DATA_CORRUPTED, &SqlState::INDEX_CORRUPTED].contains(&code),
+        None => false,
+    }
+}
+
+/// Returns true if an error without a code comes from the connection, not from decoding an answer.
+fn is_of_the_line(error: &tokio_postgres::Error) -> bool {
+    error.is_closed() || error.source().is_some_and(|source| source.is::<std::io::Error>())
+}
+
+fn meaning(code: &SqlState) -> Meaning {
+    let code = code.code();
+    match code {
+        // serialization_failure, deadlock_detected, lock_not_available, query_canceled (`statement_timeout`).
+        "40001" | "40P01" | "55P03" | "57014" => Meaning::Again,
+        // read_only_sql_transaction (a standby), cannot_connect_now (starting up, shutting down).
+        "25006" | "57P03" => Meaning::Away,
+        // admin_shutdown, crash_shutdown, database_dropped, idle_session_timeout.
+        "57P01" | "57P02" | "57P04" | "57P05" => Meaning::Unknown,
+        // Out of disk, memory or connections.
+        _ if code.starts_with("53") => Meaning::Again,
+        _ if code.starts_with("08") => Meaning::Unknown,
+        _ => Meaning::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Meaning, meaning};
+    use tokio_postgres::error::SqlState;
+
+    #[test]
+    fn a_code_says_what_is_written() {
+        for (code, want) in [
+            ("40001", Meaning::Again),
+            ("53100", Meaning::Again),
+            ("25006", Meaning::Away),
+            ("57P01", Meaning::Unknown),
+            ("08006", Meaning::Unknown),
+            ("23505", Meaning::Refused),
+            ("22021", Meaning::Refused),
+            ("42P01", Meaning::Refused),
+        ] {
+            assert_eq!(meaning(&SqlState::from_code(code)), want, "{code}");
+        }
+    }
+}

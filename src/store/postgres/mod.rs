@@ -1,0 +1,422 @@
+//! Sessions in PostgreSQL 14 or newer: for those who run a database server anyway.
+//!
+//! - Appends are committed in groups by two connections ([`writer`], [`append`]); everything else that writes is a
+//!   single statement ([`session`]). Reads take connections from a pool ([`readers`]).
+//! - The database itself refuses a stale writer: every append locks its session's row and names epoch, term and place.
+//! - When the connection or the server is lost, writes are resolved and reads are repeated for as long as the store's
+//!   patience lasts. A restart of the server is a pause; after that the answer is [`Error::Unknown`].
+//! - One server at a time uses a schema of a database ([`guard`]).
+
+mod append;
+mod connection;
+mod fault;
+mod guard;
+mod history;
+mod read;
+mod readers;
+mod record;
+mod schema;
+mod session;
+mod tls;
+mod tree;
+mod upkeep;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use connection::SetupError;
+pub use schema::SchemaError;
+pub use tls::Error as TlsError;
+
+use super::{
+    Append, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage, ListQuery, Part,
+    SearchQuery, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage,
+};
+use crate::config::Postgres;
+use connection::{Connection, Connector, Use};
+use fault::Fault;
+use guard::Guard;
+use history::Indexer;
+use readers::{Db, Pauses, Readers};
+use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
+use session::New;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::time::Instant;
+use tree::Tree;
+use upkeep::Upkeep;
+use writer::Writer;
+
+/// The reason a database cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The address or the certificates cannot be used.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The server cannot be reached, or refuses the connection.
+    #[error("{0}")]
+    Connect(String),
+    /// The database cannot be used as it is.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    /// Another server uses it.
+    #[error("another reseed uses the schema `{schema}` of this database; stop it first, or set DATABASE_SCHEMA")]
+    InUse {
+        /// The schema.
+        schema: String,
+    },
+}
+
+/// Sessions in a PostgreSQL database. Dropping it without [`SessionStore::close`] lets the appends already accepted end
+/// in the background.
+pub struct PostgresStore {
+    readers: Arc<Readers>,
+    /// `None` if the database is open read-only.
+    writer: Option<Writer>,
+    /// `None` if the database is open read-only.
+    upkeep: Option<Upkeep>,
+    /// `None` if the database is open read-only.
+    indexer: Option<Indexer>,
+    guard: Mutex<Option<Guard>>,
+    /// True if searches wait for the index, so that a test knows which way they go.
+    #[cfg(test)]
+    waits_for_index: bool,
+}
+
+impl PostgresStore {
+    /// Opens a database; creates the schema and its tables if they do not exist. Waits for a server that is starting.
+    /// `observer` is called after each commit, before its appends are answered; it must be quick.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub async fn open(database: &Postgres, observer: impl Fn(CommitStats) + Send + 'static) -> Result<Self, OpenError> {
+        let first = connect(&Connector::new(database, Use::Write, None)?, database).await?;
+        let synchronous_commit = commit_mode(&first).await?;
+        drop(first);
+        let connector = Connector::new(database, Use::Write, Some(&synchronous_commit))?;
+        let first = connect(&connector, database).await?;
+        schema::check_server(&first, database.allows_unsafe).await?;
+        schema::migrate(&first, &database.schema).await?;
+        let guard = Guard::take(first, connector.clone(), &database.schema, database.patience)
+            .await
+            .map_err(SchemaError::from)?
+            .ok_or_else(|| OpenError::InUse { schema: database.schema.clone() })?;
+        let readers = Readers::new(connector.clone(), database.readers, database.patience);
+        let readers = Arc::new(readers.map_err(|error| OpenError::Connect(error.to_string()))?);
+        let upkeep = Upkeep::start(readers.clone());
+        let indexer = Indexer::start(readers.clone(), history::BLOCK);
+        let writer = Writer::start(&connector, database.patience, Box::new(observer));
+        Ok(Self {
+            readers,
+            writer: Some(writer),
+            upkeep: Some(upkeep),
+            indexer: Some(indexer),
+            guard: Mutex::new(Some(guard)),
+            #[cfg(test)]
+            waits_for_index: false,
+        })
+    }
+
+    /// Opens a database read-only, even while a server uses it: reads see what the server has acknowledged, writes
+    /// return [`Error::ReadOnly`].
+    ///
+    /// # Errors
+    /// [`OpenError`]: among others, there are no tables, or they are of another version.
+    pub async fn open_read_only(database: &Postgres) -> Result<Self, OpenError> {
+        let connector = Connector::new(database, Use::Read, None)?;
+        let first = connect(&connector, database).await?;
+        schema::check(&first, &database.schema).await?;
+        let readers = Readers::new(connector, database.readers, database.patience);
+        let readers = Arc::new(readers.map_err(|error| OpenError::Connect(error.to_string()))?);
+        Ok(Self {
+            readers,
+            writer: None,
+            upkeep: None,
+            indexer: None,
+            guard: Mutex::new(None),
+            #[cfg(test)]
+            waits_for_index: false,
+        })
+    }
+
+    /// Says what a server is, how it keeps what it acknowledges, and whether it has our tables. Changes nothing.
+    ///
+    /// # Errors
+    /// [`OpenError`]: the server cannot be used.
+    pub async fn describe(database: &Postgres) -> Result<String, OpenError> {
+        let first = connect(&Connector::new(database, Use::Write, None)?, database).await?;
+        let mode = commit_mode(&first).await?;
+        let db = connect(&Connector::new(database, Use::Write, Some(&mode))?, database).await?;
+        schema::check_server(&db, database.allows_unsafe).await?;
+        let settings = schema::about(&db).await?;
+        let tables = match schema::version(&db, &database.schema).await.map_err(SchemaError::from)? {
+            0 => "no tables yet".to_owned(),
+            version => format!("tables of version {version}"),
+        };
+        Ok(format!("{settings}; {tables} in the schema {}", database.schema))
+    }
+
+    /// Waits until what was deleted is removed from the tables.
+    pub async fn settled(&self) {
+        if let Some(upkeep) = &self.upkeep {
+            upkeep.settled().await;
+        }
+    }
+
+    fn writer(&self) -> Result<&Writer, Error> {
+        self.writer.as_ref().ok_or(Error::ReadOnly)
+    }
+
+    /// Executes a read of a session. One that was deleted meanwhile is not found, however damaged it looks.
+    async fn read_of<T, W>(&self, session: &SessionId, work: impl Fn(Arc<Db>) -> W) -> Result<T, Error>
+    where
+        W: Future<Output = Result<T, Fault>>,
+    {
+        let work = &work;
+        let read = self
+            .readers
+            .read(|db| async move {
+                let before = read::number(&db, session).await?;
+                let result = work(db.clone()).await.map_err(|fault| fault.reading(session));
+                if let Err(Fault::Refused(Error::Damaged { part: Part::Record(_), .. })) = &result
+                    && read::number(&db, session).await? != before
+                {
+                    return Err(Error::NotFound(session.clone()).into());
+                }
+                result
+            })
+            .await;
+        read
+    }
+}
+
+fn closed() -> Error {
+    Error::Unknown("the store is closed".into())
+}
+
+/// Connects for the first time. A server that is starting, or about to, is waited for.
+async fn connect(connector: &Connector, database: &Postgres) -> Result<Connection, OpenError> {
+    let mut pauses = Pauses::until(Instant::now() + database.patience);
+    loop {
+        match connector.connect().await {
+            Ok(connection) => return Ok(connection),
+            Err(fault) if fault.is_passing() && pauses.wait().await => {}
+            Err(fault) => return Err(OpenError::Connect(fault.describe())),
+        }
+    }
+}
+
+/// Returns how commits of ours wait: as `on` says, or for more if the server is set so.
+async fn commit_mode(db: &Connection) -> Result<String, OpenError> {
+    let rows = db.rows("SELECT current_setting('synchronous_commit')", &[]).await.map_err(SchemaError::from)?;
+    let mode: &str = rows.first().map_or("on", |row| row.get(0));
+    Ok(if mode == "remote_apply" { "remote_apply".to_owned() } else { "on".to_owned() })
+}
+
+impl SessionStore for PostgresStore {
+    fn create<'a>(
+        &'a self,
+        session: &'a SessionId,
+        owner: &'a str,
+        now: Timestamp,
+    ) -> StoreFuture<'a, Result<Lease, Error>> {
+        Box::pin(async move {
+            self.writer()?;
+            match (New { session, owner, created_by: None, now }).create(&self.readers).await? {
+                Created::Now(lease) => Ok(lease),
+                Created::Before(_) => Err(Error::Exists(session.clone())),
+            }
+        })
+    }
+
+    fn create_once<'a>(
+        &'a self,
+        session: &'a SessionId,
+        owner: &'a str,
+        command: &'a CommandId,
+        now: Timestamp,
+    ) -> StoreFuture<'a, Result<Created, Error>> {
+        Box::pin(async move {
+            self.writer()?;
+            New { session, owner, created_by: Some(command), now }.create(&self.readers).await
+        })
+    }
+
+    fn created_by<'a>(
+        &'a self,
+        owner: &'a str,
+        command: &'a CommandId,
+    ) -> StoreFuture<'a, Result<Option<SessionId>, Error>> {
+        Box::pin(async move {
+            let found = self.readers.read(|db| async move { read::created_by(&db, owner, command).await }).await?;
+            Ok(found.map(|(session, _)| session))
+        })
+    }
+
+    fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>> {
+        Box::pin(async move {
+            self.writer()?;
+            session::open(&self.readers, session).await
+        })
+    }
+
+    fn append<'a>(&'a self, lease: &'a Lease, first_seq: u64, append: Append) -> StoreFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let adds = append.records.iter().any(|record| record.entry.is_some());
+            self.writer()?.append(lease, first_seq, append).await?;
+            self.indexer.as_ref().filter(|_| adds).inspect(|indexer| indexer.add(&lease.session));
+            Ok(())
+        })
+    }
+
+    fn release<'a>(&'a self, _lease: &'a Lease) -> StoreFuture<'a, Result<(), Error>> {
+        // There is only one server, so nobody else can take the lease. The next `open` makes it stale.
+        Box::pin(async { Ok(()) })
+    }
+
+    fn read<'a>(
+        &'a self,
+        session: &'a SessionId,
+        after_seq: u64,
+        limit: u32,
+    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
+        self.read_page(session, after_seq, limit, usize::MAX)
+    }
+
+    fn read_page<'a>(
+        &'a self,
+        session: &'a SessionId,
+        after_seq: u64,
+        limit: u32,
+        bytes_max: usize,
+    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
+        let work = move |db: Arc<Db>| async move { read::records(&db, session, after_seq, limit, bytes_max).await };
+        Box::pin(self.read_of(session, work))
+    }
+
+    fn entries_page<'a>(
+        &'a self,
+        session: &'a SessionId,
+        query: EntryQuery,
+        bytes_max: usize,
+    ) -> StoreFuture<'a, Result<EntriesPage, Error>> {
+        Box::pin(async move {
+            let query = &query;
+            self.read_of(session, |db| async move { entries(&db, session, query, bytes_max).await }).await
+        })
+    }
+
+    fn subtree<'a>(
+        &'a self,
+        session: &'a SessionId,
+        query: SubtreeQuery,
+    ) -> StoreFuture<'a, Result<Vec<StoredNode>, Error>> {
+        Box::pin(async move {
+            let query = &query;
+            let work = |db: Arc<Db>| async move { Tree::of(&db, session).await?.subtree(query).await };
+            self.read_of(session, work).await
+        })
+    }
+
+    fn entry_seq<'a>(
+        &'a self,
+        session: &'a SessionId,
+        entry: &'a EntryId,
+    ) -> StoreFuture<'a, Result<Option<u64>, Error>> {
+        Box::pin(self.readers.read(move |db| async move { read::entry_seq(&db, session, entry).await }))
+    }
+
+    fn command<'a>(
+        &'a self,
+        session: &'a SessionId,
+        command_id: &'a str,
+    ) -> StoreFuture<'a, Result<Option<CommandMark>, Error>> {
+        Box::pin(self.readers.read(move |db| async move { read::command(&db, session, command_id).await }))
+    }
+
+    fn head<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<SessionHead, Error>> {
+        Box::pin(self.read_of(session, move |db| async move { Ok(read::head(&db, session).await?.head) }))
+    }
+
+    fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<ListPage, Error>> {
+        Box::pin(async move {
+            let query = &query;
+            self.readers.read(|db| async move { read::list(&db, query).await }).await
+        })
+    }
+
+    fn usage<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Result<Option<Usage>, Error>> {
+        Box::pin(self.readers.read(move |db| async move { read::usage(&db, owner).await.map(Some) }))
+    }
+
+    fn empty_sessions(&self, before: Timestamp, limit: u32) -> StoreFuture<'_, Result<Vec<SessionId>, Error>> {
+        Box::pin(self.readers.read(move |db| async move { read::empty_sessions(&db, before, limit).await }))
+    }
+
+    fn search(&self, query: SearchQuery) -> StoreFuture<'_, Result<Hits, Error>> {
+        Box::pin(async move {
+            #[cfg(test)]
+            if self.waits_for_index
+                && let Some(indexer) = &self.indexer
+            {
+                indexer.indexed().await;
+            }
+            let query = &query;
+            self.readers.read(|db| async move { history::search(&db, query).await }).await
+        })
+    }
+
+    fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            self.writer()?;
+            session::delete(&self.readers, session).await?;
+            self.upkeep.as_ref().map(Upkeep::wake);
+            Ok(())
+        })
+    }
+
+    fn failure(&self) -> Option<Error> {
+        self.writer.as_ref().and_then(Writer::failure)
+    }
+
+    fn check_writable(&self) -> StoreFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            self.writer()?.failure().map_or(Ok(()), Err)?;
+            session::check_writable(&self.readers).await
+        })
+    }
+
+    fn close(&self) -> StoreFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            if let Some(writer) = &self.writer {
+                writer.close().await;
+            }
+            self.readers.close();
+            // Only now may another server start.
+            drop(self.guard.lock().unwrap_or_else(PoisonError::into_inner).take());
+            Ok(())
+        })
+    }
+}
+
+async fn entries(db: &Db, session: &SessionId, query: &EntryQuery, bytes_max: usize) -> Result<EntriesPage, Fault> {
+    match query {
+        EntryQuery::Path { from, limit } => Tree::of(db, session).await?.path(from, *limit, bytes_max).await,
+        EntryQuery::PathAfter { after, to, steps, limit } => {
+            Tree::of(db, session).await?.path_after((after, to), *steps, *limit, bytes_max).await
+        }
+        EntryQuery::Log { before_seq, after_seq, limit } => {
+            read::window(db, session, (*before_seq, *after_seq), *limit, bytes_max).await
+        }
+        EntryQuery::Children { of, after_seq, limit } => {
+            Tree::of(db, session).await?.children(of.as_ref(), *after_seq, *limit, bytes_max).await
+        }
+        EntryQuery::Kind { kind, after_seq, limit } => {
+            read::of_kind(db, session, kind, *after_seq, *limit, bytes_max).await
+        }
+        EntryQuery::NewestLeaf { below } => {
+            let leaf = Tree::of(db, session).await?.newest_leaf(below).await?;
+            Ok(EntriesPage { records: leaf.into_iter().collect(), cut: false })
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The connections that read and that write single statements, lent one at a time.
+//!
+//! A read that fails because the connection or the server went away is read again on another connection, within the
+//! store's patience: a restart of the database is a pause.
+
+use super::{
+    connection::{self, Connector},
+    fault::{Fault, Meaning},
+};
+use crate::store::Error;
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::time::Instant;
+use tokio_postgres::{Row, types::ToSql};
+
+/// The first pause before another attempt, and the longest: short enough that a restarted database is used at once.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// Pauses between attempts: each twice as long as the one before, with a random part, so that not all come at once.
+pub(super) struct Pauses {
+    next: Duration,
+    deadline: Instant,
+}
+
+impl Pauses {
+    pub(super) fn until(deadline: Instant) -> Self {
+        Self { next: PAUSE_MIN, deadline }
+    }
+
+    /// Waits before the next attempt. Returns false if the time is over.
+    pub(super) async fn wait(&mut self) -> bool {
+        let pause = self.next.mul_f64(0.5 + fastrand::f64() / 2.0);
+        self.next = (self.next * 2).min(PAUSE_MAX);
+        if Instant::now() + pause >= self.deadline {
+            return false;
+        }
+        tokio::time::sleep(pause).await;
+        true
+    }
+}
+
+/// The pool.
+pub(super) struct Readers {
+    pool: Pool,
+    patience: Duration,
+}
+
+/// A connection that is lent. It is closed instead of given back if the server left it without an answer.
+pub(super) struct Db {
+    lent: Option<Object>,
+    is_silent: AtomicBool,
+}
+
+impl Db {
+    /// Executes a statement and returns its rows.
+    pub(super) async fn rows(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Fault> {
+        let Some(client) = &self.lent else { return Err(Fault::Silence) };
+        let result = connection::rows(client, sql, params).await;
+        if matches!(result, Err(Fault::Silence)) {
+            self.is_silent.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// Executes a statement and returns its first row, if it has one.
+    pub(super) async fn row(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Option<Row>, Fault> {
+        Ok(self.rows(sql, params).await?.into_iter().next())
+    }
+}
+
+impl Drop for Db {
+    fn drop(&mut self) {
+        if self.is_silent.load(Ordering::Relaxed) {
+            drop(self.lent.take().map(Object::take));
+        }
+    }
+}
+
+impl Readers {
+    /// Returns a pool of at most `count` connections, none of which is made yet.
+    pub(super) fn new(connector: Connector, count: u32, patience: Duration) -> Result<Self, Error> {
+        let (config, timeout) = (connector.config(), connector.timeout());
+        let manager =
+            Manager::from_connect(config, connector, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+        let pool = Pool::builder(manager)
+            .max_size(count as usize)
+            .runtime(Runtime::Tokio1)
+            .wait_timeout(Some(patience))
+            .create_timeout(Some(timeout))
+            .recycle_timeout(Some(timeout))
+            .build()
+            .map_err(|error| Error::Unknown(format!("make a pool of connections: {error}")))?;
+        Ok(Self { pool, patience })
+    }
+
+    async fn lend(&self) -> Result<Db, Fault> {
+        match self.pool.get().await {
+            Ok(lent) => Ok(Db { lent: Some(lent), is_silent: AtomicBool::new(false) }),
+            Err(PoolError::Backend(error)) => Err(Fault::Database(error)),
+            Err(PoolError::Closed) => Err(Fault::Refused(super::closed())),
+            Err(PoolError::Timeout(_)) => {
+                Err(Fault::NoConnection("no connection to the database was free or could be made in time".to_owned()))
+            }
+            Err(error) => Err(Fault::NoConnection(format!("no connection to the database: {error}"))),
+        }
+    }
+
+    /// Executes a read, again if the database goes away meanwhile.
+    pub(super) async fn read<T, F, W>(&self, work: F) -> Result<T, Error>
+    where
+        F: Fn(Arc<Db>) -> W,
+        W: Future<Output = Result<T, Fault>>,
+    {
+        let mut pauses = Pauses::until(Instant::now() + self.patience);
+        loop {
+            let fault = match self.lend().await {
+                Ok(db) => match work(Arc::new(db)).await {
+                    Ok(found) => return Ok(found),
+                    Err(fault) => fault,
+                },
+                Err(fault) => fault,
+            };
+            if !fault.is_passing() || !pauses.wait().await {
+                return Err(fault.into());
+            }
+        }
+    }
+
+    /// Executes a single statement that writes, again if the database goes away meanwhile. `work` learns whether an
+    /// earlier attempt may have been executed.
+    pub(super) async fn write<T, F, W>(&self, work: F) -> Result<T, Error>
+    where
+        F: Fn(Arc<Db>, bool) -> W,
+        W: Future<Output = Result<T, Fault>>,
+    {
+        let again = AtomicBool::new(false);
+        self.read(|db| {
+            let work = work(db, again.load(Ordering::Relaxed));
+            async {
+                let done = work.await;
+                again.fetch_or(is_unknown(&done), Ordering::Relaxed);
+                done
+            }
+        })
+        .await
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.pool.is_closed()
+    }
+
+    /// Refuses everything from now on.
+    pub(super) fn close(&self) {
+        self.pool.close();
+    }
+}
+
+fn is_unknown<T>(done: &Result<T, Fault>) -> bool {
+    done.as_ref().is_err_and(|fault| fault.meaning() == Meaning::Unknown)
+}

@@ -1,0 +1,232 @@
+//! The tables, and the steps that bring an older database up to date.
+//!
+//! Step n of [`STEPS`] leads to version n + 1. A released step never changes, and steps only add, so that two versions
+//! of the server could share the tables. All texts are stored as `bytea`, except for ids of our own, which are ASCII: a
+//! text may hold NUL, and the database may have any encoding. There are no foreign keys: they lock a row and run a
+//! trigger for each record.
+
+use super::{
+    connection::Connection,
+    fault::{Fault, describe},
+};
+use tokio_postgres::error::SqlState;
+
+/// The newest version of the tables that this program supports.
+pub(super) const VERSION: i32 = STEPS.len() as i32;
+
+/// The oldest PostgreSQL that has all we use.
+const SERVER_VERSION_MIN: i32 = 140_000;
+
+/// Step 0: a session changes when it is opened or renamed, and once a minute while it is written to (`listed_at` is
+/// indexed, so that nothing that changes with each append has to be). Its head is deleted and inserted with each append
+/// instead of updated: while somebody holds an old snapshot, a row that is updated thousands of times becomes a chain
+/// that every append walks. A state of more than 2 KB has a row of its own, so that not each append copies it.
+///
+/// Step 1: the words of entries, in blocks (see `history.rs`).
+const STEPS: &[&str] = &[
+    r#"
+CREATE TABLE session (
+  number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id text COLLATE "C" NOT NULL UNIQUE, owner bytea NOT NULL,
+  checksum bigint NOT NULL, created_by text COLLATE "C", epoch text COLLATE "C" NOT NULL, timeline text NOT NULL,
+  term bigint NOT NULL, name bytea NOT NULL, name_folded bytea NOT NULL, created_at bigint NOT NULL,
+  listed_at bigint NOT NULL) WITH (fillfactor = 80);
+CREATE INDEX session_recent ON session (listed_at, number);
+CREATE INDEX session_recent_of_owner ON session (owner, listed_at, number);
+CREATE UNIQUE INDEX session_created_by ON session (owner, created_by) WHERE created_by IS NOT NULL;
+CREATE TABLE head (
+  session bigint NOT NULL, seq bigint NOT NULL, last_entry text COLLATE "C", updated_at bigint NOT NULL,
+  entries bigint NOT NULL, token_count bigint NOT NULL, window_tokens bigint NOT NULL, cost_nano_usd bigint,
+  unpriced_requests bigint NOT NULL, running boolean NOT NULL, bytes bigint NOT NULL, checksum bigint NOT NULL,
+  state bytea, state_checksum bigint NOT NULL, PRIMARY KEY (session, seq))
+  WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX head_empty ON head (session) WHERE seq < 2;
+CREATE TABLE state (session bigint PRIMARY KEY, state bytea NOT NULL, checksum bigint NOT NULL);
+CREATE TABLE record (
+  session bigint NOT NULL, seq bigint NOT NULL, checksum bigint NOT NULL, version smallint NOT NULL,
+  follows boolean NOT NULL, entry text COLLATE "C", parent text COLLATE "C", kind text COLLATE "C", body bytea NOT NULL,
+  PRIMARY KEY (session, seq));
+CREATE UNIQUE INDEX record_entry ON record (session, entry) WHERE entry IS NOT NULL;
+CREATE INDEX record_parent ON record (session, parent, seq) WHERE parent IS NOT NULL AND NOT follows;
+CREATE INDEX record_root ON record (session, seq) WHERE parent IS NULL AND entry IS NOT NULL;
+CREATE INDEX record_kind ON record (session, kind, seq) WHERE kind <> 'message';
+CREATE TABLE mark (
+  session bigint NOT NULL, command text COLLATE "C" NOT NULL, fingerprint bigint NOT NULL, reply bytea NOT NULL,
+  checksum bigint NOT NULL, PRIMARY KEY (session, command));
+CREATE TABLE removal (session bigint PRIMARY KEY);
+"#,
+    r"
+CREATE TABLE words (
+  session bigint NOT NULL, first_seq bigint NOT NULL, last_seq bigint NOT NULL, words bytea NOT NULL,
+  PRIMARY KEY (session, first_seq));
+",
+];
+
+/// Where the server has lz4, bodies are compressed in a quarter of the time.
+const COMPRESSION: &str = "
+DO $$ BEGIN
+  IF EXISTS (SELECT FROM pg_settings WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals)) THEN
+    ALTER TABLE record ALTER body SET COMPRESSION lz4;
+    ALTER TABLE head ALTER state SET COMPRESSION lz4;
+    ALTER TABLE state ALTER state SET COMPRESSION lz4;
+  END IF;
+END $$";
+
+/// The reason a database cannot be used as it is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaError {
+    /// The server is too old.
+    #[error("the server is PostgreSQL {found}; 14 or newer is needed")]
+    Server {
+        /// The major version found.
+        found: i32,
+    },
+    /// The tables were made by a newer program.
+    #[error("its tables have version {found}, and this program knows version {known}: run a newer one")]
+    Newer {
+        /// The version of the tables.
+        found: i32,
+        /// The newest version known.
+        known: i32,
+    },
+    /// The tables are missing or older, and the database is open read-only.
+    #[error("it has no tables of this version in the schema `{schema}`; the server creates them when it starts")]
+    Missing {
+        /// The schema.
+        schema: String,
+    },
+    /// The server may lose what it has acknowledged.
+    #[error(
+        "`{setting}` is `{value}` on the server, so it may lose what it has acknowledged; set it to `{wanted}`, or \
+         UNSAFE_STORE=true for tests"
+    )]
+    Unsafe {
+        /// The server's setting.
+        setting: String,
+        /// Its value.
+        value: String,
+        /// What it must be.
+        wanted: &'static str,
+    },
+    /// The database failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<Fault> for SchemaError {
+    fn from(fault: Fault) -> Self {
+        Self::Failed(fault.describe())
+    }
+}
+
+/// Checks that the server is new enough and keeps what it acknowledges. `allows_unsafe` skips the latter.
+pub(super) async fn check_server(db: &Connection, allows_unsafe: bool) -> Result<(), SchemaError> {
+    let rows = db
+        .rows(
+            "SELECT current_setting('server_version_num')::int, current_setting('fsync'), \
+             current_setting('full_page_writes'), current_setting('synchronous_commit')",
+            &[],
+        )
+        .await?;
+    let row = rows.first().ok_or_else(|| SchemaError::Failed("it does not tell its settings".to_owned()))?;
+    let version: i32 = row.get(0);
+    if version < SERVER_VERSION_MIN {
+        return Err(SchemaError::Server { found: version / 10_000 });
+    }
+    if allows_unsafe {
+        return Ok(());
+    }
+    let settings = [("fsync", 1, "on"), ("full_page_writes", 2, "on"), ("synchronous_commit", 3, "on")];
+    for (setting, column, wanted) in settings {
+        let value: String = row.get(column);
+        // With standbys, `remote_apply` waits for more than `on`.
+        if value != wanted && value != "remote_apply" {
+            return Err(SchemaError::Unsafe { setting: setting.to_owned(), value, wanted });
+        }
+    }
+    Ok(())
+}
+
+/// Returns the server's version and its settings for durability, for people.
+pub(super) async fn about(db: &Connection) -> Result<String, SchemaError> {
+    let sql = "SELECT format('PostgreSQL %s, fsync %s, full_page_writes %s, synchronous_commit %s', \
+               current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'), \
+               current_setting('synchronous_commit'))";
+    let rows = db.rows(sql, &[]).await?;
+    Ok(rows.first().map_or_else(String::new, |row| row.get(0)))
+}
+
+/// Returns the version of the tables; 0 if there are none.
+pub(super) async fn version(db: &Connection, schema: &str) -> Result<i32, Fault> {
+    let found = db.rows("SELECT to_regclass($1) IS NOT NULL", &[&format!("{schema}.schema_step")]).await?;
+    if !found.first().is_some_and(|row| row.get(0)) {
+        return Ok(0);
+    }
+    let rows = db.rows("SELECT coalesce(max(step) + 1, 0) FROM schema_step", &[]).await?;
+    Ok(rows.first().map_or(0, |row| row.get(0)))
+}
+
+/// Checks that the tables are those of this program.
+pub(super) async fn check(db: &Connection, schema: &str) -> Result<(), SchemaError> {
+    match version(db, schema).await? {
+        VERSION => Ok(()),
+        found if found > VERSION => Err(SchemaError::Newer { found, known: VERSION }),
+        _ => Err(SchemaError::Missing { schema: schema.to_owned() }),
+    }
+}
+
+/// Creates the tables, or brings older ones up to date. Several programs may do so at once: a lock orders them.
+pub(super) async fn migrate(db: &Connection, schema: &str) -> Result<(), SchemaError> {
+    let found = version(db, schema).await?;
+    if found > VERSION {
+        return Err(SchemaError::Newer { found, known: VERSION });
+    }
+    if found == VERSION {
+        return Ok(());
+    }
+    let done = steps(db, schema).await;
+    if done.is_err() {
+        // If this fails as well, closing the connection rolls back.
+        let _ = db.batch("ROLLBACK").await;
+    }
+    done
+}
+
+async fn steps(db: &Connection, schema: &str) -> Result<(), SchemaError> {
+    db.batch(&format!("BEGIN; SELECT pg_advisory_xact_lock({})", lock_key(schema))).await?;
+    let there = db.rows("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", &[&schema]).await?;
+    if !there.first().is_some_and(|row| row.get(0)) {
+        db.batch(&format!("CREATE SCHEMA {schema}")).await.map_err(|fault| forbidden(fault, schema))?;
+    }
+    db.batch(
+        "CREATE TABLE IF NOT EXISTS schema_step (step int PRIMARY KEY, \
+         done_at timestamptz NOT NULL DEFAULT clock_timestamp())",
+    )
+    .await
+    .map_err(|fault| forbidden(fault, schema))?;
+    // Another program may have been faster.
+    let found = version(db, schema).await?;
+    for (step, sql) in STEPS.iter().enumerate().skip(usize::try_from(found).unwrap_or(0)) {
+        db.batch(sql).await?;
+        db.batch(&format!("INSERT INTO schema_step (step) VALUES ({step})")).await?;
+    }
+    db.batch(COMPRESSION).await?;
+    Ok(db.batch("COMMIT").await?)
+}
+
+/// Says what to do if the role may not create the schema or its tables.
+fn forbidden(fault: Fault, schema: &str) -> SchemaError {
+    match &fault {
+        Fault::Database(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+            SchemaError::Failed(format!(
+                "{}; create the schema with `CREATE SCHEMA {schema} AUTHORIZATION …` for the role of DATABASE_URL",
+                describe(error)
+            ))
+        }
+        _ => fault.into(),
+    }
+}
+
+/// Returns the number by which programs that use this schema lock each other out.
+pub(super) fn lock_key(schema: &str) -> i64 {
+    i64::from(crc32fast::hash(schema.as_bytes())) | 0x7265_7365 << 32
+}

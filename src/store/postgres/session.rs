@@ -1,0 +1,137 @@
+//! Creating, opening and deleting sessions: single statements, each of which can be sent again if its answer was lost.
+
+use super::{
+    fault::Fault,
+    read::{self, listed_at},
+    readers::{Db, Readers},
+};
+use crate::store::{
+    Created, Error, Head, Lease, SessionHead,
+    checksum::{self, int},
+};
+use reseed_protocol::{CommandId, SessionId, Timestamp};
+
+/// The timeline of the server's log. It changes when a standby takes over and when a backup is restored.
+const TIMELINE: &str = "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)";
+
+/// A session to create.
+pub(super) struct New<'a> {
+    pub(super) session: &'a SessionId,
+    pub(super) owner: &'a str,
+    /// The command that creates it, if a client's does.
+    pub(super) created_by: Option<&'a CommandId>,
+    pub(super) now: Timestamp,
+}
+
+/// Returns a name for a log, random and thus its own.
+pub(super) fn new_epoch() -> Result<String, Error> {
+    let random = getrandom::u64().map_err(|error| Error::Unknown(format!("make an epoch: {error}")))?;
+    Ok(format!("{random:016x}"))
+}
+
+impl New<'_> {
+    /// Creates the session, unless its command has created one before.
+    pub(super) async fn create(&self, readers: &Readers) -> Result<Created, Error> {
+        let epoch = &new_epoch()?;
+        let lease = || Lease { session: self.session.clone(), term: 1, next_seq: 1, epoch: epoch.clone() };
+        readers
+            .write(|db, _| async move {
+                if self.insert(&db, epoch).await? {
+                    return Ok(Created::Now(lease()));
+                }
+                if let Some(command) = self.created_by
+                    && let Some((earlier, of)) = read::created_by(&db, self.owner, command).await?
+                {
+                    // Created by an attempt whose answer was lost, or by the command before.
+                    let is_ours = of == *epoch;
+                    return Ok(if is_ours { Created::Now(lease()) } else { Created::Before(earlier) });
+                }
+                let sql = "SELECT epoch FROM session WHERE id = $1";
+                match db.row(sql, &[&self.session.as_str()]).await? {
+                    Some(row) if row.try_get::<_, &str>(0)? == epoch => Ok(Created::Now(lease())),
+                    Some(_) => Err(Error::Exists(self.session.clone()).into()),
+                    // It was deleted at this moment.
+                    None => Err(Error::Unknown("the session could not be created".to_owned()).into()),
+                }
+            })
+            .await
+    }
+
+    /// Returns true if the session was created now.
+    async fn insert(&self, db: &Db, epoch: &str) -> Result<bool, Fault> {
+        let head = Head { created_at: self.now, updated_at: self.now, ..Head::default() };
+        let sql = format!(
+            "WITH s AS (INSERT INTO session (id, owner, checksum, created_by, epoch, timeline, term, name, name_folded, \
+             created_at, listed_at) VALUES ($1, $2, $3, $4, $5, {TIMELINE}, 1, '', '', $6, $7) \
+             ON CONFLICT DO NOTHING RETURNING number) \
+             INSERT INTO head (session, seq, updated_at, entries, token_count, window_tokens, unpriced_requests, \
+             running, bytes, checksum, state_checksum) \
+             SELECT number, 0, $6, 0, 0, 0, 0, false, 0, $8, 0 FROM s RETURNING session"
+        );
+        let row = db
+            .row(
+                &sql,
+                &[
+                    &self.session.as_str(),
+                    &self.owner.as_bytes(),
+                    &i64::from(checksum::owner(self.session, self.owner)),
+                    &self.created_by.map(CommandId::as_str),
+                    &epoch,
+                    &self.now.0,
+                    &listed_at(self.now),
+                    &i64::from(read::head_checksum(self.session, 0, &head)),
+                ],
+            )
+            .await?;
+        Ok(row.is_some())
+    }
+}
+
+/// Becomes the only writer of a session: the next term, in one statement. The head is read by the next one, whose
+/// snapshot holds every append that the first has waited for. A log on another timeline may have lost its end, so it
+/// gets a new name, and clients take a snapshot.
+pub(super) async fn open(readers: &Readers, session: &SessionId) -> Result<(Lease, SessionHead), Error> {
+    let fresh = &new_epoch()?;
+    let sql = &format!(
+        "UPDATE session SET term = term + 1, timeline = {TIMELINE}, \
+         epoch = CASE WHEN timeline = {TIMELINE} THEN epoch ELSE $2 END WHERE id = $1 RETURNING term, epoch"
+    );
+    readers
+        .write(|db, _| async move {
+            // A damaged head is reported before anything is changed.
+            read::head(&db, session).await.map_err(|fault| fault.reading(session))?;
+            let row = db.row(sql, &[&session.as_str(), fresh]).await?;
+            let row = row.ok_or_else(|| Error::NotFound(session.clone()))?;
+            let (term, epoch): (i64, String) = (row.try_get(0)?, row.try_get(1)?);
+            let found = read::head(&db, session).await.map_err(|fault| fault.reading(session))?;
+            let head = SessionHead { epoch: epoch.clone(), ..found.head };
+            let (term, next_seq) = (term.cast_unsigned(), head.last_seq + 1);
+            Ok((Lease { session: session.clone(), term, next_seq, epoch }, head))
+        })
+        .await
+}
+
+/// Deletes a session: from then on nothing of it is found. What it holds is deleted in the background (`upkeep.rs`).
+pub(super) async fn delete(readers: &Readers, session: &SessionId) -> Result<(), Error> {
+    let sql = "WITH s AS (DELETE FROM session WHERE id = $1 RETURNING number), \
+               h AS (DELETE FROM head USING s WHERE head.session = s.number) \
+               INSERT INTO removal (session) SELECT number FROM s RETURNING session";
+    readers
+        .write(|db, was_sent| async move {
+            match db.row(sql, &[&session.as_str()]).await? {
+                Some(_) => Ok(()),
+                // An attempt whose answer was lost has deleted it.
+                None if was_sent => Ok(()),
+                None => Err(Error::NotFound(session.clone()).into()),
+            }
+        })
+        .await
+}
+
+/// Checks that the server takes writes now.
+pub(super) async fn check_writable(readers: &Readers) -> Result<(), Error> {
+    // Number 0 is no session's.
+    let sql = "WITH added AS (INSERT INTO state (session, state, checksum) VALUES (0, '', $1) \
+               ON CONFLICT (session) DO UPDATE SET checksum = excluded.checksum RETURNING 1) SELECT 1 FROM added";
+    readers.write(|db, _| async move { db.row(sql, &[&int(0)]).await.map(drop) }).await
+}

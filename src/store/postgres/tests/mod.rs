@@ -1,0 +1,117 @@
+//! The contract over a real PostgreSQL, and what only this store promises.
+
+mod faults;
+mod refusals;
+#[path = "../../../../tests/support/postgres.rs"]
+mod server;
+mod texts;
+#[path = "../../../../tests/support/wire.rs"]
+mod wire;
+
+use super::{PostgresStore, history::Indexer};
+use crate::{
+    config::{Database, Postgres},
+    store::{
+        SessionStore as _,
+        conformance::{self, Subject, append_of, contract_suite, id, log},
+    },
+};
+use std::time::Duration;
+
+/// Returns the settings of a database at an address. The server of the tests does not sync the disk, and may be slow on
+/// a busy machine.
+fn settings(address: &str) -> Postgres {
+    match address.parse().unwrap() {
+        Database::Postgres(postgres) => {
+            Postgres { allows_unsafe: true, patience: Duration::from_secs(60), readers: 4, ..*postgres }
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn open(address: &str) -> PostgresStore {
+    PostgresStore::open(&settings(address), |_| {}).await.unwrap_or_else(|error| panic!("{address}: {error}"))
+}
+
+/// Returns the address of a new database.
+async fn database(options: &'static str) -> String {
+    tokio::task::spawn_blocking(move || server::database_with(options)).await.unwrap()
+}
+
+async fn build() -> Subject {
+    Subject::new(open(&database("").await).await, ())
+}
+
+contract_suite!(build());
+
+/// The contract of searching, with an index of small blocks that is complete before each search.
+mod indexed {
+    use super::{Indexer, conformance::Subject, database, open};
+    use crate::store::conformance::{contract_suite, tests};
+
+    async fn build() -> Subject {
+        let mut store = open(&database("").await).await;
+        store.indexer = Some(Indexer::start(store.readers.clone(), 2));
+        store.waits_for_index = true;
+        Subject::new(store, ())
+    }
+
+    contract_suite!(build();
+        searching: words_are_found_in_any_language,
+        searching: no_query_is_an_error,
+        searching: a_search_covers_what_was_said_and_done,
+        searching: a_path_and_a_position_bound_a_search,
+        searching: hits_are_the_newest_and_as_many_as_asked_for,
+        searching: a_search_stays_with_its_session_and_owner,
+    );
+
+    #[tokio::test]
+    async fn blocks_are_written() {
+        let address = database("").await;
+        let mut store = open(&address).await;
+        store.indexer = Some(Indexer::start(store.readers.clone(), 2));
+        store.waits_for_index = true;
+        tests::searching::hits_are_the_newest_and_as_many_as_asked_for(&store).await;
+        let name = address.rsplit('/').next().unwrap().to_owned();
+        let count = tokio::task::spawn_blocking(move || super::server::sql(&name, "SELECT count(*) FROM reseed.words"));
+        assert_eq!(count.await.unwrap().trim(), "150");
+    }
+}
+
+#[tokio::test]
+async fn what_a_deleted_session_held_is_removed() {
+    let address = database("").await;
+    let store = open(&address).await;
+    let lease = store.create(&id("s"), "ann", conformance::NOW).await.unwrap();
+    store.append(&lease, 1, append_of(["a", "b", "c"])).await.unwrap();
+    let other = store.create(&id("t"), "ann", conformance::NOW).await.unwrap();
+    store.append(&other, 1, append_of(["d"])).await.unwrap();
+    store.delete(&id("s")).await.unwrap();
+    store.settled().await;
+    let name = address.rsplit('/').next().unwrap().to_owned();
+    let counts = tokio::task::spawn_blocking(move || {
+        server::sql(
+            &name,
+            "SELECT (SELECT count(*) FROM reseed.record) || ' ' || (SELECT count(*) FROM reseed.head) || ' ' || \
+             (SELECT count(*) FROM reseed.removal)",
+        )
+    });
+    assert_eq!(counts.await.unwrap().trim(), "1 1 0");
+    assert_eq!(log(&store, &id("t")).await, "1:d");
+}
+
+#[tokio::test]
+async fn a_reader_sees_what_a_server_writes_and_writes_nothing() {
+    let address = database("").await;
+    let store = open(&address).await;
+    let lease = store.create(&id("s"), "ann", conformance::NOW).await.unwrap();
+    store.append(&lease, 1, append_of(["a"])).await.unwrap();
+    let reader = PostgresStore::open_read_only(&settings(&address)).await.unwrap();
+    assert_eq!(log(&reader, &id("s")).await, "1:a");
+    store.append(&lease, 2, append_of(["b"])).await.unwrap();
+    assert_eq!(log(&reader, &id("s")).await, "1:a 2:b");
+    let read_only = crate::store::Error::ReadOnly;
+    assert_eq!(reader.append(&lease, 3, append_of(["c"])).await.unwrap_err(), read_only);
+    assert_eq!(reader.delete(&id("s")).await.unwrap_err(), read_only);
+    assert_eq!(reader.open(&id("s")).await.unwrap_err(), read_only);
+}

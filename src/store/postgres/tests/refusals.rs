@@ -1,0 +1,101 @@
+//! Databases that are not opened, and damage that is reported.
+
+use super::{
+    super::{OpenError, PostgresStore, SchemaError},
+    database, open, server, settings,
+};
+use crate::{
+    config::Postgres,
+    store::{
+        EntryQuery, Error, ListQuery, Part, SessionStore as _,
+        conformance::{NOW, append, append_of, entry, id},
+    },
+};
+use std::time::Duration;
+
+async fn sql(address: &str, sql: &'static str) -> String {
+    let name = address.rsplit('/').next().unwrap().to_owned();
+    tokio::task::spawn_blocking(move || server::sql(&name, sql)).await.unwrap()
+}
+
+async fn refusal(settings: &Postgres) -> OpenError {
+    PostgresStore::open(settings, |_| {}).await.err().expect("it is refused")
+}
+
+#[tokio::test]
+async fn a_server_that_may_lose_what_it_has_acknowledged_is_refused() {
+    let address = database("").await;
+    let strict = Postgres { allows_unsafe: false, ..settings(&address) };
+    let error = refusal(&strict).await;
+    let OpenError::Schema(SchemaError::Unsafe { setting, value, .. }) = &error else { panic!("{error}") };
+    assert_eq!((setting.as_str(), value.as_str()), ("fsync", "off"));
+    assert!(error.to_string().contains("UNSAFE_STORE"), "{error}");
+}
+
+#[tokio::test]
+async fn a_second_server_a_newer_database_and_a_missing_one_are_refused() {
+    let address = database("").await;
+    let store = open(&address).await;
+    let hasty = Postgres { patience: Duration::from_millis(200), ..settings(&address) };
+    let error = refusal(&hasty).await;
+    assert!(matches!(error, OpenError::InUse { .. }), "{error}");
+    // Another schema is another store.
+    let other = Postgres { schema: "other".to_owned(), ..settings(&address) };
+    PostgresStore::open(&other, |_| {}).await.unwrap().close().await.unwrap();
+    store.close().await.unwrap();
+    open(&address).await.close().await.unwrap();
+
+    sql(&address, "INSERT INTO reseed.schema_step (step) VALUES (99)").await;
+    let error = refusal(&settings(&address)).await;
+    assert!(matches!(error, OpenError::Schema(SchemaError::Newer { found: 100, .. })), "{error}");
+    let empty = Postgres { schema: "nothing".to_owned(), ..settings(&address) };
+    let error = PostgresStore::open_read_only(&empty).await.err().unwrap();
+    assert!(matches!(error, OpenError::Schema(SchemaError::Missing { .. })), "{error}");
+    let error = refusal(&settings(&format!("{address}-gone"))).await;
+    assert!(error.to_string().contains("3D000"), "{error}");
+}
+
+#[tokio::test]
+async fn what_does_not_read_back_as_written_is_damaged() {
+    let address = database("").await;
+    let store = open(&address).await;
+    for session in ["s", "t"] {
+        let lease = store.create(&id(session), "ann", NOW).await.unwrap();
+        store.append(&lease, 1, append(vec![entry("e1", ""), entry("e2", "e1"), entry("e3", "e2")])).await.unwrap();
+    }
+    let number = "(SELECT number FROM reseed.session WHERE id = 's')";
+    let damaged = |part| Error::Damaged { session: id("s"), part, reason: "checksum mismatch" };
+    let sql = async |text: String| {
+        let name = address.rsplit('/').next().unwrap().to_owned();
+        tokio::task::spawn_blocking(move || server::sql(&name, &text)).await.unwrap()
+    };
+    sql(format!("UPDATE reseed.record SET body = 'other' WHERE seq = 2 AND session = {number}")).await;
+    assert_eq!(store.read(&id("s"), 0, 9).await.unwrap_err(), damaged(Part::Record(2)));
+    let path = EntryQuery::Path { from: id("e3"), limit: 9 };
+    assert_eq!(store.entries(&id("s"), path.clone()).await.unwrap_err(), damaged(Part::Record(2)));
+    assert_eq!(store.read(&id("t"), 0, 9).await.unwrap().len(), 3);
+
+    // An entry that followed a lost one is no root.
+    sql(format!("DELETE FROM reseed.record WHERE seq = 2 AND session = {number}")).await;
+    for result in [
+        store.read(&id("s"), 0, 9).await,
+        store.entries(&id("s"), path).await,
+        store.entries(&id("s"), EntryQuery::Children { of: Some(id("e1")), after_seq: 0, limit: 9 }).await,
+    ] {
+        assert!(matches!(result, Err(Error::Damaged { part: Part::Record(_), .. })), "{result:?}");
+    }
+
+    sql(format!("UPDATE reseed.head SET entries = 77 WHERE session = {number}")).await;
+    assert_eq!(store.head(&id("s")).await.unwrap_err(), damaged(Part::Head));
+    assert_eq!(store.open(&id("s")).await.unwrap_err(), damaged(Part::Head));
+    let page = store.list(ListQuery { limit: 9, ..ListQuery::default() }).await.unwrap();
+    assert_eq!((page.items.len(), page.damaged), (1, vec![id("s")]));
+    // A damaged state is folded again.
+    let lease = store.open(&id("t")).await.unwrap().0;
+    let mut with_state = append_of(["x"]);
+    with_state.head.state = Some("{}".into());
+    store.append(&lease, 4, with_state).await.unwrap();
+    assert!(store.head(&id("t")).await.unwrap().head.state.is_some());
+    sql("UPDATE reseed.head SET state = 'other' WHERE state IS NOT NULL".to_owned()).await;
+    assert_eq!(store.head(&id("t")).await.unwrap().head.state, None);
+}

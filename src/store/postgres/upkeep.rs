@@ -1,0 +1,81 @@
+//! Deletes in the background what deleted sessions held, in slices, so that no statement is long.
+
+use super::{fault::Fault, readers::Db, readers::Readers};
+use std::{sync::Arc, time::Duration};
+use tokio::sync::watch;
+
+/// Rows that one statement deletes.
+const SLICE: i64 = 1000;
+
+/// The pause after a failed step, and the interval at which a server looks for what others left.
+const RETRY: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_secs(300);
+
+/// The way to the background task, which ends with this.
+pub(super) struct Upkeep {
+    /// Counts what was asked for.
+    asked: watch::Sender<u64>,
+    /// Counts as far as that is done.
+    done: watch::Receiver<u64>,
+}
+
+impl Upkeep {
+    pub(super) fn start(readers: Arc<Readers>) -> Self {
+        let ((asked, due), (ended, done)) = (watch::channel(1), watch::channel(0));
+        tokio::spawn(run(readers, due, ended));
+        Self { asked, done }
+    }
+
+    /// Says that a session was deleted.
+    pub(super) fn wake(&self) {
+        self.asked.send_modify(|asked| *asked += 1);
+    }
+
+    /// Waits until everything deleted so far is gone.
+    pub(super) async fn settled(&self) {
+        let asked = *self.asked.borrow();
+        // An error means that the task has ended.
+        let _ = self.done.clone().wait_for(|done| *done >= asked).await;
+    }
+}
+
+async fn run(readers: Arc<Readers>, mut due: watch::Receiver<u64>, ended: watch::Sender<u64>) {
+    loop {
+        let asked = *due.borrow_and_update();
+        let wait = match readers.write(|db, _| async move { remove_all(&db).await }).await {
+            Ok(()) => {
+                ended.send_replace(asked);
+                LOOK
+            }
+            Err(_) if readers.is_closed() => return,
+            Err(error) => {
+                tracing::warn!(%error, "what deleted sessions held is removed later");
+                RETRY
+            }
+        };
+        // An error means that the store is gone.
+        if let Ok(Err(_)) = tokio::time::timeout(wait, due.changed()).await {
+            return;
+        }
+    }
+}
+
+async fn remove_all(db: &Db) -> Result<(), Fault> {
+    while let Some(row) = db.row("SELECT session FROM removal LIMIT 1", &[]).await? {
+        let number: i64 = row.try_get(0)?;
+        for (table, key) in [("record", "seq"), ("mark", "command"), ("words", "first_seq"), ("head", "seq")] {
+            let sql = format!(
+                "WITH gone AS (DELETE FROM {table} WHERE session = $1 AND {key} IN (SELECT {key} FROM {table} \
+                 WHERE session = $1 ORDER BY {key} LIMIT $2) RETURNING 1) SELECT count(*) FROM gone"
+            );
+            while let Some(row) = db.row(&sql, &[&number, &SLICE]).await? {
+                if row.try_get::<_, i64>(0)? < SLICE {
+                    break;
+                }
+            }
+        }
+        let last = "WITH s AS (DELETE FROM state WHERE session = $1) DELETE FROM removal WHERE session = $1";
+        db.rows(last, &[&number]).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! The real server on a real PostgreSQL: a conversation that is compacted, a server that is killed, a database that is
+//! restarted, and the commands that read the database.
+
+use crate::support::{
+    binary::{Binary, logged, run},
+    client::Client,
+    json::present,
+    postgres,
+};
+use serde_json::{Value, json};
+
+/// Returns the settings of a server on a new database.
+async fn settings() -> Vec<(&'static str, String)> {
+    let address = tokio::task::spawn_blocking(postgres::database).await.unwrap();
+    let given = [
+        ("DATABASE_URL", address.as_str()),
+        ("UNSAFE_STORE", "true"),
+        ("STORE_PATIENCE_SECS", "60"),
+        ("OFFLINE_WORD_MILLIS", "0"),
+        ("CONTEXT_STRATEGY", "manual"),
+    ];
+    given.iter().map(|(name, value)| (*name, (*value).to_owned())).collect()
+}
+
+fn borrowed<'a>(settings: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
+    settings.iter().map(|(name, value)| (*name, value.as_str())).collect()
+}
+
+fn texts(opened: &Value) -> Vec<String> {
+    let entries = opened["payload"]["entries"].as_array().unwrap();
+    entries.iter().map(|entry| entry["content"].to_string()).collect()
+}
+
+#[tokio::test]
+async fn a_conversation_is_compacted_and_survives_a_kill_of_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = settings().await;
+    let server = Binary::start(folder.path(), &borrowed(&settings)).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    let session = present(&opened["sessionId"]).clone();
+    for n in 0..6 {
+        client.turn(&format!("The cat number {n} is called Miso{n}, and it likes tea.")).await;
+    }
+    let set = json!({ "strategy": "manual", "settings": { "keepRecentTokens": 20 } });
+    assert_eq!(client.ask("set_context_strategy", set).await["type"], "ok");
+    client.ask("start_compaction", json!({})).await;
+    let compacted = client.event("context_compacted").await;
+    let seq = compacted["seq"].as_u64().expect("it is durable");
+    client.turn("What is the newest cat called?").await;
+    server.kill().await;
+
+    let server = Binary::start(folder.path(), &borrowed(&settings)).await;
+    let mut client = Client::v2(&server.ws()).await;
+    let resume = json!({ "epoch": opened["epoch"], "seq": seq });
+    let back = client.ask("open_session", json!({ "sessionId": session, "resume": resume, "entries": 50 })).await;
+    assert_eq!(back["payload"]["resumed"], "replay", "{back}");
+    // What was said since comes again, and the conversation goes on.
+    let said = client.until(|frame| frame["type"] == "turn_finished").await;
+    assert!(said["seq"].as_u64().is_some_and(|next| next > seq), "{said}");
+    client.turn("And the first?").await;
+    let found = client.ask("search_history", json!({ "query": "Miso3" })).await;
+    // What was said, what was answered, and the summary of both.
+    assert_eq!(found["payload"]["items"].as_array().map(Vec::len), Some(3), "{found}");
+    client.ask("close_session", json!({})).await;
+    let again = client.ask("open_session", json!({ "sessionId": session, "entries": 50 })).await;
+    assert!(texts(&again).iter().any(|text| text.contains("And the first?")), "{again}");
+    server.stop().await;
+    assert!(!logged(folder.path()).contains("Miso"), "the log holds no text");
+}
+
+#[tokio::test]
+async fn the_commands_read_the_database_and_hide_its_password() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = settings().await;
+    // The tests' server asks for none.
+    settings[0].1 = settings[0].1.replace("reseed@", "reseed:hunter2@");
+    let server = Binary::start(folder.path(), &borrowed(&settings)).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    let session = opened["sessionId"].as_str().unwrap().to_owned();
+    client.turn("My cat is called Miso.").await;
+    assert!(!server.start_line.contains("hunter2"), "{}", server.start_line);
+    let settings = borrowed(&settings);
+    let exported = folder.path().join("out.jsonl").display().to_string();
+    for (arguments, wanted) in [
+        (vec!["sessions"], session.as_str()),
+        (vec!["inspect", &session], "Miso"),
+        (vec!["export", &session, "--output", &exported], ""),
+        (vec!["check"], "database    PostgreSQL at "),
+    ] {
+        let ended = run(folder.path(), &arguments, &settings).await;
+        assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
+        assert!(ended.printed.contains(wanted), "{arguments:?}: {ended:?}");
+        assert!(!format!("{ended:?}").contains("hunter2"), "{arguments:?}: {ended:?}");
+    }
+    // One server at a time, and so no import beside it.
+    let mut hasty = settings.clone();
+    hasty.retain(|(name, _)| *name != "STORE_PATIENCE_SECS");
+    hasty.push(("STORE_PATIENCE_SECS", "1"));
+    for (arguments, wanted) in
+        [(vec!["import", exported.as_str()], "another reseed uses"), (vec!["vacuum"], "is for SQLite")]
+    {
+        let ended = run(folder.path(), &arguments, &hasty).await;
+        assert_eq!(ended.code, Some(1), "{arguments:?}: {ended:?}");
+        assert!(ended.faults.contains(wanted) && !ended.faults.contains("hunter2"), "{arguments:?}: {ended:?}");
+    }
+    server.stop().await;
+    let ended = run(folder.path(), &["import", "--new-id", &exported], &hasty).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = run(folder.path(), &["sessions", "--json"], &settings).await;
+    let listed: Value = serde_json::from_str(&ended.printed).unwrap();
+    assert_eq!(listed["items"].as_array().map(Vec::len), Some(2), "{listed}");
+    assert!(!logged(folder.path()).contains("hunter2"));
+}

@@ -1,0 +1,216 @@
+//! A PostgreSQL server of the tests' own, started by them: nothing is skipped where there is none, it fails.
+//!
+//! Its data and its socket are in a temporary folder, it listens on no port, and it ends with the process that started
+//! it, however that ends: a shell waits for the end of a pipe that only this process holds. PostgreSQL refuses to run as
+//! root, so root runs it as another user.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    os::unix::{fs::chown, process::CommandExt as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        LazyLock,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+/// The server that the tests of one binary share. It does not sync the disk: its tests kill no server.
+static SHARED: LazyLock<Server> = LazyLock::new(|| Server::start("fsync = off\nfull_page_writes = off"));
+
+/// Counts the databases, so that each test has one of its own.
+static DATABASES: AtomicU32 = AtomicU32::new(0);
+
+/// A running server.
+pub(crate) struct Server {
+    folder: tempfile::TempDir,
+    bin: PathBuf,
+    user: Option<(u32, u32)>,
+    /// Stops the server when its input ends.
+    watch: Child,
+}
+
+/// Returns the address of an empty database on the server that the tests of this binary share.
+pub(crate) fn database() -> String {
+    SHARED.database("")
+}
+
+/// Returns the address of an empty database with these options of `CREATE DATABASE`, such as an encoding.
+pub(crate) fn database_with(options: &str) -> String {
+    SHARED.database(options)
+}
+
+/// Returns the socket of the server that the tests of this binary share.
+#[allow(dead_code, reason = "not every binary of tests needs it")]
+pub(crate) fn socket() -> PathBuf {
+    SHARED.socket()
+}
+
+/// Executes SQL in a database of the shared server and returns what it prints.
+#[allow(dead_code, reason = "not every binary of tests needs it")]
+pub(crate) fn sql(database: &str, sql: &str) -> String {
+    SHARED.sql(database, sql)
+}
+
+impl Server {
+    /// Starts a server with these lines in its configuration.
+    ///
+    /// # Panics
+    /// If there is no PostgreSQL, or it does not start.
+    pub(crate) fn start(configuration: &str) -> Self {
+        let bin = binaries();
+        let folder = tempfile::Builder::new().prefix("pg").tempdir().unwrap();
+        let user = other_user();
+        if let Some((user, group)) = user {
+            chown(folder.path(), Some(user), Some(group)).unwrap();
+        }
+        let data = folder.path().join("data");
+        let quoted = |path: &Path| path.display().to_string();
+        let stop = format!(
+            "cat >/dev/null; '{bin}/pg_ctl' -D '{data}' -m immediate stop; rm -rf '{folder}'",
+            bin = quoted(&bin),
+            data = quoted(&data),
+            folder = quoted(folder.path()),
+        );
+        let mut watch = command(Path::new("/bin/sh"), user, folder.path());
+        watch.args(["-c", &stop]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        // A signal that ends the tests, such as Ctrl-C, must not end the shell before it has stopped the server.
+        watch.process_group(0);
+        let server = Self { watch: watch.spawn().unwrap(), folder, bin, user };
+        let initdb = ["--auth=trust", "--username=reseed", "--encoding=UTF8", "--locale=C", "--no-sync", "-D"];
+        server.run("initdb", &[&initdb[..], &[&quoted(&data)]].concat());
+        let mut file = fs::OpenOptions::new().append(true).open(data.join("postgresql.conf")).unwrap();
+        let socket = quoted(server.folder.path());
+        writeln!(
+            file,
+            "listen_addresses = ''\nunix_socket_directories = '{socket}'\nmax_connections = 400\n\
+             shared_buffers = 32MB\n{configuration}"
+        )
+        .unwrap();
+        server.control(&["start"]);
+        server
+    }
+
+    /// Runs `pg_ctl` and waits until it is done.
+    pub(crate) fn control(&self, arguments: &[&str]) {
+        let data = self.folder.path().join("data").display().to_string();
+        let log = self.folder.path().join("log").display().to_string();
+        self.run("pg_ctl", &[&["-D", &data, "-l", &log, "-w"], arguments].concat());
+    }
+
+    /// Makes a database and returns its address.
+    pub(crate) fn database(&self, options: &str) -> String {
+        let name = format!("test{}", DATABASES.fetch_add(1, Ordering::Relaxed));
+        self.sql("postgres", &format!("CREATE DATABASE {name} {options}"));
+        self.address(&name)
+    }
+
+    /// Returns the address of a database.
+    pub(crate) fn address(&self, database: &str) -> String {
+        let folder = self.folder.path().display().to_string().replace('/', "%2F");
+        format!("postgres://reseed@{folder}/{database}")
+    }
+
+    /// Returns the path of the socket on which the server listens.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.path().join(".s.PGSQL.5432")
+    }
+
+    /// Executes SQL in a database and returns what it prints.
+    pub(crate) fn sql(&self, database: &str, sql: &str) -> String {
+        let folder = self.folder.path().display().to_string();
+        self.run(
+            "psql",
+            &[
+                "-h",
+                &folder,
+                "-U",
+                "reseed",
+                "-X",
+                "-q",
+                "-A",
+                "-t",
+                "-v",
+                "ON_ERROR_STOP=1",
+                "-d",
+                database,
+                "-c",
+                sql,
+            ],
+        )
+    }
+
+    fn run(&self, program: &str, arguments: &[&str]) -> String {
+        let mut command = command(&self.bin.join(program), self.user, self.folder.path());
+        // A server that `pg_ctl` starts keeps its output, so a pipe would never end.
+        let path = self.folder.path().join(format!("{program}.out"));
+        let output = || fs::OpenOptions::new().create(true).write(true).truncate(true).open(&path).unwrap();
+        let (status, text) = if program == "psql" {
+            let done = command.args(arguments).output().unwrap();
+            (done.status, String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned())
+        } else {
+            let file = output();
+            command.args(arguments).stdin(Stdio::null()).stderr(file.try_clone().unwrap()).stdout(file);
+            let status = command.status().unwrap();
+            (status, fs::read_to_string(&path).unwrap())
+        };
+        assert!(status.success(), "{program} {arguments:?}: {text}");
+        text
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.watch.stdin.take());
+        // The folder is gone afterwards.
+        let _ = self.watch.wait();
+    }
+}
+
+/// Returns a command that runs as the server's user.
+fn command(program: &Path, user: Option<(u32, u32)>, folder: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(folder).env_remove("PGOPTIONS").env("LC_ALL", "C");
+    if let Some((user, group)) = user {
+        command.gid(group).uid(user);
+    }
+    command
+}
+
+/// Returns the folder with the server's binaries: in PATH, or where Debian puts each version.
+fn binaries() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut versions: Vec<PathBuf> = versions.map(|version| version.path().join("bin")).collect();
+    versions.sort_by_key(|path| std::cmp::Reverse(version_of(path)));
+    folders.extend(versions);
+    let has_all = |folder: &PathBuf| ["initdb", "pg_ctl", "psql"].iter().all(|name| folder.join(name).is_file());
+    let found = folders.into_iter().find(has_all);
+    found.expect("these tests need PostgreSQL: `apt-get install postgresql`, or put its binaries into PATH")
+}
+
+fn version_of(bin: &Path) -> u32 {
+    let version = bin.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+    version.and_then(|version| version.parse().ok()).unwrap_or(0)
+}
+
+/// Returns the user and group that the server runs as, if this process is root's.
+fn other_user() -> Option<(u32, u32)> {
+    if !is_root().unwrap() {
+        return None;
+    }
+    let users = fs::read_to_string("/etc/passwd").unwrap();
+    let find = |wanted: &str| {
+        let fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        let found = fields.into_iter().find(|fields| fields[0] == wanted)?;
+        Some((found[2].parse().ok()?, found[3].parse().ok()?))
+    };
+    Some(find("postgres").or_else(|| find("nobody")).expect("a user other than root"))
+}
+
+fn is_root() -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt as _;
+    Ok(fs::metadata("/proc/self")?.uid() == 0)
+}
