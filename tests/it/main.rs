@@ -29,6 +29,7 @@ mod outcomes;
 mod poisoned;
 mod provider;
 mod real_upstream;
+mod retention;
 mod reload;
 mod safety;
 mod schema;
