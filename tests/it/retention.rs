@@ -102,8 +102,8 @@ fn answer(request: &ModelRequest, fact: &Fact) -> Reply {
         let query = json!({ "query": words_for(fact), "limit": HITS });
         return Reply::parts(vec![call("history_search", &query)]);
     };
-    let ids = found.lines().filter_map(|line| line.strip_prefix("[entry ")?.split(' ').next());
-    match ids.skip(results.len() - 1).next() {
+    let mut ids = found.lines().filter_map(|line| line.strip_prefix("[entry ")?.split(' ').next());
+    match ids.nth(results.len() - 1) {
         Some(id) => Reply::parts(vec![call("history_read", &json!({ "entryId": id }))]),
         None => does_not_know(),
     }
