@@ -32,6 +32,7 @@ mod postgres;
 mod provider;
 mod real_upstream;
 mod reload;
+mod retention;
 mod safety;
 mod schema;
 mod searching;

@@ -5,6 +5,7 @@
 //! Everything derives from a fixed seed: the table is the same on every machine.
 
 mod kinds;
+mod talk;
 
 use super::SessionTree;
 use crate::core::{
@@ -28,16 +29,9 @@ use reseed_protocol::{
     Entry, EntryData, EntryId, Message, Part, Role, StopReason, Timestamp, entry::Compaction, event::CompactionTrigger,
 };
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, sync::Arc};
+use talk::{Dice, KINDS, Summariser, facts, honest, lossy, turns};
 
 const WINDOW_TOKENS: u64 = 16_000;
-const TURNS: usize = 300;
-const FACTS: usize = 200;
-/// A tool is called once in this many turns.
-const CALL_EVERY: usize = 6;
-/// Characters that the summariser by rule writes per requested word.
-const CHARS_PER_WORD: usize = 6;
-
-const KINDS: [&str; 6] = ["paths", "URLs", "numbers", "names", "symbols", "tasks"];
 /// `tool_results` is covered as the first step of the pipeline.
 const STRATEGIES: [&str; 4] = ["threshold", "sliding_window", "importance", "pipeline"];
 const BEGIN: &str = "<!-- retention: begin -->\n";
@@ -48,110 +42,6 @@ const PERCENT_MIN: f64 = 99.0;
 /// The same with a summariser that forgets half of everything more than fifty times: nearly everything ever stated is
 /// missing then, and the section has no room for it.
 const OFTEN_FORGOTTEN_PERCENT_MIN: f64 = 93.0;
-
-const WORDS: [&str; 40] = [
-    "harbour", "lantern", "copper", "meadow", "engine", "window", "river", "paper", "winter", "garden", "signal",
-    "bridge", "carpet", "mirror", "needle", "orange", "pillow", "rocket", "saddle", "timber", "walked", "painted",
-    "carried", "waited", "slowly", "under", "behind", "gentle", "narrow", "golden", "morning", "evening", "music",
-    "weather", "market", "kitchen", "forest", "island", "letter", "train",
-];
-
-/// Pseudo-random numbers from a fixed seed.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % sides
-    }
-
-    fn word(&mut self) -> &'static str {
-        WORDS[self.roll(WORDS.len())]
-    }
-
-    /// Returns sentences without anything exact in them.
-    fn chatter(&mut self, sentences: usize) -> String {
-        let mut text = String::new();
-        for _ in 0..sentences {
-            let words: Vec<&str> = (0..9 + self.roll(6)).map(|_| self.word()).collect();
-            let _ = write!(text, "It {}. ", words.join(" "));
-        }
-        text.trim_end().to_owned()
-    }
-}
-
-/// Something exact that is stated once.
-struct Fact {
-    kind: usize,
-    sentence: String,
-    /// The text that must be there in the end, letter by letter.
-    exact: String,
-    by_user: bool,
-}
-
-fn facts() -> Vec<Fact> {
-    let mut dice = Dice(7);
-    let fact = |n: usize| {
-        let (one, other) = (dice.word(), dice.word());
-        let kind = n % KINDS.len();
-        let (sentence, exact) = match kind {
-            0 => {
-                let exact = format!("/srv/{one}/{other}-{n}.toml");
-                (format!("The settings of the {other} service live in {exact} on every machine."), exact)
-            }
-            1 => {
-                let exact = format!("https://{one}.example.org/{other}/{n}");
-                (format!("You find the board of the {other} people at {exact} once you are logged in."), exact)
-            }
-            2 => {
-                let exact = format!("{} litres", 1_000 + 7 * n);
-                (format!("The {one} tank beside the {other} holds {exact} when it is full."), exact)
-            }
-            3 => {
-                let exact = format!("{one} {other} {n}");
-                (format!("The sign above the {other} door reads \"{exact}\" in white letters."), exact)
-            }
-            4 => {
-                let exact = format!("parse_{one}_{n}");
-                (format!("All rows of the {other} list go through {exact}() before anything else."), exact)
-            }
-            _ => {
-                let exact = format!("repaint the {one} of house {n}");
-                (format!("TODO: {exact}"), exact)
-            }
-        };
-        // Open tasks are on lines of their own; of the others the model states every fourth.
-        Fact { kind, sentence, exact, by_user: kind == 5 || n % 4 != 3 }
-    };
-    (0..FACTS).map(fact).collect()
-}
-
-/// Answers a request for a summary.
-type Summariser = fn(&ModelRequest) -> String;
-
-fn by_rule(request: &ModelRequest, times: usize) -> String {
-    let text = request.messages().next().map(|sent| sent.message.text()).unwrap_or_default();
-    let asked = read_prompt(&text).expect("the request is of the quoted form");
-    let messages: Vec<&Message> = asked.messages.iter().collect();
-    let chars_max = asked.words_max.unwrap_or(1_000) as usize * CHARS_PER_WORD * times;
-    extract(&messages, asked.previous.as_deref(), None, chars_max)
-}
-
-/// Selects sentences by rule, up to the requested length.
-fn honest(request: &ModelRequest) -> String {
-    by_rule(request, 1)
-}
-
-/// Forgets every second line that it should keep.
-fn lossy(request: &ModelRequest) -> String {
-    let mut nth = 0;
-    let kept = by_rule(request, 2);
-    let kept = kept.lines().filter(|line| {
-        nth += usize::from(line.starts_with("- "));
-        !line.starts_with("- ") || nth % 2 == 0
-    });
-    kept.collect::<Vec<_>>().join("\n").replace("## Goal\n\n", "## Goal\n- go on\n\n")
-}
 
 /// A session without an agent loop.
 struct World {
@@ -337,25 +227,18 @@ fn world(name: &str, summariser: Summariser, repairs: bool) -> World {
 fn conversation(name: &str, summariser: Summariser, repairs: bool) -> Retained {
     let mut world = world(name, summariser, repairs);
     let facts = facts();
-    let mut dice = Dice(11);
-    for turn in 0..TURNS {
-        // Two of three turns state a fact.
-        let told = (turn % 3 < 2).then(|| &facts[turn / 3 * 2 + turn % 3]);
-        let by = |by_user: bool| told.filter(|fact| fact.by_user == by_user).map(|fact| format!("\n{}", fact.sentence));
-        let text = format!("{}{}\nWhat next?", dice.chatter(8), by(true).unwrap_or_default());
-        world.say(Role::User, vec![Part::Text { text }]);
-        if turn % CALL_EVERY == 0 {
+    for (turn, said) in turns(&facts).enumerate() {
+        world.say(Role::User, vec![Part::Text { text: said.user }]);
+        if let Some(output) = said.looked {
             let call_id: reseed_protocol::CallId = format!("c{turn}").parse().unwrap();
             let arguments = "{}".to_owned();
             world.say(
                 Role::Assistant,
                 vec![Part::ToolCall { call_id: call_id.clone(), name: "look".into(), arguments }],
             );
-            let output = dice.chatter(8);
             world.say(Role::Tool, vec![Part::ToolResult { call_id, output, is_error: false }]);
         }
-        let text = format!("{}{}", dice.chatter(10), by(false).unwrap_or_default());
-        world.say(Role::Assistant, vec![Part::Text { text }]);
+        world.say(Role::Assistant, vec![Part::Text { text: said.assistant }]);
         world.settle();
     }
     let seen: String =
