@@ -1,5 +1,5 @@
 //! What a model can still answer after ten and more compactions, with the tools that search the history and without
-//! them: the conversation of the retention table (`src/core/context/compaction/retention.rs`), held with a real server.
+//! them: the conversation of the retention table (`src/core/session/retention.rs`), held with a real server.
 //! The table is in `src/core/context/summary/README.md`.
 //!
 //! At the end, each fact is asked for on a branch of its own, so that no question sees another one. The model is a
