@@ -173,8 +173,7 @@ impl PostgresStore {
         W: Future<Output = Result<T, Fault>>,
     {
         let work = &work;
-        let read = self
-            .readers
+        self.readers
             .read(|db| async move {
                 let before = read::number(&db, session).await?;
                 let result = work(db.clone()).await.map_err(|fault| fault.reading(session));
@@ -185,8 +184,7 @@ impl PostgresStore {
                 }
                 result
             })
-            .await;
-        read
+            .await
     }
 }
 

@@ -234,8 +234,8 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
 ///
 /// A process that ended after a failed sync may leave pages there that the system shows but the disk does not have, and
 /// a further sync does not write them again. SQLite takes them as written: it copies them into the database, and later
-/// commits build on them. A power loss then tears both. And SQLite deletes the log when it closes, without syncing that:
-/// a power loss then brings back a log with writes that were never acknowledged, after this opening found none.
+/// commits build on them. A power loss then tears both. And SQLite deletes the log when it closes, without syncing
+/// that: a power loss then brings back a log with writes that were never acknowledged, after this opening found none.
 fn settle_log(path: &Path) -> io::Result<()> {
     let mut log = match fs::OpenOptions::new().read(true).write(true).open(lock::beside(path, "-wal")) {
         Ok(log) => log,
