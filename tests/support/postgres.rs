@@ -1,8 +1,8 @@
 //! A PostgreSQL server of the tests' own, started by them: nothing is skipped where there is none, it fails.
 //!
 //! Its data and its socket are in a temporary folder, it listens on no port, and it ends with the process that started
-//! it, however that ends: a shell waits for the end of a pipe that only this process holds. PostgreSQL refuses to run as
-//! root, so root runs it as another user.
+//! it, however that ends: a shell waits for the end of a pipe that only this process holds. PostgreSQL refuses to run
+//! as root, so root runs it as another user.
 
 use std::{
     fs,

@@ -324,8 +324,8 @@ pub(super) fn list_sql(of_owner: bool, unfinished: bool) -> String {
     )
 }
 
-/// Returns what an owner has stored, counted over the owner's sessions: all appends of an owner would wait for a row that
-/// holds the sum.
+/// Returns what an owner has stored, counted over the owner's sessions: all appends of an owner would wait for a row
+/// that holds the sum.
 pub(super) async fn usage(db: &Db, owner: &str) -> Result<Usage, Fault> {
     let sql = format!(
         "SELECT count(*), count(*) FILTER (WHERE h.seq < 2), coalesce(sum(h.bytes), 0)::bigint \

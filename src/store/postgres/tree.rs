@@ -256,8 +256,8 @@ impl<'a> Tree<'a> {
         row.ok_or_else(|| self.damaged(seq, "it is missing"))
     }
 
-    /// Returns the children of entries, in log order each. The follower of an entry is looked up in the log, the others in
-    /// the index by parent.
+    /// Returns the children of entries, in log order each. The follower of an entry is looked up in the log, the others
+    /// in the index by parent.
     async fn children_of(&self, parents: &[(i64, &str)]) -> Result<Vec<Vec<Link>>, Fault> {
         let (seqs, ids): (Vec<i64>, Vec<&str>) = parents.iter().copied().unzip();
         let sql = format!(

@@ -5,8 +5,9 @@
 //!
 //! Invariants:
 //! - nothing is answered `Ok` before the server has reported the commit, without a warning;
-//! - after a lost connection, an append is sent again only when its place is known to be free, and nothing that held its
-//!   session is still running. Should a copy of it be executed later all the same, one of the two finds the place taken.
+//! - after a lost connection, an append is sent again only when its place is known to be free, and nothing that held
+//!   its session is still running. Should a copy of it be executed later all the same, one of the two finds the place
+//!   taken.
 
 use super::{
     append::{self, AppendAt, Fate},

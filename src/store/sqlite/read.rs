@@ -207,8 +207,8 @@ pub(super) fn command(db: &Connection, session: &SessionId, command_id: &str) ->
     Ok(Some(mark))
 }
 
-/// Returns true if the stored checksum equals `want`, or is missing: version 1 of the tables had none, and a row of it is
-/// accepted as it is until it is written again.
+/// Returns true if the stored checksum equals `want`, or is missing: version 1 of the tables had none, and a row of it
+/// is accepted as it is until it is written again.
 fn fits(stored: ValueRef<'_>, want: u32) -> bool {
     stored == ValueRef::Null || stored == ValueRef::Integer(want.into())
 }
