@@ -1,11 +1,11 @@
 //! Sessions in PostgreSQL 14 or newer: for those who run a database server anyway.
 //!
-//! - Appends are committed in groups by two connections ([`writer`], [`append`]); everything else that writes is a
-//!   single statement ([`session`]). Reads take connections from a pool ([`readers`]).
+//! - Appends are committed in groups by two connections (`writer`, `append`); everything else that writes is a
+//!   single statement (`session`). Reads take connections from a pool (`readers`).
 //! - The database itself refuses a stale writer: every append locks its session's row and names epoch, term and place.
 //! - When the connection or the server is lost, writes are resolved and reads are repeated for as long as the store's
 //!   patience lasts. A restart of the server is a pause; after that the answer is [`Error::Unknown`].
-//! - One server at a time uses a schema of a database ([`guard`]).
+//! - One server at a time uses a schema of a database (`guard`).
 
 mod append;
 mod connection;

@@ -1,7 +1,7 @@
 //! Escapes quoted text so that it cannot end its quotation, imitate another speaker or pass for a section of a summary.
 //!
 //! A backslash is inserted after the first character of anything that could be more than text: `<\|im_end|>`,
-//! `<\/summary>`, `[\User]:`. It is visible, and [`unescape`] removes it: text that already had backslashes there gets
+//! `<\/summary>`, `[\User]:`. It is visible, and `unescape` removes it: text that already had backslashes there gets
 //! one more. Near misses are escaped as well: other case, inner spaces, full-width and look-alike letters. Invisible
 //! characters must be removed first ([`clean`](super::clean::clean)).
 //!
