@@ -113,7 +113,7 @@ async fn every_kind_of_message_is_legal_over_both_apis() {
             vec![thought.clone(), call("c.1", "{}"), call("c.2", r#"{"malformed":"{\"a\":"}"#)],
         ),
         Message::new(Role::Tool, vec![result("c.1"), result("c.2")]),
-        Message::new(Role::Assistant, vec![Part::Text { text: "two".into() }, call("c.3", "")]),
+        Message::new(Role::Assistant, vec![Part::Text { text: "two".into() }, call("c.3", r#"{"at":"quay"}"#)]),
         Message::new(Role::Tool, vec![result("c.3")]),
         Message::new(Role::Assistant, vec![thought]),
         Message::new(Role::User, vec![Part::Text { text: String::new() }]),

@@ -90,8 +90,10 @@ impl Inode {
         let mut len = self.durable.len();
         let len_kept = keeps(random);
         for (at, change) in self.pending.iter().enumerate() {
+            // A truncation changes the size, and what lies beyond goes with it: a file that kept its size has no holes.
+            let is_size = matches!(change, Change::Truncate(_));
             for sector in change.sectors(longest) {
-                if at < kept[sector] {
+                if at < if is_size { len_kept } else { kept[sector] } {
                     change.apply(&mut file, sector * SECTOR..((sector + 1) * SECTOR).min(longest));
                 }
             }
