@@ -90,6 +90,8 @@ impl ServerTools {
     /// Offers sessions what MCP servers offer, whenever that changes, until the server stops.
     pub(super) fn keep_offering(self: &Arc<Self>, registry: &Arc<Registry>) {
         let Some(mut changed) = self.mcp.as_ref().map(|mcp| mcp.changed()) else { return };
+        // A server that came up while this one started is not in the tools that it started with.
+        changed.mark_changed();
         let (this, registry) = (self.clone(), registry.clone());
         let stopped = registry.stopping();
         tokio::spawn(async move {

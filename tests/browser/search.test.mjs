@@ -100,6 +100,16 @@ onPage("a word is found in this chat, and shown in the tree and the chat", {}, a
   assert.equal(await page.locator("#tree-rows .found").count(), 0, "closing the tree ends the mark");
 });
 
+onPage("Enter at once chooses from what is in the field, not from what was found before", {}, async ({ page }) => {
+  await talk(page, ["The harbour opens at noon.", "And the bakery?"]);
+  await search(page, "noon");
+  await says(page, "2 places in this chat.");
+  await page.locator("dialog.search input").fill("bakery");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("dialog.search", { state: "detached" });
+  assert.match((await foundRow(page)).says, /bakery/);
+});
+
 onPage("a hit on another branch says so, and from there one goes to it", {}, async ({ page }) => {
   await talk(page, ["one", "the lighthouse"]);
   await edit(page, 1, "the windmill");

@@ -48,6 +48,10 @@ export class SearchDialog {
     this.current = 0;
     /** Counts the searches: only the newest counts. */
     this.asked = 0;
+    /** Whether the hits are those of what is in the field now. */
+    this.isCurrent = false;
+    /** Whether the first hit is to be chosen as soon as the search has answered. */
+    this.isWanted = false;
     this.timer = 0;
     this.field = el("input", {
       type: "search", class: "field", role: "combobox", "aria-label": "Search what was said", "aria-expanded": "false", "aria-autocomplete": "list", "aria-controls": "search-hits",
@@ -115,6 +119,8 @@ export class SearchDialog {
 
   /** Searches when nothing more is typed for a moment. */
   later() {
+    this.isCurrent = false;
+    this.isWanted = false;
     clearTimeout(this.timer);
     this.timer = window.setTimeout(() => void this.search(), PAUSE_MS);
   }
@@ -123,6 +129,7 @@ export class SearchDialog {
     const { app, scope } = this;
     clearTimeout(this.timer);
     this.asked += 1;
+    this.isCurrent = false;
     const mine = this.asked;
     const query = this.field.value.trim();
     for (const [of, button] of this.scopes) button.setAttribute("aria-pressed", String(of === scope));
@@ -139,8 +146,10 @@ export class SearchDialog {
       if (mine !== this.asked) return;
       this.draw(items, terms);
       this.say(resultText(items, more, scope));
+      if (this.isWanted) await this.choose(0);
     } catch (error) {
       if (mine !== this.asked) return;
+      this.isWanted = false;
       this.draw([], terms);
       this.say(explainError(error).text, true);
     }
@@ -161,6 +170,7 @@ export class SearchDialog {
    */
   draw(hits, terms) {
     this.hits = hits;
+    this.isCurrent = true;
     const now = Date.now();
     this.list.replaceChildren(...hits.map((hit, at) => this.row(hit, at, terms, now)));
     this.field.setAttribute("aria-expanded", String(hits.length > 0));
@@ -219,12 +229,16 @@ export class SearchDialog {
       this.mark(to);
     } else if (event.key === "Enter") {
       event.preventDefault();
-      void this.choose(this.current);
+      if (this.isCurrent) return void this.choose(this.current);
+      // What is listed answers an earlier search.
+      void this.search();
+      this.isWanted = true;
     }
   }
 
   /** @param {number} at */
   async choose(at) {
+    this.isWanted = false;
     const hit = this.hits[at];
     if (!hit) return;
     this.mark(at);

@@ -153,7 +153,12 @@ fn remove_rows(
     if room.is_used() {
         return Ok(false);
     }
-    db.prepare_cached("DELETE FROM session_state WHERE session = ?1")?.execute([number])?;
+    room.bytes -= db
+        .prepare_cached("DELETE FROM session_state WHERE session = ?1 RETURNING octet_length(state)")?
+        .query_row([number], |row| row.get::<_, Option<i64>>(0))
+        .optional()?
+        .flatten()
+        .unwrap_or(0);
     db.prepare_cached("DELETE FROM deletion WHERE number = ?1")?.execute([number])?;
     Ok(true)
 }

@@ -80,7 +80,7 @@ impl Server {
         drop(before);
         if *closing.borrow() {
             // It was replaced or removed meanwhile: its program need not even start.
-            self.enter(Stage::Closed);
+            self.end();
             self.tried.send_replace(true);
             return;
         }
@@ -139,8 +139,14 @@ impl Server {
                 () = closed(&mut closing) => break,
             }
         }
-        self.enter(Stage::Closed);
+        self.end();
         self.tried.send_replace(true);
+    }
+
+    /// Ends for good. Its tools refer to it, so it would never be dropped with them, nor its secrets.
+    fn end(&self) {
+        self.enter(Stage::Closed);
+        self.known().tools.clear();
     }
 
     fn enter(&self, stage: Stage) {
