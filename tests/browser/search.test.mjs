@@ -42,6 +42,9 @@ test("the top of what is known above an entry is where a search goes on", () => 
   assert.equal(tree.topOf("unknown", new Set()), null);
 });
 
+/** What the browser itself says while a server is away; tests of that expect it. */
+const AWAY = /WebSocket connection to|net::ERR_CONNECTION_REFUSED/;
+
 /** Opens the search by its keys and types this. */
 async function search(page, text) {
   await page.keyboard.press("Control+k");
@@ -182,7 +185,7 @@ onPage("all chats are searched, and another chat is opened at the hit; a deleted
   await page.keyboard.press("Escape");
 });
 
-onPage("what the search has to say: nothing found, no word, an error, a late answer, more than fits", {}, async ({ page, server }) => {
+onPage("what the search has to say: nothing found, no word, an error, a late answer, more than fits", { expected: AWAY }, async ({ page, server }) => {
   await page.waitForSelector("#search-open");
   await page.click("#search-open");
   await says(page, "Quotes");
