@@ -6,6 +6,7 @@
 
 mod document;
 mod query;
+pub(super) mod range;
 mod scan;
 mod words;
 

@@ -14,22 +14,9 @@ pub(super) use find::search;
 pub(super) use index::{BLOCK, Indexer};
 
 use super::{fault::Fault, readers::Db};
+use crate::store::search::range::Range;
 use reseed_protocol::EntryId;
 use std::collections::BTreeMap;
-
-/// Records of a session, both included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Range {
-    first: i64,
-    last: i64,
-}
-
-impl Range {
-    fn and(self, other: Self) -> Option<Self> {
-        let (first, last) = (self.first.max(other.first), self.last.min(other.last));
-        (first <= last).then_some(Self { first, last })
-    }
-}
 
 /// Separates the words of a row, and stands at its beginning and end. No word has it.
 const SEPARATOR: char = '\n';

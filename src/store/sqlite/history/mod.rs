@@ -21,6 +21,7 @@ pub(super) use find::search;
 pub(super) use index::{IndexSlice, Indexed};
 
 use super::is_damage;
+use crate::store::search::range::Range;
 use reseed_protocol::{SessionId, reply::HitRole};
 use rusqlite::{Connection, OptionalExtension as _};
 use std::{
@@ -50,20 +51,6 @@ impl Suspects {
 
     fn shards(&self) -> MutexGuard<'_, BTreeSet<i64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Records of a session, both included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Range {
-    first: i64,
-    last: i64,
-}
-
-impl Range {
-    fn and(self, other: Self) -> Option<Self> {
-        let (first, last) = (self.first.max(other.first), self.last.min(other.last));
-        (first <= last).then_some(Self { first, last })
     }
 }
 
