@@ -390,6 +390,21 @@ settings! {
         unsafe_store: bool = "false", rules::flag();
     }
 
+    /// Several servers on one PostgreSQL database.
+    node: NodeSettings {
+        /// The name of this server among those that share its database, for people; unset for the machine's name.
+        node_name: Option<String> = "", rules::node_name().optional();
+        /// The address at which the other servers reach this one, such as `ws://10.0.0.5:8080`; unset if there are
+        /// none. Needs NODE_TOKEN.
+        node_address: Option<String> = "", rules::node_address().optional();
+        /// The secret with which the servers that share a database know each other: 32 characters or more, the same on
+        /// all of them. On `ws://` it travels in the clear.
+        node_token: Option<SecretString> = "", rules::node_token().optional();
+        /// The time after which the sessions of a server that is gone can be opened on another one. A server that
+        /// cannot reach the database for so long opens no sessions. On PostgreSQL only.
+        node_lease_secs: u64 = "5", rules::whole("seconds", 2..=60);
+    }
+
     /// Logging.
     log: LogSettings {
         /// The log level. Message text and keys are never logged, at any level.

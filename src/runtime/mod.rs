@@ -24,6 +24,7 @@
 
 mod actor;
 pub(crate) mod blocking;
+pub(crate) mod cluster;
 mod effects;
 pub(crate) mod encoded;
 mod ended;
@@ -55,6 +56,7 @@ pub(crate) mod whole;
 #[cfg(test)]
 mod resume_decisions;
 
+pub(crate) use cluster::Keeper;
 pub(crate) use actor::{PRESENCE_MAX, REPLAY_EVENTS_MAX};
 pub(crate) use feed::{Cursor, Frame, Reader, Seen};
 pub(crate) use handle::{

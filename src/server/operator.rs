@@ -61,6 +61,9 @@ pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response {
     if app.is_draining() {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
     }
+    if !app.registry.is_trusted() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "the database is away\n").into_response();
+    }
     let store = app.registry.store();
     if let Err(error) = store.check_writable().await {
         // Logged when it happened; this is polled every few seconds.
