@@ -56,8 +56,8 @@ pub(crate) mod whole;
 #[cfg(test)]
 mod resume_decisions;
 
-pub(crate) use cluster::Keeper;
 pub(crate) use actor::{PRESENCE_MAX, REPLAY_EVENTS_MAX};
+pub(crate) use cluster::Keeper;
 pub(crate) use feed::{Cursor, Frame, Reader, Seen};
 pub(crate) use handle::{
     Attach, Attached, ConnectionShare, Identity, LeftOff, Outgoing, Private, Replied, SUBSCRIPTIONS_MAX, SessionHandle,
