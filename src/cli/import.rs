@@ -92,6 +92,8 @@ pub(super) async fn run(settings: &Settings, command: ImportCommand) -> anyhow::
     let store = service::open_store(settings)
         .await
         .context("the database must not be in use during an import: stop the server, import, then start it again")?;
+    // Beside running servers: they must not take a session that is being made for one that was left unfinished.
+    let node = service::join(settings, store.clone(), None).await?;
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("the system has no randomness: {error}"))?;
     let mut options = ImportOptions {
@@ -118,6 +120,9 @@ pub(super) async fn run(settings: &Settings, command: ImportCommand) -> anyhow::
                 say(format!("{}: not imported: {error:#}", file.display()));
             }
         }
+    }
+    if let Some(node) = node {
+        node.leave().await;
     }
     store.close().await.context("close the database")?;
     let files = command.files.len();

@@ -34,6 +34,14 @@ pub(super) fn together(settings: &Settings, faults: &mut Vec<String>) {
         );
     }
     settings.jwt.check(faults);
+    let node = &settings.node;
+    if node.node_address.is_some() && node.node_token.is_none() {
+        faults.push(
+            "NODE_ADDRESS is set, but NODE_TOKEN is not, so other servers could not prove who they are; set NODE_TOKEN \
+             to the same secret on all of them"
+                .to_owned(),
+        );
+    }
     let shell = &settings.shell;
     if shell.shell_tool.is_on() && !shell.shell_sandbox.is_on() && settings.has_several_users() {
         faults.push(

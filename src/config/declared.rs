@@ -380,7 +380,8 @@ settings! {
         database_schema: String = "reseed", rules::schema();
         /// On PostgreSQL, a file with the certificates (PEM) that sign the server's, instead of the system's.
         database_ca_file: Option<PathBuf> = "", rules::path().optional();
-        /// On PostgreSQL, the connections that read. Two more write, and one holds the database for this server.
+        /// On PostgreSQL, the connections that read. Two more write, and one tells the other servers that this one
+        /// lives.
         database_readers: u32 = "8", rules::whole("connections", 2..=100);
         /// On PostgreSQL, the longest time for which a read or a write waits while the database is away, as during its
         /// restart. After that the sessions that wrote are closed, and opened again when their clients come back.
@@ -388,6 +389,21 @@ settings! {
         /// Accept a PostgreSQL server that may lose what it has acknowledged (`fsync = off` or `full_page_writes =
         /// off`). For tests only.
         unsafe_store: bool = "false", rules::flag();
+    }
+
+    /// Several servers on one PostgreSQL database.
+    node: NodeSettings {
+        /// The name of this server among those that share its database, for people; unset for the machine's name.
+        node_name: Option<String> = "", rules::node_name().optional();
+        /// The address at which the other servers reach this one, such as `ws://10.0.0.5:8080`; unset if there are
+        /// none. Needs NODE_TOKEN.
+        node_address: Option<String> = "", rules::node_address().optional();
+        /// The secret with which the servers that share a database know each other: 32 characters or more, the same on
+        /// all of them. On `ws://` it travels in the clear.
+        node_token: Option<SecretString> = "", rules::node_token().optional();
+        /// The time after which the sessions of a server that is gone can be opened on another one. A server that
+        /// cannot reach the database for so long opens no sessions. On PostgreSQL only.
+        node_lease_secs: u64 = "5", rules::whole("seconds", 2..=60);
     }
 
     /// Logging.

@@ -25,8 +25,8 @@ mod values;
 pub use database::{Database, InvalidDatabase};
 pub use declared::{
     AuthSettings, ContextSettings, HookSettings, JwtSettings, LimitSettings, ListenSettings, LogSettings, McpSettings,
-    ModelSettings, OfflineSettings, Settings, ShellSettings, StoreSettings, SummarySettings, ToolSettings,
-    TurnSettings, UpstreamSettings,
+    ModelSettings, NodeSettings, OfflineSettings, Settings, ShellSettings, StoreSettings, SummarySettings,
+    ToolSettings, TurnSettings, UpstreamSettings,
 };
 pub use jwt::JwtAlgorithm;
 pub use postgres_url::{Postgres, PostgresUrl};
@@ -297,6 +297,25 @@ impl ListenSettings {
             address => address,
         };
         SocketAddr::new(host, self.ws_port)
+    }
+}
+
+impl NodeSettings {
+    /// Returns the name of this server: the machine's if none is set.
+    #[must_use]
+    pub fn name(&self) -> String {
+        if let Some(name) = &self.node_name {
+            return name.clone();
+        }
+        let system = std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::env::var("HOSTNAME"));
+        let name: String = system.unwrap_or_default().trim().chars().filter(char::is_ascii_graphic).take(64).collect();
+        if name.is_empty() { "reseed".to_owned() } else { name }
+    }
+
+    /// Returns the time after which another server may open what this one has open.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        Duration::from_secs(self.node_lease_secs)
     }
 }
 

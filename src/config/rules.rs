@@ -175,6 +175,40 @@ pub(super) fn secret() -> Rule<SecretString> {
     .secret()
 }
 
+/// Accepts the secret that the servers of a cluster share.
+pub(super) fn node_token() -> Rule<SecretString> {
+    Rule::new("at least 32 characters of printable ASCII without spaces", |text| match text {
+        _ if !is_token(text) => Err("it contains other characters"),
+        _ if text.len() < 32 => Err("it is too short"),
+        _ => Ok(SecretString::from(text)),
+    })
+    .secret()
+}
+
+/// Accepts the address at which other servers reach this one.
+pub(super) fn node_address() -> Rule<String> {
+    Rule::new(
+        "ws:// or wss:// and a host, with a port if it is not the usual one, such as ws://10.0.0.5:8080",
+        |text| {
+            let rest = text.strip_prefix("wss://").or_else(|| text.strip_prefix("ws://"));
+            let rest = rest.ok_or("it starts with neither ws:// nor wss://")?.trim_end_matches('/');
+            match rest {
+                "" => Err("it has no host"),
+                _ if rest.contains(['/', '?', '#', '@']) => Err("it has more than a host and a port"),
+                _ if !is_token(rest) => Err("it contains characters that are not allowed in an address"),
+                _ => Ok(text.trim_end_matches('/').to_owned()),
+            }
+        },
+    )
+}
+
+/// Accepts the name of a server. It is shown in logs and lists.
+pub(super) fn node_name() -> Rule<String> {
+    Rule::new("1 to 64 characters of printable ASCII without spaces", |text| {
+        if is_token(text) && text.len() <= 64 { Ok(text.to_owned()) } else { Err("") }
+    })
+}
+
 /// Accepts the address of an API. A password in it would reach logs, so it is refused, and the value is not repeated.
 pub(super) fn base_url() -> Rule<String> {
     Rule::new(

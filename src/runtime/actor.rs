@@ -119,7 +119,7 @@ enum End {
 pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, impl Future<Output = ()> + Send) {
     let (sender, mailbox) = mpsc::channel(MAILBOX_MAX);
     let id = started.lease.session.clone();
-    let handle = SessionHandle { id: id.clone(), mailbox: sender.clone() };
+    let handle = SessionHandle { id: id.clone(), term: started.lease.term, mailbox: sender.clone() };
     let feed = Feed::new(id.clone(), started.seed.session.state.seq);
     let state = started.seed.session.state.clone();
     let copy = StateCopy::new(state, started.stored_seq);
@@ -260,6 +260,8 @@ impl Actor {
                 let _ = answer.send(remembered);
             }
             Message::Left { origin, has_closed } => self.member_left(origin, has_closed).await?,
+            // Whatever this loop would still say, the session's next holder says it.
+            Message::Close(SubscriptionEnd::Moved) => return Err(End::Close(SubscriptionEnd::Moved)),
             Message::Close(reason) => {
                 self.tell(Input::Stop(Box::new(self.gone(Some(reason)))), None).await?;
                 return Err(End::Close(reason));
@@ -407,6 +409,9 @@ impl Actor {
     fn gone(&self, ended: Option<SubscriptionEnd>) -> ErrorBody {
         match ended {
             Some(SubscriptionEnd::Deleted) => store_error(&StoreError::NotFound(self.id.clone())),
+            Some(SubscriptionEnd::Moved) => {
+                ErrorBody::new(ErrorCode::StoreFailed, "the session continues on another server; open it again")
+            }
             _ => ErrorBody::new(ErrorCode::StoreFailed, "the session was being unloaded; send it again"),
         }
     }

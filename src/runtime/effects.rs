@@ -199,8 +199,7 @@ impl Effects {
         let head = Head { state: self.copy.take_due(&events), ..self.head.clone() };
         let step = store::Append { records, marks: stored_marks, head };
         if let Err(error) = self.shared.store.append(&self.lease, first_seq, step).await {
-            tracing::error!(session = %self.lease.session, %error, "append failed; the session is closed and must be reopened");
-            return Err(SubscriptionEnd::Failed);
+            return Err(self.append_failed(&error));
         }
         self.changed = true;
         for mark in marks {
@@ -214,6 +213,25 @@ impl Effects {
             self.feed.publish(&bodies, ends.as_ref());
         }
         Ok(())
+    }
+
+    /// Tells how a session ends whose append was not written. In a cluster, another node may have opened it, or may do
+    /// so while this one cannot reach the store: its clients are sent away.
+    fn append_failed(&self, error: &store::Error) -> SubscriptionEnd {
+        let session = &self.lease.session;
+        match (&self.shared.cluster, error) {
+            (Some(_), store::Error::Fenced { .. }) => {
+                tracing::warn!(%session, %error, "another server has opened the session; it is closed here");
+                return SubscriptionEnd::Moved;
+            }
+            (Some(keeper), store::Error::Unknown(_)) if !keeper.is_trusted() => {
+                tracing::error!(%session, %error, "append failed while the database is away; the session is closed here");
+                return SubscriptionEnd::Moved;
+            }
+            _ => {}
+        }
+        tracing::error!(%session, %error, "append failed; the session is closed and must be reopened");
+        SubscriptionEnd::Failed
     }
 
     /// Starts a command, which has had no reply yet.
@@ -291,11 +309,21 @@ impl Effects {
         let allowed = parts.deployment.check_model(&model);
         // A summary makes room in a session whose turn may wait for it, so it does not wait.
         let turns = (purpose == Purpose::Turn).then(|| (self.shared.shares.turns().clone(), self.owner.clone()));
+        let cluster = self.shared.cluster.clone();
         let task = tokio::spawn(async move {
             let shown_by = shown.as_ref().map(|shown| (shown.feed.clone(), shown.item.clone()));
             let mut report = OutcomeReport { request, purpose, mailbox, shown_by, done: false };
             if let Err(refused) = allowed {
                 report.send(Err(ModelFault::new(refused.code, refused.message))).await;
+                return;
+            }
+            // A session that another node may have taken over asks for nothing. Ending it drops this task.
+            if let Some(keeper) = cluster
+                && !keeper.trusted().await
+            {
+                report
+                    .send(Err(ModelFault::new(ErrorCode::StoreFailed, "this server cannot reach its database")))
+                    .await;
                 return;
             }
             let _place = match &turns {

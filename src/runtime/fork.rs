@@ -109,12 +109,14 @@ impl Registry {
 
         let id = self.random_id()?;
         let lease = self.store().create(&id, &order.owner, UNFINISHED).await.map_err(|error| store_error(&error))?;
+        let mut may_count = false;
         let made = async {
             let copy_of = CopyOf { source: order.source.clone(), command_id: order.id.as_str().to_owned() };
             let mut copy = Copy::begin(self, &source, lease, copy_of, &state).await?;
             copy.path(&path, &state.undone, &order.outgoing).await?;
             copy.labels(&path).await?;
             copy.end(&path, &state, &head.head).await?;
+            may_count = true;
             self.mark_source(order, &id, input).await.map(|reply| (copy, reply))
         };
         match made.await {
@@ -123,7 +125,7 @@ impl Registry {
                 finished.map(|()| reply).map_err(|error| store_error(&error))
             }
             Err(error) => {
-                self.clear_away(order, &id).await;
+                self.clear_away(order, &id, may_count).await;
                 Err(error)
             }
         }
@@ -175,15 +177,21 @@ impl Registry {
         Err(ErrorBody::new(ErrorCode::StoreFailed, "the session could not be written; send the command again"))
     }
 
-    /// Cleans up after a failed fork: deletes its copy, unless the mark was written. What cannot be decided now is
-    /// decided at the next start.
-    async fn clear_away(&self, order: &ForkOrder, id: &SessionId) {
-        let settled = match self.store().command(&order.source, order.id.as_str()).await {
-            Ok(Some(mark)) if names(&mark, id) => self.finish_unfinished(id).await,
-            Ok(_) | Err(Error::NotFound(_)) => self.store().delete(id).await,
-            Err(error) => Err(error),
+    /// Cleans up after a failed fork: deletes its copy, unless the mark was written. `may_count`: the mark was sent.
+    /// What cannot be decided now is decided at the next start.
+    async fn clear_away(&self, order: &ForkOrder, id: &SessionId, may_count: bool) {
+        let settled = async {
+            // A mark whose answer was lost may be written later, unless nothing can be written any more.
+            if may_count {
+                self.fence(&order.source).await?;
+            }
+            match self.store().command(&order.source, order.id.as_str()).await {
+                Ok(Some(mark)) if names(&mark, id) => self.finish_unfinished(id).await,
+                Ok(_) | Err(Error::NotFound(_)) => self.store().delete(id).await,
+                Err(error) => Err(error),
+            }
         };
-        if let Err(error) = settled {
+        if let Err(error) = settled.await {
             tracing::warn!(session = %id, %error, "the copy of a failed fork remains until the next start");
         }
     }
@@ -202,6 +210,8 @@ impl Registry {
         let head = Head { created_at: now, updated_at: now, ..head };
         let append = Append { records: Vec::new(), marks: Vec::new(), head: head.clone() };
         self.store().append(lease, next_seq, append).await?;
+        // Whoever opens it next may do so anywhere.
+        self.store().release(lease).await?;
         self.watches().changed(owner, || list_item(&lease.session, &head, Doing::Idle));
         Ok(())
     }
@@ -216,34 +226,83 @@ fn check_awaited(outgoing: &Outbox) -> Result<(), ErrorBody> {
 }
 
 /// Settles sessions that a crash left unfinished: finishes a fork whose command was or may have been acknowledged, and
-/// deletes everything else. For the start of a server, before it accepts commands.
+/// deletes everything else. Leaves alone what another living node is making. For the start of a server, before it
+/// accepts commands, and for nodes that are gone later: this node's own forks are never among those, because it holds
+/// them.
 ///
 /// # Errors
 /// The store's errors.
 pub async fn settle(registry: &Registry) -> Result<(), Error> {
     let store = registry.store();
+    let me = registry.keeper().map(|keeper| keeper.me());
+    let mut cursor = None;
     loop {
-        let page = store.list(ListQuery { unfinished: true, limit: SETTLE_PAGE, ..ListQuery::default() }).await?;
-        if page.items.is_empty() {
-            return Ok(());
-        }
+        let query = ListQuery { unfinished: true, limit: SETTLE_PAGE, cursor, ..ListQuery::default() };
+        let page = store.list(query).await?;
         for head in page.items {
-            let id = &head.session;
-            if counts(registry, id).await? {
-                registry.finish_unfinished(id).await?;
-                tracing::info!(session = %id, "finished a fork interrupted by a crash");
-            } else {
-                store.delete(id).await?;
-                tracing::info!(session = %id, "deleted an unfinished session left by a crash");
+            let is_own = me.is_some() && head.holder == me;
+            if is_own || registry.is_of_another(&head) {
+                continue;
+            }
+            match settle_one(registry, &head.session).await {
+                // Another node was faster.
+                Err(Error::Held { .. } | Error::NotFound(_)) => {}
+                settled => settled?,
             }
         }
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return Ok(());
+        }
     }
+}
+
+async fn settle_one(registry: &Registry, id: &SessionId) -> Result<(), Error> {
+    // Whoever was making it makes nothing more of it.
+    let (lease, head) = registry.store().open(id).await?;
+    if head.head.updated_at != UNFINISHED {
+        return registry.store().release(&lease).await;
+    }
+    if counts(registry, id).await? {
+        registry.store().release(&lease).await?;
+        registry.finish_unfinished(id).await?;
+        tracing::info!(session = %id, "finished a fork interrupted by a crash");
+    } else {
+        registry.store().delete(id).await?;
+        tracing::info!(session = %id, "deleted an unfinished session left by a crash");
+    }
+    Ok(())
+}
+
+/// Settles what other nodes leave unfinished, whenever one of them leaves or is silent, until the server stops.
+pub(crate) fn keep_settling(registry: &Arc<Registry>) {
+    let Some(keeper) = registry.keeper() else { return };
+    let (mut standing, stopping, registry_of) = (keeper.standing(), registry.stopping(), registry.clone());
+    let mut others = standing.borrow_and_update().others;
+    registry.track(async move {
+        loop {
+            tokio::select! {
+                () = stopping.cancelled() => return,
+                changed = standing.wait_for(|now| now.others != others) => match changed {
+                    Ok(now) => others = now.others,
+                    Err(_) => return,
+                },
+            }
+            if let Err(error) = settle(&registry_of).await {
+                tracing::warn!(%error, "settle what other servers left unfinished");
+            }
+        }
+    });
 }
 
 /// Returns true if the source of a copy has the mark that names the copy.
 async fn counts(registry: &Registry, id: &SessionId) -> Result<bool, Error> {
     let Some(own) = registry.store().command(id, ORIGIN_MARK).await? else { return Ok(false) };
     let Ok(copy_of) = serde_json::from_str::<CopyOf>(&own.reply) else { return Ok(false) };
+    if registry.keeper().is_some() {
+        // The node that made it may be paused, not dead, and about to write the mark.
+        registry.fence(&copy_of.source).await?;
+    }
     let mark = registry.store().command(&copy_of.source, &copy_of.command_id).await?;
     Ok(mark.is_some_and(|mark| names(&mark, id)))
 }

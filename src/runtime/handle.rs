@@ -184,6 +184,8 @@ pub(super) enum Message {
 pub struct SessionHandle {
     /// The session.
     pub id: SessionId,
+    /// The term of its lease.
+    pub(super) term: u64,
     pub(super) mailbox: mpsc::Sender<Box<Message>>,
 }
 

@@ -24,6 +24,7 @@
 
 mod actor;
 pub(crate) mod blocking;
+pub(crate) mod cluster;
 mod effects;
 pub(crate) mod encoded;
 mod ended;
@@ -56,6 +57,7 @@ pub(crate) mod whole;
 mod resume_decisions;
 
 pub(crate) use actor::{PRESENCE_MAX, REPLAY_EVENTS_MAX};
+pub(crate) use cluster::Keeper;
 pub(crate) use feed::{Cursor, Frame, Reader, Seen};
 pub(crate) use handle::{
     Attach, Attached, ConnectionShare, Identity, LeftOff, Outgoing, Private, Replied, SUBSCRIPTIONS_MAX, SessionHandle,

@@ -1,10 +1,12 @@
 //! The open sessions: one live loop per session, whose actor is shared by everyone who opens it.
 
+mod holding;
 mod removal;
 mod replacing;
 
 use super::{
     actor,
+    cluster::Keeper,
     fork::FORKS_MAX,
     handle::{SessionHandle, stopping},
     load::{leaf, load, stored_copy},
@@ -65,6 +67,8 @@ pub struct RegistryOptions {
     pub detached_turn: Duration,
     /// The time after which a connection on standby hosts tools and hooks in place of one that is away.
     pub host_away: Duration,
+    /// This server's place among the nodes of the store; `None` if the store is for one server.
+    pub cluster: Option<Arc<Keeper>>,
 }
 
 /// Returns 64 random bits per call, from which ids are made; or why there are none.
@@ -114,6 +118,7 @@ impl Registry {
             has_several_users,
             detached_turn,
             host_away,
+            cluster,
         } = options;
         let shared = Shared {
             store,
@@ -127,6 +132,7 @@ impl Registry {
             damaged: DashMap::new(),
             shares: Shares::new(&limits, has_several_users),
             stored: StoredBounds::of(&limits, has_several_users),
+            cluster,
         };
         Arc::new(Self {
             shared: Arc::new(shared),
@@ -182,6 +188,7 @@ impl Registry {
     }
 
     async fn make(&self, owner: &str, command: Option<&CommandId>) -> Result<SessionHandle, ErrorBody> {
+        self.wait_for_trust().await?;
         let room = match self.room_to_create(owner).await {
             Ok(room) => room,
             // A repeat of the command takes no room: its session is there, and may be open.
@@ -242,12 +249,13 @@ impl Registry {
     /// Returns the session with this id if it belongs to `owner`, opening it if necessary.
     ///
     /// # Errors
-    /// `session_not_found` (also for another owner's: to anyone else it does not exist), `overloaded`, `shutting_down`,
-    /// `store_failed`.
+    /// `session_not_found` (also for another owner's: to anyone else it does not exist), `overloaded` (also if another
+    /// node has it open), `shutting_down`, `store_failed`.
     pub async fn open(&self, id: &SessionId, owner: &str) -> Result<SessionHandle, ErrorBody> {
-        self.head(id, owner).await?;
+        let head = self.head(id, owner).await?;
         let slot = self.slots.entry(id.clone()).or_default().clone();
         let mut place = slot.handle.lock().await;
+        self.end_if_stale(place.as_ref(), &head).await;
         if let Some(handle) = place.as_ref().filter(|handle| !handle.is_gone()) {
             return Ok(handle.clone());
         }
@@ -272,7 +280,11 @@ impl Registry {
 
     async fn read(&self, id: &SessionId) -> Result<actor::Started, ErrorBody> {
         let store = &self.shared.store;
-        let (lease, head) = store.open(id).await.map_err(|error| self.fault(&error))?;
+        self.wait_for_trust().await?;
+        let (lease, head) = store.open(id).await.map_err(|error| match error {
+            StoreError::Held { session, node } => self.held(&session, node),
+            error => self.fault(&error),
+        })?;
         let session = self.founded(load(&**store, &head).await.map_err(|error| self.fault(&error))?);
         let stored_seq = stored_copy(&head).map_or(0, |copy| copy.seq());
         let row = Row::new(self.watches.clone(), id.clone(), head.owner);

@@ -1,6 +1,6 @@
 //! State shared by all session actors, and the conversion of store errors.
 
-use super::stored_shares::StoredBounds;
+use super::{cluster::Keeper, stored_shares::StoredBounds};
 use crate::{
     clock::Clock,
     core::{
@@ -49,6 +49,8 @@ pub(super) struct Shared {
     pub(super) shares: Arc<Shares>,
     /// The sessions and bytes that each user may have stored.
     pub(super) stored: StoredBounds,
+    /// This server's place among the nodes of the store, if it is one of several.
+    pub(super) cluster: Option<Arc<Keeper>>,
 }
 
 /// The parts that the settings make and that can be replaced while the server runs.
@@ -152,6 +154,9 @@ impl Shared {
     }
 }
 
+/// The time after which it is worth asking again for a session that another node has open, if nothing is known of it.
+const HELD_RETRY_MS: u64 = 1_000;
+
 /// Converts a store error to the wire's.
 #[must_use]
 pub fn store_error(error: &StoreError) -> ErrorBody {
@@ -169,6 +174,10 @@ pub fn store_error(error: &StoreError) -> ErrorBody {
                 Part::Record(seq) => body.with_details(serde_json::json!({ "seq": seq })),
                 Part::Head | Part::Mark | Part::Pages => body,
             }
+        }
+        StoreError::Held { session, .. } => {
+            let message = format!("session `{session}` is open on another server; try again");
+            ErrorBody::new(ErrorCode::Overloaded, message).with_retry_after_ms(HELD_RETRY_MS)
         }
         // Internal causes are for the operator and go to the log.
         other => {

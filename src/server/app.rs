@@ -150,6 +150,12 @@ impl App {
         ErrorBody::new(ErrorCode::StoreFailed, "the session was closed; connect and open it again")
     }
 
+    /// Returns the number of connections to clients.
+    pub(crate) fn connection_count(&self) -> usize {
+        // One more task accepts them.
+        self.connections.len().saturating_sub(1)
+    }
+
     pub(super) fn next_origin(&self) -> crate::core::agent_loop::Origin {
         crate::core::agent_loop::Origin(self.next_origin.fetch_add(1, Ordering::Relaxed))
     }

@@ -24,14 +24,14 @@ use crate::{
     hooks::{Hook, Hooks},
     metrics,
     provider::Provider,
-    runtime::{Registry, RegistryOptions, fork},
+    runtime::{Keeper, Registry, RegistryOptions, fork},
     server::{
         App, AppOptions, Limits, Patience, Running,
         address::Addresses,
         auth::{Auth, Jwt},
         serve,
     },
-    store::{self, SessionStore},
+    store::{self, NewNode, SessionStore},
     tools::Tool,
 };
 use anyhow::Context as _;
@@ -82,9 +82,15 @@ impl Service {
     /// Finishes what it can, then closes every socket with 1012, and the store.
     pub async fn stop(&self) {
         self.app.drain();
+        if let Some(keeper) = self.registry.keeper() {
+            keeper.drain();
+        }
         self.registry.stop(self.grace).await;
         self.running.stop(CLOSE_TIME).await;
         self.server_tools.close().await;
+        if let Some(keeper) = self.registry.keeper() {
+            keeper.leave().await;
+        }
         if let Err(error) = self.store.close().await {
             tracing::error!(%error, "close the store");
         }
@@ -153,6 +159,7 @@ pub async fn start_with_extensions(
         summary::warm();
     });
     let limits = &settings.limits;
+    let cluster = join(settings, store.clone(), settings.node.node_address.clone()).await?;
     let registry = Registry::new(RegistryOptions {
         store: store.clone(),
         provider: provider.clone(),
@@ -164,11 +171,14 @@ pub async fn start_with_extensions(
         has_several_users: settings.has_several_users(),
         detached_turn: Duration::from_secs(settings.turns.detached_turn_secs),
         host_away: Duration::from_secs(settings.turns.host_away_secs),
+        cluster: cluster.clone(),
     });
     // Forks that cannot be settled stay hidden, and are tried again at the next start.
     if let Err(error) = fork::settle(&registry).await {
         tracing::error!(%error, "settle unfinished forks");
     }
+    fork::keep_settling(&registry);
+    registry.keep_holding();
     registry.keep_sweeping();
     server_tools.keep_offering(&registry);
     let jwt = Jwt::open(settings, None).await?;
@@ -193,6 +203,14 @@ pub async fn start_with_extensions(
         metrics: metrics::install(),
         instance: IdSource::seeded(u64::from_le_bytes(seed)).next_text(),
     });
+    if let Some(keeper) = &cluster {
+        let (registry, app) = (Arc::downgrade(&registry), Arc::downgrade(&app));
+        keeper.counts_by(move || {
+            let sessions = registry.upgrade().map_or(0, |registry| registry.open_count());
+            let connections = app.upgrade().map_or(0, |app| app.connection_count());
+            (sessions as u64, connections as u64)
+        });
+    }
     let running = serve(listener, app.clone()).context("serve")?;
     let (grace, settings) = (Duration::from_secs(listen.shutdown_grace_secs), settings.clone().into());
     Ok(Service { running, app, registry, store, server_tools, grace, settings })
@@ -204,6 +222,22 @@ fn notice(settings: &Settings) -> Option<String> {
         "The built-in offline model is answering, for trying things out. Set OPENAI_API_KEY or OPENAI_BASE_URL to use a real one."
             .to_owned()
     })
+}
+
+/// Joins the servers that share a store; `None` if the store is for one server. Without an address, the others cannot
+/// reach what is open here.
+///
+/// # Errors
+/// The store failed.
+pub(crate) async fn join(
+    settings: &Settings,
+    store: Arc<dyn SessionStore>,
+    address: Option<String>,
+) -> anyhow::Result<Option<Arc<Keeper>>> {
+    let (name, version) = (settings.node.name(), env!("CARGO_PKG_VERSION").to_owned());
+    let node = NewNode { name, address, version, lease: settings.node.lease() };
+    let patience = Duration::from_secs(settings.store.store_patience_secs);
+    Keeper::start(store, node, patience).await.context("join the servers that share the database")
 }
 
 /// Opens the store that the settings name.

@@ -1,5 +1,6 @@
 //! The errors of a store.
 
+use super::cluster::NodeId;
 use reseed_protocol::{EntryId, SessionId};
 use std::fmt;
 
@@ -52,6 +53,14 @@ pub enum Error {
         append_term: u64,
         /// The append's first seq.
         first_seq: u64,
+    },
+    /// Another node has the session open. Nothing was changed.
+    #[error("session `{session}` is open on node {node}")]
+    Held {
+        /// The session.
+        session: SessionId,
+        /// The node that holds it.
+        node: NodeId,
     },
     /// The command's mark already exists. Nothing was written.
     #[error("command `{command_id}` is already in the log of session `{session}`")]

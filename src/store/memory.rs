@@ -1,25 +1,34 @@
 //! The in-memory store (`DATABASE_URL=memory:`, tests): the whole contract, except that nothing outlives the process.
 
+mod nodes;
 mod session;
 
 use self::session::{Session, stored};
 use super::{
-    Append, CommandMark, Created, EMPTY_SEQ_MAX, EntryQuery, Error, Head, Lease, ListPage, ListQuery, SessionHead,
-    SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, UNFINISHED, Usage,
+    Append, Cluster, CommandMark, Created, EMPTY_SEQ_MAX, EntryQuery, Error, Head, Lease, ListPage, ListQuery, NodeId,
+    NodeRow, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, UNFINISHED, Usage,
+    cluster::Membership,
     page::{self, Cursor, EntriesPage},
     walk,
 };
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// Sessions in memory. Its size is bounded only by what is stored: nothing is dropped except by
 /// [`SessionStore::delete`].
 #[derive(Debug)]
 pub struct MemoryStore {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
+    /// True once there are several handles, which are the nodes of a cluster.
+    is_shared: Arc<AtomicBool>,
+    member: Membership,
+    closed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -32,7 +41,9 @@ struct State {
     /// Session numbers assigned so far.
     numbers: i64,
     epochs: fastrand::Rng,
-    closed: bool,
+    nodes: BTreeMap<NodeId, NodeRow>,
+    /// Node numbers assigned so far.
+    node_numbers: i64,
 }
 
 impl Default for MemoryStore {
@@ -56,15 +67,27 @@ impl MemoryStore {
 
     fn with_epochs(epochs: fastrand::Rng) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Arc::new(Mutex::new(State {
                 sessions: BTreeMap::new(),
                 created: HashMap::new(),
                 usage: HashMap::new(),
                 numbers: 0,
                 epochs,
-                closed: false,
-            }),
+                nodes: BTreeMap::new(),
+                node_numbers: 0,
+            })),
+            is_shared: Arc::default(),
+            member: Membership::default(),
+            closed: AtomicBool::new(false),
         }
+    }
+
+    /// Returns another handle on the same sessions. From then on each handle can be a node: see [`Cluster`].
+    #[must_use]
+    pub fn another(&self) -> Self {
+        self.is_shared.store(true, Ordering::Relaxed);
+        let (state, is_shared) = (self.state.clone(), self.is_shared.clone());
+        Self { state, is_shared, member: Membership::default(), closed: AtomicBool::new(false) }
     }
 
     /// Runs `work` when the future is first polled, as a store with a disk would. Nothing panics while the lock is
@@ -75,7 +98,7 @@ impl MemoryStore {
     ) -> StoreFuture<'a, Result<T, Error>> {
         Box::pin(async move {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            if state.closed {
+            if self.closed.load(Ordering::Relaxed) {
                 return Err(Error::Unknown("the store is closed".into()));
             }
             work(&mut state)
@@ -107,7 +130,13 @@ impl State {
         }
     }
 
-    fn create(&mut self, session: &SessionId, owner: &str, now: Timestamp) -> Result<Lease, Error> {
+    fn create(
+        &mut self,
+        session: &SessionId,
+        owner: &str,
+        holder: Option<NodeId>,
+        now: Timestamp,
+    ) -> Result<Lease, Error> {
         if self.sessions.contains_key(session) {
             return Err(Error::Exists(session.clone()));
         }
@@ -117,6 +146,7 @@ impl State {
             owner: owner.to_owned(),
             epoch: format!("{:016x}", self.epochs.u64(..)),
             term: 1,
+            holder,
             records: Vec::new(),
             seq_of_entry: HashMap::new(),
             children: HashMap::new(),
@@ -138,7 +168,7 @@ impl SessionStore for MemoryStore {
         owner: &'a str,
         now: Timestamp,
     ) -> StoreFuture<'a, Result<Lease, Error>> {
-        self.with(move |state| state.create(session, owner, now))
+        self.with(move |state| state.create(session, owner, self.member.me(), now))
     }
 
     fn create_once<'a>(
@@ -153,7 +183,7 @@ impl SessionStore for MemoryStore {
             if let Some(earlier) = state.created.get(&key).filter(|earlier| state.sessions.contains_key(*earlier)) {
                 return Ok(Created::Before(earlier.clone()));
             }
-            let lease = state.create(session, owner, now)?;
+            let lease = state.create(session, owner, self.member.me(), now)?;
             state.created.insert(key, session.clone());
             Ok(Created::Now(lease))
         })
@@ -172,8 +202,14 @@ impl SessionStore for MemoryStore {
 
     fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>> {
         self.with(move |state| {
+            let me = self.member.me();
+            let holder = state.session(session)?.holder;
+            if let Some(node) = holder.filter(|node| Some(*node) != me && state.lives(*node, &self.member.silent())) {
+                return Err(Error::Held { session: session.clone(), node });
+            }
             let found = state.session_mut(session)?;
             found.term += 1;
+            found.holder = me;
             Ok((found.lease(session), found.session_head(session)))
         })
     }
@@ -189,9 +225,15 @@ impl SessionStore for MemoryStore {
         })
     }
 
-    fn release<'a>(&'a self, _lease: &'a Lease) -> StoreFuture<'a, Result<(), Error>> {
-        // There is only one node, so nobody else can take the lease. The next `open` makes it stale.
-        Box::pin(async { Ok(()) })
+    fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Result<(), Error>> {
+        self.with(move |state| {
+            if let Ok(session) = state.session_mut(&lease.session)
+                && (session.term, &session.epoch, session.holder) == (lease.term, &lease.epoch, self.member.me())
+            {
+                session.holder = None;
+            }
+            Ok(())
+        })
     }
 
     fn read<'a>(
@@ -302,11 +344,16 @@ impl SessionStore for MemoryStore {
 
     fn close(&self) -> StoreFuture<'_, Result<(), Error>> {
         Box::pin(async move {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.closed = true;
-            state.sessions.clear();
+            self.closed.store(true, Ordering::Relaxed);
+            if !self.is_shared.load(Ordering::Relaxed) {
+                self.state.lock().unwrap_or_else(PoisonError::into_inner).sessions.clear();
+            }
             Ok(())
         })
+    }
+
+    fn cluster(&self) -> Option<&dyn Cluster> {
+        self.is_shared.load(Ordering::Relaxed).then_some(self)
     }
 }
 
@@ -323,6 +370,19 @@ mod tests {
     }
 
     contract_suite!(build());
+
+    mod nodes {
+        use super::MemoryStore;
+        use crate::store::conformance::cluster::{Nodes, cluster_suite};
+
+        async fn build() -> Nodes {
+            let a = MemoryStore::new();
+            let b = a.another();
+            Nodes::new(a, b, ())
+        }
+
+        cluster_suite!(build());
+    }
 
     #[tokio::test]
     async fn epochs_follow_from_the_seed() {

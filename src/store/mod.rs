@@ -5,6 +5,7 @@
 
 mod check;
 mod checksum;
+mod cluster;
 mod connect;
 mod error;
 pub(crate) mod faulty;
@@ -21,6 +22,7 @@ mod walk;
 #[cfg(test)]
 pub(crate) mod conformance;
 
+pub use cluster::{Cluster, NewNode, NodeId, NodeRow, Pulse, Silent};
 pub use connect::{ConnectError, connect};
 pub(crate) use connect::{describe, open, open_read_only};
 pub use error::{Error, Part};
@@ -177,6 +179,8 @@ pub struct SessionHead {
     pub epoch: String,
     /// The newest `seq`; 0 for an empty log.
     pub last_seq: u64,
+    /// The node that has it open, if the store is one of a cluster's. It may be gone.
+    pub holder: Option<NodeId>,
     /// The rest.
     pub head: Head,
 }
@@ -347,10 +351,11 @@ pub trait SessionStore: Send + Sync {
         command: &'a CommandId,
     ) -> StoreFuture<'a, Result<Option<SessionId>, Error>>;
 
-    /// Becomes the only writer of a session and raises its term by one.
+    /// Becomes the only writer of a session and raises its term by one, unless another node holds the session and is
+    /// not known to be silent (see [`Cluster`]).
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Damaged`], [`Error::Unknown`].
+    /// [`Error::NotFound`], [`Error::Held`], [`Error::Damaged`], [`Error::Unknown`].
     fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>>;
 
     /// Appends at `first_seq`, which must be the next `seq`. The append is durable when this returns `Ok`.
@@ -360,7 +365,7 @@ pub trait SessionStore: Send + Sync {
     /// meanwhile), [`Error::Damaged`], [`Error::Unknown`]. For all but the last, nothing was written.
     fn append<'a>(&'a self, lease: &'a Lease, first_seq: u64, append: Append) -> StoreFuture<'a, Result<(), Error>>;
 
-    /// Gives the lease back. Does nothing if it is stale.
+    /// Gives the lease back: any node may open the session. Does nothing if it is stale.
     fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Result<(), Error>>;
 
     /// Returns at most `limit` records with `seq > after_seq`, oldest first.
@@ -514,6 +519,11 @@ pub trait SessionStore: Send + Sync {
     /// Why a write would be refused.
     fn check_writable(&self) -> StoreFuture<'_, Result<(), Error>> {
         Box::pin(async move { self.failure().map_or(Ok(()), Err) })
+    }
+
+    /// Returns the nodes that share the store; `None` if only one server can use it.
+    fn cluster(&self) -> Option<&dyn Cluster> {
+        None
     }
 
     /// Waits until everything accepted is durable and closes the store: every later read and write is

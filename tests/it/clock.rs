@@ -63,6 +63,7 @@ fn registry(clock: Arc<SetClock>, model: Scripted, store: Arc<MemoryStore>) -> A
         has_several_users: false,
         detached_turn: HOUR,
         host_away: HOUR,
+        cluster: None,
     })
 }
 

@@ -135,6 +135,7 @@ async fn a_session_refuses_its_writers_commands_from_another_connection() {
         has_several_users: false,
         detached_turn: DETACHED_TURN,
         host_away: DETACHED_TURN,
+        cluster: None,
     });
     let handle = registry.create("").await.unwrap();
     let (outgoing, mut incoming) = Outbox::new(REPLIES_MAX);

@@ -7,6 +7,8 @@ mod branches;
 mod cache;
 mod chat;
 mod clock;
+#[cfg(feature = "postgres")]
+mod cluster;
 mod commands;
 mod compaction;
 mod conversation;
@@ -15,6 +17,7 @@ mod cut;
 mod exact;
 mod grants;
 mod history_tools;
+mod holding;
 mod hooks;
 mod hostile;
 mod jwt;

@@ -152,6 +152,7 @@ impl Imported {
                 has_several_users: false,
                 detached_turn: Duration::ZERO,
                 host_away: Duration::ZERO,
+                cluster: None,
             });
             let (outgoing, mut replies) = Outbox::new(1);
             let started = registry.fork(ForkOrder {

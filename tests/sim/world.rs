@@ -249,6 +249,7 @@ impl World {
             has_several_users: false,
             detached_turn: Duration::from_secs(60),
             host_away: Duration::from_secs(2),
+            cluster: None,
         };
         let bits = Mutex::new(IdSource::seeded(self.wire.rng.u64(..)));
         let random_bits = move || Ok(bits.lock().unwrap_or_else(PoisonError::into_inner).next_bits());

@@ -37,6 +37,7 @@ fn calls(hooks: Vec<Arc<dyn Hook>>) -> (HookCalls, mpsc::Sender<Box<Message>>, m
         stop: CancellationToken::new(),
         calibrations: DashMap::new(),
         damaged: DashMap::new(),
+        cluster: None,
     };
     let (sender, receiver) = mpsc::channel(8);
     (HookCalls::new(Arc::new(shared), "session1".parse().unwrap(), sender.downgrade()), sender, receiver)

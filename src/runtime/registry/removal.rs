@@ -107,7 +107,19 @@ impl Registry {
     async fn erase_if_empty(&self, id: &SessionId) -> Result<bool, StoreError> {
         match self.store().head(id).await {
             Ok(head) if head.last_seq <= EMPTY_SEQ_MAX && head.head.updated_at != UNFINISHED => {
-                self.erase(&head).await.map(|()| true)
+                if self.keeper().is_none() {
+                    return self.erase(&head).await.map(|()| true);
+                }
+                if self.is_of_another(&head) {
+                    return Ok(false);
+                }
+                // From here on no other node opens it; and what one has written meanwhile is seen.
+                match self.store().open(id).await {
+                    Ok((_, head)) if head.last_seq <= EMPTY_SEQ_MAX => self.erase(&head).await.map(|()| true),
+                    Ok((lease, _)) => self.store().release(&lease).await.map(|()| false),
+                    Err(StoreError::Held { .. } | StoreError::NotFound(_)) => Ok(false),
+                    Err(error) => Err(error),
+                }
             }
             // Deleted meanwhile, or damaged, which a sweep must not touch.
             Ok(_) | Err(StoreError::NotFound(_) | StoreError::Damaged { .. }) => Ok(false),

@@ -67,12 +67,16 @@ impl Connection {
     async fn closed(&mut self, session: &SessionId, end: SubscriptionEnd) -> Flow {
         self.unsubscribe(session).await;
         match (self.speaks, end) {
+            // Another server may be chosen for the next connection. With other sessions open here, it is kept.
+            (_, SubscriptionEnd::Moved) if self.subscriptions.is_empty() => {
+                Err(End::Close(CloseCode::Restarting, "the session continues on another server; reconnect and resume"))
+            }
             (Speaks::V2 { .. }, end) => {
                 self.answer_for(session, end).await?;
                 self.send(encode_event(Some(session), &end.event())).await
             }
             (_, SubscriptionEnd::Deleted) => Err(End::Close(CloseCode::NoSuchSession, "the session was deleted")),
-            (_, SubscriptionEnd::Failed) => {
+            (_, SubscriptionEnd::Failed | SubscriptionEnd::Moved) => {
                 Err(End::Close(CloseCode::Internal, "the session was closed; open it again"))
             }
         }

@@ -50,7 +50,7 @@ impl Connection {
             SubscriptionEnd::Deleted => {
                 ErrorBody::new(ErrorCode::SessionNotFound, format!("you have no session `{session}` any more"))
             }
-            SubscriptionEnd::Failed => self.app.session_gone(),
+            SubscriptionEnd::Failed | SubscriptionEnd::Moved => self.app.session_gone(),
         };
         // A fork goes on: it needs no open session.
         let is_over = |waiting: &Unanswered| waiting.session == *session && waiting.name != "fork_session";

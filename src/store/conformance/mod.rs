@@ -2,6 +2,7 @@
 //!
 //! A store's tests call [`contract_suite!`] with an expression that builds a [`Subject`]; each case becomes a test.
 
+pub(crate) mod cluster;
 pub(crate) mod tests;
 
 pub(crate) use tests::{NOW, append, append_of, control, entry, id, log, short};

@@ -1,7 +1,8 @@
 //! A session in memory.
 
 use crate::store::{
-    Append, CommandMark, EMPTY_SEQ_MAX, EntryQuery, Error, Head, Lease, NewRecord, SessionHead, StoredRecord, Usage,
+    Append, CommandMark, EMPTY_SEQ_MAX, EntryQuery, Error, Head, Lease, NewRecord, NodeId, SessionHead, StoredRecord,
+    Usage,
     page::{EntriesPage, Filling},
     walk::{self, Found, Links},
 };
@@ -14,6 +15,7 @@ pub(super) struct Session {
     pub(super) owner: String,
     pub(super) epoch: String,
     pub(super) term: u64,
+    pub(super) holder: Option<NodeId>,
     /// The record with `seq` n is at index n - 1.
     pub(super) records: Vec<NewRecord>,
     pub(super) seq_of_entry: HashMap<EntryId, u64>,
@@ -45,6 +47,7 @@ impl Session {
             owner: self.owner.clone(),
             epoch: self.epoch.clone(),
             last_seq: self.last_seq(),
+            holder: self.holder,
             head: self.head.clone(),
         }
     }

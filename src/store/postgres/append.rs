@@ -11,7 +11,7 @@ use crate::store::{
     checksum::{self, int},
     page,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// States of more bytes have a row of their own: PostgreSQL stores larger values outside of the row, and copies them
 /// with each new version of it.
@@ -85,13 +85,6 @@ impl AppendAt {
     pub(super) fn last_seq(&self) -> Option<u64> {
         let last = self.first_seq.checked_sub(1)?.checked_add(self.append.records.len() as u64)?;
         i64::try_from(last).ok().map(i64::cast_unsigned)
-    }
-
-    /// Returns the checksum of its first record.
-    fn first_checksum(&self) -> Option<i64> {
-        let record = self.append.records.first()?;
-        let (session, entry) = (&self.lease.session, record.entry.as_ref());
-        Some(checksum::record(session, self.first_seq, entry, &record.body).into())
     }
 }
 
@@ -276,20 +269,35 @@ pub(super) async fn wait_for(db: &Connection, group: &[&AppendAt]) -> Result<(),
     db.rows(sql, &[&ids]).await.map(drop)
 }
 
-/// Tells what became of appends. An append that may have been sent before (`true`) is in the log if the record at its
-/// place is its own, or its mark.
+/// Returns which of these sessions are locked by somebody else.
+pub(super) async fn locked(db: &Connection, group: &[&AppendAt]) -> Result<HashSet<String>, Fault> {
+    let ids: Vec<&str> = group.iter().map(|at| at.lease.session.as_str()).collect();
+    let sql = "WITH free AS MATERIALIZED (SELECT id FROM session WHERE id = ANY($1::text[]) \
+               FOR NO KEY UPDATE SKIP LOCKED) \
+               SELECT id FROM session WHERE id = ANY($1::text[]) AND id NOT IN (SELECT id FROM free)";
+    let rows = db.rows(sql, &[&ids]).await?;
+    Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
+}
+
+/// Tells what became of appends. An append that may have been sent before (`true`) is in the log if all of its records
+/// are at their places, and all of its marks are there.
 pub(super) async fn fates(db: &Connection, group: &[(&AppendAt, bool)]) -> Result<Vec<Fate>, Fault> {
     let ids: Vec<&str> = group.iter().map(|(at, _)| at.lease.session.as_str()).collect();
-    let first: Vec<i64> = group.iter().map(|(at, _)| int(at.first_seq)).collect();
-    let commands: Vec<Option<&str>> =
-        group.iter().map(|(at, _)| at.append.marks.first().map(|mark| mark.command_id.as_str())).collect();
-    let sql = "SELECT i.at, s.epoch, s.term, h.seq, r.checksum, m.fingerprint \
-               FROM unnest($1::text[], $2::bigint[], $3::text[]) WITH ORDINALITY AS i(id, first_seq, command, at) \
+    let appends: Vec<&AppendAt> = group.iter().map(|(at, _)| *at).collect();
+    let (records, marks) = (Records::of(&appends), Marks::of(&appends));
+    let sql = "SELECT i.at, s.epoch, s.term, h.seq, \
+               (SELECT count(*) FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS r(at, seq, checksum) \
+                JOIN record k ON k.session = s.number AND k.seq = r.seq AND k.checksum = r.checksum \
+                WHERE r.at = i.at), \
+               (SELECT count(*) FROM unnest($5::bigint[], $6::text[], $7::bigint[]) AS m(at, command, checksum) \
+                JOIN mark k ON k.session = s.number AND k.command = m.command AND k.checksum = m.checksum \
+                WHERE m.at = i.at) \
+               FROM unnest($1::text[]) WITH ORDINALITY AS i(id, at) \
                JOIN session s ON s.id = i.id \
-               LEFT JOIN LATERAL (SELECT seq FROM head WHERE session = s.number ORDER BY seq DESC LIMIT 1) h ON true \
-               LEFT JOIN record r ON r.session = s.number AND r.seq = i.first_seq \
-               LEFT JOIN mark m ON m.session = s.number AND m.command = i.command";
-    let rows = db.rows(sql, &[&ids, &first, &commands]).await?;
+               LEFT JOIN LATERAL (SELECT seq FROM head WHERE session = s.number ORDER BY seq DESC LIMIT 1) h ON true";
+    let rows = db
+        .rows(sql, &[&ids, &records.at, &records.seq, &records.checksum, &marks.at, &marks.command, &marks.checksum])
+        .await?;
     let mut found: HashMap<i64, &tokio_postgres::Row> = HashMap::new();
     for row in &rows {
         found.insert(row.try_get(0)?, row);
@@ -306,17 +314,17 @@ pub(super) async fn fates(db: &Connection, group: &[(&AppendAt, bool)]) -> Resul
             fates.push(Fate::Refused(read::damaged(session, Part::Head)));
             continue;
         };
-        let is_ours = match (at.first_checksum(), at.append.marks.first()) {
-            (Some(checksum), _) => {
-                at.last_seq().is_some_and(|last| seq >= last) && row.try_get::<_, Option<i64>>(4)? == Some(checksum)
-            }
-            (None, Some(mark)) => row.try_get::<_, Option<i64>>(5)? == Some(mark.fingerprint.cast_signed()),
-            // A head alone: written again, it is the same.
-            (None, None) => false,
-        };
+        let found = (row.try_get::<_, i64>(4)?, row.try_get::<_, i64>(5)?);
+        let all = (int(at.append.records.len() as u64), int(at.append.marks.len() as u64));
+        // A head alone is in no log: written again, it is the same.
+        let is_ours = found == all && all != (0, 0) && at.last_seq().is_some_and(|last| seq >= last);
         let is_current = at.lease.epoch == epoch && at.lease.term == term.cast_unsigned();
         fates.push(if *was_sent && is_current && is_ours {
             Fate::Written
+        } else if *was_sent && !is_current {
+            // It may have been written before the session was taken over.
+            let what = "another server has opened the session; whether the append was written before is unknown";
+            Fate::Refused(Error::Unknown(what.to_owned()))
         } else {
             match at.lease.check(at.first_seq, epoch, term.cast_unsigned(), seq) {
                 Ok(()) => Fate::Free,

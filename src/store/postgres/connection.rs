@@ -12,7 +12,7 @@ use std::{
     future::poll_fn,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -51,7 +51,19 @@ pub(super) struct Connector {
     config: Config,
     tls: MakeRustlsConnect,
     timeout: Duration,
+    /// What every connection executes first.
+    begin: &'static str,
+    /// Counts the commits of all of its connections that stopped waiting for their standby.
+    unreplicated: Arc<AtomicU64>,
 }
+
+/// What a server may not know is set by a query instead of an option, so that an older one gets as far as the check of
+/// its version.
+const BEGIN: &str = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'";
+
+/// Set once the primary is found: among several hosts, it is the one that takes writes.
+const BEGIN_READ_ONLY: &str = "SELECT set_config(name, CASE name WHEN 'idle_session_timeout' THEN '0' ELSE 'on' END, false) FROM pg_settings \
+     WHERE name IN ('idle_session_timeout', 'default_transaction_read_only')";
 
 /// The reason the address or the certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -77,14 +89,13 @@ impl Connector {
             config.ssl_mode(SslMode::Require);
         }
         let given = config.get_options().map_or_else(String::new, |options| format!("{options} "));
-        let read_only = if used == Use::Read { "on" } else { "off" };
         let commit = synchronous_commit.map_or_else(String::new, |mode| format!(" -c synchronous_commit={mode}"));
         config.options(format!(
-            "{given}{PLANS} -c search_path={schema} -c default_transaction_isolation=read\\ committed \
-             -c default_transaction_read_only={read_only} -c default_transaction_deferrable=off \
+            "{given}{PLANS} -c search_path=\"{schema}\" -c default_transaction_isolation=read\\ committed \
+             -c default_transaction_read_only=off -c default_transaction_deferrable=off \
              -c statement_timeout={STATEMENT_SECS}s -c lock_timeout={LOCK_SECS}s \
-             -c idle_in_transaction_session_timeout=5s -c idle_session_timeout=0 -c client_min_messages=warning \
-             -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3{commit}",
+             -c idle_in_transaction_session_timeout=5s -c client_min_messages=warning -c tcp_keepalives_idle=5 \
+             -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3{commit}",
             schema = database.schema,
         ));
         config.connect_timeout(CONNECT_TIMEOUT);
@@ -93,12 +104,12 @@ impl Connector {
         if config.get_application_name().is_none() {
             config.application_name("reseed");
         }
-        if used == Use::Write {
-            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        }
+        // A standby may be behind, so it is not read either.
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         let hosts = u32::try_from(config.get_hosts().len().max(1)).unwrap_or(1);
         let tls = tls::connector(config.get_ssl_mode() != SslMode::Disable, database.ca_file.as_deref())?;
-        Ok(Self { config, tls, timeout: CONNECT_TIMEOUT * (hosts + 1) })
+        let begin = if used == Use::Read { BEGIN_READ_ONLY } else { BEGIN };
+        Ok(Self { config, tls, timeout: CONNECT_TIMEOUT * (hosts + 1), begin, unreplicated: Arc::default() })
     }
 
     /// Connects.
@@ -115,6 +126,11 @@ impl Connector {
         self.timeout
     }
 
+    /// Returns how many commits have stopped waiting for their standby, over all connections.
+    pub(super) fn unreplicated(&self) -> u64 {
+        self.unreplicated.load(Ordering::Acquire)
+    }
+
     pub(super) fn config(&self) -> Config {
         self.config.clone()
     }
@@ -122,15 +138,18 @@ impl Connector {
     async fn dial(&self) -> Result<Dialled, tokio_postgres::Error> {
         let (client, mut connection) = self.config.connect(self.tls.clone()).await?;
         let warned = Arc::new(AtomicBool::new(false));
-        let warns = warned.clone();
+        let (warns, counts) = (warned.clone(), self.unreplicated.clone());
         let task = tokio::spawn(async move {
             loop {
                 match poll_fn(|context| connection.poll_message(context)).await {
                     Some(Ok(AsyncMessage::Notice(notice))) => {
                         // A commit that was cancelled while it waited for its standby is reported as a success, with a
-                        // warning.
-                        if notice.parsed_severity() == Some(Severity::Warning) {
+                        // warning. Messages are translated; the name of the function that warns is not.
+                        if notice.parsed_severity() == Some(Severity::Warning)
+                            && notice.routine() == Some("SyncRepWaitForLSN")
+                        {
                             warns.store(true, Ordering::Release);
+                            counts.fetch_add(1, Ordering::AcqRel);
                         }
                     }
                     Some(Ok(_)) => {}
@@ -139,6 +158,7 @@ impl Connector {
                 }
             }
         });
+        client.batch_execute(self.begin).await?;
         Ok((client, task, warned))
     }
 }
@@ -165,7 +185,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Returns true if the server has warned since the last call.
+    /// Returns true if a commit has stopped waiting for its standby since the last call.
     pub(super) fn take_warned(&self) -> bool {
         self.warned.swap(false, Ordering::AcqRel)
     }

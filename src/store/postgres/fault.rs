@@ -77,12 +77,18 @@ impl Fault {
         }
     }
 
-    /// Reports damage that the database found while it read a session as damage of that session.
-    pub(super) fn reading(self, session: &SessionId) -> Self {
+    /// Reports damage that the database found while it read or wrote a session as damage of that session.
+    pub(super) fn of(self, session: &SessionId) -> Self {
         match self {
             Self::Database(error) if is_damage(&error) => Self::Refused(damaged_pages(session)),
             other => other,
         }
+    }
+
+    /// Returns true if the statement waited for a lock for too long, or for something else.
+    pub(super) fn is_blocked(&self) -> bool {
+        let codes = [&SqlState::LOCK_NOT_AVAILABLE, &SqlState::QUERY_CANCELED];
+        matches!(self, Self::Database(error) if error.code().is_some_and(|code| codes.contains(&code)))
     }
 
     /// Returns the constraint that a write violated.

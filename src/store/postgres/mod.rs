@@ -5,13 +5,13 @@
 //! - The database itself refuses a stale writer: every append locks its session's row and names epoch, term and place.
 //! - When the connection or the server is lost, writes are resolved and reads are repeated for as long as the store's
 //!   patience lasts. A restart of the server is a pause; after that the answer is [`Error::Unknown`].
-//! - One server at a time uses a schema of a database (`guard`).
+//! - Several servers may use a schema of a database at once: each session has one that holds it (`nodes`).
 
 mod append;
 mod connection;
 mod fault;
-mod guard;
 mod history;
+mod nodes;
 mod read;
 mod readers;
 mod record;
@@ -30,18 +30,19 @@ pub use schema::SchemaError;
 pub use tls::Error as TlsError;
 
 use super::{
-    Append, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage, ListQuery, Part,
-    SearchQuery, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage,
+    Append, Cluster, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage,
+    ListQuery, NewNode, NodeId, NodeRow, Part, Pulse, SearchQuery, SessionHead, SessionStore, Silent, StoreFuture,
+    StoredNode, StoredRecord, SubtreeQuery, Usage,
 };
 use crate::config::Postgres;
 use connection::{Connection, Connector, Use};
 use fault::Fault;
-use guard::Guard;
 use history::Indexer;
+use nodes::Nodes;
 use readers::{Db, Pauses, Readers};
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use session::New;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tokio::time::Instant;
 use tree::Tree;
 use upkeep::Upkeep;
@@ -59,12 +60,6 @@ pub enum OpenError {
     /// The database cannot be used as it is.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// Another server uses it.
-    #[error("another reseed uses the schema `{schema}` of this database; stop it first, or set DATABASE_SCHEMA")]
-    InUse {
-        /// The schema.
-        schema: String,
-    },
 }
 
 /// Sessions in a PostgreSQL database. Dropping it without [`SessionStore::close`] lets the appends already accepted end
@@ -77,7 +72,7 @@ pub struct PostgresStore {
     upkeep: Option<Upkeep>,
     /// `None` if the database is open read-only.
     indexer: Option<Indexer>,
-    guard: Mutex<Option<Guard>>,
+    nodes: Nodes,
     /// True if searches wait for the index, so that a test knows which way they go.
     #[cfg(test)]
     waits_for_index: bool,
@@ -97,12 +92,11 @@ impl PostgresStore {
         let first = connect(&connector, database).await?;
         schema::check_server(&first, database.allows_unsafe).await?;
         schema::migrate(&first, &database.schema).await?;
-        let guard = Guard::take(first, connector.clone(), &database.schema, database.patience)
-            .await
-            .map_err(SchemaError::from)?
-            .ok_or_else(|| OpenError::InUse { schema: database.schema.clone() })?;
+        drop(first);
         let readers = Readers::new(connector.clone(), database.readers, database.patience);
         let readers = Arc::new(readers.map_err(|error| OpenError::Connect(error.to_string()))?);
+        // A beat that a crash loses is followed by another one.
+        let nodes = Nodes::new(Connector::new(database, Use::Write, Some("off"))?, readers.clone());
         let upkeep = Upkeep::start(readers.clone());
         let indexer = Indexer::start(readers.clone(), history::BLOCK);
         let writer = Writer::start(&connector, database.patience, Box::new(observer));
@@ -111,7 +105,7 @@ impl PostgresStore {
             writer: Some(writer),
             upkeep: Some(upkeep),
             indexer: Some(indexer),
-            guard: Mutex::new(Some(guard)),
+            nodes,
             #[cfg(test)]
             waits_for_index: false,
         })
@@ -126,14 +120,15 @@ impl PostgresStore {
         let connector = Connector::new(database, Use::Read, None)?;
         let first = connect(&connector, database).await?;
         schema::check(&first, &database.schema).await?;
-        let readers = Readers::new(connector, database.readers, database.patience);
+        let readers = Readers::new(connector.clone(), database.readers, database.patience);
         let readers = Arc::new(readers.map_err(|error| OpenError::Connect(error.to_string()))?);
+        let nodes = Nodes::new(connector, readers.clone());
         Ok(Self {
             readers,
             writer: None,
             upkeep: None,
             indexer: None,
-            guard: Mutex::new(None),
+            nodes,
             #[cfg(test)]
             waits_for_index: false,
         })
@@ -176,7 +171,7 @@ impl PostgresStore {
         self.readers
             .read(|db| async move {
                 let before = read::number(&db, session).await?;
-                let result = work(db.clone()).await.map_err(|fault| fault.reading(session));
+                let result = work(db.clone()).await.map_err(|fault| fault.of(session));
                 if let Err(Fault::Refused(Error::Damaged { part: Part::Record(_), .. })) = &result
                     && read::number(&db, session).await? != before
                 {
@@ -220,7 +215,8 @@ impl SessionStore for PostgresStore {
     ) -> StoreFuture<'a, Result<Lease, Error>> {
         Box::pin(async move {
             self.writer()?;
-            match (New { session, owner, created_by: None, now }).create(&self.readers).await? {
+            let holder = self.nodes.member.me();
+            match (New { session, owner, created_by: None, holder, now }).create(&self.readers).await? {
                 Created::Now(lease) => Ok(lease),
                 Created::Before(_) => Err(Error::Exists(session.clone())),
             }
@@ -236,7 +232,8 @@ impl SessionStore for PostgresStore {
     ) -> StoreFuture<'a, Result<Created, Error>> {
         Box::pin(async move {
             self.writer()?;
-            New { session, owner, created_by: Some(command), now }.create(&self.readers).await
+            let holder = self.nodes.member.me();
+            New { session, owner, created_by: Some(command), holder, now }.create(&self.readers).await
         })
     }
 
@@ -254,7 +251,7 @@ impl SessionStore for PostgresStore {
     fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>> {
         Box::pin(async move {
             self.writer()?;
-            session::open(&self.readers, session).await
+            session::open(&self.readers, session, &self.nodes.member).await
         })
     }
 
@@ -267,9 +264,11 @@ impl SessionStore for PostgresStore {
         })
     }
 
-    fn release<'a>(&'a self, _lease: &'a Lease) -> StoreFuture<'a, Result<(), Error>> {
-        // There is only one server, so nobody else can take the lease. The next `open` makes it stale.
-        Box::pin(async { Ok(()) })
+    fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            self.writer()?;
+            session::release(&self.readers, lease, &self.nodes.member).await
+        })
     }
 
     fn read<'a>(
@@ -390,10 +389,43 @@ impl SessionStore for PostgresStore {
                 writer.close().await;
             }
             self.readers.close();
-            // Only now may another server start.
-            drop(self.guard.lock().unwrap_or_else(PoisonError::into_inner).take());
+            self.nodes.close();
             Ok(())
         })
+    }
+
+    fn cluster(&self) -> Option<&dyn Cluster> {
+        self.writer.is_some().then_some(self)
+    }
+}
+
+impl Cluster for PostgresStore {
+    fn join<'a>(&'a self, node: &'a NewNode) -> StoreFuture<'a, Result<NodeId, Error>> {
+        Box::pin(self.nodes.join(node))
+    }
+
+    fn beat(&self, pulse: Pulse) -> StoreFuture<'_, Result<Option<Vec<NodeRow>>, Error>> {
+        Box::pin(self.nodes.beat(pulse))
+    }
+
+    fn judge(&self, silent: Vec<Silent>) {
+        self.nodes.member.judge(silent);
+    }
+
+    fn leave(&self) -> StoreFuture<'_, Result<(), Error>> {
+        Box::pin(self.nodes.leave())
+    }
+
+    fn nodes(&self) -> StoreFuture<'_, Result<Vec<NodeRow>, Error>> {
+        Box::pin(self.nodes.all())
+    }
+
+    fn remove<'a>(&'a self, silent: &'a [Silent]) -> StoreFuture<'a, Result<(), Error>> {
+        Box::pin(self.nodes.remove(silent))
+    }
+
+    fn lost<'a>(&'a self, held: &'a [(SessionId, u64)]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>> {
+        Box::pin(self.nodes.lost(held))
     }
 }
 

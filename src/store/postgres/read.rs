@@ -7,7 +7,7 @@ use super::{
     record::{self, COLUMNS},
 };
 use crate::store::{
-    CommandMark, Error, Head, ListPage, ListQuery, Part, SessionHead, StoredRecord, UNFINISHED, Usage,
+    CommandMark, Error, Head, ListPage, ListQuery, NodeId, Part, SessionHead, StoredRecord, UNFINISHED, Usage,
     checksum::{self, int},
     page::{self, Cursor, EntriesPage, Filling},
 };
@@ -31,7 +31,7 @@ pub(super) struct FoundHead {
 /// The columns of a [`SessionHead`], in the order in which [`session_head`] reads them.
 const HEAD_COLUMNS: &str = "s.number, s.term, s.id, s.owner, s.checksum, s.epoch, s.name, s.created_at, h.seq, \
                             h.updated_at, h.entries, h.token_count, h.window_tokens, h.cost_nano_usd, \
-                            h.unpriced_requests, h.running, h.checksum";
+                            h.unpriced_requests, h.running, h.checksum, s.holder";
 
 /// The head of a session `s`, as `h`: the newest, should an older one still be there.
 const HEAD_OF: &str = "LATERAL (SELECT * FROM head WHERE session = s.number ORDER BY seq DESC LIMIT 1) h";
@@ -214,9 +214,9 @@ pub(super) async fn head(db: &Db, session: &SessionId) -> Result<FoundHead, Faul
         return Err(damaged(session, Part::Head).into());
     };
     let mut found = session_head(&row)?.ok_or_else(|| damaged(session, Part::Head))?;
-    let state: Option<&[u8]> = row.try_get(17)?;
+    let state: Option<&[u8]> = row.try_get(18)?;
     if let Some(state) = state.and_then(|state| str::from_utf8(state).ok()).filter(|state| !state.is_empty())
-        && row.try_get::<_, Option<i64>>(18)? == Some(i64::from(checksum::state(session, state)))
+        && row.try_get::<_, Option<i64>>(19)? == Some(i64::from(checksum::state(session, state)))
     {
         found.head.head.state = Some(state.into());
     }
@@ -243,7 +243,9 @@ fn session_head(row: &Row) -> Result<Option<FoundHead>, Fault> {
         running: row.try_get(15)?,
         state: None,
     };
-    let head = SessionHead { session, owner: owner.to_owned(), epoch: row.try_get(5)?, last_seq: count(8)?, head };
+    let holder = row.try_get::<_, Option<i64>>(17)?.map(NodeId);
+    let (owner_name, epoch) = (owner.to_owned(), row.try_get(5)?);
+    let head = SessionHead { session, owner: owner_name, epoch, last_seq: count(8)?, holder, head };
     let is_whole = row.try_get::<_, i64>(4)? == i64::from(checksum::owner(&head.session, owner))
         && row.try_get::<_, i64>(16)? == i64::from(head_checksum(&head.session, head.last_seq, &head.head));
     Ok(is_whole.then_some(FoundHead { number: row.try_get(0)?, head }))
@@ -257,6 +259,7 @@ pub(super) fn head_checksum(session: &SessionId, last_seq: u64, head: &Head) -> 
         owner: String::new(),
         epoch: String::new(),
         last_seq,
+        holder: None,
         head: Head { state: None, ..head.clone() },
     };
     checksum::head(&head, 0, None)

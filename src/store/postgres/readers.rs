@@ -49,23 +49,25 @@ impl Pauses {
 /// The pool.
 pub(super) struct Readers {
     pool: Pool,
+    connector: Connector,
     patience: Duration,
 }
 
-/// A connection that is lent. It is closed instead of given back if the server left it without an answer.
+/// A connection that is lent. It is closed instead of given back if a statement on it has had no answer: the next
+/// borrower would wait behind it.
 pub(super) struct Db {
     lent: Option<Object>,
-    is_silent: AtomicBool,
+    is_busy: AtomicBool,
 }
 
 impl Db {
     /// Executes a statement and returns its rows.
     pub(super) async fn rows(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Fault> {
         let Some(client) = &self.lent else { return Err(Fault::Silence) };
+        // If this future is dropped, it stays so.
+        self.is_busy.store(true, Ordering::Relaxed);
         let result = connection::rows(client, sql, params).await;
-        if matches!(result, Err(Fault::Silence)) {
-            self.is_silent.store(true, Ordering::Relaxed);
-        }
+        self.is_busy.store(matches!(result, Err(Fault::Silence)), Ordering::Relaxed);
         result
     }
 
@@ -77,7 +79,7 @@ impl Db {
 
 impl Drop for Db {
     fn drop(&mut self) {
-        if self.is_silent.load(Ordering::Relaxed) {
+        if self.is_busy.load(Ordering::Relaxed) {
             drop(self.lent.take().map(Object::take));
         }
     }
@@ -88,7 +90,7 @@ impl Readers {
     pub(super) fn new(connector: Connector, count: u32, patience: Duration) -> Result<Self, Error> {
         let (config, timeout) = (connector.config(), connector.timeout());
         let manager =
-            Manager::from_connect(config, connector, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+            Manager::from_connect(config, connector.clone(), ManagerConfig { recycling_method: RecyclingMethod::Fast });
         let pool = Pool::builder(manager)
             .max_size(count as usize)
             .runtime(Runtime::Tokio1)
@@ -97,12 +99,12 @@ impl Readers {
             .recycle_timeout(Some(timeout))
             .build()
             .map_err(|error| Error::Unknown(format!("make a pool of connections: {error}")))?;
-        Ok(Self { pool, patience })
+        Ok(Self { pool, connector, patience })
     }
 
     async fn lend(&self) -> Result<Db, Fault> {
         match self.pool.get().await {
-            Ok(lent) => Ok(Db { lent: Some(lent), is_silent: AtomicBool::new(false) }),
+            Ok(lent) => Ok(Db { lent: Some(lent), is_busy: AtomicBool::new(false) }),
             Err(PoolError::Backend(error)) => Err(Fault::Database(error)),
             Err(PoolError::Closed) => Err(Fault::Refused(super::closed())),
             Err(PoolError::Timeout(_)) => {
@@ -134,7 +136,8 @@ impl Readers {
     }
 
     /// Executes a single statement that writes, again if the database goes away meanwhile. `work` learns whether an
-    /// earlier attempt may have been executed.
+    /// earlier attempt may have been executed. What such an attempt has written, and what a commit has written that
+    /// stopped waiting for its standby, only counts after a further commit: that one waits for all before it.
     pub(super) async fn write<T, F, W>(&self, work: F) -> Result<T, Error>
     where
         F: Fn(Arc<Db>, bool) -> W,
@@ -142,10 +145,24 @@ impl Readers {
     {
         let again = AtomicBool::new(false);
         self.read(|db| {
-            let work = work(db, again.load(Ordering::Relaxed));
-            async {
+            let was_sent = again.load(Ordering::Relaxed);
+            let (before, work) = (self.connector.unreplicated(), work(db.clone(), was_sent));
+            let again = &again;
+            async move {
                 let done = work.await;
                 again.fetch_or(is_unknown(&done), Ordering::Relaxed);
+                let mut seen = self.connector.unreplicated();
+                if done.is_ok() && (was_sent || seen != before) {
+                    again.store(true, Ordering::Relaxed);
+                    loop {
+                        db.row("SELECT pg_logical_emit_message(true, 'reseed', '')::text", &[]).await?;
+                        let now = self.connector.unreplicated();
+                        if now == seen {
+                            break;
+                        }
+                        seen = now;
+                    }
+                }
                 done
             }
         })

@@ -23,6 +23,8 @@ const SERVER_VERSION_MIN: i32 = 140_000;
 /// that every append walks. A state of more than 2 KB has a row of its own, so that not each append copies it.
 ///
 /// Step 1: the words of entries, in blocks (see `history.rs`).
+///
+/// Step 2: the servers that share the tables, and which of them holds a session (see `nodes.rs`).
 const STEPS: &[&str] = &[
     r#"
 CREATE TABLE session (
@@ -58,6 +60,16 @@ CREATE TABLE removal (session bigint PRIMARY KEY);
 CREATE TABLE words (
   session bigint NOT NULL, first_seq bigint NOT NULL, last_seq bigint NOT NULL, words bytea NOT NULL,
   PRIMARY KEY (session, first_seq));
+",
+    r"
+CREATE TABLE node (
+  incarnation bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL, address text, version text NOT NULL,
+  lease_millis bigint NOT NULL, beat bigint NOT NULL DEFAULT 1, draining boolean NOT NULL DEFAULT false,
+  sessions bigint NOT NULL DEFAULT 0, connections bigint NOT NULL DEFAULT 0,
+  started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  beat_at timestamptz NOT NULL DEFAULT clock_timestamp()) WITH (fillfactor = 50);
+ALTER TABLE session ADD COLUMN holder bigint;
+CREATE INDEX session_holder ON session (holder) WHERE holder IS NOT NULL;
 ",
 ];
 
@@ -157,7 +169,7 @@ pub(super) async fn about(db: &Connection) -> Result<String, SchemaError> {
 
 /// Returns the version of the tables; 0 if there are none.
 pub(super) async fn version(db: &Connection, schema: &str) -> Result<i32, Fault> {
-    let found = db.rows("SELECT to_regclass($1) IS NOT NULL", &[&format!("{schema}.schema_step")]).await?;
+    let found = db.rows("SELECT to_regclass($1) IS NOT NULL", &[&format!("\"{schema}\".schema_step")]).await?;
     if !found.first().is_some_and(|row| row.get(0)) {
         return Ok(0);
     }
@@ -195,7 +207,7 @@ async fn steps(db: &Connection, schema: &str) -> Result<(), SchemaError> {
     db.batch(&format!("BEGIN; SELECT pg_advisory_xact_lock({})", lock_key(schema))).await?;
     let there = db.rows("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", &[&schema]).await?;
     if !there.first().is_some_and(|row| row.get(0)) {
-        db.batch(&format!("CREATE SCHEMA {schema}")).await.map_err(|fault| forbidden(fault, schema))?;
+        db.batch(&format!("CREATE SCHEMA \"{schema}\"")).await.map_err(|fault| forbidden(fault, schema))?;
     }
     db.batch(
         "CREATE TABLE IF NOT EXISTS schema_step (step int PRIMARY KEY, \
@@ -218,7 +230,7 @@ fn forbidden(fault: Fault, schema: &str) -> SchemaError {
     match &fault {
         Fault::Database(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
             SchemaError::Failed(format!(
-                "{}; create the schema with `CREATE SCHEMA {schema} AUTHORIZATION …` for the role of DATABASE_URL",
+                "{}; create the schema with `CREATE SCHEMA \"{schema}\" AUTHORIZATION …` for the role of DATABASE_URL",
                 describe(error)
             ))
         }

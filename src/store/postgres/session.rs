@@ -2,14 +2,17 @@
 
 use super::{
     fault::Fault,
+    nodes,
     read::{self, listed_at},
     readers::{Db, Readers},
 };
 use crate::store::{
     Created, Error, Head, Lease, SessionHead,
     checksum::{self, int},
+    cluster::{Membership, NodeId},
 };
 use reseed_protocol::{CommandId, SessionId, Timestamp};
+use tokio_postgres::types::ToSql;
 
 /// The timeline of the server's log. It changes when a standby takes over and when a backup is restored.
 const TIMELINE: &str = "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)";
@@ -20,6 +23,8 @@ pub(super) struct New<'a> {
     pub(super) owner: &'a str,
     /// The command that creates it, if a client's does.
     pub(super) created_by: Option<&'a CommandId>,
+    /// The node that creates it.
+    pub(super) holder: Option<NodeId>,
     pub(super) now: Timestamp,
 }
 
@@ -62,7 +67,7 @@ impl New<'_> {
         let head = Head { created_at: self.now, updated_at: self.now, ..Head::default() };
         let sql = format!(
             "WITH s AS (INSERT INTO session (id, owner, checksum, created_by, epoch, timeline, term, name, name_folded, \
-             created_at, listed_at) VALUES ($1, $2, $3, $4, $5, {TIMELINE}, 1, '', '', $6, $7) \
+             created_at, listed_at, holder) VALUES ($1, $2, $3, $4, $5, {TIMELINE}, 1, '', '', $6, $7, $9) \
              ON CONFLICT DO NOTHING RETURNING number) \
              INSERT INTO head (session, seq, updated_at, entries, token_count, window_tokens, unpriced_requests, \
              running, bytes, checksum, state_checksum) \
@@ -80,6 +85,7 @@ impl New<'_> {
                     &self.now.0,
                     &listed_at(self.now),
                     &i64::from(read::head_checksum(self.session, 0, &head)),
+                    &self.holder.map(|node| node.0),
                 ],
             )
             .await?;
@@ -87,23 +93,44 @@ impl New<'_> {
     }
 }
 
-/// Becomes the only writer of a session: the next term, in one statement. The head is read by the next one, whose
-/// snapshot holds every append that the first has waited for. A log on another timeline may have lost its end, so it
-/// gets a new name, and clients take a snapshot.
-pub(super) async fn open(readers: &Readers, session: &SessionId) -> Result<(Lease, SessionHead), Error> {
+/// Becomes the only writer of a session: the next term, in one statement, unless a living node holds it. The head is
+/// read by the next one, whose snapshot holds every append that the first has waited for. A log on another timeline may
+/// have lost its end, so it gets a new name, and clients take a snapshot.
+pub(super) async fn open(
+    readers: &Readers,
+    session: &SessionId,
+    member: &Membership,
+) -> Result<(Lease, SessionHead), Error> {
     let fresh = &new_epoch()?;
     let sql = &format!(
-        "UPDATE session SET term = term + 1, timeline = {TIMELINE}, \
-         epoch = CASE WHEN timeline = {TIMELINE} THEN epoch ELSE $2 END WHERE id = $1 RETURNING term, epoch"
+        "UPDATE session s SET term = term + 1, holder = $3, timeline = {TIMELINE}, \
+         epoch = CASE WHEN timeline = {TIMELINE} THEN epoch ELSE $2 END WHERE id = $1 \
+         AND (holder IS NULL OR holder = $3 OR NOT EXISTS (SELECT FROM node n WHERE n.incarnation = s.holder) \
+           OR EXISTS (SELECT FROM unnest($4::bigint[], $5::bigint[]) AS q(silent, at) \
+             JOIN node n ON n.incarnation = q.silent AND n.beat = q.at WHERE q.silent = s.holder)) \
+         RETURNING term, epoch"
     );
+    let (me, silent) = (member.me().map(|node| node.0), member.silent());
+    let (nodes, beats) = &nodes::columns(&silent);
     readers
         .write(|db, _| async move {
             // A damaged head is reported before anything is changed.
-            read::head(&db, session).await.map_err(|fault| fault.reading(session))?;
-            let row = db.row(sql, &[&session.as_str(), fresh]).await?;
-            let row = row.ok_or_else(|| Error::NotFound(session.clone()))?;
+            read::head(&db, session).await.map_err(|fault| fault.of(session))?;
+            let params: [&(dyn ToSql + Sync); 5] = [&session.as_str(), fresh, &me, nodes, beats];
+            let mut opened = db.row(sql, &params).await.map_err(|fault| fault.of(session))?;
+            if opened.is_none() {
+                if let Some(error) = refused(&db, session).await? {
+                    return Err(error.into());
+                }
+                // It was given up in between.
+                opened = db.row(sql, &params).await.map_err(|fault| fault.of(session))?;
+            }
+            let Some(row) = opened else {
+                let what = format!("session `{session}` is opened and closed by others; try again");
+                return Err(Error::Unknown(what).into());
+            };
             let (term, epoch): (i64, String) = (row.try_get(0)?, row.try_get(1)?);
-            let found = read::head(&db, session).await.map_err(|fault| fault.reading(session))?;
+            let found = read::head(&db, session).await.map_err(|fault| fault.of(session))?;
             let head = SessionHead { epoch: epoch.clone(), ..found.head };
             let (term, next_seq) = (term.cast_unsigned(), head.last_seq + 1);
             Ok((Lease { session: session.clone(), term, next_seq, epoch }, head))
@@ -111,14 +138,32 @@ pub(super) async fn open(readers: &Readers, session: &SessionId) -> Result<(Leas
         .await
 }
 
+/// Tells why a session was not opened; `None` if nobody holds it any more.
+async fn refused(db: &Db, session: &SessionId) -> Result<Option<Error>, Fault> {
+    let row = db.row("SELECT holder FROM session WHERE id = $1", &[&session.as_str()]).await?;
+    let Some(row) = row else { return Ok(Some(Error::NotFound(session.clone()))) };
+    let holder = row.try_get::<_, Option<i64>>(0)?.map(NodeId);
+    Ok(holder.map(|node| Error::Held { session: session.clone(), node }))
+}
+
+/// Gives a lease back, if it still is the newest.
+pub(super) async fn release(readers: &Readers, lease: &Lease, member: &Membership) -> Result<(), Error> {
+    let Some(me) = member.me() else { return Ok(()) };
+    let sql = "UPDATE session SET holder = NULL WHERE id = $1 AND epoch = $2 AND term = $3 AND holder = $4";
+    let (session, term) = (lease.session.as_str(), int(lease.term));
+    readers.write(|db, _| async move { db.rows(sql, &[&session, &lease.epoch, &term, &me.0]).await.map(drop) }).await
+}
+
 /// Deletes a session: from then on nothing of it is found. What it holds is deleted in the background (`upkeep.rs`).
 pub(super) async fn delete(readers: &Readers, session: &SessionId) -> Result<(), Error> {
-    let sql = "WITH s AS (DELETE FROM session WHERE id = $1 RETURNING number), \
+    // Looked up first: after a lost answer, one that never was is not taken for one that the lost attempt deleted.
+    let number = &readers.read(|db| async move { read::number(&db, session).await }).await?;
+    let sql = "WITH s AS (DELETE FROM session WHERE number = $1 RETURNING number), \
                h AS (DELETE FROM head USING s WHERE head.session = s.number) \
                INSERT INTO removal (session) SELECT number FROM s RETURNING session";
     readers
         .write(|db, was_sent| async move {
-            match db.row(sql, &[&session.as_str()]).await? {
+            match db.row(sql, &[number]).await.map_err(|fault| fault.of(session))? {
                 Some(_) => Ok(()),
                 // An attempt whose answer was lost has deleted it.
                 None if was_sent => Ok(()),

@@ -25,7 +25,7 @@ use std::{
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinHandle,
-    time::{Instant, timeout_at},
+    time::{Instant, timeout, timeout_at},
 };
 
 /// Connections that append. With one, the server idles while a group is prepared; with four, groups are too small.
@@ -71,7 +71,7 @@ struct Reports {
 /// The way to the lanes.
 pub(super) struct Writer {
     lanes: Mutex<Vec<mpsc::Sender<Job>>>,
-    tasks: Mutex<Vec<JoinHandle<()>>>,
+    tasks: tokio::sync::Mutex<Vec<JoinHandle<()>>>,
     patience: Duration,
 }
 
@@ -81,12 +81,12 @@ impl Writer {
         let (mut lanes, mut tasks) = (Vec::new(), Vec::new());
         for _ in 0..LANES {
             let (sender, queue) = mpsc::channel(QUEUE_MAX);
-            let lane =
-                Lane { connector: connector.clone(), connection: None, pause: PAUSE_MIN, reports: reports.clone() };
+            let (connector, reports) = (connector.clone(), reports.clone());
+            let lane = Lane { connector, connection: None, pause: PAUSE_MIN, reports, aside: Vec::new() };
             lanes.push(sender);
             tasks.push(tokio::spawn(lane.run(queue)));
         }
-        Self { lanes: Mutex::new(lanes), tasks: Mutex::new(tasks), patience }
+        Self { lanes: Mutex::new(lanes), tasks: tokio::sync::Mutex::new(tasks), patience }
     }
 
     /// Appends, and waits until that is durable or refused.
@@ -116,8 +116,9 @@ impl Writer {
     /// Waits until everything accepted is answered; refuses what comes later.
     pub(super) async fn close(&self) {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
-        for task in tasks {
+        // Whoever closes it as well waits for the same.
+        let mut tasks = self.tasks.lock().await;
+        for task in tasks.drain(..) {
             // A panic was reported by the runtime.
             let _ = task.await;
         }
@@ -129,13 +130,15 @@ struct Lane {
     connection: Option<Connection>,
     pause: Duration,
     reports: Arc<Mutex<Reports>>,
+    /// Appends to sessions that somebody else has locked. They must not hold up the others.
+    aside: Vec<Job>,
 }
 
 impl Lane {
     async fn run(mut self, mut queue: mpsc::Receiver<Job>) {
         let mut waiting = VecDeque::new();
         loop {
-            if waiting.is_empty() {
+            if waiting.is_empty() && self.aside.is_empty() {
                 let Some(first) = queue.recv().await else { return };
                 waiting.push_back(first);
             }
@@ -143,11 +146,59 @@ impl Lane {
                 let Ok(next) = queue.try_recv() else { break };
                 waiting.push_back(next);
             }
-            // Groups that are still to be sent, the next one last.
-            let mut groups = vec![take_group(&mut waiting)];
-            while let Some(group) = groups.pop() {
-                groups.extend(self.step(group).await);
+            let group = take_group(&mut waiting, &self.aside);
+            if group.is_empty() {
+                // Only locked sessions have something to write.
+                match timeout(PAUSE_MAX, queue.recv()).await {
+                    Ok(Some(next)) => waiting.push_back(next),
+                    Ok(None) => tokio::time::sleep(PAUSE_MAX).await,
+                    Err(_) => {}
+                }
+            } else {
+                self.write(group).await;
             }
+            let unlocked = self.unlocked().await;
+            self.write(unlocked).await;
+        }
+    }
+
+    /// Sends a group until each of its appends is answered or set aside.
+    async fn write(&mut self, group: Vec<Job>) {
+        // Groups that are still to be sent, the next one last.
+        let mut groups = vec![group];
+        while let Some(group) = groups.pop() {
+            groups.extend(self.step(group).await);
+        }
+    }
+
+    /// Takes the appends that were set aside and whose sessions are no longer locked.
+    async fn unlocked(&mut self) -> Vec<Job> {
+        let mut aside = std::mem::take(&mut self.aside);
+        self.give_up(&mut aside);
+        let locked = match self.connection.as_ref().filter(|db| !db.is_closed()) {
+            Some(db) if !aside.is_empty() => {
+                append::locked(db, &aside.iter().map(|job| &job.at).collect::<Vec<_>>()).await
+            }
+            // Sending them finds out.
+            _ => return aside,
+        };
+        let Ok(locked) = locked else {
+            self.connection = None;
+            return aside;
+        };
+        let free = aside.extract_if(.., |job| !locked.contains(job.at.lease.session.as_str())).collect();
+        self.aside = aside;
+        free
+    }
+
+    /// Sets those appends of a group aside whose sessions are locked.
+    async fn set_aside(&mut self, group: &mut Vec<Job>) {
+        let Some(db) = &self.connection else { return };
+        match append::locked(db, &group.iter().map(|job| &job.at).collect::<Vec<_>>()).await {
+            Ok(locked) => {
+                self.aside.extend(group.extract_if(.., |job| locked.contains(job.at.lease.session.as_str())));
+            }
+            Err(_) => self.connection = None,
         }
     }
 
@@ -155,7 +206,8 @@ impl Lane {
     async fn step(&mut self, mut group: Vec<Job>) -> Vec<Vec<Job>> {
         self.give_up(&mut group);
         let Some(until) = group.iter().map(|job| job.deadline).max() else { return Vec::new() };
-        let done = timeout_at(until, self.attempt(&mut group)).await.unwrap_or(Err(Fault::Silence));
+        let mut sends = false;
+        let done = timeout_at(until, self.attempt(&mut group, &mut sends)).await.unwrap_or(Err(Fault::Silence));
         let fault = match done {
             Ok(()) => return Vec::from_iter((!group.is_empty()).then_some(group)),
             Err(fault) => fault,
@@ -168,8 +220,11 @@ impl Lane {
         if meaning != Meaning::Again {
             self.connection = None;
         }
-        if meaning == Meaning::Unknown {
+        if meaning == Meaning::Unknown && sends {
             group.iter_mut().for_each(|job| job.was_sent = true);
+        }
+        if fault.is_blocked() {
+            self.set_aside(&mut group).await;
         }
         tokio::time::sleep(self.pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
         self.pause = (self.pause * 2).min(PAUSE_MAX);
@@ -191,7 +246,8 @@ impl Lane {
     }
 
     /// Makes one attempt, and takes out of the group what it answers. What is left is to be sent again.
-    async fn attempt(&mut self, group: &mut Vec<Job>) -> Result<(), Fault> {
+    /// `sends` is set once an append may be executed.
+    async fn attempt(&mut self, group: &mut Vec<Job>, sends: &mut bool) -> Result<(), Fault> {
         if self.connection.as_ref().is_none_or(Connection::is_closed) {
             self.connection = Some(self.connector.connect().await?);
         }
@@ -209,6 +265,7 @@ impl Lane {
         let began = Instant::now();
         db.take_warned();
         // Until the answer is here, a copy may be on its way.
+        *sends = true;
         let sent = append::send(db, &group.iter().map(|job| &job.at).collect::<Vec<_>>()).await?;
         if db.take_warned() {
             // "Committed locally, but might not have been replicated."
@@ -245,6 +302,7 @@ impl Lane {
         let is_duplicate = fault.constraint().is_some();
         let Some(db) = self.connection.as_ref().filter(|_| is_duplicate) else {
             tracing::error!(session = %job.at.lease.session, "an append is refused: {}", fault.describe());
+            let fault = fault.of(&job.at.lease.session);
             job.answer(Err(fault.into()));
             return Vec::new();
         };
@@ -274,10 +332,12 @@ impl Lane {
     }
 }
 
-/// Takes the appends for one statement, at most one of a session, in the order in which they came.
-fn take_group(waiting: &mut VecDeque<Job>) -> Vec<Job> {
+/// Takes the appends for one statement, at most one of a session, in the order in which they came. A session with an
+/// append set aside has to wait for that one.
+fn take_group(waiting: &mut VecDeque<Job>, aside: &[Job]) -> Vec<Job> {
     let (mut group, mut later) = (Vec::new(), VecDeque::new());
-    let (mut sessions, mut bytes) = (HashSet::new(), 0);
+    let mut sessions: HashSet<SessionId> = aside.iter().map(|job| job.at.lease.session.clone()).collect();
+    let mut bytes = 0;
     while let Some(job) = waiting.pop_front() {
         let is_full = group.len() >= GROUP_MAX || bytes >= GROUP_BYTES_MAX;
         if is_full || !sessions.insert(job.at.lease.session.clone()) {

@@ -49,6 +49,7 @@ async fn a_client_that_did_not_read_for_a_moment_is_asked_once_it_reads() {
         has_several_users: false,
         detached_turn: PATIENCE,
         host_away: PATIENCE,
+        cluster: None,
     });
     let handle = registry.create("").await.unwrap();
     let (outgoing, mut incoming) = Outbox::new(REPLIES_MAX);

@@ -1,5 +1,6 @@
 //! The contract over a real PostgreSQL, and what only this store promises.
 
+mod answers;
 mod faults;
 mod refusals;
 #[path = "../../../../tests/support/postgres.rs"]
@@ -43,6 +44,19 @@ async fn build() -> Subject {
 }
 
 contract_suite!(build());
+
+/// The contract of several servers.
+mod nodes {
+    use super::{database, open};
+    use crate::store::conformance::cluster::{Nodes, cluster_suite};
+
+    async fn build() -> Nodes {
+        let address = database("").await;
+        Nodes::new(open(&address).await, open(&address).await, ())
+    }
+
+    cluster_suite!(build());
+}
 
 /// The contract of searching, with an index of small blocks that is complete before each search.
 mod indexed {

@@ -1,0 +1,281 @@
+//! This server as a node of a cluster: it beats, watches the others, and knows whether it may be trusted.
+//!
+//! The judgment is [`view`]'s. What follows for the sessions of this node is the registry's
+//! (`runtime/registry/holding.rs`).
+
+pub(crate) mod view;
+
+use self::view::{BEATS, Holder, View};
+use crate::store::{Cluster, Error, NewNode, NodeId, NodeRow, Pulse, SessionStore};
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, MissedTickBehavior, interval, timeout_at},
+};
+use tokio_util::sync::CancellationToken;
+
+/// Where a session's loop is, or may be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// It is open here, or held by this node.
+    Here,
+    /// Another node holds it.
+    Elsewhere(Box<NodeRow>),
+    /// Nobody holds it, or only a node that is silent: it may be opened here.
+    Free,
+}
+
+/// What has happened to this node, for those who hold sessions under it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// The node that this server is now. Another one: it was removed, and has joined again.
+    pub(crate) me: NodeId,
+    /// Counts how often trust came back after it had run out: others may have taken sessions over.
+    pub(crate) lapses: u64,
+    /// Changes when a node joins, leaves or becomes silent.
+    pub(crate) others: u64,
+    /// Counts the beats that were answered.
+    beats: u64,
+}
+
+/// Returns the numbers of open sessions and of connections.
+type Counts = Box<dyn Fn() -> (u64, u64) + Send + Sync>;
+
+/// Keeps this server's place among the nodes of its store, from its start until [`Keeper::leave`].
+pub struct Keeper {
+    store: Arc<dyn SessionStore>,
+    node: NewNode,
+    patience: Duration,
+    began: Instant,
+    view: Mutex<View>,
+    standing: watch::Sender<Standing>,
+    counts: OnceLock<Counts>,
+    draining: AtomicBool,
+    /// Asks for a beat at once.
+    now: Notify,
+    ended: CancellationToken,
+}
+
+impl Keeper {
+    /// Joins the nodes of a store and keeps beating; `None` if the store is for one server. `patience` is how long
+    /// openings and requests wait while this node cannot be trusted.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    pub async fn start(
+        store: Arc<dyn SessionStore>,
+        node: NewNode,
+        patience: Duration,
+    ) -> Result<Option<Arc<Self>>, Error> {
+        let began = Instant::now();
+        let Some(cluster) = store.cluster() else { return Ok(None) };
+        let me = cluster.join(&node).await?;
+        let view = View::joined(node.lease, me, Duration::ZERO);
+        let standing = watch::Sender::new(Standing { me, lapses: 0, others: 0, beats: 0 });
+        let keeper = Arc::new(Self {
+            store: store.clone(),
+            node,
+            patience,
+            began,
+            view: Mutex::new(view),
+            standing,
+            counts: OnceLock::new(),
+            draining: AtomicBool::new(false),
+            now: Notify::new(),
+            ended: CancellationToken::new(),
+        });
+        keeper.beat(&mut false).await;
+        tracing::info!(node = %me, name = %keeper.node.name, "joined the servers of the database");
+        tokio::spawn(keeper.clone().run());
+        Ok(Some(keeper))
+    }
+
+    /// Says how the numbers that this node tells with its beats are found.
+    pub(crate) fn counts_by(&self, counts: impl Fn() -> (u64, u64) + Send + Sync + 'static) {
+        // Only the first one counts.
+        let _ = self.counts.set(Box::new(counts));
+    }
+
+    fn cluster(&self) -> Option<&dyn Cluster> {
+        self.store.cluster()
+    }
+
+    fn view(&self) -> MutexGuard<'_, View> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the node that this server is.
+    #[must_use]
+    pub fn me(&self) -> NodeId {
+        self.view().me()
+    }
+
+    /// Returns true if no other node can have judged this one silent.
+    #[must_use]
+    pub fn is_trusted(&self) -> bool {
+        self.view().is_trusted(self.began.elapsed())
+    }
+
+    /// Waits until this node may be trusted; false if that takes longer than the patience.
+    pub(crate) async fn trusted(&self) -> bool {
+        let (mut standing, until) = (self.standing.subscribe(), Instant::now() + self.patience);
+        while !self.is_trusted() {
+            if !matches!(timeout_at(until, standing.changed()).await, Ok(Ok(()))) {
+                return self.is_trusted();
+            }
+        }
+        true
+    }
+
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    pub(crate) fn beat_every(&self) -> Duration {
+        self.view().beat_every()
+    }
+
+    /// Returns what tells of changes.
+    pub(crate) fn standing(&self) -> watch::Receiver<Standing> {
+        self.standing.subscribe()
+    }
+
+    /// Returns all living nodes as of the last poll, without this one.
+    #[must_use]
+    pub fn others(&self) -> Vec<NodeRow> {
+        self.view().living().cloned().collect()
+    }
+
+    /// Tells where a session with this holder is.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    pub async fn place(&self, holder: Option<NodeId>) -> Result<Place, Error> {
+        let known = self.view().holder(holder);
+        Ok(match known {
+            Holder::Nobody => Place::Free,
+            Holder::Me => Place::Here,
+            Holder::Other(row) => Place::Elsewhere(row),
+            Holder::Unknown => {
+                let rows = match self.cluster() {
+                    Some(cluster) => cluster.nodes().await?,
+                    None => Vec::new(),
+                };
+                let found = rows.into_iter().find(|row| Some(row.id) == holder);
+                found.map_or(Place::Free, |row| Place::Elsewhere(Box::new(row)))
+            }
+        })
+    }
+
+    /// Returns true if a session with this holder is another living node's, as of the last poll. One that is not known
+    /// counts as living.
+    pub(crate) fn is_of_another(&self, holder: Option<NodeId>) -> bool {
+        matches!(self.view().holder(holder), Holder::Other(_) | Holder::Unknown)
+    }
+
+    /// Returns the time after which it is worth asking again for a session that this node holds.
+    pub(crate) fn retry_after(&self, node: NodeId) -> Duration {
+        self.view().retry_after(node)
+    }
+
+    /// Says with a beat at once that this server is about to stop.
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+        self.now.notify_one();
+    }
+
+    /// Stops beating and leaves: what this node still holds is free at once.
+    pub async fn leave(&self) {
+        self.ended.cancel();
+        let Some(cluster) = self.cluster() else { return };
+        if let Err(error) = cluster.leave().await {
+            tracing::warn!(%error, "could not leave the servers of the database; sessions are free after the lease");
+        }
+    }
+
+    async fn run(self: Arc<Self>) {
+        let mut due = interval(self.node.lease / BEATS);
+        due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut is_away, mut is_told) = (false, false);
+        loop {
+            tokio::select! {
+                () = self.ended.cancelled() => return,
+                _ = due.tick() => {}
+                () = self.now.notified() => {}
+            }
+            tokio::select! {
+                () = self.ended.cancelled() => return,
+                () = self.beat(&mut is_away) => {}
+            }
+            is_told = is_told || self.check_address();
+        }
+    }
+
+    /// Beats once, and draws conclusions from the answer. `is_away` says whether the last beat failed.
+    async fn beat(&self, is_away: &mut bool) {
+        let Some(cluster) = self.cluster() else { return };
+        let (sessions, connections) = self.counts.get().map_or((0, 0), |counts| counts());
+        let pulse = Pulse { draining: self.draining.load(Ordering::Relaxed), sessions, connections };
+        let sent = self.began.elapsed();
+        let rows = match cluster.beat(pulse).await {
+            Ok(Some(rows)) => rows,
+            Ok(None) => return self.join_again(cluster).await,
+            Err(error) => {
+                if !std::mem::replace(is_away, true) {
+                    tracing::warn!(%error, "this server cannot renew its lease; it opens no sessions until it can");
+                }
+                return;
+            }
+        };
+        let answered = self.began.elapsed();
+        let (silent, gone, lapsed, has_changed) = {
+            let mut view = self.view();
+            let lapsed = !view.is_trusted(answered);
+            let before: Vec<NodeId> = view.living().map(|row| row.id).collect();
+            view.polled(sent, answered, rows);
+            let has_changed = !view.living().map(|row| row.id).eq(before);
+            (view.silent(), view.gone(), lapsed, has_changed)
+        };
+        cluster.judge(silent);
+        if std::mem::take(is_away) {
+            tracing::info!("this server renews its lease again");
+        }
+        self.standing.send_modify(|standing| {
+            standing.beats += 1;
+            standing.lapses += u64::from(lapsed);
+            standing.others += u64::from(has_changed);
+        });
+        if !gone.is_empty()
+            && let Err(error) = cluster.remove(&gone).await
+        {
+            tracing::warn!(%error, "remove servers that are gone");
+        }
+    }
+
+    /// Joins as another node: this one was removed, and others may have all that it held.
+    async fn join_again(&self, cluster: &dyn Cluster) {
+        let sent = self.began.elapsed();
+        match cluster.join(&self.node).await {
+            Ok(me) => {
+                tracing::error!(node = %me, "this server was removed from the servers of the database; it has joined again");
+                *self.view() = View::joined(self.node.lease, me, sent);
+                self.standing.send_modify(|standing| (standing.me, standing.beats) = (me, standing.beats + 1));
+            }
+            Err(error) => tracing::warn!(%error, "join the servers of the database again"),
+        }
+    }
+
+    /// Reports another living node with this one's address: sessions cannot be found under it. Returns true if so.
+    fn check_address(&self) -> bool {
+        let (view, address) = (self.view(), self.node.address.as_deref());
+        let Some(twin) = address.and_then(|address| view.twin(address)) else { return false };
+        tracing::error!(node = %twin.id, name = %twin.node.name, "another server has the same NODE_ADDRESS; change one");
+        true
+    }
+}

@@ -1,0 +1,269 @@
+//! What a node knows of itself and of the others, judged by its own clock: a pure value, time comes in with each call.
+//!
+//! Each node adds to its counter in the store every fifth of its lease, and reads all counters with the same statement.
+//! - **Silence.** A counter that stands still between two polls was still for at least the time from the first one's
+//!   answer to the second one's request. These times are added up; each counts as two beats at most, so that an outage
+//!   of the store, in which nobody can beat, counts as good as nothing. A node is silent when the sum has reached its
+//!   lease. No clock of another machine is involved.
+//! - **Trust.** A node may trust that nobody judges it silent until 0.8 of its lease after it *sent* its last beat that
+//!   was answered: an observer's sum starts only after that beat was written.
+
+use crate::store::{NodeId, NodeRow, Silent};
+use std::{collections::BTreeMap, time::Duration};
+
+/// Beats in the time of a lease.
+pub(crate) const BEATS: u32 = 5;
+
+/// The share of its lease for which a node trusts it, in tenths. The rest is for clocks that run at different speeds.
+const TRUST_TENTHS: u32 = 8;
+
+/// The time for which a node must be silent before its row is removed: nobody asks for it any more, and an operator has
+/// seen it in the list of nodes.
+const REMOVED_AFTER: Duration = Duration::from_secs(60 * 60);
+
+/// What a node knows. Times are those since some moment of its own monotonic clock.
+#[derive(Debug, Clone)]
+pub(crate) struct View {
+    lease: Duration,
+    me: NodeId,
+    trusted_until: Duration,
+    /// When the last poll that came back was answered.
+    answered: Duration,
+    others: BTreeMap<NodeId, Seen>,
+}
+
+/// Another node.
+#[derive(Debug, Clone)]
+struct Seen {
+    row: NodeRow,
+    /// The time for which its counter is known to have stood still.
+    quiet: Duration,
+    /// True once its counter was seen to move.
+    has_moved: bool,
+}
+
+/// Who has a session, as far as this node knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// Nobody, or a node that is silent.
+    Nobody,
+    /// This node.
+    Me,
+    /// Another node.
+    Other(Box<NodeRow>),
+    /// A node that has joined since the last poll, or is gone.
+    Unknown,
+}
+
+impl View {
+    /// Returns the view of a node that has joined; it began to join at `sent`.
+    pub(crate) fn joined(lease: Duration, me: NodeId, sent: Duration) -> Self {
+        let trusted_until = sent + lease * TRUST_TENTHS / 10;
+        Self { lease, me, trusted_until, answered: sent, others: BTreeMap::new() }
+    }
+
+    /// Returns the interval between two beats.
+    pub(crate) fn beat_every(&self) -> Duration {
+        self.lease / BEATS
+    }
+
+    pub(crate) fn me(&self) -> NodeId {
+        self.me
+    }
+
+    /// Takes a poll that came back: all nodes, as they were between `sent` and `answered`. The same poll was a beat of
+    /// this node.
+    pub(crate) fn polled(&mut self, sent: Duration, answered: Duration, rows: Vec<NodeRow>) {
+        let still = sent.saturating_sub(self.answered).min(self.beat_every() * 2);
+        let mut before = std::mem::take(&mut self.others);
+        for row in rows {
+            if row.id == self.me {
+                continue;
+            }
+            // A crash of the database may move a counter back: any other value is a sign of life.
+            let (quiet, has_moved) = match before.remove(&row.id) {
+                Some(seen) if seen.row.beat == row.beat => (seen.quiet.saturating_add(still), seen.has_moved),
+                Some(_) => (Duration::ZERO, true),
+                None => (Duration::ZERO, false),
+            };
+            self.others.insert(row.id, Seen { row, quiet, has_moved });
+        }
+        self.trusted_until = sent + self.lease * TRUST_TENTHS / 10;
+        self.answered = answered;
+    }
+
+    /// Returns true if nobody can have judged this node silent yet.
+    pub(crate) fn is_trusted(&self, now: Duration) -> bool {
+        now < self.trusted_until
+    }
+
+    /// Returns the nodes whose sessions may be taken over.
+    pub(crate) fn silent(&self) -> Vec<Silent> {
+        self.silent_for(Duration::ZERO)
+    }
+
+    /// Returns the nodes that are silent for so long that their rows may be removed.
+    pub(crate) fn gone(&self) -> Vec<Silent> {
+        self.silent_for(REMOVED_AFTER)
+    }
+
+    fn silent_for(&self, at_least: Duration) -> Vec<Silent> {
+        let silent = self.others.values().filter(|seen| seen.is_silent() && seen.quiet >= at_least);
+        silent.map(|seen| Silent { node: seen.row.id, beat: seen.row.beat }).collect()
+    }
+
+    /// Returns the other nodes that are not silent.
+    pub(crate) fn living(&self) -> impl Iterator<Item = &NodeRow> {
+        self.others.values().filter(|seen| !seen.is_silent()).map(|seen| &seen.row)
+    }
+
+    /// Returns another node with this address that was seen to live: not the one that this server was before it was
+    /// killed and started again.
+    pub(crate) fn twin(&self, address: &str) -> Option<&NodeRow> {
+        let lives = self.others.values().filter(|seen| seen.has_moved && !seen.is_silent());
+        lives.map(|seen| &seen.row).find(|row| row.node.address.as_deref() == Some(address))
+    }
+
+    /// Tells who a holder is.
+    pub(crate) fn holder(&self, holder: Option<NodeId>) -> Holder {
+        match holder {
+            None => Holder::Nobody,
+            Some(node) if node == self.me => Holder::Me,
+            Some(node) => match self.others.get(&node) {
+                Some(seen) if seen.is_silent() => Holder::Nobody,
+                Some(seen) => Holder::Other(Box::new(seen.row.clone())),
+                None => Holder::Unknown,
+            },
+        }
+    }
+
+    /// Returns the time after which it is worth asking again for a session of this node: when it will be silent, if it
+    /// has missed several beats.
+    pub(crate) fn retry_after(&self, node: NodeId) -> Duration {
+        let beat = self.beat_every();
+        match self.others.get(&node) {
+            Some(seen) if seen.quiet >= beat * 2 => seen.row.node.lease.saturating_sub(seen.quiet) + beat,
+            _ => beat * 2,
+        }
+    }
+}
+
+impl Seen {
+    fn is_silent(&self) -> bool {
+        self.quiet >= self.row.node.lease
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BEATS, Holder, TRUST_TENTHS, View};
+    use crate::store::{NewNode, NodeId, NodeRow, Pulse, Silent};
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    const ME: NodeId = NodeId(1);
+    const OTHER: NodeId = NodeId(2);
+    const LEASE: Duration = Duration::from_millis(1000);
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn row(id: NodeId, beat: u64) -> NodeRow {
+        let node = NewNode { name: "n".into(), address: None, version: "0".into(), lease: LEASE };
+        NodeRow { id, node, beat, pulse: Pulse::default() }
+    }
+
+    fn view() -> View {
+        View::joined(LEASE, ME, ms(0))
+    }
+
+    #[test]
+    fn a_node_that_stands_still_for_its_lease_is_silent() {
+        let mut view = view();
+        for n in 0..6 {
+            assert_eq!(view.silent(), [], "after {n} polls");
+            assert!(matches!(view.holder(Some(OTHER)), Holder::Unknown | Holder::Other(_)));
+            view.polled(ms(200 * n + 200), ms(200 * n + 200), vec![row(ME, n), row(OTHER, 7)]);
+        }
+        assert_eq!(view.silent(), [Silent { node: OTHER, beat: 7 }]);
+        assert_eq!(view.holder(Some(OTHER)), Holder::Nobody);
+        // One beat, in whatever direction, and it lives.
+        view.polled(ms(1400), ms(1400), vec![row(OTHER, 6)]);
+        assert_eq!(view.silent(), []);
+        // One that has left is asked for in the store.
+        view.polled(ms(1600), ms(1600), vec![]);
+        assert_eq!(view.holder(Some(OTHER)), Holder::Unknown);
+        assert_eq!((view.holder(Some(ME)), view.holder(None)), (Holder::Me, Holder::Nobody));
+    }
+
+    #[test]
+    fn an_outage_of_the_store_makes_nobody_silent() {
+        let mut view = view();
+        view.polled(ms(200), ms(200), vec![row(OTHER, 1)]);
+        // No poll comes back for a minute; then this one was waiting all the time.
+        view.polled(ms(400), ms(60_000), vec![row(OTHER, 1)]);
+        view.polled(ms(60_200), ms(60_200), vec![row(OTHER, 1)]);
+        assert_eq!(view.silent(), []);
+        // The next one comes back after a connection had to be made.
+        view.polled(ms(90_000), ms(90_000), vec![row(OTHER, 1)]);
+        assert_eq!(view.silent(), [], "a gap counts as two beats");
+        assert!(view.is_trusted(ms(90_799)) && !view.is_trusted(ms(90_800)));
+    }
+
+    #[test]
+    fn the_time_to_ask_again_is_when_the_lease_ends() {
+        let mut view = view();
+        for n in 1..5 {
+            view.polled(ms(200 * n), ms(200 * n), vec![row(OTHER, 1)]);
+        }
+        assert_eq!(view.retry_after(OTHER), ms(600));
+        assert_eq!(view.retry_after(NodeId(3)), ms(400));
+    }
+
+    proptest! {
+        /// Whatever is lost or late: a node that is judged silent has stopped trusting itself before.
+        #[test]
+        fn nobody_is_silent_who_trusts_itself(
+            beats in prop::collection::vec((1_u64..900, 0_u64..400, any::<bool>()), 1..40),
+            polls in prop::collection::vec((1_u64..600, 0_u64..3000, 0_u64..100, any::<bool>()), 1..60),
+        ) {
+            // The other node's beats: when each was sent and when it was written. One is sent after the other's answer.
+            let (mut at, mut written) = (0, vec![(0, 0)]);
+            for (pause, takes, arrives) in beats {
+                at += pause;
+                if arrives {
+                    written.push((at, at + takes));
+                }
+                at += takes;
+            }
+            let (mut view, mut at) = (view(), 0);
+            for (pause, takes, share, comes_back) in polls {
+                let sent = at + pause;
+                at = sent + takes;
+                if !comes_back {
+                    continue;
+                }
+                let read = sent + takes * share / 100;
+                let beat = written.iter().rposition(|(_, when)| *when <= read).unwrap_or(0);
+                view.polled(ms(sent), ms(at), vec![row(OTHER, beat as u64)]);
+                if view.silent().is_empty() {
+                    continue;
+                }
+                let trusted_until = ms(written[beat].0) + LEASE * TRUST_TENTHS / 10;
+                prop_assert!(ms(read) >= trusted_until, "silent at {read}, trusted until {trusted_until:?}");
+            }
+        }
+
+        /// A node that is gone is silent after its lease and a few beats, if polls come back.
+        #[test]
+        fn a_dead_node_is_noticed(late in prop::collection::vec(0_u64..40, 12)) {
+            let (mut view, mut at) = (view(), 0);
+            for takes in late {
+                at += 200;
+                view.polled(ms(at), ms(at + takes), vec![row(OTHER, 1)]);
+            }
+            prop_assert_eq!(view.silent().len(), 1, "after {} beats", BEATS);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The sessions that this server holds as a node of a cluster: where a session is, and which ones are lost.
+
+use super::{Registry, forget};
+use crate::{
+    runtime::{
+        cluster::{Keeper, Place},
+        handle::{Message, SessionHandle},
+    },
+    store::{Error as StoreError, NodeId, SessionHead},
+};
+use futures_util::future::join_all;
+use reseed_protocol::{ErrorBody, ErrorCode, SessionId, event::SubscriptionEnd};
+use std::{collections::HashSet, sync::Arc};
+use tokio::time::{Instant, timeout};
+
+impl Registry {
+    /// Returns this server's place among the nodes of its store, if the store is one of a cluster's.
+    #[must_use]
+    pub fn keeper(&self) -> Option<&Arc<Keeper>> {
+        self.shared.cluster.as_ref()
+    }
+
+    /// Returns true unless this node has lost touch with the store, so that others may take its sessions over.
+    #[must_use]
+    pub fn is_trusted(&self) -> bool {
+        self.keeper().is_none_or(|keeper| keeper.is_trusted())
+    }
+
+    /// Tells where a session is, if it belongs to `owner`.
+    ///
+    /// # Errors
+    /// `session_not_found`, `store_failed`.
+    pub async fn locate(&self, id: &SessionId, owner: &str) -> Result<Place, ErrorBody> {
+        let head = self.head(id, owner).await?;
+        let Some(keeper) = self.keeper() else {
+            return Ok(if self.opened(id).is_some() { Place::Here } else { Place::Free });
+        };
+        let place = keeper.place(head.holder).await.map_err(|error| self.fault(&error))?;
+        Ok(if place == Place::Free && self.opened(id).is_some() { Place::Here } else { place })
+    }
+
+    /// Waits until this node may open sessions.
+    pub(super) async fn wait_for_trust(&self) -> Result<(), ErrorBody> {
+        let Some(keeper) = self.keeper() else { return Ok(()) };
+        if keeper.trusted().await {
+            return Ok(());
+        }
+        let message = "this server cannot reach its database, so it opens no sessions; reconnect";
+        Err(ErrorBody::new(ErrorCode::StoreFailed, message))
+    }
+
+    /// Returns the error for a session that another node holds.
+    pub(super) fn held(&self, session: &SessionId, node: NodeId) -> ErrorBody {
+        let error = self.fault(&StoreError::Held { session: session.clone(), node });
+        match self.keeper() {
+            Some(keeper) => {
+                let wait = u64::try_from(keeper.retry_after(node).as_millis()).unwrap_or(u64::MAX);
+                error.with_retry_after_ms(wait)
+            }
+            None => error,
+        }
+    }
+
+    /// Ends the actor of a session that another node has opened since: its next append would be refused anyway.
+    pub(super) async fn end_if_stale(&self, handle: Option<&SessionHandle>, head: &SessionHead) {
+        let (Some(keeper), Some(handle)) = (self.keeper(), handle) else { return };
+        let is_stale = head.holder.is_some_and(|holder| holder != keeper.me());
+        if is_stale && handle.send(Message::Close(SubscriptionEnd::Moved)).await.is_ok() {
+            handle.mailbox.closed().await;
+        }
+    }
+
+    /// Makes sure that nothing which was sent to a session's log before can still be written to it: by opening it,
+    /// unless it is open here and its actor answers, which then knows what became of all that it sent.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(in crate::runtime) async fn fence(&self, id: &SessionId) -> Result<(), StoreError> {
+        let slot = self.slots.entry(id.clone()).or_default().clone();
+        let place = slot.handle.lock().await;
+        let lives = match place.as_ref() {
+            Some(handle) => handle.snapshot().await.is_ok(),
+            None => false,
+        };
+        let fenced = match lives {
+            true => Ok(()),
+            false => match self.shared.store.open(id).await {
+                Ok((lease, _)) => self.shared.store.release(&lease).await,
+                // Another node's opening has done it.
+                Err(StoreError::Held { .. } | StoreError::NotFound(_)) => Ok(()),
+                Err(error) => Err(error),
+            },
+        };
+        drop(place);
+        drop(slot);
+        forget(&self.slots, id);
+        fenced
+    }
+
+    /// Returns true if another living node may be working on a session.
+    pub(in crate::runtime) fn is_of_another(&self, head: &SessionHead) -> bool {
+        self.keeper().is_some_and(|keeper| keeper.is_of_another(head.holder))
+    }
+
+    /// Closes what this node no longer holds, until the server stops.
+    pub fn keep_holding(self: &Arc<Self>) {
+        let Some(keeper) = self.keeper().cloned() else { return };
+        let registry = self.clone();
+        self.track(async move {
+            let mut standing = keeper.standing();
+            let mut known = *standing.borrow_and_update();
+            let mut away_since: Option<Instant> = None;
+            loop {
+                tokio::select! {
+                    () = registry.shared.drain.cancelled() => return,
+                    // Nothing changes while no beat is answered, but time passes.
+                    _ = timeout(keeper.beat_every(), standing.changed()) => {}
+                }
+                let now = *standing.borrow_and_update();
+                if now.me != known.me {
+                    // What the node before held is anybody's.
+                    registry.evict(&registry.held_sessions(), "this server was removed from the cluster").await;
+                    known = now;
+                }
+                if now.lapses != known.lapses {
+                    let lost = match registry.store().cluster() {
+                        Some(cluster) => cluster.lost(&registry.held_sessions()).await,
+                        None => Ok(Vec::new()),
+                    };
+                    match lost {
+                        Ok(lost) => {
+                            let lost: HashSet<SessionId> = lost.into_iter().collect();
+                            let held = registry.held_sessions().into_iter();
+                            let held: Vec<_> = held.filter(|(id, _)| lost.contains(id)).collect();
+                            registry.evict(&held, "others have opened them meanwhile").await;
+                            known = now;
+                        }
+                        Err(error) => tracing::warn!(%error, "look which sessions others have opened"),
+                    }
+                }
+                if keeper.is_trusted() {
+                    away_since = None;
+                } else if away_since.get_or_insert_with(Instant::now).elapsed() >= keeper.patience() {
+                    registry.evict(&registry.held_sessions(), "the database is away").await;
+                    away_since = None;
+                }
+            }
+        });
+    }
+
+    /// Returns the open sessions with the terms under which they were opened.
+    fn held_sessions(&self) -> Vec<(SessionId, u64)> {
+        let held = self.slots.iter().filter_map(|slot| {
+            let place = slot.value().handle.try_lock().ok()?;
+            let handle = place.as_ref().filter(|handle| !handle.is_gone())?;
+            Some((handle.id.clone(), handle.term))
+        });
+        held.collect()
+    }
+
+    /// Closes sessions; their clients reconnect and find them wherever they are now.
+    async fn evict(&self, sessions: &[(SessionId, u64)], why: &'static str) {
+        let close = async |id: &SessionId, term: u64| {
+            if let Some(handle) = self.opened(id).filter(|handle| handle.term == term) {
+                // One that is gone has closed its feed itself.
+                let _ = handle.send(Message::Close(SubscriptionEnd::Moved)).await;
+            }
+        };
+        if !sessions.is_empty() {
+            tracing::warn!(sessions = sessions.len(), "closing sessions: {why}");
+        }
+        join_all(sessions.iter().map(|(id, term)| close(id, *term))).await;
+    }
+}

@@ -1,0 +1,143 @@
+//! Nodes: several servers that share one store.
+//!
+//! A session that is open has a holder, the node whose loop it is. Another node opens it only if the holder gives it
+//! up, leaves, or is silent. Each node adds to a counter of its own in the store; an observer judges by its own clock
+//! how long that counter stands still (`runtime/cluster/view.rs`), and passes the verdict to the store, which checks
+//! that the counter still is where the observer saw it.
+//!
+//! Invariant: who holds a session decides only who asks for it. A wrong verdict costs a session that is opened again,
+//! never a record: appends are fenced by the lease's term.
+
+use super::{Error, StoreFuture};
+use reseed_protocol::SessionId;
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+/// A node: one start of a server. A server that is started again is another node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub i64);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A node that joins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewNode {
+    /// Its name, for people.
+    pub name: String,
+    /// How other nodes reach it; `None`: they cannot.
+    pub address: Option<String>,
+    /// The version of its program.
+    pub version: String,
+    /// The time for which its counter may stand still.
+    pub lease: Duration,
+}
+
+/// What a node tells with each beat.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pulse {
+    /// It is about to stop: it opens nothing that another node can open.
+    pub draining: bool,
+    /// Its open sessions.
+    pub sessions: u64,
+    /// Its connections to clients.
+    pub connections: u64,
+}
+
+/// A node as the store knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeRow {
+    /// The node.
+    pub id: NodeId,
+    /// What it said when it joined.
+    pub node: NewNode,
+    /// Its counter.
+    pub beat: u64,
+    /// What it said with its last beat.
+    pub pulse: Pulse,
+}
+
+/// A verdict: this node's counter has stood at this value for the time of its lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Silent {
+    /// The node.
+    pub node: NodeId,
+    /// Its counter. If it has moved since, the verdict is void.
+    pub beat: u64,
+}
+
+/// The nodes of a store that several servers can share. Contract: `cluster_suite!` in `store/conformance/`.
+///
+/// A handle of a store that has not joined holds nothing, and opens what no living node holds.
+pub trait Cluster: Send + Sync {
+    /// Joins: what this handle creates and opens from now on is held by the node returned. Joining again makes another
+    /// node of it, which does not hold what the one before held.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    fn join<'a>(&'a self, node: &'a NewNode) -> StoreFuture<'a, Result<NodeId, Error>>;
+
+    /// Adds to this node's counter and returns all nodes, its own as it was before. `None`: it has not joined, or was
+    /// removed, and holds nothing.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`]: it may have been counted.
+    fn beat(&self, pulse: Pulse) -> StoreFuture<'_, Result<Option<Vec<NodeRow>>, Error>>;
+
+    /// Replaces the verdicts with which this handle opens sessions.
+    fn judge(&self, silent: Vec<Silent>);
+
+    /// Leaves: what this node held is free at once.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    fn leave(&self) -> StoreFuture<'_, Result<(), Error>>;
+
+    /// Returns all nodes.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    fn nodes(&self) -> StoreFuture<'_, Result<Vec<NodeRow>, Error>>;
+
+    /// Removes nodes that were silent for so long that nobody will ask for them, unless they have beaten since.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    fn remove<'a>(&'a self, silent: &'a [Silent]) -> StoreFuture<'a, Result<(), Error>>;
+
+    /// Returns those of these sessions whose term is no longer the one given: somebody has opened or deleted them.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    fn lost<'a>(&'a self, held: &'a [(SessionId, u64)]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>>;
+}
+
+/// Which node a handle of a store is, and its verdicts.
+#[derive(Debug, Default)]
+pub(super) struct Membership {
+    state: Mutex<(Option<NodeId>, Vec<Silent>)>,
+}
+
+impl Membership {
+    pub(super) fn me(&self) -> Option<NodeId> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    pub(super) fn silent(&self) -> Vec<Silent> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
+    }
+
+    pub(super) fn set_me(&self, me: Option<NodeId>) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).0 = me;
+    }
+
+    pub(super) fn judge(&self, silent: Vec<Silent>) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).1 = silent;
+    }
+}

@@ -1,0 +1,224 @@
+//! The contract of a store that several servers share: one suite that every such store passes.
+//!
+//! A store's tests call [`cluster_suite!`] with an expression that builds [`Nodes`]; each case becomes a test.
+
+use super::{NOW, append_of, id, log};
+use crate::store::{Cluster, Error, Lease, NewNode, NodeId, Pulse, SessionStore, Silent};
+use std::{any::Any, time::Duration};
+
+/// Two handles on an empty store, and what must live as long as they do.
+pub(crate) struct Nodes {
+    pub(crate) a: Box<dyn SessionStore>,
+    pub(crate) b: Box<dyn SessionStore>,
+    _keep: Box<dyn Any + Send>,
+}
+
+impl Nodes {
+    pub(crate) fn new(a: impl SessionStore + 'static, b: impl SessionStore + 'static, keep: impl Any + Send) -> Self {
+        Self { a: Box::new(a), b: Box::new(b), _keep: Box::new(keep) }
+    }
+}
+
+/// Makes a test of each case of the contract; the argument is a future that builds [`Nodes`].
+macro_rules! cluster_suite {
+    ($build:expr) => {
+        $crate::store::conformance::cluster::cluster_suite!($build;
+            what_a_node_opens_or_creates_no_other_opens,
+            what_is_given_up_is_free_and_a_stale_lease_gives_up_nothing,
+            a_node_that_leaves_holds_nothing,
+            a_silent_node_loses_what_is_asked_for_and_one_that_beats_again_does_not,
+            the_writer_before_is_fenced_after_a_takeover,
+            a_log_keeps_its_epoch_when_it_is_taken_over,
+            a_node_knows_what_it_has_lost,
+            beats_are_counted_and_tell_what_a_node_does,
+            a_node_that_was_removed_holds_nothing_and_can_join_again,
+            a_handle_that_has_not_joined_takes_nothing_from_a_node,
+        );
+    };
+    ($build:expr; $($case:ident,)*) => {
+        $(
+            #[tokio::test]
+            async fn $case() {
+                let nodes: $crate::store::conformance::cluster::Nodes = $build.await;
+                $crate::store::conformance::cluster::$case(&*nodes.a, &*nodes.b).await;
+            }
+        )*
+    };
+}
+pub(crate) use cluster_suite;
+
+fn cluster(store: &dyn SessionStore) -> &dyn Cluster {
+    store.cluster().expect("the store can be shared")
+}
+
+async fn join(store: &dyn SessionStore, name: &str) -> NodeId {
+    let address = Some(format!("ws://{name}:8080"));
+    let node = NewNode { name: name.into(), address, version: "0.1.0".into(), lease: Duration::from_secs(5) };
+    cluster(store).join(&node).await.unwrap()
+}
+
+async fn beat_of(store: &dyn SessionStore, node: NodeId) -> u64 {
+    let rows = cluster(store).nodes().await.unwrap();
+    rows.iter().find(|row| row.id == node).expect("it is a node").beat
+}
+
+async fn opened(store: &dyn SessionStore, session: &str) -> Result<Lease, Error> {
+    store.open(&id(session)).await.map(|(lease, _)| lease)
+}
+
+fn held(session: &str, node: NodeId) -> Error {
+    Error::Held { session: id(session), node }
+}
+
+pub(crate) async fn what_a_node_opens_or_creates_no_other_opens(a: &dyn SessionStore, b: &dyn SessionStore) {
+    let (at_a, at_b) = (join(a, "a").await, join(b, "b").await);
+    a.create(&id("s"), "ann", NOW).await.unwrap();
+    let command = "c1".parse().unwrap();
+    a.create_once(&id("t"), "ann", &command, NOW).await.unwrap();
+    for session in ["s", "t"] {
+        assert_eq!(opened(b, session).await.unwrap_err(), held(session, at_a));
+        assert_eq!(b.head(&id(session)).await.unwrap().holder, Some(at_a));
+        // The holder itself may open it again.
+        let lease = opened(a, session).await.unwrap();
+        a.append(&lease, 1, append_of(["x"])).await.unwrap();
+        a.release(&lease).await.unwrap();
+        assert_eq!(b.head(&id(session)).await.unwrap().holder, None);
+        opened(b, session).await.unwrap();
+        assert_eq!(opened(a, session).await.unwrap_err(), held(session, at_b));
+    }
+    assert_eq!(opened(b, "u").await.unwrap_err(), Error::NotFound(id("u")));
+}
+
+pub(crate) async fn what_is_given_up_is_free_and_a_stale_lease_gives_up_nothing(
+    a: &dyn SessionStore,
+    b: &dyn SessionStore,
+) {
+    let at_a = join(a, "a").await;
+    join(b, "b").await;
+    let first = a.create(&id("s"), "ann", NOW).await.unwrap();
+    let second = opened(a, "s").await.unwrap();
+    a.release(&first).await.unwrap();
+    b.release(&second).await.unwrap();
+    assert_eq!(opened(b, "s").await.unwrap_err(), held("s", at_a));
+    a.release(&second).await.unwrap();
+    assert_eq!(opened(b, "s").await.unwrap().term, 3);
+}
+
+pub(crate) async fn a_node_that_leaves_holds_nothing(a: &dyn SessionStore, b: &dyn SessionStore) {
+    join(a, "a").await;
+    join(b, "b").await;
+    let lease = a.create(&id("s"), "ann", NOW).await.unwrap();
+    cluster(a).leave().await.unwrap();
+    assert_eq!(cluster(b).nodes().await.unwrap().len(), 1);
+    opened(b, "s").await.unwrap();
+    assert!(matches!(a.append(&lease, 1, append_of(["x"])).await, Err(Error::Fenced { .. })));
+    assert_eq!(cluster(a).beat(Pulse::default()).await.unwrap(), None);
+}
+
+pub(crate) async fn a_silent_node_loses_what_is_asked_for_and_one_that_beats_again_does_not(
+    a: &dyn SessionStore,
+    b: &dyn SessionStore,
+) {
+    let at_a = join(a, "a").await;
+    join(b, "b").await;
+    for session in ["s", "t"] {
+        a.create(&id(session), "ann", NOW).await.unwrap();
+    }
+    let beat = beat_of(b, at_a).await;
+    cluster(b).judge(vec![Silent { node: at_a, beat: beat + 1 }, Silent { node: NodeId(at_a.0 + 100), beat }]);
+    assert_eq!(opened(b, "s").await.unwrap_err(), held("s", at_a), "it was seen at another beat");
+    cluster(b).judge(vec![Silent { node: at_a, beat }]);
+    opened(b, "s").await.unwrap();
+    // It wakes before the other session is asked for.
+    cluster(a).beat(Pulse::default()).await.unwrap().expect("it is a member");
+    assert_eq!(opened(b, "t").await.unwrap_err(), held("t", at_a));
+    opened(a, "t").await.unwrap();
+    assert!(matches!(opened(a, "s").await, Err(Error::Held { .. })));
+}
+
+pub(crate) async fn the_writer_before_is_fenced_after_a_takeover(a: &dyn SessionStore, b: &dyn SessionStore) {
+    let at_a = join(a, "a").await;
+    join(b, "b").await;
+    let old = a.create(&id("s"), "ann", NOW).await.unwrap();
+    a.append(&old, 1, append_of(["x"])).await.unwrap();
+    cluster(b).judge(vec![Silent { node: at_a, beat: beat_of(b, at_a).await }]);
+    let (new, head) = b.open(&id("s")).await.unwrap();
+    assert_eq!((new.next_seq, head.last_seq), (2, 1), "it starts from all that was acknowledged");
+    assert!(matches!(a.append(&old, 2, append_of(["stale"])).await, Err(Error::Fenced { .. })));
+    // What the old writer gives up is not its own any more.
+    a.release(&old).await.unwrap();
+    assert!(b.head(&id("s")).await.unwrap().holder.is_some());
+    b.append(&new, 2, append_of(["y"])).await.unwrap();
+    assert_eq!(log(a, &id("s")).await, "1:x 2:y");
+}
+
+pub(crate) async fn a_log_keeps_its_epoch_when_it_is_taken_over(a: &dyn SessionStore, b: &dyn SessionStore) {
+    join(a, "a").await;
+    join(b, "b").await;
+    let old = a.create(&id("s"), "ann", NOW).await.unwrap();
+    cluster(a).leave().await.unwrap();
+    let new = opened(b, "s").await.unwrap();
+    assert_eq!((new.epoch, new.term), (old.epoch, old.term + 1));
+}
+
+pub(crate) async fn a_node_knows_what_it_has_lost(a: &dyn SessionStore, b: &dyn SessionStore) {
+    let at_a = join(a, "a").await;
+    join(b, "b").await;
+    let mut held = Vec::new();
+    for session in ["kept", "taken", "deleted"] {
+        let lease = a.create(&id(session), "ann", NOW).await.unwrap();
+        held.push((lease.session, lease.term));
+    }
+    assert_eq!(cluster(a).lost(&held).await.unwrap(), []);
+    cluster(b).judge(vec![Silent { node: at_a, beat: beat_of(b, at_a).await }]);
+    opened(b, "taken").await.unwrap();
+    b.delete(&id("deleted")).await.unwrap();
+    let mut lost = cluster(a).lost(&held).await.unwrap();
+    lost.sort();
+    assert_eq!(lost, [id("deleted"), id("taken")]);
+    assert_eq!(cluster(a).lost(&[]).await.unwrap(), []);
+}
+
+pub(crate) async fn beats_are_counted_and_tell_what_a_node_does(a: &dyn SessionStore, b: &dyn SessionStore) {
+    let at_a = join(a, "a").await;
+    let first = beat_of(b, at_a).await;
+    let pulse = Pulse { draining: true, sessions: 3, connections: 40 };
+    for _ in 0..3 {
+        assert!(cluster(a).beat(pulse).await.unwrap().is_some());
+    }
+    let rows = cluster(b).nodes().await.unwrap();
+    let [row] = &rows[..] else { panic!("{rows:?}") };
+    assert_eq!((row.id, row.beat, row.pulse), (at_a, first + 3, pulse));
+    assert_eq!((row.node.name.as_str(), row.node.address.as_deref()), ("a", Some("ws://a:8080")));
+    assert_eq!((row.node.version.as_str(), row.node.lease), ("0.1.0", Duration::from_secs(5)));
+    let at_b = join(b, "b").await;
+    let seen = cluster(a).beat(pulse).await.unwrap().unwrap();
+    assert!(seen.iter().any(|row| row.id == at_b), "{seen:?}");
+}
+
+pub(crate) async fn a_node_that_was_removed_holds_nothing_and_can_join_again(
+    a: &dyn SessionStore,
+    b: &dyn SessionStore,
+) {
+    let at_a = join(a, "a").await;
+    join(b, "b").await;
+    a.create(&id("s"), "ann", NOW).await.unwrap();
+    let beat = beat_of(b, at_a).await;
+    cluster(b).remove(&[Silent { node: at_a, beat: beat + 1 }]).await.unwrap();
+    assert_eq!(opened(b, "s").await.unwrap_err(), held("s", at_a), "it has beaten since");
+    cluster(b).remove(&[Silent { node: at_a, beat }]).await.unwrap();
+    assert_eq!(cluster(a).beat(Pulse::default()).await.unwrap(), None);
+    let again = join(a, "a").await;
+    assert_ne!(again, at_a, "a number is never used twice");
+    opened(b, "s").await.unwrap();
+}
+
+pub(crate) async fn a_handle_that_has_not_joined_takes_nothing_from_a_node(a: &dyn SessionStore, b: &dyn SessionStore) {
+    let at_a = join(a, "a").await;
+    let lease = a.create(&id("s"), "ann", NOW).await.unwrap();
+    assert_eq!(opened(b, "s").await.unwrap_err(), held("s", at_a));
+    a.release(&lease).await.unwrap();
+    opened(b, "s").await.unwrap();
+    // It holds nothing itself.
+    opened(a, "s").await.unwrap();
+}

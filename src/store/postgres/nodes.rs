@@ -1,0 +1,154 @@
+//! The servers that share the tables: a row each, with a counter that its server adds to.
+//!
+//! Beats have a connection of their own, so that none waits behind a slow read. They need not survive a crash of the
+//! database, which moves every counter back: a counter that moved in whatever direction is a living node's.
+
+use super::{
+    connection::{Connection, Connector},
+    fault::Fault,
+    readers::Readers,
+};
+use crate::store::{
+    Error,
+    checksum::int,
+    cluster::{Membership, NewNode, NodeId, NodeRow, Pulse, Silent},
+};
+use reseed_protocol::SessionId;
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::time::timeout;
+use tokio_postgres::{Row, types::ToSql};
+
+/// The columns of a [`NodeRow`].
+const COLUMNS: &str = "incarnation, name, address, version, lease_millis, beat, draining, sessions, connections";
+
+/// The way to the table of servers.
+pub(super) struct Nodes {
+    connector: Connector,
+    /// The connection for beats, while none uses it.
+    connection: Mutex<Option<Connection>>,
+    readers: Arc<Readers>,
+    pub(super) member: Membership,
+    /// The longest time for an answer to a beat, in milliseconds.
+    limit_ms: AtomicU64,
+}
+
+/// The share of the lease for which a beat waits for its answer, in tenths: two beats. Then its connection is given up,
+/// in case it is the only thing that is broken.
+const LIMIT_TENTHS: u32 = 4;
+
+impl Nodes {
+    /// `connector` makes the connection for beats.
+    pub(super) fn new(connector: Connector, readers: Arc<Readers>) -> Self {
+        Self {
+            connector,
+            connection: Mutex::default(),
+            readers,
+            member: Membership::default(),
+            limit_ms: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) async fn join(&self, node: &NewNode) -> Result<NodeId, Error> {
+        let sql = "INSERT INTO node (name, address, version, lease_millis) VALUES ($1, $2, $3, $4) \
+                   RETURNING incarnation";
+        let lease = i64::try_from(node.lease.as_millis()).unwrap_or(i64::MAX);
+        let limit = u64::try_from((node.lease * LIMIT_TENTHS / 10).as_millis()).unwrap_or(u64::MAX);
+        self.limit_ms.store(limit, Ordering::Relaxed);
+        // An attempt whose answer was lost leaves a row that nobody beats for: it is silent, and holds nothing.
+        let row = self
+            .readers
+            .write(|db, _| async move { db.row(sql, &[&node.name, &node.address, &node.version, &lease]).await })
+            .await?;
+        let row = row.ok_or_else(|| Error::Unknown("the database did not number this server".to_owned()))?;
+        let me = NodeId(row.try_get(0).map_err(Fault::from)?);
+        self.member.set_me(Some(me));
+        Ok(me)
+    }
+
+    /// If this future is dropped, or fails, its connection is closed.
+    pub(super) async fn beat(&self, pulse: Pulse) -> Result<Option<Vec<NodeRow>>, Error> {
+        let Some(me) = self.member.me() else { return Ok(None) };
+        let kept = self.connection.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let db = match kept.filter(|db| !db.is_closed()) {
+            Some(db) => db,
+            None => self.connector.connect().await?,
+        };
+        let sql = format!(
+            "WITH mine AS (UPDATE node SET beat = beat + 1, beat_at = clock_timestamp(), draining = $2, sessions = $3, \
+             connections = $4 WHERE incarnation = $1 RETURNING 1) \
+             SELECT {COLUMNS}, EXISTS (SELECT FROM mine) FROM node"
+        );
+        let (sessions, connections) = (int(pulse.sessions), int(pulse.connections));
+        let params: [&(dyn ToSql + Sync); 4] = [&me.0, &pulse.draining, &sessions, &connections];
+        let limit = Duration::from_millis(self.limit_ms.load(Ordering::Relaxed));
+        let rows = timeout(limit, db.rows(&sql, &params)).await.unwrap_or(Err(Fault::Silence))?;
+        *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = Some(db);
+        let is_member = rows.first().is_some_and(|row| row.try_get(9).unwrap_or(false));
+        Ok(if is_member { Some(decoded(&rows)?) } else { None })
+    }
+
+    pub(super) async fn leave(&self) -> Result<(), Error> {
+        let Some(me) = self.member.me() else { return Ok(()) };
+        let sql = "DELETE FROM node WHERE incarnation = $1";
+        self.readers.write(|db, _| async move { db.rows(sql, &[&me.0]).await.map(drop) }).await?;
+        self.member.set_me(None);
+        self.close();
+        Ok(())
+    }
+
+    pub(super) async fn all(&self) -> Result<Vec<NodeRow>, Error> {
+        let sql = &format!("SELECT {COLUMNS} FROM node");
+        self.readers.read(|db| async move { decoded(&db.rows(sql, &[]).await?) }).await
+    }
+
+    pub(super) async fn remove(&self, silent: &[Silent]) -> Result<(), Error> {
+        let (nodes, beats) = &columns(silent);
+        let sql = "DELETE FROM node USING unnest($1::bigint[], $2::bigint[]) AS q(silent, at) \
+                   WHERE incarnation = q.silent AND beat = q.at";
+        self.readers.write(|db, _| async move { db.rows(sql, &[nodes, beats]).await.map(drop) }).await
+    }
+
+    pub(super) async fn lost(&self, held: &[(SessionId, u64)]) -> Result<Vec<SessionId>, Error> {
+        let ids: &Vec<&str> = &held.iter().map(|(session, _)| session.as_str()).collect();
+        let terms: &Vec<i64> = &held.iter().map(|(_, term)| int(*term)).collect();
+        let sql = "SELECT i.at FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS i(id, term, at) \
+                   LEFT JOIN session s ON s.id = i.id WHERE s.term IS DISTINCT FROM i.term";
+        let rows = self.readers.read(|db| async move { db.rows(sql, &[ids, terms]).await }).await?;
+        let at = |row: &Row| usize::try_from(row.try_get::<_, i64>(0).ok()?).ok()?.checked_sub(1);
+        Ok(rows.iter().filter_map(at).filter_map(|at| held.get(at)).map(|(session, _)| session.clone()).collect())
+    }
+
+    /// Closes the connection for beats.
+    pub(super) fn close(&self) {
+        drop(self.connection.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// Returns verdicts as the parameters of a statement.
+pub(super) fn columns(silent: &[Silent]) -> (Vec<i64>, Vec<i64>) {
+    silent.iter().map(|silent| (silent.node.0, int(silent.beat))).unzip()
+}
+
+fn decoded(rows: &[Row]) -> Result<Vec<NodeRow>, Fault> {
+    let count = |row: &Row, column| row.try_get::<_, i64>(column).map(i64::cast_unsigned);
+    let decode = |row: &Row| {
+        Ok(NodeRow {
+            id: NodeId(row.try_get(0)?),
+            node: NewNode {
+                name: row.try_get(1)?,
+                address: row.try_get(2)?,
+                version: row.try_get(3)?,
+                lease: Duration::from_millis(count(row, 4)?),
+            },
+            beat: count(row, 5)?,
+            pulse: Pulse { draining: row.try_get(6)?, sessions: count(row, 7)?, connections: count(row, 8)? },
+        })
+    };
+    rows.iter().map(decode).collect()
+}
