@@ -25,8 +25,8 @@ mod values;
 pub use database::{Database, InvalidDatabase};
 pub use declared::{
     AuthSettings, ContextSettings, HookSettings, JwtSettings, LimitSettings, ListenSettings, LogSettings, McpSettings,
-    ModelSettings, NodeSettings, OfflineSettings, Settings, ShellSettings, StoreSettings, SummarySettings, ToolSettings,
-    TurnSettings, UpstreamSettings,
+    ModelSettings, NodeSettings, OfflineSettings, Settings, ShellSettings, StoreSettings, SummarySettings,
+    ToolSettings, TurnSettings, UpstreamSettings,
 };
 pub use jwt::JwtAlgorithm;
 pub use postgres_url::{Postgres, PostgresUrl};

@@ -187,16 +187,19 @@ pub(super) fn node_token() -> Rule<SecretString> {
 
 /// Accepts the address at which other servers reach this one.
 pub(super) fn node_address() -> Rule<String> {
-    Rule::new("ws:// or wss:// and a host, with a port if it is not the usual one, such as ws://10.0.0.5:8080", |text| {
-        let rest = text.strip_prefix("wss://").or_else(|| text.strip_prefix("ws://"));
-        let rest = rest.ok_or("it starts with neither ws:// nor wss://")?.trim_end_matches('/');
-        match rest {
-            "" => Err("it has no host"),
-            _ if rest.contains(['/', '?', '#', '@']) => Err("it has more than a host and a port"),
-            _ if !is_token(rest) => Err("it contains characters that are not allowed in an address"),
-            _ => Ok(text.trim_end_matches('/').to_owned()),
-        }
-    })
+    Rule::new(
+        "ws:// or wss:// and a host, with a port if it is not the usual one, such as ws://10.0.0.5:8080",
+        |text| {
+            let rest = text.strip_prefix("wss://").or_else(|| text.strip_prefix("ws://"));
+            let rest = rest.ok_or("it starts with neither ws:// nor wss://")?.trim_end_matches('/');
+            match rest {
+                "" => Err("it has no host"),
+                _ if rest.contains(['/', '?', '#', '@']) => Err("it has more than a host and a port"),
+                _ if !is_token(rest) => Err("it contains characters that are not allowed in an address"),
+                _ => Ok(text.trim_end_matches('/').to_owned()),
+            }
+        },
+    )
 }
 
 /// Accepts the name of a server. It is shown in logs and lists.

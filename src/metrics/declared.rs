@@ -120,6 +120,9 @@ metrics! {
         "Always 1; the label is the running version.";
     CONNECTIONS = Kind::Gauge, "reseed_connections" ["dialect"], Count,
         "Open connections, by protocol version; `none` has not sent a frame yet.";
+    RELAYED_CONNECTIONS = Kind::Gauge, "reseed_relayed_connections" ["side"], Count,
+        "Open connections to other nodes of the cluster that carry a client's frames: `edge` for clients of this node, \
+        `holder` for sessions of this node.";
     CONNECTIONS_TOTAL = Kind::Counter, "reseed_connections_total" [], Count,
         "Connections accepted since the start.";
     CLOSES_TOTAL = Kind::Counter, "reseed_closes_total" ["code"], Count,

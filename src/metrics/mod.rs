@@ -132,6 +132,43 @@ impl Drop for OpenConnection {
     }
 }
 
+/// The node that counts a relayed connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The one that the client is connected to.
+    Edge,
+    /// The one that holds the session.
+    Holder,
+}
+
+impl Side {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Edge => "edge",
+            Self::Holder => "holder",
+        }
+    }
+}
+
+/// A connection between two nodes, counted until dropped.
+#[derive(Debug)]
+pub(crate) struct RelayedConnection(Side);
+
+impl RelayedConnection {
+    /// Counts a new one.
+    #[must_use]
+    pub(crate) fn new(side: Side) -> Self {
+        RELAYED_CONNECTIONS.gauge([side.label()]).increment(1.0);
+        Self(side)
+    }
+}
+
+impl Drop for RelayedConnection {
+    fn drop(&mut self) {
+        RELAYED_CONNECTIONS.gauge([self.0.label()]).decrement(1.0);
+    }
+}
+
 /// A session in memory, counted until dropped.
 #[derive(Debug)]
 pub(crate) struct OpenSession(());

@@ -179,6 +179,19 @@ impl Keeper {
         matches!(self.view().holder(holder), Holder::Other(_) | Holder::Unknown)
     }
 
+    /// Waits until another node is silent or has left. One that is not known yet counts as living.
+    pub(crate) async fn gone(&self, node: NodeId) {
+        let (mut standing, mut was_seen) = (self.standing.subscribe(), false);
+        loop {
+            let is_seen = self.view().living().any(|row| row.id == node);
+            // The sender lives as long as this borrow.
+            if was_seen && !is_seen || standing.changed().await.is_err() {
+                return;
+            }
+            was_seen |= is_seen;
+        }
+    }
+
     /// Returns the time after which it is worth asking again for a session that this node holds.
     pub(crate) fn retry_after(&self, node: NodeId) -> Duration {
         self.view().retry_after(node)

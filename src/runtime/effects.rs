@@ -321,7 +321,9 @@ impl Effects {
             if let Some(keeper) = cluster
                 && !keeper.trusted().await
             {
-                report.send(Err(ModelFault::new(ErrorCode::StoreFailed, "this server cannot reach its database"))).await;
+                report
+                    .send(Err(ModelFault::new(ErrorCode::StoreFailed, "this server cannot reach its database")))
+                    .await;
                 return;
             }
             let _place = match &turns {

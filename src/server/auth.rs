@@ -221,6 +221,11 @@ impl Auth {
         Err(Refusal::Wrong("the token was removed"))
     }
 
+    /// Begins the grant of a client whose credentials another node has checked.
+    pub(super) fn of_node(&self, draft: Draft) -> Arc<Grant> {
+        self.live.begin(draft)
+    }
+
     /// Returns the operator whose token this is. If no credentials at all are configured, everyone who reaches the
     /// server is an operator: it then listens only on this machine.
     #[must_use]

@@ -202,6 +202,7 @@ pub async fn start_with_extensions(
         queue_items_max: settings.turns.queue_items_max as usize,
         metrics: metrics::install(),
         instance: IdSource::seeded(u64::from_le_bytes(seed)).next_text(),
+        node_token: settings.node.node_token.clone(),
     });
     if let Some(keeper) = &cluster {
         let (registry, app) = (Arc::downgrade(&registry), Arc::downgrade(&app));

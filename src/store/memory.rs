@@ -5,8 +5,8 @@ mod session;
 
 use self::session::{Session, stored};
 use super::{
-    Append, Cluster, CommandMark, Created, EMPTY_SEQ_MAX, EntryQuery, Error, Head, Lease, ListPage, ListQuery, NodeId, NodeRow,
-    SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, UNFINISHED, Usage,
+    Append, Cluster, CommandMark, Created, EMPTY_SEQ_MAX, EntryQuery, Error, Head, Lease, ListPage, ListQuery, NodeId,
+    NodeRow, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, UNFINISHED, Usage,
     cluster::Membership,
     page::{self, Cursor, EntriesPage},
     walk,

@@ -14,11 +14,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    pub(crate) fn new(
-        a: impl SessionStore + 'static,
-        b: impl SessionStore + 'static,
-        keep: impl Any + Send,
-    ) -> Self {
+    pub(crate) fn new(a: impl SessionStore + 'static, b: impl SessionStore + 'static, keep: impl Any + Send) -> Self {
         Self { a: Box::new(a), b: Box::new(b), _keep: Box::new(keep) }
     }
 }

@@ -62,7 +62,8 @@ impl Cluster for MemoryStore {
 
     fn lost<'a>(&'a self, held: &'a [(SessionId, u64)]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>> {
         self.with(move |state| {
-            let is_lost = |(id, term): &&(SessionId, u64)| state.sessions.get(id).is_none_or(|found| found.term != *term);
+            let is_lost =
+                |(id, term): &&(SessionId, u64)| state.sessions.get(id).is_none_or(|found| found.term != *term);
             Ok(held.iter().filter(is_lost).map(|(id, _)| id.clone()).collect())
         })
     }

@@ -1,7 +1,8 @@
 //! A session in memory.
 
 use crate::store::{
-    Append, CommandMark, EMPTY_SEQ_MAX, EntryQuery, Error, Head, Lease, NewRecord, NodeId, SessionHead, StoredRecord, Usage,
+    Append, CommandMark, EMPTY_SEQ_MAX, EntryQuery, Error, Head, Lease, NewRecord, NodeId, SessionHead, StoredRecord,
+    Usage,
     page::{EntriesPage, Filling},
     walk::{self, Found, Links},
 };

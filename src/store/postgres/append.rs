@@ -86,7 +86,6 @@ impl AppendAt {
         let last = self.first_seq.checked_sub(1)?.checked_add(self.append.records.len() as u64)?;
         i64::try_from(last).ok().map(i64::cast_unsigned)
     }
-
 }
 
 /// Sends a group in one statement. Returns for each append whether it was written.
@@ -297,18 +296,7 @@ pub(super) async fn fates(db: &Connection, group: &[(&AppendAt, bool)]) -> Resul
                JOIN session s ON s.id = i.id \
                LEFT JOIN LATERAL (SELECT seq FROM head WHERE session = s.number ORDER BY seq DESC LIMIT 1) h ON true";
     let rows = db
-        .rows(
-            sql,
-            &[
-                &ids,
-                &records.at,
-                &records.seq,
-                &records.checksum,
-                &marks.at,
-                &marks.command,
-                &marks.checksum,
-            ],
-        )
+        .rows(sql, &[&ids, &records.at, &records.seq, &records.checksum, &marks.at, &marks.command, &marks.checksum])
         .await?;
     let mut found: HashMap<i64, &tokio_postgres::Row> = HashMap::new();
     for row in &rows {

@@ -30,9 +30,9 @@ pub use schema::SchemaError;
 pub use tls::Error as TlsError;
 
 use super::{
-    Append, Cluster, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage, ListQuery, NewNode,
-    NodeId, NodeRow, Part, Pulse, SearchQuery, SessionHead, SessionStore, Silent, StoreFuture, StoredNode, StoredRecord,
-    SubtreeQuery, Usage,
+    Append, Cluster, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage,
+    ListQuery, NewNode, NodeId, NodeRow, Part, Pulse, SearchQuery, SessionHead, SessionStore, Silent, StoreFuture,
+    StoredNode, StoredRecord, SubtreeQuery, Usage,
 };
 use crate::config::Postgres;
 use connection::{Connection, Connector, Use};

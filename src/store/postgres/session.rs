@@ -115,10 +115,8 @@ pub(super) async fn open(
         .write(|db, _| async move {
             // A damaged head is reported before anything is changed.
             read::head(&db, session).await.map_err(|fault| fault.of(session))?;
-            let Some(row) = db
-                .row(sql, &[&session.as_str(), fresh, &me, nodes, beats])
-                .await
-                .map_err(|fault| fault.of(session))?
+            let Some(row) =
+                db.row(sql, &[&session.as_str(), fresh, &me, nodes, beats]).await.map_err(|fault| fault.of(session))?
             else {
                 return Err(refused(&db, session).await?.into());
             };

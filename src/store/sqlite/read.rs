@@ -259,7 +259,14 @@ fn session_head(row: &Row<'_>) -> rusqlite::Result<Option<FoundHead>> {
             running: row.get(13)?,
             state: None,
         };
-        let head = SessionHead { session, owner: row.get(4)?, epoch: row.get(5)?, last_seq: count(row, 6)?, holder: None, head };
+        let head = SessionHead {
+            session,
+            owner: row.get(4)?,
+            epoch: row.get(5)?,
+            last_seq: count(row, 6)?,
+            holder: None,
+            head,
+        };
         Ok(Some(FoundHead { number: row.get(0)?, term: count(row, 1)?, head, last_entry: row.get(14)? }))
     };
     let found = match columns() {
