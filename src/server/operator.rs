@@ -20,7 +20,7 @@ use axum::{
 };
 use reseed_protocol::{ErrorBody, ErrorCode, SessionId, reply::Tree};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// Sessions on a page: default and maximum.
 const LIST_LIMIT: (u32, u32) = (100, 1_000);
@@ -56,6 +56,9 @@ pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
+/// The time limit for the store to say that it is ready: whoever asks does so every few seconds.
+const READY_TIME: Duration = Duration::from_secs(3);
+
 /// Reports that the server accepts sessions: its store reads and writes, and it is not about to stop.
 pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response {
     if app.is_draining() {
@@ -64,6 +67,11 @@ pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response {
     if !app.registry.is_trusted() {
         return (StatusCode::SERVICE_UNAVAILABLE, "the database is away\n").into_response();
     }
+    let ready = tokio::time::timeout(READY_TIME, store_ready(&app)).await;
+    ready.unwrap_or_else(|_| (StatusCode::SERVICE_UNAVAILABLE, "the store does not answer\n").into_response())
+}
+
+async fn store_ready(app: &App) -> Response {
     let store = app.registry.store();
     if let Err(error) = store.check_writable().await {
         // Logged when it happened; this is polled every few seconds.

@@ -7,6 +7,8 @@ mod branches;
 mod cache;
 mod chat;
 mod clock;
+#[cfg(feature = "postgres")]
+mod cluster;
 mod commands;
 mod compaction;
 mod conversation;

@@ -1,5 +1,6 @@
 //! The contract over a real PostgreSQL, and what only this store promises.
 
+mod answers;
 mod faults;
 mod refusals;
 #[path = "../../../../tests/support/postgres.rs"]

@@ -1,0 +1,165 @@
+//! Answers that are lost, late or not what they seem: what the store makes of each.
+
+use super::{
+    super::{
+        PostgresStore,
+        append::{self, AppendAt, Fate},
+        connection::{Connection, Connector, Use},
+        readers::Readers,
+    },
+    database, open,
+    server::Server,
+    settings,
+};
+use crate::store::{
+    Append, CommandMark, Error, SessionStore as _,
+    conformance::{NOW, append_of, id, log},
+};
+use futures_util::future::join;
+use std::{sync::Arc, time::Duration};
+
+async fn connected(address: &str) -> Connection {
+    Connector::new(&settings(address), Use::Write, None).unwrap().connect().await.unwrap()
+}
+
+fn marks(commands: &[&str]) -> Append {
+    let mark = |command: &&str| CommandMark { command_id: (*command).into(), fingerprint: 7, reply: "{}".into() };
+    Append { marks: commands.iter().map(mark).collect(), ..append_of([]) }
+}
+
+#[tokio::test]
+async fn an_append_without_an_answer_counts_only_as_a_whole_and_under_its_own_term() {
+    let address = database("").await;
+    let (store, db) = (open(&address).await, connected(&address).await);
+    let lease = store.create(&id("s"), "", NOW).await.unwrap();
+    store.append(&lease, 1, append_of(["a", "b"])).await.unwrap();
+    store.append(&lease, 3, marks(&["c1"])).await.unwrap();
+    let fate = async |lease: &crate::store::Lease, first_seq, append: Append, was_sent| {
+        let at = AppendAt { lease: lease.clone(), first_seq, append };
+        append::fates(&db, &[(&at, was_sent)]).await.unwrap().pop().unwrap()
+    };
+    assert_eq!(fate(&lease, 1, append_of(["a", "b"]), true).await, Fate::Written);
+    assert_eq!(fate(&lease, 3, marks(&["c1"]), true).await, Fate::Written);
+    // Another append that begins in the same way.
+    assert!(matches!(fate(&lease, 1, append_of(["a", "other"]), true).await, Fate::Refused(Error::Fenced { .. })));
+    assert_eq!(fate(&lease, 3, marks(&["c1", "c2"]), true).await, Fate::Free);
+    let both = Append { marks: marks(&["c3"]).marks, ..append_of(["a", "b"]) };
+    assert!(matches!(fate(&lease, 1, both, true).await, Fate::Refused(Error::Fenced { .. })));
+    // Whether it was written before another server came is not known; without an attempt, it was not.
+    store.open(&id("s")).await.unwrap();
+    assert!(matches!(fate(&lease, 1, append_of(["a", "b"]), true).await, Fate::Refused(Error::Unknown(_))));
+    assert!(matches!(fate(&lease, 3, append_of(["c"]), false).await, Fate::Refused(Error::Fenced { .. })));
+}
+
+#[tokio::test]
+async fn a_session_that_somebody_has_locked_does_not_hold_up_the_others() {
+    let address = database("").await;
+    let store = Arc::new(open(&address).await);
+    // Sessions of one lane, so that they share a group.
+    let lane = |name: &str| crc32fast::hash(name.as_bytes()) % 2;
+    let names: Vec<String> = (0..).map(|n| format!("s{n}")).filter(|name| lane(name) == 0).take(3).collect();
+    let mut leases = Vec::new();
+    for name in &names {
+        leases.push(store.create(&id(name), "", NOW).await.unwrap());
+    }
+    let lock = connected(&address).await;
+    let sql = format!(
+        "SET idle_in_transaction_session_timeout = 0; BEGIN; SELECT 1 FROM session WHERE id = '{}' FOR UPDATE",
+        names[0]
+    );
+    lock.batch(&sql).await.unwrap();
+    let locked = tokio::spawn({
+        let (store, lease) = (store.clone(), leases[0].clone());
+        async move { store.append(&lease, 1, append_of(["a"])).await }
+    });
+    let (first, second) =
+        join(store.append(&leases[1], 1, append_of(["b"])), store.append(&leases[2], 1, append_of(["c"]))).await;
+    assert_eq!((first, second), (Ok(()), Ok(())));
+    for seq in 2..10 {
+        store.append(&leases[1], seq, append_of(["d"])).await.unwrap();
+    }
+    assert!(!locked.is_finished());
+    lock.batch("COMMIT").await.unwrap();
+    locked.await.unwrap().unwrap();
+    assert_eq!(log(&*store, &id(&names[0])).await, "1:a");
+}
+
+#[tokio::test]
+async fn a_connection_whose_read_was_dropped_is_lent_to_nobody() {
+    let address = database("").await;
+    let connector = Connector::new(&settings(&address), Use::Write, None).unwrap();
+    let readers = Readers::new(connector, 1, Duration::from_secs(60)).unwrap();
+    let pid = || async {
+        let read = readers.read(|db| async move {
+            Ok(db.row("SELECT pg_backend_pid()", &[]).await?.map(|row| row.get::<_, i32>(0)))
+        });
+        read.await.unwrap().unwrap()
+    };
+    let first = pid().await;
+    assert_eq!(pid().await, first);
+    let slow = readers.read(|db| async move { db.row("SELECT 1 FROM pg_sleep(60)", &[]).await });
+    // The question has been sent when the connection that watches sees it.
+    let watch = connected(&address).await;
+    let running = async {
+        let sql = "SELECT 1 FROM pg_stat_activity WHERE pid = $1 AND wait_event = 'PgSleep'";
+        while watch.rows(sql, &[&first]).await.unwrap().is_empty() {}
+    };
+    tokio::select! {
+        slow = slow => panic!("{slow:?}"),
+        () = running => {}
+    }
+    assert_ne!(pid().await, first);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_stops_waiting_for_its_standby_is_no_success() {
+    let server = Arc::new(tokio::task::spawn_blocking(|| Server::start("")).await.unwrap());
+    let sql = async |sql: &'static str| {
+        let server = server.clone();
+        tokio::task::spawn_blocking(move || server.sql("postgres", sql)).await.unwrap()
+    };
+    let standby = async |set: &'static str| {
+        sql(set).await;
+        sql("SELECT pg_reload_conf()").await;
+    };
+    let named = server.clone();
+    let address = tokio::task::spawn_blocking(move || named.database("")).await.unwrap();
+    let store = Arc::new(PostgresStore::open(&settings(&address), |_| {}).await.unwrap());
+    let lease = store.create(&id("s"), "", NOW).await.unwrap();
+    let waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'reseed'";
+    for n in 0..2 {
+        standby("ALTER SYSTEM SET synchronous_standby_names = 'nobody'").await;
+        let (store, lease) = (store.clone(), lease.clone());
+        let write = tokio::spawn(async move {
+            match n {
+                0 => store.append(&lease, 1, append_of(["a"])).await,
+                _ => store.create(&id("t"), "", NOW).await.map(drop),
+            }
+        });
+        // Cancelled twice, it has still not been told a success.
+        for _ in 0..2 {
+            while sql(waiting).await.trim().is_empty() {
+                assert!(!write.is_finished(), "{n}: {:?}", write.await);
+            }
+            sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'").await;
+        }
+        while sql(waiting).await.trim().is_empty() {
+            assert!(!write.is_finished(), "{n}: {:?}", write.await);
+        }
+        standby("ALTER SYSTEM RESET synchronous_standby_names").await;
+        write.await.unwrap().unwrap();
+    }
+    assert_eq!(log(&*store, &id("s")).await, "1:a");
+}
+
+#[tokio::test]
+async fn closing_twice_waits_for_the_same() {
+    let address = database("").await;
+    let store = open(&address).await;
+    let lease = store.create(&id("s"), "", NOW).await.unwrap();
+    let append = store.append(&lease, 1, append_of(["a"]));
+    let (written, (first, second)) = join(append, join(store.close(), store.close())).await;
+    assert_eq!((first, second), (Ok(()), Ok(())));
+    let reader = PostgresStore::open_read_only(&settings(&address)).await.unwrap();
+    assert_eq!(log(&reader, &id("s")).await, if written.is_ok() { "1:a" } else { "" });
+}

@@ -1,0 +1,280 @@
+//! Several real servers on one real PostgreSQL: a session has one of them, and continues on another when that one stops,
+//! is killed, or is paused for so long that it no longer counts.
+
+use crate::support::{
+    binary::{Binary, logged, run},
+    client::Client,
+    http::get,
+    json::present,
+    postgres,
+};
+use serde_json::{Value, json};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::process::Command;
+
+/// The time limit for what is polled on a machine that is busy with other tests; only a failing test reaches it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The pause between two polls: a question each, and no more of them than the servers can answer beside their work.
+const POLL: Duration = Duration::from_millis(50);
+
+/// The shortest lease. Tests wait for its end.
+const LEASE_SECS: &str = "2";
+
+/// Lease of servers whose end nobody is meant to wait for.
+const LONG_LEASE_SECS: &str = "60";
+
+/// A server and its directory.
+struct Node {
+    folder: tempfile::TempDir,
+    server: Binary,
+}
+
+impl Node {
+    async fn start(address: &str, name: &str, more: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut settings = vec![
+            ("DATABASE_URL", address),
+            ("UNSAFE_STORE", "true"),
+            ("STORE_PATIENCE_SECS", "60"),
+            ("OFFLINE_WORD_MILLIS", "0"),
+            ("NODE_NAME", name),
+            ("NODE_LEASE_SECS", LEASE_SECS),
+        ];
+        settings.retain(|(name, _)| !more.iter().any(|(other, _)| other == name));
+        settings.extend(more);
+        let server = Binary::start(folder.path(), &settings).await;
+        Self { folder, server }
+    }
+
+    async fn client(&self) -> Client {
+        Client::v2(&self.server.ws()).await
+    }
+
+    async fn session(&self) -> (Client, Value) {
+        let (client, opened) = Client::v2_session(&self.server.ws()).await;
+        (client, present(&opened["sessionId"]).clone())
+    }
+
+    async fn signal(&self, signal: &str) {
+        let sent = Command::new("sh").args(["-c", "kill -$1 $0", &self.server.pid().to_string(), signal]).status();
+        assert!(sent.await.unwrap().success());
+    }
+
+    fn log(&self) -> String {
+        logged(self.folder.path())
+    }
+}
+
+async fn database() -> String {
+    tokio::task::spawn_blocking(postgres::database).await.unwrap()
+}
+
+/// Asks until the answer is `wanted`; the question itself is the wait.
+async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, String>) -> T {
+    let began = Instant::now();
+    loop {
+        match ask().await {
+            Ok(found) => return found,
+            Err(last) => assert!(began.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}; at last {last}"),
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Opens a session as soon as its server gives it up, or no longer counts. Until then the refusal says when to try
+/// again.
+async fn opened(client: &mut Client, session: &Value) -> Value {
+    until("open the session", async || {
+        let opened = client.ask("open_session", json!({ "sessionId": session, "entries": 50 })).await;
+        if opened["type"] == "session_opened" {
+            return Ok(opened["payload"].clone());
+        }
+        assert_eq!(opened["payload"]["code"], "overloaded", "{opened}");
+        assert_eq!(opened["payload"]["retriable"], true, "{opened}");
+        let wait = opened["payload"]["retryAfterMs"].as_u64();
+        assert!(wait.is_some_and(|millis| (1..=5_000).contains(&millis)), "{opened}");
+        Err(opened.to_string())
+    })
+    .await
+}
+
+fn texts(opened: &Value) -> String {
+    present(&opened["entries"]).to_string()
+}
+
+#[tokio::test]
+async fn a_session_is_open_on_one_server_and_free_once_that_one_gives_it_up() {
+    let address = database().await;
+    let long = [("NODE_LEASE_SECS", LONG_LEASE_SECS)];
+    let (a, b) = (Node::start(&address, "a", &long).await, Node::start(&address, "b", &long).await);
+    let (mut at_a, session) = a.session().await;
+    at_a.turn("My cat is called Miso.").await;
+    let mut at_b = b.client().await;
+    let refused = at_b.ask("open_session", json!({ "sessionId": session })).await;
+    assert_eq!((&refused["type"], &refused["payload"]["code"]), (&json!("error"), &json!("overloaded")), "{refused}");
+    assert!(refused["payload"]["retryAfterMs"].is_u64(), "{refused}");
+    // It can be read from everywhere, and is listed everywhere.
+    let entries = at_b.ask("get_entries", json!({ "sessionId": session, "limit": 10 })).await;
+    assert!(entries.to_string().contains("Miso"), "{entries}");
+    // Nobody has it open any more: a server need not be waited for.
+    at_a.ask("close_session", json!({})).await;
+    let back = opened(&mut at_b, &session).await;
+    assert!(texts(&back).contains("Miso"), "{back}");
+    at_b.turn("Who is Miso?").await;
+    let refused = at_a.ask("open_session", json!({ "sessionId": session })).await;
+    assert_eq!(refused["payload"]["code"], "overloaded", "{refused}");
+}
+
+#[tokio::test]
+async fn a_server_that_stops_gives_up_at_once_what_it_has_open() {
+    let address = database().await;
+    let long = [("NODE_LEASE_SECS", LONG_LEASE_SECS)];
+    let (a, b) = (Node::start(&address, "a", &long).await, Node::start(&address, "b", &long).await);
+    let (mut at_a, session) = a.session().await;
+    at_a.turn("My cat is called Miso.").await;
+    let (mut idle, other) = a.session().await;
+    a.server.terminate().await;
+    assert_eq!((at_a.closed().await, idle.closed().await), (1012, 1012));
+    assert_eq!(a.server.ended().await, Some(0));
+    // The first attempt succeeds, although the lease is a minute.
+    let mut at_b = b.client().await;
+    for session in [session, other] {
+        let opened = at_b.ask("open_session", json!({ "sessionId": session })).await;
+        assert_eq!(opened["type"], "session_opened", "{opened}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_of_a_killed_server_continues_on_another_after_the_lease() {
+    let address = database().await;
+    // Its answers take as long as the test.
+    let a = Node::start(&address, "a", &[("OFFLINE_WORD_MILLIS", "10000")]).await;
+    let (b, c) = (Node::start(&address, "b", &[]).await, Node::start(&address, "c", &[]).await);
+    let (mut at_a, session) = a.session().await;
+    let accepted = at_a.ask("user_input", json!({ "input": "My cat is called Miso." })).await;
+    assert_eq!(accepted["type"], "accepted", "{accepted}");
+    let began = at_a.event("turn_started").await;
+    let (mut at_b, mut at_c) = (b.client().await, c.client().await);
+    a.server.kill().await;
+    let killed = Instant::now();
+    // Two servers ask for it at once, and one gets it.
+    let (at_b, at_c) = (&mut at_b, &mut at_c);
+    let (first, second) = tokio::select! {
+        opened = opened(at_b, &session) => (opened, "b"),
+        opened = opened(at_c, &session) => (opened, "c"),
+    };
+    assert!(killed.elapsed() >= Duration::from_secs(1), "nobody is silent before the lease is over");
+    assert!(texts(&first).contains("Miso"), "{first}");
+    // Only its new server says so.
+    assert_eq!(first["lastTurn"]["status"], "interrupted", "{first}");
+    assert_eq!(first["lastTurn"]["turnId"], began["payload"]["turnId"], "{first}");
+    let winner = if second == "b" { at_b } else { at_c };
+    winner.turn("Who is Miso?").await;
+    let count = winner.forget("turn_finished").len();
+    assert_eq!(count, 0, "no turn ended twice");
+}
+
+#[tokio::test]
+async fn a_paused_server_wakes_without_what_others_have_taken() {
+    let address = database().await;
+    let (a, b) = (Node::start(&address, "a", &[]).await, Node::start(&address, "b", &[]).await);
+    // One client has a session, another has two.
+    let (mut single, taken) = a.session().await;
+    single.turn("My cat is called Miso.").await;
+    let (mut several, also_taken) = a.session().await;
+    let kept = several.ask("open_session", json!({})).await["payload"]["sessionId"].clone();
+    // One that has something to write when it wakes.
+    let (mut busy, written) = a.session().await;
+    a.signal("STOP").await;
+    let mut at_b = b.client().await;
+    for session in [&taken, &also_taken, &written] {
+        opened(&mut at_b, session).await;
+    }
+    at_b.session = taken.as_str().map(str::to_owned);
+    at_b.turn("Who is Miso?").await;
+    busy.send("user_input", json!({ "input": "Too late." })).await;
+    a.signal("CONT").await;
+    assert_eq!((single.closed().await, busy.closed().await), (1012, 1012));
+    // A socket with another session stays, and learns which one it has lost.
+    let closed = several.event("session_closed").await;
+    assert_eq!((&closed["sessionId"], &closed["payload"]["code"]), (&also_taken, &json!("moved")), "{closed}");
+    assert_eq!(closed["payload"]["retriable"], true, "{closed}");
+    several.session = kept.as_str().map(str::to_owned);
+    several.turn("This one is still here.").await;
+    // What the paused server was sent is nowhere, and what the other one did stands.
+    let entries = at_b.ask("get_entries", json!({ "sessionId": written, "limit": 50 })).await;
+    assert!(!entries.to_string().contains("Too late."), "{entries}");
+    let entries = at_b.ask("get_entries", json!({ "sessionId": taken, "limit": 50 })).await;
+    assert!(entries.to_string().contains("Who is Miso?"), "{entries}");
+    // It serves again.
+    until("the paused server is ready", async || {
+        let ready = get(&a.server.address, "/readyz").await;
+        if ready.status == 200 { Ok(()) } else { Err(ready.body) }
+    })
+    .await;
+    let again = a.client().await.ask("open_session", json!({ "sessionId": taken })).await;
+    assert_eq!(again["payload"]["code"], "overloaded", "{again}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_is_away_for_longer_than_the_lease_moves_and_closes_nothing() {
+    // This server syncs: what it acknowledges survives being killed.
+    let database = Arc::new(tokio::task::spawn_blocking(|| postgres::Server::start("")).await.unwrap());
+    let control = async |arguments: &'static [&'static str]| {
+        let database = database.clone();
+        tokio::task::spawn_blocking(move || database.control(arguments)).await.unwrap();
+    };
+    let named = database.clone();
+    let address = tokio::task::spawn_blocking(move || named.database("")).await.unwrap();
+    let (a, b) = (Node::start(&address, "a", &[]).await, Node::start(&address, "b", &[]).await);
+    let ((mut at_a, of_a), (mut at_b, of_b)) = (a.session().await, b.session().await);
+    at_a.turn("My cat is called Miso.").await;
+    at_b.turn("My dog is called Rex.").await;
+    control(&["stop", "-m", "immediate"]).await;
+    for node in [&a, &b] {
+        // The lease has run out as far as each of them knows.
+        until("it knows that it cannot renew", async || {
+            let ready = get(&node.server.address, "/readyz").await;
+            if ready.body.contains("the database is away") { Ok(()) } else { Err(ready.body) }
+        })
+        .await;
+    }
+    // What is asked meanwhile waits.
+    let waiting = at_a.send("user_input", json!({ "input": "Who is Miso?" })).await;
+    control(&["start"]).await;
+    let accepted = at_a.until(|frame| frame["re"] == waiting.as_str()).await;
+    assert_eq!(accepted["type"], "accepted", "{accepted}");
+    at_a.event("turn_finished").await;
+    at_b.turn("Who is Rex?").await;
+    for (node, session) in [(&a, &of_b), (&b, &of_a)] {
+        let refused = node.client().await.ask("open_session", json!({ "sessionId": session })).await;
+        assert_eq!(refused["payload"]["code"], "overloaded", "{refused}");
+        assert!(!node.log().contains("closing sessions"), "{}", node.log());
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_starts_again_waits_for_itself_and_an_import_joins() {
+    let address = database().await;
+    let node = Node::start(&address, "a", &[]).await;
+    let (mut client, session) = node.session().await;
+    client.turn("My cat is called Miso.").await;
+    let settings = [("DATABASE_URL", address.as_str()), ("UNSAFE_STORE", "true")];
+    let file = node.folder.path().join("out.jsonl").display().to_string();
+    let name = session.as_str().unwrap();
+    for arguments in [&["export", name, "--output", &file][..], &["import", "--new-id", &file]] {
+        let ended = run(node.folder.path(), arguments, &settings).await;
+        assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
+    }
+    node.server.kill().await;
+    let again = Node::start(&address, "a", &[]).await;
+    let mut client = again.client().await;
+    let back = opened(&mut client, &session).await;
+    assert!(texts(&back).contains("Miso"), "{back}");
+    let listed = client.ask("list_sessions", json!({})).await;
+    assert_eq!(listed["payload"]["items"].as_array().map(Vec::len), Some(2), "{listed}");
+}
