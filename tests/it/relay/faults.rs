@@ -124,10 +124,6 @@ async fn a_reader_that_stalls_costs_neither_server_memory() {
     let database = database().await;
     let more = [("SLOW_READER_SECS", "600"), ("CONTEXT_STRATEGY", "manual"), ("HEARTBEAT_SECS", "600")];
     let (a, b) = (Node::start(&database, "a", &more).await, Node::start(&database, "b", &more).await);
-    let (mut at_a, session) = a.session().await;
-    let mut stalled = b.client().await;
-    open(&mut stalled, &session).await;
-    // Far more than any buffer in between: it is never read.
     let long = "x".repeat(200_000);
     let append = async |at_a: &mut Client, count: usize| {
         for _ in 0..count {
@@ -137,6 +133,12 @@ async fn a_reader_that_stalls_costs_neither_server_memory() {
             at_a.forget("");
         }
     };
+    // What appends cost by themselves.
+    append(&mut a.session().await.0, 300).await;
+    let (mut at_a, session) = a.session().await;
+    let mut stalled = b.client().await;
+    open(&mut stalled, &session).await;
+    // More than the buffers in between take.
     append(&mut at_a, 50).await;
     let before = [a.server.pid(), b.server.pid()].map(resident);
     append(&mut at_a, 250).await;
