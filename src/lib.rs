@@ -79,6 +79,7 @@ pub mod internals {
         },
         provider::overflow::detect as detect_overflow,
         runtime::{
+            cluster::{Keeper, Place},
             feed::{Cursor, Frame, Reader, Seen},
             fork::{ForkOrder, settle as settle_forks},
             handle::{Attach, Attached, ConnectionShare, Identity, LeftOff, Outgoing, REPLIES_MAX, SessionHandle},

@@ -155,7 +155,7 @@ codes! {
     // The server
     StoreFailed "store_failed" retriable: true, "The store failed; nothing was acknowledged.", "Reopen the session; the operator must check the disk and the log.";
     LimitReached "limit_reached" retriable: true, "A bound on what a client may take is reached.", "The message says which and what to do; `details.limit` has its name and `details.max` its value.";
-    Overloaded "overloaded" retriable: true, "The server's limit of connections or sessions is reached.", "Try again later.";
+    Overloaded "overloaded" retriable: true, "The server's limit of connections or sessions is reached, or another server has the session open.", "Try again later.";
     ShuttingDown "shutting_down" retriable: true, "The server is stopping.", "Reconnect and resume.";
     Internal "internal" retriable: true, "An internal error.", "Report it with the server's log of that time.";
 }

@@ -549,7 +549,7 @@ export interface SessionClosed {
 }
 
 /** Why a subscription ended. */
-export type SubscriptionEnd = "deleted" | "failed";
+export type SubscriptionEnd = "deleted" | "failed" | "moved";
 
 /** Payload of `token_expiring`. */
 export interface TokenExpiring {

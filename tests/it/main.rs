@@ -17,6 +17,7 @@ mod cut;
 mod exact;
 mod grants;
 mod history_tools;
+mod holding;
 mod hooks;
 mod hostile;
 mod jwt;

@@ -15,10 +15,14 @@ use crate::store::{
 };
 use reseed_protocol::SessionId;
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
-use tokio_postgres::Row;
+use tokio::time::timeout;
+use tokio_postgres::{Row, types::ToSql};
 
 /// The columns of a [`NodeRow`].
 const COLUMNS: &str = "incarnation, name, address, version, lease_millis, beat, draining, sessions, connections";
@@ -30,18 +34,32 @@ pub(super) struct Nodes {
     connection: Mutex<Option<Connection>>,
     readers: Arc<Readers>,
     pub(super) member: Membership,
+    /// The longest time for an answer to a beat, in milliseconds.
+    limit_ms: AtomicU64,
 }
+
+/// The share of the lease for which a beat waits for its answer, in tenths: two beats. Then its connection is given up,
+/// in case it is the only thing that is broken.
+const LIMIT_TENTHS: u32 = 4;
 
 impl Nodes {
     /// `connector` makes the connection for beats.
     pub(super) fn new(connector: Connector, readers: Arc<Readers>) -> Self {
-        Self { connector, connection: Mutex::default(), readers, member: Membership::default() }
+        Self {
+            connector,
+            connection: Mutex::default(),
+            readers,
+            member: Membership::default(),
+            limit_ms: AtomicU64::new(0),
+        }
     }
 
     pub(super) async fn join(&self, node: &NewNode) -> Result<NodeId, Error> {
         let sql = "INSERT INTO node (name, address, version, lease_millis) VALUES ($1, $2, $3, $4) \
                    RETURNING incarnation";
         let lease = i64::try_from(node.lease.as_millis()).unwrap_or(i64::MAX);
+        let limit = u64::try_from((node.lease * LIMIT_TENTHS / 10).as_millis()).unwrap_or(u64::MAX);
+        self.limit_ms.store(limit, Ordering::Relaxed);
         // An attempt whose answer was lost leaves a row that nobody beats for: it is silent, and holds nothing.
         let row = self
             .readers
@@ -66,7 +84,10 @@ impl Nodes {
              connections = $4 WHERE incarnation = $1 RETURNING 1) \
              SELECT {COLUMNS}, EXISTS (SELECT FROM mine) FROM node"
         );
-        let rows = db.rows(&sql, &[&me.0, &pulse.draining, &int(pulse.sessions), &int(pulse.connections)]).await?;
+        let (sessions, connections) = (int(pulse.sessions), int(pulse.connections));
+        let params: [&(dyn ToSql + Sync); 4] = [&me.0, &pulse.draining, &sessions, &connections];
+        let limit = Duration::from_millis(self.limit_ms.load(Ordering::Relaxed));
+        let rows = timeout(limit, db.rows(&sql, &params)).await.unwrap_or(Err(Fault::Silence))?;
         *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = Some(db);
         let is_member = rows.first().is_some_and(|row| row.try_get(9).unwrap_or(false));
         Ok(if is_member { Some(decoded(&rows)?) } else { None })

@@ -12,6 +12,7 @@ use crate::store::{
     cluster::{Membership, NodeId},
 };
 use reseed_protocol::{CommandId, SessionId, Timestamp};
+use tokio_postgres::types::ToSql;
 
 /// The timeline of the server's log. It changes when a standby takes over and when a backup is restored.
 const TIMELINE: &str = "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)";
@@ -115,10 +116,18 @@ pub(super) async fn open(
         .write(|db, _| async move {
             // A damaged head is reported before anything is changed.
             read::head(&db, session).await.map_err(|fault| fault.of(session))?;
-            let Some(row) =
-                db.row(sql, &[&session.as_str(), fresh, &me, nodes, beats]).await.map_err(|fault| fault.of(session))?
-            else {
-                return Err(refused(&db, session).await?.into());
+            let params: [&(dyn ToSql + Sync); 5] = [&session.as_str(), fresh, &me, nodes, beats];
+            let mut opened = db.row(sql, &params).await.map_err(|fault| fault.of(session))?;
+            if opened.is_none() {
+                if let Some(error) = refused(&db, session).await? {
+                    return Err(error.into());
+                }
+                // It was given up in between.
+                opened = db.row(sql, &params).await.map_err(|fault| fault.of(session))?;
+            }
+            let Some(row) = opened else {
+                let what = format!("session `{session}` is opened and closed by others; try again");
+                return Err(Error::Unknown(what).into());
             };
             let (term, epoch): (i64, String) = (row.try_get(0)?, row.try_get(1)?);
             let found = read::head(&db, session).await.map_err(|fault| fault.of(session))?;
@@ -129,14 +138,12 @@ pub(super) async fn open(
         .await
 }
 
-/// Tells why a session was not opened.
-async fn refused(db: &Db, session: &SessionId) -> Result<Error, Fault> {
+/// Tells why a session was not opened; `None` if nobody holds it any more.
+async fn refused(db: &Db, session: &SessionId) -> Result<Option<Error>, Fault> {
     let row = db.row("SELECT holder FROM session WHERE id = $1", &[&session.as_str()]).await?;
-    let Some(row) = row else { return Ok(Error::NotFound(session.clone())) };
-    Ok(match row.try_get::<_, Option<i64>>(0)? {
-        Some(node) => Error::Held { session: session.clone(), node: NodeId(node) },
-        None => Error::Unknown(format!("session `{session}` was given up at this moment; open it again")),
-    })
+    let Some(row) = row else { return Ok(Some(Error::NotFound(session.clone()))) };
+    let holder = row.try_get::<_, Option<i64>>(0)?.map(NodeId);
+    Ok(holder.map(|node| Error::Held { session: session.clone(), node }))
 }
 
 /// Gives a lease back, if it still is the newest.
