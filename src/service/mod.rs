@@ -188,7 +188,7 @@ pub async fn start_with_extensions(
     let app = App::new(AppOptions {
         registry: registry.clone(),
         mcp: server_tools.mcp(),
-        auth: Auth::new(settings, jwt),
+        auth: Auth::new(settings, jwt, Some(store.clone())),
         limits: Limits::new(limits.clone(), addresses.clone()),
         addresses,
         patience: Patience {

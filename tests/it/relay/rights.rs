@@ -118,3 +118,26 @@ async fn only_servers_with_the_secret_bring_clients() {
     let answered = http::ask(&alone.address, "GET", "/internal/relay", &headers).await;
     assert_eq!(answered.status, 404, "{answered:?}");
 }
+
+#[tokio::test]
+async fn a_ticket_is_used_at_another_server_once_and_withdrawn_at_any() {
+    let database = database().await;
+    let (a, b) = (Node::start(&database, "a", &USERS).await, Node::start(&database, "b", &USERS).await);
+    let once = ticket(&a, json!({ "principal": "17", "scopes": ["read"] })).await;
+    let mut reader = greeted(&b, once.clone()).await;
+    assert_eq!(reader.seen[0]["payload"]["scopes"], json!(["read"]), "{:?}", reader.seen);
+    let refused = reader.ask("open_session", json!({})).await;
+    assert_eq!(refused["payload"]["code"], "read_only", "{refused}");
+    let taken = ticket(&a, json!({ "principal": "17" })).await;
+    let authorization = format!("Bearer {SHOP}");
+    let headers = [("Authorization", authorization.as_str())];
+    let revoked = http::ask(&b.server.address, "DELETE", "/api/principals/17", &headers).await;
+    assert_eq!(revoked.json()["tickets"], 1, "{revoked:?}");
+    for (node, given) in [(&a, &once), (&b, &once), (&a, &taken), (&b, &taken)] {
+        let mut late = Client::connect(&node.server.ws()).await;
+        let mut hello = given.clone();
+        hello["protocolVersion"] = json!(2);
+        let refused = late.ask("hello", hello).await;
+        assert_eq!(refused["payload"]["code"], "unauthenticated", "{refused}");
+    }
+}
