@@ -169,6 +169,24 @@ impl Drop for RelayedConnection {
     }
 }
 
+/// Sets the numbers of nodes in each state, and of the sessions that this one holds.
+pub(crate) fn nodes(living: usize, draining: usize, silent: usize, held: u64) {
+    for (state, count) in [("living", living), ("draining", draining), ("silent", silent)] {
+        NODES.gauge([state]).set(count as f64);
+    }
+    SESSIONS_HELD.gauge([]).set(held as f64);
+}
+
+/// Counts a session taken over from a node that is silent, or gone.
+pub(crate) fn taken_over(is_silent: bool) {
+    TAKEOVERS_TOTAL.counter([if is_silent { "silent" } else { "gone" }]).increment(1);
+}
+
+/// Counts an append that was refused because another node has opened the session.
+pub(crate) fn append_fenced() {
+    APPENDS_FENCED_TOTAL.counter([]).increment(1);
+}
+
 /// A session in memory, counted until dropped.
 #[derive(Debug)]
 pub(crate) struct OpenSession(());

@@ -6,6 +6,7 @@
 pub(crate) mod view;
 
 use self::view::{BEATS, Holder, View};
+use crate::metrics;
 use crate::store::{Cluster, Error, NewNode, NodeId, NodeRow, Pulse, SessionStore};
 use std::{
     sync::{
@@ -173,6 +174,37 @@ impl Keeper {
         })
     }
 
+    /// Returns all nodes as the store knows them now, each with true if it is silent.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    pub async fn nodes(&self) -> Result<Vec<(NodeRow, bool)>, Error> {
+        let rows = match self.cluster() {
+            Some(cluster) => cluster.nodes().await?,
+            None => Vec::new(),
+        };
+        let view = self.view();
+        Ok(rows.into_iter().map(|row| (view.is_silent(row.id), row)).map(|(silent, row)| (row, silent)).collect())
+    }
+
+    /// Returns the name of the node that holds a session, if it is known and lives.
+    pub(crate) fn name_of(&self, holder: Option<NodeId>) -> Option<String> {
+        match self.view().holder(holder) {
+            Holder::Me => Some(self.node.name.clone()),
+            Holder::Other(row) => Some(row.node.name.clone()),
+            Holder::Nobody | Holder::Unknown => None,
+        }
+    }
+
+    /// Counts a session that this node has taken from another one, if it has.
+    pub(crate) fn took_over_from(&self, holder: Option<NodeId>) {
+        let Some(holder) = holder else { return };
+        let view = self.view();
+        if holder != view.me() {
+            metrics::taken_over(view.is_silent(holder));
+        }
+    }
+
     /// Returns true if a session with this holder is another living node's, as of the last poll. One that is not known
     /// counts as living.
     pub(crate) fn is_of_another(&self, holder: Option<NodeId>) -> bool {
@@ -249,6 +281,8 @@ impl Keeper {
             }
         };
         let answered = self.began.elapsed();
+        let drains = |rows: &[NodeRow]| rows.iter().filter(|row| row.pulse.draining).count();
+        let (total, draining) = (rows.len(), drains(&rows));
         let (silent, gone, lapsed, has_changed) = {
             let mut view = self.view();
             let lapsed = !view.is_trusted(answered);
@@ -257,6 +291,8 @@ impl Keeper {
             let has_changed = !view.living().map(|row| row.id).eq(before);
             (view.silent(), view.gone(), lapsed, has_changed)
         };
+        let living = total.saturating_sub(draining).saturating_sub(silent.len());
+        metrics::nodes(living, draining, silent.len(), sessions);
         cluster.judge(silent);
         if std::mem::take(is_away) {
             tracing::info!("this server renews its lease again");

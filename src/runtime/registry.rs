@@ -3,6 +3,7 @@
 pub(crate) mod holding;
 mod removal;
 mod replacing;
+mod watching;
 
 use self::holding::NotOpened;
 use super::{
@@ -26,7 +27,7 @@ use crate::{
     metrics::limits::Limit,
     provider::Provider,
     shares::{Permit, Share, Shares},
-    store::{Created, Error as StoreError, Head, SessionHead, SessionStore, UNFINISHED},
+    store::{Created, Error as StoreError, Head, NodeId, SessionHead, SessionStore, UNFINISHED},
     tools::Toolset,
 };
 use dashmap::DashMap;
@@ -270,7 +271,7 @@ impl Registry {
             return Ok(handle.clone());
         }
         let opened = match self.room(&head.owner) {
-            Ok(room) => self.read(id).await.map(|started| (started, room)),
+            Ok(room) => self.read(id, head.holder).await.map(|started| (started, room)),
             Err(error) => Err(NotOpened::Refused(error)),
         };
         match opened {
@@ -288,13 +289,15 @@ impl Registry {
         }
     }
 
-    async fn read(&self, id: &SessionId) -> Result<actor::Started, NotOpened> {
+    /// Becomes the writer of a session and loads it. `before` held it until now.
+    async fn read(&self, id: &SessionId, before: Option<NodeId>) -> Result<actor::Started, NotOpened> {
         let store = &self.shared.store;
         self.wait_for_trust().await.map_err(NotOpened::Refused)?;
         let (lease, head) = store.open(id).await.map_err(|error| match error {
             StoreError::Held { node, .. } => NotOpened::Held(node),
             error => NotOpened::Refused(self.fault(&error)),
         })?;
+        self.keeper().iter().for_each(|keeper| keeper.took_over_from(before));
         let session = load(&**store, &head).await.map_err(|error| NotOpened::Refused(self.fault(&error)))?;
         let session = self.founded(session);
         let stored_seq = stored_copy(&head).map_or(0, |copy| copy.seq());
@@ -380,6 +383,13 @@ impl Registry {
     #[must_use]
     pub fn doing(&self, id: &SessionId) -> SessionState {
         self.rows.get(id).map_or(SessionState::Idle, |row| row.doing())
+    }
+
+    /// Returns what a session is doing, wherever it is open. Of one that another node holds, only turns are known.
+    #[must_use]
+    pub fn doing_anywhere(&self, head: &SessionHead) -> SessionState {
+        let runs_elsewhere = head.head.running && self.opened(&head.session).is_none() && self.is_of_another(head);
+        if runs_elsewhere { SessionState::Running } else { self.doing(&head.session) }
     }
 
     /// Returns the compactions of a session; `None` if it is not open.

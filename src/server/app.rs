@@ -190,6 +190,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/api/sessions", get(operator::sessions))
         .route("/api/sessions/{id}/context", get(operator::session_context))
         .route("/api/sessions/{id}/tree", get(operator::session_tree))
+        .route("/api/nodes", get(operator::nodes))
         .route("/api/mcp", get(operator::mcp))
         .route(relay::PATH, get(relay::enter))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))

@@ -46,3 +46,4 @@ mod web;
 pub(crate) use app::{App, AppOptions, Patience};
 pub(crate) use limits::Limits;
 pub(crate) use listen::{Running, serve};
+pub(crate) use operator::node_item;

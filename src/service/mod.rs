@@ -179,6 +179,7 @@ pub async fn start_with_extensions(
     }
     fork::keep_settling(&registry);
     registry.keep_holding();
+    registry.keep_watching();
     registry.keep_sweeping();
     server_tools.keep_offering(&registry);
     let jwt = Jwt::open(settings, None).await?;

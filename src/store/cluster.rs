@@ -61,6 +61,8 @@ pub struct NodeRow {
     pub beat: u64,
     /// What it said with its last beat.
     pub pulse: Pulse,
+    /// The time since its last beat by the store's clock, for people. No decision follows from it.
+    pub age: Duration,
 }
 
 /// A verdict: this node's counter has stood at this value for the time of its lease.

@@ -2,6 +2,7 @@
 //! sessions.
 
 mod faults;
+mod looking;
 mod rights;
 
 use crate::support::{

@@ -114,6 +114,11 @@ impl View {
         self.others.values().filter(|seen| !seen.is_silent()).map(|seen| &seen.row)
     }
 
+    /// Returns true if a node is known, and silent.
+    pub(crate) fn is_silent(&self, node: NodeId) -> bool {
+        self.others.get(&node).is_some_and(Seen::is_silent)
+    }
+
     /// Tells who a holder is.
     pub(crate) fn holder(&self, holder: Option<NodeId>) -> Holder {
         match holder {
@@ -161,7 +166,7 @@ mod tests {
 
     fn row(id: NodeId, beat: u64) -> NodeRow {
         let node = NewNode { name: "n".into(), address: None, version: "0".into(), lease: LEASE };
-        NodeRow { id, node, beat, pulse: Pulse::default() }
+        NodeRow { id, node, beat, pulse: Pulse::default(), age: Duration::ZERO }
     }
 
     fn view() -> View {

@@ -20,7 +20,9 @@ impl Cluster for MemoryStore {
         self.with(move |state| {
             state.node_numbers += 1;
             let id = NodeId(state.node_numbers);
-            state.nodes.insert(id, NodeRow { id, node: node.clone(), beat: 1, pulse: Pulse::default() });
+            state
+                .nodes
+                .insert(id, NodeRow { id, node: node.clone(), beat: 1, pulse: Pulse::default(), age: Duration::ZERO });
             self.member.set_me(Some(id));
             Ok(id)
         })

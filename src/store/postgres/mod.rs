@@ -396,7 +396,7 @@ impl SessionStore for PostgresStore {
     }
 
     fn cluster(&self) -> Option<&dyn Cluster> {
-        self.writer.is_some().then_some(self)
+        Some(self)
     }
 }
 
