@@ -218,15 +218,16 @@ impl Connection {
             }
             () = self.shared.bell.notified() => self.pump().await,
             () = listed(&self.watching) => Box::pin(self.tell_list()).await,
-            from = arrived(&mut self.relays) => match from {
-                Some((link, from)) => Box::pin(self.from_link(link, from)).await,
-                None => Ok(()),
-            },
             received = self.socket.recv(), if self.may_read() => match received {
                 None => Err(End::Gone),
                 Some(Err(error)) => Err(protocol_fault(&error)),
                 // Boxed: commands are rare, and what they await would make every idle connection larger.
                 Some(Ok(message)) => Box::pin(self.received(message)).await,
+            },
+            // After the client's commands: a holder that always has more must not keep it from cancelling.
+            from = arrived(&mut self.relays) => match from {
+                Some((link, from)) => Box::pin(self.from_link(link, from)).await,
+                None => Ok(()),
             },
             ring = self.alarm.ring(due) => match ring {
                 Ring::Look => self.pump().await,
