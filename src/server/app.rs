@@ -193,6 +193,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/api/nodes", get(operator::nodes))
         .route("/api/mcp", get(operator::mcp))
         .route(relay::PATH, get(relay::enter))
+        .route(relay::REVOKE_PATH, post(relay::revoked_elsewhere))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .with_state(app)

@@ -123,10 +123,6 @@ impl Service {
     pub(crate) fn user(&self, name: &str) -> Name {
         format!("{SERVICE}{}{ISSUER_END}{name}", self.name)
     }
-
-    fn made(&self, draft: &Draft) -> bool {
-        matches!(&draft.source, Source::Service(name, _) if *name == self.name)
-    }
 }
 
 /// Returns true if a service or an issuer may give a user this name.
@@ -297,6 +293,8 @@ impl Auth {
     async fn redeem(&self, ticket: &str) -> Result<Arc<Grant>, Refusal> {
         let unknown = Refusal::Wrong("the ticket is unknown, used or expired");
         if let Some(shared) = &self.shared {
+            // Held until the grant is live, as below.
+            let _redeems = shared.redeems().await;
             let draft = shared.take(ticket).await.map_err(|error| {
                 tracing::warn!(%error, "redeem a ticket");
                 Refusal::Wrong("the store of tickets failed")
@@ -322,16 +320,26 @@ impl Auth {
                 shared.withdraw(&service.name, TicketsOf::Owner(&service.user(name))).await?
             }
         };
+        let (unused, sockets) = self.end(&service.name, whose).await;
+        Ok((unused + usize::try_from(shared).unwrap_or(usize::MAX), sockets))
+    }
+
+    /// Ends what a service granted and this process knows of. Returns how many unused tickets and how many connections
+    /// that were.
+    pub(super) async fn end(&self, service: &str, whose: &Revoked<'_>) -> (usize, usize) {
+        if let Some(shared) = &self.shared {
+            shared.settled().await;
+        }
+        let user = |name: &str| format!("{SERVICE}{service}{ISSUER_END}{name}");
         let is_meant = |draft: &Draft| {
-            service.made(draft)
+            matches!(&draft.source, Source::Service(name, _) if name == service)
                 && match whose {
                     Revoked::Ticket(id) => draft.id.as_deref() == Some(*id),
-                    Revoked::User(name) => draft.name == service.user(name),
+                    Revoked::User(name) => draft.name == user(name),
                 }
         };
         let mut tickets = self.tickets();
-        let unused = tickets.withdraw(is_meant) + usize::try_from(shared).unwrap_or(usize::MAX);
-        Ok((unused, self.live.end(Ended::Revoked, is_meant)))
+        (tickets.withdraw(is_meant), self.live.end(Ended::Revoked, is_meant))
     }
 
     fn tickets(&self) -> MutexGuard<'_, Tickets> {

@@ -4,6 +4,7 @@ use super::{
     app::App,
     auth::{Draft, IssueError, Minter, Refusal, Revoked, Valid, bearer, is_name},
     operator::problem,
+    relay::revoke_elsewhere,
     tickets::Refused,
 };
 use crate::{
@@ -189,8 +190,14 @@ async fn revoke(app: &App, peer: Peer, headers: &HeaderMap, whose: &Revoked<'_>)
         Ok(ended) => ended,
         Err(error) => return problem(StatusCode::SERVICE_UNAVAILABLE, app.registry.fault(&error)),
     };
+    let (elsewhere, unanswered) = revoke_elsewhere(app, &service.name, whose).await;
+    let sockets = sockets + elsewhere;
     tracing::info!(service = service.name, tickets, sockets, "a service revokes");
-    Json(serde_json::json!({ "tickets": tickets, "sockets": sockets })).into_response()
+    let mut body = serde_json::json!({ "tickets": tickets, "sockets": sockets });
+    if !unanswered.is_empty() {
+        body["unanswered"] = unanswered.into();
+    }
+    Json(body).into_response()
 }
 
 async fn refused(app: &App, peer: Peer, refusal: Refusal) -> Response {

@@ -17,11 +17,14 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use tokio::sync::{RwLock, RwLockReadGuard};
 
 /// The store that the nodes share, and the bounds of its tickets.
 pub(super) struct SharedTickets {
     store: Arc<dyn SessionStore>,
     shares: TicketShares,
+    /// Read while a ticket is redeemed, from the store to the live grant: who ends grants waits for it.
+    redeeming: RwLock<()>,
 }
 
 impl fmt::Debug for SharedTickets {
@@ -104,7 +107,8 @@ impl Stored {
 impl SharedTickets {
     /// Returns the tickets of a store that several nodes can share; `None` if it is for one.
     pub(super) fn of(store: Arc<dyn SessionStore>, shares: TicketShares) -> Option<Self> {
-        store.cluster().is_some().then_some(Self { store, shares })
+        let redeeming = RwLock::default();
+        store.cluster().is_some().then_some(Self { store, shares, redeeming })
     }
 
     fn cluster(&self) -> Result<&dyn Cluster, Error> {
@@ -136,6 +140,16 @@ impl SharedTickets {
         };
         limit.refused();
         Ok(Err(refused))
+    }
+
+    /// Says that a ticket is being redeemed, until the guard is dropped.
+    pub(super) async fn redeems(&self) -> RwLockReadGuard<'_, ()> {
+        self.redeeming.read().await
+    }
+
+    /// Waits until every ticket that was taken has its grant.
+    pub(super) async fn settled(&self) {
+        drop(self.redeeming.write().await);
     }
 
     /// Redeems a ticket; `None` if there is none, or it cannot be read.

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     metrics::{RelayedConnection, Side},
-    runtime::{ConnectionShare, Identity},
+    runtime::{ConnectionShare, Identity, Keeper},
     server::{
         app::App,
         auth::{Draft, Grant, Refusal, Source, Valid, bearer},
@@ -26,7 +26,7 @@ use axum::{
         ConnectInfo, FromRequestParts as _, Request, State,
         ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade},
     },
-    http::{StatusCode, header},
+    http::{StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
 use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, command::Command};
@@ -46,27 +46,43 @@ pub(in crate::server) struct Via {
     _counted: RelayedConnection,
 }
 
-/// Handles a request for `/internal/relay`. A server that is no node of a cluster has no such address.
-pub(in crate::server) async fn enter(State(app): State<Arc<App>>, request: Request) -> Response {
-    let (mut parts, _) = request.into_parts();
-    let (Some(token), Some(keeper)) = (app.node_token.clone(), app.registry.keeper().cloned()) else {
-        return StatusCode::NOT_FOUND.into_response();
+/// Lets another node in, which proves itself by NODE_TOKEN. A server that is no node of a cluster has no such addresses.
+///
+/// # Errors
+/// The response for anybody else.
+pub(super) async fn admit(app: &App, parts: &Parts, what: &'static str) -> Result<Arc<Keeper>, Response> {
+    let (Some(token), Some(keeper)) = (&app.node_token, app.registry.keeper()) else {
+        return Err(StatusCode::NOT_FOUND.into_response());
     };
-    let address = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
     // Only browsers send it, and no page is a node.
     if parts.headers.contains_key(header::ORIGIN) {
-        return (StatusCode::FORBIDDEN, "this address is for servers, not for web pages\n").into_response();
+        return Err((StatusCode::FORBIDDEN, "this address is for servers, not for web pages\n").into_response());
     }
     let given = bearer(&parts.headers);
-    let is_right = given.is_some_and(|given| given.as_bytes().ct_eq(token.expose_secret().as_bytes()).into());
-    if !is_right {
-        let refusal = given.map_or(Refusal::Missing, |_| Refusal::Wrong("not NODE_TOKEN"));
-        let error = match app.refuse_credentials(address, "relay", refusal).await {
-            Err(error) => return problem(StatusCode::TOO_MANY_REQUESTS, error),
-            Ok(()) => ErrorBody::new(ErrorCode::Unauthenticated, "the token is not this server's NODE_TOKEN"),
-        };
-        return problem(StatusCode::UNAUTHORIZED, error);
+    if given.is_some_and(|given| given.as_bytes().ct_eq(token.expose_secret().as_bytes()).into()) {
+        return Ok(keeper.clone());
     }
+    let refusal = given.map_or(Refusal::Missing, |_| Refusal::Wrong("not NODE_TOKEN"));
+    Err(match app.refuse_credentials(peer(parts), what, refusal).await {
+        Err(error) => problem(StatusCode::TOO_MANY_REQUESTS, error),
+        Ok(()) => {
+            let error = ErrorBody::new(ErrorCode::Unauthenticated, "the token is not this server's NODE_TOKEN");
+            problem(StatusCode::UNAUTHORIZED, error)
+        }
+    })
+}
+
+fn peer(parts: &Parts) -> Option<IpAddr> {
+    parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip())
+}
+
+/// Handles a request for `/internal/relay`.
+pub(in crate::server) async fn enter(State(app): State<Arc<App>>, request: Request) -> Response {
+    let (mut parts, _) = request.into_parts();
+    let keeper = match admit(&app, &parts, "relay").await {
+        Ok(keeper) => keeper,
+        Err(refused) => return refused,
+    };
     if let Some(refused) = handshake::refuse(&parts.headers) {
         return refused;
     }
@@ -79,7 +95,7 @@ pub(in crate::server) async fn enter(State(app): State<Arc<App>>, request: Reque
         return (StatusCode::BAD_REQUEST, message).into_response();
     }
     let guest = parts.extensions.get::<Arc<Guest>>().cloned();
-    let address = address.unwrap_or_else(|| Ipv4Addr::UNSPECIFIED.into());
+    let address = peer(&parts).unwrap_or_else(|| Ipv4Addr::UNSPECIFIED.into());
     handshake::sized(socket.protocols([SUBPROTOCOL]), app.limits.message_bytes_max()).on_upgrade(move |socket| {
         guest.iter().for_each(|guest| guest.upgraded());
         let tracker = app.connections.clone();

@@ -4,6 +4,7 @@
 //! - `wire`: the frames that the two nodes send each other beside the client's own
 //! - `peek`: what the edge reads of a frame that it passes on
 //! - `link`: one WebSocket to a holder, in a task of its own
+//! - `ask`: what one node asks all others, over HTTP
 //! - `edge`: a client connection with its links: which session goes where, and what happens when a link ends
 //!
 //! Invariants:
@@ -13,6 +14,7 @@
 //!   stops the sender on the other side, however many nodes are in between.
 //! - A link that ends takes with it its own subscriptions alone: `session_closed`, retriable.
 
+mod ask;
 mod edge;
 mod holder;
 mod link;
@@ -20,6 +22,7 @@ mod peek;
 mod wire;
 
 pub(super) use self::{
+    ask::{REVOKE_PATH, revoke_elsewhere, revoked_elsewhere},
     edge::{Relays, Resend, arrived},
     holder::{Via, enter},
 };

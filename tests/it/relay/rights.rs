@@ -1,14 +1,21 @@
 //! What a client may do at a server is what it may do at another; and who may ask one server in the name of another.
 
-use super::{Node, TOKEN, database, open};
+use super::{Node, TOKEN, database, open, until};
 use crate::support::{client::Client, http};
 use serde_json::{Value, json};
 
 const ADA: &str = "token-of-ada-4f1c9a7be2d3";
 const SHOP: &str = "token-of-shop-c2ab5e01f7";
 
-const USERS: [(&str, &str); 2] =
-    [("AUTH_TOKENS", "ada:token-of-ada-4f1c9a7be2d3"), ("SERVICE_TOKENS", "shop:token-of-shop-c2ab5e01f7")];
+const OPS: &str = "token-of-ops-77d01b3fae5c";
+
+const USERS: [(&str, &str); 4] = [
+    ("AUTH_TOKENS", "ada:token-of-ada-4f1c9a7be2d3"),
+    ("SERVICE_TOKENS", "shop:token-of-shop-c2ab5e01f7"),
+    ("OPERATOR_TOKENS", "ops:token-of-ops-77d01b3fae5c"),
+    // It beats twice a second.
+    ("NODE_LEASE_SECS", "2"),
+];
 
 async fn greeted(node: &Node, credentials: Value) -> Client {
     let mut client = Client::connect(&node.server.ws()).await;
@@ -140,4 +147,32 @@ async fn a_ticket_is_used_at_another_server_once_and_withdrawn_at_any() {
         let refused = late.ask("hello", hello).await;
         assert_eq!(refused["payload"]["code"], "unauthenticated", "{refused}");
     }
+}
+
+#[tokio::test]
+async fn what_is_taken_back_at_one_server_ends_at_all() {
+    let database = database().await;
+    let (a, b) = (Node::start(&database, "a", &USERS).await, Node::start(&database, "b", &USERS).await);
+    let mut at_a = greeted(&a, ticket(&a, json!({ "principal": "17" })).await).await;
+    let mut at_b = greeted(&b, ticket(&b, json!({ "principal": "17" })).await).await;
+    let session = at_a.ask("open_session", json!({})).await["payload"]["sessionId"].clone();
+    open(&mut at_b, &session).await;
+    let mut other = greeted(&b, ticket(&b, json!({ "principal": "18" })).await).await;
+    let authorization = format!("Bearer {SHOP}");
+    let headers = [("Authorization", authorization.as_str())];
+    // A server learns of others with its beats.
+    until("both know each other", async || {
+        let lines = http::get_as(&a.server.address, "/metrics", OPS).await.body;
+        if lines.contains("reseed_nodes{state=\"living\"} 2") { Ok(()) } else { Err(lines) }
+    })
+    .await;
+    let revoked = http::ask(&a.server.address, "DELETE", "/api/principals/17", &headers).await;
+    assert_eq!(revoked.json(), json!({ "tickets": 0, "sockets": 2 }));
+    assert_eq!((at_a.closed().await, at_b.closed().await), (4403, 4403));
+    assert_eq!(other.ask("ping", json!({})).await["type"], "pong");
+    b.gate.close();
+    let revoked = http::ask(&a.server.address, "DELETE", "/api/principals/18", &headers).await;
+    assert_eq!(revoked.json(), json!({ "tickets": 0, "sockets": 0, "unanswered": ["b"] }));
+    let refused = http::ask(&a.server.address, "POST", "/internal/revoke", &headers).await;
+    assert_eq!(refused.status, 401, "{refused:?}");
 }
