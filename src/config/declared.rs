@@ -380,7 +380,8 @@ settings! {
         database_schema: String = "reseed", rules::schema();
         /// On PostgreSQL, a file with the certificates (PEM) that sign the server's, instead of the system's.
         database_ca_file: Option<PathBuf> = "", rules::path().optional();
-        /// On PostgreSQL, the connections that read. Two more write, and one tells the other servers that this one lives.
+        /// On PostgreSQL, the connections that read. Two more write, and one tells the other servers that this one
+        /// lives.
         database_readers: u32 = "8", rules::whole("connections", 2..=100);
         /// On PostgreSQL, the longest time for which a read or a write waits while the database is away, as during its
         /// restart. After that the sessions that wrote are closed, and opened again when their clients come back.

@@ -258,9 +258,7 @@ impl Keeper {
                 () = self.ended.cancelled() => return,
                 () = self.beat(&mut is_away) => {}
             }
-            if !is_told && self.node.address.is_some() {
-                is_told = self.check_address();
-            }
+            is_told = is_told || self.check_address();
         }
     }
 
@@ -324,11 +322,9 @@ impl Keeper {
 
     /// Reports another living node with this one's address: sessions cannot be found under it. Returns true if so.
     fn check_address(&self) -> bool {
-        let view = self.view();
-        let twin = view.living().find(|row| row.node.address == self.node.address && row.beat > 1);
-        let Some(twin) = twin else { return false };
-        // A server that was killed and started again meets itself, until that one is silent.
-        tracing::warn!(node = %twin.id, name = %twin.node.name, "another server has the same NODE_ADDRESS");
+        let (view, address) = (self.view(), self.node.address.as_deref());
+        let Some(twin) = address.and_then(|address| view.twin(address)) else { return false };
+        tracing::error!(node = %twin.id, name = %twin.node.name, "another server has the same NODE_ADDRESS; change one");
         true
     }
 }

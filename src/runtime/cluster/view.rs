@@ -38,6 +38,8 @@ struct Seen {
     row: NodeRow,
     /// The time for which its counter is known to have stood still.
     quiet: Duration,
+    /// True once its counter was seen to move.
+    has_moved: bool,
 }
 
 /// Who has a session, as far as this node knows.
@@ -79,11 +81,12 @@ impl View {
                 continue;
             }
             // A crash of the database may move a counter back: any other value is a sign of life.
-            let quiet = match before.remove(&row.id) {
-                Some(seen) if seen.row.beat == row.beat => seen.quiet.saturating_add(still),
-                _ => Duration::ZERO,
+            let (quiet, has_moved) = match before.remove(&row.id) {
+                Some(seen) if seen.row.beat == row.beat => (seen.quiet.saturating_add(still), seen.has_moved),
+                Some(_) => (Duration::ZERO, true),
+                None => (Duration::ZERO, false),
             };
-            self.others.insert(row.id, Seen { row, quiet });
+            self.others.insert(row.id, Seen { row, quiet, has_moved });
         }
         self.trusted_until = sent + self.lease * TRUST_TENTHS / 10;
         self.answered = answered;
@@ -117,6 +120,13 @@ impl View {
     /// Returns true if a node is known, and silent.
     pub(crate) fn is_silent(&self, node: NodeId) -> bool {
         self.others.get(&node).is_some_and(Seen::is_silent)
+    }
+
+    /// Returns another node with this address that was seen to live: not the one that this server was before it was
+    /// killed and started again.
+    pub(crate) fn twin(&self, address: &str) -> Option<&NodeRow> {
+        let lives = self.others.values().filter(|seen| seen.has_moved && !seen.is_silent());
+        lives.map(|seen| &seen.row).find(|row| row.node.address.as_deref() == Some(address))
     }
 
     /// Tells who a holder is.

@@ -40,11 +40,7 @@ struct Ended {
 
 /// Has the other nodes end what a service takes back. Returns how many connections that ended, and the names of nodes
 /// that did not answer.
-pub(in crate::server) async fn revoke_elsewhere(
-    app: &App,
-    service: &str,
-    whose: &Revoked<'_>,
-) -> (usize, Vec<String>) {
+pub(in crate::server) async fn revoke_elsewhere(app: &App, service: &str, whose: &Revoked<'_>) -> (usize, Vec<String>) {
     let others = app.registry.keeper().map(|keeper| keeper.others()).unwrap_or_default();
     let (ticket, user) = match whose {
         Revoked::Ticket(id) => (Some((*id).to_owned()), None),

@@ -93,9 +93,9 @@ impl New<'_> {
     }
 }
 
-/// Becomes the only writer of a session: the next term, in one statement, unless a living node holds it. The head is read by the next one, whose
-/// snapshot holds every append that the first has waited for. A log on another timeline may have lost its end, so it
-/// gets a new name, and clients take a snapshot.
+/// Becomes the only writer of a session: the next term, in one statement, unless a living node holds it. The head is
+/// read by the next one, whose snapshot holds every append that the first has waited for. A log on another timeline may
+/// have lost its end, so it gets a new name, and clients take a snapshot.
 pub(super) async fn open(
     readers: &Readers,
     session: &SessionId,

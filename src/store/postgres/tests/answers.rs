@@ -163,3 +163,35 @@ async fn closing_twice_waits_for_the_same() {
     let reader = PostgresStore::open_read_only(&settings(&address)).await.unwrap();
     assert_eq!(log(&reader, &id("s")).await, if written.is_ok() { "1:a" } else { "" });
 }
+
+#[tokio::test]
+async fn a_log_on_another_timeline_gets_a_new_name_and_fences_what_came_before() {
+    let address = database("").await;
+    let (store, db) = (open(&address).await, connected(&address).await);
+    let old = store.create(&id("s"), "", NOW).await.unwrap();
+    store.append(&old, 1, append_of(["a"])).await.unwrap();
+    // A standby took over that had not all of it, not even the last opening: the term is the same again.
+    db.batch("UPDATE session SET timeline = '00000000', term = 0").await.unwrap();
+    let (new, head) = store.open(&id("s")).await.unwrap();
+    assert_eq!(new.term, old.term);
+    assert_ne!(new.epoch, old.epoch);
+    assert_eq!(head.epoch, new.epoch);
+    assert!(matches!(store.append(&old, 2, append_of(["stale"])).await, Err(Error::Fenced { .. })));
+    store.append(&new, 2, append_of(["b"])).await.unwrap();
+    assert_eq!(store.open(&id("s")).await.unwrap().0.epoch, new.epoch);
+}
+
+#[tokio::test]
+async fn servers_that_start_at_once_make_the_tables_once_and_bring_older_ones_up_to_date() {
+    let address = database("").await;
+    let (one, other) = join(open(&address), open(&address)).await;
+    let lease = one.create(&id("s"), "ann", NOW).await.unwrap();
+    one.append(&lease, 1, append_of(["a"])).await.unwrap();
+    assert_eq!(log(&other, &id("s")).await, "1:a");
+    // As the version before the cluster left them.
+    let db = connected(&address).await;
+    db.batch("DROP TABLE node; ALTER TABLE session DROP holder; DELETE FROM schema_step WHERE step = 2").await.unwrap();
+    let (one, other) = join(open(&address), open(&address)).await;
+    assert_eq!(one.open(&id("s")).await.unwrap().1.holder, None);
+    assert_eq!(log(&other, &id("s")).await, "1:a");
+}
