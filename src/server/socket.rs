@@ -226,7 +226,7 @@ impl Connection {
             },
             // After the client's commands: a holder that always has more must not keep it from cancelling.
             from = arrived(&mut self.relays) => match from {
-                Some((link, from)) => Box::pin(self.from_link(link, from)).await,
+                Some((link, from)) => Box::pin(self.hear(link, from)).await,
                 None => Ok(()),
             },
             ring = self.alarm.ring(due) => match ring {

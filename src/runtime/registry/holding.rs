@@ -78,8 +78,8 @@ impl Registry {
         Err(held_by.map_or_else(stopping, |node| self.held(id, node)))
     }
 
-    /// Creates a session for `owner` and opens it; or opens the one that this command has created before, unless another
-    /// node holds it, which is returned instead.
+    /// Creates a session for `owner` and opens it; or opens the one that this command has created before, unless
+    /// another node holds it, which is returned instead.
     ///
     /// # Errors
     /// As [`Registry::create_once`].

@@ -5,7 +5,7 @@
 use super::Registry;
 use crate::{
     runtime::watch::list_item,
-    store::{Error as StoreError, ListQuery, SessionHead},
+    store::{Error as StoreError, Head, ListQuery},
 };
 use reseed_protocol::{
     SessionId,
@@ -88,9 +88,8 @@ impl Registry {
                 continue;
             }
             // Older than the others by now, or deleted.
-            match self.store().head(&session).await {
-                Err(StoreError::NotFound(_)) => self.watches.changed(owner, || deleted(&session, told.2)),
-                Ok(SessionHead { .. }) | Err(_) => {}
+            if let Err(StoreError::NotFound(_)) = self.store().head(&session).await {
+                self.watches.changed(owner, || deleted(&session, told.2));
             }
         }
         Ok(now)
@@ -98,6 +97,6 @@ impl Registry {
 }
 
 fn deleted(session: &SessionId, name: String) -> SessionItem {
-    let head = crate::store::Head { name, ..crate::store::Head::default() };
+    let head = Head { name, ..Head::default() };
     SessionItem { deleted: true, ..list_item(session, &head, SessionState::Idle) }
 }

@@ -239,7 +239,7 @@ impl Connection {
     }
 
     /// Takes what a link tells.
-    pub(in crate::server) async fn from_link(&mut self, link: u64, from: FromLink) -> Flow {
+    pub(in crate::server) async fn hear(&mut self, link: u64, from: FromLink) -> Flow {
         match from {
             FromLink::Frames(frames) => {
                 for frame in frames {

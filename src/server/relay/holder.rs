@@ -46,7 +46,8 @@ pub(in crate::server) struct Via {
     _counted: RelayedConnection,
 }
 
-/// Lets another node in, which proves itself by NODE_TOKEN. A server that is no node of a cluster has no such addresses.
+/// Lets another node in, which proves itself by NODE_TOKEN. A server that is no node of a cluster has no such
+/// addresses.
 ///
 /// # Errors
 /// The response for anybody else.

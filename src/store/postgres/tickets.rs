@@ -10,7 +10,8 @@ pub(super) async fn put(readers: &Readers, ticket: &NewTicket, bounds: TicketBou
          n AS (SELECT count(*) AS of_all, count(*) FILTER (WHERE owner = $3) AS of_owner, \
            count(*) FILTER (WHERE service = $4) AS of_service FROM ticket WHERE expires_at > clock_timestamp()), \
          put AS (INSERT INTO ticket (hash, id, owner, service, body, made_at, expires_at) \
-           SELECT $1, $2, $3, $4, $5, clock_timestamp(), clock_timestamp() + $6::bigint * interval '1 millisecond' FROM n \
+           SELECT $1, $2, $3, $4, $5, clock_timestamp(), \
+             clock_timestamp() + $6::bigint * interval '1 millisecond' FROM n \
            WHERE ($7::bigint = 0 OR of_all < $7) AND ($8::bigint = 0 OR of_owner < $8) \
            AND ($9::bigint = 0 OR of_service < $9) \
            ON CONFLICT (hash) DO NOTHING) \
