@@ -53,7 +53,7 @@ async fn operators_see_every_server_from_any() {
     let item = &listed["items"][0];
     assert_eq!((&item["node"], &item["open"]), (&json!("a"), &json!(true)), "{listed}");
     let context = get(&b.server.address, &format!("/api/sessions/{}/context", session.as_str().unwrap())).await;
-    assert!(present(&context.json()["tokenCount"]).as_u64() > Some(0), "{context:?}");
+    assert!(context.json()["tokenCount"].as_u64().is_some_and(|count| count > 0), "{context:?}");
     for (node, side) in [(&a, "holder"), (&b, "edge")] {
         let metrics = get(&node.server.address, "/metrics").await.body;
         let line = format!("reseed_relayed_connections{{side=\"{side}\"}} 1");
