@@ -37,15 +37,21 @@ struct Node {
 
 impl Node {
     async fn start(database: &str, name: &str, more: &[(&str, &str)]) -> Self {
-        let (folder, gate) = (tempfile::tempdir().unwrap(), Gate::new().await);
+        let gate = Gate::new().await;
         let address = format!("ws://{}", gate.address);
+        Self::behind(gate, &address, database, name, more).await
+    }
+
+    /// Starts a server that others reach through this gate, at this address.
+    async fn behind(gate: Gate, address: &str, database: &str, name: &str, more: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
         let mut settings = vec![
             ("DATABASE_URL", database),
             ("UNSAFE_STORE", "true"),
             ("STORE_PATIENCE_SECS", "60"),
             ("OFFLINE_WORD_MILLIS", "0"),
             ("NODE_NAME", name),
-            ("NODE_ADDRESS", &address),
+            ("NODE_ADDRESS", address),
             ("NODE_TOKEN", TOKEN),
             // Long: nobody waits for its end, unless a test says so.
             ("NODE_LEASE_SECS", "60"),

@@ -2,6 +2,7 @@
 
 use super::{Node, PATIENCE, SHORT_LEASE_SECS, check_whole, database, durable, nodes, open, until};
 use crate::support::client::Client;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use std::{fs, time::Instant};
 
@@ -108,6 +109,86 @@ async fn a_holder_that_stops_hands_its_sessions_over() {
     let back = resumed(&mut client, &session, &opened["epoch"]).await;
     assert_eq!(back["resumed"], "replay", "{back}");
     client.turn("Who is Miso?").await;
+}
+
+#[tokio::test]
+async fn a_link_on_which_nothing_comes_any_more_is_given_up() {
+    let [a, b] = nodes(&[("HEARTBEAT_SECS", "1")]).await;
+    let (mut at_a, session) = a.session().await;
+    let mut client = b.client().await;
+    let opened = open(&mut client, &session).await;
+    let own = client.ask("open_session", json!({})).await["payload"]["sessionId"].clone();
+    a.gate.freeze();
+    at_a.turn("My cat is called Miso.").await;
+    let closed = client.event("session_closed").await;
+    assert_eq!((&closed["sessionId"], &closed["payload"]["retriable"]), (&session, &json!(true)), "{closed}");
+    client.session = own.as_str().map(str::to_owned);
+    client.turn("Are you there?").await;
+    // What came meanwhile is still frozen, and its holder alive.
+    let refused = client.ask("open_session", json!({ "sessionId": session })).await;
+    assert_eq!(refused["payload"]["code"], "overloaded", "{refused}");
+    a.gate.thaw();
+    let back = resumed(&mut client, &session, &opened["epoch"]).await;
+    assert_eq!(back["resumed"], "replay", "{back}");
+    client.until(|frame| frame["type"] == "turn_finished" && frame["sessionId"] == session).await;
+    check_whole(&client, &session, opened["asOfSeq"].as_u64().unwrap() + 1);
+}
+
+#[tokio::test]
+async fn a_server_at_another_s_address_is_not_taken_for_it() {
+    let [a, b, c] = nodes(&[]).await;
+    let (mut at_b, session) = b.session().await;
+    b.gate.open(&a.server.address);
+    let mut client = c.client().await;
+    let refused = client.ask("open_session", json!({ "sessionId": session })).await;
+    assert_eq!(refused["payload"]["code"], "overloaded", "{refused}");
+    assert!(c.log().contains("WrongNode"), "{}", c.log());
+    b.gate.open(&b.server.address);
+    open(&mut client, &session).await;
+    client.turn("My cat is called Miso.").await;
+    at_b.event("turn_finished").await;
+}
+
+/// Rounds in which each of three clients opens a session, writes, and leaves it.
+const ROUNDS: usize = 12;
+
+#[tokio::test]
+async fn a_session_that_moves_all_the_time_loses_and_doubles_nothing() {
+    let [a, b, c] = nodes(&[]).await;
+    let (mut first, session) = a.session().await;
+    first.ask("close_session", json!({})).await;
+    let visits = [(&a, "a"), (&b, "b"), (&c, "c")].map(async |(node, name)| {
+        let (mut client, mut written) = (node.client().await, Vec::new());
+        for round in 0..ROUNDS {
+            until("open a session that moves", async || {
+                let opened = client.ask("open_session", json!({ "sessionId": session, "entries": 0 })).await;
+                if opened["type"] == "session_opened" {
+                    return Ok(());
+                }
+                assert_eq!(opened["payload"]["retriable"], true, "{opened}");
+                Err(opened.to_string())
+            })
+            .await;
+            let text = format!("{name} {round}");
+            let added = client.ask("append_custom", json!({ "customType": "t", "data": text })).await;
+            // Its holder may have left at this moment: then nothing was acknowledged.
+            match added["type"] == "ok" {
+                true => written.push(text),
+                false => assert_eq!(added["payload"]["retriable"], true, "{added}"),
+            }
+            let closed = client.ask("close_session", json!({})).await;
+            assert!(closed["type"] == "ok" || closed["payload"]["code"] == "no_session", "{closed}");
+        }
+        written
+    });
+    let written = join_all(visits).await.concat();
+    let entries = first.ask("get_entries", json!({ "sessionId": session, "limit": 500 })).await;
+    let stored: Vec<&str> =
+        entries["payload"]["items"].as_array().unwrap().iter().filter_map(|entry| entry["data"].as_str()).collect();
+    assert!(written.len() > 2 * ROUNDS, "most were acknowledged: {written:?}");
+    for text in &written {
+        assert_eq!(stored.iter().filter(|stored| *stored == text).count(), 1, "{text}: {stored:?}");
+    }
 }
 
 /// Returns the resident memory of a process in KiB.

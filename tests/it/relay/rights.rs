@@ -1,7 +1,11 @@
 //! What a client may do at a server is what it may do at another; and who may ask one server in the name of another.
 
 use super::{Node, TOKEN, database, open, until};
-use crate::support::{client::Client, http};
+use crate::support::{
+    client::Client,
+    gate::{self, Gate},
+    http,
+};
 use serde_json::{Value, json};
 
 const ADA: &str = "token-of-ada-4f1c9a7be2d3";
@@ -175,4 +179,22 @@ async fn what_is_taken_back_at_one_server_ends_at_all() {
     assert_eq!(revoked.json(), json!({ "tickets": 0, "sockets": 0, "unanswered": ["b"] }));
     let refused = http::ask(&a.server.address, "POST", "/internal/revoke", &headers).await;
     assert_eq!(refused.status, 401, "{refused:?}");
+}
+
+#[tokio::test]
+async fn servers_meet_over_tls_if_they_trust_the_certificate() {
+    let (database, gate) = (database().await, Gate::with_tls().await);
+    let address = format!("wss://localhost:{}", gate.address.port());
+    let a = Node::behind(gate, &address, &database, "a", &[]).await;
+    let authority = format!("{}/ca.pem", gate::TLS);
+    let b = Node::start(&database, "b", &[("SSL_CERT_FILE", &authority)]).await;
+    let c = Node::start(&database, "c", &[]).await;
+    let (mut at_a, session) = a.session().await;
+    let mut at_b = b.client().await;
+    open(&mut at_b, &session).await;
+    at_b.turn("My cat is called Miso.").await;
+    at_a.event("turn_finished").await;
+    let refused = c.client().await.ask("open_session", json!({ "sessionId": session })).await;
+    assert_eq!(refused["payload"]["code"], "overloaded", "{refused}");
+    assert!(c.log().contains("certificate"), "{}", c.log());
 }
