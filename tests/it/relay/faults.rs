@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use std::{fs, time::Instant};
 
 /// Opens a session again where this client left off, as soon as a server has it.
-async fn resumed(client: &mut Client, session: &Value, epoch: &Value) -> Value {
-    let seq = durable(client, session).last().map_or(0, |(seq, _)| *seq);
-    let resume = json!({ "epoch": epoch, "seq": seq });
+async fn resumed(client: &mut Client, session: &Value, before: &Value) -> Value {
+    let seq = durable(client, session).last().map_or(before["asOfSeq"].as_u64().unwrap(), |(seq, _)| *seq);
+    let resume = json!({ "epoch": before["epoch"], "seq": seq });
     until("open the session again", async || {
         let opened = client.ask("open_session", json!({ "sessionId": session, "resume": resume })).await;
         if opened["type"] == "session_opened" {
@@ -39,7 +39,7 @@ async fn a_killed_holder_ends_its_own_subscriptions_and_they_resume_elsewhere() 
     // The other session goes on meanwhile.
     client.session = own.as_str().map(str::to_owned);
     client.turn("Are you there?").await;
-    let back = resumed(&mut client, &session, &opened["epoch"]).await;
+    let back = resumed(&mut client, &session, &opened).await;
     assert_eq!(back["resumed"], "replay", "{back}");
     client.session = session.as_str().map(str::to_owned);
     client.turn("And who is Miso now?").await;
@@ -62,7 +62,7 @@ async fn a_cut_link_ends_its_own_subscriptions_and_answers_what_waits() {
     assert_eq!((&closed["sessionId"], &closed["payload"]["retriable"]), (&session, &json!(true)), "{closed}");
     let refused = client.ask("cancel_turn", json!({ "sessionId": session })).await;
     assert_eq!(refused["payload"]["code"], "no_session", "{refused}");
-    let back = resumed(&mut client, &session, &opened["epoch"]).await;
+    let back = resumed(&mut client, &session, &opened).await;
     assert_eq!(back["resumed"], "replay", "{back}");
     client.until(|frame| frame["type"] == "turn_finished" && frame["sessionId"] == session).await;
     check_whole(&client, &session, opened["asOfSeq"].as_u64().unwrap() + 1);
@@ -106,7 +106,7 @@ async fn a_holder_that_stops_hands_its_sessions_over() {
     let closed = client.event("session_closed").await;
     assert_eq!((&closed["sessionId"], &closed["payload"]["code"]), (&session, &json!("moved")), "{closed}");
     assert_eq!(at_a.closed().await, 1012);
-    let back = resumed(&mut client, &session, &opened["epoch"]).await;
+    let back = resumed(&mut client, &session, &opened).await;
     assert_eq!(back["resumed"], "replay", "{back}");
     client.turn("Who is Miso?").await;
 }
@@ -125,7 +125,7 @@ async fn a_link_on_which_nothing_comes_any_more_is_given_up() {
     client.session = own.as_str().map(str::to_owned);
     client.turn("Are you there?").await;
     a.gate.thaw();
-    let back = resumed(&mut client, &session, &opened["epoch"]).await;
+    let back = resumed(&mut client, &session, &opened).await;
     assert_eq!(back["resumed"], "replay", "{back}");
     client.until(|frame| frame["type"] == "turn_finished" && frame["sessionId"] == session).await;
     check_whole(&client, &session, opened["asOfSeq"].as_u64().unwrap() + 1);
