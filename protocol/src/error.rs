@@ -96,7 +96,6 @@ codes! {
     ReadOnly "read_only" retriable: false, "Observers may only read.", "Open the session as writer.";
     NothingOffered "nothing_offered" retriable: false, "This connection has offered no tools and no hooks, so it cannot host the session.", "Send `register_tools` or `register_hooks` first.";
     IdempotencyConflict "idempotency_conflict" retriable: false, "This `id` was already used with other content.", "Use a new `id` for every new command.";
-    NotSupported "not_supported" retriable: false, "This server does not support that.", "Check `welcome.features`.";
     EntryNotFound "entry_not_found" retriable: false, "There is no such entry in this session.", "Check `get_entries`.";
     SessionDamaged "session_damaged" retriable: false, "A stored record of this session does not read back as it was written, so it is read-only.", "Read the rest with `get_entries` without `path`, which skips damaged records and lists them; the operator must restore the database from a backup.";
     LeafMoved "leaf_moved" retriable: false, "A message was appended after the entry in `ifLeaf`.", "Read the new messages, then send the input again.";
@@ -133,7 +132,7 @@ codes! {
     UnknownStrategy "unknown_strategy" retriable: false, "There is no such strategy.", "Use one listed in the message.";
     UnknownModel "unknown_model" retriable: false, "The window of this model is unknown, or the server does not allow it.", "Choose another, or set MODEL_WINDOWS or MODELS_ALLOWED on the server.";
     // Hooks
-    InvalidHooks "invalid_hooks" retriable: false, "A hook's name or event, or the number of hooks, is not allowed.", "Correct the hook named in `details`.";
+    InvalidHooks "invalid_hooks" retriable: false, "A hook's name or point, or the number of hooks, is not allowed.", "Correct the hook named in `details`.";
     InvalidPatch "invalid_patch" retriable: false, "A patch has an op that is unknown, not allowed here, or invalidates the provider's cache without a reason.", "Correct the op that the message names by its index in the patch, from 0, and its name.";
     HookFailed "hook_failed" retriable: true, "A hook failed or returned an invalid answer.", "Retry; the message names the hook, whose owner must check it.";
     HookTimeout "hook_timeout" retriable: true, "A hook did not answer in time.", "Retry; increase the hook's `timeoutMs` or let it send `call_progress`.";

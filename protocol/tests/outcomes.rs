@@ -42,6 +42,21 @@ fn an_error_code_refuses_a_command_or_says_where_else_it_occurs() {
     }
 }
 
+/// Codes that cannot happen are in no document: clients take an unknown one by its `retriable`.
+#[test]
+fn an_error_code_that_refuses_no_command_is_carried_by_an_event() {
+    let messages = codegen::v2().messages;
+    let events = messages.iter().filter(|message| matches!(message.kind, Kind::Event | Kind::DurableEvent));
+    let events: BTreeSet<&str> = events.map(|message| message.name.as_str()).collect();
+    for (code, place) in NEVER_REPLIED {
+        let carried = place.split('`').filter_map(|word| word.split_once('.'));
+        assert!(carried.clone().count() > 0, "{code}: {place}");
+        for (event, field) in carried {
+            assert!(events.contains(event), "{code}: there is no event `{event}` with a `{field}`");
+        }
+    }
+}
+
 #[test]
 fn the_commands_that_need_no_subscription_are_those_that_the_page_names() {
     let free = Command::TABLE.iter().filter(|spec| spec.address != Address::None && !spec.needs_subscription());

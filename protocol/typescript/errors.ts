@@ -25,7 +25,6 @@ export type ErrorCode =
   | "read_only"
   | "nothing_offered"
   | "idempotency_conflict"
-  | "not_supported"
   | "entry_not_found"
   | "session_damaged"
   | "leaf_moved"

@@ -219,6 +219,12 @@ fn addresses_paths_filters_and_origins_are_checked() {
         ("FILE_READ_TOOLS", "read:"),
         ("FILE_WRITE_TOOLS", ":path"),
         ("FILE_WRITE_TOOLS", "write:a path"),
+        ("NODE_NAME", "two words"),
+        ("NODE_TOKEN", "shorter-than-32-characters"),
+        ("NODE_ADDRESS", "http://10.0.0.5:8080"),
+        ("NODE_ADDRESS", "ws://"),
+        ("NODE_ADDRESS", "ws://user@10.0.0.5:8080"),
+        ("NODE_ADDRESS", "ws://10.0.0.5:8080/ws"),
     ] {
         let faults = read(&[(variable, value)]).map(|_| ()).unwrap_err();
         assert_eq!(faults.len(), 1, "{variable}={value}");
@@ -237,6 +243,20 @@ fn addresses_paths_filters_and_origins_are_checked() {
     ] {
         read(&[(variable, value)]).unwrap();
     }
+}
+
+#[test]
+fn servers_that_reach_each_other_need_a_secret() {
+    let address = ("NODE_ADDRESS", "wss://reseed-1.internal:8443/");
+    refused(
+        &[address],
+        &["NODE_ADDRESS is set, but NODE_TOKEN is not, so other servers could not prove who they are; \
+                           set NODE_TOKEN to the same secret on all of them"],
+    );
+    let settings = read(&[address, ("NODE_TOKEN", "a-secret-of-the-servers-with-40-characters")]).unwrap();
+    assert_eq!(settings.node.node_address.as_deref(), Some("wss://reseed-1.internal:8443"));
+    assert!(!settings.node.name().is_empty());
+    assert_eq!(read(&[("NODE_NAME", "reseed-1")]).unwrap().node.name(), "reseed-1");
 }
 
 #[test]

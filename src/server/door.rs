@@ -215,6 +215,8 @@ impl Guest {
         let was_guest = self.presence.state.compare_exchange(GUEST, KNOWN, Ordering::AcqRel, Ordering::Acquire).is_ok();
         if was_guest {
             self.door.forget(self.number);
+            // The door wakes only guests. The waker may be that of the handshake's task, whose memory it would keep.
+            drop(self.presence.waker.take());
         }
         self.message_read();
         lock(&self.taken).0 = Some(user.to_owned());

@@ -301,7 +301,7 @@ export class MockServer {
   }
 
   on_list_sessions({ client, payload, reply, refuse }) {
-    if (payload.watch && !this.features.includes("watch")) return refuse("not_supported", "watching is not built");
+    if (payload.watch && !this.features.includes("watch")) return refuse("unknown_field", "list_sessions at `watch`: unknown field `watch`");
     if (payload.watch) this.watchers.add(client);
     const items = [...this.worlds.values()].reverse().map((world) => world.item());
     reply("sessions", { items: items.filter((item) => item.name.toLowerCase().includes((payload.search ?? "").toLowerCase())) });

@@ -1,7 +1,7 @@
 /** Every command of the protocol has a method, which sends it as the examples have it. */
 
 import assert from "node:assert/strict";
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 import { WRITING_COMMANDS } from "reseed-client";
 import { opened, quiet } from "./bench.mjs";
@@ -76,6 +76,17 @@ test("no command is left out", () => {
   const covered = new Set([...Object.keys(METHODS), ...BY_ITSELF]);
   assert.deepEqual(
     [...commands].filter((type) => !covered.has(type)),
+    [],
+  );
+});
+
+test("the README names every method", () => {
+  const readme = readFileSync(new URL("../../protocol/client/README.md", import.meta.url), "utf8");
+  const [, list] = /Every command has a method: ([^]*?)\n\n/.exec(readme);
+  const called = Object.values(METHODS).map(([call]) => /(?:session\.|(client\.))(\w+)\(/.exec(String(call)));
+  const methods = called.map(([, of = "", name]) => of + name);
+  assert.deepEqual(
+    methods.filter((name) => !list.includes(`\`${name}\``)),
     [],
   );
 });

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { JSDOM } from "jsdom";
-import { CLOSE_CODES, closeCode, CommandError, connect, NoCredentials } from "reseed-client";
+import { CLOSE_CODES, closeCode, CommandError, connect, ConnectionLost, NoCredentials } from "reseed-client";
 import { FakeServer } from "reseed-client/testing";
 import { bench, Hands, opened, quiet, types } from "./bench.mjs";
 
@@ -41,6 +41,19 @@ test("waits grow to a limit, and are anything below it", async () => {
   hands.chance = 0.1;
   await hands.pass(15_000);
   assert.equal(client.status.retryAt - hands.time, 3_000);
+});
+
+test("what is asked while the connection is being lost goes out on the next one", async () => {
+  const { client, server, hands, session } = await opened();
+  server.drop();
+  assert.equal(client.status.phase, "open", "nobody has told the client yet");
+  const asked = [session.rename("The way by bus"), client.listSessions(), session.send("And by bike?").accepted];
+  const lost = assert.rejects(session.previewCompaction(), ConnectionLost);
+  await hands.pass(1_000);
+  await Promise.all([...asked, lost]);
+  const arrived = types(server);
+  for (const type of ["rename_session", "list_sessions", "user_input"])
+    assert.equal(arrived.filter((name) => name === type).length, 1, type);
 });
 
 test("a rate limit that was far exceeded is waited out", async () => {

@@ -10,10 +10,15 @@ use crate::support::{
 };
 use serde_json::{Value, json};
 use std::{
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::process::Command;
+use tokio::{
+    net::{UnixListener, UnixStream},
+    process::Command,
+    sync::watch,
+};
 
 /// The time limit for what is polled on a machine that is busy with other tests; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -218,6 +223,73 @@ async fn a_paused_server_wakes_without_what_others_have_taken() {
     .await;
     let again = a.client().await.ask("open_session", json!({ "sessionId": taken })).await;
     assert_eq!(again["payload"]["code"], "overloaded", "{again}");
+}
+
+/// A proxy before the database that can cut one server off from it.
+struct Split {
+    folder: tempfile::TempDir,
+    is_open: watch::Sender<bool>,
+}
+
+impl Split {
+    fn before(database: PathBuf) -> Self {
+        let (folder, is_open) = (tempfile::tempdir().unwrap(), watch::Sender::new(true));
+        let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).unwrap();
+        let opened = is_open.subscribe();
+        tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let (mut opened, database) = (opened.clone(), database.clone());
+                tokio::spawn(async move {
+                    let Ok(mut server) = UnixStream::connect(database).await else { return };
+                    tokio::select! {
+                        // Also for one that comes while it is cut off.
+                        _ = opened.wait_for(|is_open| !is_open) => {}
+                        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+                    }
+                });
+            }
+        });
+        Self { folder, is_open }
+    }
+
+    fn address(&self, database: &str) -> String {
+        let folder = self.folder.path().display().to_string().replace('/', "%2F");
+        format!("postgres://reseed@{folder}/{}", database.rsplit('/').next().unwrap())
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_cut_off_from_the_database_stops_serving_and_others_take_over() {
+    let address = database().await;
+    let split = Split::before(postgres::socket());
+    let a = Node::start(&split.address(&address), "a", &[("STORE_PATIENCE_SECS", "3")]).await;
+    let b = Node::start(&address, "b", &[]).await;
+    let (mut at_a, session) = a.session().await;
+    at_a.turn("My cat is called Miso.").await;
+    let (mut idle, other) = a.session().await;
+    split.is_open.send_replace(false);
+    at_a.send("user_input", json!({ "input": "Nobody hears this." })).await;
+    let mut at_b = b.client().await;
+    let back = opened(&mut at_b, &session).await;
+    assert!(texts(&back).contains("Miso"), "{back}");
+    at_b.turn("Who is Miso?").await;
+    // Whether others have taken them or not: its clients are better off elsewhere.
+    assert_eq!((at_a.closed().await, idle.closed().await), (1012, 1012));
+    let accepted = at_a.seen.iter().filter(|frame| frame["type"] == "accepted").count();
+    assert_eq!(accepted, 1, "only what was written is acknowledged");
+    assert_eq!(get(&a.server.address, "/readyz").await.status, 503);
+    split.is_open.send_replace(true);
+    until("it is ready again", async || {
+        let ready = get(&a.server.address, "/readyz").await;
+        if ready.status == 200 { Ok(()) } else { Err(ready.body) }
+    })
+    .await;
+    let mut again = a.client().await;
+    let refused = again.ask("open_session", json!({ "sessionId": session })).await;
+    assert_eq!(refused["payload"]["code"], "overloaded", "{refused}");
+    opened(&mut again, &other).await;
+    let entries = at_b.ask("get_entries", json!({ "sessionId": session, "limit": 50 })).await;
+    assert!(!entries.to_string().contains("Nobody hears this."), "{entries}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -80,7 +80,7 @@ async fn a_session_carries_out_its_own_commands_and_no_others() {
             drop(held);
             let reply = client.until(reply).await;
             let code = reply["payload"].get("code").and_then(Value::as_str);
-            assert!(code != Some("not_supported"), "`{name}`: {reply}");
+            assert!(code != Some("internal"), "`{name}`: {reply}");
         } else {
             client.until(reply).await;
             drop(held);
@@ -161,7 +161,7 @@ async fn a_session_refuses_its_writers_commands_from_another_connection() {
             _ => None,
         };
         assert_eq!(code == Some(ErrorCode::ReadOnly), spec.sender == Sender::Writer, "`{}`: {code:?}", spec.name);
-        let is_of_sessions = !matches!(code, Some(ErrorCode::NotSupported | ErrorCode::ReadOnly));
+        let is_of_sessions = !matches!(code, Some(ErrorCode::Internal | ErrorCode::ReadOnly));
         assert!(
             spec.sender == Sender::Writer || is_of_sessions == matches!(spec.scope, Scope::Session | Scope::Hosting),
             "`{}`",

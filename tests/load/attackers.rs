@@ -1,8 +1,10 @@
 //! Clients that take what they can get: strangers without a token, and one user who has one.
 //!
 //! Each attacker repeats its worst as fast as the server lets it, from an address of its own, until the measurement is
-//! over. What the server answers does not matter to it: a refusal is what it works for.
+//! over. What the server answers does not matter to it: a refusal is what it works for. They are a process of their own,
+//! which the measurement starts.
 
+use anyhow::Context as _;
 use reseed_client::{Address, Socket};
 use serde_json::{Value, json};
 use std::{
@@ -84,8 +86,9 @@ impl Attack {
     ];
 }
 
-/// Starts all of them at once; they end when this is dropped.
-pub(crate) fn attack(server: SocketAddr, token: &str) -> JoinSet<()> {
+/// Runs all of them at once, until the process is ended.
+pub(crate) async fn run(server: &str, token: &str) -> anyhow::Result<()> {
+    let server: SocketAddr = server.parse().with_context(|| format!("`{server}` is no address"))?;
     let mut attackers = JoinSet::new();
     for (at, attack) in Attack::ALL.into_iter().enumerate() {
         let from = Ipv4Addr::new(127, 0, 1, u8::try_from(at).unwrap_or(0) + 1);
@@ -104,7 +107,8 @@ pub(crate) fn attack(server: SocketAddr, token: &str) -> JoinSet<()> {
             }
         });
     }
-    attackers
+    attackers.join_all().await;
+    Ok(())
 }
 
 /// Something that an attacker holds open.

@@ -1,7 +1,6 @@
 //! Well-behaved users beside attackers.
 
 use crate::{
-    attackers::attack,
     client::{Client, Reading, Speaks},
     figures::{Figures, Goal, ms},
     process::{Bench, Process},
@@ -56,12 +55,15 @@ pub(crate) async fn measure(bench: &Bench, users: usize, secs: u64, figures: &mu
     let time = Duration::from_secs(secs);
     let quiet = talk(&mut clients, time, &text).await?;
     let before = server.resident()?;
-    let attackers = attack(server.address, MALLORY);
+    let mut attackers = bench.attackers(server.address, MALLORY)?;
     let largest = AtomicU64::new(before);
+    let begun = server.cpu()?;
     let attacked = tokio::select! {
         talked = talk(&mut clients, time, &text) => talked?,
         failed = look(&server, &largest) => return Err(failed),
     };
+    attackers.check()?;
+    let used = server.cpu()?.saturating_sub(begun);
     drop(attackers);
     let after = talk(&mut clients, time, &text).await?;
     let mib = |bytes: u64| bytes as f64 / 1024.0 / 1024.0;
@@ -75,6 +77,8 @@ pub(crate) async fn measure(bench: &Bench, users: usize, secs: u64, figures: &mu
     let ratio = ms(attacked.1) / ms(quiet.1).max(0.01);
     let name = format!("hostile: 95 of 100 attacked to quiet, {users} users, {turns} turns");
     figures.add(&name, ratio, "x", Goal::AtMost(3.0));
+    let share = used.as_secs_f64() / time.as_secs_f64();
+    figures.add("hostile: processors that the server used under attack", share, "", Goal::None);
     figures.add("hostile: memory before the attack", mib(before), "MiB", Goal::None);
     let most = mib(largest.into_inner());
     figures.add("hostile: most memory under attack", most, "MiB", Goal::AtMost(MEMORY_MIB_MAX));

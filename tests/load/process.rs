@@ -74,6 +74,17 @@ impl Bench {
         self.start(command, address).await
     }
 
+    /// Starts attackers of this server, who have the token of one user. They get what the server and its users leave of
+    /// the processors: elsewhere they would bring their own.
+    pub(crate) fn attackers(&self, server: SocketAddr, token: &str) -> anyhow::Result<Attackers> {
+        let own = std::env::current_exe()?;
+        let mut command = Command::new("nice");
+        command.args(["-n", "19"]).arg(own).args(["attack", &server.to_string(), token]);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let child = command.spawn().with_context(|| format!("start {command:?}"))?;
+        Ok(Attackers { child })
+    }
+
     async fn start(&self, mut command: Command, address: SocketAddr) -> anyhow::Result<Process> {
         let log = self.directory.path().join(format!("{}.log", address.port()));
         let file = fs::File::create(&log)?;
@@ -113,6 +124,29 @@ async fn answers(address: SocketAddr) -> bool {
         std::io::Result::Ok(answer)
     };
     asked.await.is_ok_and(|answer| answer.starts_with(b"HTTP/1.1 200"))
+}
+
+/// Running attackers; ended when dropped.
+pub(crate) struct Attackers {
+    child: Child,
+}
+
+impl Attackers {
+    /// Fails if they are gone: then nothing was attacked.
+    pub(crate) fn check(&mut self) -> anyhow::Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("the attackers ended with {status}"),
+        }
+    }
+}
+
+impl Drop for Attackers {
+    fn drop(&mut self) {
+        // They may have ended by themselves.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// A running server; ended when dropped.

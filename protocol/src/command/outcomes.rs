@@ -35,7 +35,6 @@ pub const OF_THE_MODEL: &[ErrorCode] = codes! {
 
 /// The error codes that refuse no v2 command, each with the place where it occurs instead, in Markdown.
 pub const NEVER_REPLIED: &[(ErrorCode, &str)] = &[
-    (ErrorCode::NotSupported, "nothing: it is reserved for servers that lack a feature"),
     (ErrorCode::TooManyToolRounds, "`turn_finished.error`"),
     (ErrorCode::TurnTimeout, "`turn_finished.error`"),
     (ErrorCode::UpstreamEmpty, "`turn_finished.error`"),

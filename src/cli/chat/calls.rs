@@ -4,7 +4,7 @@ use super::screen::{Screen, number, one_line};
 use crate::core::approval::visible;
 use reseed_protocol::{
     CallId, Entry, Message, Part, Timestamp,
-    reply::{SessionTool, Tools},
+    reply::{SessionTool, ToolServer, ToolServerFailure, ToolServerState, Tools},
 };
 use serde_json::Value;
 use std::{collections::BTreeMap, fmt::Write as _};
@@ -128,10 +128,11 @@ fn shortened(text: &str) -> String {
 }
 
 impl Screen {
-    /// The tools of the session, a line each.
+    /// The tools of the session and the MCP servers, a line each.
     pub(super) fn tools(self, tools: &Tools) -> String {
+        let servers: String = tools.servers.iter().map(|server| self.tool_server(server)).collect();
         if tools.items.is_empty() {
-            return self.note("this session has no tools");
+            return servers + &self.note("this session has no tools");
         }
         let mut out = String::new();
         for tool in &tools.items {
@@ -147,7 +148,30 @@ impl Screen {
             tools.items.len(),
             number(tools.tokens)
         );
-        out + &self.note(&format!("{total}; /tools off NAME and /tools on NAME switch"))
+        out + &servers + &self.note(&format!("{total}; /tools off NAME and /tools on NAME switch"))
+    }
+
+    /// A line about an MCP server.
+    fn tool_server(self, server: &ToolServer) -> String {
+        let state = match server.state {
+            ToolServerState::Starting => "starting",
+            ToolServerState::Ready => "running",
+            ToolServerState::Idle => "stopped until it is needed",
+            ToolServerState::Failing => "not running",
+            ToolServerState::Disabled => "switched off",
+            ToolServerState::Stopping => "stopping",
+        };
+        let why = server.failure.map(|failure| match failure {
+            ToolServerFailure::CannotStart => ": its program cannot be started",
+            ToolServerFailure::Ended => ": its program ended",
+            ToolServerFailure::Timeout => ": it did not start in time",
+            ToolServerFailure::Unreachable => ": it cannot be reached",
+            ToolServerFailure::Refused => ": it refused the connection",
+            ToolServerFailure::WrongAnswer => ": it gave a wrong answer",
+            ToolServerFailure::Disconnected => ": the connection was lost",
+        });
+        let name = one_line(&visible(&server.name));
+        format!("  MCP {name:<24} {}\n", self.note(&format!("{state}{}", why.unwrap_or_default())))
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) const HELP: &[(&str, &str)] = &[
     ("/cancel", "stop the answer or the compaction (Ctrl-C does the same; pressed again, it leaves)"),
     ("/allow [always]", "let the tool run that asks; always: every later call that is exactly the same, too"),
     ("/reject [always|stop] [WHY]", "do not let it run; the model reads why; stop ends the answer"),
-    ("/tools", "list the tools and the lasting answers; /tools off NAME, /tools on NAME, /tools ask N"),
+    ("/tools", "list tools, MCP servers and lasting answers; /tools off NAME, /tools on NAME, /tools ask N"),
     ("/retry", "ask again after a failure"),
     ("/steer TEXT", "say something to the running turn"),
     ("/queue", "what waits; /queue remove N, /queue first N"),

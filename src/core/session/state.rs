@@ -252,6 +252,9 @@ impl SessionState {
         match event {
             Event::EntryAppended(appended) => {
                 self.entries += 1;
+                if appended.entry.parent_id != self.leaf {
+                    unseen::changed(&mut self.unseen, Unseen::Navigation, self.turn.is_some());
+                }
                 self.leaf = Some(appended.entry.entry_id.clone());
                 if let EntryData::SessionInfo(info) = &appended.entry.data {
                     self.name.clone_from(&info.name);
@@ -348,6 +351,7 @@ impl SessionState {
                 }
                 if let Some(leaf) = &updated.leaf_id {
                     if self.leaf != *leaf {
+                        unseen::changed(&mut self.unseen, Unseen::Navigation, self.turn.is_some());
                         // The turn that a retry would repeat was on another branch.
                         self.last_turn = None;
                     }

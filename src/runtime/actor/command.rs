@@ -59,7 +59,7 @@ impl Actor {
             Routed::Session(command) => Command::from(command),
             // The server hands on only what is about the session's actor or loop.
             Routed::Connection(_) | Routed::Server(_) => {
-                refuse(ErrorBody::new(ErrorCode::NotSupported, "this is not a command of a session"));
+                refuse(ErrorBody::new(ErrorCode::Internal, "this is not a command of a session"));
                 return Ok(());
             }
         };

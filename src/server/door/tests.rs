@@ -45,6 +45,22 @@ fn one_who_is_known_is_no_guest_and_stays() {
     assert_eq!(staying(&[&known, &others[0], &others[4]]), [true, false, true]);
 }
 
+/// A task that has ended keeps its memory as long as a waker of it is held, here a kilobyte for each connection.
+#[test]
+fn of_one_who_is_known_no_waker_is_kept() {
+    struct Task;
+    impl std::task::Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+    let task = Arc::new(Task);
+    let guest = door(2, 0, 0).admit(address("192.0.2.1"));
+    assert_eq!(guest.may_stay(&task.clone().into()), Ok(()));
+    assert_eq!(Arc::strong_count(&task), 2, "a guest may have to be woken");
+    guest.known_as("ann");
+    assert_eq!(guest.may_stay(&task.clone().into()), Ok(()));
+    assert_eq!(Arc::strong_count(&task), 1);
+}
+
 #[test]
 fn an_address_has_its_share_unless_many_clients_have_it() {
     for (text, other, is_bounded) in [

@@ -68,7 +68,6 @@ const WORDS = {
   read_only: ["You have read-only access to this chat.", ""],
   unauthenticated: ["The sign-in is missing or has expired.", "Sign in again."],
   forbidden: ["You are not allowed to do this.", ""],
-  not_supported: ["This server cannot do that.", ""],
   rate_limited: ["That was too much in a short time.", "Wait a moment, then try again."],
   // The server.
   hook_failed: ["An extension of this server failed.", "Try again; if it happens again, tell the person who runs this server."],

@@ -49,8 +49,8 @@ use wal::Wal;
 const QUEUE_MAX: usize = 1024;
 
 /// A group that reaches this many bytes takes in no more, so that no write waits for a transaction of many large ones:
-/// this much is written in about 10 ms.
-const GROUP_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// this much is written in a few milliseconds.
+const GROUP_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The answer to writes while the reserve is used to delete sessions.
 const FULL: &str = "the disk is full, and its reserve is used to delete sessions: make room on it";

@@ -38,7 +38,7 @@ impl AgentLoop {
         };
         let name = command.name();
         let Routed::Session(command) = command.route() else {
-            let error = ErrorBody::new(ErrorCode::NotSupported, format!("`{name}` is not a session command"));
+            let error = ErrorBody::new(ErrorCode::Internal, format!("`{name}` is not a session command"));
             return self.ws.reply(&caller, Reply::Error(error));
         };
         let refused = match command {

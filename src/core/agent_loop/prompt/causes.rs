@@ -67,6 +67,7 @@ impl Causes {
             this.add(match &change.what {
                 Unseen::Pins => Cause::Pins,
                 Unseen::Strategy(name) => Cause::Strategy(name.clone()),
+                Unseen::Navigation => Cause::Navigation,
             });
         }
         let is_answer = |node: &Arc<Node>| node.entry.message().is_some_and(|said| said.receipt.is_some());

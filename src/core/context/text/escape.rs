@@ -267,6 +267,9 @@ impl Folded<'_> {
     }
 }
 
+/// Bytes of a text that are looked at together.
+const CHUNK_BYTES: usize = 256;
+
 fn edit_mark<'a>(text: &'a str, delimiter: &str, edit: Edit) -> Cow<'a, str> {
     let mut wanted = delimiter.chars().map(fold);
     let Some(first) = wanted.next() else { return Cow::Borrowed(text) };
@@ -279,19 +282,30 @@ fn edit_mark<'a>(text: &'a str, delimiter: &str, edit: Edit) -> Cow<'a, str> {
             edited.at(at);
         }
     };
-    let ascii = |c: Option<&char>| c.and_then(|c| u8::try_from(*c).ok());
-    if let (Some(one), Some(two), true) = (ascii(Some(&first)), ascii(wanted.first()), text.is_ascii()) {
-        // Two characters rule out most places.
-        let is_one = |byte: u8| byte.to_ascii_lowercase() == one;
-        let is_two = |byte: u8| byte.to_ascii_lowercase() == two || byte == b'\\';
-        for (nth, pair) in text.as_bytes().windows(2).enumerate() {
-            if is_one(pair[0]) && is_two(pair[1]) {
-                look(nth, &text[nth + 1..]);
+    // Two characters rule out most chunks of a text as a whole.
+    let ascii = |c: Option<&char>| c.and_then(|c| u8::try_from(*c).ok()).filter(u8::is_ascii);
+    let begins = |(one, two): (u8, u8), first: u8, second: u8| {
+        let is_two = u8::from(second.to_ascii_lowercase() == two) | u8::from(second == b'\\');
+        u8::from(first.to_ascii_lowercase() == one) & is_two
+    };
+    let pair = ascii(Some(&first)).zip(ascii(wanted.first()));
+    for start in (0..text.len()).step_by(CHUNK_BYTES) {
+        let end = text.len().min(start + CHUNK_BYTES);
+        // With the first byte of the next chunk, which may be the second of the pair.
+        let chunk = &text.as_bytes()[start..text.len().min(end + 1)];
+        let may_begin = pair.is_none_or(|pair| {
+            // Without a branch for each byte, so that the compiler looks at many at once.
+            let pairs = chunk.iter().zip(&chunk[1..]);
+            !chunk.is_ascii() || pairs.fold(0, |any, (first, second)| any | begins(pair, *first, *second)) != 0
+        });
+        if !may_begin {
+            continue;
+        }
+        for at in (start..end).filter(|at| text.is_char_boundary(*at)) {
+            if let Some(c) = text[at..].chars().next().filter(|c| fold(*c) == first) {
+                look(at, &text[at + c.len_utf8()..]);
             }
         }
-    } else {
-        let places = text.char_indices().filter(|(_, c)| fold(*c) == first);
-        places.for_each(|(at, c)| look(at, &text[at + c.len_utf8()..]));
     }
     edited.finish()
 }

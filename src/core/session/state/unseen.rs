@@ -23,9 +23,12 @@ pub enum Unseen {
     Pins,
     /// The strategy, to the one of this name.
     Strategy(String),
+    /// The session moved to another point of its tree. The newest answer on its path may be older than a change that
+    /// answers on the branch it left have shown.
+    Navigation,
 }
 
-/// Remembers a change, made in a running turn or between two; of each kind only the newest, so there are two at most.
+/// Remembers a change, made in a running turn or between two; of each kind only the newest, so there are three at most.
 pub(super) fn changed(unseen: &mut Vec<UnseenChange>, what: Unseen, in_turn: bool) {
     unseen.retain(|change| std::mem::discriminant(&change.what) != std::mem::discriminant(&what));
     unseen.push(UnseenChange { what, answered: !in_turn });
@@ -66,9 +69,10 @@ mod tests {
         };
         let (answer, copied) = (said(Some(Box::default())), said(None));
         let strategy = || Unseen::Strategy("manual".to_owned());
+        let moved = &updated(|updated| updated.leaf_id = Some(Some("b".parse().unwrap())));
         let turn =
             &Event::TurnStarted(TurnStarted { turn_id: "t".parse().unwrap(), command_ids: Vec::new(), generation: 1 });
-        let table: [(&[&Event], &[Unseen]); 8] = [
+        let table: [(&[&Event], &[Unseen]); 10] = [
             (&[&pins], &[Unseen::Pins]),
             (&[&pins, &pins], &[Unseen::Pins]),
             (&[&manual, &pins], &[strategy(), Unseen::Pins]),
@@ -77,10 +81,18 @@ mod tests {
             (&[turn, &pins, &answer], &[Unseen::Pins]),
             (&[turn, &pins, &answer, &manual, &answer], &[strategy()]),
             (&[turn, &pins, &answer, &answer], &[]),
+            (&[moved, &answer], &[]),
+            (&[&pins, &copied, moved], &[Unseen::Pins, Unseen::Navigation]),
         ];
         for (events, expected) in table {
             let mut state = SessionState { strategy: "threshold".to_owned(), ..SessionState::default() };
-            events.iter().for_each(|event| state.apply(event));
+            for event in events {
+                let mut event = (*event).clone();
+                if let Event::EntryAppended(appended) = &mut event {
+                    appended.entry.parent_id.clone_from(&state.leaf);
+                }
+                state.apply(&event);
+            }
             let unseen: Vec<Unseen> = state.unseen.iter().map(|change| change.what.clone()).collect();
             assert_eq!(unseen, expected, "{events:?}");
         }

@@ -23,10 +23,11 @@ use tokio::sync::watch;
 /// entries are indexed at once.
 const IDLE: Duration = Duration::from_millis(50);
 
-/// The least time between two slices while there are appends, so that a slice has several entries; and the part of the
-/// thread's time that slices may take meanwhile.
+/// The least time between two slices while there are appends, so that a slice has several entries.
 const BUSY: Duration = Duration::from_millis(250);
-const BUSY_PART: u32 = 12;
+/// The part of the thread's time that slices may take meanwhile: so little that of a hundred appends fewer than five
+/// meet one, which may take 20 ms.
+const BUSY_PART: u32 = 25;
 
 /// The time after which a slice that failed is tried again.
 const RETRY: Duration = Duration::from_secs(5);

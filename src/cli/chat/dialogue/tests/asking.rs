@@ -183,6 +183,13 @@ fn tools_are_listed_and_switched() {
                     off files__read                   74 tokens, only reads  Reads a file.\n\
                     1 of 2 are on and take about 1,182 tokens of every request; /tools off NAME and /tools on NAME switch\n";
     check(&[listed], expected, true);
+    let servers = r##"
+        > /tools
+        < {"re":"#3","type":"tools","payload":{"items":[],"tokens":0,"servers":[{"name":"files","prefix":"files__","state":"ready","restarts":0},{"name":"web","prefix":"web__","state":"failing","failure":"unreachable","restarts":2}]}}
+    "##;
+    let expected = "→ list_tools {}\n  MCP files                    running\n  MCP web                      not running: it \
+                    cannot be reached\nthis session has no tools\n";
+    check(&[servers], expected, true);
     let settings = r##"
         < {"sessionId":"ses","seq":1,"type":"session_updated","payload":{"settings":{"toolsOff":["a","b"]}}}
         < {"sessionId":"ses","seq":2,"type":"session_updated","payload":{"standingApprovals":[{"approvalId":"q1","name":"shell","argumentsHash":"h","display":"{\"command\":[\"ls\"]}","option":"allow_always","since":"2026-11-21T09:18:25.102Z"}]}}

@@ -163,6 +163,7 @@ fn what_no_entry_shows_explains_the_next_request_also_after_a_restart() {
         (vec![], (BreakReason::Unknown, None)),
         (vec![change(Unseen::Pins)], (BreakReason::Pins, None)),
         (vec![change(Unseen::Strategy("manual".to_owned()))], manual()),
+        (vec![change(Unseen::Navigation), change(Unseen::Pins)], (BreakReason::Navigation, None)),
     ];
     for (unseen, expected) in table {
         let causes = Causes::read(&path, &unseen);

@@ -1,7 +1,8 @@
 //! Checks whether a text contains an identifier, in whatever spelling.
 
 use crate::core::context::text::words::{Words, is_unspaced};
-use std::{borrow::Cow, cell::OnceCell, collections::HashMap};
+use ahash::AHashMap;
+use std::{borrow::Cow, cell::OnceCell};
 
 use super::identify::IdentifierKind;
 
@@ -102,12 +103,12 @@ impl Starts {
 pub(super) struct Lines {
     count: usize,
     /// The lines that contain each word with meaning.
-    by_word: HashMap<String, Vec<usize>>,
+    by_word: AHashMap<String, Vec<usize>>,
 }
 
 impl Lines {
     pub(super) fn of<'a>(lines: impl Iterator<Item = &'a str>) -> Self {
-        let mut by_word = HashMap::new();
+        let mut by_word = AHashMap::new();
         let mut count = 0;
         for line in lines {
             Content::of(line).iter().for_each(|word| push(&mut by_word, word, count));
@@ -197,7 +198,7 @@ impl Content {
 }
 
 /// Adds a position of a word, copying the word only if it is new; repeated positions are stored once.
-fn push(places: &mut HashMap<String, Vec<usize>>, word: &str, at: usize) {
+fn push(places: &mut AHashMap<String, Vec<usize>>, word: &str, at: usize) {
     match places.get_mut(word) {
         Some(places) if places.last() == Some(&at) => {}
         Some(places) => places.push(at),

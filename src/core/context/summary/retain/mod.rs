@@ -14,6 +14,7 @@ mod held;
 pub(super) mod identify;
 mod sources;
 
+use ahash::{AHashMap, AHashSet};
 use clause::{Width, push_clause};
 pub(super) use held::normal;
 use held::{Content, IndexedText};
@@ -21,11 +22,7 @@ use identify::Found;
 pub(super) use identify::IdentifierKind;
 use reseed_protocol::{Message, command::SummaryKind};
 use sources::{OPEN, Rank, Sources, Speaker};
-use std::{
-    borrow::Cow,
-    cmp::Reverse,
-    collections::{HashMap, HashSet},
-};
+use std::{borrow::Cow, cell::LazyCell, cmp::Reverse};
 
 use crate::core::context::{
     extract::{ASSISTANT, TOOL},
@@ -143,7 +140,7 @@ struct Occurrence {
 fn identifiers(sources: &Sources) -> Vec<Identifier<'_>> {
     let mut ordered: Vec<usize> = (0..sources.all.len()).collect();
     ordered.sort_unstable_by_key(|at| (Reverse(sources.all[*at].rank), Reverse(*at)));
-    let mut best: HashMap<Cow<'_, str>, Occurrence> = HashMap::with_capacity(IDENTIFIERS_MAX);
+    let mut best: AHashMap<Cow<'_, str>, Occurrence> = AHashMap::with_capacity(IDENTIFIERS_MAX);
     for at in ordered {
         // What follows is less important than all of these.
         if best.len() >= IDENTIFIERS_MAX {
@@ -172,12 +169,21 @@ fn lines(sources: &Sources, missing: &[&Identifier<'_>], bounds: RepairBounds<'_
         missing.iter().map(|it| (it.source, sources.all[it.source].found[it.found])).collect();
     spans.sort_unstable_by_key(|(at, found)| (*at, found.start));
     let mut ordered: Vec<&[(usize, Found)]> = spans.chunk_by(|a, b| a.0 == b.0).collect();
-    let goal: HashSet<&str> = sources.goal.iter().map(String::as_str).collect();
+    let rank = |spans: &[(usize, Found)]| sources.all[spans[0].0].rank;
+    ordered.sort_by_key(|spans| Reverse(rank(spans)));
+    let goal: AHashSet<&str> = sources.goal.iter().map(String::as_str).collect();
     let relevance = |at: usize| shared(&sources.all[at].text, &goal);
-    ordered.sort_by_cached_key(|spans| {
-        let at = spans[0].0;
-        (Reverse(sources.all[at].rank), Reverse(relevance(at)), Reverse(at))
-    });
+    // How much the sentences of a rank have to do with the goal is only asked once there is room for that rank.
+    let ordered: Vec<_> = ordered
+        .chunk_by(|a, b| rank(a) == rank(b))
+        .map(|equals| {
+            LazyCell::new(|| {
+                let mut equals = equals.to_vec();
+                equals.sort_by_cached_key(|spans| (Reverse(relevance(spans[0].0)), Reverse(spans[0].0)));
+                equals
+            })
+        })
+        .collect();
 
     let cost = |line: &str| (bounds.count)(line) + 1;
     let room = bounds.tokens_max.saturating_sub(cost(&format!("\n\n## {RESTORED}")));
@@ -185,9 +191,9 @@ fn lines(sources: &Sources, missing: &[&Identifier<'_>], bounds: RepairBounds<'_
     let fit = |width: Width, is_try: bool| {
         let mut left = room;
         let mut chosen: Vec<RestoredLine<'_>> = Vec::new();
-        let mut seen: HashSet<String> = HashSet::new();
+        let mut seen: AHashSet<String> = AHashSet::new();
         let mut misses = 0;
-        for spans in &ordered {
+        for spans in ordered.iter().flat_map(|equals| equals.iter()) {
             let text = line(sources, spans, width);
             if !seen.insert(normal(&text).into_owned()) {
                 continue;
@@ -235,7 +241,7 @@ fn lines(sources: &Sources, missing: &[&Identifier<'_>], bounds: RepairBounds<'_
 }
 
 /// Returns how many words of a text that carry its meaning are in this set, at most two.
-fn shared(text: &str, wanted: &HashSet<&str>) -> usize {
+fn shared(text: &str, wanted: &AHashSet<&str>) -> usize {
     let mut found = 0;
     if !wanted.is_empty() {
         Content::any(text, |word| {
