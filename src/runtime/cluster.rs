@@ -56,6 +56,8 @@ pub struct Keeper {
     began: Instant,
     view: Mutex<View>,
     standing: watch::Sender<Standing>,
+    /// Changes when another node joins, leaves or becomes silent. Many wait for that, who need not wake with each beat.
+    changes: watch::Sender<()>,
     counts: OnceLock<Counts>,
     draining: AtomicBool,
     /// Asks for a beat at once.
@@ -86,6 +88,7 @@ impl Keeper {
             began,
             view: Mutex::new(view),
             standing,
+            changes: watch::Sender::new(()),
             counts: OnceLock::new(),
             draining: AtomicBool::new(false),
             now: Notify::new(),
@@ -213,11 +216,11 @@ impl Keeper {
 
     /// Waits until another node is silent or has left. One that is not known yet counts as living.
     pub(crate) async fn gone(&self, node: NodeId) {
-        let (mut standing, mut was_seen) = (self.standing.subscribe(), false);
+        let (mut changes, mut was_seen) = (self.changes.subscribe(), false);
         loop {
             let is_seen = self.view().living().any(|row| row.id == node);
             // The sender lives as long as this borrow.
-            if was_seen && !is_seen || standing.changed().await.is_err() {
+            if was_seen && !is_seen || changes.changed().await.is_err() {
                 return;
             }
             was_seen |= is_seen;
@@ -300,6 +303,9 @@ impl Keeper {
             standing.lapses += u64::from(lapsed);
             standing.others += u64::from(has_changed);
         });
+        if has_changed {
+            self.changes.send_replace(());
+        }
         if !gone.is_empty()
             && let Err(error) = cluster.remove(&gone).await
         {

@@ -89,6 +89,27 @@ impl Relays {
         self.waiting.extend(frame.map(|frame| (link, frame)));
     }
 
+    async fn arrived(&mut self) -> Option<(u64, FromLink)> {
+        let Self { from_links, links, waiting, .. } = self;
+        let Some((number, _)) = waiting.front() else { return from_links.recv().await };
+        let link = links.iter().find(|link| link.number == *number);
+        let room = async {
+            match link {
+                Some(link) => link.to_holder.reserve().await.ok(),
+                None => None,
+            }
+        };
+        tokio::select! {
+            from = from_links.recv() => from,
+            permit = room => {
+                if let (Some((_, frame)), Some(permit)) = (waiting.pop_front(), permit) {
+                    permit.send(frame);
+                }
+                None
+            }
+        }
+    }
+
     /// Returns true if every frame was given to its link.
     pub(in crate::server) fn has_room(&self) -> bool {
         self.waiting.is_empty()
@@ -108,33 +129,12 @@ impl Relays {
     }
 }
 
-/// Waits for a holder's frames, or for room for the client's; in that case returns `None`. Forever without links.
+/// Waits for a holder's frames, or for room for the client's; in that case returns `None`. Forever without links. Cancel
+/// safe. Boxed: few connections have links.
 pub(in crate::server) async fn arrived(relays: &mut Option<Box<Relays>>) -> Option<(u64, FromLink)> {
-    let Some(relays) = relays else { return std::future::pending().await };
-    if let Ok(from) = relays.from_links.try_recv() {
-        return Some(from);
-    }
-    if relays.has_room() {
-        return relays.from_links.recv().await;
-    }
-    // Both borrow the links: whichever comes first, the other begins anew in the next round.
-    let Relays { from_links, links, waiting, .. } = &mut **relays;
-    let number = waiting.front().map(|(number, _)| *number);
-    let link = links.iter().find(|link| Some(link.number) == number);
-    let room = async {
-        match link {
-            Some(link) => link.to_holder.reserve().await.ok(),
-            None => None,
-        }
-    };
-    tokio::select! {
-        from = from_links.recv() => from,
-        permit = room => {
-            if let (Some((_, frame)), Some(permit)) = (waiting.pop_front(), permit) {
-                permit.send(frame);
-            }
-            None
-        }
+    match relays {
+        Some(relays) => Box::pin(relays.arrived()).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -84,6 +84,9 @@ pub(in crate::server) async fn enter(State(app): State<Arc<App>>, request: Reque
         Ok(keeper) => keeper,
         Err(refused) => return refused,
     };
+    // Many come at once from one address when clients reconnect: they are no guests.
+    let guest = parts.extensions.get::<Arc<Guest>>().cloned();
+    guest.iter().for_each(|guest| guest.known_as(SUBPROTOCOL));
     if let Some(refused) = handshake::refuse(&parts.headers) {
         return refused;
     }
@@ -95,7 +98,6 @@ pub(in crate::server) async fn enter(State(app): State<Arc<App>>, request: Reque
         let message = format!("this server speaks {SUBPROTOCOL} with other nodes; they have another version\n");
         return (StatusCode::BAD_REQUEST, message).into_response();
     }
-    let guest = parts.extensions.get::<Arc<Guest>>().cloned();
     let address = peer(&parts).unwrap_or_else(|| Ipv4Addr::UNSPECIFIED.into());
     handshake::sized(socket.protocols([SUBPROTOCOL]), app.limits.message_bytes_max()).on_upgrade(move |socket| {
         guest.iter().for_each(|guest| guest.upgraded());

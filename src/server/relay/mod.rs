@@ -30,6 +30,9 @@ pub(super) use self::{
 /// The subprotocol between nodes.
 pub(super) const SUBPROTOCOL: &str = "reseed.node.v1";
 
+/// Begins the paths for other nodes, which prove themselves by NODE_TOKEN, and refuse browsers.
+pub(super) const INTERNAL: &str = "/internal/";
+
 /// The path at which other nodes bring their clients.
 pub(super) const PATH: &str = "/internal/relay";
 
