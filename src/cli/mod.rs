@@ -1,5 +1,5 @@
 //! The command line: `serve` (the default), `chat`, `check`, `health`, `sessions`, `inspect`, `import`, `export`,
-//! `vacuum`.
+//! `nodes`, `vacuum`.
 
 mod chat;
 mod check;
@@ -8,6 +8,7 @@ pub(crate) mod export;
 mod health;
 pub(crate) mod import;
 mod inspect;
+mod nodes;
 mod serve;
 mod sessions;
 mod terminal;
@@ -41,6 +42,8 @@ enum Command {
     Health,
     /// List the sessions in the database, newest first; also while a server uses it.
     Sessions(sessions::SessionsOptions),
+    /// List the servers that share the database (PostgreSQL).
+    Nodes(nodes::NodesOptions),
     /// Show the tree of a session, or what its next request would send; also while a server uses its database.
     Inspect(inspect::InspectOptions),
     /// Import sessions from pi's session files. The server must not be running.
@@ -75,6 +78,7 @@ pub fn run(cli: Cli) -> ExitCode {
             Command::Check => check::run(&Settings::load()?).await,
             Command::Import(command) => import::run(&Settings::load()?, command).await,
             Command::Export(command) => export::run(&Settings::load()?, command).await,
+            Command::Nodes(options) => nodes::run(&Settings::load()?, options).await,
             Command::Vacuum => vacuum::run(&Settings::load()?).await,
             Command::Health => health::run(&Settings::load()?).await,
             Command::Sessions(options) => sessions::run(&Settings::load()?, options).await,

@@ -395,8 +395,8 @@ settings! {
     node: NodeSettings {
         /// The name of this server among those that share its database, for people; unset for the machine's name.
         node_name: Option<String> = "", rules::node_name().optional();
-        /// The address at which the other servers reach this one, such as `ws://10.0.0.5:8080`; unset if there are
-        /// none. Needs NODE_TOKEN.
+        /// The address at which the other servers reach this one, such as `ws://10.0.0.5:8080`, for clients of theirs
+        /// whose sessions are open here; unset if there are none. Needs NODE_TOKEN.
         node_address: Option<String> = "", rules::node_address().optional();
         /// The secret with which the servers that share a database know each other: 32 characters or more, the same on
         /// all of them. On `ws://` it travels in the clear.

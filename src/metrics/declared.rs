@@ -120,6 +120,18 @@ metrics! {
         "Always 1; the label is the running version.";
     CONNECTIONS = Kind::Gauge, "reseed_connections" ["dialect"], Count,
         "Open connections, by protocol version; `none` has not sent a frame yet.";
+    NODES = Kind::Gauge, "reseed_nodes" ["state"], Count,
+        "Servers that share the database, as this one sees them, itself included: `living`, `draining`, or `silent` for \
+        longer than their lease.";
+    SESSIONS_HELD = Kind::Gauge, "reseed_sessions_held" [], Count,
+        "Sessions that this server holds among those that share the database; it is told with each beat.";
+    TAKEOVERS_TOTAL = Kind::Counter, "reseed_takeovers_total" ["reason"], Count,
+        "Sessions that this server took over from another one that was `silent`, or `gone` without giving them up.";
+    APPENDS_FENCED_TOTAL = Kind::Counter, "reseed_appends_fenced_total" [], Count,
+        "Appends that the store refused because another server has opened the session since.";
+    RELAYED_CONNECTIONS = Kind::Gauge, "reseed_relayed_connections" ["side"], Count,
+        "Open connections to other nodes of the cluster that carry a client's frames: `edge` for clients of this node, \
+        `holder` for sessions of this node.";
     CONNECTIONS_TOTAL = Kind::Counter, "reseed_connections_total" [], Count,
         "Connections accepted since the start.";
     CLOSES_TOTAL = Kind::Counter, "reseed_closes_total" ["code"], Count,

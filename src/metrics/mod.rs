@@ -132,6 +132,61 @@ impl Drop for OpenConnection {
     }
 }
 
+/// The node that counts a relayed connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The one that the client is connected to.
+    Edge,
+    /// The one that holds the session.
+    Holder,
+}
+
+impl Side {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Edge => "edge",
+            Self::Holder => "holder",
+        }
+    }
+}
+
+/// A connection between two nodes, counted until dropped.
+#[derive(Debug)]
+pub(crate) struct RelayedConnection(Side);
+
+impl RelayedConnection {
+    /// Counts a new one.
+    #[must_use]
+    pub(crate) fn new(side: Side) -> Self {
+        RELAYED_CONNECTIONS.gauge([side.label()]).increment(1.0);
+        Self(side)
+    }
+}
+
+impl Drop for RelayedConnection {
+    fn drop(&mut self) {
+        RELAYED_CONNECTIONS.gauge([self.0.label()]).decrement(1.0);
+    }
+}
+
+/// Sets the numbers of nodes in each state, and of the sessions that this one holds.
+pub(crate) fn nodes(living: usize, draining: usize, silent: usize, held: u64) {
+    for (state, count) in [("living", living), ("draining", draining), ("silent", silent)] {
+        NODES.gauge([state]).set(count as f64);
+    }
+    SESSIONS_HELD.gauge([]).set(held as f64);
+}
+
+/// Counts a session taken over from a node that is silent, or gone.
+pub(crate) fn taken_over(is_silent: bool) {
+    TAKEOVERS_TOTAL.counter([if is_silent { "silent" } else { "gone" }]).increment(1);
+}
+
+/// Counts an append that was refused because another node has opened the session.
+pub(crate) fn append_fenced() {
+    APPENDS_FENCED_TOTAL.counter([]).increment(1);
+}
+
 /// A session in memory, counted until dropped.
 #[derive(Debug)]
 pub(crate) struct OpenSession(());

@@ -26,7 +26,11 @@ pub(super) fn record_all() {
     let mut connection = OpenConnection::new();
     connection.speaks(Dialect::V2);
     drop(OpenConnection::new());
-    std::mem::forget((connection, OpenSession::new()));
+    std::mem::forget((connection, OpenSession::new(), RelayedConnection::new(Side::Edge)));
+    drop(RelayedConnection::new(Side::Holder));
+    nodes(2, 1, 1, 7);
+    taken_over(true);
+    append_fenced();
     closed(CloseCode::NoHello);
     frame_refused(ErrorCode::InvalidJson);
     command_answered("user_input", Outcome::Error(ErrorCode::QueueFull));
@@ -65,6 +69,13 @@ fn what_is_recorded_is_rendered_under_its_labels() {
         r#"reseed_connections{dialect="none"} 0"#,
         r#"reseed_connections{dialect="v2"} 1"#,
         "reseed_connections_total 2",
+        r#"reseed_relayed_connections{side="edge"} 1"#,
+        r#"reseed_nodes{state="living"} 2"#,
+        "reseed_sessions_held 7",
+        r#"reseed_takeovers_total{reason="silent"} 1"#,
+        r#"reseed_takeovers_total{reason="gone"} 0"#,
+        "reseed_appends_fenced_total 1",
+        r#"reseed_relayed_connections{side="holder"} 0"#,
         "reseed_sessions_open 1",
         r#"reseed_closes_total{code="4408"} 1"#,
         r#"reseed_frames_refused_total{code="invalid_json"} 1"#,

@@ -24,6 +24,9 @@ use reseed_protocol::{
 fn values(metric: &str, label: &str) -> Vec<&'static str> {
     let codes = || ErrorCode::ALL.iter().map(|code| code.as_str());
     match (metric, label) {
+        ("reseed_nodes", "state") => vec!["living", "draining", "silent"],
+        ("reseed_takeovers_total", "reason") => vec!["silent", "gone"],
+        (_, "side") => vec!["edge", "holder"],
         (_, "dialect") => vec!["none", "v1", "v2"],
         ("reseed_closes_total", "code") => CloseCode::ALL.iter().map(|code| close_label(*code)).collect(),
         ("reseed_frames_refused_total", "code") => codes().collect(),

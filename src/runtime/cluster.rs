@@ -6,6 +6,7 @@
 pub(crate) mod view;
 
 use self::view::{BEATS, Holder, View};
+use crate::metrics;
 use crate::store::{Cluster, Error, NewNode, NodeId, NodeRow, Pulse, SessionStore};
 use std::{
     sync::{
@@ -55,6 +56,8 @@ pub struct Keeper {
     began: Instant,
     view: Mutex<View>,
     standing: watch::Sender<Standing>,
+    /// Changes when another node joins, leaves or becomes silent. Many wait for that, who need not wake with each beat.
+    changes: watch::Sender<()>,
     counts: OnceLock<Counts>,
     draining: AtomicBool,
     /// Asks for a beat at once.
@@ -85,6 +88,7 @@ impl Keeper {
             began,
             view: Mutex::new(view),
             standing,
+            changes: watch::Sender::new(()),
             counts: OnceLock::new(),
             draining: AtomicBool::new(false),
             now: Notify::new(),
@@ -173,10 +177,54 @@ impl Keeper {
         })
     }
 
+    /// Returns all nodes as the store knows them now, each with true if it is silent.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    pub async fn nodes(&self) -> Result<Vec<(NodeRow, bool)>, Error> {
+        let rows = match self.cluster() {
+            Some(cluster) => cluster.nodes().await?,
+            None => Vec::new(),
+        };
+        let view = self.view();
+        Ok(rows.into_iter().map(|row| (view.is_silent(row.id), row)).map(|(silent, row)| (row, silent)).collect())
+    }
+
+    /// Returns the name of the node that holds a session, if it is known and lives.
+    pub(crate) fn name_of(&self, holder: Option<NodeId>) -> Option<String> {
+        match self.view().holder(holder) {
+            Holder::Me => Some(self.node.name.clone()),
+            Holder::Other(row) => Some(row.node.name.clone()),
+            Holder::Nobody | Holder::Unknown => None,
+        }
+    }
+
+    /// Counts a session that this node has taken from another one, if it has.
+    pub(crate) fn took_over_from(&self, holder: Option<NodeId>) {
+        let Some(holder) = holder else { return };
+        let view = self.view();
+        if holder != view.me() {
+            metrics::taken_over(view.is_silent(holder));
+        }
+    }
+
     /// Returns true if a session with this holder is another living node's, as of the last poll. One that is not known
     /// counts as living.
     pub(crate) fn is_of_another(&self, holder: Option<NodeId>) -> bool {
         matches!(self.view().holder(holder), Holder::Other(_) | Holder::Unknown)
+    }
+
+    /// Waits until another node is silent or has left. One that is not known yet counts as living.
+    pub(crate) async fn gone(&self, node: NodeId) {
+        let (mut changes, mut was_seen) = (self.changes.subscribe(), false);
+        loop {
+            let is_seen = self.view().living().any(|row| row.id == node);
+            // The sender lives as long as this borrow.
+            if was_seen && !is_seen || changes.changed().await.is_err() {
+                return;
+            }
+            was_seen |= is_seen;
+        }
     }
 
     /// Returns the time after which it is worth asking again for a session that this node holds.
@@ -234,6 +282,8 @@ impl Keeper {
             }
         };
         let answered = self.began.elapsed();
+        let drains = |rows: &[NodeRow]| rows.iter().filter(|row| row.pulse.draining).count();
+        let (total, draining) = (rows.len(), drains(&rows));
         let (silent, gone, lapsed, has_changed) = {
             let mut view = self.view();
             let lapsed = !view.is_trusted(answered);
@@ -242,6 +292,8 @@ impl Keeper {
             let has_changed = !view.living().map(|row| row.id).eq(before);
             (view.silent(), view.gone(), lapsed, has_changed)
         };
+        let living = total.saturating_sub(draining).saturating_sub(silent.len());
+        metrics::nodes(living, draining, silent.len(), sessions);
         cluster.judge(silent);
         if std::mem::take(is_away) {
             tracing::info!("this server renews its lease again");
@@ -251,6 +303,9 @@ impl Keeper {
             standing.lapses += u64::from(lapsed);
             standing.others += u64::from(has_changed);
         });
+        if has_changed {
+            self.changes.send_replace(());
+        }
         if !gone.is_empty()
             && let Err(error) = cluster.remove(&gone).await
         {

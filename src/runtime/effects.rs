@@ -221,6 +221,7 @@ impl Effects {
         let session = &self.lease.session;
         match (&self.shared.cluster, error) {
             (Some(_), store::Error::Fenced { .. }) => {
+                crate::metrics::append_fenced();
                 tracing::warn!(%session, %error, "another server has opened the session; it is closed here");
                 return SubscriptionEnd::Moved;
             }

@@ -57,10 +57,10 @@ pub(crate) mod whole;
 mod resume_decisions;
 
 pub(crate) use actor::{PRESENCE_MAX, REPLAY_EVENTS_MAX};
-pub(crate) use cluster::Keeper;
+pub(crate) use cluster::{Keeper, Place};
 pub(crate) use feed::{Cursor, Frame, Reader, Seen};
 pub(crate) use handle::{
     Attach, Attached, ConnectionShare, Identity, LeftOff, Outgoing, Private, Replied, SUBSCRIPTIONS_MAX, SessionHandle,
 };
-pub(crate) use registry::{Registry, RegistryOptions};
+pub(crate) use registry::{Registry, RegistryOptions, holding::Found};
 pub(crate) use shared::store_error;

@@ -1,9 +1,11 @@
 //! The open sessions: one live loop per session, whose actor is shared by everyone who opens it.
 
-mod holding;
+pub(crate) mod holding;
 mod removal;
 mod replacing;
+mod watching;
 
+use self::holding::NotOpened;
 use super::{
     actor,
     cluster::Keeper,
@@ -25,7 +27,7 @@ use crate::{
     metrics::limits::Limit,
     provider::Provider,
     shares::{Permit, Share, Shares},
-    store::{Created, Error as StoreError, Head, SessionHead, SessionStore, UNFINISHED},
+    store::{Created, Error as StoreError, Head, NodeId, SessionHead, SessionStore, UNFINISHED},
     tools::Toolset,
 };
 use dashmap::DashMap;
@@ -253,15 +255,24 @@ impl Registry {
     /// node has it open), `shutting_down`, `store_failed`.
     pub async fn open(&self, id: &SessionId, owner: &str) -> Result<SessionHandle, ErrorBody> {
         let head = self.head(id, owner).await?;
+        self.open_at(&head).await.map_err(|refused| match refused {
+            NotOpened::Held(node) => self.held(id, node),
+            NotOpened::Refused(error) => error,
+        })
+    }
+
+    /// Opens the session with this head if necessary.
+    async fn open_at(&self, head: &SessionHead) -> Result<SessionHandle, NotOpened> {
+        let id = &head.session;
         let slot = self.slots.entry(id.clone()).or_default().clone();
         let mut place = slot.handle.lock().await;
-        self.end_if_stale(place.as_ref(), &head).await;
+        self.end_if_stale(place.as_ref(), head).await;
         if let Some(handle) = place.as_ref().filter(|handle| !handle.is_gone()) {
             return Ok(handle.clone());
         }
-        let opened = match self.room(owner) {
-            Ok(room) => self.read(id).await.map(|started| (started, room)),
-            Err(error) => Err(error),
+        let opened = match self.room(&head.owner) {
+            Ok(room) => self.read(id, head.holder).await.map(|started| (started, room)),
+            Err(error) => Err(NotOpened::Refused(error)),
         };
         match opened {
             Ok((started, room)) => {
@@ -278,17 +289,21 @@ impl Registry {
         }
     }
 
-    async fn read(&self, id: &SessionId) -> Result<actor::Started, ErrorBody> {
+    /// Becomes the writer of a session and loads it. `before` held it until now.
+    async fn read(&self, id: &SessionId, before: Option<NodeId>) -> Result<actor::Started, NotOpened> {
         let store = &self.shared.store;
-        self.wait_for_trust().await?;
+        self.wait_for_trust().await.map_err(NotOpened::Refused)?;
         let (lease, head) = store.open(id).await.map_err(|error| match error {
-            StoreError::Held { session, node } => self.held(&session, node),
-            error => self.fault(&error),
+            StoreError::Held { node, .. } => NotOpened::Held(node),
+            error => NotOpened::Refused(self.fault(&error)),
         })?;
-        let session = self.founded(load(&**store, &head).await.map_err(|error| self.fault(&error))?);
+        self.keeper().iter().for_each(|keeper| keeper.took_over_from(before));
+        let session = load(&**store, &head).await.map_err(|error| NotOpened::Refused(self.fault(&error)))?;
+        let session = self.founded(session);
         let stored_seq = stored_copy(&head).map_or(0, |copy| copy.seq());
         let row = Row::new(self.watches.clone(), id.clone(), head.owner);
-        Ok(actor::Started { lease, seed: self.seed(session)?, head: head.head, stored_seq, row })
+        let seed = self.seed(session).map_err(NotOpened::Refused)?;
+        Ok(actor::Started { lease, seed, head: head.head, stored_seq, row })
     }
 
     /// Returns what the store knows of a session, if it belongs to `owner`.
@@ -368,6 +383,13 @@ impl Registry {
     #[must_use]
     pub fn doing(&self, id: &SessionId) -> SessionState {
         self.rows.get(id).map_or(SessionState::Idle, |row| row.doing())
+    }
+
+    /// Returns what a session is doing, wherever it is open. Of one that another node holds, only turns are known.
+    #[must_use]
+    pub fn doing_anywhere(&self, head: &SessionHead) -> SessionState {
+        let runs_elsewhere = head.head.running && self.opened(&head.session).is_none() && self.is_of_another(head);
+        if runs_elsewhere { SessionState::Running } else { self.doing(&head.session) }
     }
 
     /// Returns the compactions of a session; `None` if it is not open.

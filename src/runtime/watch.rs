@@ -97,6 +97,11 @@ impl Watches {
         Watcher { watches: self.clone(), owner: owner.to_owned(), board, next_at: Instant::now() }
     }
 
+    /// Returns the owners whose sessions are watched.
+    pub(super) fn owners(&self) -> Vec<String> {
+        self.boards.iter().map(|board| board.key().clone()).collect()
+    }
+
     /// Reports a change to this owner's watchers; `item` is only called if there are any.
     pub(super) fn changed(&self, owner: &str, item: impl FnOnce() -> SessionItem) {
         if self.watchers.load(Ordering::Relaxed) == 0 {

@@ -9,7 +9,7 @@ use super::{
     guesses::Guesses,
     handshake,
     limits::Limits,
-    operator, web,
+    operator, relay, web,
 };
 use crate::{runtime::Registry, tools::mcp::Mcp};
 use axum::{
@@ -21,6 +21,7 @@ use axum::{
     routing::{get, post},
 };
 use reseed_protocol::{ConnectionId, ErrorBody, ErrorCode, context::ContextInfo};
+use secrecy::SecretString;
 use std::{
     net::SocketAddr,
     sync::{
@@ -71,6 +72,8 @@ pub(crate) struct AppOptions {
     pub metrics: crate::metrics::Handle,
     /// Identifies this process, so that clients notice a restart.
     pub instance: String,
+    /// The secret that the nodes of a cluster share; `None` if there are no others.
+    pub node_token: Option<SecretString>,
 }
 
 /// State shared by all connections.
@@ -90,6 +93,7 @@ pub(crate) struct App {
     pub(super) queue_items_max: usize,
     pub(super) metrics: crate::metrics::Handle,
     pub(super) instance: String,
+    pub(super) node_token: Option<SecretString>,
     /// Ends the accept loop and asks every connection to close.
     pub(super) stop: CancellationToken,
     /// All tasks that still talk to a client.
@@ -120,6 +124,7 @@ impl App {
             queue_items_max: options.queue_items_max,
             metrics: options.metrics,
             instance: options.instance,
+            node_token: options.node_token,
             stop: CancellationToken::new(),
             connections: TaskTracker::new(),
             page: OnceLock::new(),
@@ -185,7 +190,10 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/api/sessions", get(operator::sessions))
         .route("/api/sessions/{id}/context", get(operator::session_context))
         .route("/api/sessions/{id}/tree", get(operator::session_tree))
+        .route("/api/nodes", get(operator::nodes))
         .route("/api/mcp", get(operator::mcp))
+        .route(relay::PATH, get(relay::enter))
+        .route(relay::REVOKE_PATH, post(relay::revoked_elsewhere))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .with_state(app)
@@ -195,6 +203,10 @@ pub(super) fn router(app: Arc<App>) -> Router {
 async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let headers = request.headers();
     let text = |name: header::HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?").to_owned());
+    if request.uri().path().starts_with(relay::INTERNAL) {
+        // NODE_ADDRESS may be a proxy's, and no page gets in there, whatever its origin.
+        return next.run(request).await;
+    }
     let (host, origin) = (text(header::HOST), text(header::ORIGIN));
     if let Some(host) = host.filter(|host| !app.auth.allows_host(host)) {
         let message = format!("this server is not `{}`; it listens on this machine only\n", clip(&host));

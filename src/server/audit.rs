@@ -45,6 +45,9 @@ pub(super) fn read(path: &str) -> Option<Read> {
     if path == "/api/mcp" {
         return Some(("mcp", None));
     }
+    if path == "/api/nodes" {
+        return Some(("nodes", None));
+    }
     let rest = path.strip_prefix("/api/sessions")?;
     let mut steps = rest.split('/').skip(1);
     let session = steps.next().and_then(|id| id.parse().ok());
@@ -64,6 +67,7 @@ mod tests {
         let table = [
             ("/metrics", Some(("metrics", None))),
             ("/api/mcp", Some(("mcp", None))),
+            ("/api/nodes", Some(("nodes", None))),
             ("/api/sessions", Some(("sessions", None))),
             ("/api/sessions/k7m2q9xw4hfatz8n/context", Some(("context", Some("k7m2q9xw4hfatz8n")))),
             ("/api/sessions/k7m2q9xw4hfatz8n/tree", Some(("tree", Some("k7m2q9xw4hfatz8n")))),

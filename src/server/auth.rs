@@ -7,6 +7,7 @@
 mod accepted;
 mod grant;
 mod jwt;
+mod shared;
 
 pub(crate) use grant::{Draft, Ended, Grant, Source, Valid};
 pub(crate) use jwt::Jwt;
@@ -15,9 +16,13 @@ use self::{
     accepted::{Accepted, digest, find},
     grant::{Live, opens_sessions},
     jwt::Signed,
+    shared::SharedTickets,
 };
 use super::tickets::{Refused, TicketShares, Tickets};
-use crate::config::{Scope, Scopes, Settings};
+use crate::{
+    config::{Scope, Scopes, Settings},
+    store::{self, SessionStore, TicketsOf},
+};
 use reseed_protocol::{ErrorBody, ErrorCode};
 use std::{
     net::IpAddr,
@@ -47,6 +52,8 @@ pub(crate) struct Auth {
     accepted: RwLock<Arc<Accepted>>,
     loopback: bool,
     tickets: Mutex<Tickets>,
+    /// The tickets of a cluster; those of a single server are in memory.
+    shared: Option<SharedTickets>,
     live: Arc<Live>,
 }
 
@@ -116,10 +123,6 @@ impl Service {
     pub(crate) fn user(&self, name: &str) -> Name {
         format!("{SERVICE}{}{ISSUER_END}{name}", self.name)
     }
-
-    fn made(&self, draft: &Draft) -> bool {
-        matches!(&draft.source, Source::Service(name, _) if *name == self.name)
-    }
 }
 
 /// Returns true if a service or an issuer may give a user this name.
@@ -128,12 +131,15 @@ pub(crate) fn is_name(name: &str) -> bool {
 }
 
 impl Auth {
-    /// Creates it from the settings, and from what accepts the tokens of their identity provider.
+    /// Creates it from the settings, and from what accepts the tokens of their identity provider. Tickets are in the
+    /// store, if several nodes can share it.
     #[must_use]
-    pub(crate) fn new(settings: &Settings, jwt: Option<Arc<Jwt>>) -> Self {
+    pub(crate) fn new(settings: &Settings, jwt: Option<Arc<Jwt>>, store: Option<Arc<dyn SessionStore>>) -> Self {
         let accepted = Accepted::new(settings, jwt);
-        let tickets = Tickets::new(TicketShares::of(&settings.auth, settings.has_several_users()));
+        let shares = TicketShares::of(&settings.auth, settings.has_several_users());
+        let tickets = Tickets::new(shares);
         Self {
+            shared: store.and_then(|store| SharedTickets::of(store, shares)),
             accepted: RwLock::new(Arc::new(accepted)),
             loopback: settings.listen.host.is_loopback(),
             tickets: Mutex::new(tickets),
@@ -174,7 +180,7 @@ impl Auth {
     pub(crate) async fn check(&self, token: Option<&str>, ticket: Option<&str>) -> Result<Arc<Grant>, Refusal> {
         let found = match (token, ticket) {
             (Some(token), _) => self.of_token(token).await.and_then(|draft| self.begin(draft)),
-            (None, Some(ticket)) => self.redeem(ticket),
+            (None, Some(ticket)) => self.redeem(ticket).await,
             (None, None) => Err(Refusal::Missing),
         };
         let grant = found.or_else(|refusal| self.anonymous().ok_or(refusal))?;
@@ -221,6 +227,11 @@ impl Auth {
         Err(Refusal::Wrong("the token was removed"))
     }
 
+    /// Begins the grant of a client whose credentials another node has checked.
+    pub(super) fn of_node(&self, draft: Draft) -> Arc<Grant> {
+        self.live.begin(draft)
+    }
+
     /// Returns the operator whose token this is. If no credentials at all are configured, everyone who reaches the
     /// server is an operator: it then listens only on this machine.
     #[must_use]
@@ -264,32 +275,67 @@ impl Auth {
     /// Issues a single-use ticket, or says why not: too many are unused. Returns the ticket and its public id.
     ///
     /// # Errors
-    /// The system has no randomness.
-    pub(super) fn issue(
+    /// The system has no randomness, or the store failed.
+    pub(super) async fn issue(
         &self,
         draft: Draft,
         life: Duration,
-    ) -> Result<Result<(String, String), Refused>, getrandom::Error> {
+    ) -> Result<Result<(String, String), Refused>, IssueError> {
         let (ticket, id) = (random_hex(TICKET_BYTES)?, random_hex(TICKET_ID_BYTES)?);
         let draft = Draft { id: Some(id.clone()), ..draft };
-        Ok(self.tickets().add(ticket.clone(), draft, life, Instant::now()).map(|()| (ticket, id)))
+        let added = match &self.shared {
+            Some(shared) => shared.put(&ticket, &draft, life).await?,
+            None => self.tickets().add(ticket.clone(), draft, life, Instant::now()),
+        };
+        Ok(added.map(|()| (ticket, id)))
     }
 
-    fn redeem(&self, ticket: &str) -> Result<Arc<Grant>, Refusal> {
+    async fn redeem(&self, ticket: &str) -> Result<Arc<Grant>, Refusal> {
+        let unknown = Refusal::Wrong("the ticket is unknown, used or expired");
+        if let Some(shared) = &self.shared {
+            // Held until the grant is live, as below.
+            let _redeems = shared.redeems().await;
+            let draft = shared.take(ticket).await.map_err(|error| {
+                tracing::warn!(%error, "redeem a ticket");
+                Refusal::Wrong("the store of tickets failed")
+            })?;
+            return self.begin(draft.ok_or(unknown)?);
+        }
         // Held until the grant is live: who revokes it finds the ticket or the grant.
         let mut tickets = self.tickets();
         let draft = tickets.redeem(ticket, Instant::now());
-        self.begin(draft.ok_or(Refusal::Wrong("the ticket is unknown, used or expired"))?)
+        self.begin(draft.ok_or(unknown)?)
     }
 
     /// Takes back what a service granted, to a user or by the id of a ticket. Returns how many unused tickets and how
-    /// many connections that ended.
-    pub(super) fn revoke(&self, service: &Service, whose: &Revoked<'_>) -> (usize, usize) {
+    /// many connections of this server that ended.
+    ///
+    /// # Errors
+    /// The store failed: unused tickets may be left.
+    pub(super) async fn revoke(&self, service: &Service, whose: &Revoked<'_>) -> Result<(usize, usize), store::Error> {
+        let shared = match (&self.shared, whose) {
+            (None, _) => 0,
+            (Some(shared), Revoked::Ticket(id)) => shared.withdraw(&service.name, TicketsOf::Id(id)).await?,
+            (Some(shared), Revoked::User(name)) => {
+                shared.withdraw(&service.name, TicketsOf::Owner(&service.user(name))).await?
+            }
+        };
+        let (unused, sockets) = self.end(&service.name, whose).await;
+        Ok((unused + usize::try_from(shared).unwrap_or(usize::MAX), sockets))
+    }
+
+    /// Ends what a service granted and this process knows of. Returns how many unused tickets and how many connections
+    /// that were.
+    pub(super) async fn end(&self, service: &str, whose: &Revoked<'_>) -> (usize, usize) {
+        if let Some(shared) = &self.shared {
+            shared.settled().await;
+        }
+        let user = |name: &str| format!("{SERVICE}{service}{ISSUER_END}{name}");
         let is_meant = |draft: &Draft| {
-            service.made(draft)
+            matches!(&draft.source, Source::Service(name, _) if name == service)
                 && match whose {
                     Revoked::Ticket(id) => draft.id.as_deref() == Some(*id),
-                    Revoked::User(name) => draft.name == service.user(name),
+                    Revoked::User(name) => draft.name == user(name),
                 }
         };
         let mut tickets = self.tickets();
@@ -342,6 +388,17 @@ impl Auth {
                 origin.as_str().split_once("://").is_some_and(|(_, allowed)| allowed.eq_ignore_ascii_case(host))
             })
     }
+}
+
+/// Why no ticket was issued.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum IssueError {
+    /// The system has no randomness.
+    #[error(transparent)]
+    Randomness(#[from] getrandom::Error),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] store::Error),
 }
 
 /// The grants that a revocation ends.

@@ -2,8 +2,9 @@
 
 use super::{
     app::App,
-    auth::{Draft, Minter, Refusal, Revoked, Valid, bearer, is_name},
+    auth::{Draft, IssueError, Minter, Refusal, Revoked, Valid, bearer, is_name},
     operator::problem,
+    relay::revoke_elsewhere,
     tickets::Refused,
 };
 use crate::{
@@ -65,7 +66,7 @@ pub(super) async fn ticket(State(app): State<Arc<App>>, peer: Peer, headers: Hea
         Err(error) => return problem(StatusCode::BAD_REQUEST, error),
     };
     let valid = draft.valid;
-    match app.auth.issue(draft, life) {
+    match app.auth.issue(draft, life).await {
         Ok(Ok((ticket, id))) => {
             let mut body = serde_json::json!({ "ticket": ticket, "id": id, "expiresInSecs": life.as_secs() });
             let valid_for = match valid {
@@ -90,6 +91,7 @@ pub(super) async fn ticket(State(app): State<Arc<App>>, peer: Peer, headers: Hea
             let error = ErrorBody::new(ErrorCode::Overloaded, "too many unused tickets; try again in a minute");
             problem(StatusCode::SERVICE_UNAVAILABLE, error)
         }
+        Err(IssueError::Store(error)) => problem(StatusCode::SERVICE_UNAVAILABLE, app.registry.fault(&error)),
         Err(error) => {
             tracing::error!(%error, "issue a ticket");
             problem(StatusCode::INTERNAL_SERVER_ERROR, ErrorBody::new(ErrorCode::Internal, "cannot issue a ticket"))
@@ -184,9 +186,18 @@ async fn revoke(app: &App, peer: Peer, headers: &HeaderMap, whose: &Revoked<'_>)
         let given = bearer(headers).map_or(Refusal::Missing, |_| Refusal::Wrong("not a service's token"));
         return refused(app, peer, given).await;
     };
-    let (tickets, sockets) = app.auth.revoke(&service, whose);
+    let (tickets, sockets) = match app.auth.revoke(&service, whose).await {
+        Ok(ended) => ended,
+        Err(error) => return problem(StatusCode::SERVICE_UNAVAILABLE, app.registry.fault(&error)),
+    };
+    let (elsewhere, unanswered) = revoke_elsewhere(app, &service.name, whose).await;
+    let sockets = sockets + elsewhere;
     tracing::info!(service = service.name, tickets, sockets, "a service revokes");
-    Json(serde_json::json!({ "tickets": tickets, "sockets": sockets })).into_response()
+    let mut body = serde_json::json!({ "tickets": tickets, "sockets": sockets });
+    if !unanswered.is_empty() {
+        body["unanswered"] = unanswered.into();
+    }
+    Json(body).into_response()
 }
 
 async fn refused(app: &App, peer: Peer, refusal: Refusal) -> Response {

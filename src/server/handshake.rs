@@ -63,7 +63,7 @@ fn asks_for_socket(headers: &HeaderMap) -> bool {
 
 /// Refuses an opening handshake that violates RFC 6455 (section 4.2): without exactly one key of 16 bytes, or with an
 /// unknown version.
-fn refuse(headers: &HeaderMap) -> Option<Response> {
+pub(super) fn refuse(headers: &HeaderMap) -> Option<Response> {
     if !asks_for_socket(headers) {
         let message = "this address accepts only WebSocket upgrades; the request has no `Upgrade: websocket`\n";
         return Some((StatusCode::BAD_REQUEST, message).into_response());
@@ -113,42 +113,45 @@ async fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Respon
     let bytes_max = app.limits.message_bytes_max();
     let socket = if negotiated { socket.protocols([SUBPROTOCOL_V2]) } else { socket };
     let address = peer.map_or_else(|| Ipv4Addr::UNSPECIFIED.into(), |peer| peer.ip());
+    sized(socket, bytes_max).on_upgrade(move |socket| {
+        guest.iter().for_each(|guest| guest.upgraded());
+        let tracker = app.connections.clone();
+        // Boxed: deeply nested futures would otherwise make every idle connection as large as the busiest.
+        tracker.track_future(Box::pin(async move {
+            let Some(place) = app.limits.enter(address) else {
+                close(socket, CloseCode::Overloaded, "too many open connections", CLOSE_TIME).await;
+                return;
+            };
+            let grant = match identity {
+                Given::Known(grant) => Some(grant),
+                Given::Nothing => None,
+                Given::Wrong(why) => {
+                    // Told by the same close code: a handshake has no room for more.
+                    let _ = app.refuse_credentials(Some(address), "handshake", why).await;
+                    close(socket, CloseCode::Credentials, why.error().1, CLOSE_TIME).await;
+                    return;
+                }
+            };
+            let permit = grant.as_ref().map(|grant| app.registry.shares().take(Share::Connections, grant.name(), 1));
+            let Ok(permit) = permit.transpose() else {
+                close(socket, CloseCode::Overloaded, "too many connections of this user", CLOSE_TIME).await;
+                return;
+            };
+            let permits = (Some(place), permit);
+            let connection = Connection::new(app, socket, grant, negotiated, address, permits, guest);
+            Box::pin(Box::new(connection).run()).await;
+        }))
+    })
+}
+
+/// Sets the sizes of a socket's buffers, and of its largest message.
+pub(super) fn sized(socket: WebSocketUpgrade, bytes_max: usize) -> WebSocketUpgrade {
     socket
         .read_buffer_size(READ_BUFFER_BYTES)
         .write_buffer_size(WRITE_BUFFER_BYTES)
         .max_write_buffer_size(WRITE_BUFFER_BYTES_MAX)
         .max_message_size(bytes_max)
         .max_frame_size(bytes_max)
-        .on_upgrade(move |socket| {
-            guest.iter().for_each(|guest| guest.upgraded());
-            let tracker = app.connections.clone();
-            // Boxed: deeply nested futures would otherwise make every idle connection as large as the busiest.
-            tracker.track_future(Box::pin(async move {
-                let Some(place) = app.limits.enter(address) else {
-                    close(socket, CloseCode::Overloaded, "too many open connections", CLOSE_TIME).await;
-                    return;
-                };
-                let grant = match identity {
-                    Given::Known(grant) => Some(grant),
-                    Given::Nothing => None,
-                    Given::Wrong(why) => {
-                        // Told by the same close code: a handshake has no room for more.
-                        let _ = app.refuse_credentials(Some(address), "handshake", why).await;
-                        close(socket, CloseCode::Credentials, why.error().1, CLOSE_TIME).await;
-                        return;
-                    }
-                };
-                let permit =
-                    grant.as_ref().map(|grant| app.registry.shares().take(Share::Connections, grant.name(), 1));
-                let Ok(permit) = permit.transpose() else {
-                    close(socket, CloseCode::Overloaded, "too many connections of this user", CLOSE_TIME).await;
-                    return;
-                };
-                let permits = (place, permit);
-                let connection = Connection::new(app, socket, grant, negotiated, address, permits, guest);
-                Box::pin(Box::new(connection).run()).await;
-            }))
-        })
 }
 
 /// The credentials of a handshake.

@@ -99,11 +99,16 @@ impl Failures {
     }
 }
 
-async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Arc<App>) {
+/// Sets the options of a connection that streams: none of them is essential.
+pub(super) fn tune(stream: &TcpStream) {
     // Deltas are small, and each should be sent at once.
     let _ = stream.set_nodelay(true);
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
+    let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
+}
+
+async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Arc<App>) {
+    tune(&stream);
     let guest = app.door.admit(peer.ip());
     let stream = Lingering::new(stream, app.clone(), guest.clone());
     let app_of = app.clone();

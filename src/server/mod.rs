@@ -10,6 +10,7 @@
 //! - `audit`: who was refused, and what operators read, in the log
 //! - [`auth`]: tokens and origins; `tickets`: one-time tickets for browsers
 //! - `scope`: what credentials allow
+//! - `relay`: clients whose sessions other nodes hold, and clients of other nodes
 //! - `limits`: number of connections; `costs`: what commands cost
 //! - `operator`: health, metrics and statistics; `web`: the page; `offered`: the strategies that it lists
 
@@ -32,6 +33,7 @@ mod listen;
 mod offered;
 mod opening;
 mod operator;
+mod relay;
 mod scope;
 mod sessions;
 mod socket;
@@ -44,3 +46,4 @@ mod web;
 pub(crate) use app::{App, AppOptions, Patience};
 pub(crate) use limits::Limits;
 pub(crate) use listen::{Running, serve};
+pub(crate) use operator::node_item;

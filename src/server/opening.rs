@@ -1,12 +1,16 @@
 //! `open_session`: checks what it offers, opens or creates the session, and answers with its state.
 
-use super::{sessions, socket::Connection, v2::owner};
+use super::{
+    sessions,
+    socket::Connection,
+    v2::{Frame, owner},
+};
 use crate::{
     core::{
         agent_loop::{Snapshot, Tools, check_offers},
         hook::{HookSpec, check_hooks},
     },
-    runtime::{Attach, Attached, LeftOff, SUBSCRIPTIONS_MAX, Seen, blocking},
+    runtime::{Attach, Attached, Found, LeftOff, SUBSCRIPTIONS_MAX, Seen, blocking},
 };
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode, SessionId,
@@ -18,7 +22,8 @@ use std::sync::Arc;
 /// The default number of entries in `session_opened`.
 const ENTRIES_DEFAULT: u32 = 50;
 
-/// Subscribes the connection to a session, which it creates unless the command names one.
+/// Subscribes the connection to a session, which it creates unless the command names one. Returns `None` if another
+/// node holds the session and will answer.
 ///
 /// # Errors
 /// The refusal, with its reason.
@@ -27,23 +32,38 @@ pub(super) async fn open_session(
     id: &CommandId,
     session: Option<&SessionId>,
     open: OpenSession,
-) -> Result<Box<SessionOpened>, ErrorBody> {
+    frame: &Frame<'_>,
+) -> Result<Option<Box<SessionOpened>>, ErrorBody> {
     let role = open.role.unwrap_or(SessionRole::Writer);
     let Offered { tools, hooks } = check_opening(session, &open, role)?;
-    if connection.subscriptions.len() >= SUBSCRIPTIONS_MAX {
+    if let Some(session) = session.filter(|session| connection.is_routed(session)) {
+        return Err(already_open(session));
+    }
+    if !connection.may_subscribe() {
         let message = format!("this connection is subscribed to {SUBSCRIPTIONS_MAX} sessions; close one of them first");
         return Err(ErrorBody::new(ErrorCode::TooManySubscriptions, message));
     }
     let (app, owner) = (connection.app.clone(), owner(connection));
     let resume = open.resume.as_ref();
     for _ in 0..2 {
-        let handle = match session {
-            Some(session) => app.registry.open(session, &owner).await?,
-            None => app.registry.create_once(&owner, id).await?,
+        let found = match session {
+            Some(session) => app.registry.open_or_find(session, &owner).await?,
+            None => app.registry.create_or_find(&owner, id).await?,
+        };
+        let handle = match found {
+            Found::Here(handle) => handle,
+            // The client of another node goes back there. It may be open here meanwhile: the next attempt says so.
+            Found::Elsewhere(session, row) if connection.via.is_some() => {
+                return Err(app.registry.held(&session, row.id));
+            }
+            Found::Elsewhere(session, _) if connection.is_routed(&session) => return Err(already_open(&session)),
+            Found::Elsewhere(session, row) => {
+                connection.send_to_node(&row, id, &session, "open_session", frame.resend())?;
+                return Ok(None);
+            }
         };
         if connection.subscription(&handle.id).is_some() {
-            let message = format!("this connection is subscribed to session `{}`; send close_session first", handle.id);
-            return Err(ErrorBody::new(ErrorCode::SessionAlreadyOpen, message).with_field("sessionId"));
+            return Err(already_open(&handle.id));
         }
         let attach = Attach {
             origin: connection.origin,
@@ -78,9 +98,14 @@ pub(super) async fn open_session(
         let unchecked = tools.as_ref().map(Tools::unchecked_patterns).unwrap_or_default();
         let opened = session_opened(&handle.id, role, &attached, entries, resume.is_some(), unchecked);
         connection.subscribe(handle, role, open.deltas.unwrap_or(true), attached);
-        return Ok(Box::new(opened));
+        return Ok(Some(Box::new(opened)));
     }
     Err(ErrorBody::new(ErrorCode::StoreFailed, "cannot open the session; try again"))
+}
+
+fn already_open(session: &SessionId) -> ErrorBody {
+    let message = format!("this connection is subscribed to session `{session}`; send close_session first");
+    ErrorBody::new(ErrorCode::SessionAlreadyOpen, message).with_field("sessionId")
 }
 
 /// The offer of a client that opens a session. A part that is `None` stays as it was.

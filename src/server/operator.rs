@@ -3,9 +3,12 @@
 
 mod context;
 mod mcp;
+mod nodes;
 
 pub(super) use context::session_context;
 pub(super) use mcp::mcp;
+pub(crate) use nodes::item as node_item;
+pub(super) use nodes::nodes;
 
 use super::{app::App, auth::Operator, sessions::item, tree};
 use crate::{
@@ -135,7 +138,11 @@ pub(super) async fn sessions(
             let mut shown = serde_json::to_value(shown).unwrap_or_default();
             shown["owner"] = head.owner.clone().into();
             shown["windowTokens"] = head.head.window_tokens.into();
-            shown["open"] = app.registry.opened(&head.session).is_some().into();
+            let node = app.registry.keeper().and_then(|keeper| keeper.name_of(head.holder));
+            shown["open"] = (node.is_some() || app.registry.opened(&head.session).is_some()).into();
+            if let Some(node) = node {
+                shown["node"] = node.into();
+            }
             if let Some(compactions) = app.registry.compactions(&head.session) {
                 shown["compaction"] = serde_json::to_value(compactions).unwrap_or_default();
             }

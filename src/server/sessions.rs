@@ -81,7 +81,7 @@ pub(super) async fn list(asker: &Asker<'_>, list: ListSessions) -> Result<Reply,
 /// Returns a session as lists show it. A turn that was running when the process died is not running, although the store
 /// does not know that until the session is opened again.
 pub(super) fn item(app: &App, head: &SessionHead) -> SessionItem {
-    list_item(&head.session, &head.head, app.registry.doing(&head.session))
+    list_item(&head.session, &head.head, app.registry.doing_anywhere(head))
 }
 
 /// Returns the newest entries on the path of a session that was just joined.

@@ -13,9 +13,12 @@ mod refusals;
 mod replies;
 mod subscription;
 
-pub(super) use self::{refusals::BAD_FRAMES_MAX, replies::count_reply};
+pub(super) use self::{
+    refusals::BAD_FRAMES_MAX,
+    replies::{Unanswered, count_reply},
+};
 
-use self::{credentials::ended, replies::Unanswered, subscription::Subscription};
+use self::{credentials::ended, subscription::Subscription};
 use super::{
     address::network,
     alarm::{Alarm, Ring},
@@ -24,6 +27,7 @@ use super::{
     closing::{CLOSE_TIME, End, Flow, close, protocol_fault, written},
     door::Guest,
     limits::Place,
+    relay::{Relays, Via, arrived},
     v1, v2,
 };
 use crate::{
@@ -37,7 +41,7 @@ use crate::{
 use axum::extract::ws::{Message, WebSocket};
 use futures_util::SinkExt as _;
 use reseed_protocol::{CloseCode, ErrorBody, ErrorCode, frame::peek_type};
-use std::{net::IpAddr, pin::Pin, sync::Arc};
+use std::{net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
@@ -75,7 +79,11 @@ pub(super) struct Connection {
     pub(super) watching: Option<Box<Watcher>>,
     incoming: mpsc::Receiver<Outgoing>,
     /// Commands sent to sessions and not yet answered.
-    unanswered: Vec<Unanswered>,
+    pub(super) unanswered: Vec<Unanswered>,
+    /// The connections to nodes that hold sessions of this client.
+    pub(super) relays: Option<Box<Relays>>,
+    /// Set if another node relays this client.
+    pub(super) via: Option<Via>,
     socket: WebSocket,
     negotiated: bool,
     /// The address that it comes from.
@@ -95,7 +103,7 @@ pub(super) struct Connection {
     guest: Option<Arc<Guest>>,
     /// Its part of its user's share of connections.
     permit: Option<Permit>,
-    _place: Place,
+    _place: Option<Place>,
 }
 
 impl Connection {
@@ -105,7 +113,7 @@ impl Connection {
         grant: Option<Arc<Grant>>,
         negotiated: bool,
         address: IpAddr,
-        (place, permit): (Place, Option<Permit>),
+        (place, permit): (Option<Place>, Option<Permit>),
         guest: Option<Arc<Guest>>,
     ) -> Self {
         let name = grant.as_ref().map(|grant| grant.name().clone());
@@ -144,6 +152,8 @@ impl Connection {
             watching: None,
             incoming,
             unanswered: Vec::new(),
+            relays: None,
+            via: None,
             socket,
             negotiated,
             address,
@@ -214,6 +224,11 @@ impl Connection {
                 // Boxed: commands are rare, and what they await would make every idle connection larger.
                 Some(Ok(message)) => Box::pin(self.received(message)).await,
             },
+            // After the client's commands: a holder that always has more must not keep it from cancelling.
+            from = arrived(&mut self.relays) => match from {
+                Some((link, from)) => Box::pin(self.hear(link, from)).await,
+                None => Ok(()),
+            },
             ring = self.alarm.ring(due) => match ring {
                 Ring::Look => self.pump().await,
                 Ring::Due if hello_due && self.since + patience.hello <= tokio::time::Instant::now() => {
@@ -242,11 +257,14 @@ impl Connection {
                         self.counted.speaks(Dialect::V2);
                     }
                 }
+                if self.renewed(&text) {
+                    return Ok(());
+                }
                 if let Err(used_up) = self.take_points(&text) {
                     return self.rate_limited(&text, used_up).await;
                 }
                 match self.speaks {
-                    Speaks::V2 { greeted } => v2::received(self, text.as_str(), greeted).await?,
+                    Speaks::V2 { greeted } => v2::received(self, &text, greeted).await?,
                     _ => v1::received(self, text.as_str()).await?,
                 }
                 self.flush().await
@@ -281,12 +299,19 @@ impl Connection {
     }
 
     pub(super) async fn flush(&mut self) -> Flow {
-        let patience = self.app.patience.slow_reader;
+        let patience = self.slow_reader();
         written(timeout(patience, self.socket.flush()).await)
     }
 
-    async fn write(&mut self, message: Message, flush: bool) -> Flow {
+    /// Returns the time for which the client may stop reading. A node that relays one waits for it as long, and should
+    /// be the first to give up: it can tell the client why.
+    fn slow_reader(&self) -> Duration {
         let patience = self.app.patience.slow_reader;
+        if self.via.is_some() { patience * 2 } else { patience }
+    }
+
+    async fn write(&mut self, message: Message, flush: bool) -> Flow {
+        let patience = self.slow_reader();
         let writing = async {
             self.socket.feed(message).await?;
             if flush { self.socket.flush().await } else { Ok(()) }

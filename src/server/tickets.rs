@@ -8,7 +8,7 @@ use std::{
 };
 
 /// Unused tickets at a time: far more than people request within a ticket's life of a minute.
-const TICKETS_MAX: usize = 10_000;
+pub(super) const TICKETS_MAX: usize = 10_000;
 
 /// The reason why no ticket was issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +22,8 @@ pub(super) enum Refused {
 /// The maximum numbers of unused tickets; 0 for no limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct TicketShares {
-    user_max: usize,
-    service_max: usize,
+    pub(super) user_max: usize,
+    pub(super) service_max: usize,
 }
 
 impl TicketShares {

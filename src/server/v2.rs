@@ -4,13 +4,17 @@ use super::{
     closing::{End, Flow},
     history,
     opening::open_session,
+    relay::Resend,
     scope, sessions,
     socket::{BAD_FRAMES_MAX, Connection, Speaks, count_reply},
     tree,
 };
 use crate::{
     core::session::fingerprint::fingerprint,
-    runtime::{ConnectionShare, Identity, PRESENCE_MAX, REPLAY_EVENTS_MAX, SUBSCRIPTIONS_MAX, fork},
+    runtime::{
+        ConnectionShare, Identity, PRESENCE_MAX, Place, REPLAY_EVENTS_MAX, SUBSCRIPTIONS_MAX, encoded::FrameText, fork,
+    },
+    store::NodeRow,
 };
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, PROTOCOL_VERSION, SessionId,
@@ -61,8 +65,32 @@ fn not_greeted(name: &str) -> ErrorBody {
     ErrorBody::new(ErrorCode::NotGreeted, format!("send hello first; this is `{shown}`"))
 }
 
+/// A frame whose command may be another node's to carry out.
+pub(super) struct Frame<'a> {
+    text: &'a FrameText,
+    /// How often it was at a node that did not hold its session.
+    attempts: u8,
+}
+
+impl Frame<'_> {
+    /// Returns it, to be sent again if it does not reach the holder of its session.
+    pub(super) fn resend(&self) -> Resend {
+        Resend { text: self.text.clone(), attempts: self.attempts }
+    }
+}
+
 /// Handles a text frame.
-pub(super) async fn received(connection: &mut Connection, text: &str, greeted: bool) -> Flow {
+pub(super) async fn received(connection: &mut Connection, text: &FrameText, greeted: bool) -> Flow {
+    handle(connection, &Frame { text, attempts: 0 }, greeted).await
+}
+
+/// Handles a frame that was at another node, which does not hold its session any more.
+pub(super) async fn again(connection: &mut Connection, text: &FrameText, attempts: u8) -> Flow {
+    handle(connection, &Frame { text, attempts }, true).await
+}
+
+async fn handle(connection: &mut Connection, frame: &Frame<'_>, greeted: bool) -> Flow {
+    let text = frame.text.as_str();
     let Received { id, session, command } = match frame::parse_v2(text) {
         Ok(received) => received,
         Err(Refused { id, session, error }) => {
@@ -82,11 +110,14 @@ pub(super) async fn received(connection: &mut Connection, text: &str, greeted: b
     if let Command::Hello(hello) = command {
         return greet(connection, &id, hello, greeted).await;
     }
+    if connection.sends_back(&id, session.as_ref(), &command).await? {
+        return Ok(());
+    }
     let command = scope::as_observer(connection, command);
     let refused = scope::refuse(connection, session.as_ref(), &command);
     let answered = match refused.or_else(|| refuse_observer(connection, session.as_ref(), &command)) {
         Some(error) => Err(error),
-        None => carry_out(connection, &id, session.as_ref(), command).await,
+        None => carry_out(connection, &id, session.as_ref(), command, frame).await,
     };
     let (reply, session) = match answered {
         // The session answers through the connection's channel.
@@ -107,12 +138,20 @@ async fn carry_out(
     id: &CommandId,
     session: Option<&SessionId>,
     command: Command,
+    frame: &Frame<'_>,
 ) -> Result<Option<Reply>, ErrorBody> {
+    if let Some(session) = session
+        && goes_to_holder(connection, session, &command)
+    {
+        connection.pass_to_holder(id, session, command.name(), frame.text);
+        return Ok(None);
+    }
     let (app, owner) = (connection.app.clone(), owner(connection));
     let asker = sessions::Asker { app: &app, owner: &owner };
     match (command.route(), session) {
         (Routed::Connection(ConnectionCommand::OpenSession(open)), session) => {
-            open_session(connection, id, session, open).await.map(|opened| Some(Reply::SessionOpened(opened)))
+            let opened = open_session(connection, id, session, open, frame).await?;
+            Ok(opened.map(Reply::SessionOpened))
         }
         (Routed::Connection(ConnectionCommand::Authenticate(given)), _) => {
             scope::authenticate(connection, given).await.map(|()| Some(done()))
@@ -132,6 +171,10 @@ async fn carry_out(
             listed.map(Some)
         }
         (Routed::Server(ServerCommand::DeleteSession(_)), Some(session)) => {
+            // One whose holder has no address is deleted under it: its next append fails.
+            if let Some(row) = elsewhere(connection, session, &owner).await?.filter(|row| row.node.address.is_some()) {
+                return connection.send_to_node(&row, id, session, "delete_session", frame.resend()).map(|()| None);
+            }
             app.registry.delete(session, &owner).await?;
             // Its own feed has ended too; the reply says so.
             connection.unsubscribe(session).await;
@@ -150,6 +193,9 @@ async fn carry_out(
         (Routed::Session(SessionCommand::RenameSession(rename)), Some(session))
             if connection.subscription(session).is_none() =>
         {
+            if let Some(row) = elsewhere(connection, session, &owner).await? {
+                return connection.send_to_node(&row, id, session, "rename_session", frame.resend()).map(|()| None);
+            }
             hand_to(connection, session, id, Command::RenameSession(rename)).await.map(|()| None)
         }
         (Routed::Hosting(command), Some(session)) => {
@@ -162,6 +208,30 @@ async fn carry_out(
         (Routed::Connection(_) | Routed::Server(_) | Routed::Hosting(_) | Routed::Session(_), _) => {
             Err(ErrorBody::new(ErrorCode::MissingField, "name the session").with_field("sessionId"))
         }
+    }
+}
+
+/// Returns true if a command is for the holder of its session, which is another node. What only reads the store, any
+/// node answers.
+fn goes_to_holder(connection: &Connection, session: &SessionId, command: &Command) -> bool {
+    use Command::{GetEntries, GetTree, OpenSession, SearchHistory};
+    let stays = matches!(command, OpenSession(_) | GetEntries(_) | GetTree(_) | SearchHistory(_));
+    !stays && connection.is_routed(session)
+}
+
+/// Returns the node that holds a session which this connection is not subscribed to, if it is another one. The client
+/// of another node has been sent to the holder already.
+async fn elsewhere(
+    connection: &mut Connection,
+    session: &SessionId,
+    owner: &str,
+) -> Result<Option<Box<NodeRow>>, ErrorBody> {
+    if connection.via.is_some() || connection.subscription(session).is_some() {
+        return Ok(None);
+    }
+    match connection.app.registry.locate(session, owner).await? {
+        Place::Elsewhere(row) => Ok(Some(row)),
+        Place::Here | Place::Free => Ok(None),
     }
 }
 

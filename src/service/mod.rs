@@ -179,6 +179,7 @@ pub async fn start_with_extensions(
     }
     fork::keep_settling(&registry);
     registry.keep_holding();
+    registry.keep_watching();
     registry.keep_sweeping();
     server_tools.keep_offering(&registry);
     let jwt = Jwt::open(settings, None).await?;
@@ -188,7 +189,7 @@ pub async fn start_with_extensions(
     let app = App::new(AppOptions {
         registry: registry.clone(),
         mcp: server_tools.mcp(),
-        auth: Auth::new(settings, jwt),
+        auth: Auth::new(settings, jwt, Some(store.clone())),
         limits: Limits::new(limits.clone(), addresses.clone()),
         addresses,
         patience: Patience {
@@ -202,6 +203,7 @@ pub async fn start_with_extensions(
         queue_items_max: settings.turns.queue_items_max as usize,
         metrics: metrics::install(),
         instance: IdSource::seeded(u64::from_le_bytes(seed)).next_text(),
+        node_token: settings.node.node_token.clone(),
     });
     if let Some(keeper) = &cluster {
         let (registry, app) = (Arc::downgrade(&registry), Arc::downgrade(&app));

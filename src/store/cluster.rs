@@ -61,6 +61,8 @@ pub struct NodeRow {
     pub beat: u64,
     /// What it said with its last beat.
     pub pulse: Pulse,
+    /// The time since its last beat by the store's clock, for people. No decision follows from it.
+    pub age: Duration,
 }
 
 /// A verdict: this node's counter has stood at this value for the time of its lease.
@@ -70,6 +72,56 @@ pub struct Silent {
     pub node: NodeId,
     /// Its counter. If it has moved since, the verdict is void.
     pub beat: u64,
+}
+
+/// A ticket that any node redeems, once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewTicket {
+    /// The digest of the ticket, which itself is nowhere.
+    pub hash: [u8; 32],
+    /// Its public id.
+    pub id: String,
+    /// The user whom it is for.
+    pub owner: String,
+    /// The service that made it; `None` if the user did.
+    pub service: Option<String>,
+    /// What it stands for, as the server wrote it.
+    pub body: String,
+    /// The time for which it can be redeemed.
+    pub life: Duration,
+}
+
+/// The most tickets that may be unused; 0 for no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TicketBounds {
+    /// Of one user.
+    pub owner_max: usize,
+    /// Of all users of one service.
+    pub service_max: usize,
+    /// Of all.
+    pub all_max: usize,
+}
+
+/// The result of storing a ticket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TicketPut {
+    /// It can be redeemed.
+    Stored,
+    /// Its user has too many.
+    OwnerFull,
+    /// Its service has too many.
+    ServiceFull,
+    /// There are too many.
+    Full,
+}
+
+/// Unused tickets of one service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TicketsOf<'a> {
+    /// The one with this id.
+    Id(&'a str),
+    /// Those of this user.
+    Owner(&'a str),
 }
 
 /// The nodes of a store that several servers can share. Contract: `cluster_suite!` in `store/conformance/`.
@@ -116,6 +168,28 @@ pub trait Cluster: Send + Sync {
     /// # Errors
     /// [`Error::Unknown`].
     fn lost<'a>(&'a self, held: &'a [(SessionId, u64)]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>>;
+
+    /// Stores a ticket, unless there are too many. Tickets need not survive a crash of the store.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`]: it may be stored.
+    fn put_ticket<'a>(
+        &'a self,
+        ticket: &'a NewTicket,
+        bounds: TicketBounds,
+    ) -> StoreFuture<'a, Result<TicketPut, Error>>;
+
+    /// Removes the ticket with this digest. Returns its body and its age, unless it has expired.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`]: it may be gone.
+    fn take_ticket<'a>(&'a self, hash: &'a [u8; 32]) -> StoreFuture<'a, Result<Option<(String, Duration)>, Error>>;
+
+    /// Removes unused tickets of a service. Returns how many there were.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`]: they may be gone.
+    fn withdraw_tickets<'a>(&'a self, service: &'a str, of: TicketsOf<'a>) -> StoreFuture<'a, Result<u64, Error>>;
 }
 
 /// Which node a handle of a store is, and its verdicts.

@@ -5,8 +5,9 @@ mod session;
 
 use self::session::{Session, stored};
 use super::{
-    Append, Cluster, CommandMark, Created, EMPTY_SEQ_MAX, EntryQuery, Error, Head, Lease, ListPage, ListQuery, NodeId,
-    NodeRow, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, UNFINISHED, Usage,
+    Append, Cluster, CommandMark, Created, EMPTY_SEQ_MAX, EntryQuery, Error, Head, Lease, ListPage, ListQuery,
+    NewTicket, NodeId, NodeRow, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
+    UNFINISHED, Usage,
     cluster::Membership,
     page::{self, Cursor, EntriesPage},
     walk,
@@ -44,6 +45,8 @@ struct State {
     nodes: BTreeMap<NodeId, NodeRow>,
     /// Node numbers assigned so far.
     node_numbers: i64,
+    /// Unused tickets, and when they were made.
+    tickets: Vec<(std::time::Instant, NewTicket)>,
 }
 
 impl Default for MemoryStore {
@@ -75,6 +78,7 @@ impl MemoryStore {
                 epochs,
                 nodes: BTreeMap::new(),
                 node_numbers: 0,
+                tickets: Vec::new(),
             })),
             is_shared: Arc::default(),
             member: Membership::default(),

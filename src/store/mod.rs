@@ -22,7 +22,7 @@ mod walk;
 #[cfg(test)]
 pub(crate) mod conformance;
 
-pub use cluster::{Cluster, NewNode, NodeId, NodeRow, Pulse, Silent};
+pub use cluster::{Cluster, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds, TicketPut, TicketsOf};
 pub use connect::{ConnectError, connect};
 pub(crate) use connect::{describe, open, open_read_only};
 pub use error::{Error, Part};

@@ -34,6 +34,8 @@ mod poisoned;
 mod postgres;
 mod provider;
 mod real_upstream;
+#[cfg(feature = "postgres")]
+mod relay;
 mod reload;
 mod retention;
 mod safety;

@@ -3,6 +3,9 @@
 pub(crate) mod binary;
 pub(crate) mod client;
 pub(crate) mod conversation;
+#[cfg(feature = "postgres")]
+#[allow(dead_code, reason = "each binary of tests uses a part of it")]
+pub(crate) mod gate;
 pub(crate) mod http;
 pub(crate) mod issuer;
 pub(crate) mod json;

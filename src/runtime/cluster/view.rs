@@ -117,6 +117,11 @@ impl View {
         self.others.values().filter(|seen| !seen.is_silent()).map(|seen| &seen.row)
     }
 
+    /// Returns true if a node is known, and silent.
+    pub(crate) fn is_silent(&self, node: NodeId) -> bool {
+        self.others.get(&node).is_some_and(Seen::is_silent)
+    }
+
     /// Returns another node with this address that was seen to live: not the one that this server was before it was
     /// killed and started again.
     pub(crate) fn twin(&self, address: &str) -> Option<&NodeRow> {
@@ -171,7 +176,7 @@ mod tests {
 
     fn row(id: NodeId, beat: u64) -> NodeRow {
         let node = NewNode { name: "n".into(), address: None, version: "0".into(), lease: LEASE };
-        NodeRow { id, node, beat, pulse: Pulse::default() }
+        NodeRow { id, node, beat, pulse: Pulse::default(), age: Duration::ZERO }
     }
 
     fn view() -> View {

@@ -4,14 +4,29 @@ use super::{Registry, forget};
 use crate::{
     runtime::{
         cluster::{Keeper, Place},
-        handle::{Message, SessionHandle},
+        handle::{Message, SessionHandle, stopping},
     },
-    store::{Error as StoreError, NodeId, SessionHead},
+    store::{Error as StoreError, NodeId, NodeRow, SessionHead},
 };
 use futures_util::future::join_all;
-use reseed_protocol::{ErrorBody, ErrorCode, SessionId, event::SubscriptionEnd};
+use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, event::SubscriptionEnd};
 use std::{collections::HashSet, sync::Arc};
 use tokio::time::{Instant, timeout};
+
+/// Where a session that was asked for is.
+pub(crate) enum Found {
+    /// It is open here.
+    Here(SessionHandle),
+    /// Another node holds it.
+    Elsewhere(SessionId, Box<NodeRow>),
+}
+
+/// Why a session was not opened.
+pub(super) enum NotOpened {
+    /// Another node holds it.
+    Held(NodeId),
+    Refused(ErrorBody),
+}
 
 impl Registry {
     /// Returns this server's place among the nodes of its store, if the store is one of a cluster's.
@@ -39,6 +54,65 @@ impl Registry {
         Ok(if place == Place::Free && self.opened(id).is_some() { Place::Here } else { place })
     }
 
+    /// Opens a session that belongs to `owner`, unless another node holds it, which is returned instead.
+    ///
+    /// # Errors
+    /// As [`Registry::open`].
+    pub(crate) async fn open_or_find(&self, id: &SessionId, owner: &str) -> Result<Found, ErrorBody> {
+        if self.keeper().is_none() {
+            return self.open(id, owner).await.map(Found::Here);
+        }
+        let mut held_by = None;
+        // One that is taken over between the two steps is looked for once more.
+        for _ in 0..2 {
+            let head = self.head(id, owner).await?;
+            if let Some(row) = self.elsewhere(&head).await? {
+                return Ok(Found::Elsewhere(id.clone(), row));
+            }
+            match self.open_at(&head).await {
+                Ok(handle) => return Ok(Found::Here(handle)),
+                Err(NotOpened::Held(node)) => held_by = Some(node),
+                Err(NotOpened::Refused(error)) => return Err(error),
+            }
+        }
+        Err(held_by.map_or_else(stopping, |node| self.held(id, node)))
+    }
+
+    /// Creates a session for `owner` and opens it; or opens the one that this command has created before, unless
+    /// another node holds it, which is returned instead.
+    ///
+    /// # Errors
+    /// As [`Registry::create_once`].
+    pub(crate) async fn create_or_find(&self, owner: &str, command: &CommandId) -> Result<Found, ErrorBody> {
+        match self.create_once(owner, command).await {
+            Err(error) if self.keeper().is_some() && error.code == ErrorCode::Overloaded => {
+                match self.created_by(owner, Some(command)).await? {
+                    Some(earlier) => self.open_or_find(&earlier, owner).await,
+                    None => Err(error),
+                }
+            }
+            made => made.map(Found::Here),
+        }
+    }
+
+    /// Returns the node that holds a session, if it is another living one.
+    async fn elsewhere(&self, head: &SessionHead) -> Result<Option<Box<NodeRow>>, ErrorBody> {
+        let Some(keeper) = self.keeper() else { return Ok(None) };
+        match keeper.place(head.holder).await.map_err(|error| self.fault(&error))? {
+            Place::Elsewhere(row) => Ok(Some(row)),
+            Place::Here | Place::Free => Ok(None),
+        }
+    }
+
+    /// Returns true if this node holds a session, or has it open.
+    pub(crate) async fn holds(&self, id: &SessionId) -> bool {
+        if self.opened(id).is_some() {
+            return true;
+        }
+        let me = self.keeper().map(|keeper| keeper.me());
+        self.find(id).await.is_ok_and(|head| head.holder.is_some() && head.holder == me)
+    }
+
     /// Waits until this node may open sessions.
     pub(super) async fn wait_for_trust(&self) -> Result<(), ErrorBody> {
         let Some(keeper) = self.keeper() else { return Ok(()) };
@@ -50,7 +124,7 @@ impl Registry {
     }
 
     /// Returns the error for a session that another node holds.
-    pub(super) fn held(&self, session: &SessionId, node: NodeId) -> ErrorBody {
+    pub(crate) fn held(&self, session: &SessionId, node: NodeId) -> ErrorBody {
         let error = self.fault(&StoreError::Held { session: session.clone(), node });
         match self.keeper() {
             Some(keeper) => {

@@ -67,6 +67,7 @@ impl Accepted {
         let has = |named: &NamedToken, of: &Digest| digest(named.token.expose_secret()) == *of;
         match &draft.source {
             Source::Open => !self.is_required(),
+            Source::Node => true,
             Source::User(of) => self.users.iter().any(|named| named.name == draft.name && has(named, of)),
             Source::Signed(issuer) => self.jwt.as_ref().is_some_and(|jwt| jwt.issuer() == issuer),
             Source::Service(name, of) => {

@@ -36,6 +36,8 @@ pub(crate) enum Source {
     Service(String, Digest),
     /// A token that this identity provider signed.
     Signed(String),
+    /// Another node of the cluster, which has checked the credentials and ends the connection with them.
+    Node,
 }
 
 /// For how long a grant is valid, before a connection uses it.

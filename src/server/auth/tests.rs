@@ -11,7 +11,7 @@ fn auth(host: &str) -> Auth {
         ("ALLOWED_ORIGINS", "https://chat.example"),
         ("HOST", host),
     ]);
-    Auth::new(&settings.unwrap(), None)
+    Auth::new(&settings.unwrap(), None, None)
 }
 
 /// Returns the name that a token or a ticket opens sessions as.
@@ -24,10 +24,10 @@ fn service(auth: &Auth, token: &str) -> Service {
 }
 
 /// Issues a ticket of a service for its user `name`; returns the ticket and its id.
-fn mint(auth: &Auth, service: &Service, name: &str) -> (String, String) {
+async fn mint(auth: &Auth, service: &Service, name: &str) -> (String, String) {
     let draft =
         Draft { name: service.user(name), scopes: service.scopes, source: service.source.clone(), ..everyone() };
-    auth.issue(draft, Duration::from_secs(60)).unwrap().unwrap()
+    auth.issue(draft, Duration::from_secs(60)).await.unwrap().unwrap()
 }
 
 #[tokio::test]
@@ -55,7 +55,8 @@ async fn tokens_name_their_owner() {
 async fn a_ticket_is_good_once() {
     let auth = auth("127.0.0.1");
     let Ok(Minter::User(user, _, _, source)) = auth.minter(Some("secret-a")).await else { panic!("a user") };
-    let (ticket, _) = auth.issue(Draft { name: user, source, ..everyone() }, Duration::from_secs(60)).unwrap().unwrap();
+    let (ticket, _) =
+        auth.issue(Draft { name: user, source, ..everyone() }, Duration::from_secs(60)).await.unwrap().unwrap();
     assert_eq!(name(&auth, None, Some(&ticket)).await.as_deref(), Some("ann"));
     assert_eq!(name(&auth, None, Some(&ticket)).await, None);
 }
@@ -68,7 +69,7 @@ async fn no_service_names_the_user_of_another() {
         let names = [given.to_owned(), app.user(given), reader.user(given)];
         assert!(names[0] != names[1] && names[1] != names[2] && names[0] != names[2], "{names:?}");
     }
-    let (ticket, _) = mint(&auth, &app, "ann");
+    let (ticket, _) = mint(&auth, &app, "ann").await;
     assert_eq!(name(&auth, None, Some(&ticket)).await.as_deref(), Some("service:app|ann"));
 }
 
@@ -76,14 +77,14 @@ async fn no_service_names_the_user_of_another() {
 async fn a_service_takes_back_what_it_granted_and_nothing_else() {
     let auth = auth("127.0.0.1");
     let (app, reader) = (service(&auth, "secret-s"), service(&auth, "secret-r"));
-    let (unused, _) = mint(&auth, &app, "ann");
-    let (used, id) = mint(&auth, &app, "ann");
+    let (unused, _) = mint(&auth, &app, "ann").await;
+    let (used, id) = mint(&auth, &app, "ann").await;
     let grant = auth.check(None, Some(&used)).await.unwrap();
-    assert_eq!(auth.revoke(&reader, &Revoked::User("ann")), (0, 0), "another service's user");
-    assert_eq!(auth.revoke(&reader, &Revoked::Ticket(&id)), (0, 0), "another service's ticket");
-    assert_eq!(auth.revoke(&app, &Revoked::Ticket(&id)), (0, 1));
+    assert_eq!(auth.revoke(&reader, &Revoked::User("ann")).await.unwrap(), (0, 0), "another service's user");
+    assert_eq!(auth.revoke(&reader, &Revoked::Ticket(&id)).await.unwrap(), (0, 0), "another service's ticket");
+    assert_eq!(auth.revoke(&app, &Revoked::Ticket(&id)).await.unwrap(), (0, 1));
     assert_eq!(grant.ended().await, Ended::Revoked);
-    assert_eq!(auth.revoke(&app, &Revoked::User("ann")), (1, 0), "the other has ended already");
+    assert_eq!(auth.revoke(&app, &Revoked::User("ann")).await.unwrap(), (1, 0), "the other has ended already");
     assert_eq!(name(&auth, None, Some(&unused)).await, None);
 }
 

@@ -40,14 +40,15 @@ impl Connection {
     /// Returns the time at which the client must be told that its credentials expire, or at which they do.
     pub(super) fn expiry_due(&self) -> Option<tokio::time::Instant> {
         let left = self.grant.as_ref()?.remaining()?;
-        let tells = matches!(self.speaks, Speaks::V2 { greeted: true }) && !self.told_expiring;
+        // The node that relays a client tells it.
+        let tells = matches!(self.speaks, Speaks::V2 { greeted: true }) && !self.told_expiring && self.via.is_none();
         let until = if tells { left.saturating_sub(self.grant.as_ref()?.notice()) } else { left };
         Some(tokio::time::Instant::now() + until)
     }
 
     /// Ends the connection if its credentials have expired or were taken back. This is checked before each event is
     /// written: a client that reads slowly keeps the connection in one round for as long as its sessions go on.
-    pub(super) fn still_granted(&self) -> Flow {
+    pub(in crate::server) fn still_granted(&self) -> Flow {
         let Some(grant) = &self.grant else { return Ok(()) };
         if let Some(ended) = grant.has_ended() {
             let (code, why) = ended.close();
@@ -64,7 +65,11 @@ impl Connection {
         self.still_granted()?;
         let Some(grant) = &self.grant else { return Ok(()) };
         let Some(left) = grant.remaining() else { return Ok(()) };
-        if left > grant.notice() || self.told_expiring || self.speaks != (Speaks::V2 { greeted: true }) {
+        if left > grant.notice()
+            || self.told_expiring
+            || self.via.is_some()
+            || self.speaks != (Speaks::V2 { greeted: true })
+        {
             return Ok(());
         }
         self.told_expiring = true;

@@ -68,7 +68,9 @@ impl Connection {
         self.unsubscribe(session).await;
         match (self.speaks, end) {
             // Another server may be chosen for the next connection. With other sessions open here, it is kept.
-            (_, SubscriptionEnd::Moved) if self.subscriptions.is_empty() => {
+            (_, SubscriptionEnd::Moved)
+                if self.subscriptions.is_empty() && !self.has_routes() && self.via.is_none() =>
+            {
                 Err(End::Close(CloseCode::Restarting, "the session continues on another server; reconnect and resume"))
             }
             (Speaks::V2 { .. }, end) => {

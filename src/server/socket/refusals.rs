@@ -22,7 +22,8 @@ impl Connection {
     /// Takes what a command costs off the sender's allowance.
     pub(super) fn take_points(&self, text: &str) -> Result<(), UsedUp> {
         let rates = self.app.registry.shares().rates();
-        if !rates.limits_commands() {
+        // What another node relays has cost its client points there.
+        if !rates.limits_commands() || self.via.is_some() {
             return Ok(());
         }
         let name = peek_type(text).unwrap_or_default();
@@ -72,7 +73,7 @@ impl Connection {
         };
         self.send(frame).await?;
         self.bad_frames += 1;
-        if self.bad_frames >= BAD_FRAMES_MAX {
+        if self.bad_frames >= BAD_FRAMES_MAX && self.via.is_none() {
             return Err(End::Close(CloseCode::BadFrames, "too many bad frames in a row"));
         }
         Ok(())

@@ -4,7 +4,7 @@ use super::{Connection, Speaks};
 use crate::{
     metrics::{self, Outcome},
     runtime::{Outgoing, Replied, handle::REPLIES_MAX},
-    server::closing::Flow,
+    server::{closing::Flow, relay::Resend},
     tools::mcp::ServerStatus,
 };
 use reseed_protocol::{
@@ -16,19 +16,29 @@ use reseed_protocol::{
 };
 
 /// A command that a session will answer.
-pub(super) struct Unanswered {
-    id: CommandId,
-    session: SessionId,
-    name: &'static str,
+pub(in crate::server) struct Unanswered {
+    pub(in crate::server) id: CommandId,
+    pub(in crate::server) session: SessionId,
+    pub(in crate::server) name: &'static str,
     /// True if the session answers it without waiting for anything.
-    quick: bool,
+    pub(in crate::server) quick: bool,
+    /// The link that it went over, if another node holds the session.
+    pub(in crate::server) link: Option<u64>,
+    /// Set if it can be sent to yet another node.
+    pub(in crate::server) resend: Option<Box<Resend>>,
+}
+
+impl Unanswered {
+    pub(in crate::server) fn new(id: CommandId, session: &SessionId, name: &'static str) -> Self {
+        let quick = Command::spec_of(name).is_some_and(|spec| spec.does == Does::Transient);
+        Self { id, session: session.clone(), name, quick, link: None, resend: None }
+    }
 }
 
 impl Connection {
     /// Records that a command was sent to the session, which will answer it.
     pub(in crate::server) fn expect_reply(&mut self, id: CommandId, session: &SessionId, name: &'static str) {
-        let quick = Command::spec_of(name).is_some_and(|spec| spec.does == Does::Transient);
-        self.unanswered.push(Unanswered { id, session: session.clone(), name, quick });
+        self.unanswered.push(Unanswered::new(id, session, name));
     }
 
     /// Returns true if another command may be read: fewer than half of [`REPLIES_MAX`] are unanswered of the quick
@@ -36,12 +46,22 @@ impl Connection {
     /// answers.
     pub(super) fn may_read(&self) -> bool {
         let most = REPLIES_MAX / 2;
+        let routed = || self.relays.iter().flat_map(|relays| relays.sessions());
+        if self.relays.as_ref().is_some_and(|relays| !relays.has_room()) || !self.may_keep() {
+            return false;
+        }
         if self.unanswered.len() < most {
             return true;
         }
         let of = |session: &SessionId| self.unanswered.iter().filter(|waiting| waiting.session == *session).count();
         self.unanswered.iter().filter(|waiting| waiting.quick).count() < most
-            && self.subscriptions.iter().all(|subscription| of(&subscription.handle.id) < most)
+            && self.unanswered.iter().filter(|waiting| waiting.resend.is_some()).count() < most
+            && self
+                .subscriptions
+                .iter()
+                .map(|subscription| &subscription.handle.id)
+                .chain(routed())
+                .all(|id| of(id) < most)
     }
 
     /// Answers the commands that a session which has ended will not answer.

@@ -3,7 +3,9 @@
 //! A store's tests call [`cluster_suite!`] with an expression that builds [`Nodes`]; each case becomes a test.
 
 use super::{NOW, append_of, id, log};
-use crate::store::{Cluster, Error, Lease, NewNode, NodeId, Pulse, SessionStore, Silent};
+use crate::store::{
+    Cluster, Error, Lease, NewNode, NewTicket, NodeId, Pulse, SessionStore, Silent, TicketBounds, TicketPut, TicketsOf,
+};
 use std::{any::Any, time::Duration};
 
 /// Two handles on an empty store, and what must live as long as they do.
@@ -33,6 +35,8 @@ macro_rules! cluster_suite {
             beats_are_counted_and_tell_what_a_node_does,
             a_node_that_was_removed_holds_nothing_and_can_join_again,
             a_handle_that_has_not_joined_takes_nothing_from_a_node,
+            a_ticket_is_taken_once_by_whichever_handle_asks,
+            tickets_have_bounds_and_are_withdrawn_by_their_service,
         );
     };
     ($build:expr; $($case:ident,)*) => {
@@ -221,4 +225,46 @@ pub(crate) async fn a_handle_that_has_not_joined_takes_nothing_from_a_node(a: &d
     opened(b, "s").await.unwrap();
     // It holds nothing itself.
     opened(a, "s").await.unwrap();
+}
+
+fn ticket(n: u8, owner: &str, service: Option<&str>) -> NewTicket {
+    let (service, body) = (service.map(str::to_owned), format!("{{\"n\":{n},\"text\":\"\\u0000é\"}}"));
+    NewTicket { hash: [n; 32], id: format!("t{n}"), owner: owner.into(), service, body, life: Duration::from_secs(600) }
+}
+
+pub(crate) async fn a_ticket_is_taken_once_by_whichever_handle_asks(a: &dyn SessionStore, b: &dyn SessionStore) {
+    let (at_a, at_b) = (cluster(a), cluster(b));
+    let (kept, none) = (ticket(1, "ann\0", None), TicketBounds::default());
+    assert_eq!(at_a.put_ticket(&kept, none).await.unwrap(), TicketPut::Stored);
+    let expired = NewTicket { life: Duration::ZERO, ..ticket(2, "ann\0", None) };
+    assert_eq!(at_a.put_ticket(&expired, none).await.unwrap(), TicketPut::Stored);
+    let (body, age) = at_b.take_ticket(&kept.hash).await.unwrap().expect("it is there");
+    assert!(body == kept.body && age < Duration::from_secs(600), "{body} {age:?}");
+    for handle in [at_a, at_b] {
+        assert_eq!(handle.take_ticket(&kept.hash).await.unwrap(), None, "it was used");
+        assert_eq!(handle.take_ticket(&expired.hash).await.unwrap(), None, "it has expired");
+    }
+}
+
+pub(crate) async fn tickets_have_bounds_and_are_withdrawn_by_their_service(a: &dyn SessionStore, b: &dyn SessionStore) {
+    let (at_a, at_b) = (cluster(a), cluster(b));
+    let bounds = TicketBounds { owner_max: 2, service_max: 3, all_max: 4 };
+    let table = [
+        (ticket(1, "ann", Some("app")), TicketPut::Stored),
+        (ticket(2, "ann", Some("app")), TicketPut::Stored),
+        (ticket(3, "ann", Some("app")), TicketPut::OwnerFull),
+        (ticket(4, "bob", Some("app")), TicketPut::Stored),
+        (ticket(5, "cid", Some("app")), TicketPut::ServiceFull),
+        (ticket(6, "cid", None), TicketPut::Stored),
+        (ticket(7, "dan", None), TicketPut::Full),
+    ];
+    for (at, (new, expected)) in table.into_iter().enumerate() {
+        let handle = if at % 2 == 0 { at_a } else { at_b };
+        assert_eq!(handle.put_ticket(&new, bounds).await.unwrap(), expected, "{new:?}");
+    }
+    assert_eq!(at_b.withdraw_tickets("web", TicketsOf::Owner("ann")).await.unwrap(), 0, "another service's");
+    assert_eq!(at_b.withdraw_tickets("app", TicketsOf::Owner("ann")).await.unwrap(), 2);
+    assert_eq!(at_b.withdraw_tickets("app", TicketsOf::Id("t4")).await.unwrap(), 1);
+    assert_eq!(at_a.take_ticket(&[4; 32]).await.unwrap(), None);
+    assert!(at_a.take_ticket(&[6; 32]).await.unwrap().is_some(), "nobody's else is touched");
 }

@@ -3,9 +3,10 @@
 use super::{MemoryStore, State};
 use crate::store::{
     Error, StoreFuture,
-    cluster::{Cluster, NewNode, NodeId, NodeRow, Pulse, Silent},
+    cluster::{Cluster, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds, TicketPut, TicketsOf},
 };
 use reseed_protocol::SessionId;
+use std::time::{Duration, Instant};
 
 impl State {
     /// Returns true if this node keeps others from opening what it holds.
@@ -19,7 +20,9 @@ impl Cluster for MemoryStore {
         self.with(move |state| {
             state.node_numbers += 1;
             let id = NodeId(state.node_numbers);
-            state.nodes.insert(id, NodeRow { id, node: node.clone(), beat: 1, pulse: Pulse::default() });
+            state
+                .nodes
+                .insert(id, NodeRow { id, node: node.clone(), beat: 1, pulse: Pulse::default(), age: Duration::ZERO });
             self.member.set_me(Some(id));
             Ok(id)
         })
@@ -65,6 +68,54 @@ impl Cluster for MemoryStore {
             let is_lost =
                 |(id, term): &&(SessionId, u64)| state.sessions.get(id).is_none_or(|found| found.term != *term);
             Ok(held.iter().filter(is_lost).map(|(id, _)| id.clone()).collect())
+        })
+    }
+
+    fn put_ticket<'a>(
+        &'a self,
+        ticket: &'a NewTicket,
+        bounds: TicketBounds,
+    ) -> StoreFuture<'a, Result<TicketPut, Error>> {
+        self.with(move |state| {
+            let tickets = &mut state.tickets;
+            tickets.retain(|(made, ticket)| made.elapsed() < ticket.life);
+            let count = |is_meant: &dyn Fn(&NewTicket) -> bool| tickets.iter().filter(|(_, t)| is_meant(t)).count();
+            let is_full = |count: usize, max: usize| max > 0 && count >= max;
+            let of_service = ticket.service.as_ref().map_or(0, |_| count(&|other| other.service == ticket.service));
+            Ok(if is_full(tickets.len(), bounds.all_max) {
+                TicketPut::Full
+            } else if is_full(count(&|other| other.owner == ticket.owner), bounds.owner_max) {
+                TicketPut::OwnerFull
+            } else if is_full(of_service, bounds.service_max) {
+                TicketPut::ServiceFull
+            } else {
+                tickets.push((Instant::now(), ticket.clone()));
+                TicketPut::Stored
+            })
+        })
+    }
+
+    fn take_ticket<'a>(&'a self, hash: &'a [u8; 32]) -> StoreFuture<'a, Result<Option<(String, Duration)>, Error>> {
+        self.with(move |state| {
+            let Some(at) = state.tickets.iter().position(|(_, ticket)| ticket.hash == *hash) else { return Ok(None) };
+            let (made, ticket) = state.tickets.swap_remove(at);
+            let age = made.elapsed();
+            Ok((age < ticket.life).then_some((ticket.body, age)))
+        })
+    }
+
+    fn withdraw_tickets<'a>(&'a self, service: &'a str, of: TicketsOf<'a>) -> StoreFuture<'a, Result<u64, Error>> {
+        self.with(move |state| {
+            let is_meant = |ticket: &NewTicket| {
+                ticket.service.as_deref() == Some(service)
+                    && match of {
+                        TicketsOf::Id(id) => ticket.id == id,
+                        TicketsOf::Owner(owner) => ticket.owner == owner,
+                    }
+            };
+            let before = state.tickets.len();
+            state.tickets.retain(|(_, ticket)| !is_meant(ticket));
+            Ok((before - state.tickets.len()) as u64)
         })
     }
 }

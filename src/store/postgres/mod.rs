@@ -17,6 +17,7 @@ mod readers;
 mod record;
 mod schema;
 mod session;
+mod tickets;
 mod tls;
 mod tree;
 mod upkeep;
@@ -31,8 +32,8 @@ pub use tls::Error as TlsError;
 
 use super::{
     Append, Cluster, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage,
-    ListQuery, NewNode, NodeId, NodeRow, Part, Pulse, SearchQuery, SessionHead, SessionStore, Silent, StoreFuture,
-    StoredNode, StoredRecord, SubtreeQuery, Usage,
+    ListQuery, NewNode, NewTicket, NodeId, NodeRow, Part, Pulse, SearchQuery, SessionHead, SessionStore, Silent,
+    StoreFuture, StoredNode, StoredRecord, SubtreeQuery, TicketBounds, TicketPut, TicketsOf, Usage,
 };
 use crate::config::Postgres;
 use connection::{Connection, Connector, Use};
@@ -42,7 +43,7 @@ use nodes::Nodes;
 use readers::{Db, Pauses, Readers};
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use session::New;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tree::Tree;
 use upkeep::Upkeep;
@@ -395,7 +396,7 @@ impl SessionStore for PostgresStore {
     }
 
     fn cluster(&self) -> Option<&dyn Cluster> {
-        self.writer.is_some().then_some(self)
+        Some(self)
     }
 }
 
@@ -426,6 +427,22 @@ impl Cluster for PostgresStore {
 
     fn lost<'a>(&'a self, held: &'a [(SessionId, u64)]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>> {
         Box::pin(self.nodes.lost(held))
+    }
+
+    fn put_ticket<'a>(
+        &'a self,
+        ticket: &'a NewTicket,
+        bounds: TicketBounds,
+    ) -> StoreFuture<'a, Result<TicketPut, Error>> {
+        Box::pin(tickets::put(&self.readers, ticket, bounds))
+    }
+
+    fn take_ticket<'a>(&'a self, hash: &'a [u8; 32]) -> StoreFuture<'a, Result<Option<(String, Duration)>, Error>> {
+        Box::pin(tickets::take(&self.readers, hash))
+    }
+
+    fn withdraw_tickets<'a>(&'a self, service: &'a str, of: TicketsOf<'a>) -> StoreFuture<'a, Result<u64, Error>> {
+        Box::pin(tickets::withdraw(&self.readers, service, of))
     }
 }
 

@@ -25,7 +25,8 @@ use tokio::time::timeout;
 use tokio_postgres::{Row, types::ToSql};
 
 /// The columns of a [`NodeRow`].
-const COLUMNS: &str = "incarnation, name, address, version, lease_millis, beat, draining, sessions, connections";
+const COLUMNS: &str = "incarnation, name, address, version, lease_millis, beat, draining, sessions, \
+                       connections, (extract(epoch FROM clock_timestamp() - beat_at) * 1000)::bigint";
 
 /// The way to the table of servers.
 pub(super) struct Nodes {
@@ -89,7 +90,7 @@ impl Nodes {
         let limit = Duration::from_millis(self.limit_ms.load(Ordering::Relaxed));
         let rows = timeout(limit, db.rows(&sql, &params)).await.unwrap_or(Err(Fault::Silence))?;
         *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = Some(db);
-        let is_member = rows.first().is_some_and(|row| row.try_get(9).unwrap_or(false));
+        let is_member = rows.first().is_some_and(|row| row.try_get(10).unwrap_or(false));
         Ok(if is_member { Some(decoded(&rows)?) } else { None })
     }
 
@@ -148,6 +149,7 @@ fn decoded(rows: &[Row]) -> Result<Vec<NodeRow>, Fault> {
             },
             beat: count(row, 5)?,
             pulse: Pulse { draining: row.try_get(6)?, sessions: count(row, 7)?, connections: count(row, 8)? },
+            age: Duration::from_millis(row.try_get::<_, i64>(9)?.max(0).cast_unsigned()),
         })
     };
     rows.iter().map(decode).collect()

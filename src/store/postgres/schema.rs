@@ -25,6 +25,8 @@ const SERVER_VERSION_MIN: i32 = 140_000;
 /// Step 1: the words of entries, in blocks (see `history.rs`).
 ///
 /// Step 2: the servers that share the tables, and which of them holds a session (see `nodes.rs`).
+///
+/// Step 3: unused tickets (see `tickets.rs`).
 const STEPS: &[&str] = &[
     r#"
 CREATE TABLE session (
@@ -71,6 +73,11 @@ CREATE TABLE node (
 ALTER TABLE session ADD COLUMN holder bigint;
 CREATE INDEX session_holder ON session (holder) WHERE holder IS NOT NULL;
 ",
+    r#"
+CREATE UNLOGGED TABLE ticket (
+  hash bytea PRIMARY KEY, id text COLLATE "C" NOT NULL, owner bytea NOT NULL, service bytea, body bytea NOT NULL,
+  made_at timestamptz NOT NULL, expires_at timestamptz NOT NULL);
+"#,
 ];
 
 /// Where the server has lz4, bodies are compressed in a quarter of the time.

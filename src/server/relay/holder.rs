@@ -1,0 +1,195 @@
+//! The holder's side: `/internal/relay`, where other nodes bring their clients.
+//!
+//! A relayed connection is an ordinary one that begins greeted: its user, rights and names come from the first frame.
+//! The edge has counted it, limits its rate, refuses its bad frames, and tells the client when its credentials expire.
+
+use super::{
+    SUBPROTOCOL, WRONG_NODE,
+    wire::{self, Greeting, Rights, ToHolder, WrongNode},
+};
+use crate::{
+    metrics::{RelayedConnection, Side},
+    runtime::{ConnectionShare, Identity, Keeper},
+    server::{
+        app::App,
+        auth::{Draft, Grant, Refusal, Source, Valid, bearer},
+        closing::{CLOSE_TIME, End},
+        door::Guest,
+        handshake,
+        operator::problem,
+        socket::{Connection, Speaks},
+    },
+    store::NodeId,
+};
+use axum::{
+    extract::{
+        ConnectInfo, FromRequestParts as _, Request, State,
+        ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade},
+    },
+    http::{StatusCode, header, request::Parts},
+    response::{IntoResponse, Response},
+};
+use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, command::Command};
+use secrecy::ExposeSecret as _;
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
+use subtle::ConstantTimeEq as _;
+use tokio::time::timeout;
+
+/// Marks a connection whose client is another node's.
+#[derive(Debug)]
+pub(in crate::server) struct Via {
+    /// The node that relays it.
+    pub(in crate::server) node: NodeId,
+    _counted: RelayedConnection,
+}
+
+/// Lets another node in, which proves itself by NODE_TOKEN. A server that is no node of a cluster has no such
+/// addresses.
+///
+/// # Errors
+/// The response for anybody else.
+pub(super) async fn admit(app: &App, parts: &Parts, what: &'static str) -> Result<Arc<Keeper>, Response> {
+    let (Some(token), Some(keeper)) = (&app.node_token, app.registry.keeper()) else {
+        return Err(StatusCode::NOT_FOUND.into_response());
+    };
+    // Only browsers send it, and no page is a node.
+    if parts.headers.contains_key(header::ORIGIN) {
+        return Err((StatusCode::FORBIDDEN, "this address is for servers, not for web pages\n").into_response());
+    }
+    let given = bearer(&parts.headers);
+    if given.is_some_and(|given| given.as_bytes().ct_eq(token.expose_secret().as_bytes()).into()) {
+        return Ok(keeper.clone());
+    }
+    let refusal = given.map_or(Refusal::Missing, |_| Refusal::Wrong("not NODE_TOKEN"));
+    Err(match app.refuse_credentials(peer(parts), what, refusal).await {
+        Err(error) => problem(StatusCode::TOO_MANY_REQUESTS, error),
+        Ok(()) => {
+            let error = ErrorBody::new(ErrorCode::Unauthenticated, "the token is not this server's NODE_TOKEN");
+            problem(StatusCode::UNAUTHORIZED, error)
+        }
+    })
+}
+
+fn peer(parts: &Parts) -> Option<IpAddr> {
+    parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip())
+}
+
+/// Handles a request for `/internal/relay`.
+pub(in crate::server) async fn enter(State(app): State<Arc<App>>, request: Request) -> Response {
+    let (mut parts, _) = request.into_parts();
+    let keeper = match admit(&app, &parts, "relay").await {
+        Ok(keeper) => keeper,
+        Err(refused) => return refused,
+    };
+    // Many come at once from one address when clients reconnect: they are no guests.
+    let guest = parts.extensions.get::<Arc<Guest>>().cloned();
+    guest.iter().for_each(|guest| guest.known_as(SUBPROTOCOL));
+    if let Some(refused) = handshake::refuse(&parts.headers) {
+        return refused;
+    }
+    let socket = match WebSocketUpgrade::from_request_parts(&mut parts, &app).await {
+        Ok(socket) => socket,
+        Err(refused) => return refused.into_response(),
+    };
+    if !socket.requested_protocols().any(|protocol| protocol.as_bytes() == SUBPROTOCOL.as_bytes()) {
+        let message = format!("this server speaks {SUBPROTOCOL} with other nodes; they have another version\n");
+        return (StatusCode::BAD_REQUEST, message).into_response();
+    }
+    let address = peer(&parts).unwrap_or_else(|| Ipv4Addr::UNSPECIFIED.into());
+    handshake::sized(socket.protocols([SUBPROTOCOL]), app.limits.message_bytes_max()).on_upgrade(move |socket| {
+        guest.iter().for_each(|guest| guest.upgraded());
+        let tracker = app.connections.clone();
+        tracker.track_future(Box::pin(async move {
+            let me = keeper.me();
+            if let Some(connection) = greeted(app, socket, me, address, guest).await {
+                Box::pin(connection.run()).await;
+            }
+        }))
+    })
+}
+
+/// Waits for the greeting, and makes the connection.
+async fn greeted(
+    app: Arc<App>,
+    mut socket: WebSocket,
+    me: NodeId,
+    address: IpAddr,
+    guest: Option<Arc<Guest>>,
+) -> Option<Box<Connection>> {
+    let first = tokio::select! {
+        () = app.stop.cancelled() => return None,
+        first = timeout(app.patience.hello, socket.recv()) => first.ok()??.ok()?,
+    };
+    let Message::Text(text) = first else { return None };
+    let greeting = match serde_json::from_str(&text) {
+        Ok(ToHolder::Greeting(greeting)) => *greeting,
+        Ok(ToHolder::Renewal(_)) => return None,
+        Err(error) => {
+            tracing::warn!(%error, "another server's greeting cannot be read; are their versions adjacent?");
+            return None;
+        }
+    };
+    if greeting.node != me.0 {
+        let frame = CloseFrame { code: WRONG_NODE, reason: wire::WRONG_NODE.into() };
+        let closing = async {
+            let _ = socket.send(Message::Close(Some(frame))).await;
+            while let Some(Ok(_)) = socket.recv().await {}
+        };
+        let _ = timeout(CLOSE_TIME, closing).await;
+        return None;
+    }
+    let Greeting { from, connection_id, client_id, client, name, rights, .. } = greeting;
+    let grant = granted(&app, name, &rights);
+    // The edge has taken the place and the permit.
+    let mut connection = Connection::new(app, socket, Some(grant), true, address, (None, None), guest);
+    connection.speaks = Speaks::V2 { greeted: true };
+    connection.shared = ConnectionShare::new(Identity { connection_id, client_id, software: client });
+    connection.via = Some(Via { node: NodeId(from), _counted: RelayedConnection::new(Side::Holder) });
+    Some(Box::new(connection))
+}
+
+/// Makes a grant of what the edge says.
+fn granted(app: &App, name: String, rights: &Rights) -> Arc<Grant> {
+    app.auth.of_node(Draft {
+        name,
+        scopes: rights.scopes(),
+        session: rights.session_id.clone(),
+        valid: rights.left().map_or(Valid::Indefinitely, Valid::For),
+        source: Source::Node,
+        id: None,
+    })
+}
+
+impl Connection {
+    /// Handles a frame of the other node's own; returns false if it is the client's.
+    pub(in crate::server) fn renewed(&mut self, text: &str) -> bool {
+        if self.via.is_none() || !text.starts_with(r#"{"type":"relay_"#) {
+            return false;
+        }
+        // One that a newer version sends is not ours to understand.
+        if let Ok(ToHolder::Renewal(rights)) = serde_json::from_str(text) {
+            let name = self.name.clone().unwrap_or_default();
+            self.grant = Some(granted(&self.app, name, &rights));
+        }
+        true
+    }
+
+    /// Tells the other node that a command is about a session which this one does not hold; returns false if it does,
+    /// or if the command needs none.
+    pub(in crate::server) async fn sends_back(
+        &mut self,
+        id: &CommandId,
+        session: Option<&SessionId>,
+        command: &Command,
+    ) -> Result<bool, End> {
+        let (Some(via), Some(session)) = (&self.via, session) else { return Ok(false) };
+        if self.subscription(session).is_some() || self.app.registry.holds(session).await {
+            return Ok(false);
+        }
+        tracing::debug!(node = %via.node, %session, command = command.name(), "this session is not held here");
+        self.send(wire::encoded(&WrongNode { re: id, session_id: session })).await.map(|()| true)
+    }
+}

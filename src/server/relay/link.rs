@@ -1,0 +1,267 @@
+//! One WebSocket from the edge to a holder, in a task of its own: dialled, greeted, read and written at the same time.
+//!
+//! Reading and writing do not wait for each other: a holder that waits until its frames are taken would otherwise never
+//! take a command. What is read is passed on in batches; while a batch waits for the client, nothing more is read.
+
+use super::{PATH, SUBPROTOCOL, WRONG_NODE};
+use crate::{
+    metrics::{RelayedConnection, Side},
+    runtime::{Keeper, encoded::FrameText},
+    server::listen,
+    store::NodeId,
+};
+use bytes::Bytes;
+use futures_util::{
+    FutureExt as _, SinkExt as _, Stream, StreamExt as _,
+    stream::{SplitSink, SplitStream},
+};
+use secrecy::{ExposeSecret as _, SecretString};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    net::TcpStream,
+    sync::mpsc,
+    time::{Instant, MissedTickBehavior, interval_at, timeout},
+};
+use tokio_tungstenite::{
+    MaybeTlsStream, WebSocketStream, client_async_tls_with_config,
+    tungstenite::{
+        Error, Message,
+        client::IntoClientRequest as _,
+        http::{HeaderValue, Uri, header},
+        protocol::WebSocketConfig,
+    },
+};
+
+/// The time limit for a holder to accept a connection. A client waits for it.
+const DIAL_TIME: Duration = Duration::from_secs(3);
+
+/// The time limit for writing what is left when the client is gone.
+const CLOSE_TIME: Duration = Duration::from_secs(1);
+
+/// Bytes of frames in a batch, or one frame if that is larger.
+const BATCH_BYTES: usize = 16 * 1024;
+
+/// Bytes of a socket's buffers, as of a client's connection.
+const BUFFER_BYTES: usize = 4 * 1024;
+
+/// Bytes of the largest frame of a holder: as many as it can have waiting for a client.
+const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Pings that may stay unanswered.
+const PINGS_UNANSWERED_MAX: u32 = 2;
+
+type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+/// What a link tells its connection.
+#[derive(Debug)]
+pub(in crate::server) enum FromLink {
+    /// The holder's frames, in order.
+    Frames(Vec<FrameText>),
+    /// The link is over.
+    Lost(LinkEnd),
+}
+
+/// Why a link is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::server) enum LinkEnd {
+    /// The holder could not be reached.
+    Unreachable(String),
+    /// Another node answers at its address.
+    WrongNode,
+    /// It is silent, or has left.
+    Gone,
+    /// It closed the link with this code.
+    Closed(u16),
+    /// The connection failed.
+    Broken,
+}
+
+/// A link of a connection. When dropped, what was sent is still written, and the link closed.
+#[derive(Debug)]
+pub(super) struct Link {
+    /// Tells the links of a connection apart.
+    pub(super) number: u64,
+    /// The holder.
+    pub(super) node: NodeId,
+    pub(super) to_holder: mpsc::Sender<FrameText>,
+    _counted: RelayedConnection,
+}
+
+/// Whether the holder answers pings.
+#[derive(Debug, Default)]
+struct Pulse {
+    unanswered: AtomicU32,
+    /// True while the client takes a batch: answers are not read meanwhile.
+    is_passing_on: AtomicBool,
+}
+
+/// What is needed to reach a holder.
+pub(super) struct Dial {
+    pub(super) node: NodeId,
+    /// NODE_ADDRESS.
+    pub(super) address: String,
+    pub(super) token: SecretString,
+    /// The first frame.
+    pub(super) greeting: String,
+    pub(super) heartbeat: Duration,
+    pub(super) keeper: Arc<Keeper>,
+}
+
+impl Link {
+    /// Dials a holder. What is sent meanwhile waits.
+    pub(super) fn dial(dial: Dial, number: u64, to_connection: mpsc::Sender<(u64, FromLink)>) -> Self {
+        let (to_holder, from_connection) = mpsc::channel(1);
+        let node = dial.node;
+        tokio::spawn(async move {
+            let end = run(dial, number, from_connection, &to_connection).await;
+            // A connection that is gone needs not be told.
+            let _ = to_connection.send((number, FromLink::Lost(end))).await;
+        });
+        Self { number, node, to_holder, _counted: RelayedConnection::new(Side::Edge) }
+    }
+}
+
+async fn run(
+    dial: Dial,
+    number: u64,
+    from_connection: mpsc::Receiver<FrameText>,
+    to_connection: &mpsc::Sender<(u64, FromLink)>,
+) -> LinkEnd {
+    let socket = match timeout(DIAL_TIME, connect(&dial)).await {
+        Ok(Ok(socket)) => socket,
+        Ok(Err(error)) => return LinkEnd::Unreachable(error.to_string()),
+        Err(_) => return LinkEnd::Unreachable(format!("it did not answer within {} s", DIAL_TIME.as_secs())),
+    };
+    let (sink, stream) = socket.split();
+    let pulse = Pulse::default();
+    tokio::select! {
+        end = read(stream, number, to_connection, &pulse) => end,
+        end = write(sink, from_connection, dial.heartbeat, &pulse) => end,
+        () = dial.keeper.gone(dial.node) => LinkEnd::Gone,
+    }
+}
+
+async fn connect(dial: &Dial) -> Result<Socket, Error> {
+    let mut request = format!("{}{PATH}", dial.address).into_client_request()?;
+    let (host, port) = host_and_port(request.uri())?;
+    let headers = request.headers_mut();
+    headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
+    let mut token = HeaderValue::from_str(&format!("Bearer {}", dial.token.expose_secret()))?;
+    token.set_sensitive(true);
+    headers.insert(header::AUTHORIZATION, token);
+    // Idempotent: whoever comes first wins, and all choose ring.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let stream = TcpStream::connect((host.as_str(), port)).await?;
+    listen::tune(&stream);
+    let config = WebSocketConfig::default()
+        .read_buffer_size(BUFFER_BYTES)
+        .write_buffer_size(BUFFER_BYTES)
+        .max_write_buffer_size(FRAME_BYTES_MAX)
+        .max_message_size(Some(FRAME_BYTES_MAX))
+        .max_frame_size(Some(FRAME_BYTES_MAX));
+    let (mut socket, _) = client_async_tls_with_config(request, stream, Some(config), None).await?;
+    socket.send(Message::text(dial.greeting.clone())).await?;
+    Ok(socket)
+}
+
+fn host_and_port(address: &Uri) -> Result<(String, u16), Error> {
+    let host = address.host().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "NODE_ADDRESS has no host"))?;
+    let usual = if address.scheme_str() == Some("wss") { 443 } else { 80 };
+    Ok((host.trim_matches(['[', ']']).to_owned(), address.port_u16().unwrap_or(usual)))
+}
+
+/// Passes on what the holder sends, until it ends.
+async fn read(
+    mut stream: SplitStream<Socket>,
+    number: u64,
+    to_connection: &mpsc::Sender<(u64, FromLink)>,
+    pulse: &Pulse,
+) -> LinkEnd {
+    loop {
+        let Some(first) = stream.next().await else { return LinkEnd::Broken };
+        let (frames, end) = batch(first, &mut stream);
+        pulse.is_passing_on.store(true, Ordering::Relaxed);
+        if !frames.is_empty() && to_connection.send((number, FromLink::Frames(frames))).await.is_err() {
+            // The connection is gone; what it has sent is still written.
+            return std::future::pending().await;
+        }
+        pulse.unanswered.store(0, Ordering::Relaxed);
+        pulse.is_passing_on.store(false, Ordering::Relaxed);
+        if let Some(end) = end {
+            return end;
+        }
+    }
+}
+
+/// Takes a message, and those that are there already.
+fn batch(
+    first: Result<Message, Error>,
+    stream: &mut (impl Stream<Item = Result<Message, Error>> + Unpin),
+) -> (Vec<FrameText>, Option<LinkEnd>) {
+    let (mut frames, mut bytes, mut next) = (Vec::new(), 0, Some(first));
+    loop {
+        match next {
+            Some(Ok(Message::Text(text))) => {
+                bytes += text.len();
+                // Checked already: it is UTF-8.
+                let Ok(frame) = FrameText::try_from(Bytes::from(text)) else { return (frames, Some(LinkEnd::Broken)) };
+                frames.push(frame);
+            }
+            Some(Ok(Message::Close(close))) => {
+                let code = close.map_or(1005, |close| close.code.into());
+                return (frames, Some(if code == WRONG_NODE { LinkEnd::WrongNode } else { LinkEnd::Closed(code) }));
+            }
+            Some(Ok(_)) => {}
+            Some(Err(_)) | None => return (frames, Some(LinkEnd::Broken)),
+        }
+        if bytes >= BATCH_BYTES {
+            return (frames, None);
+        }
+        match stream.next().now_or_never() {
+            Some(more) => next = more,
+            None => return (frames, None),
+        }
+    }
+}
+
+/// Writes what the client sends, and pings.
+async fn write(
+    mut sink: SplitSink<Socket, Message>,
+    mut from_connection: mpsc::Receiver<FrameText>,
+    heartbeat: Duration,
+    pulse: &Pulse,
+) -> LinkEnd {
+    let mut beats = interval_at(Instant::now() + heartbeat, heartbeat);
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let message = tokio::select! {
+            frame = from_connection.recv() => match frame {
+                Some(frame) => Message::text(frame.as_str()),
+                None => {
+                    let _ = timeout(CLOSE_TIME, sink.close()).await;
+                    return LinkEnd::Closed(1000);
+                }
+            },
+            _ = beats.tick() => {
+                if pulse.is_passing_on.load(Ordering::Relaxed) {
+                    continue;
+                }
+                if pulse.unanswered.fetch_add(1, Ordering::Relaxed) >= PINGS_UNANSWERED_MAX {
+                    return LinkEnd::Broken;
+                }
+                Message::Ping(Bytes::new())
+            }
+        };
+        if sink.send(message).await.is_err() {
+            // What the holder said last is still to be read.
+            return std::future::pending().await;
+        }
+    }
+}

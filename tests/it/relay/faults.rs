@@ -1,0 +1,237 @@
+//! Links between servers that end, and holders that do.
+
+use super::{Node, PATIENCE, SHORT_LEASE_SECS, check_whole, database, durable, nodes, open, until};
+use crate::support::client::Client;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use std::{fs, time::Instant};
+
+/// Opens a session again where this client left off, as soon as a server has it.
+async fn resumed(client: &mut Client, session: &Value, before: &Value) -> Value {
+    let seq = durable(client, session).last().map_or(before["asOfSeq"].as_u64().unwrap(), |(seq, _)| *seq);
+    let resume = json!({ "epoch": before["epoch"], "seq": seq });
+    until("open the session again", async || {
+        let opened = client.ask("open_session", json!({ "sessionId": session, "resume": resume })).await;
+        if opened["type"] == "session_opened" {
+            return Ok(opened["payload"].clone());
+        }
+        assert_eq!(opened["payload"]["retriable"], true, "{opened}");
+        assert!(opened["payload"]["retryAfterMs"].is_u64(), "{opened}");
+        Err(opened.to_string())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_killed_holder_ends_its_own_subscriptions_and_they_resume_elsewhere() {
+    let [a, b] = nodes(&[("NODE_LEASE_SECS", SHORT_LEASE_SECS)]).await;
+    let (mut at_a, session) = a.session().await;
+    at_a.turn("My cat is called Miso.").await;
+    let mut client = b.client().await;
+    let opened = open(&mut client, &session).await;
+    let since = opened["asOfSeq"].as_u64().unwrap();
+    client.turn("Who is Miso?").await;
+    let own = client.ask("open_session", json!({})).await["payload"]["sessionId"].clone();
+    a.server.kill().await;
+    let closed = client.event("session_closed").await;
+    assert_eq!((&closed["sessionId"], &closed["payload"]["code"]), (&session, &json!("moved")), "{closed}");
+    assert_eq!(closed["payload"]["retriable"], true, "{closed}");
+    // The other session goes on meanwhile.
+    client.session = own.as_str().map(str::to_owned);
+    client.turn("Are you there?").await;
+    let back = resumed(&mut client, &session, &opened).await;
+    assert_eq!(back["resumed"], "replay", "{back}");
+    client.session = session.as_str().map(str::to_owned);
+    client.turn("And who is Miso now?").await;
+    check_whole(&client, &session, since + 1);
+}
+
+#[tokio::test]
+async fn a_cut_link_ends_its_own_subscriptions_and_answers_what_waits() {
+    let [a, b] = nodes(&[("OFFLINE_WORD_MILLIS", "20")]).await;
+    let (mut at_a, session) = a.session().await;
+    let mut client = b.client().await;
+    let opened = open(&mut client, &session).await;
+    let own = client.ask("open_session", json!({})).await["payload"]["sessionId"].clone();
+    client.session = session.as_str().map(str::to_owned);
+    let accepted = client.ask("user_input", json!({ "input": "Tell me a story about a cat called Miso." })).await;
+    assert_eq!(accepted["type"], "accepted", "{accepted}");
+    client.event("turn_started").await;
+    a.gate.cut();
+    let closed = client.event("session_closed").await;
+    assert_eq!((&closed["sessionId"], &closed["payload"]["retriable"]), (&session, &json!(true)), "{closed}");
+    let refused = client.ask("cancel_turn", json!({ "sessionId": session })).await;
+    assert_eq!(refused["payload"]["code"], "no_session", "{refused}");
+    let back = resumed(&mut client, &session, &opened).await;
+    assert_eq!(back["resumed"], "replay", "{back}");
+    client.until(|frame| frame["type"] == "turn_finished" && frame["sessionId"] == session).await;
+    check_whole(&client, &session, opened["asOfSeq"].as_u64().unwrap() + 1);
+    at_a.event("turn_finished").await;
+    client.session = own.as_str().map(str::to_owned);
+    client.turn("Are you there?").await;
+}
+
+#[tokio::test]
+async fn a_holder_that_cannot_be_reached_is_asked_for_later() {
+    let [a, b] = nodes(&[]).await;
+    let (mut at_a, session) = a.session().await;
+    at_a.turn("My cat is called Miso.").await;
+    a.gate.close();
+    let mut client = b.client().await;
+    for (kind, payload) in [
+        ("open_session", json!({ "sessionId": session })),
+        ("rename_session", json!({ "sessionId": session, "name": "Cats" })),
+        ("delete_session", json!({ "sessionId": session })),
+    ] {
+        let refused = client.ask(kind, payload).await;
+        assert_eq!(refused["payload"]["code"], "overloaded", "{refused}");
+        assert_eq!(refused["payload"]["retriable"], true, "{refused}");
+        assert!(refused["payload"]["retryAfterMs"].is_u64(), "{refused}");
+    }
+    assert!(b.log().contains("another server cannot be reached"), "{}", b.log());
+    a.gate.open(&a.server.address);
+    open(&mut client, &session).await;
+    client.turn("Who is Miso?").await;
+    at_a.turn("And here?").await;
+}
+
+#[tokio::test]
+async fn a_holder_that_stops_hands_its_sessions_over() {
+    let [a, b] = nodes(&[]).await;
+    let (mut at_a, session) = a.session().await;
+    at_a.turn("My cat is called Miso.").await;
+    let mut client = b.client().await;
+    let opened = open(&mut client, &session).await;
+    a.server.terminate().await;
+    let closed = client.event("session_closed").await;
+    assert_eq!((&closed["sessionId"], &closed["payload"]["code"]), (&session, &json!("moved")), "{closed}");
+    assert_eq!(at_a.closed().await, 1012);
+    let back = resumed(&mut client, &session, &opened).await;
+    assert_eq!(back["resumed"], "replay", "{back}");
+    client.turn("Who is Miso?").await;
+}
+
+#[tokio::test]
+async fn a_link_on_which_nothing_comes_any_more_is_given_up() {
+    let [a, b] = nodes(&[("HEARTBEAT_SECS", "1")]).await;
+    let (mut at_a, session) = a.session().await;
+    let mut client = b.client().await;
+    let opened = open(&mut client, &session).await;
+    let own = client.ask("open_session", json!({})).await["payload"]["sessionId"].clone();
+    a.gate.freeze();
+    at_a.turn("My cat is called Miso.").await;
+    let closed = client.event("session_closed").await;
+    assert_eq!((&closed["sessionId"], &closed["payload"]["retriable"]), (&session, &json!(true)), "{closed}");
+    client.session = own.as_str().map(str::to_owned);
+    client.turn("Are you there?").await;
+    a.gate.thaw();
+    let back = resumed(&mut client, &session, &opened).await;
+    assert_eq!(back["resumed"], "replay", "{back}");
+    client.until(|frame| frame["type"] == "turn_finished" && frame["sessionId"] == session).await;
+    check_whole(&client, &session, opened["asOfSeq"].as_u64().unwrap() + 1);
+}
+
+#[tokio::test]
+async fn a_server_at_another_s_address_is_not_taken_for_it() {
+    let [a, b, c] = nodes(&[]).await;
+    let (mut at_b, session) = b.session().await;
+    b.gate.open(&a.server.address);
+    let mut client = c.client().await;
+    let refused = client.ask("open_session", json!({ "sessionId": session })).await;
+    assert_eq!(refused["payload"]["code"], "overloaded", "{refused}");
+    assert!(c.log().contains("WrongNode"), "{}", c.log());
+    b.gate.open(&b.server.address);
+    open(&mut client, &session).await;
+    client.turn("My cat is called Miso.").await;
+    at_b.event("turn_finished").await;
+}
+
+/// Rounds in which each of three clients opens a session, writes, and leaves it.
+const ROUNDS: usize = 12;
+
+#[tokio::test]
+async fn a_session_that_moves_all_the_time_loses_and_doubles_nothing() {
+    let [a, b, c] = nodes(&[]).await;
+    let (mut first, session) = a.session().await;
+    first.ask("close_session", json!({})).await;
+    let visits = [(&a, "a"), (&b, "b"), (&c, "c")].map(async |(node, name)| {
+        let (mut client, mut written) = (node.client().await, Vec::new());
+        for round in 0..ROUNDS {
+            until("open a session that moves", async || {
+                let opened = client.ask("open_session", json!({ "sessionId": session, "entries": 0 })).await;
+                if opened["type"] == "session_opened" {
+                    return Ok(());
+                }
+                assert_eq!(opened["payload"]["retriable"], true, "{opened}");
+                Err(opened.to_string())
+            })
+            .await;
+            let text = format!("{name} {round}");
+            let added = client.ask("append_custom", json!({ "customType": "t", "data": text })).await;
+            // Its holder may have left at this moment: then nothing was acknowledged.
+            match added["type"] == "ok" {
+                true => written.push(text),
+                false => assert_eq!(added["payload"]["retriable"], true, "{added}"),
+            }
+            let closed = client.ask("close_session", json!({})).await;
+            assert!(closed["type"] == "ok" || closed["payload"]["code"] == "no_session", "{closed}");
+        }
+        written
+    });
+    let written = join_all(visits).await.concat();
+    let entries = first.ask("get_entries", json!({ "sessionId": session, "limit": 500 })).await;
+    let stored: Vec<&str> =
+        entries["payload"]["items"].as_array().unwrap().iter().filter_map(|entry| entry["data"].as_str()).collect();
+    assert!(written.len() > 2 * ROUNDS, "most were acknowledged: {written:?}");
+    for text in &written {
+        assert_eq!(stored.iter().filter(|stored| *stored == text).count(), 1, "{text}: {stored:?}");
+    }
+}
+
+/// Returns the resident memory of a process in KiB.
+fn resident(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_reader_that_stalls_costs_neither_server_memory() {
+    // Neither server gives the client up within the test.
+    let database = database().await;
+    let more = [("SLOW_READER_SECS", "600"), ("CONTEXT_STRATEGY", "manual"), ("HEARTBEAT_SECS", "600")];
+    let (a, b) = (Node::start(&database, "a", &more).await, Node::start(&database, "b", &more).await);
+    let long = "x".repeat(200_000);
+    let append = async |at_a: &mut Client, count: usize| {
+        for _ in 0..count {
+            let added = at_a.ask("append_custom", json!({ "customType": "t", "data": { "text": long } })).await;
+            assert_eq!(added["type"], "ok", "{}", added["payload"]["code"]);
+            at_a.seen.clear();
+            at_a.forget("");
+        }
+    };
+    // What appends cost by themselves.
+    append(&mut a.session().await.0, 300).await;
+    let (mut at_a, session) = a.session().await;
+    let mut stalled = b.client().await;
+    open(&mut stalled, &session).await;
+    // More than the buffers in between take.
+    append(&mut at_a, 50).await;
+    let before = [a.server.pid(), b.server.pid()].map(resident);
+    append(&mut at_a, 250).await;
+    let after = [a.server.pid(), b.server.pid()].map(resident);
+    for (name, before, after) in [("holder", before[0], after[0]), ("edge", before[1], after[1])] {
+        // 50 MB more were said meanwhile.
+        assert!(after < before + 20_000, "{name}: {before} KiB, then {after} KiB");
+    }
+    let began = Instant::now();
+    // All of it arrives once it is read.
+    let mut last = 0;
+    while last < 300 {
+        let frame = stalled.next_frame().await.unwrap();
+        last += u64::from(frame["type"] == "entry_appended");
+        stalled.seen.clear();
+        assert!(began.elapsed() < PATIENCE, "{last} entries");
+    }
+}

@@ -1,0 +1,71 @@
+//! Lists, watches and operators see all servers from any of them.
+
+use super::{Node, database, nodes, open, until};
+use crate::support::{binary::run, http::get, json::present};
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn a_watched_list_tells_what_other_servers_do() {
+    let [a, b] = nodes(&[("OFFLINE_WORD_MILLIS", "20")]).await;
+    let mut watching = b.client().await;
+    let listed = watching.ask("list_sessions", json!({ "watch": true })).await;
+    assert_eq!(listed["payload"]["items"], json!([]), "{listed}");
+    let (mut at_a, session) = a.session().await;
+    at_a.ask("user_input", json!({ "input": "Tell me a story about my cat, who is called Miso." })).await;
+    let is = |state: &'static str| {
+        let session = session.clone();
+        move |frame: &Value| {
+            let item = &frame["payload"];
+            frame["type"] == "session_changed" && item["sessionId"] == session && item["state"] == state
+        }
+    };
+    watching.until(is("running")).await;
+    let listed = watching.ask("list_sessions", json!({})).await;
+    assert_eq!(listed["payload"]["items"][0]["sessionId"], session, "{listed}");
+    at_a.event("turn_finished").await;
+    watching.until(is("idle")).await;
+    assert_eq!(at_a.ask("rename_session", json!({ "name": "Cats" })).await["type"], "ok");
+    watching.until(|frame| frame["type"] == "session_changed" && frame["payload"]["name"] == "Cats").await;
+    assert_eq!(at_a.ask("delete_session", json!({})).await["type"], "ok");
+    watching.until(|frame| frame["type"] == "session_changed" && frame["payload"]["deleted"] == true).await;
+}
+
+#[tokio::test]
+async fn operators_see_every_server_from_any() {
+    let database = database().await;
+    let (a, b) = (Node::start(&database, "a", &[]).await, Node::start(&database, "b", &[]).await);
+    let (mut at_a, session) = a.session().await;
+    at_a.turn("My cat is called Miso.").await;
+    let mut client = b.client().await;
+    open(&mut client, &session).await;
+    // Two beats later, everybody has told its numbers.
+    let shown = until("both servers are listed", async || {
+        let shown = get(&b.server.address, "/api/nodes").await.json();
+        let items = present(&shown["items"]).as_array().unwrap().clone();
+        if items.len() == 2 { Ok(items) } else { Err(shown.to_string()) }
+    })
+    .await;
+    let of = |name: &str| shown.iter().find(|item| item["name"] == name).unwrap_or_else(|| panic!("{shown:?}"));
+    assert_eq!((&of("a")["self"], &of("b")["self"]), (&json!(false), &json!(true)), "{shown:?}");
+    assert_eq!(of("a")["state"], "living", "{shown:?}");
+    assert_eq!(of("a")["address"], json!(format!("ws://{}", a.gate.address)), "{shown:?}");
+    let listed = get(&b.server.address, "/api/sessions").await.json();
+    let item = &listed["items"][0];
+    assert_eq!((&item["node"], &item["open"]), (&json!("a"), &json!(true)), "{listed}");
+    let context = get(&b.server.address, &format!("/api/sessions/{}/context", session.as_str().unwrap())).await;
+    assert!(context.json()["tokenCount"].as_u64().is_some_and(|count| count > 0), "{context:?}");
+    for (node, side) in [(&a, "holder"), (&b, "edge")] {
+        let metrics = get(&node.server.address, "/metrics").await.body;
+        let line = format!("reseed_relayed_connections{{side=\"{side}\"}} 1");
+        assert!(metrics.contains(&line), "{line}: {metrics}");
+    }
+    let settings = [("DATABASE_URL", database.as_str())];
+    let told = run(a.folder.path(), &["nodes", "--json"], &settings).await;
+    let told: Value = serde_json::from_str(&told.printed).unwrap_or_else(|_| panic!("{told:?}"));
+    assert_eq!(told["items"].as_array().map(Vec::len), Some(2), "{told}");
+    let told = run(a.folder.path(), &["nodes"], &settings).await;
+    assert!(told.printed.contains("NAME") && told.printed.contains("living"), "{told:?}");
+    b.server.stop().await;
+    let told = run(a.folder.path(), &["nodes", "--json"], &settings).await;
+    assert!(!told.printed.contains("\"b\""), "one that has stopped is not listed: {told:?}");
+}
