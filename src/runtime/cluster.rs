@@ -209,9 +209,14 @@ impl Keeper {
     }
 
     /// Returns true if a session with this holder is another living node's, as of the last poll. One that is not known
-    /// counts as living.
+    /// counts as living if it may have joined since.
     pub(crate) fn is_of_another(&self, holder: Option<NodeId>) -> bool {
-        matches!(self.view().holder(holder), Holder::Other(_) | Holder::Unknown)
+        let view = self.view();
+        match view.holder(holder) {
+            Holder::Other(_) => true,
+            Holder::Unknown => holder.is_some_and(|holder| view.may_have_joined(holder)),
+            Holder::Me | Holder::Nobody => false,
+        }
     }
 
     /// Waits until another node is silent or has left. One that is not known yet counts as living.

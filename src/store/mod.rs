@@ -179,6 +179,8 @@ pub struct SessionHead {
     pub epoch: String,
     /// The newest `seq`; 0 for an empty log.
     pub last_seq: u64,
+    /// The term of its newest opening.
+    pub term: u64,
     /// The node that has it open, if the store is one of a cluster's. It may be gone.
     pub holder: Option<NodeId>,
     /// The rest.

@@ -134,3 +134,20 @@ async fn a_node_that_was_removed_joins_again_and_holds_nothing() {
     registry.open(&handle.id, "ann").await.unwrap();
     assert_eq!(registry.locate(&handle.id, "ann").await.unwrap(), Place::Here);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_node_that_is_gone_has_left_is_settled_and_swept() {
+    let at_a = MemoryStore::new();
+    let (registry, _keeper) = registry(at_a.another(), Instant::now()).await;
+    let cluster = at_a.cluster().unwrap();
+    cluster.join(&node("a")).await.unwrap();
+    at_a.create(&id("copy"), "ann", UNFINISHED).await.unwrap();
+    at_a.create(&id("empty"), "ann", Timestamp(0)).await.unwrap();
+    // Nothing is left of it but its number in what it held.
+    cluster.leave().await.unwrap();
+    pass(LEASE).await;
+    settle_forks(&registry).await.unwrap();
+    assert_eq!(stored(&at_a).await, ["empty"]);
+    advance(HOUR + HOUR).await;
+    assert_eq!(registry.sweep_empty().await.unwrap(), 1);
+}

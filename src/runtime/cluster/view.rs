@@ -142,6 +142,12 @@ impl View {
         }
     }
 
+    /// Returns true if a node that is not known may have joined since the last poll: nodes are numbered as they join,
+    /// so one with a lower number has left.
+    pub(crate) fn may_have_joined(&self, node: NodeId) -> bool {
+        node > self.me && self.others.keys().all(|known| node > *known)
+    }
+
     /// Returns the time after which it is worth asking again for a session of this node: when it will be silent, if it
     /// has missed several beats.
     pub(crate) fn retry_after(&self, node: NodeId) -> Duration {

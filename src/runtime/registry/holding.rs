@@ -135,11 +135,11 @@ impl Registry {
         }
     }
 
-    /// Ends the actor of a session that another node has opened since: its next append would be refused anyway.
+    /// Ends the actor of a session that somebody has opened since: its next append would be refused anyway. A head that
+    /// was read before this node opened the session has an older term, and ends nothing.
     pub(super) async fn end_if_stale(&self, handle: Option<&SessionHandle>, head: &SessionHead) {
-        let (Some(keeper), Some(handle)) = (self.keeper(), handle) else { return };
-        let is_stale = head.holder.is_some_and(|holder| holder != keeper.me());
-        if is_stale && handle.send(Message::Close(SubscriptionEnd::Moved)).await.is_ok() {
+        let Some(handle) = handle else { return };
+        if head.term > handle.term && handle.send(Message::Close(SubscriptionEnd::Moved)).await.is_ok() {
             handle.mailbox.closed().await;
         }
     }
@@ -171,8 +171,17 @@ impl Registry {
         fenced
     }
 
-    /// Returns true if another living node may be working on a session.
-    pub(in crate::runtime) fn is_of_another(&self, head: &SessionHead) -> bool {
+    /// Returns true if another living node is working on a session, as asked of the store where this node does not know.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(in crate::runtime) async fn is_held_elsewhere(&self, head: &SessionHead) -> Result<bool, StoreError> {
+        let Some(keeper) = self.keeper() else { return Ok(false) };
+        Ok(matches!(keeper.place(head.holder).await?, Place::Elsewhere(_)))
+    }
+
+    /// Returns true if another living node is working on a session, as of the last poll.
+    pub(super) fn is_of_another(&self, head: &SessionHead) -> bool {
         self.keeper().is_some_and(|keeper| keeper.is_of_another(head.holder))
     }
 
@@ -193,18 +202,18 @@ impl Registry {
                 let now = *standing.borrow_and_update();
                 if now.me != known.me {
                     // What the node before held is anybody's.
-                    registry.evict(&registry.held_sessions(), "this server was removed from the cluster").await;
+                    registry.evict(&registry.held_sessions().await, "this server was removed from the cluster").await;
                     known = now;
                 }
                 if now.lapses != known.lapses {
                     let lost = match registry.store().cluster() {
-                        Some(cluster) => cluster.lost(&registry.held_sessions()).await,
+                        Some(cluster) => cluster.lost(&registry.held_sessions().await).await,
                         None => Ok(Vec::new()),
                     };
                     match lost {
                         Ok(lost) => {
                             let lost: HashSet<SessionId> = lost.into_iter().collect();
-                            let held = registry.held_sessions().into_iter();
+                            let held = registry.held_sessions().await.into_iter();
                             let held: Vec<_> = held.filter(|(id, _)| lost.contains(id)).collect();
                             registry.evict(&held, "others have opened them meanwhile").await;
                             known = now;
@@ -215,27 +224,33 @@ impl Registry {
                 if keeper.is_trusted() {
                     away_since = None;
                 } else if away_since.get_or_insert_with(Instant::now).elapsed() >= keeper.patience() {
-                    registry.evict(&registry.held_sessions(), "the database is away").await;
+                    registry.evict(&registry.held_sessions().await, "the database is away").await;
                     away_since = None;
                 }
             }
         });
     }
 
-    /// Returns the open sessions with the terms under which they were opened.
-    fn held_sessions(&self) -> Vec<(SessionId, u64)> {
-        let held = self.slots.iter().filter_map(|slot| {
-            let place = slot.value().handle.try_lock().ok()?;
-            let handle = place.as_ref().filter(|handle| !handle.is_gone())?;
-            Some((handle.id.clone(), handle.term))
-        });
-        held.collect()
+    /// Returns the open sessions with the terms under which they were opened. One that is just being opened is waited
+    /// for: it may be one that others take over meanwhile.
+    async fn held_sessions(&self) -> Vec<(SessionId, u64)> {
+        let slots: Vec<_> = self.slots.iter().map(|slot| slot.value().clone()).collect();
+        let mut held = Vec::new();
+        for slot in slots {
+            let place = slot.handle.lock().await;
+            held.extend(
+                place.as_ref().filter(|handle| !handle.is_gone()).map(|handle| (handle.id.clone(), handle.term)),
+            );
+        }
+        held
     }
 
     /// Closes sessions; their clients reconnect and find them wherever they are now.
     async fn evict(&self, sessions: &[(SessionId, u64)], why: &'static str) {
         let close = async |id: &SessionId, term: u64| {
-            if let Some(handle) = self.opened(id).filter(|handle| handle.term == term) {
+            let Some(slot) = self.slots.get(id).map(|slot| slot.value().clone()) else { return };
+            let handle = slot.handle.lock().await.clone();
+            if let Some(handle) = handle.filter(|handle| handle.term == term && !handle.is_gone()) {
                 // One that is gone has closed its feed itself.
                 let _ = handle.send(Message::Close(SubscriptionEnd::Moved)).await;
             }

@@ -110,7 +110,7 @@ impl Registry {
                 if self.keeper().is_none() {
                     return self.erase(&head).await.map(|()| true);
                 }
-                if self.is_of_another(&head) {
+                if self.is_held_elsewhere(&head).await? {
                     return Ok(false);
                 }
                 // From here on no other node opens it; and what one has written meanwhile is seen.

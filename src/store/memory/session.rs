@@ -47,6 +47,7 @@ impl Session {
             owner: self.owner.clone(),
             epoch: self.epoch.clone(),
             last_seq: self.last_seq(),
+            term: self.term,
             holder: self.holder,
             head: self.head.clone(),
         }

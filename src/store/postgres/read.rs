@@ -245,7 +245,7 @@ fn session_head(row: &Row) -> Result<Option<FoundHead>, Fault> {
     };
     let holder = row.try_get::<_, Option<i64>>(17)?.map(NodeId);
     let (owner_name, epoch) = (owner.to_owned(), row.try_get(5)?);
-    let head = SessionHead { session, owner: owner_name, epoch, last_seq: count(8)?, holder, head };
+    let head = SessionHead { session, owner: owner_name, epoch, last_seq: count(8)?, term: count(1)?, holder, head };
     let is_whole = row.try_get::<_, i64>(4)? == i64::from(checksum::owner(&head.session, owner))
         && row.try_get::<_, i64>(16)? == i64::from(head_checksum(&head.session, head.last_seq, &head.head));
     Ok(is_whole.then_some(FoundHead { number: row.try_get(0)?, head }))
@@ -259,6 +259,7 @@ pub(super) fn head_checksum(session: &SessionId, last_seq: u64, head: &Head) -> 
         owner: String::new(),
         epoch: String::new(),
         last_seq,
+        term: 0,
         holder: None,
         head: Head { state: None, ..head.clone() },
     };

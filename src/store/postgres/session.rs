@@ -131,8 +131,9 @@ pub(super) async fn open(
             };
             let (term, epoch): (i64, String) = (row.try_get(0)?, row.try_get(1)?);
             let found = read::head(&db, session).await.map_err(|fault| fault.of(session))?;
-            let head = SessionHead { epoch: epoch.clone(), ..found.head };
-            let (term, next_seq) = (term.cast_unsigned(), head.last_seq + 1);
+            let term = term.cast_unsigned();
+            let head = SessionHead { epoch: epoch.clone(), term, ..found.head };
+            let next_seq = head.last_seq + 1;
             Ok((Lease { session: session.clone(), term, next_seq, epoch }, head))
         })
         .await

@@ -264,6 +264,7 @@ fn session_head(row: &Row<'_>) -> rusqlite::Result<Option<FoundHead>> {
             owner: row.get(4)?,
             epoch: row.get(5)?,
             last_seq: count(row, 6)?,
+            term: count(row, 1)?,
             holder: None,
             head,
         };

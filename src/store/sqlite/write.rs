@@ -36,6 +36,7 @@ impl Write for Create {
             owner: self.owner.clone(),
             epoch: self.epoch.clone(),
             last_seq: 0,
+            term: 1,
             holder: None,
             head: Head { created_at: self.now, updated_at: self.now, ..Head::default() },
         };
