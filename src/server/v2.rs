@@ -171,8 +171,8 @@ async fn carry_out(
             listed.map(Some)
         }
         (Routed::Server(ServerCommand::DeleteSession(_)), Some(session)) => {
-            // One whose holder has no address is deleted under it: its next append fails.
-            if let Some(row) = elsewhere(connection, session, &owner).await?.filter(|row| row.node.address.is_some()) {
+            // One whose holder cannot be reached at all is deleted under it: its next append fails.
+            if let Some(row) = elsewhere(connection, session, &owner).await? {
                 return connection.send_to_node(&row, id, session, "delete_session", frame.resend()).map(|()| None);
             }
             app.registry.delete(session, &owner).await?;
@@ -219,8 +219,8 @@ fn goes_to_holder(connection: &Connection, session: &SessionId, command: &Comman
     !stays && connection.is_routed(session)
 }
 
-/// Returns the node that holds a session which this connection is not subscribed to, if it is another one. The client
-/// of another node has been sent to the holder already.
+/// Returns the node that holds a session which this connection is not subscribed to, if it is another one with an
+/// address. The client of another node has been sent to the holder already.
 async fn elsewhere(
     connection: &mut Connection,
     session: &SessionId,
@@ -230,7 +230,7 @@ async fn elsewhere(
         return Ok(None);
     }
     match connection.app.registry.locate(session, owner).await? {
-        Place::Elsewhere(row) => Ok(Some(row)),
+        Place::Elsewhere(row) => Ok(Some(row).filter(|row| row.node.address.is_some())),
         Place::Here | Place::Free => Ok(None),
     }
 }

@@ -66,7 +66,8 @@ impl Registry {
         // One that is taken over between the two steps is looked for once more.
         for _ in 0..2 {
             let head = self.head(id, owner).await?;
-            if let Some(row) = self.elsewhere(&head).await? {
+            // One that cannot be reached may be giving the session up: the store knows best.
+            if let Some(row) = self.elsewhere(&head).await?.filter(|row| row.node.address.is_some()) {
                 return Ok(Found::Elsewhere(id.clone(), row));
             }
             match self.open_at(&head).await {

@@ -129,8 +129,8 @@ impl Relays {
     }
 }
 
-/// Waits for a holder's frames, or for room for the client's; in that case returns `None`. Forever without links. Cancel
-/// safe. Boxed: few connections have links.
+/// Waits for a holder's frames, or for room for the client's; in that case returns `None`. Forever without links.
+/// Cancel safe. Boxed: few connections have links.
 pub(in crate::server) async fn arrived(relays: &mut Option<Box<Relays>>) -> Option<(u64, FromLink)> {
     match relays {
         Some(relays) => Box::pin(relays.arrived()).await,
