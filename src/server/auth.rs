@@ -23,7 +23,7 @@ use crate::{
     config::{Scope, Scopes, Settings},
     store::{self, SessionStore, TicketsOf},
 };
-use reseed_protocol::{ErrorBody, ErrorCode};
+use reseed_protocol::{CloseCode, ErrorBody, ErrorCode};
 use std::{
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
@@ -75,6 +75,8 @@ pub(crate) enum Refusal {
     Wrong(&'static str),
     /// They are valid, and for something else.
     Forbidden(&'static str),
+    /// They cannot be checked now.
+    Unavailable(&'static str),
 }
 
 impl Refusal {
@@ -85,15 +87,25 @@ impl Refusal {
                 (ErrorCode::Unauthenticated, "the credentials are missing, wrong or expired")
             }
             Self::Forbidden(why) => (ErrorCode::Forbidden, why),
+            Self::Unavailable(why) => (ErrorCode::StoreFailed, why),
         };
         (ErrorBody::new(code, why), why)
+    }
+
+    /// Returns the code with which a connection closes whose credentials these are.
+    pub(crate) fn close_code(self) -> CloseCode {
+        match self {
+            Self::Missing | Self::Wrong(_) | Self::Forbidden(_) => CloseCode::Credentials,
+            // A client stops at the code for wrong ones; after this one it comes back.
+            Self::Unavailable(_) => CloseCode::Overloaded,
+        }
     }
 
     /// Returns the reason for the log.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Missing => "there are none",
-            Self::Wrong(why) | Self::Forbidden(why) => why,
+            Self::Wrong(why) | Self::Forbidden(why) | Self::Unavailable(why) => why,
         }
     }
 }
@@ -297,7 +309,7 @@ impl Auth {
             let _redeems = shared.redeems().await;
             let draft = shared.take(ticket).await.map_err(|error| {
                 tracing::warn!(%error, "redeem a ticket");
-                Refusal::Wrong("the store of tickets failed")
+                Refusal::Unavailable("the ticket cannot be checked now, because the database is away; reconnect")
             })?;
             return self.begin(draft.ok_or(unknown)?);
         }

@@ -207,6 +207,7 @@ async fn refused(app: &App, peer: Peer, refusal: Refusal) -> Response {
     let (error, _) = refusal.error();
     match error.code {
         ErrorCode::Forbidden => problem(StatusCode::FORBIDDEN, error),
+        ErrorCode::StoreFailed => problem(StatusCode::SERVICE_UNAVAILABLE, error),
         code => {
             let message = "send a token from AUTH_TOKENS or SERVICE_TOKENS as `Authorization: Bearer`";
             problem(StatusCode::UNAUTHORIZED, ErrorBody::new(code, message))

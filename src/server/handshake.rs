@@ -128,7 +128,7 @@ async fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Respon
                 Given::Wrong(why) => {
                     // Told by the same close code: a handshake has no room for more.
                     let _ = app.refuse_credentials(Some(address), "handshake", why).await;
-                    close(socket, CloseCode::Credentials, why.error().1, CLOSE_TIME).await;
+                    close(socket, why.close_code(), why.error().1, CLOSE_TIME).await;
                     return;
                 }
             };

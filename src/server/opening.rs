@@ -37,6 +37,9 @@ pub(super) async fn open_session(
     let role = open.role.unwrap_or(SessionRole::Writer);
     let Offered { tools, hooks } = check_opening(session, &open, role)?;
     if let Some(session) = session.filter(|session| connection.is_routed(session)) {
+        if connection.reopen(id, session, frame.resend()) {
+            return Ok(None);
+        }
         return Err(already_open(session));
     }
     if !connection.may_subscribe() {

@@ -292,7 +292,7 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
             let error = refused.err().unwrap_or(error);
             connection.send(frame::encode_reply(Some(id), None, &Reply::Error(error))).await?;
             connection.flush().await?;
-            return Err(End::Close(CloseCode::Credentials, why));
+            return Err(End::Close(refusal.close_code(), why));
         }
     };
     let scopes = grant.scopes().names().map(str::to_owned).collect();

@@ -4,7 +4,7 @@
 use crate::support::{
     binary::{Binary, logged, run},
     client::Client,
-    http::get,
+    http::{self, get},
     json::present,
     postgres,
 };
@@ -290,6 +290,29 @@ async fn a_server_that_is_cut_off_from_the_database_stops_serving_and_others_tak
     opened(&mut again, &other).await;
     let entries = at_b.ask("get_entries", json!({ "sessionId": session, "limit": 50 })).await;
     assert!(!entries.to_string().contains("Nobody hears this."), "{entries}");
+}
+
+#[tokio::test]
+async fn a_ticket_that_cannot_be_checked_now_is_not_called_wrong() {
+    let split = Split::before(postgres::socket());
+    let settings = [("STORE_PATIENCE_SECS", "3"), ("AUTH_TOKENS", "ada:token-of-ada-4f1c9a7be2d3")];
+    let node = Node::start(&split.address(&database().await), "a", &settings).await;
+    let headers = [("Authorization", "Bearer token-of-ada-4f1c9a7be2d3")];
+    let ticket = http::send(&node.server.address, "POST", "/api/tickets", &headers, "").await.json()["ticket"].clone();
+    split.is_open.send_replace(false);
+    let mut client = Client::connect(&node.server.ws()).await;
+    let refused = client.ask("hello", json!({ "protocolVersion": 2, "ticket": ticket })).await;
+    assert_eq!(refused["payload"]["code"], "store_failed", "{refused}");
+    assert_eq!(refused["payload"]["retriable"], true, "{refused}");
+    // After the code for wrong credentials, clients do not come back.
+    assert_eq!(client.closed().await, 1013);
+    split.is_open.send_replace(true);
+    until("the ticket is taken", async || {
+        let mut client = Client::connect(&node.server.ws()).await;
+        let reply = client.ask("hello", json!({ "protocolVersion": 2, "ticket": ticket })).await;
+        if reply["type"] == "welcome" { Ok(()) } else { Err(reply.to_string()) }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -277,3 +277,26 @@ async fn a_message_of_a_mebibyte_goes_both_ways() {
     let opened = open(&mut at_b, &session).await;
     assert!(opened.to_string().contains(&long), "{} bytes", opened.to_string().len());
 }
+
+#[tokio::test]
+async fn a_session_is_closed_and_opened_again_without_waiting() {
+    let [a, b] = nodes(&[]).await;
+    let (mut at_a, session) = a.session().await;
+    let mut at_b = b.client().await;
+    open(&mut at_b, &session).await;
+    for _ in 0..2 {
+        let closing = at_b.send("close_session", json!({ "sessionId": session })).await;
+        let opening = at_b.send("open_session", json!({ "sessionId": session, "entries": 50 })).await;
+        let closed = at_b.until(|frame| frame["re"] == closing.as_str()).await;
+        assert_eq!(closed["type"], "ok", "{closed}");
+        let opened = at_b.until(|frame| frame["re"] == opening.as_str()).await;
+        assert_eq!(opened["type"], "session_opened", "{opened}");
+    }
+    at_b.turn("My cat is called Miso.").await;
+    at_a.event("turn_finished").await;
+    // Closed for good, it is closed at the holder too.
+    let closed = at_b.ask("close_session", json!({ "sessionId": session })).await;
+    assert_eq!(closed["type"], "ok", "{closed}");
+    let refused = at_b.ask("user_input", json!({ "sessionId": session, "input": "No." })).await;
+    assert_eq!(refused["type"], "error", "{refused}");
+}

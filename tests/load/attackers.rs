@@ -1,8 +1,8 @@
 //! Clients that take what they can get: strangers without a token, and one user who has one.
 //!
 //! Each attacker repeats its worst as fast as the server lets it, from an address of its own, until the measurement is
-//! over. What the server answers does not matter to it: a refusal is what it works for. They are a process of their own,
-//! which the measurement starts.
+//! over. What the server answers does not matter to it: a refusal is what it works for. They are a process of their
+//! own, which the measurement starts.
 
 use anyhow::Context as _;
 use reseed_client::{Address, Socket};
@@ -135,8 +135,8 @@ impl Attacker {
             Attack::Partial => {
                 let mut stream = self.connect().await?;
                 let upgrade = format!(
-                    "GET /ws HTTP/1.1\r\nhost: {}\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: \
-                     13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-protocol: reseed.v2\r\n\r\n",
+                    "GET /ws HTTP/1.1\r\nhost: {}\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+                     sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-protocol: reseed.v2\r\n\r\n",
                     self.server
                 );
                 stream.write_all(upgrade.as_bytes()).await?;

@@ -172,7 +172,7 @@ impl Registry {
         fenced
     }
 
-    /// Returns true if another living node is working on a session, as asked of the store where this node does not know.
+    /// Returns true if another living node is working on a session; the store is asked where this node does not know.
     ///
     /// # Errors
     /// The store's.

@@ -56,6 +56,18 @@ struct Route {
     link: u64,
     /// True once its `open_session` was answered.
     is_open: bool,
+    /// What the client has asked for since, before the answer.
+    then: Then,
+}
+
+/// What follows an open route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    Stays,
+    /// It is being closed.
+    Closes,
+    /// It is being closed, and opened again at the same node.
+    Reopens,
 }
 
 /// A command that may have to be sent again, to another node.
@@ -170,9 +182,28 @@ impl Connection {
         text: &FrameText,
     ) {
         let Some(relays) = &mut self.relays else { return };
-        let Some(link) = relays.route(session).map(|route| route.link) else { return };
+        let Some(route) = relays.routes.iter_mut().find(|route| route.session == *session) else { return };
+        if name == "close_session" {
+            route.then = Then::Closes;
+        }
+        let link = route.link;
         relays.push(link, text.clone());
         self.unanswered.push(Unanswered { link: Some(link), ..Unanswered::new(id.clone(), session, name) });
+    }
+
+    /// Passes an `open_session` on behind a `close_session` of the same session that is not answered yet. Returns false
+    /// if there is none.
+    pub(in crate::server) fn reopen(&mut self, id: &CommandId, session: &SessionId, resend: Resend) -> bool {
+        let Some(relays) = &mut self.relays else { return false };
+        let closes = |route: &&mut Route| route.session == *session && route.then == Then::Closes;
+        let Some(route) = relays.routes.iter_mut().find(closes) else { return false };
+        route.then = Then::Reopens;
+        let link = route.link;
+        relays.push(link, resend.text.clone());
+        let resend = Some(Box::new(resend));
+        let waiting = Unanswered::new(id.clone(), session, "open_session");
+        self.unanswered.push(Unanswered { link: Some(link), resend, ..waiting });
+        true
     }
 
     /// Sends a command to a node that holds its session, which is not routed yet; `open_session` routes it.
@@ -191,7 +222,7 @@ impl Connection {
         let relays = self.relays.get_or_insert_default();
         relays.push(link, resend.text.clone());
         if name == "open_session" {
-            relays.routes.push(Route { session: session.clone(), link, is_open: false });
+            relays.routes.push(Route { session: session.clone(), link, is_open: false, then: Then::Stays });
         }
         let resend = Some(Box::new(resend));
         self.unanswered.push(Unanswered { link: Some(link), resend, ..Unanswered::new(id.clone(), session, name) });
@@ -259,11 +290,16 @@ impl Connection {
             let is_it = |waiting: &Unanswered| {
                 waiting.link == Some(link)
                     && waiting.id.as_str() == re
-                    && peek.session_id.as_ref().is_none_or(|session| waiting.session.as_str() == session)
+                    // One that creates a session may have made another one than it made before.
+                    && (waiting.name == "open_session"
+                        || peek.session_id.as_ref().is_none_or(|session| waiting.session.as_str() == session))
             };
             // One that was answered when its session ended gets no second reply.
             let Some(at) = self.unanswered.iter().position(is_it) else { return Ok(()) };
-            let waiting = self.unanswered.remove(at);
+            let mut waiting = self.unanswered.remove(at);
+            if let Some(session) = peek.session_id.as_ref().and_then(|session| session.parse().ok()) {
+                self.renamed(&mut waiting, session);
+            }
             let refused = if peek.is("error") { Some(error_code(&frame)) } else { None };
             if peek.is(wire::WRONG_NODE) || refused == Some(ErrorCode::ShuttingDown) && waiting.resend.is_some() {
                 let from = self.node_of(link).filter(|_| refused.is_some());
@@ -284,6 +320,18 @@ impl Connection {
         self.send(frame).await
     }
 
+    /// Routes the session that a reply names instead of the one that its command was sent for.
+    fn renamed(&mut self, waiting: &mut Unanswered, session: SessionId) {
+        if waiting.session == session {
+            return;
+        }
+        let routes = self.relays.iter_mut().flat_map(|relays| &mut relays.routes);
+        if let Some(route) = routes.into_iter().find(|route| route.session == waiting.session) {
+            route.session = session.clone();
+        }
+        waiting.session = session;
+    }
+
     /// Draws the conclusions from a holder's reply.
     fn answered(&mut self, waiting: &Unanswered, is_ok: bool) {
         let Some(relays) = &mut self.relays else { return };
@@ -295,7 +343,16 @@ impl Connection {
                 }
             }
             "open_session" => relays.forget(&waiting.session),
-            "close_session" | "delete_session" if is_ok => relays.forget(&waiting.session),
+            "close_session" => {
+                let mut routes = relays.routes.iter_mut();
+                let Some(route) = routes.find(|route| route.session == waiting.session) else { return };
+                match std::mem::replace(&mut route.then, Then::Stays) {
+                    Then::Reopens => route.is_open = false,
+                    _ if is_ok => relays.forget(&waiting.session),
+                    _ => {}
+                }
+            }
+            "delete_session" if is_ok => relays.forget(&waiting.session),
             _ => {}
         }
     }

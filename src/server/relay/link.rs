@@ -188,9 +188,9 @@ async fn read(
         let Some(first) = stream.next().await else { return LinkEnd::Broken };
         let (frames, end) = batch(first, &mut stream);
         pulse.is_passing_on.store(true, Ordering::Relaxed);
-        if !frames.is_empty() && to_connection.send((number, FromLink::Frames(frames))).await.is_err() {
-            // The connection is gone; what it has sent is still written.
-            return std::future::pending().await;
+        if !frames.is_empty() {
+            // If the connection is gone, what it has sent is still written, and nobody takes what comes back.
+            let _ = to_connection.send((number, FromLink::Frames(frames))).await;
         }
         pulse.unanswered.store(0, Ordering::Relaxed);
         pulse.is_passing_on.store(false, Ordering::Relaxed);
@@ -259,9 +259,34 @@ async fn write(
                 Message::Ping(Bytes::new())
             }
         };
-        if sink.send(message).await.is_err() {
+        match send(&mut sink, message, heartbeat, pulse).await {
+            Sent::Whole => {}
             // What the holder said last is still to be read.
-            return std::future::pending().await;
+            Sent::Failed => return std::future::pending().await,
+            Sent::Stuck => return LinkEnd::Broken,
+        }
+    }
+}
+
+/// What became of a message.
+enum Sent {
+    Whole,
+    Failed,
+    /// The holder has taken nothing of it for as long as it may leave pings unanswered.
+    Stuck,
+}
+
+/// Writes a message. While it waits, no ping is sent; so it waits no longer than for an answer to one. A holder may
+/// take nothing while the client does not take what it has sent.
+async fn send(sink: &mut SplitSink<Socket, Message>, message: Message, heartbeat: Duration, pulse: &Pulse) -> Sent {
+    let patience = heartbeat * (PINGS_UNANSWERED_MAX + 1);
+    let mut sent = std::pin::pin!(sink.send(message));
+    loop {
+        match timeout(patience, sent.as_mut()).await {
+            Ok(Ok(())) => return Sent::Whole,
+            Ok(Err(_)) => return Sent::Failed,
+            Err(_) if pulse.is_passing_on.load(Ordering::Relaxed) => {}
+            Err(_) => return Sent::Stuck,
         }
     }
 }

@@ -81,6 +81,8 @@ impl Connection {
             drop(feed);
             handle.left(self.origin);
         }
+        // The holders of its other sessions must not believe that it is still there.
+        self.relays = None;
         self.incoming.close();
     }
 }

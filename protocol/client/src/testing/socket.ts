@@ -39,7 +39,7 @@ export class FakeSocket implements Socket {
     });
   }
 
-  /** Takes a frame of the client. Like a browser's socket it throws before it is open, and loses what comes too late. */
+  /** Takes a frame of the client. Like a browser's it throws before it is open, and loses what comes too late. */
   send(text: string): void {
     if (this.readyState === 0) throw new Error("the socket is not open yet");
     if (this.readyState !== 1) return;
