@@ -94,7 +94,7 @@ impl Write for Open {
             checksum::head(&head, term, last_entry.as_deref()),
         ))?;
         let lease = Lease { session: self.0.clone(), term, next_seq: head.last_seq + 1, epoch: head.epoch.clone() };
-        Ok((lease, head))
+        Ok((lease, SessionHead { term, ..head }))
     }
 }
 

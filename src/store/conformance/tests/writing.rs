@@ -2,7 +2,8 @@
 
 use super::{NOW, append, append_of, control, entry, id, log};
 use crate::store::{
-    Append, CommandMark, Created, EntryQuery, Error, Head, Lease, ListQuery, SessionStore, SubtreeQuery, Usage,
+    Append, CommandMark, Created, EntryQuery, Error, Head, Lease, ListQuery, SessionHead, SessionStore, SubtreeQuery,
+    Usage,
 };
 use futures_util::future::join_all;
 use reseed_protocol::{SessionId, Timestamp};
@@ -260,7 +261,10 @@ pub(crate) async fn the_head_is_that_of_the_last_append(store: &dyn SessionStore
         assert_eq!((&read.head, read.last_seq, read.owner.as_str()), (&head, seq, "alice"));
     }
     let read = store.head(&lease.session).await.unwrap();
-    assert_eq!(store.open(&lease.session).await.unwrap().1, read);
+    assert_eq!(read.term, lease.term);
+    let (lease, opened) = store.open(&lease.session).await.unwrap();
+    assert!(lease.term > read.term, "{} after {}", lease.term, read.term);
+    assert_eq!(opened, SessionHead { term: lease.term, ..read });
 }
 
 pub(crate) async fn a_body_of_any_text_comes_back_byte_for_byte(store: &dyn SessionStore) {
