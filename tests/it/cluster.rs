@@ -8,6 +8,7 @@ use crate::support::{
     json::present,
     postgres,
 };
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use std::{
     path::PathBuf,
@@ -290,6 +291,24 @@ async fn a_server_that_is_cut_off_from_the_database_stops_serving_and_others_tak
     opened(&mut again, &other).await;
     let entries = at_b.ask("get_entries", json!({ "sessionId": session, "limit": 50 })).await;
     assert!(!entries.to_string().contains("Nobody hears this."), "{entries}");
+}
+
+#[tokio::test]
+async fn clients_that_come_back_at_once_find_one_loop() {
+    let address = database().await;
+    let (a, b) = (Node::start(&address, "a", &[]).await, Node::start(&address, "b", &[]).await);
+    let (mut at_a, session) = a.session().await;
+    at_a.turn("My cat is called Miso.").await;
+    let mut clients = join_all((0..12).map(|_| b.client())).await;
+    a.server.kill().await;
+    // Some have asked who holds it before the first of them has opened it.
+    join_all(clients.iter_mut().map(|client| opened(client, &session))).await;
+    clients[0].turn("Who is Miso?").await;
+    for client in &mut clients[1..] {
+        client.event("turn_finished").await;
+    }
+    let closed = clients.iter().flat_map(|client| &client.seen).filter(|frame| frame["type"] == "session_closed");
+    assert_eq!(closed.count(), 0);
 }
 
 #[tokio::test]

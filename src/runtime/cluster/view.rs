@@ -21,6 +21,9 @@ const TRUST_TENTHS: u32 = 8;
 /// seen it in the list of nodes.
 const REMOVED_AFTER: Duration = Duration::from_secs(60 * 60);
 
+/// The longest time until it is worth asking a living node again for its session: its last client may leave any time.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(2);
+
 /// What a node knows. Times are those since some moment of its own monotonic clock.
 #[derive(Debug, Clone)]
 pub(crate) struct View {
@@ -154,7 +157,7 @@ impl View {
         let beat = self.beat_every();
         match self.others.get(&node) {
             Some(seen) if seen.quiet >= beat * 2 => seen.row.node.lease.saturating_sub(seen.quiet) + beat,
-            _ => beat * 2,
+            _ => (beat * 2).min(GIVEN_UP_AFTER),
         }
     }
 }
@@ -230,6 +233,8 @@ mod tests {
         }
         assert_eq!(view.retry_after(OTHER), ms(600));
         assert_eq!(view.retry_after(NodeId(3)), ms(400));
+        let long = View::joined(ms(60_000), ME, ms(0));
+        assert_eq!(long.retry_after(NodeId(3)), ms(2_000), "however long its lease is");
     }
 
     proptest! {
