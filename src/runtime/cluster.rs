@@ -21,7 +21,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Where a session's loop is, or may be started.
+/// Says where a session's loop runs, or may be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// It is open here, or held by this node.
@@ -32,7 +32,7 @@ pub enum Place {
     Free,
 }
 
-/// What has happened to this node, for those who hold sessions under it.
+/// Tells what has happened to this node, so that its sessions can be checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Standing {
     /// The node that this server is now. Another one: it was removed, and has joined again.

@@ -178,7 +178,7 @@ impl Registry {
     }
 
     /// Cleans up after a failed fork: deletes its copy, unless the mark was written. `may_count`: the mark was sent.
-    /// What cannot be decided now is decided at the next start.
+    /// If that cannot be told now, the next start decides.
     async fn clear_away(&self, order: &ForkOrder, id: &SessionId, may_count: bool) {
         let settled = async {
             // A mark whose answer was lost may be written later, unless nothing can be written any more.

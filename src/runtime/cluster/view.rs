@@ -1,4 +1,5 @@
-//! What a node knows of itself and of the others, judged by its own clock: a pure value, time comes in with each call.
+//! Judges by this node's own clock which nodes live and whether this one may be trusted. It is a pure value: time comes
+//! in with each call.
 //!
 //! Each node adds to its counter in the store every fifth of its lease, and reads all counters with the same statement.
 //! - **Silence.** A counter that stands still between two polls was still for at least the time from the first one's
@@ -24,7 +25,7 @@ const REMOVED_AFTER: Duration = Duration::from_secs(60 * 60);
 /// The longest time until it is worth asking a living node again for its session: its last client may leave any time.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(2);
 
-/// What a node knows. Times are those since some moment of its own monotonic clock.
+/// Holds what a node knows. Times count from some moment of its own monotonic clock.
 #[derive(Debug, Clone)]
 pub(crate) struct View {
     lease: Duration,
@@ -45,7 +46,7 @@ struct Seen {
     has_moved: bool,
 }
 
-/// Who has a session, as far as this node knows.
+/// Names who has a session, as far as this node knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Holder {
     /// Nobody, or a node that is silent.

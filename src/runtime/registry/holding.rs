@@ -13,7 +13,7 @@ use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, event::Subscri
 use std::{collections::HashSet, sync::Arc};
 use tokio::time::{Instant, timeout};
 
-/// Where a session that was asked for is.
+/// Says where a session was found.
 pub(crate) enum Found {
     /// It is open here.
     Here(SessionHandle),

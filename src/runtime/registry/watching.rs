@@ -49,10 +49,9 @@ impl Registry {
                 let owners = registry.watches.owners();
                 known.retain(|owner, _| owners.contains(owner));
                 for owner in owners {
-                    let before = known.remove(&owner);
-                    match registry.look_at(&owner, before).await {
+                    match registry.look_at(&owner, known.get(&owner)).await {
                         Ok(now) => drop(known.insert(owner, now)),
-                        // The next look tells what this one could not see.
+                        // The next look compares with what this one would have.
                         Err(error) => tracing::debug!(%error, "look for sessions that other servers change"),
                     }
                 }
@@ -64,7 +63,7 @@ impl Registry {
     async fn look_at(
         &self,
         owner: &str,
-        before: Option<BTreeMap<SessionId, Told>>,
+        before: Option<&BTreeMap<SessionId, Told>>,
     ) -> Result<BTreeMap<SessionId, Told>, StoreError> {
         let query = ListQuery { owner: Some(owner.to_owned()), limit: LOOKED_AT, ..ListQuery::default() };
         let page = self.store().list(query).await?;
@@ -73,7 +72,7 @@ impl Registry {
         for head in &page.items {
             let state = self.doing_anywhere(head);
             let told = (head.last_seq, state, head.head.name.clone());
-            let is_new = match &before {
+            let is_new = match before {
                 Some(before) => before.get(&head.session) != Some(&told),
                 None => head.head.updated_at.0 >= since,
             };
@@ -84,12 +83,12 @@ impl Registry {
             now.insert(head.session.clone(), told);
         }
         for (session, told) in before.into_iter().flatten() {
-            if now.contains_key(&session) {
+            if now.contains_key(session) {
                 continue;
             }
             // Older than the others by now, or deleted.
-            if let Err(StoreError::NotFound(_)) = self.store().head(&session).await {
-                self.watches.changed(owner, || deleted(&session, told.2));
+            if let Err(StoreError::NotFound(_)) = self.store().head(session).await {
+                self.watches.changed(owner, || deleted(session, told.2.clone()));
             }
         }
         Ok(now)

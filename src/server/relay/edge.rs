@@ -56,11 +56,11 @@ struct Route {
     link: u64,
     /// True once its `open_session` was answered.
     is_open: bool,
-    /// What the client has asked for since, before the answer.
+    /// Says what the client has asked for since.
     then: Then,
 }
 
-/// What follows an open route.
+/// Says what becomes of a route once the commands on their way are answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Then {
     Stays,

@@ -173,7 +173,7 @@ fn lines(sources: &Sources, missing: &[&Identifier<'_>], bounds: RepairBounds<'_
     ordered.sort_by_key(|spans| Reverse(rank(spans)));
     let goal: AHashSet<&str> = sources.goal.iter().map(String::as_str).collect();
     let relevance = |at: usize| shared(&sources.all[at].text, &goal);
-    // How much the sentences of a rank have to do with the goal is only asked once there is room for that rank.
+    // Comparing sentences with the goal is slow, so those of a rank are compared only once there is room for it.
     let ordered: Vec<_> = ordered
         .chunk_by(|a, b| rank(a) == rank(b))
         .map(|equals| {
