@@ -6,6 +6,7 @@ use crate::support::{
     client::Client,
     http::{self, get},
     json::present,
+    polling::until,
     postgres,
 };
 use futures_util::future::join_all;
@@ -20,12 +21,6 @@ use tokio::{
     process::Command,
     sync::watch,
 };
-
-/// The time limit for what is polled on a machine that is busy with other tests; only a failing test reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The pause between two polls: a question each, and no more of them than the servers can answer beside their work.
-const POLL: Duration = Duration::from_millis(50);
 
 /// The shortest lease. Tests wait for its end.
 const LEASE_SECS: &str = "2";
@@ -77,18 +72,6 @@ impl Node {
 
 async fn database() -> String {
     tokio::task::spawn_blocking(postgres::database).await.unwrap()
-}
-
-/// Asks until the answer is `wanted`; the question itself is the wait.
-async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, String>) -> T {
-    let began = Instant::now();
-    loop {
-        match ask().await {
-            Ok(found) => return found,
-            Err(last) => assert!(began.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}; at last {last}"),
-        }
-        tokio::time::sleep(POLL).await;
-    }
 }
 
 /// Opens a session as soon as its server gives it up, or no longer counts. Until then the refusal says when to try

@@ -14,19 +14,12 @@ use crate::support::{
 };
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
 
 /// The secret that the servers share.
 const TOKEN: &str = "a-secret-of-more-than-32-characters-for-nodes";
 
 /// The shortest lease. Tests wait for its end.
 const SHORT_LEASE_SECS: &str = "2";
-
-/// The time limit for what is polled on a machine that is busy with other tests; only a failing test reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The pause between two polls.
-const POLL: Duration = Duration::from_millis(50);
 
 /// A server, its directory, and the way to it for the others.
 struct Node {
@@ -98,18 +91,6 @@ async fn open(client: &mut Client, session: &Value) -> Value {
 /// Returns the payload of a message that starts no turn.
 fn said(text: &str) -> Value {
     json!({ "customType": "t", "content": text, "display": true })
-}
-
-/// Asks until the answer is `wanted`; the question itself is the wait.
-async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, String>) -> T {
-    let began = Instant::now();
-    loop {
-        match ask().await {
-            Ok(found) => return found,
-            Err(last) => assert!(began.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}; at last {last}"),
-        }
-        tokio::time::sleep(POLL).await;
-    }
 }
 
 /// Returns the number of a durable event; 0 for other frames.

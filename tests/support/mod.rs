@@ -14,6 +14,9 @@ pub(crate) mod line;
 pub(crate) mod notes;
 #[cfg(feature = "postgres")]
 #[allow(dead_code, reason = "each binary of tests uses a part of it")]
+pub(crate) mod polling;
+#[cfg(feature = "postgres")]
+#[allow(dead_code, reason = "each binary of tests uses a part of it")]
 pub(crate) mod postgres;
 pub(crate) mod server;
 pub(crate) mod talk;

@@ -1,7 +1,10 @@
 //! Links between servers that end, and holders that do.
 
-use super::{Node, PATIENCE, SHORT_LEASE_SECS, check_whole, database, durable, nodes, open, until};
-use crate::support::client::Client;
+use super::{Node, SHORT_LEASE_SECS, check_whole, database, durable, nodes, open};
+use crate::support::{
+    client::Client,
+    polling::{PATIENCE, until},
+};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use std::{fs, time::Instant};

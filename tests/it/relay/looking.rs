@@ -1,7 +1,7 @@
 //! Lists, watches and operators see all servers from any of them.
 
-use super::{Node, database, nodes, open, until};
-use crate::support::{binary::run, http::get, json::present};
+use super::{Node, database, nodes, open};
+use crate::support::{binary::run, http::get, json::present, polling::until};
 use serde_json::{Value, json};
 
 #[tokio::test]

@@ -1,10 +1,11 @@
 //! What a client may do at a server is what it may do at another; and who may ask one server in the name of another.
 
-use super::{Node, TOKEN, database, open, until};
+use super::{Node, TOKEN, database, open};
 use crate::support::{
     client::Client,
     gate::{self, Gate},
     http,
+    polling::until,
 };
 use serde_json::{Value, json};
 
