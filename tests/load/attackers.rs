@@ -1,7 +1,7 @@
 //! Clients that take what they can get: strangers without a token, and one user who has one.
 //!
-//! Each attacker repeats its worst as fast as the server lets it, from an address of its own, until the measurement is
-//! over. What the server answers does not matter to it: a refusal is what it works for. They are a process of their
+//! Each attacker repeats its worst as fast as the server lets it, from a public address of its own, until the
+//! measurement is over. What the server answers does not matter to it: a refusal is what it works for. They are a process of their
 //! own, which the measurement starts.
 
 use anyhow::Context as _;
@@ -33,6 +33,9 @@ const ENTRY_BYTES: usize = 200_000;
 
 /// The entries that mallory reads again and again.
 const ENTRIES: usize = 40;
+
+/// The header in which a proxy tells a client's address.
+const FORWARDED: &str = "x-forwarded-for";
 
 /// A kind of attack.
 #[derive(Debug, Clone, Copy)]
@@ -86,13 +89,24 @@ impl Attack {
     ];
 }
 
-/// Runs all of them at once, until the process is ended.
-pub(crate) async fn run(server: &str, token: &str) -> anyhow::Result<()> {
+/// The addresses that the attackers connect from. The server must trust them as proxies.
+pub(crate) const PROXIES: &str = "127.0.1.0/24";
+
+/// Runs all of them at once, or only these, until the process is ended.
+pub(crate) async fn run(server: &str, token: &str, only: &[&str]) -> anyhow::Result<()> {
     let server: SocketAddr = server.parse().with_context(|| format!("`{server}` is no address"))?;
     let mut attackers = JoinSet::new();
     for (at, attack) in Attack::ALL.into_iter().enumerate() {
-        let from = Ipv4Addr::new(127, 0, 1, u8::try_from(at).unwrap_or(0) + 1);
-        let attacker = Attacker { server, from, token: token.to_owned() };
+        if !only.is_empty() && !only.iter().any(|name| name.eq_ignore_ascii_case(&format!("{attack:?}"))) {
+            continue;
+        }
+        let number = u8::try_from(at).unwrap_or(0) + 1;
+        let attacker = Attacker {
+            server,
+            proxy: Ipv4Addr::new(127, 0, 1, number),
+            address: Ipv4Addr::new(203, 0, 113, number).to_string(),
+            token: token.to_owned(),
+        };
         attackers.spawn(async move {
             let mut held = Vec::new();
             loop {
@@ -116,7 +130,10 @@ type Held = Box<dyn Send>;
 
 struct Attacker {
     server: SocketAddr,
-    from: Ipv4Addr,
+    /// The address of its connections: this machine has no other to give.
+    proxy: Ipv4Addr,
+    /// The address that it forwards, as a proxy would. The limits by address do not apply to loopback addresses.
+    address: String,
     token: String,
 }
 
@@ -127,7 +144,10 @@ impl Attacker {
             Attack::Silent => Ok(Some(Box::new(self.connect().await?))),
             Attack::Pipelines => {
                 let mut stream = self.connect().await?;
-                let request = format!("GET /page/page.js HTTP/1.1\r\nhost: {}\r\n\r\n", self.server);
+                let request = format!(
+                    "GET /page/page.js HTTP/1.1\r\nhost: {}\r\n{FORWARDED}: {}\r\n\r\n",
+                    self.server, self.address
+                );
                 // As many as the server reads.
                 let _ = timeout(PATIENCE, stream.write_all(request.repeat(200).as_bytes())).await;
                 Ok(Some(Box::new(stream)))
@@ -135,9 +155,9 @@ impl Attacker {
             Attack::Partial => {
                 let mut stream = self.connect().await?;
                 let upgrade = format!(
-                    "GET /ws HTTP/1.1\r\nhost: {}\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+                    "GET /ws HTTP/1.1\r\nhost: {}\r\n{FORWARDED}: {}\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
                      sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-protocol: reseed.v2\r\n\r\n",
-                    self.server
+                    self.server, self.address
                 );
                 stream.write_all(upgrade.as_bytes()).await?;
                 let mut head = [0; 1024];
@@ -225,13 +245,14 @@ impl Attacker {
     async fn connect(&self) -> anyhow::Result<TcpStream> {
         let socket = TcpSocket::new_v4()?;
         socket.set_recv_buffer_size(RECEIVE_BYTES)?;
-        socket.bind((self.from, 0).into())?;
+        socket.bind((self.proxy, 0).into())?;
         Ok(timeout(PATIENCE, socket.connect(self.server)).await??)
     }
 
     async fn socket(&self) -> anyhow::Result<Socket> {
         let address: Address = format!("ws://{}/ws", self.server).parse()?;
-        Ok(timeout(PATIENCE, Socket::over(self.connect().await?, &address)).await??)
+        let headers = [(FORWARDED, self.address.as_str())];
+        Ok(timeout(PATIENCE, Socket::over_with(self.connect().await?, &address, &headers)).await??)
     }
 
     async fn greeted(&self) -> anyhow::Result<Socket> {
@@ -249,10 +270,10 @@ impl Attacker {
 
     async fn ticket(&self, token: &str) -> anyhow::Result<()> {
         let mut stream = self.connect().await?;
-        let host = self.server;
+        let (host, address) = (self.server, &self.address);
         let request = format!(
-            "POST /api/tickets HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {token}\r\ncontent-length: \
-             0\r\nconnection: close\r\n\r\n"
+            "POST /api/tickets HTTP/1.1\r\nhost: {host}\r\n{FORWARDED}: {address}\r\nauthorization: Bearer \
+             {token}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
         );
         stream.write_all(request.as_bytes()).await?;
         timeout(PATIENCE, stream.read_to_end(&mut Vec::new())).await??;

@@ -1,6 +1,7 @@
 //! Well-behaved users beside attackers.
 
 use crate::{
+    attackers,
     client::{Client, Reading, Speaks},
     figures::{Figures, Goal, ms},
     process::{Bench, Process},
@@ -36,8 +37,12 @@ pub(crate) async fn measure(bench: &Bench, users: usize, secs: u64, figures: &mu
     let base_url = bench.upstream.base_url();
     let tokens: Vec<String> = (0..users).map(|number| format!("user{number}:{}", token(number))).collect();
     let tokens = format!("mallory:{MALLORY},{}", tokens.join(","));
-    let settings =
-        [("OPENAI_BASE_URL", base_url.as_str()), ("CONTEXT_WINDOW", "1000000"), ("AUTH_TOKENS", tokens.as_str())];
+    let settings = [
+        ("OPENAI_BASE_URL", base_url.as_str()),
+        ("CONTEXT_WINDOW", "1000000"),
+        ("AUTH_TOKENS", tokens.as_str()),
+        ("TRUSTED_PROXIES", attackers::PROXIES),
+    ];
     let server = bench.reseed_with(&bench.database("hostile"), &settings).await?;
     let text = bench.upstream.answer(DELTAS, Some(PACE));
     let mut clients: Vec<Client> = stream::iter(0..users)

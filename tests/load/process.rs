@@ -75,11 +75,12 @@ impl Bench {
     }
 
     /// Starts attackers of this server, who have the token of one user. They get what the server and its users leave of
-    /// the processors: elsewhere they would bring their own.
+    /// the processors: elsewhere they would bring their own. `ATTACKS` names those that attack, all without it.
     pub(crate) fn attackers(&self, server: SocketAddr, token: &str) -> anyhow::Result<Attackers> {
         let own = std::env::current_exe()?;
         let mut command = Command::new("nice");
         command.args(["-n", "19"]).arg(own).args(["attack", &server.to_string(), token]);
+        command.args(std::env::var("ATTACKS").unwrap_or_default().split_whitespace());
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let child = command.spawn().with_context(|| format!("start {command:?}"))?;
         Ok(Attackers { child })
