@@ -4,7 +4,7 @@ use super::app::App;
 use crate::{
     clock::{Clock, SystemClock},
     core::agent_loop::Snapshot,
-    runtime::{watch::list_item, whole},
+    runtime::{blocking, watch::list_item, whole},
     store::{EntriesPage, EntryQuery, Error, ListQuery, Part, SessionHead, StoredRecord},
 };
 use reseed_protocol::{
@@ -178,8 +178,13 @@ async fn log_around(
     }
 }
 
+/// Bytes of records whose reading takes longer than a worker thread should be kept.
+const APART_BYTES: usize = 128 * 1024;
+
 fn parse(records: &[StoredRecord]) -> Result<Vec<Entry>, ErrorBody> {
-    records.iter().filter_map(|record| entry(record).transpose()).collect()
+    let read = || records.iter().filter_map(|record| entry(record).transpose()).collect();
+    let bytes: usize = records.iter().map(|record| record.body.len()).sum();
+    if bytes > APART_BYTES { blocking::apart(read) } else { read() }
 }
 
 /// Returns the entry that a record appended, if any.

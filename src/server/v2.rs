@@ -12,7 +12,8 @@ use super::{
 use crate::{
     core::session::fingerprint::fingerprint,
     runtime::{
-        ConnectionShare, Identity, PRESENCE_MAX, Place, REPLAY_EVENTS_MAX, SUBSCRIPTIONS_MAX, encoded::FrameText, fork,
+        ConnectionShare, Identity, PRESENCE_MAX, Place, REPLAY_EVENTS_MAX, SUBSCRIPTIONS_MAX, blocking,
+        encoded::FrameText, fork,
     },
     store::NodeRow,
 };
@@ -115,6 +116,13 @@ async fn handle(connection: &mut Connection, frame: &Frame<'_>, greeted: bool) -
     }
     let command = scope::as_observer(connection, command);
     let refused = scope::refuse(connection, session.as_ref(), &command);
+    // Until the reply is written out: that is as much work as reading it.
+    let reading = match (&command, connection.name.clone()) {
+        (Command::GetEntries(_) | Command::GetTree(_) | Command::SearchHistory(_), Some(user)) if refused.is_none() => {
+            Some(connection.app.registry.shares().reading(&user).await)
+        }
+        _ => None,
+    };
     let answered = match refused.or_else(|| refuse_observer(connection, session.as_ref(), &command)) {
         Some(error) => Err(error),
         None => carry_out(connection, &id, session.as_ref(), command, frame).await,
@@ -129,7 +137,13 @@ async fn handle(connection: &mut Connection, frame: &Frame<'_>, greeted: bool) -
         Err(error) => (Reply::Error(error), session),
     };
     count_reply(name, &reply);
-    connection.send(frame::encode_reply(Some(&id), session.as_ref(), &reply)).await
+    let encode = || frame::encode_reply(Some(&id), session.as_ref(), &reply);
+    let encoded = match &reply {
+        Reply::Entries(_) | Reply::Tree(_) | Reply::SessionOpened(_) => blocking::apart(encode),
+        _ => encode(),
+    };
+    drop(reading);
+    connection.send(encoded).await
 }
 
 /// Carries out a command. Returns its reply, or `None` if the session will answer it.

@@ -23,6 +23,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Something of which each user has a share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +74,7 @@ pub(crate) struct Shares {
     lines: Lines,
     turns: Arc<Turns>,
     rates: Rates,
+    has_several_users: bool,
 }
 
 /// The shares that one user holds.
@@ -80,6 +82,23 @@ pub(crate) struct Shares {
 struct Held {
     name: Arc<str>,
     counts: [AtomicU64; SHARES],
+    /// Held by whichever connection of the user reads history.
+    reading: Arc<Semaphore>,
+}
+
+/// A user's turn to read history, over when dropped. The default is nobody's.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    turn: Option<(Arc<Shares>, Arc<Held>, OwnedSemaphorePermit)>,
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        if let Some((shares, held, permit)) = self.turn.take() {
+            drop(permit);
+            shares.forget(&held);
+        }
+    }
 }
 
 /// A part of a user's share, given back on drop. The default is a part of nothing.
@@ -107,6 +126,7 @@ impl Default for Shares {
             lines: Lines::default(),
             turns: Turns::new(Bounds { most: 0, most_per_user: 0 }),
             rates: Rates::new(0),
+            has_several_users: false,
         }
     }
 }
@@ -131,6 +151,7 @@ impl Shares {
                 most_per_user: if has_several_users { settings.model_requests_per_user_max as usize } else { 0 },
             }),
             rates: Rates::new(settings.points_per_minute(has_several_users)),
+            has_several_users,
         })
     }
 
@@ -142,6 +163,18 @@ impl Shares {
     /// Returns the rates.
     pub(crate) fn rates(&self) -> &Rates {
         &self.rates
+    }
+
+    /// Waits for the user's turn to read history: one connection of a user reads at a time, so that nobody takes all
+    /// processors. If there is only one user, nobody waits.
+    pub(crate) async fn reading(self: &Arc<Self>, user: &str) -> Reading {
+        if !self.has_several_users {
+            return Reading::default();
+        }
+        let held = self.held(user);
+        // Nobody closes it.
+        let permit = held.reading.clone().acquire_owned().await.ok();
+        Reading { turn: permit.map(|permit| (self.clone(), held, permit)) }
     }
 
     /// Takes this much of a user's share.
@@ -209,16 +242,24 @@ impl Shares {
             return held.clone();
         }
         let name: Arc<str> = user.into();
-        let held = || Arc::new(Held { name: name.clone(), counts: Default::default() });
+        let held = || {
+            let (name, counts) = (name.clone(), Default::default());
+            Arc::new(Held { name, counts, reading: Arc::new(Semaphore::new(1)) })
+        };
         self.users.entry(name.clone()).or_insert_with(held).clone()
+    }
+
+    /// Forgets a user who holds nothing but this.
+    fn forget(&self, held: &Arc<Held>) {
+        // This one and the map's: nobody else has something of this user, or is about to.
+        self.users.remove_if(&held.name, |_, held| Arc::strong_count(held) == 2);
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
         self.held.counts[self.share as usize].fetch_sub(*self.count.get_mut(), Ordering::Relaxed);
-        // This one and the map's: nobody else has something of this user, or is about to.
-        self.shares.users.remove_if(&self.held.name, |_, held| Arc::strong_count(held) == 2);
+        self.shares.forget(&self.held);
     }
 }
 
@@ -240,6 +281,21 @@ mod tests {
             ..LimitSettings::default()
         };
         Shares::new(&settings, has_several_users)
+    }
+
+    #[tokio::test]
+    async fn one_connection_of_a_user_reads_at_a_time() {
+        let shares = shares(LimitsMode::Enforce, true);
+        let first = shares.reading("ann").await;
+        let mut second = std::pin::pin!(shares.reading("ann"));
+        assert!(futures_util::poll!(&mut second).is_pending());
+        drop(shares.reading("bob").await);
+        drop(first);
+        drop(second.await);
+        assert!(shares.users.is_empty(), "who reads nothing is forgotten");
+        let alone = super::tests::shares(LimitsMode::Enforce, false);
+        let _first = alone.reading("").await;
+        let _second = alone.reading("").await;
     }
 
     #[test]

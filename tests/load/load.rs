@@ -119,9 +119,7 @@ fn main() -> ExitCode {
     };
     let done = match arguments.as_slice() {
         ["floor", port, upstream] => runtime.block_on(floor::run(port, upstream)).map(|()| true),
-        ["attack", server, token, only @ ..] => {
-            runtime.block_on(attackers::run(server, token, only)).map(|()| true)
-        }
+        ["attack", server, token, only @ ..] => runtime.block_on(attackers::run(server, token, only)).map(|()| true),
         ["smoke", only @ ..] => runtime.block_on(measure(SMOKE, only)),
         ["full", only @ ..] => runtime.block_on(measure(FULL, only)),
         other => Err(anyhow::anyhow!("load: {other:?} is no way to run it; allowed: smoke or full, then measures")),
