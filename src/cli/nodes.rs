@@ -1,10 +1,19 @@
-//! `reseed nodes`: lists the servers that share the database.
+//! `reseed nodes`: lists the servers that share the database, and asks one to stop.
 
 use super::{say, say_json, sessions::open};
-use crate::{config::Settings, server::node_item};
+use crate::{
+    config::Settings,
+    server::node_item,
+    service,
+    store::{Cluster, NodeRow},
+};
 use anyhow::{Context as _, bail};
 use clap::Args;
 use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The time between two looks at a server that drains.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// The options of `reseed nodes`.
 #[derive(Debug, Args)]
@@ -12,16 +21,26 @@ pub(super) struct NodesOptions {
     /// Print JSON: `{ "items": [ … ] }`.
     #[arg(long)]
     json: bool,
+    /// Ask this server, by its number or its name, to stop as a SIGTERM would, and wait until it has: running turns
+    /// finish, its sessions continue on the others. What started it decides whether it starts again.
+    #[arg(long, value_name = "NODE", conflicts_with = "json")]
+    drain: Option<String>,
 }
 
-/// Prints the servers.
+/// Prints the servers, or drains one.
 pub(super) async fn run(settings: &Settings, options: NodesOptions) -> anyhow::Result<()> {
-    let store = open(settings).await?;
+    // Only what asks a server writes.
+    let store = match &options.drain {
+        Some(_) => service::open_store(settings).await?,
+        None => open(settings).await?,
+    };
     let Some(cluster) = store.cluster() else {
         bail!("{} is for one server; several share a PostgreSQL database", settings.store.database())
     };
-    let mut rows = cluster.nodes().await.context("list the servers")?;
-    rows.sort_by_key(|row| row.id);
+    let rows = listed(cluster).await?;
+    if let Some(name) = options.drain {
+        return drain(cluster, &rows, &name).await;
+    }
     let items: Vec<Value> = rows.iter().map(node_item).collect();
     if options.json {
         return say_json(&json!({ "items": items }));
@@ -35,12 +54,11 @@ pub(super) async fn run(settings: &Settings, options: NodesOptions) -> anyhow::R
         "NODE", "NAME", "STATE", "SESSIONS", "CONNECTIONS", "LAST BEAT", "VERSION"
     ));
     for row in &rows {
-        let item = node_item(row);
         say(format!(
             "{:>6}  {:<16}  {:<9}  {:>8}  {:>11}  {:>7.1} s  {:<9}  {}",
             row.id,
             row.node.name,
-            item["state"].as_str().unwrap_or_default(),
+            state(row),
             row.pulse.sessions,
             row.pulse.connections,
             row.age.as_secs_f64(),
@@ -49,4 +67,61 @@ pub(super) async fn run(settings: &Settings, options: NodesOptions) -> anyhow::R
         ));
     }
     Ok(())
+}
+
+async fn listed(cluster: &dyn Cluster) -> anyhow::Result<Vec<NodeRow>> {
+    let mut rows = cluster.nodes().await.context("list the servers")?;
+    rows.sort_by_key(|row| row.id);
+    Ok(rows)
+}
+
+fn state(row: &NodeRow) -> String {
+    node_item(row)["state"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Asks a server to stop and follows it until its row is gone.
+async fn drain(cluster: &dyn Cluster, rows: &[NodeRow], name: &str) -> anyhow::Result<()> {
+    let row = chosen(rows, name)?;
+    let called = format!("{} (node {})", row.node.name, row.id);
+    if state(row) == "silent" {
+        bail!("{called} is silent: it cannot be asked, and others take its sessions over when clients ask for them");
+    }
+    let is_server = |other: &&NodeRow| other.id != row.id && other.node.address.is_some() && state(other) == "living";
+    if !rows.iter().any(|other| is_server(&other)) {
+        say("no other server is there for its clients: they wait until one starts");
+    }
+    if !cluster.ask_to_drain(row.id).await.context("ask the server to drain")? {
+        bail!("{called} has just left");
+    }
+    let mut told = None;
+    loop {
+        let rows = listed(cluster).await?;
+        let Some(now) = rows.iter().find(|now| now.id == row.id) else {
+            say(format!("{called} has stopped"));
+            return Ok(());
+        };
+        match state(now).as_str() {
+            "silent" => bail!("{called} is silent: it has not said that it is done; its sessions are free by now"),
+            "draining" => {}
+            _ => bail!("{called} does not drain: its version, {}, cannot be asked to", now.node.version),
+        }
+        let left = (now.pulse.sessions, now.pulse.connections);
+        if told.replace(left) != Some(left) {
+            say(format!("{called} drains: {} sessions and {} connections are left", left.0, left.1));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Finds a server by its number or its name.
+fn chosen<'a>(rows: &'a [NodeRow], name: &str) -> anyhow::Result<&'a NodeRow> {
+    let found: Vec<&NodeRow> = rows.iter().filter(|row| row.id.to_string() == name || row.node.name == name).collect();
+    match found[..] {
+        [row] => Ok(row),
+        [] => bail!("no server is called `{name}`; `reseed nodes` lists them"),
+        _ => {
+            let numbers: Vec<String> = found.iter().map(|row| row.id.to_string()).collect();
+            bail!("several servers are called `{name}`; give a number: {}", numbers.join(", "))
+        }
+    }
 }

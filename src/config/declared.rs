@@ -256,6 +256,9 @@ settings! {
         heartbeat_secs: u64 = "20", rules::whole("seconds", 1..=3_600);
         /// The time for which a client may stop reading.
         slow_reader_secs: u64 = "30", rules::whole("seconds", 1..=3_600);
+        /// The time for which a server that stops still serves everybody, while `/readyz` already answers 503: what a
+        /// balancer takes to notice.
+        shutdown_notice_secs: u64 = "0", rules::whole("seconds", 0..=3_600);
         /// The time for running turns to finish when the server stops.
         shutdown_grace_secs: u64 = "10", rules::whole("seconds", 0..=3_600);
     }

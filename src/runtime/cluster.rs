@@ -17,7 +17,7 @@ use std::{
 };
 use tokio::{
     sync::{Notify, watch},
-    time::{Instant, MissedTickBehavior, interval, timeout_at},
+    time::{Instant, MissedTickBehavior, interval, timeout, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -60,6 +60,8 @@ pub struct Keeper {
     changes: watch::Sender<()>,
     counts: OnceLock<Counts>,
     draining: AtomicBool,
+    /// Cancelled when somebody has asked this node to stop.
+    asked: CancellationToken,
     /// Asks for a beat at once.
     now: Notify,
     ended: CancellationToken,
@@ -91,6 +93,7 @@ impl Keeper {
             changes: watch::Sender::new(()),
             counts: OnceLock::new(),
             draining: AtomicBool::new(false),
+            asked: CancellationToken::new(),
             now: Notify::new(),
             ended: CancellationToken::new(),
         });
@@ -243,6 +246,23 @@ impl Keeper {
         self.now.notify_one();
     }
 
+    /// Waits until somebody asks this node to stop, with `reseed nodes --drain`.
+    pub(crate) async fn asked_to_drain(&self) {
+        self.asked.cancelled().await;
+    }
+
+    /// Returns true if clients of this node can be served by another one, which will not stop soon. The store is asked:
+    /// the others may have started since the last beat.
+    pub(crate) async fn has_others(&self) -> bool {
+        let rows = match timeout(self.beat_every(), self.nodes()).await {
+            Ok(Ok(rows)) => rows,
+            Ok(Err(_)) | Err(_) => return false,
+        };
+        let me = self.me();
+        let serves = |row: &NodeRow| row.id != me && row.node.address.is_some() && !row.pulse.draining;
+        rows.iter().any(|(row, is_silent)| !is_silent && serves(row))
+    }
+
     /// Stops beating and leaves: what this node still holds is free at once.
     pub async fn leave(&self) {
         self.ended.cancel();
@@ -287,6 +307,10 @@ impl Keeper {
             }
         };
         let answered = self.began.elapsed();
+        let me = self.me();
+        if !pulse.draining && rows.iter().any(|row| row.id == me && row.pulse.draining) {
+            self.asked.cancel();
+        }
         let drains = |rows: &[NodeRow]| rows.iter().filter(|row| row.pulse.draining).count();
         let (total, draining) = (rows.len(), drains(&rows));
         let (silent, gone, lapsed, has_changed) = {

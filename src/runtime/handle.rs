@@ -264,7 +264,7 @@ impl SessionHandle {
         self.mailbox.send(Box::new(message)).await.map_err(|_| Gone)
     }
 
-    pub(super) fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         self.mailbox.is_closed()
     }
 }

@@ -94,6 +94,8 @@ pub(crate) struct App {
     pub(super) metrics: crate::metrics::Handle,
     pub(super) instance: String,
     pub(super) node_token: Option<SecretString>,
+    /// Asks every connection to close as soon as nothing of its client's runs here: other servers take it.
+    pub(super) leave: CancellationToken,
     /// Ends the accept loop and asks every connection to close.
     pub(super) stop: CancellationToken,
     /// All tasks that still talk to a client.
@@ -125,6 +127,7 @@ impl App {
             metrics: options.metrics,
             instance: options.instance,
             node_token: options.node_token,
+            leave: CancellationToken::new(),
             stop: CancellationToken::new(),
             connections: TaskTracker::new(),
             page: OnceLock::new(),

@@ -45,6 +45,11 @@ pub(super) async fn root(state: State<Arc<App>>, request: Request<axum::body::Bo
 
 /// Handles a request for `/ws`.
 pub(super) async fn upgrade(state: State<Arc<App>>, request: Request<axum::body::Body>) -> Response {
+    if state.leave.is_cancelled() {
+        // A balancer tries another server.
+        let message = "this server is stopping; connect to another one\n";
+        return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], message).into_response();
+    }
     let (mut parts, _) = request.into_parts();
     if let Some(refused) = refuse(&parts.headers) {
         return refused;

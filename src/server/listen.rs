@@ -1,6 +1,11 @@
 //! Accepts connections, and closes them when the server stops.
 
-use super::{app::App, linger::Lingering};
+use super::{
+    app::App,
+    closing::CLOSE_TIME,
+    linger::Lingering,
+    socket::leaving::{LEAVING_TIME, LOOK_EVERY},
+};
 use axum::{Router, extract::ConnectInfo};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{
@@ -34,6 +39,7 @@ const UNSENT_BYTES_MAX: u32 = 4 * 1024;
 pub(crate) struct Running {
     /// The address it listens on.
     pub address: SocketAddr,
+    leave: CancellationToken,
     stop: CancellationToken,
     connections: TaskTracker,
 }
@@ -44,7 +50,8 @@ pub(crate) struct Running {
 /// The listener has no address.
 pub(crate) fn serve(listener: TcpListener, app: Arc<App>) -> io::Result<Running> {
     let address = listener.local_addr()?;
-    let running = Running { address, stop: app.stop.clone(), connections: app.connections.clone() };
+    let (leave, stop) = (app.leave.clone(), app.stop.clone());
+    let running = Running { address, leave, stop, connections: app.connections.clone() };
     let router = super::app::router(app.clone());
     let connections = app.connections.clone();
     connections.spawn(accept(listener, app, router));
@@ -138,8 +145,27 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Ar
 }
 
 impl Running {
+    /// Sends clients to other servers: each connection is closed with 1012 once nothing of its client's runs here, not
+    /// all at the same moment. Connections that come now are refused.
+    pub(crate) fn send_away(&self) {
+        self.leave.cancel();
+    }
+
+    /// Waits until all connections are gone after [`Running::send_away`], or should have been.
+    pub(crate) async fn all_away(&self) {
+        let gone = async {
+            // One more task accepts them.
+            while self.connections.len() > 1 {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        };
+        // Idle connections of balancers stay.
+        let _ = tokio::time::timeout(LEAVING_TIME + CLOSE_TIME, gone).await;
+    }
+
     /// Stops accepting connections, asks the existing ones to close with 1012, and waits at most `grace` for them.
     pub(crate) async fn stop(&self, grace: Duration) {
+        self.leave.cancel();
         self.stop.cancel();
         self.connections.close();
         if tokio::time::timeout(grace, self.connections.wait()).await.is_err() {

@@ -9,6 +9,7 @@
 
 mod credentials;
 mod feed;
+pub(super) mod leaving;
 mod refusals;
 mod replies;
 mod subscription;
@@ -97,7 +98,10 @@ pub(super) struct Connection {
     /// The time at which the next ping is due, whatever else happens.
     next_beat: tokio::time::Instant,
     alarm: Alarm,
+    /// Tells that the server stops: that clients should leave it, then that they must.
     stopped: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// The next look whether nothing of its client's runs here, once it should leave.
+    leaves_at: Option<tokio::time::Instant>,
     counted: OpenConnection,
     /// Its place among the connections that the door admitted.
     guest: Option<Arc<Guest>>,
@@ -133,7 +137,7 @@ impl Connection {
         let next_beat = since + app.patience.heartbeat;
         let alarm = Alarm::new(since + app.patience.hello.min(app.patience.heartbeat));
         // Kept for the life of the connection: all connections share one list of waiters.
-        let stopped = Box::pin(app.stop.clone().cancelled_owned());
+        let stopped = Box::pin(app.leave.clone().cancelled_owned());
         let mut counted = OpenConnection::new();
         if negotiated {
             counted.speaks(Dialect::V2);
@@ -164,6 +168,7 @@ impl Connection {
             next_beat,
             alarm,
             stopped,
+            leaves_at: None,
             counted,
             guest,
             permit,
@@ -202,9 +207,14 @@ impl Connection {
         let due = if hello_due { self.since + patience.hello } else { self.next_beat };
         self.expiry().await?;
         let due = self.expiry_due().map_or(due, |expiry| due.min(expiry));
+        let due = self.leaves_at.map_or(due, |at| due.min(at));
         tokio::select! {
             biased;
             () = self.stopped.as_mut() => {
+                if !self.app.stop.is_cancelled() {
+                    self.leave_soon();
+                    return Ok(());
+                }
                 self.pump().await?;
                 Err(End::Close(CloseCode::Restarting, "the server is restarting; reconnect and resume"))
             }
@@ -234,6 +244,7 @@ impl Connection {
                 Ring::Due if hello_due && self.since + patience.hello <= tokio::time::Instant::now() => {
                     Err(End::Close(CloseCode::NoHello, "hello did not arrive in time"))
                 }
+                Ring::Due if self.leaves_at.is_some_and(|at| at <= tokio::time::Instant::now()) => self.leave().await,
                 Ring::Due if !hello_due && self.next_beat <= tokio::time::Instant::now() => self.beat().await,
                 // The next round tells of the expiry, or ends the connection.
                 Ring::Due => Ok(()),
@@ -248,6 +259,8 @@ impl Connection {
             _ => guest.message_read(),
         });
         match message {
+            // Whatever it asks for, another server does.
+            Message::Text(_) if self.may_leave() => Err(self.left()),
             Message::Text(text) => {
                 if self.speaks == Speaks::Undecided {
                     // A frame that is neither `hello` nor a v1 command does not decide the version: it is answered as

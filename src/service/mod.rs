@@ -52,6 +52,7 @@ pub struct Service {
     registry: Arc<Registry>,
     store: Arc<dyn SessionStore>,
     server_tools: Arc<ServerTools>,
+    notice: Duration,
     grace: Duration,
     /// The settings that it was started with. Locked while others are taken up.
     settings: tokio::sync::Mutex<Settings>,
@@ -79,16 +80,38 @@ impl Service {
         self.app.signed_line()
     }
 
-    /// Finishes what it can, then closes every socket with 1012, and the store.
+    /// Waits until an operator asks this server to stop, through the database that it shares; for ever if it is alone.
+    pub async fn asked_to_stop(&self) {
+        match self.registry.keeper() {
+            Some(keeper) => keeper.asked_to_drain().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Finishes what it can, then closes every socket with 1012, and the store. Where other servers share the database,
+    /// clients are sent to them while it finishes, as soon as nothing of theirs runs here.
     pub async fn stop(&self) {
         self.app.drain();
-        if let Some(keeper) = self.registry.keeper() {
-            keeper.drain();
+        let keeper = self.registry.keeper();
+        keeper.iter().for_each(|keeper| keeper.drain());
+        if !self.notice.is_zero() {
+            tracing::info!("serving for another {} s, until nobody sends clients here", self.notice.as_secs());
+            tokio::time::sleep(self.notice).await;
+        }
+        let has_others = match keeper {
+            Some(keeper) => keeper.has_others().await,
+            None => false,
+        };
+        if has_others {
+            self.running.send_away();
         }
         self.registry.stop(self.grace).await;
+        if has_others {
+            self.running.all_away().await;
+        }
         self.running.stop(CLOSE_TIME).await;
         self.server_tools.close().await;
-        if let Some(keeper) = self.registry.keeper() {
+        if let Some(keeper) = keeper {
             keeper.leave().await;
         }
         if let Err(error) = self.store.close().await {
@@ -214,8 +237,9 @@ pub async fn start_with_extensions(
         });
     }
     let running = serve(listener, app.clone()).context("serve")?;
+    let notice = Duration::from_secs(listen.shutdown_notice_secs);
     let (grace, settings) = (Duration::from_secs(listen.shutdown_grace_secs), settings.clone().into());
-    Ok(Service { running, app, registry, store, server_tools, grace, settings })
+    Ok(Service { running, app, registry, store, server_tools, notice, grace, settings })
 }
 
 /// Returns what users of the page should know about the model.

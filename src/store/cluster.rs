@@ -163,6 +163,13 @@ pub trait Cluster: Send + Sync {
     /// [`Error::Unknown`].
     fn remove<'a>(&'a self, silent: &'a [Silent]) -> StoreFuture<'a, Result<(), Error>>;
 
+    /// Asks a node to stop, as a signal would: its next beat returns its own row as draining, though it has not said so.
+    /// Returns false if there is no such node.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`]: it may have been asked.
+    fn ask_to_drain(&self, node: NodeId) -> StoreFuture<'_, Result<bool, Error>>;
+
     /// Returns those of these sessions whose term is no longer the one given: somebody has opened or deleted them.
     ///
     /// # Errors

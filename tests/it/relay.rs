@@ -1,6 +1,7 @@
 //! Any server takes any client: three real servers on one real PostgreSQL, and clients at those that do not hold their
 //! sessions.
 
+mod draining;
 mod faults;
 mod looking;
 mod rights;
@@ -23,6 +24,7 @@ const SHORT_LEASE_SECS: &str = "2";
 
 /// A server, its directory, and the way to it for the others.
 struct Node {
+    database: String,
     folder: tempfile::TempDir,
     server: Binary,
     gate: Gate,
@@ -53,7 +55,7 @@ impl Node {
         settings.extend(more);
         let server = Binary::start(folder.path(), &settings).await;
         gate.open(&server.address);
-        Self { folder, server, gate }
+        Self { database: database.to_owned(), folder, server, gate }
     }
 
     async fn client(&self) -> Client {

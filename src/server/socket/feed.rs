@@ -64,7 +64,7 @@ impl Connection {
     }
 
     /// Ends a subscription whose session was closed.
-    async fn closed(&mut self, session: &SessionId, end: SubscriptionEnd) -> Flow {
+    pub(super) async fn closed(&mut self, session: &SessionId, end: SubscriptionEnd) -> Flow {
         self.unsubscribe(session).await;
         match (self.speaks, end) {
             // Another server may be chosen for the next connection. With other sessions open here, it is kept.

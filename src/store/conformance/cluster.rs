@@ -33,6 +33,7 @@ macro_rules! cluster_suite {
             a_log_keeps_its_epoch_when_it_is_taken_over,
             a_node_knows_what_it_has_lost,
             beats_are_counted_and_tell_what_a_node_does,
+            a_node_finds_with_its_beat_that_it_is_asked_to_drain,
             a_node_that_was_removed_holds_nothing_and_can_join_again,
             a_handle_that_has_not_joined_takes_nothing_from_a_node,
             a_ticket_is_taken_once_by_whichever_handle_asks,
@@ -198,6 +199,23 @@ pub(crate) async fn beats_are_counted_and_tell_what_a_node_does(a: &dyn SessionS
     let at_b = join(b, "b").await;
     let seen = cluster(a).beat(pulse).await.unwrap().unwrap();
     assert!(seen.iter().any(|row| row.id == at_b), "{seen:?}");
+}
+
+pub(crate) async fn a_node_finds_with_its_beat_that_it_is_asked_to_drain(a: &dyn SessionStore, b: &dyn SessionStore) {
+    let (at_a, at_b) = (join(a, "a").await, join(b, "b").await);
+    let is_asked = async || {
+        let seen = cluster(a).beat(Pulse::default()).await.unwrap().unwrap();
+        let draining: Vec<NodeId> = seen.iter().filter(|row| row.pulse.draining).map(|row| row.id).collect();
+        assert!(!draining.contains(&at_b), "{seen:?}");
+        draining == [at_a]
+    };
+    assert!(!is_asked().await);
+    assert!(cluster(b).ask_to_drain(at_a).await.unwrap());
+    assert!(is_asked().await);
+    // Its own beats, which do not say so, do not undo it.
+    assert!(is_asked().await);
+    cluster(a).leave().await.unwrap();
+    assert!(!cluster(b).ask_to_drain(at_a).await.unwrap(), "it is gone");
 }
 
 pub(crate) async fn a_node_that_was_removed_holds_nothing_and_can_join_again(

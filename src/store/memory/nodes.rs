@@ -33,7 +33,8 @@ impl Cluster for MemoryStore {
             let rows = state.nodes.values().cloned().collect();
             let Some(row) = self.member.me().and_then(|me| state.nodes.get_mut(&me)) else { return Ok(None) };
             row.beat += 1;
-            row.pulse = pulse;
+            let draining = pulse.draining || row.pulse.draining;
+            row.pulse = Pulse { draining, ..pulse };
             Ok(Some(rows))
         })
     }
@@ -60,6 +61,13 @@ impl Cluster for MemoryStore {
         self.with(move |state| {
             state.nodes.retain(|node, row| !silent.contains(&Silent { node: *node, beat: row.beat }));
             Ok(())
+        })
+    }
+
+    fn ask_to_drain(&self, node: NodeId) -> StoreFuture<'_, Result<bool, Error>> {
+        self.with(move |state| {
+            let found = state.nodes.get_mut(&node);
+            Ok(found.map(|row| row.pulse.draining = true).is_some())
         })
     }
 

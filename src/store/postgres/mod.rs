@@ -425,6 +425,10 @@ impl Cluster for PostgresStore {
         Box::pin(self.nodes.remove(silent))
     }
 
+    fn ask_to_drain(&self, node: NodeId) -> StoreFuture<'_, Result<bool, Error>> {
+        Box::pin(self.nodes.ask_to_drain(node))
+    }
+
     fn lost<'a>(&'a self, held: &'a [(SessionId, u64)]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>> {
         Box::pin(self.nodes.lost(held))
     }

@@ -81,8 +81,8 @@ impl Nodes {
             None => self.connector.connect().await?,
         };
         let sql = format!(
-            "WITH mine AS (UPDATE node SET beat = beat + 1, beat_at = clock_timestamp(), draining = $2, sessions = $3, \
-             connections = $4 WHERE incarnation = $1 RETURNING 1) \
+            "WITH mine AS (UPDATE node SET beat = beat + 1, beat_at = clock_timestamp(), draining = draining OR $2, \
+             sessions = $3, connections = $4 WHERE incarnation = $1 RETURNING 1) \
              SELECT {COLUMNS}, EXISTS (SELECT FROM mine) FROM node"
         );
         let (sessions, connections) = (int(pulse.sessions), int(pulse.connections));
@@ -113,6 +113,11 @@ impl Nodes {
         let sql = "DELETE FROM node USING unnest($1::bigint[], $2::bigint[]) AS q(silent, at) \
                    WHERE incarnation = q.silent AND beat = q.at";
         self.readers.write(|db, _| async move { db.rows(sql, &[nodes, beats]).await.map(drop) }).await
+    }
+
+    pub(super) async fn ask_to_drain(&self, node: NodeId) -> Result<bool, Error> {
+        let sql = "UPDATE node SET draining = true WHERE incarnation = $1 RETURNING 1";
+        self.readers.write(|db, _| async move { Ok(db.row(sql, &[&node.0]).await?.is_some()) }).await
     }
 
     pub(super) async fn lost(&self, held: &[(SessionId, u64)]) -> Result<Vec<SessionId>, Error> {

@@ -83,6 +83,21 @@ async fn a_running_turn_may_finish_and_nothing_new_begins() {
 }
 
 #[tokio::test]
+async fn everybody_is_served_while_a_balancer_has_not_noticed() {
+    let folder = folder();
+    let settings: Vec<(&str, &str)> = QUICK.iter().copied().chain([("SHUTDOWN_NOTICE_SECS", "3600")]).collect();
+    let server = Binary::start(folder.path(), &settings).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    server.terminate().await;
+    stopping(&server).await;
+    assert_eq!(client.turn("Are you still there?").await["status"], "completed");
+    let (mut late, _) = Client::v2_session(&server.ws()).await;
+    assert_eq!(late.turn("And for me?").await["status"], "completed");
+    // A second signal waits for nothing.
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_turn_that_takes_longer_is_interrupted_and_can_be_retried() {
     let (folder, never) = (folder(), Gate::new());
     let held = Reply::text("The harbour is never told of.").in_pieces(3).held_by(&never);

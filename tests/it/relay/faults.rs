@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::{fs, time::Instant};
 
 /// Opens a session again where this client left off, as soon as a server has it.
-async fn resumed(client: &mut Client, session: &Value, before: &Value) -> Value {
+pub(super) async fn resumed(client: &mut Client, session: &Value, before: &Value) -> Value {
     let seq = durable(client, session).last().map_or(before["asOfSeq"].as_u64().unwrap(), |(seq, _)| *seq);
     let resume = json!({ "epoch": before["epoch"], "seq": seq });
     until("open the session again", async || {

@@ -1,0 +1,100 @@
+//! A server that stops while others are there: its clients go to them, each when nothing of its own runs here any more.
+
+use super::{Node, SHORT_LEASE_SECS, check_whole, faults::resumed, nodes, open};
+use crate::support::{
+    binary::run,
+    client::Client,
+    http::get,
+    polling::until,
+    upstream::{Reply, Upstream},
+};
+use reseed::provider::scripted::Gate;
+use serde_json::{Value, json};
+
+/// Polls until a server says that it is stopping.
+async fn stopping(node: &Node) {
+    until("the server says that it stops", async || match get(&node.server.address, "/readyz").await {
+        answered if answered.status == 503 && answered.body == "stopping\n" => Ok(()),
+        answered => Err(answered.body),
+    })
+    .await;
+}
+
+async fn closed_session(client: &mut Client, session: &Value) {
+    let closed = client.event("session_closed").await;
+    assert_eq!((&closed["sessionId"], &closed["payload"]["code"]), (session, &json!("moved")), "{closed}");
+}
+
+#[tokio::test]
+async fn clients_go_to_another_server_as_soon_as_nothing_of_theirs_runs() {
+    let held = Gate::new();
+    let answers = [Reply::text("The harbour is quiet.").in_pieces(3).held_by(&held), Reply::text("It is Miso.")];
+    let upstream = Upstream::replying(answers).await;
+    let base_url = upstream.base_url();
+    let settings = [
+        ("OPENAI_BASE_URL", base_url.as_str()),
+        ("OPENAI_API", "chat"),
+        ("CONTEXT_WINDOW", "4000"),
+        ("SHUTDOWN_GRACE_SECS", "600"),
+    ];
+    let [a, b] = nodes(&settings).await;
+    let (mut busy, running) = a.session().await;
+    let (mut idle, resting) = a.session().await;
+    let (mut none, mut observer, mut visitor) = (a.client().await, b.client().await, b.client().await);
+    let opened = open(&mut observer, &running).await;
+    let before = open(&mut visitor, &resting).await;
+    busy.ask("user_input", json!({ "input": "Tell me of the harbour." })).await;
+    observer.event("item_delta").await;
+
+    a.server.terminate().await;
+    stopping(&a).await;
+    // While the turn runs.
+    assert_eq!((idle.closed().await, none.closed().await), (1012, 1012));
+    closed_session(&mut visitor, &resting).await;
+    let back = resumed(&mut visitor, &resting, &before).await;
+    assert_eq!(back["resumed"], "replay", "{back}");
+    let refused = get(&a.server.address, "/ws").await;
+    assert_eq!(refused.status, 503, "{}", refused.body);
+    assert!(refused.head.contains("retry-after: 1"), "{}", refused.head);
+    assert_eq!(get(&a.server.address, "/healthz").await.status, 200, "it is there until it is not");
+    held.open();
+    for client in [&mut busy, &mut observer] {
+        assert_eq!(client.event("turn_finished").await["payload"]["status"], "completed");
+    }
+    assert_eq!(busy.closed().await, 1012);
+    closed_session(&mut observer, &running).await;
+    let back = resumed(&mut observer, &running, &opened).await;
+    assert_eq!(back["resumed"], "replay", "{back}");
+    observer.turn("What is my cat called?").await;
+    check_whole(&observer, &running, opened["asOfSeq"].as_u64().unwrap() + 1);
+    assert_eq!(a.server.ended().await, Some(0));
+    upstream.assert_clean();
+}
+
+#[tokio::test]
+async fn an_operator_drains_a_server_by_its_name() {
+    let [a, b] = nodes(&[("NODE_LEASE_SECS", SHORT_LEASE_SECS)]).await;
+    let (mut client, session) = a.session().await;
+    client.turn("My cat is called Miso.").await;
+    let folder = a.folder.path();
+    let environment = [("DATABASE_URL", a.database.as_str()), ("UNSAFE_STORE", "true")];
+    let refused = run(folder, &["nodes", "--drain", "c"], &environment).await;
+    assert_eq!(refused.code, Some(1), "{}", refused.printed);
+    assert!(refused.faults.contains("no server is called `c`"), "{}", refused.faults);
+    let drained = run(folder, &["nodes", "--drain", "a"], &environment).await;
+    assert_eq!(drained.code, Some(0), "{}{}", drained.printed, drained.faults);
+    let lines: Vec<&str> = drained.printed.lines().collect();
+    let first = lines.first().is_some_and(|line| line.starts_with("a (node ") && line.contains(") drains: "));
+    let last = lines.last().is_some_and(|line| line.starts_with("a (node ") && line.ends_with(") has stopped"));
+    assert!(first && last, "{lines:?}");
+    assert_eq!(client.closed().await, 1012);
+    assert!(a.log().contains("an operator asked this server to drain"), "{}", a.log());
+    assert_eq!(a.server.ended().await, Some(0));
+    let mut client = b.client().await;
+    let opened = open(&mut client, &session).await;
+    assert!(opened["entries"].to_string().contains("Miso"), "{opened}");
+    // Nobody is left for the last one's clients.
+    let drained = run(folder, &["nodes", "--drain", "b"], &environment).await;
+    assert!(drained.printed.contains("no other server is there"), "{}", drained.printed);
+    assert_eq!((client.closed().await, b.server.ended().await), (1012, Some(0)));
+}
