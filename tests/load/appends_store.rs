@@ -16,7 +16,6 @@ use std::{
     fs::File,
     io::Write as _,
     path::Path,
-    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -35,9 +34,9 @@ const STATE_BYTES: usize = 800;
 const REPLY_BYTES: usize = 120;
 
 /// The results of one contender in a round.
-struct Round {
-    per_second: f64,
-    times: Vec<Duration>,
+pub(crate) struct Round {
+    pub(crate) per_second: f64,
+    pub(crate) times: Vec<Duration>,
 }
 
 pub(crate) async fn measure(
@@ -47,7 +46,7 @@ pub(crate) async fn measure(
     secs: u64,
     figures: &mut Figures,
 ) -> anyhow::Result<()> {
-    let store = Arc::new(SqliteStore::open(&bench.database("appends-store"))?);
+    let store = SqliteStore::open(&bench.database("appends-store"))?;
     let floor = Floor::start(&bench.database("appends-floor"))?;
     let mut next = vec![0; sessions];
     let (mut ours, mut floors, mut ratios, mut p99s) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -56,24 +55,9 @@ pub(crate) async fn measure(
         let floored = run(sessions, secs, async |_, append| floor.write(bytes_of(&append)).await, &mut places);
         let floored = floored.await?;
         if round == 0 {
-            for session in 0..sessions {
-                store.create(&format!("s{session}").parse()?, "", Timestamp(0)).await?;
-            }
+            create(&store, sessions).await?;
         }
-        let mut leases = Vec::new();
-        for session in 0..sessions {
-            leases.push(store.open(&format!("s{session}").parse()?).await?.0);
-        }
-        let done = run(
-            sessions,
-            secs,
-            async |session: usize, append: Append| {
-                let seq = append.head.entries;
-                store.append(&leases[session], seq, append).await.context("append")
-            },
-            &mut next,
-        );
-        let done = done.await?;
+        let done = appending(&store, sessions, secs, &mut next).await?;
         ratios.push(done.per_second / floored.per_second);
         p99s.push(percentile(&done.times, 0.99));
         ours.push(done.per_second);
@@ -88,8 +72,34 @@ pub(crate) async fn measure(
     Ok(())
 }
 
+/// Creates the sessions that append.
+pub(crate) async fn create(store: &dyn SessionStore, sessions: usize) -> anyhow::Result<()> {
+    for session in 0..sessions {
+        store.create(&format!("s{session}").parse()?, "", Timestamp(0)).await?;
+    }
+    Ok(())
+}
+
+/// Makes all sessions append to a store until the time is over; `next` counts what each has appended.
+pub(crate) async fn appending(
+    store: &dyn SessionStore,
+    sessions: usize,
+    secs: u64,
+    next: &mut [u64],
+) -> anyhow::Result<Round> {
+    let mut leases = Vec::new();
+    for session in 0..sessions {
+        leases.push(store.open(&format!("s{session}").parse()?).await?.0);
+    }
+    let write = async |session: usize, append: Append| {
+        let seq = append.head.entries;
+        store.append(&leases[session], seq, append).await.context("append")
+    };
+    run(sessions, secs, write, next).await
+}
+
 /// Makes all sessions append one after the other until the time is over.
-async fn run(
+pub(crate) async fn run(
     sessions: usize,
     secs: u64,
     write: impl AsyncFn(usize, Append) -> anyhow::Result<()>,
@@ -146,7 +156,7 @@ fn bytes_of(append: &Append) -> Vec<u8> {
     bytes
 }
 
-fn percentile(times: &[Duration], part: f64) -> f64 {
+pub(crate) fn percentile(times: &[Duration], part: f64) -> f64 {
     let mut times = times.to_vec();
     times.sort_unstable();
     let at = ((times.len() as f64 * part) as usize).min(times.len().saturating_sub(1));

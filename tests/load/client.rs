@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use std::{
     borrow::Cow,
+    net::SocketAddr,
     time::{Duration, Instant},
 };
 use tokio::net::TcpSocket;
@@ -106,13 +107,18 @@ enum Heard<'a> {
 impl Client {
     /// Connects and sends nothing.
     pub(crate) async fn connect(process: &Process, speaks: Speaks, reading: Reading) -> anyhow::Result<Self> {
+        Self::connect_to(process.address, speaks, reading).await
+    }
+
+    /// Does what [`Self::connect`] does at an address, where a server may be.
+    pub(crate) async fn connect_to(to: SocketAddr, speaks: Speaks, reading: Reading) -> anyhow::Result<Self> {
         let socket = TcpSocket::new_v4()?;
         if let Some(bytes) = reading.receive_bytes {
             socket.set_recv_buffer_size(bytes)?;
         }
-        let stream = socket.connect(process.address).await.context("connect")?;
+        let stream = socket.connect(to).await.context("connect")?;
         stream.set_nodelay(true)?;
-        let address: Address = format!("ws://{}/ws", process.address).parse()?;
+        let address: Address = format!("ws://{to}/ws").parse()?;
         let upgraded = match speaks {
             // It knows no subprotocol.
             Speaks::Floor => Socket::over_with(stream, &address, &[]).await,
@@ -152,18 +158,32 @@ impl Client {
 
     /// Sends a command and waits for its reply, which must be of this type.
     pub(crate) async fn ask(&mut self, kind: &str, payload: Value, reply: &str) -> anyhow::Result<()> {
+        match self.ask_for(kind, payload, reply).await? {
+            Ok(_) => Ok(()),
+            Err(error) => bail!("{kind} was answered with {error}"),
+        }
+    }
+
+    /// Does what [`Self::ask`] does; returns the payload of the reply, or of an error.
+    pub(crate) async fn ask_for(
+        &mut self,
+        kind: &str,
+        payload: Value,
+        reply: &str,
+    ) -> anyhow::Result<Result<Value, Value>> {
         self.send(kind, payload).await?;
         loop {
             let text = self.receive().await?;
             let frame: Frame<'_> = serde_json::from_str(&text).with_context(|| format!("read {text}"))?;
+            let payload = || serde_json::from_str(frame.payload.map_or("null", RawValue::get));
             if frame.kind == reply {
                 if reply == "session_opened" {
                     self.session = frame.session.map(str::to_owned);
                 }
-                return Ok(());
+                return Ok(Ok(payload()?));
             }
             if frame.kind == "error" {
-                bail!("{kind} was answered with {text}");
+                return Ok(Err(payload()?));
             }
         }
     }

@@ -113,7 +113,7 @@ async fn memory(server: &Process, entries: usize, figures: &mut Figures) -> anyh
 }
 
 /// Returns the time to open a session that is not in memory.
-async fn opening(server: &Process, session: &str) -> anyhow::Result<Duration> {
+pub(crate) async fn opening(server: &Process, session: &str) -> anyhow::Result<Duration> {
     let mut client = Client::connect(server, Speaks::V2, Default::default()).await?;
     client.hello().await?;
     let began = Instant::now();

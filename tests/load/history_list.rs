@@ -4,13 +4,13 @@ use crate::{
     figures::{Figures, Goal, median, ms},
     process::Bench,
 };
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use futures_util::future::try_join_all;
 use reseed::store::{Append, Head, ListQuery, NewRecord, SessionStore, sqlite::SqliteStore};
 use reseed_protocol::Timestamp;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-const SESSIONS: u32 = 10_000;
+pub(crate) const SESSIONS: u32 = 10_000;
 
 /// Sessions written at once.
 const AT_ONCE: u32 = 500;
@@ -23,9 +23,7 @@ const GOAL_MS: f64 = 20.0;
 
 pub(crate) async fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let store = SqliteStore::open(&bench.database("list"))?;
-    for first in (0..SESSIONS).step_by(AT_ONCE as usize) {
-        try_join_all((first..first + AT_ONCE).map(|n| write(&store, n))).await?;
-    }
+    fill(&store, SESSIONS).await?;
     let all = ListQuery { limit: SESSIONS, ..ListQuery::default() };
     let mine = ListQuery { owner: Some("alice".into()), limit: SESSIONS, ..ListQuery::default() };
     let searched = ListQuery { search: Some("order 77".into()), limit: SESSIONS, ..ListQuery::default() };
@@ -36,20 +34,34 @@ pub(crate) async fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Res
         ("search all names", searched, 100),
         ("the first page of 50", page, 50),
     ] {
-        let mut times = Vec::new();
-        for _ in 0..READS {
-            let began = Instant::now();
-            let found = store.list(query.clone()).await?.items.len();
-            times.push(began.elapsed());
-            ensure!(found == want, "{what}: {found} instead of {want}");
-        }
-        figures.add(&format!("history: {what}"), ms(median(times)), "ms", Goal::AtMost(GOAL_MS));
+        let time = read(&store, &query, want).await.context(what)?;
+        figures.add(&format!("history: {what}"), ms(time), "ms", Goal::AtMost(GOAL_MS));
     }
     store.close().await?;
     Ok(())
 }
 
-async fn write(store: &SqliteStore, n: u32) -> anyhow::Result<()> {
+/// Writes this many sessions, each with one record.
+pub(crate) async fn fill(store: &dyn SessionStore, sessions: u32) -> anyhow::Result<()> {
+    for first in (0..sessions).step_by(AT_ONCE as usize) {
+        try_join_all((first..sessions.min(first + AT_ONCE)).map(|n| write(store, n))).await?;
+    }
+    Ok(())
+}
+
+/// Returns the time to read a list that must have this many sessions.
+pub(crate) async fn read(store: &dyn SessionStore, query: &ListQuery, want: usize) -> anyhow::Result<Duration> {
+    let mut times = Vec::new();
+    for _ in 0..READS {
+        let began = Instant::now();
+        let found = store.list(query.clone()).await?.items.len();
+        times.push(began.elapsed());
+        ensure!(found == want, "{found} instead of {want}");
+    }
+    Ok(median(times))
+}
+
+async fn write(store: &dyn SessionStore, n: u32) -> anyhow::Result<()> {
     let owner = if n.is_multiple_of(2) { "alice" } else { "bob" };
     let lease = store.create(&format!("s{n}").parse()?, owner, Timestamp(0)).await?;
     let head = Head {

@@ -40,7 +40,12 @@ struct Past {
 
 /// Creates a session of this name with this many messages; its summaries are included among its entries or left out.
 pub(crate) async fn write(database: &Path, name: &str, messages: usize, compacted: bool) -> anyhow::Result<()> {
-    let store = store::connect(&format!("sqlite://{}", database.display())).await?;
+    write_at(&format!("sqlite://{}", database.display()), name, messages, compacted).await
+}
+
+/// Does what [`write`] does in the database at this address.
+pub(crate) async fn write_at(database: &str, name: &str, messages: usize, compacted: bool) -> anyhow::Result<()> {
+    let store = store::connect(database).await?;
     let session: SessionId = name.parse()?;
     let at = Timestamp(1_780_000_000_000);
     let mut lease = store.create(&session, "", at).await?;

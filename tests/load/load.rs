@@ -10,6 +10,7 @@ mod appends;
 mod appends_store;
 mod attackers;
 mod client;
+mod cluster;
 mod compacting;
 mod fanout;
 mod figures;
@@ -70,6 +71,8 @@ struct Sizes {
     /// Visitors whose sessions come and go, and the seconds of all runs together.
     visitors: usize,
     soak_secs: u64,
+    /// Those of several servers on PostgreSQL.
+    cluster: cluster::Sizes,
 }
 
 const SMOKE: Sizes = Sizes {
@@ -89,6 +92,7 @@ const SMOKE: Sizes = Sizes {
     hostile_secs: 2,
     visitors: 50,
     soak_secs: 6,
+    cluster: cluster::SMOKE,
 };
 
 const FULL: Sizes = Sizes {
@@ -108,6 +112,7 @@ const FULL: Sizes = Sizes {
     hostile_secs: 30,
     visitors: 2_000,
     soak_secs: 1_800,
+    cluster: cluster::FULL,
 };
 
 fn main() -> ExitCode {
@@ -150,6 +155,7 @@ async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
         "compacting",
         "searching",
         "appends",
+        "cluster",
         "hostile",
         "soak",
     ];
@@ -179,6 +185,7 @@ async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
                 searching::measure(&bench, entries, appenders, append_secs, sizes.rounds, &mut figures).await
             }
             "hostile" => hostile::measure(&bench, sizes.users, sizes.hostile_secs, &mut figures).await,
+            "cluster" => cluster::measure(&bench, sizes.cluster, &mut figures).await,
             "soak" => soak::measure(&bench, sizes.visitors, sizes.soak_secs, &mut figures).await,
             _ => appends::measure(&bench, sizes.appenders, sizes.append_secs, &mut figures).await,
         };

@@ -58,10 +58,15 @@ impl Bench {
 
     /// Starts the server with these settings.
     pub(crate) async fn reseed_with(&self, database: &Path, settings: &[(&str, &str)]) -> anyhow::Result<Process> {
-        let address = free_address()?;
+        let url = format!("sqlite://{}", database.display());
+        let settings = [settings, &[("DATABASE_URL", &url)]].concat();
+        self.reseed_at(free_address()?, &settings).await
+    }
+
+    /// Starts the server at this address with these settings.
+    pub(crate) async fn reseed_at(&self, address: SocketAddr, settings: &[(&str, &str)]) -> anyhow::Result<Process> {
         let mut command = Command::new(&self.reseed);
         command.env_clear().envs(settings.iter().copied());
-        command.env("DATABASE_URL", format!("sqlite://{}", database.display()));
         command.env("WS_PORT", address.port().to_string());
         self.start(command, address).await
     }
@@ -110,7 +115,7 @@ impl Bench {
 }
 
 /// Returns an address whose port was free a moment ago: a server that finds it taken says so and fails the measurement.
-fn free_address() -> std::io::Result<SocketAddr> {
+pub(crate) fn free_address() -> std::io::Result<SocketAddr> {
     std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()
 }
 
@@ -177,6 +182,13 @@ impl Process {
     /// Returns the number of its open descriptors.
     pub(crate) fn descriptors(&self) -> anyhow::Result<u64> {
         Ok(fs::read_dir(format!("/proc/{}/fd", self.child.id()))?.count() as u64)
+    }
+
+    /// Ends it without a warning.
+    pub(crate) fn kill(mut self) -> anyhow::Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
     }
 
     /// Asks it to stop, and waits until it has.

@@ -92,6 +92,14 @@ impl Server {
         server
     }
 
+    /// Returns the id of its first process.
+    #[allow(dead_code, reason = "not every binary of tests needs it")]
+    pub(crate) fn pid(&self) -> u32 {
+        let path = self.folder.path().join("data/postmaster.pid");
+        let text = fs::read_to_string(&path).unwrap();
+        text.lines().next().and_then(|line| line.parse().ok()).unwrap()
+    }
+
     /// Runs `pg_ctl` and waits until it is done.
     pub(crate) fn control(&self, arguments: &[&str]) {
         let data = self.folder.path().join("data").display().to_string();
