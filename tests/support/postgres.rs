@@ -59,6 +59,32 @@ impl Server {
     /// # Panics
     /// If there is no PostgreSQL, or it does not start.
     pub(crate) fn start(configuration: &str) -> Self {
+        let server = Self::prepare();
+        let initdb = ["--auth=trust", "--username=reseed", "--encoding=UTF8", "--locale=C", "--no-sync", "-D"];
+        server.run("initdb", &[&initdb[..], &[&server.data()]].concat());
+        server.configure(&format!(
+            "listen_addresses = ''\nunix_socket_directories = '{}'\nmax_connections = 400\nshared_buffers = 32MB\n\
+             {configuration}",
+            server.folder.path().display(),
+        ));
+        server.control(&["start"]);
+        server
+    }
+
+    /// Starts a standby of this server, which follows it and can be promoted.
+    #[allow(dead_code, reason = "not every binary of tests needs it")]
+    pub(crate) fn standby(&self) -> Self {
+        let standby = Self::prepare();
+        let primary = self.folder.path().display().to_string();
+        let copy = ["-h", &primary, "-U", "reseed", "-X", "stream", "-c", "fast", "--no-sync", "-R", "-D"];
+        standby.run("pg_basebackup", &[&copy[..], &[&standby.data()]].concat());
+        standby.configure(&format!("unix_socket_directories = '{}'", standby.folder.path().display()));
+        standby.control(&["start"]);
+        standby
+    }
+
+    /// Makes the folder of a server, and what ends it.
+    fn prepare() -> Self {
         let bin = binaries();
         let folder = tempfile::Builder::new().prefix("pg").tempdir().unwrap();
         let user = other_user();
@@ -77,26 +103,31 @@ impl Server {
         watch.args(["-c", &stop]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // A signal that ends the tests, such as Ctrl-C, must not end the shell before it has stopped the server.
         watch.process_group(0);
-        let server = Self { watch: watch.spawn().unwrap(), folder, bin, user };
-        let initdb = ["--auth=trust", "--username=reseed", "--encoding=UTF8", "--locale=C", "--no-sync", "-D"];
-        server.run("initdb", &[&initdb[..], &[&quoted(&data)]].concat());
-        let mut file = fs::OpenOptions::new().append(true).open(data.join("postgresql.conf")).unwrap();
-        let socket = quoted(server.folder.path());
-        writeln!(
-            file,
-            "listen_addresses = ''\nunix_socket_directories = '{socket}'\nmax_connections = 400\n\
-             shared_buffers = 32MB\n{configuration}"
-        )
-        .unwrap();
-        server.control(&["start"]);
-        server
+        Self { watch: watch.spawn().unwrap(), folder, bin, user }
+    }
+
+    /// Adds lines to the configuration.
+    fn configure(&self, lines: &str) {
+        let path = Path::new(&self.data()).join("postgresql.conf");
+        let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
+        writeln!(file, "{lines}").unwrap();
+    }
+
+    fn data(&self) -> String {
+        self.folder.path().join("data").display().to_string()
     }
 
     /// Runs `pg_ctl` and waits until it is done.
     pub(crate) fn control(&self, arguments: &[&str]) {
-        let data = self.folder.path().join("data").display().to_string();
+        let data = self.data();
         let log = self.folder.path().join("log").display().to_string();
         self.run("pg_ctl", &[&["-D", &data, "-l", &log, "-w"], arguments].concat());
+    }
+
+    /// Returns what the server has logged.
+    #[allow(dead_code, reason = "not every binary of tests needs it")]
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
 
     /// Makes a database and returns its address.
@@ -110,6 +141,14 @@ impl Server {
     pub(crate) fn address(&self, database: &str) -> String {
         let folder = self.folder.path().display().to_string().replace('/', "%2F");
         format!("postgres://reseed@{folder}/{database}")
+    }
+
+    /// Returns the address of a database on this server or another one, whichever takes writes.
+    #[allow(dead_code, reason = "not every binary of tests needs it")]
+    pub(crate) fn address_or(&self, other: &Self, database: &str) -> String {
+        let folder = |server: &Self| server.folder.path().display().to_string().replace('/', "%2F");
+        let hosts = [folder(self), folder(other)].join(",");
+        format!("postgres://reseed@{hosts}/{database}?target_session_attrs=read-write")
     }
 
     /// Returns the path of the socket on which the server listens.
