@@ -183,8 +183,8 @@ pub trait Cluster: Send + Sync {
     /// [`Error::Unknown`].
     fn lost<'a>(&'a self, held: &'a [Held]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>>;
 
-    /// Counts how often another copy of the store has taken this one's place. It may lack the end of what the one before
-    /// has acknowledged: what is held must be compared with it.
+    /// Counts how often another copy of the store has taken this one's place. It may lack the end of what the one
+    /// before has acknowledged: what is held must be compared with it.
     fn failovers(&self) -> u64 {
         0
     }

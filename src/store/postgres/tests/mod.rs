@@ -6,6 +6,7 @@ mod refusals;
 #[path = "../../../../tests/support/postgres.rs"]
 mod server;
 mod texts;
+mod tls;
 #[path = "../../../../tests/support/wire.rs"]
 mod wire;
 
