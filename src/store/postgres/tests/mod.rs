@@ -2,6 +2,7 @@
 
 mod answers;
 mod faults;
+mod plans;
 mod refusals;
 #[path = "../../../../tests/support/postgres.rs"]
 mod server;
