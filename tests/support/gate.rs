@@ -1,6 +1,6 @@
 //! A TCP proxy before a server whose port is not known yet: other servers get the proxy's address, and a test cuts
-//! connections, delays them, or refuses them. It can also be the end of TLS, as a proxy before a server is, and it leads
-//! to the socket of a database.
+//! connections, delays them, or refuses them. It can also be the end of TLS, as a proxy before a server is, and lead to
+//! the socket of a database.
 
 use rustls::{
     ServerConfig,
