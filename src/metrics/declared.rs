@@ -217,6 +217,9 @@ metrics! {
         "Store commits, each with one or more appends, by outcome `ok` or `failed`.";
     STORE_COMMIT_SECONDS = Kind::Histogram(COMMIT_SECONDS), "reseed_store_commit_seconds" [], Seconds,
         "Duration of a store commit, including the disk sync.";
+    STORE_TIMELINE_CHANGES_TOTAL = Kind::Counter, "reseed_store_timeline_changes_total" [], Count,
+        "Times that PostgreSQL was found on a newer timeline: a standby took over, or a backup was restored, which may \
+        lack the end of what was acknowledged.";
     STORE_RECORDS_TOTAL = Kind::Counter, "reseed_store_records_total" [], Count,
         "Records stored durably.";
 }

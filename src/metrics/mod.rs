@@ -182,6 +182,11 @@ pub(crate) fn taken_over(is_silent: bool) {
     TAKEOVERS_TOTAL.counter([if is_silent { "silent" } else { "gone" }]).increment(1);
 }
 
+/// Counts a failover of the database, or a backup that was restored.
+pub(crate) fn store_timeline_changed() {
+    STORE_TIMELINE_CHANGES_TOTAL.counter([]).increment(1);
+}
+
 /// Counts an append that was refused because another node has opened the session.
 pub(crate) fn append_fenced() {
     APPENDS_FENCED_TOTAL.counter([]).increment(1);

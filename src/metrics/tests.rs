@@ -31,6 +31,7 @@ pub(super) fn record_all() {
     nodes(2, 1, 1, 7);
     taken_over(true);
     append_fenced();
+    store_timeline_changed();
     closed(CloseCode::NoHello);
     frame_refused(ErrorCode::InvalidJson);
     command_answered("user_input", Outcome::Error(ErrorCode::QueueFull));
@@ -75,6 +76,7 @@ fn what_is_recorded_is_rendered_under_its_labels() {
         r#"reseed_takeovers_total{reason="silent"} 1"#,
         r#"reseed_takeovers_total{reason="gone"} 0"#,
         "reseed_appends_fenced_total 1",
+        "reseed_store_timeline_changes_total 1",
         r#"reseed_relayed_connections{side="holder"} 0"#,
         "reseed_sessions_open 1",
         r#"reseed_closes_total{code="4408"} 1"#,

@@ -119,8 +119,9 @@ enum End {
 pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, impl Future<Output = ()> + Send) {
     let (sender, mailbox) = mpsc::channel(MAILBOX_MAX);
     let id = started.lease.session.clone();
-    let handle = SessionHandle { id: id.clone(), term: started.lease.term, mailbox: sender.clone() };
     let feed = Feed::new(id.clone(), started.seed.session.state.seq);
+    let (term, epoch) = (started.lease.term, started.lease.epoch.as_str().into());
+    let handle = SessionHandle { id: id.clone(), term, epoch, feed: feed.clone(), mailbox: sender.clone() };
     let state = started.seed.session.state.clone();
     let copy = StateCopy::new(state, started.stored_seq);
     let owner = started.row.owner();

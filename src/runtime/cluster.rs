@@ -11,7 +11,7 @@ use crate::store::{Cluster, Error, NewNode, NodeId, NodeRow, Pulse, SessionStore
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -37,7 +37,8 @@ pub enum Place {
 pub(crate) struct Standing {
     /// The node that this server is now. Another one: it was removed, and has joined again.
     pub(crate) me: NodeId,
-    /// Counts how often trust came back after it had run out: others may have taken sessions over.
+    /// Counts how often trust came back after it had run out, or another copy of the store took over: the sessions here
+    /// may not be what the store has.
     pub(crate) lapses: u64,
     /// Changes when a node joins, leaves or becomes silent.
     pub(crate) others: u64,
@@ -59,6 +60,8 @@ pub struct Keeper {
     /// Changes when another node joins, leaves or becomes silent. Many wait for that, who need not wake with each beat.
     changes: watch::Sender<()>,
     counts: OnceLock<Counts>,
+    /// The store's count, as of the last beat.
+    failovers: AtomicU64,
     draining: AtomicBool,
     /// Cancelled when somebody has asked this node to stop.
     asked: CancellationToken,
@@ -92,6 +95,7 @@ impl Keeper {
             standing,
             changes: watch::Sender::new(()),
             counts: OnceLock::new(),
+            failovers: AtomicU64::new(cluster.failovers()),
             draining: AtomicBool::new(false),
             asked: CancellationToken::new(),
             now: Notify::new(),
@@ -311,6 +315,8 @@ impl Keeper {
         if !pulse.draining && rows.iter().any(|row| row.id == me && row.pulse.draining) {
             self.asked.cancel();
         }
+        let failovers = cluster.failovers();
+        let is_other_copy = self.failovers.swap(failovers, Ordering::Relaxed) != failovers;
         let drains = |rows: &[NodeRow]| rows.iter().filter(|row| row.pulse.draining).count();
         let (total, draining) = (rows.len(), drains(&rows));
         let (silent, gone, lapsed, has_changed) = {
@@ -329,7 +335,7 @@ impl Keeper {
         }
         self.standing.send_modify(|standing| {
             standing.beats += 1;
-            standing.lapses += u64::from(lapsed);
+            standing.lapses += u64::from(lapsed || is_other_copy);
             standing.others += u64::from(has_changed);
         });
         if has_changed {

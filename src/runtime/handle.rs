@@ -1,7 +1,7 @@
 //! A session's handle: what the rest of the server may ask of an open session. Its channels are private.
 
 use super::{
-    feed::{Bell, Cursor, Reader, Seen},
+    feed::{Bell, Cursor, Feed, Reader, Seen},
     outbox::Outbox,
 };
 use crate::core::{
@@ -186,6 +186,9 @@ pub struct SessionHandle {
     pub id: SessionId,
     /// The term of its lease.
     pub(super) term: u64,
+    /// The epoch of its log.
+    pub(super) epoch: Arc<str>,
+    pub(super) feed: Arc<Feed>,
     pub(super) mailbox: mpsc::Sender<Box<Message>>,
 }
 

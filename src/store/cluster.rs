@@ -74,6 +74,19 @@ pub struct Silent {
     pub beat: u64,
 }
 
+/// A session that a node has open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// The session.
+    pub session: SessionId,
+    /// The epoch under which it was opened.
+    pub epoch: String,
+    /// The term under which it was opened.
+    pub term: u64,
+    /// The newest of its records that the store has acknowledged.
+    pub last_seq: u64,
+}
+
 /// A ticket that any node redeems, once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewTicket {
@@ -170,11 +183,18 @@ pub trait Cluster: Send + Sync {
     /// [`Error::Unknown`]: it may have been asked.
     fn ask_to_drain(&self, node: NodeId) -> StoreFuture<'_, Result<bool, Error>>;
 
-    /// Returns those of these sessions whose term is no longer the one given: somebody has opened or deleted them.
+    /// Returns those of these sessions that are no longer as given: somebody has opened or deleted them, or the store
+    /// has lost the end of their logs.
     ///
     /// # Errors
     /// [`Error::Unknown`].
-    fn lost<'a>(&'a self, held: &'a [(SessionId, u64)]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>>;
+    fn lost<'a>(&'a self, held: &'a [Held]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>>;
+
+    /// Counts how often another copy of the store has taken this one's place. It may lack the end of what the one
+    /// before has acknowledged: what is held must be compared with it.
+    fn failovers(&self) -> u64 {
+        0
+    }
 
     /// Stores a ticket, unless there are too many. Tickets need not survive a crash of the store.
     ///

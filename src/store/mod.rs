@@ -22,7 +22,9 @@ mod walk;
 #[cfg(test)]
 pub(crate) mod conformance;
 
-pub use cluster::{Cluster, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds, TicketPut, TicketsOf};
+pub use cluster::{
+    Cluster, Held, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds, TicketPut, TicketsOf,
+};
 pub use connect::{ConnectError, connect};
 pub(crate) use connect::{describe, open, open_read_only};
 pub use error::{Error, Part};

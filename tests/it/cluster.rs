@@ -1,9 +1,13 @@
 //! Several real servers on one real PostgreSQL: a session has one of them, and continues on another when that one
 //! stops, is killed, or is paused for so long that it no longer counts.
 
+mod failover;
+
 use crate::support::{
-    binary::{Binary, logged, run},
+    binary::run,
     client::Client,
+    cluster::{LONG_LEASE, Node, database},
+    gate::Gate,
     http::{self, get},
     json::present,
     polling::until,
@@ -12,67 +16,9 @@ use crate::support::{
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use std::{
-    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::{
-    net::{UnixListener, UnixStream},
-    process::Command,
-    sync::watch,
-};
-
-/// The shortest lease. Tests wait for its end.
-const LEASE_SECS: &str = "2";
-
-/// Lease of servers whose end nobody is meant to wait for.
-const LONG_LEASE_SECS: &str = "60";
-
-/// A server and its directory.
-struct Node {
-    folder: tempfile::TempDir,
-    server: Binary,
-}
-
-impl Node {
-    async fn start(address: &str, name: &str, more: &[(&str, &str)]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let mut settings = vec![
-            ("DATABASE_URL", address),
-            ("UNSAFE_STORE", "true"),
-            ("STORE_PATIENCE_SECS", "60"),
-            ("OFFLINE_WORD_MILLIS", "0"),
-            ("NODE_NAME", name),
-            ("NODE_LEASE_SECS", LEASE_SECS),
-        ];
-        settings.retain(|(name, _)| !more.iter().any(|(other, _)| other == name));
-        settings.extend(more);
-        let server = Binary::start(folder.path(), &settings).await;
-        Self { folder, server }
-    }
-
-    async fn client(&self) -> Client {
-        Client::v2(&self.server.ws()).await
-    }
-
-    async fn session(&self) -> (Client, Value) {
-        let (client, opened) = Client::v2_session(&self.server.ws()).await;
-        (client, present(&opened["sessionId"]).clone())
-    }
-
-    async fn signal(&self, signal: &str) {
-        let sent = Command::new("sh").args(["-c", "kill -$1 $0", &self.server.pid().to_string(), signal]).status();
-        assert!(sent.await.unwrap().success());
-    }
-
-    fn log(&self) -> String {
-        logged(self.folder.path())
-    }
-}
-
-async fn database() -> String {
-    tokio::task::spawn_blocking(postgres::database).await.unwrap()
-}
 
 /// Opens a session as soon as its server gives it up, or no longer counts. Until then the refusal says when to try
 /// again.
@@ -98,8 +44,8 @@ fn texts(opened: &Value) -> String {
 #[tokio::test]
 async fn a_session_is_open_on_one_server_and_free_once_that_one_gives_it_up() {
     let address = database().await;
-    let long = [("NODE_LEASE_SECS", LONG_LEASE_SECS)];
-    let (a, b) = (Node::start(&address, "a", &long).await, Node::start(&address, "b", &long).await);
+    let long = [LONG_LEASE];
+    let (a, b) = (Node::alone(&address, "a", &long).await, Node::alone(&address, "b", &long).await);
     let (mut at_a, session) = a.session().await;
     at_a.turn("My cat is called Miso.").await;
     let mut at_b = b.client().await;
@@ -121,8 +67,8 @@ async fn a_session_is_open_on_one_server_and_free_once_that_one_gives_it_up() {
 #[tokio::test]
 async fn a_server_that_stops_gives_up_at_once_what_it_has_open() {
     let address = database().await;
-    let long = [("NODE_LEASE_SECS", LONG_LEASE_SECS)];
-    let (a, b) = (Node::start(&address, "a", &long).await, Node::start(&address, "b", &long).await);
+    let long = [LONG_LEASE];
+    let (a, b) = (Node::alone(&address, "a", &long).await, Node::alone(&address, "b", &long).await);
     let (mut at_a, session) = a.session().await;
     at_a.turn("My cat is called Miso.").await;
     let (mut idle, other) = a.session().await;
@@ -141,8 +87,8 @@ async fn a_server_that_stops_gives_up_at_once_what_it_has_open() {
 async fn a_session_of_a_killed_server_continues_on_another_after_the_lease() {
     let address = database().await;
     // Its answers take as long as the test.
-    let a = Node::start(&address, "a", &[("OFFLINE_WORD_MILLIS", "10000")]).await;
-    let (b, c) = (Node::start(&address, "b", &[]).await, Node::start(&address, "c", &[]).await);
+    let a = Node::alone(&address, "a", &[("OFFLINE_WORD_MILLIS", "10000")]).await;
+    let (b, c) = (Node::alone(&address, "b", &[]).await, Node::alone(&address, "c", &[]).await);
     let (mut at_a, session) = a.session().await;
     let accepted = at_a.ask("user_input", json!({ "input": "My cat is called Miso." })).await;
     assert_eq!(accepted["type"], "accepted", "{accepted}");
@@ -170,7 +116,7 @@ async fn a_session_of_a_killed_server_continues_on_another_after_the_lease() {
 #[tokio::test]
 async fn a_paused_server_wakes_without_what_others_have_taken() {
     let address = database().await;
-    let (a, b) = (Node::start(&address, "a", &[]).await, Node::start(&address, "b", &[]).await);
+    let (a, b) = (Node::alone(&address, "a", &[]).await, Node::alone(&address, "b", &[]).await);
     // One client has a session, another has two.
     let (mut single, taken) = a.session().await;
     single.turn("My cat is called Miso.").await;
@@ -200,58 +146,29 @@ async fn a_paused_server_wakes_without_what_others_have_taken() {
     let entries = at_b.ask("get_entries", json!({ "sessionId": taken, "limit": 50 })).await;
     assert!(entries.to_string().contains("Who is Miso?"), "{entries}");
     // It serves again.
-    until("the paused server is ready", async || {
-        let ready = get(&a.server.address, "/readyz").await;
-        if ready.status == 200 { Ok(()) } else { Err(ready.body) }
-    })
-    .await;
+    a.ready().await;
     let again = a.client().await.ask("open_session", json!({ "sessionId": taken })).await;
     assert_eq!(again["payload"]["code"], "overloaded", "{again}");
 }
 
-/// A proxy before the database that can cut one server off from it.
-struct Split {
-    folder: tempfile::TempDir,
-    is_open: watch::Sender<bool>,
-}
-
-impl Split {
-    fn before(database: PathBuf) -> Self {
-        let (folder, is_open) = (tempfile::tempdir().unwrap(), watch::Sender::new(true));
-        let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).unwrap();
-        let opened = is_open.subscribe();
-        tokio::spawn(async move {
-            while let Ok((mut client, _)) = listener.accept().await {
-                let (mut opened, database) = (opened.clone(), database.clone());
-                tokio::spawn(async move {
-                    let Ok(mut server) = UnixStream::connect(database).await else { return };
-                    tokio::select! {
-                        // Also for one that comes while it is cut off.
-                        _ = opened.wait_for(|is_open| !is_open) => {}
-                        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
-                    }
-                });
-            }
-        });
-        Self { folder, is_open }
-    }
-
-    fn address(&self, database: &str) -> String {
-        let folder = self.folder.path().display().to_string().replace('/', "%2F");
-        format!("postgres://reseed@{folder}/{}", database.rsplit('/').next().unwrap())
-    }
+/// Returns a proxy before the database that can cut one server off from it, and the address through it.
+async fn split(database: &str) -> (Gate, String) {
+    let gate = Gate::new().await;
+    gate.open(postgres::socket().to_str().unwrap());
+    let address = format!("postgres://reseed@{}/{}", gate.address, database.rsplit('/').next().unwrap());
+    (gate, address)
 }
 
 #[tokio::test]
 async fn a_server_that_is_cut_off_from_the_database_stops_serving_and_others_take_over() {
     let address = database().await;
-    let split = Split::before(postgres::socket());
-    let a = Node::start(&split.address(&address), "a", &[("STORE_PATIENCE_SECS", "3")]).await;
-    let b = Node::start(&address, "b", &[]).await;
+    let (split, through) = split(&address).await;
+    let a = Node::alone(&through, "a", &[("STORE_PATIENCE_SECS", "3")]).await;
+    let b = Node::alone(&address, "b", &[]).await;
     let (mut at_a, session) = a.session().await;
     at_a.turn("My cat is called Miso.").await;
     let (mut idle, other) = a.session().await;
-    split.is_open.send_replace(false);
+    split.close();
     at_a.send("user_input", json!({ "input": "Nobody hears this." })).await;
     let mut at_b = b.client().await;
     let back = opened(&mut at_b, &session).await;
@@ -262,12 +179,8 @@ async fn a_server_that_is_cut_off_from_the_database_stops_serving_and_others_tak
     let accepted = at_a.seen.iter().filter(|frame| frame["type"] == "accepted").count();
     assert_eq!(accepted, 1, "only what was written is acknowledged");
     assert_eq!(get(&a.server.address, "/readyz").await.status, 503);
-    split.is_open.send_replace(true);
-    until("it is ready again", async || {
-        let ready = get(&a.server.address, "/readyz").await;
-        if ready.status == 200 { Ok(()) } else { Err(ready.body) }
-    })
-    .await;
+    split.open(postgres::socket().to_str().unwrap());
+    a.ready().await;
     let mut again = a.client().await;
     let refused = again.ask("open_session", json!({ "sessionId": session })).await;
     assert_eq!(refused["payload"]["code"], "overloaded", "{refused}");
@@ -279,7 +192,7 @@ async fn a_server_that_is_cut_off_from_the_database_stops_serving_and_others_tak
 #[tokio::test]
 async fn clients_that_come_back_at_once_find_one_loop() {
     let address = database().await;
-    let (a, b) = (Node::start(&address, "a", &[]).await, Node::start(&address, "b", &[]).await);
+    let (a, b) = (Node::alone(&address, "a", &[]).await, Node::alone(&address, "b", &[]).await);
     let (mut at_a, session) = a.session().await;
     at_a.turn("My cat is called Miso.").await;
     let mut clients = join_all((0..12).map(|_| b.client())).await;
@@ -296,19 +209,19 @@ async fn clients_that_come_back_at_once_find_one_loop() {
 
 #[tokio::test]
 async fn a_ticket_that_cannot_be_checked_now_is_not_called_wrong() {
-    let split = Split::before(postgres::socket());
+    let (split, through) = split(&database().await).await;
     let settings = [("STORE_PATIENCE_SECS", "3"), ("AUTH_TOKENS", "ada:token-of-ada-4f1c9a7be2d3")];
-    let node = Node::start(&split.address(&database().await), "a", &settings).await;
+    let node = Node::alone(&through, "a", &settings).await;
     let headers = [("Authorization", "Bearer token-of-ada-4f1c9a7be2d3")];
     let ticket = http::send(&node.server.address, "POST", "/api/tickets", &headers, "").await.json()["ticket"].clone();
-    split.is_open.send_replace(false);
+    split.close();
     let mut client = Client::connect(&node.server.ws()).await;
     let refused = client.ask("hello", json!({ "protocolVersion": 2, "ticket": ticket })).await;
     assert_eq!(refused["payload"]["code"], "store_failed", "{refused}");
     assert_eq!(refused["payload"]["retriable"], true, "{refused}");
     // After the code for wrong credentials, clients do not come back.
     assert_eq!(client.closed().await, 1013);
-    split.is_open.send_replace(true);
+    split.open(postgres::socket().to_str().unwrap());
     until("the ticket is taken", async || {
         let mut client = Client::connect(&node.server.ws()).await;
         let reply = client.ask("hello", json!({ "protocolVersion": 2, "ticket": ticket })).await;
@@ -327,7 +240,7 @@ async fn a_database_that_is_away_for_longer_than_the_lease_moves_and_closes_noth
     };
     let named = database.clone();
     let address = tokio::task::spawn_blocking(move || named.database("")).await.unwrap();
-    let (a, b) = (Node::start(&address, "a", &[]).await, Node::start(&address, "b", &[]).await);
+    let (a, b) = (Node::alone(&address, "a", &[]).await, Node::alone(&address, "b", &[]).await);
     let ((mut at_a, of_a), (mut at_b, of_b)) = (a.session().await, b.session().await);
     at_a.turn("My cat is called Miso.").await;
     at_b.turn("My dog is called Rex.").await;
@@ -357,7 +270,7 @@ async fn a_database_that_is_away_for_longer_than_the_lease_moves_and_closes_noth
 #[tokio::test]
 async fn a_server_that_starts_again_waits_for_itself_and_an_import_joins() {
     let address = database().await;
-    let node = Node::start(&address, "a", &[]).await;
+    let node = Node::alone(&address, "a", &[]).await;
     let (mut client, session) = node.session().await;
     client.turn("My cat is called Miso.").await;
     let settings = [("DATABASE_URL", address.as_str()), ("UNSAFE_STORE", "true")];
@@ -368,7 +281,7 @@ async fn a_server_that_starts_again_waits_for_itself_and_an_import_joins() {
         assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
     }
     node.server.kill().await;
-    let again = Node::start(&address, "a", &[]).await;
+    let again = Node::alone(&address, "a", &[]).await;
     let mut client = again.client().await;
     let back = opened(&mut client, &session).await;
     assert!(texts(&back).contains("Miso"), "{back}");

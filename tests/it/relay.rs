@@ -7,79 +7,18 @@ mod looking;
 mod rights;
 
 use crate::support::{
-    binary::{Binary, logged},
     client::Client,
-    gate::Gate,
+    cluster::{LONG_LEASE, Node, database},
     json::present,
-    postgres,
 };
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-/// The secret that the servers share.
-const TOKEN: &str = "a-secret-of-more-than-32-characters-for-nodes";
-
-/// The shortest lease. Tests wait for its end.
-const SHORT_LEASE_SECS: &str = "2";
-
-/// A server, its directory, and the way to it for the others.
-struct Node {
-    database: String,
-    folder: tempfile::TempDir,
-    server: Binary,
-    gate: Gate,
-}
-
-impl Node {
-    async fn start(database: &str, name: &str, more: &[(&str, &str)]) -> Self {
-        let gate = Gate::new().await;
-        let address = format!("ws://{}", gate.address);
-        Self::behind(gate, &address, database, name, more).await
-    }
-
-    /// Starts a server that others reach through this gate, at this address.
-    async fn behind(gate: Gate, address: &str, database: &str, name: &str, more: &[(&str, &str)]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let mut settings = vec![
-            ("DATABASE_URL", database),
-            ("UNSAFE_STORE", "true"),
-            ("STORE_PATIENCE_SECS", "60"),
-            ("OFFLINE_WORD_MILLIS", "0"),
-            ("NODE_NAME", name),
-            ("NODE_ADDRESS", address),
-            ("NODE_TOKEN", TOKEN),
-            // Long: nobody waits for its end, unless a test says so.
-            ("NODE_LEASE_SECS", "60"),
-        ];
-        settings.retain(|(name, _)| !more.iter().any(|(other, _)| other == name));
-        settings.extend(more);
-        let server = Binary::start(folder.path(), &settings).await;
-        gate.open(&server.address);
-        Self { database: database.to_owned(), folder, server, gate }
-    }
-
-    async fn client(&self) -> Client {
-        Client::v2(&self.server.ws()).await
-    }
-
-    async fn session(&self) -> (Client, Value) {
-        let (client, opened) = Client::v2_session(&self.server.ws()).await;
-        (client, present(&opened["sessionId"]).clone())
-    }
-
-    fn log(&self) -> String {
-        logged(self.folder.path())
-    }
-}
-
-async fn database() -> String {
-    tokio::task::spawn_blocking(postgres::database).await.unwrap()
-}
-
-/// Starts servers `a`, `b`, …
+/// Starts servers `a`, `b`, … Their lease is long, unless these settings say otherwise.
 async fn nodes<const N: usize>(more: &[(&str, &str)]) -> [Node; N] {
     let database = &database().await;
     let names = ["a", "b", "c"];
+    let more = &[&[LONG_LEASE], more].concat();
     let started = join_all(names[..N].iter().map(|name| Node::start(database, name, more))).await;
     started.try_into().unwrap_or_else(|_| panic!("{N} were started"))
 }

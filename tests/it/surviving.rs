@@ -5,8 +5,9 @@
 //!   text out of place fails the test; [`witness`] compares the client's snapshot with what the server says afresh
 //! - `cuts`: cut off at every frame; `lossy`: on lines that break at random; `resume`: with every kind of place;
 //!   `writers`: writers, observers, the host and open calls
-//! - `kills`: the process is killed at random moments; `disk` and `damage`: a disk that is full, a record that is
-//!   damaged
+//! - `kills`: the process is killed at random moments; `nodes`: several that share a database are killed, paused and
+//!   cut off, and the database is restarted
+//! - `disk` and `damage`: a disk that is full, a record that is damaged
 //! - `slow`: readers that stop; `terminal`: `reseed chat` behind a line that breaks; `leaving`: what a session costs
 //!   that nobody has open
 
@@ -18,8 +19,12 @@ mod folder;
 mod kills;
 mod leaving;
 mod lossy;
+#[cfg(feature = "postgres")]
+mod nodes;
 mod resume;
 mod slow;
 mod terminal;
 mod witness;
 mod writers;
+
+pub(crate) use kills::number;

@@ -125,6 +125,11 @@ impl Binary {
 
     /// Kills it immediately.
     pub(crate) async fn kill(mut self) {
+        self.kill_now().await;
+    }
+
+    /// Kills it immediately; its address stays known.
+    pub(crate) async fn kill_now(&mut self) {
         self.child.kill().await.unwrap();
     }
 }

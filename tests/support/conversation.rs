@@ -60,12 +60,24 @@ impl Conversation {
         Self { client, dialect, tool: None, calls: 0 }
     }
 
+    /// Goes on over another connection, on v2. What came over the one before counts as well.
+    pub(crate) fn go_on(&mut self, mut client: Client) {
+        let before = std::mem::take(&mut self.client.seen);
+        client.seen.splice(..0, before);
+        self.client = client;
+    }
+
     /// Offers the model the tool `look` and answers its calls with this function; only on v2.
     pub(crate) async fn offer(&mut self, tool: impl FnMut(u64) -> String + Send + 'static) {
+        self.tool = Some(Box::new(tool));
+        self.offer_again().await;
+    }
+
+    /// Offers the tool again: a server that opens the session knows none.
+    pub(crate) async fn offer_again(&mut self) {
         let look = json!({ "name": "look", "description": "Looks.", "parameters": { "type": "object" } });
         let ok = self.client.ask("register_tools", json!({ "tools": [look] })).await;
         assert_eq!(ok["type"], "ok", "{ok}");
-        self.tool = Some(Box::new(tool));
     }
 
     /// Sends a user message without waiting.
@@ -118,6 +130,21 @@ impl Conversation {
         let output = self.tool.as_mut().expect("only tools on offer are called")(self.calls);
         self.calls += 1;
         self.client.send("tool_result", json!({ "toolCallId": call_id, "output": output })).await;
+    }
+
+    /// Waits until no compaction is being made.
+    pub(crate) async fn idle(&mut self) {
+        let jobs = |conversation: &Self, kind: &str| -> Vec<Value> {
+            conversation.came(kind).into_iter().map(|payload| payload["jobId"].clone()).collect()
+        };
+        let ends = ["compaction_prepared", "context_compacted", "compaction_failed"];
+        loop {
+            let ended: Vec<Value> = ends.iter().flat_map(|kind| jobs(self, kind)).collect();
+            if jobs(self, "compaction_started").iter().all(|job| ended.contains(job)) {
+                return;
+            }
+            self.client.next_frame().await.expect("the server does not hang up");
+        }
     }
 
     /// Returns the context info.

@@ -1,5 +1,6 @@
 //! A TCP proxy before a server whose port is not known yet: other servers get the proxy's address, and a test cuts
-//! connections, or refuses them. It can also be the end of TLS, as a proxy before a server is.
+//! connections, delays them, or refuses them. It can also be the end of TLS, as a proxy before a server is, and lead to
+//! the socket of a database.
 
 use rustls::{
     ServerConfig,
@@ -12,10 +13,11 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 use tokio::{
-    io::copy_bidirectional,
-    net::{TcpListener, TcpStream},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split},
+    net::{TcpListener, TcpStream, UnixStream},
     sync::watch,
     task::JoinHandle,
 };
@@ -31,6 +33,7 @@ pub(crate) struct Gate {
     /// Connections that began before the last change end.
     cuts: watch::Sender<u64>,
     frozen: watch::Sender<bool>,
+    delay: watch::Sender<Duration>,
     passed: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
@@ -55,20 +58,21 @@ impl Gate {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (target, cuts, passed) = (Arc::new(Mutex::new(None)), watch::Sender::new(0), Arc::<AtomicUsize>::default());
-        let frozen = watch::Sender::new(false);
+        let (frozen, delay) = (watch::Sender::new(false), watch::Sender::new(Duration::ZERO));
         let (to, cut, ice, count) = (target.clone(), cuts.clone(), frozen.clone(), passed.clone());
+        let slow = delay.clone();
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let to: Option<String> = to.lock().unwrap().clone();
                 let Some(to) = to else { continue };
                 count.fetch_add(1, Ordering::SeqCst);
-                tokio::spawn(pass(client, tls.clone(), to, (cut.subscribe(), ice.subscribe())));
+                tokio::spawn(pass(client, tls.clone(), to, (cut.subscribe(), ice.subscribe()), slow.subscribe()));
             }
         });
-        Self { address, target, cuts, frozen, passed, task }
+        Self { address, target, cuts, frozen, delay, passed, task }
     }
 
-    /// Leads to this server from now on.
+    /// Leads to this server from now on: a host and a port, or the path of a socket.
     pub(crate) fn open(&self, target: &str) {
         *self.target.lock().unwrap() = Some(target.to_owned());
     }
@@ -95,6 +99,11 @@ impl Gate {
         self.cut();
     }
 
+    /// Holds all that passes up for so long.
+    pub(crate) fn delay(&self, time: Duration) {
+        self.delay.send_replace(time);
+    }
+
     /// Returns how many connections have passed.
     pub(crate) fn passed(&self) -> usize {
         self.passed.load(Ordering::SeqCst)
@@ -111,18 +120,35 @@ impl Drop for Gate {
 /// Tells of cuts, and of the time when nothing passes any more.
 type Changes = (watch::Receiver<u64>, watch::Receiver<bool>);
 
-async fn pass(client: TcpStream, tls: Option<TlsAcceptor>, to: String, (mut cuts, mut frozen): Changes) {
-    let Ok(mut server) = TcpStream::connect(to).await else { return };
-    for stream in [&client, &server] {
-        stream.set_nodelay(true).unwrap();
+/// The way to a server.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+async fn connect(to: &str) -> io::Result<Box<dyn Stream>> {
+    if to.starts_with('/') {
+        return Ok(Box::new(UnixStream::connect(to).await?));
     }
+    let stream = TcpStream::connect(to).await?;
+    stream.set_nodelay(true)?;
+    Ok(Box::new(stream))
+}
+
+async fn pass(
+    client: TcpStream,
+    tls: Option<TlsAcceptor>,
+    to: String,
+    (mut cuts, mut frozen): Changes,
+    delay: watch::Receiver<Duration>,
+) {
+    let Ok(server) = connect(&to).await else { return };
+    client.set_nodelay(true).unwrap();
     let mut passing = std::pin::pin!(async {
         match tls {
             // Whoever does not trust the certificate hangs up.
-            Some(tls) => drop(copy_bidirectional(&mut tls.accept(client).await?, &mut server).await),
-            None => drop(copy_bidirectional(&mut { client }, &mut server).await),
+            Some(tls) => copy_both(tls.accept(client).await?, server, &delay).await,
+            None => copy_both(client, server, &delay).await,
         }
-        io::Result::Ok(())
     });
     let freezing = async { frozen.wait_for(|frozen| *frozen).await.map(drop) };
     tokio::select! {
@@ -133,5 +159,30 @@ async fn pass(client: TcpStream, tls: Option<TlsAcceptor>, to: String, (mut cuts
         }
         _ = cuts.changed() => {}
         _ = &mut passing => {}
+    }
+}
+
+async fn copy_both(client: impl Stream, server: impl Stream, delay: &watch::Receiver<Duration>) -> io::Result<()> {
+    let ((from_client, to_client), (from_server, to_server)) = (split(client), split(server));
+    tokio::try_join!(copy(from_client, to_server, delay), copy(from_server, to_client, delay)).map(drop)
+}
+
+async fn copy(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    delay: &watch::Receiver<Duration>,
+) -> io::Result<()> {
+    let mut bytes = vec![0; 16 * 1024];
+    loop {
+        let count = from.read(&mut bytes).await?;
+        if count == 0 {
+            return to.shutdown().await;
+        }
+        let pause = *delay.borrow();
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
+        }
+        to.write_all(&bytes[..count]).await?;
+        to.flush().await?;
     }
 }

@@ -2,6 +2,9 @@
 
 pub(crate) mod binary;
 pub(crate) mod client;
+#[cfg(feature = "postgres")]
+#[allow(dead_code, reason = "each binary of tests uses a part of it")]
+pub(crate) mod cluster;
 pub(crate) mod conversation;
 #[cfg(feature = "postgres")]
 #[allow(dead_code, reason = "each binary of tests uses a part of it")]

@@ -7,7 +7,10 @@
 use std::{
     fs,
     io::{self, Write as _},
-    os::unix::{fs::chown, process::CommandExt as _},
+    os::unix::{
+        fs::{PermissionsExt as _, chown},
+        process::CommandExt as _,
+    },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
@@ -22,9 +25,14 @@ static SHARED: LazyLock<Server> = LazyLock::new(|| Server::start("fsync = off\nf
 /// Counts the databases, so that each test has one of its own.
 static DATABASES: AtomicU32 = AtomicU32::new(0);
 
+/// The port in the name of a socket, unless another is set.
+const SOCKET_PORT: u16 = 5432;
+
 /// A running server.
 pub(crate) struct Server {
     folder: tempfile::TempDir,
+    /// In the name of its socket; a server with TLS also listens on it.
+    port: u16,
     bin: PathBuf,
     user: Option<(u32, u32)>,
     /// Stops the server when its input ends.
@@ -59,6 +67,62 @@ impl Server {
     /// # Panics
     /// If there is no PostgreSQL, or it does not start.
     pub(crate) fn start(configuration: &str) -> Self {
+        let server = Self::prepare(SOCKET_PORT);
+        server.init(&format!("listen_addresses = ''\n{configuration}"));
+        server.control(&["start"]);
+        server
+    }
+
+    /// Starts a server that also listens on a port of `localhost`, where it takes nobody without TLS. It has a
+    /// certificate and its key from these files.
+    #[allow(dead_code, reason = "not every binary of tests needs it")]
+    pub(crate) fn with_tls(certificate: &Path, key: &Path) -> Self {
+        let free = std::net::TcpListener::bind("localhost:0").unwrap();
+        let server = Self::prepare(free.local_addr().unwrap().port());
+        let file = |name: &str| server.folder.path().join(name);
+        for (from, name) in [(certificate, "server.pem"), (key, "server.key")] {
+            fs::copy(from, file(name)).unwrap();
+            fs::set_permissions(file(name), fs::Permissions::from_mode(0o600)).unwrap();
+            if let Some((user, group)) = server.user {
+                chown(file(name), Some(user), Some(group)).unwrap();
+            }
+        }
+        let [certificate, key] = ["server.pem", "server.key"].map(|name| file(name).display().to_string());
+        server.init(&format!(
+            "listen_addresses = 'localhost'\nport = {}\nssl = on\nssl_cert_file = '{certificate}'\n\
+             ssl_key_file = '{key}'\nfsync = off",
+            server.port
+        ));
+        let rules = "local all all trust\nhostssl all all all trust\n";
+        fs::write(Path::new(&server.data()).join("pg_hba.conf"), rules).unwrap();
+        drop(free);
+        server.control(&["start"]);
+        server
+    }
+
+    fn init(&self, configuration: &str) {
+        let initdb = ["--auth=trust", "--username=reseed", "--encoding=UTF8", "--locale=C", "--no-sync", "-D"];
+        self.run("initdb", &[&initdb[..], &[&self.data()]].concat());
+        self.configure(&format!(
+            "unix_socket_directories = '{}'\nmax_connections = 400\nshared_buffers = 32MB\n{configuration}",
+            self.folder.path().display(),
+        ));
+    }
+
+    /// Starts a standby of this server, which follows it and can be promoted.
+    #[allow(dead_code, reason = "not every binary of tests needs it")]
+    pub(crate) fn standby(&self) -> Self {
+        let standby = Self::prepare(SOCKET_PORT);
+        let primary = self.folder.path().display().to_string();
+        let copy = ["-h", &primary, "-U", "reseed", "-X", "stream", "-c", "fast", "--no-sync", "-R", "-D"];
+        standby.run("pg_basebackup", &[&copy[..], &[&standby.data()]].concat());
+        standby.configure(&format!("unix_socket_directories = '{}'", standby.folder.path().display()));
+        standby.control(&["start"]);
+        standby
+    }
+
+    /// Makes the folder of a server, and what ends it.
+    fn prepare(port: u16) -> Self {
         let bin = binaries();
         let folder = tempfile::Builder::new().prefix("pg").tempdir().unwrap();
         let user = other_user();
@@ -77,19 +141,18 @@ impl Server {
         watch.args(["-c", &stop]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // A signal that ends the tests, such as Ctrl-C, must not end the shell before it has stopped the server.
         watch.process_group(0);
-        let server = Self { watch: watch.spawn().unwrap(), folder, bin, user };
-        let initdb = ["--auth=trust", "--username=reseed", "--encoding=UTF8", "--locale=C", "--no-sync", "-D"];
-        server.run("initdb", &[&initdb[..], &[&quoted(&data)]].concat());
-        let mut file = fs::OpenOptions::new().append(true).open(data.join("postgresql.conf")).unwrap();
-        let socket = quoted(server.folder.path());
-        writeln!(
-            file,
-            "listen_addresses = ''\nunix_socket_directories = '{socket}'\nmax_connections = 400\n\
-             shared_buffers = 32MB\n{configuration}"
-        )
-        .unwrap();
-        server.control(&["start"]);
-        server
+        Self { watch: watch.spawn().unwrap(), folder, port, bin, user }
+    }
+
+    /// Adds lines to the configuration.
+    fn configure(&self, lines: &str) {
+        let path = Path::new(&self.data()).join("postgresql.conf");
+        let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
+        writeln!(file, "{lines}").unwrap();
+    }
+
+    fn data(&self) -> String {
+        self.folder.path().join("data").display().to_string()
     }
 
     /// Returns the id of its first process.
@@ -102,9 +165,15 @@ impl Server {
 
     /// Runs `pg_ctl` and waits until it is done.
     pub(crate) fn control(&self, arguments: &[&str]) {
-        let data = self.folder.path().join("data").display().to_string();
+        let data = self.data();
         let log = self.folder.path().join("log").display().to_string();
         self.run("pg_ctl", &[&["-D", &data, "-l", &log, "-w"], arguments].concat());
+    }
+
+    /// Returns what the server has logged.
+    #[allow(dead_code, reason = "not every binary of tests needs it")]
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
 
     /// Makes a database and returns its address.
@@ -120,9 +189,23 @@ impl Server {
         format!("postgres://reseed@{folder}/{database}")
     }
 
+    /// Returns the address of a database on this server or another one, whichever takes writes.
+    #[allow(dead_code, reason = "not every binary of tests needs it")]
+    pub(crate) fn address_or(&self, other: &Self, database: &str) -> String {
+        let folder = |server: &Self| server.folder.path().display().to_string().replace('/', "%2F");
+        let hosts = [folder(self), folder(other)].join(",");
+        format!("postgres://reseed@{hosts}/{database}?target_session_attrs=read-write")
+    }
+
+    /// Returns the address of a database through the port, by this name of the host.
+    #[allow(dead_code, reason = "not every binary of tests needs it")]
+    pub(crate) fn address_at(&self, host: &str, database: &str) -> String {
+        format!("postgres://reseed@{host}:{}/{database}", self.port)
+    }
+
     /// Returns the path of the socket on which the server listens.
     pub(crate) fn socket(&self) -> PathBuf {
-        self.folder.path().join(".s.PGSQL.5432")
+        self.folder.path().join(format!(".s.PGSQL.{}", self.port))
     }
 
     /// Executes SQL in a database and returns what it prints.
@@ -133,6 +216,8 @@ impl Server {
             &[
                 "-h",
                 &folder,
+                "-p",
+                &self.port.to_string(),
                 "-U",
                 "reseed",
                 "-X",

@@ -6,7 +6,7 @@ use crate::{
         cluster::{Keeper, Place},
         handle::{Message, SessionHandle, stopping},
     },
-    store::{Error as StoreError, NodeId, NodeRow, SessionHead},
+    store::{Error as StoreError, Held, NodeId, NodeRow, SessionHead},
 };
 use futures_util::future::join_all;
 use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, event::SubscriptionEnd};
@@ -215,8 +215,9 @@ impl Registry {
                         Ok(lost) => {
                             let lost: HashSet<SessionId> = lost.into_iter().collect();
                             let held = registry.held_sessions().await.into_iter();
-                            let held: Vec<_> = held.filter(|(id, _)| lost.contains(id)).collect();
-                            registry.evict(&held, "others have opened them meanwhile").await;
+                            let held: Vec<_> = held.filter(|held| lost.contains(&held.session)).collect();
+                            let why = "others have opened them meanwhile, or the database has lost their end";
+                            registry.evict(&held, why).await;
                             known = now;
                         }
                         Err(error) => tracing::warn!(%error, "look which sessions others have opened"),
@@ -232,22 +233,25 @@ impl Registry {
         });
     }
 
-    /// Returns the open sessions with the terms under which they were opened. One that is just being opened is waited
-    /// for: it may be one that others take over meanwhile.
-    async fn held_sessions(&self) -> Vec<(SessionId, u64)> {
+    /// Returns the open sessions as they were opened, and how far their logs reach. One that is just being opened is
+    /// waited for: it may be one that others take over meanwhile.
+    async fn held_sessions(&self) -> Vec<Held> {
         let slots: Vec<_> = self.slots.iter().map(|slot| slot.value().clone()).collect();
         let mut held = Vec::new();
         for slot in slots {
             let place = slot.handle.lock().await;
-            held.extend(
-                place.as_ref().filter(|handle| !handle.is_gone()).map(|handle| (handle.id.clone(), handle.term)),
-            );
+            held.extend(place.as_ref().filter(|handle| !handle.is_gone()).map(|handle| Held {
+                session: handle.id.clone(),
+                epoch: handle.epoch.to_string(),
+                term: handle.term,
+                last_seq: handle.feed.seq(),
+            }));
         }
         held
     }
 
     /// Closes sessions; their clients reconnect and find them wherever they are now.
-    async fn evict(&self, sessions: &[(SessionId, u64)], why: &'static str) {
+    async fn evict(&self, sessions: &[Held], why: &'static str) {
         let close = async |id: &SessionId, term: u64| {
             let Some(slot) = self.slots.get(id).map(|slot| slot.value().clone()) else { return };
             let handle = slot.handle.lock().await.clone();
@@ -259,6 +263,6 @@ impl Registry {
         if !sessions.is_empty() {
             tracing::warn!(sessions = sessions.len(), "closing sessions: {why}");
         }
-        join_all(sessions.iter().map(|(id, term)| close(id, *term))).await;
+        join_all(sessions.iter().map(|held| close(&held.session, held.term))).await;
     }
 }

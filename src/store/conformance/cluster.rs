@@ -4,7 +4,8 @@
 
 use super::{NOW, append_of, id, log};
 use crate::store::{
-    Cluster, Error, Lease, NewNode, NewTicket, NodeId, Pulse, SessionStore, Silent, TicketBounds, TicketPut, TicketsOf,
+    Cluster, Error, Held, Lease, NewNode, NewTicket, NodeId, Pulse, SessionStore, Silent, TicketBounds, TicketPut,
+    TicketsOf,
 };
 use std::{any::Any, time::Duration};
 
@@ -172,7 +173,7 @@ pub(crate) async fn a_node_knows_what_it_has_lost(a: &dyn SessionStore, b: &dyn 
     let mut held = Vec::new();
     for session in ["kept", "taken", "deleted"] {
         let lease = a.create(&id(session), "ann", NOW).await.unwrap();
-        held.push((lease.session, lease.term));
+        held.push(Held { session: lease.session, epoch: lease.epoch, term: lease.term, last_seq: 0 });
     }
     assert_eq!(cluster(a).lost(&held).await.unwrap(), []);
     cluster(b).judge(vec![Silent { node: at_a, beat: beat_of(b, at_a).await }]);

@@ -3,7 +3,7 @@
 use super::{MemoryStore, State};
 use crate::store::{
     Error, StoreFuture,
-    cluster::{Cluster, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds, TicketPut, TicketsOf},
+    cluster::{Cluster, Held, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds, TicketPut, TicketsOf},
 };
 use reseed_protocol::SessionId;
 use std::time::{Duration, Instant};
@@ -71,11 +71,11 @@ impl Cluster for MemoryStore {
         })
     }
 
-    fn lost<'a>(&'a self, held: &'a [(SessionId, u64)]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>> {
+    fn lost<'a>(&'a self, held: &'a [Held]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>> {
         self.with(move |state| {
-            let is_lost =
-                |(id, term): &&(SessionId, u64)| state.sessions.get(id).is_none_or(|found| found.term != *term);
-            Ok(held.iter().filter(is_lost).map(|(id, _)| id.clone()).collect())
+            // A log in memory never loses its end.
+            let is_lost = |held: &&Held| state.sessions.get(&held.session).is_none_or(|found| found.term != held.term);
+            Ok(held.iter().filter(is_lost).map(|held| held.session.clone()).collect())
         })
     }
 

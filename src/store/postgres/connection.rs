@@ -4,7 +4,7 @@
 //! isolation), so every connection sets what matters to it. Every wait for the server has a limit of ours: one that is
 //! frozen accepts connections and says nothing.
 
-use super::{fault::Fault, tls};
+use super::{fault::Fault, timeline::Timelines, tls};
 use crate::config::Postgres;
 use deadpool_postgres::ClientWrapper;
 use futures_util::future::BoxFuture;
@@ -55,6 +55,8 @@ pub(super) struct Connector {
     begin: &'static str,
     /// Counts the commits of all of its connections that stopped waiting for their standby.
     unreplicated: Arc<AtomicU64>,
+    /// What all of its connections find out about the server; `None`: they do not ask.
+    timelines: Option<Arc<Timelines>>,
 }
 
 /// What a server may not know is set by a query instead of an option, so that an older one gets as far as the check of
@@ -109,7 +111,13 @@ impl Connector {
         let hosts = u32::try_from(config.get_hosts().len().max(1)).unwrap_or(1);
         let tls = tls::connector(config.get_ssl_mode() != SslMode::Disable, database.ca_file.as_deref())?;
         let begin = if used == Use::Read { BEGIN_READ_ONLY } else { BEGIN };
-        Ok(Self { config, tls, timeout: CONNECT_TIMEOUT * (hosts + 1), begin, unreplicated: Arc::default() })
+        let timeout = CONNECT_TIMEOUT * (hosts + 1);
+        Ok(Self { config, tls, timeout, begin, unreplicated: Arc::default(), timelines: None })
+    }
+
+    /// Lets its connections look whether they lead to another copy of the database.
+    pub(super) fn watching(self, timelines: Arc<Timelines>) -> Self {
+        Self { timelines: Some(timelines), ..self }
     }
 
     /// Connects.
@@ -159,6 +167,9 @@ impl Connector {
             }
         });
         client.batch_execute(self.begin).await?;
+        if let Some(timelines) = &self.timelines {
+            timelines.enter(&client).await?;
+        }
         Ok((client, task, warned))
     }
 }

@@ -5,7 +5,8 @@
 
 use crate::store::{Error, Part};
 use reseed_protocol::SessionId;
-use std::error::Error as _;
+use rustls::CertificateError;
+use std::{error::Error as _, io};
 use tokio_postgres::error::SqlState;
 
 /// The reason a read or a write was not executed.
@@ -114,6 +115,11 @@ impl Fault {
 
 /// Returns an error of the database with its code and message, without its detail.
 pub(super) fn describe(error: &tokio_postgres::Error) -> String {
+    if let Some(certificate) = refused_certificate(error) {
+        let unknown = matches!(certificate, rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer));
+        let hint = if unknown { "; DATABASE_CA_FILE names the authority that has signed it" } else { "" };
+        return format!("the database's certificate is refused: {certificate}{hint}");
+    }
     let Some(found) = error.as_db_error() else {
         let source = error.source().map_or_else(String::new, |source| format!(": {source}"));
         return format!("the connection to the database failed: {error}{source}");
@@ -136,9 +142,18 @@ fn is_damage(error: &tokio_postgres::Error) -> bool {
     }
 }
 
-/// Returns true if an error without a code comes from the connection, not from decoding an answer.
+/// Returns true if an error without a code comes from the connection, not from decoding an answer. A certificate that
+/// is refused will be again.
 fn is_of_the_line(error: &tokio_postgres::Error) -> bool {
-    error.is_closed() || error.source().is_some_and(|source| source.is::<std::io::Error>())
+    let is_of_io = error.source().is_some_and(|source| source.is::<io::Error>());
+    error.is_closed() || is_of_io && refused_certificate(error).is_none()
+}
+
+/// Returns what is wrong with the server's certificate, if that is why it was refused.
+fn refused_certificate(error: &tokio_postgres::Error) -> Option<&rustls::Error> {
+    let source = error.source()?.downcast_ref::<io::Error>()?;
+    let found = source.get_ref()?.downcast_ref::<rustls::Error>()?;
+    matches!(found, rustls::Error::InvalidCertificate(_)).then_some(found)
 }
 
 fn meaning(code: &SqlState) -> Meaning {

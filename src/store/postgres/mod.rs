@@ -18,6 +18,7 @@ mod record;
 mod schema;
 mod session;
 mod tickets;
+mod timeline;
 mod tls;
 mod tree;
 mod upkeep;
@@ -31,7 +32,7 @@ pub use schema::SchemaError;
 pub use tls::Error as TlsError;
 
 use super::{
-    Append, Cluster, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage,
+    Append, Cluster, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Held, Hits, Lease, ListPage,
     ListQuery, NewNode, NewTicket, NodeId, NodeRow, Part, Pulse, SearchQuery, SessionHead, SessionStore, Silent,
     StoreFuture, StoredNode, StoredRecord, SubtreeQuery, TicketBounds, TicketPut, TicketsOf, Usage,
 };
@@ -44,6 +45,7 @@ use readers::{Db, Pauses, Readers};
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use session::New;
 use std::{sync::Arc, time::Duration};
+use timeline::Timelines;
 use tokio::time::Instant;
 use tree::Tree;
 use upkeep::Upkeep;
@@ -74,6 +76,7 @@ pub struct PostgresStore {
     /// `None` if the database is open read-only.
     indexer: Option<Indexer>,
     nodes: Nodes,
+    timelines: Arc<Timelines>,
     /// True if searches wait for the index, so that a test knows which way they go.
     #[cfg(test)]
     waits_for_index: bool,
@@ -89,15 +92,18 @@ impl PostgresStore {
         let first = connect(&Connector::new(database, Use::Write, None)?, database).await?;
         let synchronous_commit = commit_mode(&first).await?;
         drop(first);
+        let timelines = Arc::<Timelines>::default();
         let connector = Connector::new(database, Use::Write, Some(&synchronous_commit))?;
         let first = connect(&connector, database).await?;
         schema::check_server(&first, database.allows_unsafe).await?;
         schema::migrate(&first, &database.schema).await?;
         drop(first);
+        let connector = connector.watching(timelines.clone());
         let readers = Readers::new(connector.clone(), database.readers, database.patience);
         let readers = Arc::new(readers.map_err(|error| OpenError::Connect(error.to_string()))?);
         // A beat that a crash loses is followed by another one.
-        let nodes = Nodes::new(Connector::new(database, Use::Write, Some("off"))?, readers.clone());
+        let beats = Connector::new(database, Use::Write, Some("off"))?.watching(timelines.clone());
+        let nodes = Nodes::new(beats, readers.clone());
         let upkeep = Upkeep::start(readers.clone());
         let indexer = Indexer::start(readers.clone(), history::BLOCK);
         let writer = Writer::start(&connector, database.patience, Box::new(observer));
@@ -107,6 +113,7 @@ impl PostgresStore {
             upkeep: Some(upkeep),
             indexer: Some(indexer),
             nodes,
+            timelines,
             #[cfg(test)]
             waits_for_index: false,
         })
@@ -130,6 +137,7 @@ impl PostgresStore {
             upkeep: None,
             indexer: None,
             nodes,
+            timelines: Arc::default(),
             #[cfg(test)]
             waits_for_index: false,
         })
@@ -429,8 +437,12 @@ impl Cluster for PostgresStore {
         Box::pin(self.nodes.ask_to_drain(node))
     }
 
-    fn lost<'a>(&'a self, held: &'a [(SessionId, u64)]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>> {
+    fn lost<'a>(&'a self, held: &'a [Held]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>> {
         Box::pin(self.nodes.lost(held))
+    }
+
+    fn failovers(&self) -> u64 {
+        self.timelines.failovers()
     }
 
     fn put_ticket<'a>(

@@ -11,7 +11,7 @@ use super::{
 use crate::store::{
     Error,
     checksum::int,
-    cluster::{Membership, NewNode, NodeId, NodeRow, Pulse, Silent},
+    cluster::{Held, Membership, NewNode, NodeId, NodeRow, Pulse, Silent},
 };
 use reseed_protocol::SessionId;
 use std::{
@@ -120,14 +120,19 @@ impl Nodes {
         self.readers.write(|db, _| async move { Ok(db.row(sql, &[&node.0]).await?.is_some()) }).await
     }
 
-    pub(super) async fn lost(&self, held: &[(SessionId, u64)]) -> Result<Vec<SessionId>, Error> {
-        let ids: &Vec<&str> = &held.iter().map(|(session, _)| session.as_str()).collect();
-        let terms: &Vec<i64> = &held.iter().map(|(_, term)| int(*term)).collect();
-        let sql = "SELECT i.at FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS i(id, term, at) \
-                   LEFT JOIN session s ON s.id = i.id WHERE s.term IS DISTINCT FROM i.term";
-        let rows = self.readers.read(|db| async move { db.rows(sql, &[ids, terms]).await }).await?;
+    pub(super) async fn lost(&self, held: &[Held]) -> Result<Vec<SessionId>, Error> {
+        let ids: &Vec<&str> = &held.iter().map(|held| held.session.as_str()).collect();
+        let epochs: &Vec<&str> = &held.iter().map(|held| held.epoch.as_str()).collect();
+        let terms: &Vec<i64> = &held.iter().map(|held| int(held.term)).collect();
+        let seqs: &Vec<i64> = &held.iter().map(|held| int(held.last_seq)).collect();
+        // A copy of the database that lacks an opening grants its term again, under another epoch.
+        let sql = "SELECT i.at FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) WITH ORDINALITY \
+                   AS i(id, epoch, term, seq, at) LEFT JOIN session s ON s.id = i.id AND s.epoch = i.epoch \
+                   LEFT JOIN LATERAL (SELECT seq FROM head WHERE session = s.number ORDER BY seq DESC LIMIT 1) h \
+                   ON true WHERE s.term IS DISTINCT FROM i.term OR h.seq < i.seq";
+        let rows = self.readers.read(|db| async move { db.rows(sql, &[ids, epochs, terms, seqs]).await }).await?;
         let at = |row: &Row| usize::try_from(row.try_get::<_, i64>(0).ok()?).ok()?.checked_sub(1);
-        Ok(rows.iter().filter_map(at).filter_map(|at| held.get(at)).map(|(session, _)| session.clone()).collect())
+        Ok(rows.iter().filter_map(at).filter_map(|at| held.get(at)).map(|held| held.session.clone()).collect())
     }
 
     /// Closes the connection for beats.

@@ -5,6 +5,7 @@ use super::{
     nodes,
     read::{self, listed_at},
     readers::{Db, Readers},
+    timeline::TIMELINE,
 };
 use crate::store::{
     Created, Error, Head, Lease, SessionHead,
@@ -13,9 +14,6 @@ use crate::store::{
 };
 use reseed_protocol::{CommandId, SessionId, Timestamp};
 use tokio_postgres::types::ToSql;
-
-/// The timeline of the server's log. It changes when a standby takes over and when a backup is restored.
-const TIMELINE: &str = "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)";
 
 /// A session to create.
 pub(super) struct New<'a> {

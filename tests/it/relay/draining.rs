@@ -1,9 +1,10 @@
 //! A server that stops while others are there: its clients go to them, each when nothing of its own runs here any more.
 
-use super::{Node, SHORT_LEASE_SECS, check_whole, faults::resumed, nodes, open};
+use super::{check_whole, faults::resumed, nodes, open};
 use crate::support::{
     binary::run,
     client::Client,
+    cluster::{Node, SHORT_LEASE},
     http::get,
     polling::until,
     upstream::{Reply, Upstream},
@@ -73,11 +74,11 @@ async fn clients_go_to_another_server_as_soon_as_nothing_of_theirs_runs() {
 
 #[tokio::test]
 async fn an_operator_drains_a_server_by_its_name() {
-    let [a, b] = nodes(&[("NODE_LEASE_SECS", SHORT_LEASE_SECS)]).await;
+    let [a, b] = nodes(&[SHORT_LEASE]).await;
     let (mut client, session) = a.session().await;
     client.turn("My cat is called Miso.").await;
     let folder = a.folder.path();
-    let environment = [("DATABASE_URL", a.database.as_str()), ("UNSAFE_STORE", "true")];
+    let environment = a.environment();
     let refused = run(folder, &["nodes", "--drain", "c"], &environment).await;
     assert_eq!(refused.code, Some(1), "{}", refused.printed);
     assert!(refused.faults.contains("no server is called `c`"), "{}", refused.faults);

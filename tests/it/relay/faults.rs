@@ -1,8 +1,9 @@
 //! Links between servers that end, and holders that do.
 
-use super::{Node, SHORT_LEASE_SECS, check_whole, database, durable, nodes, open};
+use super::{check_whole, durable, nodes, open};
 use crate::support::{
     client::Client,
+    cluster::{LONG_LEASE, Node, SHORT_LEASE, database},
     polling::{PATIENCE, until},
 };
 use futures_util::future::join_all;
@@ -27,7 +28,7 @@ pub(super) async fn resumed(client: &mut Client, session: &Value, before: &Value
 
 #[tokio::test]
 async fn a_killed_holder_ends_its_own_subscriptions_and_they_resume_elsewhere() {
-    let [a, b] = nodes(&[("NODE_LEASE_SECS", SHORT_LEASE_SECS)]).await;
+    let [a, b] = nodes(&[SHORT_LEASE]).await;
     let (mut at_a, session) = a.session().await;
     at_a.turn("My cat is called Miso.").await;
     let mut client = b.client().await;
@@ -203,7 +204,7 @@ fn resident(pid: u32) -> u64 {
 async fn a_reader_that_stalls_costs_neither_server_memory() {
     // Neither server gives the client up within the test.
     let database = database().await;
-    let more = [("SLOW_READER_SECS", "600"), ("CONTEXT_STRATEGY", "manual"), ("HEARTBEAT_SECS", "600")];
+    let more = [LONG_LEASE, ("SLOW_READER_SECS", "600"), ("CONTEXT_STRATEGY", "manual"), ("HEARTBEAT_SECS", "600")];
     let (a, b) = (Node::start(&database, "a", &more).await, Node::start(&database, "b", &more).await);
     let long = "x".repeat(200_000);
     let append = async |at_a: &mut Client, count: usize| {

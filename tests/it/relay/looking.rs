@@ -1,7 +1,13 @@
 //! Lists, watches and operators see all servers from any of them.
 
-use super::{Node, database, nodes, open};
-use crate::support::{binary::run, http::get, json::present, polling::until};
+use super::{nodes, open};
+use crate::support::{
+    binary::run,
+    cluster::{Node, database},
+    http::get,
+    json::present,
+    polling::until,
+};
 use serde_json::{Value, json};
 
 #[tokio::test]

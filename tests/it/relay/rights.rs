@@ -1,8 +1,9 @@
 //! What a client may do at a server is what it may do at another; and who may ask one server in the name of another.
 
-use super::{Node, TOKEN, database, open};
+use super::open;
 use crate::support::{
     client::Client,
+    cluster::{Node, TOKEN, database},
     gate::{self, Gate},
     http,
     polling::until,

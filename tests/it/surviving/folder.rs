@@ -32,6 +32,8 @@ pub(super) struct Folder {
     as_of_seq: u64,
     /// The machine's clock, which stands still unless the machine waits for something.
     now: Instant,
+    /// The clock is the real one: what the machine waits for takes as long as it does.
+    is_timed: bool,
     /// The fields of `open_session`; `sessionId` names a session to join.
     pub(super) opening: Value,
     /// The replies to commands, by their ids.
@@ -55,6 +57,7 @@ impl Folder {
             socket: None,
             as_of_seq: 0,
             now: Instant::now(),
+            is_timed: false,
             opening,
             replies: BTreeMap::new(),
             frames: 0,
@@ -66,6 +69,11 @@ impl Folder {
     /// Lets the test choose when the server is asked.
     pub(super) fn unwitnessed(self) -> Self {
         Self { is_witnessed: false, ..self }
+    }
+
+    /// Lets the machine's clock run, for servers that say when to try again.
+    pub(super) fn timed(self) -> Self {
+        Self { is_timed: true, ..self }
     }
 
     /// Drops the connection without a close frame.
@@ -97,6 +105,9 @@ impl Folder {
 
     async fn join(&mut self, url: &str, socket: Result<Socket, Lost>) -> bool {
         self.frames = 0;
+        if self.is_timed {
+            self.now = Instant::now();
+        }
         if let Some(witness) = &mut self.witness {
             witness.moved(url);
         }
@@ -150,7 +161,21 @@ impl Folder {
     pub(super) async fn step(&mut self) -> Result<Value, u16> {
         loop {
             let Some(socket) = &mut self.socket else { return Err(1006) };
-            let received = tokio::time::timeout(PATIENCE, socket.receive()).await;
+            let due = self.machine.deadline().filter(|_| self.is_timed);
+            let received = tokio::time::timeout(PATIENCE, socket.receive());
+            let received = match due {
+                Some(due) => match tokio::time::timeout_at(due.into(), received).await {
+                    Ok(received) => received,
+                    Err(_) => {
+                        self.now = Instant::now();
+                        self.machine.tick(self.now);
+                        self.obey();
+                        self.flush().await;
+                        continue;
+                    }
+                },
+                None => received.await,
+            };
             match received.unwrap_or_else(|_| panic!("nothing came for {PATIENCE:?}")) {
                 Ok(text) => {
                     let frame = self.take(&text).await;
@@ -171,6 +196,9 @@ impl Folder {
     }
 
     async fn take(&mut self, text: &str) -> Value {
+        if self.is_timed {
+            self.now = Instant::now();
+        }
         let frame: Value = serde_json::from_str(text).unwrap();
         match (frame["type"].as_str().unwrap(), frame.get("re")) {
             ("session_opened", _) => {
@@ -181,7 +209,7 @@ impl Folder {
             (_, None) => self.fold.take(&frame),
         }
         self.machine.frame(self.now, text);
-        if frame["type"] == "session_closed" {
+        if frame["type"] == "session_closed" && !self.is_timed {
             // The client opens the session again when its time has come.
             self.now = self.machine.deadline().unwrap();
             self.machine.tick(self.now);

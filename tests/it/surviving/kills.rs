@@ -7,6 +7,7 @@
 use super::{fold::Fold, folder::Folder};
 use crate::support::binary::Binary;
 use reseed::store::{self, SessionStore};
+use reseed_protocol::SessionId;
 use serde_json::{Value, json};
 use std::{
     path::Path,
@@ -34,7 +35,7 @@ const SETTINGS: [(&str, &str); 3] =
     [("OFFLINE_WORD_MILLIS", "1"), ("OFFLINE_WINDOW", "2000"), ("CONTEXT_WINDOW", "2000")];
 
 /// Prints how to repeat a run that fails.
-struct Told(u64, u64);
+pub(super) struct Told(pub(super) u64, pub(super) u64);
 
 impl Drop for Told {
     fn drop(&mut self) {
@@ -45,7 +46,7 @@ impl Drop for Told {
 }
 
 /// Returns the number that this variable of the environment gives.
-pub(super) fn number(name: &str) -> Option<u64> {
+pub(crate) fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|error| panic!("{name}={text}: {error}")))
 }
 
@@ -120,35 +121,14 @@ async fn talk(world: Arc<World>, seed: u64, number: u64) -> Story {
             if waiting > 0 || !client.fold.is_idle() {
                 continue;
             }
-            // A reply comes before the events it speaks of: they are checked once the session, which answers in order,
-            // has published them.
-            match frame["type"].as_str().unwrap() {
-                "pong" if frame["payload"]["inSync"] == true => break,
-                "context_info" => drop(client.command("ping", json!({ "seq": client.fold.seq })).await),
-                _ => drop(client.command("get_context_info", json!({})).await),
+            if has_all(&mut client, &frame).await {
+                break;
             }
             continue;
         }
-        if waiting > WAITING_MAX {
-            continue;
-        }
-        let idle = client.fold.is_idle();
-        match rng.u32(0..100) {
-            chance if (idle && chance < 50) || chance < 6 => {
-                let text = format!("Word {} of client {number}: write a text of {} words.", said.len(), rng.u32(5..60));
-                let id = client.command("user_input", json!({ "input": text })).await;
-                said.push((id, text));
-            }
-            50..52 => drop(client.command("start_compaction", json!({})).await),
-            52 => drop(client.command("cancel_turn", json!({})).await),
-            53 => drop(client.command("retry_turn", json!({})).await),
-            54 => drop(client.command("rename_session", json!({ "name": format!("session {number}") })).await),
-            // A connection may be lost without a kill as well.
-            55 => client.cut(),
-            56..58 => client.look().await,
-            // A client that says nothing in an idle session would wait for ever.
-            _ if idle && client.unanswered() == 0 => drop(client.command("get_context_info", json!({})).await),
-            _ => {}
+        act(&mut client, &mut rng, number, &mut said).await;
+        if rng.u32(0..50) == 0 {
+            client.look().await;
         }
     }
     client.settled(&["contextInfo"]).await;
@@ -157,8 +137,43 @@ async fn talk(world: Arc<World>, seed: u64, number: u64) -> Story {
     Story { fold: client.fold, said, acknowledged, resumes }
 }
 
+/// Gives a command, or cuts the connection, or does nothing: what clients do.
+pub(super) async fn act(client: &mut Folder, rng: &mut fastrand::Rng, number: u64, said: &mut Vec<(String, String)>) {
+    if client.unanswered() + client.fold.queued > WAITING_MAX {
+        return;
+    }
+    let idle = client.fold.is_idle();
+    match rng.u32(0..100) {
+        chance if (idle && chance < 50) || chance < 6 => {
+            let text = format!("Word {} of client {number}: write a text of {} words.", said.len(), rng.u32(5..60));
+            let id = client.command("user_input", json!({ "input": text })).await;
+            said.push((id, text));
+        }
+        50..52 => drop(client.command("start_compaction", json!({})).await),
+        52 => drop(client.command("cancel_turn", json!({})).await),
+        53 => drop(client.command("retry_turn", json!({})).await),
+        54 => drop(client.command("rename_session", json!({ "name": format!("session {number}") })).await),
+        // A connection may be lost without a kill as well.
+        55 => client.cut(),
+        // A client that says nothing in an idle session would wait for ever.
+        _ if idle && client.unanswered() == 0 => drop(client.command("get_context_info", json!({})).await),
+        _ => {}
+    }
+}
+
+/// Returns true if an idle client has all events; asks, if this frame does not say so. A reply comes before the events
+/// it speaks of: they are checked once the session, which answers in order, has published them.
+pub(super) async fn has_all(client: &mut Folder, frame: &Value) -> bool {
+    match frame["type"].as_str().unwrap() {
+        "pong" if frame["payload"]["inSync"] == true => return true,
+        "context_info" => drop(client.command("ping", json!({ "seq": client.fold.seq })).await),
+        _ => drop(client.command("get_context_info", json!({})).await),
+    }
+    false
+}
+
 /// Checks that a refusal is one that such a conversation may have: of a command that came too late or too early.
-fn refused(frame: &Value, number: u64) {
+pub(super) fn refused(frame: &Value, number: u64) {
     let fine = ["no_turn", "nothing_to_retry", "turn_running", "nothing_to_compact", "compaction_running"];
     if frame["type"] == "error" {
         let code = frame["payload"]["code"].as_str().unwrap();
@@ -186,12 +201,11 @@ async fn kill(world: &World, folder: &Path, seed: u64, kills: u64) -> Binary {
 }
 
 /// Returns the whole log, from the store.
-async fn log(store: &dyn SessionStore, fold: &Fold) -> Vec<(u64, Value)> {
-    let session = fold.session.parse().unwrap();
+pub(super) async fn log(store: &dyn SessionStore, session: &SessionId) -> Vec<(u64, Value)> {
     let mut log: Vec<(u64, Value)> = Vec::new();
     loop {
         let after = log.last().map_or(0, |(seq, _)| *seq);
-        let page = store.read(&session, after, 500).await.unwrap();
+        let page = store.read(session, after, 500).await.unwrap();
         if page.is_empty() {
             return log;
         }
@@ -247,7 +261,8 @@ async fn a_process_that_is_killed_at_any_moment_loses_nothing_that_it_acknowledg
     let url = format!("sqlite://{}", folder.path().join("data/reseed.db").display());
     let store = store::connect(&url).await.unwrap();
     for (number, story) in stories.iter().enumerate() {
-        check(number, story, &log(&*store, &story.fold).await);
+        let session = story.fold.session.parse().unwrap();
+        check(number, story, &log(&*store, &session).await);
     }
     let count = |of: fn(&Story) -> u64| stories.iter().map(of).sum::<u64>();
     let events = count(|story| story.fold.seq);

@@ -12,7 +12,7 @@ use super::{
     settings,
 };
 use crate::store::{
-    Append, CommandMark, Error, SessionStore as _,
+    Append, CommandMark, Error, Held, SessionStore as _,
     conformance::{NOW, append_of, id, log},
 };
 use futures_util::future::join;
@@ -170,10 +170,16 @@ async fn a_log_on_another_timeline_gets_a_new_name_and_fences_what_came_before()
     let (store, db) = (open(&address).await, connected(&address).await);
     let old = store.create(&id("s"), "", NOW).await.unwrap();
     store.append(&old, 1, append_of(["a"])).await.unwrap();
+    let lost = async |lease: &crate::store::Lease, last_seq| {
+        let (session, epoch, term) = (lease.session.clone(), lease.epoch.clone(), lease.term);
+        store.cluster().unwrap().lost(&[Held { session, epoch, term, last_seq }]).await.unwrap().len()
+    };
+    assert_eq!((lost(&old, 1).await, lost(&old, 2).await), (0, 1), "a log that was longer has lost its end");
     // A standby took over that had not all of it, not even the last opening: the term is the same again.
     db.batch("UPDATE session SET timeline = '00000000', term = 0").await.unwrap();
     let (new, head) = store.open(&id("s")).await.unwrap();
     assert_eq!(new.term, old.term);
+    assert_eq!((lost(&old, 1).await, lost(&new, 1).await), (1, 0), "the term is granted twice");
     assert_ne!(new.epoch, old.epoch);
     assert_eq!(head.epoch, new.epoch);
     assert!(matches!(store.append(&old, 2, append_of(["stale"])).await, Err(Error::Fenced { .. })));

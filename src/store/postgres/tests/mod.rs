@@ -2,10 +2,12 @@
 
 mod answers;
 mod faults;
+mod plans;
 mod refusals;
 #[path = "../../../../tests/support/postgres.rs"]
 mod server;
 mod texts;
+mod tls;
 #[path = "../../../../tests/support/wire.rs"]
 mod wire;
 
