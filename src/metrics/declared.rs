@@ -123,6 +123,10 @@ metrics! {
     NODES = Kind::Gauge, "reseed_nodes" ["state"], Count,
         "Servers that share the database, as this one sees them, itself included: `living`, `draining`, or `silent` for \
         longer than their lease.";
+    LEASE_AGE_SECONDS = Kind::Gauge, "reseed_lease_age_seconds" [], Seconds,
+        "Time since this server last renewed its lease, as of its last attempt; 0 if that one succeeded.";
+    LEASE_LOSSES_TOTAL = Kind::Counter, "reseed_lease_losses_total" [], Count,
+        "Times that this server could not renew its lease in time, so that others might take its sessions over.";
     SESSIONS_HELD = Kind::Gauge, "reseed_sessions_held" [], Count,
         "Sessions that this server holds among those that share the database; it is told with each beat.";
     TAKEOVERS_TOTAL = Kind::Counter, "reseed_takeovers_total" ["reason"], Count,
@@ -220,6 +224,8 @@ metrics! {
     STORE_TIMELINE_CHANGES_TOTAL = Kind::Counter, "reseed_store_timeline_changes_total" [], Count,
         "Times that PostgreSQL was found on a newer timeline: a standby took over, or a backup was restored, which may \
         lack the end of what was acknowledged.";
+    STORE_READS_WAITED_TOTAL = Kind::Counter, "reseed_store_reads_waited_total" [], Count,
+        "Reads of PostgreSQL that found all connections in use (DATABASE_READERS) and waited for one.";
     STORE_RECORDS_TOTAL = Kind::Counter, "reseed_store_records_total" [], Count,
         "Records stored durably.";
 }

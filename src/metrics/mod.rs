@@ -177,6 +177,21 @@ pub(crate) fn nodes(living: usize, draining: usize, silent: usize, held: u64) {
     SESSIONS_HELD.gauge([]).set(held as f64);
 }
 
+/// Says how long ago this server renewed its lease.
+pub(crate) fn lease_renewed(ago: Duration) {
+    LEASE_AGE_SECONDS.gauge([]).set(ago.as_secs_f64());
+}
+
+/// Counts a lease that was not renewed in time.
+pub(crate) fn lease_lost() {
+    LEASE_LOSSES_TOTAL.counter([]).increment(1);
+}
+
+/// Counts a read that had to wait for a connection.
+pub(crate) fn store_read_waited() {
+    STORE_READS_WAITED_TOTAL.counter([]).increment(1);
+}
+
 /// Counts a session taken over from a node that is silent, or gone.
 pub(crate) fn taken_over(is_silent: bool) {
     TAKEOVERS_TOTAL.counter([if is_silent { "silent" } else { "gone" }]).increment(1);

@@ -304,6 +304,7 @@ impl Keeper {
             Ok(Some(rows)) => rows,
             Ok(None) => return self.join_again(cluster).await,
             Err(error) => {
+                metrics::lease_renewed(self.view().renewed_ago(self.began.elapsed()));
                 if !std::mem::replace(is_away, true) {
                     tracing::warn!(%error, "this server cannot renew its lease; it opens no sessions until it can");
                 }
@@ -328,6 +329,10 @@ impl Keeper {
             (view.silent(), view.gone(), lapsed, has_changed)
         };
         let living = total.saturating_sub(draining).saturating_sub(silent.len());
+        metrics::lease_renewed(Duration::ZERO);
+        if lapsed {
+            metrics::lease_lost();
+        }
         metrics::nodes(living, draining, silent.len(), sessions);
         cluster.judge(silent);
         if std::mem::take(is_away) {

@@ -1,6 +1,6 @@
 //! What operators rely on, mostly of the real binary: numbers, health, the command line, starting and stopping.
 
-mod alerts;
+pub(crate) mod alerts;
 mod compactions;
 mod files;
 mod looking;
@@ -30,7 +30,7 @@ fn folder() -> TempDir {
 }
 
 /// Returns the samples of `/metrics`, each by its name and labels.
-async fn samples(address: &str) -> BTreeMap<String, f64> {
+pub(crate) async fn samples(address: &str) -> BTreeMap<String, f64> {
     let text = http::get(address, "/metrics").await.body;
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     lines

@@ -74,9 +74,9 @@ impl Node {
     }
 
     /// Returns the environment of a command about the database.
-    pub(crate) fn environment(&self) -> Vec<(&str, &str)> {
-        let settings = self.settings.iter().map(|(name, value)| (&**name, &**value));
-        settings.filter(|(name, _)| ["DATABASE_URL", "UNSAFE_STORE"].contains(name)).collect()
+    pub(crate) fn environment(&self) -> Vec<(String, String)> {
+        let settings = self.settings.iter().cloned();
+        settings.filter(|(name, _)| ["DATABASE_URL", "UNSAFE_STORE"].contains(&name.as_str())).collect()
     }
 
     pub(crate) async fn client(&self) -> Client {

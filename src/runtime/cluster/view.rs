@@ -96,6 +96,11 @@ impl View {
         self.answered = answered;
     }
 
+    /// Returns the time since the last poll that came back.
+    pub(crate) fn renewed_ago(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.answered)
+    }
+
     /// Returns true if nobody can have judged this node silent yet.
     pub(crate) fn is_trusted(&self, now: Duration) -> bool {
         now < self.trusted_until

@@ -7,7 +7,7 @@ use super::{
     connection::{self, Connector},
     fault::{Fault, Meaning},
 };
-use crate::store::Error;
+use crate::{metrics, store::Error};
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
 use std::{
     sync::{
@@ -103,6 +103,10 @@ impl Readers {
     }
 
     async fn lend(&self) -> Result<Db, Fault> {
+        let status = self.pool.status();
+        if status.available == 0 && status.size >= status.max_size {
+            metrics::store_read_waited();
+        }
         match self.pool.get().await {
             Ok(lent) => Ok(Db { lent: Some(lent), is_busy: AtomicBool::new(false) }),
             Err(PoolError::Backend(error)) => Err(Fault::Database(error)),

@@ -1,6 +1,7 @@
 //! A standby that takes over: with all that was acknowledged nobody notices; without the end of it everybody does.
 
 use super::opened;
+use crate::operating::alerts::{fires, has_promtool, samples};
 use crate::support::{
     cluster::{LONG_LEASE, Node},
     json::present,
@@ -94,6 +95,7 @@ async fn a_standby_that_is_behind_is_noticed_and_its_logs_have_new_epochs() {
     for client in [&mut whole, &mut shorter, &mut idle] {
         client.turn("My cat is called Miso.").await;
     }
+    let before = samples(&a.server.address).await;
     pair.hold_back().await;
     shorter.turn("My dog is called Rex.").await;
     idle.turn("My fish is called Bob.").await;
@@ -127,6 +129,9 @@ async fn a_standby_that_is_behind_is_noticed_and_its_logs_have_new_epochs() {
     }
     let gone = a.client().await.ask("open_session", json!({ "sessionId": of_new })).await;
     assert_eq!(gone["payload"]["code"], "session_not_found", "{gone}");
+    if has_promtool() {
+        fires("ReseedTimelineChanged", 2, &before, &samples(&a.server.address).await);
+    }
     for node in [&a, &b] {
         assert_eq!(node.metric(CHANGES).await, 1);
         assert!(node.log().contains("ERROR") && node.log().contains("another timeline"), "{}", node.log());

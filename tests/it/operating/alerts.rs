@@ -1,7 +1,10 @@
 //! The alerts of `docker/observability/rules.yaml`: a real server does what the alert is about, its `/metrics` are read
 //! before and after, and promtool decides: the rule must fire on the second samples and not on the first.
 
-use super::{folder, samples};
+mod cluster;
+
+use super::folder;
+pub(crate) use super::samples;
 use crate::support::{
     binary::Binary,
     client::Client,
@@ -27,10 +30,16 @@ type Samples = BTreeMap<String, f64>;
 /// The minute at which the event happens, after an hour without it.
 const HAPPENS_AT: usize = 60;
 
-/// The alerts that have a test below.
-const TESTED: [&str; 8] = [
+/// The alerts that have a test below, in `cluster.rs`, or where a standby takes over (`tests/it/cluster/failover.rs`).
+const TESTED: [&str; 14] = [
     "ReseedDown",
     "ReseedStoreFailing",
+    "ReseedStoreSlow",
+    "ReseedLeaseLost",
+    "ReseedTakeovers",
+    "ReseedNodeSilent",
+    "ReseedReadersBusy",
+    "ReseedTimelineChanged",
     "ReseedCompactionsFailing",
     "ReseedCompactionRests",
     "ReseedCompactionsPauseUsers",
@@ -54,7 +63,7 @@ fn every_alert_has_a_test() {
 }
 
 /// Returns true if promtool is installed. `tests/run` installs it and says so: then its absence is a failure.
-fn has_promtool() -> bool {
+pub(crate) fn has_promtool() -> bool {
     let found = Command::new("promtool").arg("--version").output().is_ok_and(|output| output.status.success());
     assert!(found || std::env::var_os("RESEED_TOOLS").is_none(), "promtool is missing: install Debian's `prometheus`");
     if !found {
@@ -74,7 +83,7 @@ fn labelled(series: &str) -> String {
 /// Checks that an alert does not fire on the samples before, and does this many minutes after they changed to those
 /// after.
 #[track_caller]
-fn fires(alert: &str, minutes: usize, before: &Samples, after: &Samples) {
+pub(crate) fn fires(alert: &str, minutes: usize, before: &Samples, after: &Samples) {
     let rules_text = fs::read_to_string(rules()).unwrap();
     let mut test = format!("rule_files: ['{}']\nevaluation_interval: 1m\ntests:\n  - interval: 1m\n", rules());
     test += "    input_series:\n";

@@ -79,6 +79,7 @@ async fn an_operator_drains_a_server_by_its_name() {
     client.turn("My cat is called Miso.").await;
     let folder = a.folder.path();
     let environment = a.environment();
+    let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
     let refused = run(folder, &["nodes", "--drain", "c"], &environment).await;
     assert_eq!(refused.code, Some(1), "{}", refused.printed);
     assert!(refused.faults.contains("no server is called `c`"), "{}", refused.faults);

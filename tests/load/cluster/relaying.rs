@@ -1,10 +1,6 @@
 //! The cost of a relay: of a client at a server that does not have its session.
 
-use super::{
-    Sizes,
-    postgres::Server,
-    servers::Servers,
-};
+use super::{Sizes, postgres::Server, servers::Servers};
 use crate::{
     client::{Client, Reading, Speaks},
     figures::{Figures, Goal, median, ms},

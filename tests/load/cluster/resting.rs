@@ -1,10 +1,6 @@
 //! What sessions that rest cost the database: beats, and nothing for each of them.
 
-use super::{
-    Sizes,
-    postgres::Server,
-    servers::Servers,
-};
+use super::{Sizes, postgres::Server, servers::Servers};
 use crate::{
     client::{Client, Reading, Speaks},
     figures::{Figures, Goal},

@@ -109,8 +109,7 @@ async fn openings(bench: &Bench, server: &Server, sizes: Sizes, figures: &mut Fi
     history_store::write_at(&address, "whole", sizes.entries, false).await?;
     history_store::write_at(&address, "compacted", sizes.entries, true).await?;
     let base_url = bench.upstream.base_url();
-    let settings =
-        [("DATABASE_URL", address.as_str()), ("OPENAI_BASE_URL", &base_url), ("CONTEXT_WINDOW", "1000000")];
+    let settings = [("DATABASE_URL", address.as_str()), ("OPENAI_BASE_URL", &base_url), ("CONTEXT_WINDOW", "1000000")];
     let server = bench.reseed_at(free_address()?, &settings).await?;
     bench.upstream.answer(1, None);
     Client::session(&server, None).await?.turn("Are you there?").await?;
