@@ -1,5 +1,5 @@
 //! The command line: `serve` (the default), `chat`, `check`, `health`, `sessions`, `inspect`, `import`, `export`,
-//! `nodes`, `vacuum`.
+//! `nodes`, `migrate`, `restored`, `vacuum`.
 
 mod chat;
 mod check;
@@ -8,7 +8,9 @@ pub(crate) mod export;
 mod health;
 pub(crate) mod import;
 mod inspect;
+mod migrate;
 mod nodes;
+mod restored;
 mod serve;
 mod sessions;
 mod terminal;
@@ -50,6 +52,12 @@ enum Command {
     Import(import::ImportCommand),
     /// Export a session as a file that pi can read; also while the server is running.
     Export(export::ExportCommand),
+    /// Carry all sessions from one database to another, such as from SQLite to PostgreSQL, and verify them. No server
+    /// may use either of them.
+    Migrate(migrate::MigrateCommand),
+    /// Say that the database was restored from a backup: every session gets a new epoch, so that clients load it anew
+    /// instead of going on behind what the backup does not have. The server must not be running.
+    Restored,
     /// Rewrite the database so that it is as short as it can be, and can shrink while it is in use. The server must not
     /// be running. Needed once for a database that an older version created.
     Vacuum,
@@ -78,6 +86,8 @@ pub fn run(cli: Cli) -> ExitCode {
             Command::Check => check::run(&Settings::load()?).await,
             Command::Import(command) => import::run(&Settings::load()?, command).await,
             Command::Export(command) => export::run(&Settings::load()?, command).await,
+            Command::Migrate(command) => migrate::run(&Settings::load()?, command).await,
+            Command::Restored => restored::run(&Settings::load()?).await,
             Command::Nodes(options) => nodes::run(&Settings::load()?, options).await,
             Command::Vacuum => vacuum::run(&Settings::load()?).await,
             Command::Health => health::run(&Settings::load()?).await,

@@ -15,10 +15,12 @@ mod nodes;
 mod read;
 mod readers;
 mod record;
+mod renew;
 mod schema;
 mod session;
 mod tickets;
 mod tls;
+pub(super) mod transfer;
 mod tree;
 mod upkeep;
 mod writer;
@@ -27,6 +29,7 @@ mod writer;
 mod tests;
 
 pub use connection::SetupError;
+pub(super) use renew::renew;
 pub use schema::SchemaError;
 pub use tls::Error as TlsError;
 
@@ -93,6 +96,9 @@ impl PostgresStore {
         let first = connect(&connector, database).await?;
         schema::check_server(&first, database.allows_unsafe).await?;
         schema::migrate(&first, &database.schema).await?;
+        if transfer::is_marked(&first, &database.schema).await.map_err(SchemaError::from)? {
+            return Err(SchemaError::Migrating { schema: database.schema.clone() }.into());
+        }
         drop(first);
         let readers = Readers::new(connector.clone(), database.readers, database.patience);
         let readers = Arc::new(readers.map_err(|error| OpenError::Connect(error.to_string()))?);

@@ -113,6 +113,15 @@ pub enum SchemaError {
         /// The schema.
         schema: String,
     },
+    /// A migration into the schema is not complete: it holds a part of the sessions.
+    #[error(
+        "a migration into the schema `{schema}` is not complete: run the same `reseed migrate` again to go on with it, \
+         or use another schema or database"
+    )]
+    Migrating {
+        /// The schema.
+        schema: String,
+    },
     /// The server may lose what it has acknowledged.
     #[error(
         "`{setting}` is `{value}` on the server, so it may lose what it has acknowledged; set it to `{wanted}`, or \

@@ -10,12 +10,19 @@ use crate::store::{
     Created, Error, Head, Lease, SessionHead,
     checksum::{self, int},
     cluster::{Membership, NodeId},
+    epoch::new_epoch,
 };
 use reseed_protocol::{CommandId, SessionId, Timestamp};
 use tokio_postgres::types::ToSql;
 
-/// The timeline of the server's log. It changes when a standby takes over and when a backup is restored.
-const TIMELINE: &str = "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)";
+/// Where a log is continued: the timeline of the server, the server's own identifier, the database and the table. The
+/// first changes when a standby takes over and with a restore to a point in time, the others when a dump is restored into
+/// another server, database or schema, or the table is made anew. What is the same afterwards, such as a copy of the
+/// server's files, only its operator can tell (`reseed restored`).
+pub(super) const TIMELINE: &str = "concat_ws('.', substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), \
+                                   (SELECT system_identifier FROM pg_control_system()), \
+                                   (SELECT oid FROM pg_database WHERE datname = current_database()), \
+                                   'session'::regclass::oid)";
 
 /// A session to create.
 pub(super) struct New<'a> {
@@ -26,12 +33,6 @@ pub(super) struct New<'a> {
     /// The node that creates it.
     pub(super) holder: Option<NodeId>,
     pub(super) now: Timestamp,
-}
-
-/// Returns a name for a log, random and thus its own.
-pub(super) fn new_epoch() -> Result<String, Error> {
-    let random = getrandom::u64().map_err(|error| Error::Unknown(format!("make an epoch: {error}")))?;
-    Ok(format!("{random:016x}"))
 }
 
 impl New<'_> {

@@ -69,6 +69,16 @@ pub enum OpenError {
         /// The version that can be read.
         known: i64,
     },
+    /// A migration into the file is not complete: it holds a part of the sessions.
+    #[error(
+        "a migration into the database `{}` is not complete: run the same `reseed migrate` again to go on with it, or \
+         use another database",
+        path.display()
+    )]
+    Migrating {
+        /// The database.
+        path: PathBuf,
+    },
     /// A file or directory cannot be created or read.
     #[error("open the database `{}`: {source}", path.display())]
     Io {
