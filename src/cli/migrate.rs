@@ -16,16 +16,7 @@ use std::{
 /// The interval between two lines about the progress.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Carry all sessions from one database to another.
-///
-/// Make a backup of the source first, and stop every server that uses either database. The target must be new or empty.
-/// Everything that a session holds is copied, read back and compared; only the search index is left to the server that
-/// starts on the target. If this is interrupted, run the same command again: it goes on, and ends with the same result.
-/// Until then no server starts on the target. The source's sessions stay as they are.
-///
-/// Addresses are those of DATABASE_URL, such as sqlite://data/reseed.db or postgres://user:password@host:5432/reseed.
-/// `@FILE` reads one from a file, so that its password is not in the list of processes. DATABASE_SCHEMA,
-/// DATABASE_CA_FILE, STORE_PATIENCE_SECS and UNSAFE_STORE hold for both.
+/// The options of `reseed migrate`.
 #[derive(Debug, Args)]
 pub(super) struct MigrateCommand {
     /// The database to read: its address, or @FILE.

@@ -52,11 +52,26 @@ enum Command {
     Import(import::ImportCommand),
     /// Export a session as a file that pi can read; also while the server is running.
     Export(export::ExportCommand),
-    /// Carry all sessions from one database to another, such as from SQLite to PostgreSQL, and verify them. No server
-    /// may use either of them.
+    /// Carry all sessions from one database to another, such as from SQLite to PostgreSQL, and verify them. The servers
+    /// must not be running.
+    ///
+    /// Make a backup of the source first, and stop every server that uses either database. The target must be new or
+    /// empty. Everything that a session holds is copied, read back and compared; only the search index is left to the
+    /// server that starts on the target. If this is interrupted, run the same command again: it goes on, and ends with
+    /// the same result. Until then no server starts on the target. The source's sessions stay as they are. Clients load
+    /// their sessions anew once.
+    ///
+    /// Addresses are those of DATABASE_URL, such as sqlite://data/reseed.db or postgres://user:password@host/reseed.
+    /// `@FILE` reads one from a file, so that its password is not in the list of processes. DATABASE_SCHEMA,
+    /// DATABASE_CA_FILE, STORE_PATIENCE_SECS and UNSAFE_STORE hold for both.
     Migrate(migrate::MigrateCommand),
-    /// Say that the database was restored from a backup: every session gets a new epoch, so that clients load it anew
-    /// instead of going on behind what the backup does not have. The server must not be running.
+    /// Say that the database was restored from a backup, so that clients load their sessions anew. The servers must not
+    /// be running.
+    ///
+    /// A client may have seen more than the backup holds. Once a session has grown past the client's place, nothing
+    /// shows that its records are others. So every session gets a new epoch, the name of its log, and clients take a
+    /// snapshot instead of what follows their place. Of a PostgreSQL database, the servers and tickets of the backup's
+    /// time are removed too. Doing this twice is harmless.
     Restored,
     /// Rewrite the database so that it is as short as it can be, and can shrink while it is in use. The server must not
     /// be running. Needed once for a database that an older version created.

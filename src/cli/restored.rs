@@ -15,10 +15,11 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
             "reseed: the database lists {servers}; watching for {secs} s whether it is still alive"
         );
     };
-    let done = store::restored(&database, &mut announce).await.context("not all sessions have a new epoch; run this again")?;
-    say(format!("{database}: {} sessions have a new epoch; clients load them anew", done.renewed));
+    let done =
+        store::restored(&database, &mut announce).await.context("not all sessions have a new epoch; run this again")?;
+    say(format!("{database}: sessions with a new epoch: {}; clients load them anew", done.renewed));
     if done.damaged > 0 {
-        say(format!("{} sessions are damaged and were left as they are", done.damaged));
+        say(format!("damaged, and left as they are: {}", done.damaged));
     }
     Ok(())
 }

@@ -30,7 +30,9 @@ pub(crate) enum MigrateError {
         servers: String,
     },
     /// The target holds sessions that no migration has brought there.
-    #[error("the target already holds {sessions} sessions, and they are not from an unfinished migration: use an empty database")]
+    #[error(
+        "the target already holds sessions ({sessions}), and they are not from an unfinished migration: use an empty database"
+    )]
     NotEmpty {
         /// Their number.
         sessions: u64,
@@ -53,7 +55,9 @@ pub(crate) enum MigrateError {
     )]
     Damaged(Damaged),
     /// A session reads back from the target as something else.
-    #[error("session `{0}` does not read back from the target as it is in the source: the target's disk may be failing")]
+    #[error(
+        "session `{0}` does not read back from the target as it is in the source: the target's disk may be failing"
+    )]
     Differs(SessionId),
     /// The source, or the target, was written to meanwhile.
     #[error(

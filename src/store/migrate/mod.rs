@@ -25,9 +25,9 @@ pub(crate) use error::MigrateError;
 pub(crate) use rows::{Digest, Size};
 pub(in crate::store) use rows::{Listed, Mark, Record, Session, User};
 pub(crate) use run::{Migrated, Options, Progress};
+pub(in crate::store) use side::{Begun, PAGE_BYTES, PAGE_ROWS, Source, Target};
 #[cfg(feature = "postgres")]
 pub(in crate::store) use watch::{Watched, watch};
-pub(in crate::store) use side::{Begun, PAGE_BYTES, PAGE_ROWS, Source, Target};
 
 use super::{
     ConnectError,

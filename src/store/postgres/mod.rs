@@ -9,6 +9,7 @@
 
 mod append;
 mod connection;
+mod durability;
 mod fault;
 mod history;
 mod nodes;
@@ -40,6 +41,7 @@ use super::{
 };
 use crate::config::Postgres;
 use connection::{Connection, Connector, Use};
+use durability::Durability;
 use fault::Fault;
 use history::Indexer;
 use nodes::Nodes;
@@ -141,21 +143,25 @@ impl PostgresStore {
         })
     }
 
-    /// Says what a server is, how it keeps what it acknowledges, and whether it has our tables. Changes nothing.
+    /// Says what a server is, whether it has our tables, and, in lines with what each is about, how it keeps what it
+    /// acknowledges. Changes nothing.
     ///
     /// # Errors
     /// [`OpenError`]: the server cannot be used.
-    pub async fn describe(database: &Postgres) -> Result<String, OpenError> {
+    pub(crate) async fn describe(database: &Postgres) -> Result<(String, Vec<(&'static str, String)>), OpenError> {
         let first = connect(&Connector::new(database, Use::Write, None)?, database).await?;
         let mode = commit_mode(&first).await?;
         let db = connect(&Connector::new(database, Use::Write, Some(&mode))?, database).await?;
         schema::check_server(&db, database.allows_unsafe).await?;
-        let settings = schema::about(&db).await?;
+        let rows = db.rows("SELECT current_setting('server_version')", &[]).await.map_err(SchemaError::from)?;
+        let version = rows.first().map_or("of no known version", |row| row.get(0));
+        let durability = Durability::of(&first, &mode).await.map_err(SchemaError::from)?;
         let tables = match schema::version(&db, &database.schema).await.map_err(SchemaError::from)? {
             0 => "no tables yet".to_owned(),
             version => format!("tables of version {version}"),
         };
-        Ok(format!("{settings}; {tables} in the schema {}", database.schema))
+        let about = format!("PostgreSQL {version}; {tables} in the schema {}", database.schema);
+        Ok((about, durability.lines()))
     }
 
     /// Waits until what was deleted is removed from the tables.

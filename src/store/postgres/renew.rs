@@ -1,10 +1,6 @@
 //! Gives every session of a schema a new epoch, see `store/restored.rs`.
 
-use super::{
-    fault::Fault,
-    session::TIMELINE,
-    transfer::PostgresSide,
-};
+use super::{fault::Fault, session::TIMELINE, transfer::PostgresSide};
 use crate::{
     config::Postgres,
     store::{

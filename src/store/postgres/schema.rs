@@ -174,15 +174,6 @@ pub(super) async fn check_server(db: &Connection, allows_unsafe: bool) -> Result
     Ok(())
 }
 
-/// Returns the server's version and its settings for durability, for people.
-pub(super) async fn about(db: &Connection) -> Result<String, SchemaError> {
-    let sql = "SELECT format('PostgreSQL %s, fsync %s, full_page_writes %s, synchronous_commit %s', \
-               current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'), \
-               current_setting('synchronous_commit'))";
-    let rows = db.rows(sql, &[]).await?;
-    Ok(rows.first().map_or_else(String::new, |row| row.get(0)))
-}
-
 /// Returns the version of the tables; 0 if there are none.
 pub(super) async fn version(db: &Connection, schema: &str) -> Result<i32, Fault> {
     let found = db.rows("SELECT to_regclass($1) IS NOT NULL", &[&format!("\"{schema}\".schema_step")]).await?;

@@ -130,11 +130,8 @@ fn mark_of(session: &SessionId, row: &Row) -> Result<Mark, Fault> {
     let damaged = |reason| Error::Damaged { session: session.clone(), part: Part::Mark, reason };
     let (command, fingerprint): (String, i64) = (row.try_get(0)?, row.try_get(1)?);
     let reply = str::from_utf8(row.try_get(2)?).map_err(|_| damaged("its reply is not UTF-8"))?;
-    let mark = CommandMark {
-        command_id: command.clone(),
-        fingerprint: fingerprint.cast_unsigned(),
-        reply: reply.into(),
-    };
+    let mark =
+        CommandMark { command_id: command.clone(), fingerprint: fingerprint.cast_unsigned(), reply: reply.into() };
     let checksum = checksum::mark(session, &mark);
     if row.try_get::<_, i64>(3)? != i64::from(checksum) {
         return Err(damaged("checksum mismatch").into());
@@ -231,18 +228,18 @@ impl Target for PostgresSide {
     fn begin<'a>(&'a mut self, source: &'a str) -> StoreFuture<'a, Result<Begun, Error>> {
         Box::pin(async move {
             let there = self.rows("SELECT to_regclass('migration') IS NOT NULL", &[]).await?;
-            if there.first().is_some_and(|row| row.get(0)) {
-                let rows = self.rows("SELECT source FROM migration", &[]).await?;
-                let other = match rows.first() {
-                    Some(row) => String::from_utf8_lossy(row.try_get(0).map_err(Fault::from)?).into_owned(),
-                    None => String::new(),
-                };
-                return Ok(if other == source { Begun::Again } else { Begun::Other(other) });
+            // A run that was killed while it began has left the table without a row, and nothing else.
+            if there.first().is_some_and(|row| row.get(0))
+                && let Some(row) = self.rows("SELECT source FROM migration", &[]).await?.first()
+            {
+                let other = String::from_utf8_lossy(row.try_get(0).map_err(Fault::from)?);
+                return Ok(if other == source { Begun::Again } else { Begun::Other(other.into_owned()) });
             }
             if !self.rows("SELECT 1 FROM session LIMIT 1", &[]).await?.is_empty() {
                 return Ok(Begun::Full);
             }
-            let sql = "CREATE TABLE IF NOT EXISTS migration (one boolean PRIMARY KEY DEFAULT true, source bytea NOT NULL)";
+            let sql =
+                "CREATE TABLE IF NOT EXISTS migration (one boolean PRIMARY KEY DEFAULT true, source bytea NOT NULL)";
             self.write(sql, &[]).await?;
             let sql = "INSERT INTO migration (source) VALUES ($1) ON CONFLICT DO NOTHING";
             self.write(sql, &[&source.as_bytes()]).await?;
@@ -351,8 +348,6 @@ impl Target for PostgresSide {
     }
 
     fn finish(&mut self) -> StoreFuture<'_, Result<(), Error>> {
-        Box::pin(async {
-            self.write_durably("DROP TABLE IF EXISTS migration").await
-        })
+        Box::pin(async { self.write_durably("DROP TABLE IF EXISTS migration").await })
     }
 }

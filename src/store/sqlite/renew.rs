@@ -54,7 +54,8 @@ pub(in crate::store) fn renew(path: &Path) -> Result<Renewed, RestoredError> {
 
 /// Returns sessions with larger numbers; an id that cannot be read is `None`.
 fn page(db: &Connection, after: i64) -> rusqlite::Result<Vec<(i64, Option<SessionId>)>> {
-    let mut statement = db.prepare_cached("SELECT number, id FROM session WHERE number > ?1 ORDER BY number LIMIT ?2")?;
+    let mut statement =
+        db.prepare_cached("SELECT number, id FROM session WHERE number > ?1 ORDER BY number LIMIT ?2")?;
     let rows = statement.query_map((after, PAGE), |row| {
         let id = match row.get_ref(1)? {
             ValueRef::Text(id) => str::from_utf8(id).ok().and_then(|id| id.parse().ok()),
