@@ -1,7 +1,6 @@
 //! What is carried from one database to another, and the digest by which both sides are compared.
 
 use crate::store::{NodeId, SessionHead, checksum::int};
-use reseed_protocol::SessionId;
 use ring::digest::{Context, SHA256};
 use std::{fmt, time::Duration};
 
@@ -80,9 +79,17 @@ pub(crate) struct Size {
     pub(crate) marks: u64,
 }
 
-/// The digest of a session, or of all: SHA-256.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Digest(Vec<u8>);
+/// The digest of a session, SHA-256, or of all: those of the sessions, combined by exclusive or, so that the order in
+/// which a database lists them does not matter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Digest([u8; 32]);
+
+impl Digest {
+    /// Adds the digest of a session to that of all.
+    pub(super) fn add(&mut self, session: &Self) {
+        self.0.iter_mut().zip(session.0).for_each(|(all, byte)| *all ^= byte);
+    }
+}
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -95,12 +102,8 @@ impl fmt::Display for Digest {
 pub(super) struct Hasher(Context);
 
 impl Hasher {
-    pub(super) fn new() -> Self {
-        Self(Context::new(&SHA256))
-    }
-
     pub(super) fn of(session: &Session) -> Self {
-        let mut hasher = Self::new();
+        let mut hasher = Self(Context::new(&SHA256));
         let SessionHead { session: id, owner, last_seq, term, head, .. } = &session.head;
         hasher.text(id.as_str()).text(owner).text(&head.name).number(int(*last_seq)).number(int(*term));
         hasher.option(session.created_by.as_deref()).option(session.last_entry.as_deref());
@@ -121,13 +124,10 @@ impl Hasher {
         self.text(&mark.command).number(mark.fingerprint).text(&mark.reply).number(mark.checksum.into());
     }
 
-    /// Adds the digest of a session to that of all.
-    pub(super) fn session(&mut self, session: &SessionId, digest: &Digest) {
-        self.text(session.as_str()).0.update(&digest.0);
-    }
-
     pub(super) fn end(self) -> Digest {
-        Digest(self.0.finish().as_ref().to_vec())
+        let mut digest = Digest::default();
+        digest.0.copy_from_slice(self.0.finish().as_ref());
+        digest
     }
 
     fn number(&mut self, number: i64) -> &mut Self {

@@ -89,12 +89,12 @@ pub(super) async fn run(
     migrated.removed = run.remove_others().await?;
     run.target.sweep().await.map_err(at("clear the target"))?;
     run.unchanged(&migrated.skipped, (&source_users, &target_users)).await?;
-    let Totals { verified, hasher, kept, replaced, removed, damaged, .. } = migrated;
+    let Totals { verified, digest, kept, replaced, removed, damaged, .. } = migrated;
     if damaged.count > 0 && !options.skip_damaged {
         return Err(MigrateError::Damaged(damaged));
     }
     run.target.finish().await.map_err(at("complete the target"))?;
-    Ok(Migrated { verified, digest: hasher.end(), kept, replaced, removed, damaged })
+    Ok(Migrated { verified, digest, kept, replaced, removed, damaged })
 }
 
 /// Returns the name under which the target remembers its source.
@@ -121,7 +121,7 @@ struct Run<'a> {
 /// What a run has done so far.
 struct Totals {
     verified: Size,
-    hasher: Hasher,
+    digest: Digest,
     kept: u64,
     replaced: u64,
     removed: u64,
@@ -165,7 +165,7 @@ impl Run<'_> {
         self.of = self.source.size().await.map_err(at("read the source"))?;
         let mut totals = Totals {
             verified: Size::default(),
-            hasher: Hasher::new(),
+            digest: Digest::default(),
             kept: 0,
             replaced: 0,
             removed: 0,
@@ -179,8 +179,8 @@ impl Run<'_> {
             after = last.number;
             for listed in page {
                 match self.one(&listed).await {
-                    Ok((session, walk, came)) => {
-                        totals.hasher.session(&session, &walk.digest);
+                    Ok((walk, came)) => {
+                        totals.digest.add(&walk.digest);
                         totals.verified.sessions += 1;
                         totals.verified.records += walk.size.records;
                         totals.verified.marks += walk.size.marks;
@@ -205,7 +205,7 @@ impl Run<'_> {
     }
 
     /// Carries one session and verifies it. Of a session that is damaged, nothing is published.
-    async fn one(&mut self, listed: &Listed) -> Result<(SessionId, Walked, Came), Halt> {
+    async fn one(&mut self, listed: &Listed) -> Result<(Walked, Came), Halt> {
         let id: SessionId = listed
             .id
             .parse()
@@ -215,7 +215,7 @@ impl Run<'_> {
         if let Some(there) = there {
             let ours = self.walk(Which::Source, listed.number, &id).await?;
             match self.walk(Which::Target, there.number, &id).await {
-                Ok(theirs) if theirs.digest == ours.digest => return Ok((id, ours, Came::Kept)),
+                Ok(theirs) if theirs.digest == ours.digest => return Ok((ours, Came::Kept)),
                 // Changed since, or damaged.
                 Ok(_) | Err(MigrateError::Store { error: Error::Damaged { .. }, .. }) => {}
                 Err(error) => return Err(error.into()),
@@ -227,7 +227,7 @@ impl Run<'_> {
         let there = self.target.find(&listed.id).await.map_err(at("read the target"))?;
         let there = there.ok_or_else(|| MigrateError::Differs(id.clone()))?;
         match self.walk(Which::Target, there.number, &id).await {
-            Ok(theirs) if theirs.digest == ours.digest => Ok((id, ours, came)),
+            Ok(theirs) if theirs.digest == ours.digest => Ok((ours, came)),
             Ok(_) | Err(MigrateError::Store { error: Error::Damaged { .. }, .. }) => {
                 Err(Halt::Failed(MigrateError::Differs(id)))
             }
