@@ -31,8 +31,8 @@ pub(crate) enum RestoredError {
     Store(#[from] Error),
 }
 
-/// Gives every session a new epoch. No server may use the database meanwhile; `announce` learns the names of servers that
-/// are watched, and for how many seconds.
+/// Gives every session a new epoch. No server may use the database meanwhile; `announce` learns the names of servers
+/// that are watched, and for how many seconds.
 ///
 /// # Errors
 /// [`RestoredError`]. Some sessions may have a new epoch; doing it again is harmless.

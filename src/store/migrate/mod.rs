@@ -1,15 +1,15 @@
 //! Migration: carries all sessions from one database to another, of the same kind or not.
 //!
-//! - Everything that a session holds is carried as it is stored: records with their `seq`, their bodies byte for byte in
-//!   the version in which they were written, marks, the head with its state and its times. The search index is not: the
-//!   target's server makes its own.
+//! - Everything that a session holds is carried as it is stored: records with their `seq`, their bodies byte for byte
+//!   in the version in which they were written, marks, the head with its state and its times. The search index is not:
+//!   the target's server makes its own.
 //! - Each session gets a new epoch. Both databases could be written to afterwards, if the source is taken up again, and
 //!   two logs that differ must not have one name. Clients take a snapshot once.
 //! - A session is published in the target when it is complete. What a killed migration leaves of one is among what is
 //!   to be removed there, as the rows of deleted sessions are.
 //! - The target is marked until all of it is verified; no server starts on it before.
-//! - Nothing is trusted because it was copied: each session is read back, and its digest compared with the source's, also
-//!   if an earlier run has copied it. A run that is started again thus ends with the same result.
+//! - Nothing is trusted because it was copied: each session is read back, and its digest compared with the source's,
+//!   also if an earlier run has copied it. A run that is started again thus ends with the same result.
 //! - Memory holds a page of one session.
 
 mod error;

@@ -14,8 +14,8 @@ use crate::{
 /// Sessions of one statement.
 const PAGE: i64 = 1000;
 
-/// Renews the epochs in the schema of a database, which no server may use. The backup also holds the servers of its time,
-/// what they had open, and tickets that may have been used since.
+/// Renews the epochs in the schema of a database, which no server may use. The backup also holds the servers of its
+/// time, what they had open, and tickets that may have been used since.
 pub(in crate::store) async fn renew(
     database: &Postgres,
     announce: &mut (dyn FnMut(String, u64) + Send),

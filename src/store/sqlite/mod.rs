@@ -139,8 +139,7 @@ impl SqliteStore {
     pub fn open_with(path: &Path, options: Options) -> Result<Self, OpenError> {
         let Options { observer, checkpoint_pages, retry, index, mut vfs } = options;
         let opened = open::open(path, READERS, vfs.as_ref())?;
-        let sqlite = |source| OpenError::Sqlite { path: path.to_owned(), source };
-        if transfer::is_marked(&opened.writer).map_err(sqlite)? {
+        if opened.found.is_marked {
             return Err(OpenError::Migrating { path: path.to_owned() });
         }
         let hold = vfs.as_mut().and_then(|vfs| vfs.reserve.take());
@@ -157,7 +156,7 @@ impl SqliteStore {
             checkpoint_pages,
             retry,
             readers: readers.pool(),
-            has_deletions: opened.has_deletions,
+            has_deletions: opened.found.has_deletions,
             suspects: suspects.clone(),
             index,
         };
