@@ -89,7 +89,9 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     if let Some(jwt) = Jwt::open(settings, None).await? {
         say(format!("users       {jwt}"));
     }
-    say(format!("database    {}", store::describe(&settings.store.database()).await?));
+    for (about, line) in store::describe(&settings.store.database()).await? {
+        say(format!("{about:<12}{line}"));
+    }
     say(format!("listens on  {}:{}", settings.listen.host, settings.listen.ws_port));
     let request = ModelRequest {
         model,

@@ -1,5 +1,5 @@
 //! The command line: `serve` (the default), `chat`, `check`, `health`, `sessions`, `inspect`, `import`, `export`,
-//! `nodes`, `vacuum`.
+//! `nodes`, `migrate`, `restored`, `vacuum`.
 
 mod chat;
 mod check;
@@ -8,7 +8,9 @@ pub(crate) mod export;
 mod health;
 pub(crate) mod import;
 mod inspect;
+mod migrate;
 mod nodes;
+mod restored;
 mod serve;
 mod sessions;
 mod terminal;
@@ -50,6 +52,27 @@ enum Command {
     Import(import::ImportCommand),
     /// Export a session as a file that pi can read; also while the server is running.
     Export(export::ExportCommand),
+    /// Carry all sessions from one database to another, such as from SQLite to PostgreSQL, and verify them. The servers
+    /// must not be running.
+    ///
+    /// Make a backup of the source first, and stop every server that uses either database. The target must be new or
+    /// empty. Everything that a session holds is copied, read back and compared; only the search index is left to the
+    /// server that starts on the target. If this is interrupted, run the same command again: it goes on, and ends with
+    /// the same result. Until then no server starts on the target. The source's sessions stay as they are. Clients load
+    /// their sessions anew once.
+    ///
+    /// Addresses are those of DATABASE_URL, such as sqlite://data/reseed.db or postgres://user:password@host/reseed.
+    /// `@FILE` reads one from a file, so that its password is not in the list of processes. DATABASE_SCHEMA,
+    /// DATABASE_CA_FILE, STORE_PATIENCE_SECS and UNSAFE_STORE hold for both.
+    Migrate(migrate::MigrateCommand),
+    /// Say that the database was restored from a backup, so that clients load their sessions anew. The servers must not
+    /// be running.
+    ///
+    /// A client may have seen more than the backup holds. Once a session has grown past the client's place, nothing
+    /// shows that its records are others. So every session gets a new epoch, the name of its log, and clients take a
+    /// snapshot instead of what follows their place. Of a PostgreSQL database, the servers and tickets of the backup's
+    /// time are removed too. Doing this twice is harmless.
+    Restored,
     /// Rewrite the database so that it is as short as it can be, and can shrink while it is in use. The server must not
     /// be running. Needed once for a database that an older version created.
     Vacuum,
@@ -78,6 +101,8 @@ pub fn run(cli: Cli) -> ExitCode {
             Command::Check => check::run(&Settings::load()?).await,
             Command::Import(command) => import::run(&Settings::load()?, command).await,
             Command::Export(command) => export::run(&Settings::load()?, command).await,
+            Command::Migrate(command) => migrate::run(&Settings::load()?, command).await,
+            Command::Restored => restored::run(&Settings::load()?).await,
             Command::Nodes(options) => nodes::run(&Settings::load()?, options).await,
             Command::Vacuum => vacuum::run(&Settings::load()?).await,
             Command::Health => health::run(&Settings::load()?).await,

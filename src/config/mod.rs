@@ -323,7 +323,12 @@ impl StoreSettings {
     /// Returns the database: under the working directory, unless its path is absolute.
     #[must_use]
     pub fn database(&self) -> Database {
-        let mut database = self.database_url.below(&self.working_directory);
+        self.database_at(&self.database_url)
+    }
+
+    /// Returns another database, with the settings that are not in its address.
+    pub(crate) fn database_at(&self, address: &Database) -> Database {
+        let mut database = address.below(&self.working_directory);
         if let Database::Postgres(postgres) = &mut database {
             **postgres = Postgres {
                 url: postgres.url.clone(),

@@ -72,21 +72,30 @@ pub(crate) async fn open_read_only(database: &Database) -> Result<Arc<dyn Sessio
     }
 }
 
-/// Says where a database is, and of a server what it is and how it keeps what it acknowledges.
+/// Says where a database is, and of a server what it is; then, in lines with what each is about, how it keeps what it
+/// acknowledges.
 ///
 /// # Errors
 /// [`ConnectError`]: the server cannot be used.
-pub(crate) async fn describe(database: &Database) -> Result<String, ConnectError> {
-    match database {
+pub(crate) async fn describe(database: &Database) -> Result<Vec<(&'static str, String)>, ConnectError> {
+    Ok(match database {
         #[cfg(feature = "postgres")]
         Database::Postgres(postgres) => {
-            let about = super::postgres::PostgresStore::describe(postgres).await?;
-            Ok(format!("{database}; {about}"))
+            let (about, mut lines) = super::postgres::PostgresStore::describe(postgres).await?;
+            lines.insert(0, ("database", format!("{database}; {about}")));
+            lines
         }
         #[cfg(not(feature = "postgres"))]
-        Database::Postgres(_) => Err(ConnectError::NotBuilt),
-        Database::Sqlite(_) | Database::Memory => Ok(database.to_string()),
-    }
+        Database::Postgres(_) => return Err(ConnectError::NotBuilt),
+        Database::Sqlite(_) => {
+            let durability = "every commit is synced before it is acknowledged: it survives a crash of the machine";
+            vec![("database", database.to_string()), ("durability", durability.to_owned())]
+        }
+        Database::Memory => {
+            let durability = "nothing is kept when the process ends";
+            vec![("database", database.to_string()), ("durability", durability.to_owned())]
+        }
+    })
 }
 
 #[cfg(test)]

@@ -26,6 +26,8 @@ mod late;
 mod listing;
 #[cfg(feature = "mcp")]
 mod mcp;
+#[cfg(feature = "postgres")]
+mod migrate;
 mod operating;
 mod original_faults;
 mod outcomes;
@@ -37,6 +39,8 @@ mod real_upstream;
 #[cfg(feature = "postgres")]
 mod relay;
 mod reload;
+#[cfg(feature = "postgres")]
+mod restored;
 mod retention;
 mod safety;
 mod schema;

@@ -77,6 +77,33 @@ async fn a_conversation_is_compacted_and_survives_a_kill_of_the_server() {
 }
 
 #[tokio::test]
+async fn check_says_what_the_settings_of_the_server_mean() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = settings().await;
+    let name = settings[0].1.rsplit('/').next().unwrap().to_owned();
+    let sql = format!("ALTER DATABASE {name} SET synchronous_commit = off");
+    tokio::task::spawn_blocking(move || postgres::sql(&name, &sql)).await.unwrap();
+    let ended = run(folder.path(), &["check"], &borrowed(&settings)).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    for line in [
+        "database    PostgreSQL at ",
+        "; no tables yet in the schema reseed",
+        "durability  fsync off, full_page_writes off, data_checksums off: a crash of the machine can lose all sessions",
+        "commits     synchronous_commit on (the role's default is off; ",
+        "standbys    synchronous_standby_names is empty, none is connected: ",
+        "backups     wal_level replica, archive_mode off: ",
+        "recovery    checkpoint_timeout 5min, max_wal_size 1GB, wal_compression off: ",
+    ] {
+        assert!(ended.printed.contains(line), "{line}: {}", ended.printed);
+    }
+    // As a server that is not for tests refuses it.
+    settings.retain(|(name, _)| *name != "UNSAFE_STORE");
+    let ended = run(folder.path(), &["check"], &borrowed(&settings)).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.faults.contains("`fsync` is `off` on the server"), "{ended:?}");
+}
+
+#[tokio::test]
 async fn the_commands_read_the_database_and_hide_its_password() {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = settings().await;

@@ -137,6 +137,12 @@ impl Client {
         self.event("turn_finished").await["payload"].clone()
     }
 
+    /// Returns the newest `seq` that it has seen; 0 if none.
+    #[allow(dead_code, reason = "not every binary of tests needs it")]
+    pub(crate) fn newest_seq(&self) -> u64 {
+        self.seen.iter().filter_map(|frame| frame["seq"].as_u64()).max().unwrap_or(0)
+    }
+
     /// Waits for an event of this type; other events before it are kept.
     pub(crate) async fn event(&mut self, kind: &str) -> Value {
         self.until(|frame| frame["type"] == kind).await

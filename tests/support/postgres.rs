@@ -61,7 +61,27 @@ pub(crate) fn sql(database: &str, sql: &str) -> String {
     SHARED.sql(database, sql)
 }
 
+/// Writes a dump of a database of the shared server into a file.
+#[allow(dead_code, reason = "not every binary of tests needs it")]
+pub(crate) fn dump(database: &str, file: &str) {
+    let file = SHARED.folder.path().join(file).display().to_string();
+    SHARED.run("pg_dump", &["-h", &SHARED.host(), "-U", "reseed", "-F", "custom", "-f", &file, database]);
+}
+
+/// Restores such a dump into a database of the shared server, with these options of `pg_restore`.
+#[allow(dead_code, reason = "not every binary of tests needs it")]
+pub(crate) fn restore(database: &str, file: &str, options: &[&str]) {
+    let file = SHARED.folder.path().join(file).display().to_string();
+    let host = SHARED.host();
+    SHARED.run("pg_restore", &[&["-h", &host, "-U", "reseed", "-e", "-d", database], options, &[&file]].concat());
+}
+
 impl Server {
+    /// Returns the folder with its socket, as clients name it.
+    fn host(&self) -> String {
+        self.folder.path().display().to_string()
+    }
+
     /// Starts a server with these lines in its configuration.
     ///
     /// # Panics
@@ -210,7 +230,7 @@ impl Server {
 
     /// Executes SQL in a database and returns what it prints.
     pub(crate) fn sql(&self, database: &str, sql: &str) -> String {
-        let folder = self.folder.path().display().to_string();
+        let folder = self.host();
         self.run(
             "psql",
             &[

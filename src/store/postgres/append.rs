@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 
 /// States of more bytes have a row of their own: PostgreSQL stores larger values outside of the row, and copies them
 /// with each new version of it.
-const STATE_INLINE_MAX: usize = 2048;
+pub(super) const STATE_INLINE_MAX: usize = 2048;
 
 /// Appends of a group: at most one a session. Each is written if the session's epoch and term are those of its lease
 /// and its log ends just before it; the answer names those that were. The sessions' rows are locked in order, so that

@@ -9,17 +9,20 @@
 
 mod append;
 mod connection;
+mod durability;
 mod fault;
 mod history;
 mod nodes;
 mod read;
 mod readers;
 mod record;
+mod renew;
 mod schema;
 mod session;
 mod tickets;
 mod timeline;
 mod tls;
+pub(super) mod transfer;
 mod tree;
 mod upkeep;
 mod writer;
@@ -28,6 +31,7 @@ mod writer;
 mod tests;
 
 pub use connection::SetupError;
+pub(super) use renew::renew;
 pub use schema::SchemaError;
 pub use tls::Error as TlsError;
 
@@ -38,6 +42,7 @@ use super::{
 };
 use crate::config::Postgres;
 use connection::{Connection, Connector, Use};
+use durability::Durability;
 use fault::Fault;
 use history::Indexer;
 use nodes::Nodes;
@@ -97,6 +102,9 @@ impl PostgresStore {
         let first = connect(&connector, database).await?;
         schema::check_server(&first, database.allows_unsafe).await?;
         schema::migrate(&first, &database.schema).await?;
+        if transfer::is_marked(&first, &database.schema).await.map_err(SchemaError::from)? {
+            return Err(SchemaError::Migrating { schema: database.schema.clone() }.into());
+        }
         drop(first);
         let connector = connector.watching(timelines.clone());
         let readers = Readers::new(connector.clone(), database.readers, database.patience);
@@ -143,21 +151,25 @@ impl PostgresStore {
         })
     }
 
-    /// Says what a server is, how it keeps what it acknowledges, and whether it has our tables. Changes nothing.
+    /// Says what a server is, whether it has our tables, and, in lines with what each is about, how it keeps what it
+    /// acknowledges. Changes nothing.
     ///
     /// # Errors
     /// [`OpenError`]: the server cannot be used.
-    pub async fn describe(database: &Postgres) -> Result<String, OpenError> {
+    pub(crate) async fn describe(database: &Postgres) -> Result<(String, Vec<(&'static str, String)>), OpenError> {
         let first = connect(&Connector::new(database, Use::Write, None)?, database).await?;
         let mode = commit_mode(&first).await?;
         let db = connect(&Connector::new(database, Use::Write, Some(&mode))?, database).await?;
         schema::check_server(&db, database.allows_unsafe).await?;
-        let settings = schema::about(&db).await?;
+        let rows = db.rows("SELECT current_setting('server_version')", &[]).await.map_err(SchemaError::from)?;
+        let version = rows.first().map_or("of no known version", |row| row.get(0));
+        let durability = Durability::of(&first, &mode).await.map_err(SchemaError::from)?;
         let tables = match schema::version(&db, &database.schema).await.map_err(SchemaError::from)? {
             0 => "no tables yet".to_owned(),
             version => format!("tables of version {version}"),
         };
-        Ok(format!("{settings}; {tables} in the schema {}", database.schema))
+        let about = format!("PostgreSQL {version}; {tables} in the schema {}", database.schema);
+        Ok((about, durability.lines()))
     }
 
     /// Waits until what was deleted is removed from the tables.

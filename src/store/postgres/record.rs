@@ -22,21 +22,39 @@ pub(super) fn damaged(session: &SessionId, seq: u64, reason: &'static str) -> Fa
     Error::Damaged { session: session.clone(), part: Part::Record(seq), reason }.into()
 }
 
+/// A row of [`COLUMNS`], verified.
+pub(super) struct Verified<'a> {
+    pub(super) seq: u64,
+    pub(super) version: i16,
+    pub(super) checksum: u32,
+    /// Entry, parent and kind.
+    pub(super) columns: [Option<&'a str>; 3],
+    /// As it was written in that version.
+    pub(super) body: &'a str,
+}
+
 /// Reads a row of [`COLUMNS`] and verifies it.
-pub(super) fn decode(session: &SessionId, row: &Row) -> Result<StoredRecord, Fault> {
+pub(super) fn verify<'a>(session: &SessionId, row: &'a Row) -> Result<Verified<'a>, Fault> {
     let seq = row.try_get::<_, i64>(0)?.cast_unsigned();
     let damaged = |reason| damaged(session, seq, reason);
-    let text = |column| row.try_get::<_, Option<&str>>(column).map(|text| text.map(str::as_bytes));
+    let columns: [Option<&str>; 3] = [row.try_get(ENTRY)?, row.try_get(PARENT)?, row.try_get(5)?];
     let (version, stored): (i16, i64) = (row.try_get(1)?, row.try_get(2)?);
     let body: &[u8] = row.try_get(6)?;
-    let want = checksum::record_of(session, seq, [text(ENTRY)?, text(PARENT)?, text(5)?], body);
-    if stored != i64::from(want) {
+    let checksum = checksum::record_of(session, seq, columns.map(|text| text.map(str::as_bytes)), body);
+    if stored != i64::from(checksum) {
         return Err(damaged("checksum mismatch"));
     }
     let body = str::from_utf8(body).map_err(|_| damaged("its body is not UTF-8"))?;
+    Ok(Verified { seq, version, checksum, columns, body })
+}
+
+/// Reads a row of [`COLUMNS`], verifies it and brings it into today's form.
+pub(super) fn decode(session: &SessionId, row: &Row) -> Result<StoredRecord, Fault> {
+    let Verified { seq, version, body, .. } = verify(session, row)?;
+    let damaged = || damaged(session, seq, "unknown format version");
     let body = match version {
         VERSION => body.into(),
-        _ => upgrade::upgraded(version.into(), body).ok_or_else(|| damaged("unknown format version"))?.into(),
+        _ => upgrade::upgraded(version.into(), body).ok_or_else(damaged)?.into(),
     };
     Ok(StoredRecord { seq, body })
 }

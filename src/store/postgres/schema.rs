@@ -113,6 +113,15 @@ pub enum SchemaError {
         /// The schema.
         schema: String,
     },
+    /// A migration into the schema is not complete: it holds a part of the sessions.
+    #[error(
+        "a migration into the schema `{schema}` is not complete: run the same `reseed migrate` again to go on with it, \
+         or use another schema or database"
+    )]
+    Migrating {
+        /// The schema.
+        schema: String,
+    },
     /// The server may lose what it has acknowledged.
     #[error(
         "`{setting}` is `{value}` on the server, so it may lose what it has acknowledged; set it to `{wanted}`, or \
@@ -163,15 +172,6 @@ pub(super) async fn check_server(db: &Connection, allows_unsafe: bool) -> Result
         }
     }
     Ok(())
-}
-
-/// Returns the server's version and its settings for durability, for people.
-pub(super) async fn about(db: &Connection) -> Result<String, SchemaError> {
-    let sql = "SELECT format('PostgreSQL %s, fsync %s, full_page_writes %s, synchronous_commit %s', \
-               current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'), \
-               current_setting('synchronous_commit'))";
-    let rows = db.rows(sql, &[]).await?;
-    Ok(rows.first().map_or_else(String::new, |row| row.get(0)))
 }
 
 /// Returns the version of the tables; 0 if there are none.

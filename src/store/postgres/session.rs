@@ -5,12 +5,13 @@ use super::{
     nodes,
     read::{self, listed_at},
     readers::{Db, Readers},
-    timeline::TIMELINE,
+    timeline::LINEAGE,
 };
 use crate::store::{
     Created, Error, Head, Lease, SessionHead,
     checksum::{self, int},
     cluster::{Membership, NodeId},
+    epoch::new_epoch,
 };
 use reseed_protocol::{CommandId, SessionId, Timestamp};
 use tokio_postgres::types::ToSql;
@@ -24,12 +25,6 @@ pub(super) struct New<'a> {
     /// The node that creates it.
     pub(super) holder: Option<NodeId>,
     pub(super) now: Timestamp,
-}
-
-/// Returns a name for a log, random and thus its own.
-pub(super) fn new_epoch() -> Result<String, Error> {
-    let random = getrandom::u64().map_err(|error| Error::Unknown(format!("make an epoch: {error}")))?;
-    Ok(format!("{random:016x}"))
 }
 
 impl New<'_> {
@@ -65,7 +60,7 @@ impl New<'_> {
         let head = Head { created_at: self.now, updated_at: self.now, ..Head::default() };
         let sql = format!(
             "WITH s AS (INSERT INTO session (id, owner, checksum, created_by, epoch, timeline, term, name, name_folded, \
-             created_at, listed_at, holder) VALUES ($1, $2, $3, $4, $5, {TIMELINE}, 1, '', '', $6, $7, $9) \
+             created_at, listed_at, holder) VALUES ($1, $2, $3, $4, $5, {LINEAGE}, 1, '', '', $6, $7, $9) \
              ON CONFLICT DO NOTHING RETURNING number) \
              INSERT INTO head (session, seq, updated_at, entries, token_count, window_tokens, unpriced_requests, \
              running, bytes, checksum, state_checksum) \
@@ -101,8 +96,8 @@ pub(super) async fn open(
 ) -> Result<(Lease, SessionHead), Error> {
     let fresh = &new_epoch()?;
     let sql = &format!(
-        "UPDATE session s SET term = term + 1, holder = $3, timeline = {TIMELINE}, \
-         epoch = CASE WHEN timeline = {TIMELINE} THEN epoch ELSE $2 END WHERE id = $1 \
+        "UPDATE session s SET term = term + 1, holder = $3, timeline = {LINEAGE}, \
+         epoch = CASE WHEN timeline = {LINEAGE} THEN epoch ELSE $2 END WHERE id = $1 \
          AND (holder IS NULL OR holder = $3 OR NOT EXISTS (SELECT FROM node n WHERE n.incarnation = s.holder) \
            OR EXISTS (SELECT FROM unnest($4::bigint[], $5::bigint[]) AS q(silent, at) \
              JOIN node n ON n.incarnation = q.silent AND n.beat = q.at WHERE q.silent = s.holder)) \

@@ -12,6 +12,15 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 /// The timeline of a server that takes writes: eight hexadecimal digits, so that texts are ordered as numbers.
 pub(super) const TIMELINE: &str = "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)";
 
+/// Where a log is continued: the timeline of the server, the server's own identifier, the database and the table. The
+/// first changes when a standby takes over and with a restore to a point in time, the others when a dump is restored
+/// into another server, database or schema, or the table is made anew. What is the same afterwards, such as a copy of
+/// the server's files, only its operator can tell (`reseed restored`).
+pub(super) const LINEAGE: &str = "concat_ws('.', substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), \
+                                  (SELECT system_identifier FROM pg_control_system()), \
+                                  (SELECT oid FROM pg_database WHERE datname = current_database()), \
+                                  'session'::regclass::oid)";
+
 /// What the connections of one store have found.
 #[derive(Debug, Default)]
 pub(super) struct Timelines {

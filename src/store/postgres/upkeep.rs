@@ -60,7 +60,7 @@ async fn run(readers: Arc<Readers>, mut due: watch::Receiver<u64>, ended: watch:
     }
 }
 
-async fn remove_all(db: &Db) -> Result<(), Fault> {
+pub(super) async fn remove_all(db: &Db) -> Result<(), Fault> {
     while let Some(row) = db.row("SELECT session FROM removal LIMIT 1", &[]).await? {
         let number: i64 = row.try_get(0)?;
         for (table, key) in [("record", "seq"), ("mark", "command"), ("words", "first_seq"), ("head", "seq")] {

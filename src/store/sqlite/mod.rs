@@ -12,9 +12,11 @@ mod read;
 mod readers;
 mod record;
 mod removal;
+mod renew;
 mod reserve;
 mod schema;
 mod scrub;
+pub(super) mod transfer;
 mod tree;
 mod vacuum;
 mod watched;
@@ -25,12 +27,13 @@ mod writer;
 mod tests;
 
 pub use open::{OpenError, Options, Vfs};
+pub(super) use renew::renew;
 pub use vacuum::{VacuumError, Vacuumed, vacuum};
 
 use super::{
     Append, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage, ListQuery, Part,
     SearchQuery, SearchScope, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage,
-    walk,
+    epoch::new_epoch, walk,
 };
 use history::Suspects;
 use readers::{READERS, Readers};
@@ -136,6 +139,9 @@ impl SqliteStore {
     pub fn open_with(path: &Path, options: Options) -> Result<Self, OpenError> {
         let Options { observer, checkpoint_pages, retry, index, mut vfs } = options;
         let opened = open::open(path, READERS, vfs.as_ref())?;
+        if opened.found.is_marked {
+            return Err(OpenError::Migrating { path: path.to_owned() });
+        }
         let hold = vfs.as_mut().and_then(|vfs| vfs.reserve.take());
         let readers = Readers::new(opened.readers);
         let suspects = Suspects::default();
@@ -150,7 +156,7 @@ impl SqliteStore {
             checkpoint_pages,
             retry,
             readers: readers.pool(),
-            has_deletions: opened.has_deletions,
+            has_deletions: opened.found.has_deletions,
             suspects: suspects.clone(),
             index,
         };
@@ -218,8 +224,7 @@ fn new_session(
     created_by: Option<&CommandId>,
     now: Timestamp,
 ) -> Result<Create, Error> {
-    let random = getrandom::u64().map_err(|error| Error::Unknown(format!("make an epoch: {error}")))?;
-    let (session, owner, epoch) = (session.clone(), owner.to_owned(), format!("{random:016x}"));
+    let (session, owner, epoch) = (session.clone(), owner.to_owned(), new_epoch()?);
     Ok(Create { session, owner, epoch, created_by: created_by.cloned(), now })
 }
 

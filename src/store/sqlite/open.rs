@@ -7,6 +7,7 @@ use super::{
     lock::{self, Lock, Refused},
     removal, schema,
     scrub::Pages,
+    transfer,
 };
 use rusqlite::{Connection, OpenFlags, ffi, types::ValueRef};
 use std::{
@@ -68,6 +69,16 @@ pub enum OpenError {
         version: i64,
         /// The version that can be read.
         known: i64,
+    },
+    /// A migration into the file is not complete: it holds a part of the sessions.
+    #[error(
+        "a migration into the database `{}` is not complete: run the same `reseed migrate` again to go on with it, or \
+         use another database",
+        path.display()
+    )]
+    Migrating {
+        /// The database.
+        path: PathBuf,
     },
     /// A file or directory cannot be created or read.
     #[error("open the database `{}`: {source}", path.display())]
@@ -131,8 +142,16 @@ pub(super) struct Opened {
     /// The connections that read.
     pub(super) readers: Vec<Connection>,
     pub(super) lock: Option<Lock>,
+    pub(super) found: Found,
+}
+
+/// What was found in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Found {
     /// True if deleted sessions wait for their removal.
     pub(super) has_deletions: bool,
+    /// True if a migration into the file is not complete.
+    pub(super) is_marked: bool,
 }
 
 /// Opens the database at `path` with this many readers; creates it, and the directories above it, if they do not exist.
@@ -164,12 +183,12 @@ pub(super) fn open(path: &Path, readers: usize, vfs: Option<&Vfs>) -> Result<Ope
     if version > schema::VERSION {
         return Err(OpenError::Newer { path: path.clone(), version, known: schema::VERSION });
     }
-    let has_deletions = prepare(&mut writer, lock.as_ref()).map_err(&sqlite)?;
+    let found = prepare(&mut writer, lock.as_ref()).map_err(&sqlite)?;
     if let Some(lock) = &lock {
         lock.watched().end_change(&Pages::new());
     }
     let readers = open_readers(&path, readers, vfs).map_err(&sqlite)?;
-    Ok(Opened { writer, readers, lock, has_deletions })
+    Ok(Opened { writer, readers, lock, found })
 }
 
 /// Opens readers of the database at `path`, which may be open elsewhere. Creates and changes nothing, except for the
@@ -333,8 +352,8 @@ fn open_readers(path: &Path, readers: usize, vfs: Option<&str>) -> rusqlite::Res
     (0..readers).map(|_| connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY, vfs)).collect()
 }
 
-/// Returns true if deleted sessions wait for their removal.
-fn prepare(writer: &mut Connection, lock: Option<&Lock>) -> rusqlite::Result<bool> {
+/// Brings the file and the connection into the state in which they are used. Returns what was found.
+fn prepare(writer: &mut Connection, lock: Option<&Lock>) -> rusqlite::Result<Found> {
     // Makes what is read now durable before anything builds on it, see `settle_log`: after this the log starts empty.
     // (A reader of the file may prevent it; then it happens later.)
     if erase::copy_back(writer, lock)? {
@@ -344,7 +363,8 @@ fn prepare(writer: &mut Connection, lock: Option<&Lock>) -> rusqlite::Result<boo
     // created.
     writer.pragma_update(None, "page_size", 8192)?;
     schema::migrate(writer)?;
-    let has_deletions = removal::next(writer, 0)?.is_some();
+    // Before the switch: reading after it would create a log beside a new file.
+    let found = Found { has_deletions: removal::next(writer, 0)?.is_some(), is_marked: transfer::is_marked(writer)? };
     // The pragma answers with the requested mode before the switch is done; only running it to the end shows whether it
     // succeeded.
     to_the_end(writer, "PRAGMA journal_mode = WAL")?;
@@ -359,7 +379,7 @@ fn prepare(writer: &mut Connection, lock: Option<&Lock>) -> rusqlite::Result<boo
     writer.pragma_update(None, "cache_size", -16 * 1024)?;
     // Overwrites what is deleted: a page that SQLite only marks as free would keep what people wrote.
     writer.pragma_update(None, "secure_delete", true)?;
-    Ok(has_deletions)
+    Ok(found)
 }
 
 /// Runs a pragma to its end and returns the first column of its last row as text. The convenience functions of rusqlite

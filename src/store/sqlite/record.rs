@@ -23,8 +23,19 @@ pub(super) fn damaged(session: &SessionId, seq: u64, reason: &'static str) -> Fa
     Error::Damaged { session: session.clone(), part: Part::Record(seq), reason }.into()
 }
 
+/// A row of [`COLUMNS`], verified.
+pub(super) struct Verified<'a> {
+    pub(super) seq: u64,
+    pub(super) version: i64,
+    pub(super) checksum: u32,
+    /// Entry, parent and kind.
+    pub(super) columns: [Option<&'a [u8]>; 3],
+    /// As it was written in that version.
+    pub(super) body: &'a str,
+}
+
 /// Reads a row of [`COLUMNS`] and verifies it.
-pub(super) fn decode(session: &SessionId, row: &Row<'_>) -> Result<StoredRecord, Fault> {
+pub(super) fn verify<'a>(session: &SessionId, row: &'a Row<'_>) -> Result<Verified<'a>, Fault> {
     let seq = row.get::<_, i64>(0)?.cast_unsigned();
     let damaged = |reason| damaged(session, seq, reason);
     let text = |column| match row.get_ref(column)? {
@@ -34,14 +45,22 @@ pub(super) fn decode(session: &SessionId, row: &Row<'_>) -> Result<StoredRecord,
     };
     let ValueRef::Integer(version) = row.get_ref(1)? else { return Err(damaged("unknown format version")) };
     let body = text(6)?.ok_or_else(|| damaged("it has no body"))?;
-    let want = checksum::record_of(session, seq, [text(ENTRY)?, text(PARENT)?, text(5)?], body);
-    if row.get_ref(2)? != ValueRef::Integer(want.into()) {
+    let columns = [text(ENTRY)?, text(PARENT)?, text(5)?];
+    let checksum = checksum::record_of(session, seq, columns, body);
+    if row.get_ref(2)? != ValueRef::Integer(checksum.into()) {
         return Err(damaged("checksum mismatch"));
     }
     let body = str::from_utf8(body).map_err(|_| damaged("its body is not UTF-8"))?;
+    Ok(Verified { seq, version, checksum, columns, body })
+}
+
+/// Reads a row of [`COLUMNS`], verifies it and brings it into today's form.
+pub(super) fn decode(session: &SessionId, row: &Row<'_>) -> Result<StoredRecord, Fault> {
+    let Verified { seq, version, body, .. } = verify(session, row)?;
+    let damaged = || damaged(session, seq, "unknown format version");
     let body = match version {
         VERSION => body.into(),
-        _ => upgrade::upgraded(version, body).ok_or_else(|| damaged("unknown format version"))?.into(),
+        _ => upgrade::upgraded(version, body).ok_or_else(damaged)?.into(),
     };
     Ok(StoredRecord { seq, body })
 }

@@ -1,0 +1,105 @@
+//! Why a migration did not end.
+
+use crate::store::{ConnectError, Error};
+use reseed_protocol::SessionId;
+use std::fmt;
+
+/// Names that an error repeats; the rest is counted.
+const NAMED_MAX: usize = 20;
+
+/// The reason a migration did not end. What was copied stays in the target, and the next run goes on with it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MigrateError {
+    /// Both addresses are the same.
+    #[error("`{0}` is both the source and the target")]
+    Same(String),
+    /// A database cannot be opened, or a server uses it.
+    #[error("open the {side}: {error}")]
+    Open {
+        /// `source` or `target`.
+        side: &'static str,
+        /// The cause.
+        error: ConnectError,
+    },
+    /// Servers use a database.
+    #[error("the {side} is in use by {servers}: stop the servers, then run this again")]
+    InUse {
+        /// `source` or `target`.
+        side: &'static str,
+        /// Their names.
+        servers: String,
+    },
+    /// The target holds sessions that no migration has brought there.
+    #[error(
+        "the target already holds sessions ({sessions}), and they are not from an unfinished migration: use an empty database"
+    )]
+    NotEmpty {
+        /// Their number.
+        sessions: u64,
+    },
+    /// The target is being filled from elsewhere.
+    #[error(
+        "the target is being filled from `{source_name}`: finish that migration by running it again, or use an empty \
+         database"
+    )]
+    Other {
+        /// The other source.
+        source_name: String,
+    },
+    /// Sessions of the source are damaged.
+    #[error(
+        "{} of the source's sessions are damaged and were not copied, all others were: {}; restore them from a backup, \
+         or leave them out with --skip-damaged",
+        .0.count,
+        .0
+    )]
+    Damaged(Damaged),
+    /// A session reads back from the target as something else.
+    #[error(
+        "session `{0}` does not read back from the target as it is in the source: the target's disk may be failing"
+    )]
+    Differs(SessionId),
+    /// The source, or the target, was written to meanwhile.
+    #[error(
+        "{what}: something else has written to it during the migration; stop what uses it, then run this again: it \
+         copies what has changed"
+    )]
+    Changed {
+        /// What has changed.
+        what: String,
+    },
+    /// A database failed.
+    #[error("{doing}: {error}")]
+    Store {
+        /// What was being done.
+        doing: &'static str,
+        /// The cause.
+        error: Error,
+    },
+}
+
+/// Sessions that were not copied because they are damaged.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Damaged {
+    /// Their number.
+    pub(crate) count: u64,
+    /// Why, for the first of them.
+    pub(crate) reasons: Vec<String>,
+}
+
+impl Damaged {
+    pub(super) fn add(&mut self, reason: String) {
+        self.count += 1;
+        if self.reasons.len() < NAMED_MAX {
+            self.reasons.push(reason);
+        }
+    }
+}
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reasons.join("; "))?;
+        let more = self.count.saturating_sub(self.reasons.len() as u64);
+        if more > 0 { write!(f, "; and {more} more") } else { Ok(()) }
+    }
+}

@@ -1,0 +1,148 @@
+//! What is carried from one database to another, and the digest by which both sides are compared.
+
+use crate::store::{NodeId, SessionHead, checksum::int};
+use ring::digest::{Context, SHA256};
+use std::{fmt, time::Duration};
+
+/// A session as it is listed, without what it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::store) struct Listed {
+    /// The number that its store gave it.
+    pub(in crate::store) number: i64,
+    /// Its id as stored; damage may have made it invalid.
+    pub(in crate::store) id: String,
+    pub(in crate::store) term: i64,
+    /// `None` if it has no head.
+    pub(in crate::store) last_seq: Option<i64>,
+    pub(in crate::store) updated_at: Option<i64>,
+}
+
+impl Listed {
+    /// Returns true if nothing has been written to the session between the two listings, which may be of two databases:
+    /// every writer opens it first, and raises its term by that.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let shape = |listed: &Self| (listed.term, listed.last_seq, listed.updated_at);
+        self.id == other.id && shape(self) == shape(other)
+    }
+}
+
+/// A session's row, its checksum verified.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::store) struct Session {
+    pub(in crate::store) head: SessionHead,
+    /// The command that created it.
+    pub(in crate::store) created_by: Option<String>,
+    /// The entry appended last, if known.
+    pub(in crate::store) last_entry: Option<String>,
+}
+
+/// A record as stored: in the format of the version in which it was written, its checksum verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::store) struct Record {
+    pub(in crate::store) seq: i64,
+    pub(in crate::store) version: i16,
+    pub(in crate::store) checksum: u32,
+    pub(in crate::store) entry: Option<String>,
+    pub(in crate::store) parent: Option<String>,
+    pub(in crate::store) kind: Option<String>,
+    /// True if its parent is the entry before it in the log.
+    pub(in crate::store) follows: bool,
+    pub(in crate::store) body: String,
+}
+
+/// A command's mark, its checksum verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::store) struct Mark {
+    pub(in crate::store) command: String,
+    pub(in crate::store) fingerprint: i64,
+    pub(in crate::store) reply: String,
+    pub(in crate::store) checksum: u32,
+}
+
+/// A server that is listed in a database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::store) struct User {
+    pub(in crate::store) id: NodeId,
+    pub(in crate::store) name: String,
+    pub(in crate::store) lease: Duration,
+    pub(in crate::store) beat: i64,
+}
+
+/// How much a database, or a session, holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Size {
+    /// Sessions.
+    pub(crate) sessions: u64,
+    /// Their records.
+    pub(crate) records: u64,
+    /// Their commands' marks.
+    pub(crate) marks: u64,
+}
+
+/// The digest of a session, SHA-256, or of all: those of the sessions, combined by exclusive or, so that the order in
+/// which a database lists them does not matter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Digest([u8; 32]);
+
+impl Digest {
+    /// Adds the digest of a session to that of all.
+    pub(super) fn add(&mut self, session: &Self) {
+        self.0.iter_mut().zip(session.0).for_each(|(all, byte)| *all ^= byte);
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Computes a digest of everything that a session holds, the same in every database. Left out is what a database has to
+/// itself: the session's number, its holder, and its epoch, which a migration changes.
+pub(super) struct Hasher(Context);
+
+impl Hasher {
+    pub(super) fn of(session: &Session) -> Self {
+        let mut hasher = Self(Context::new(&SHA256));
+        let SessionHead { session: id, owner, last_seq, term, head, .. } = &session.head;
+        hasher.text(id.as_str()).text(owner).text(&head.name).number(int(*last_seq)).number(int(*term));
+        hasher.option(session.created_by.as_deref()).option(session.last_entry.as_deref());
+        hasher.number(head.created_at.0).number(head.updated_at.0);
+        hasher.number(int(head.entries)).number(int(head.token_count)).number(int(head.window_tokens));
+        hasher.number(head.cost_nano_usd.map_or(-1, int)).number(int(head.unpriced_requests));
+        hasher.number(head.running.into()).option(head.state.as_deref());
+        hasher
+    }
+
+    pub(super) fn record(&mut self, record: &Record) {
+        self.number(record.seq).number(record.version.into()).number(record.checksum.into());
+        self.option(record.entry.as_deref()).option(record.parent.as_deref()).option(record.kind.as_deref());
+        self.number(record.follows.into()).text(&record.body);
+    }
+
+    pub(super) fn mark(&mut self, mark: &Mark) {
+        self.text(&mark.command).number(mark.fingerprint).text(&mark.reply).number(mark.checksum.into());
+    }
+
+    pub(super) fn end(self) -> Digest {
+        let mut digest = Digest::default();
+        digest.0.copy_from_slice(self.0.finish().as_ref());
+        digest
+    }
+
+    fn number(&mut self, number: i64) -> &mut Self {
+        self.0.update(&number.to_le_bytes());
+        self
+    }
+
+    /// Adds a text behind its length, so that two texts do not run into each other.
+    fn text(&mut self, text: &str) -> &mut Self {
+        self.0.update(&(text.len() as u64).to_le_bytes());
+        self.0.update(text.as_bytes());
+        self
+    }
+
+    fn option(&mut self, text: Option<&str>) -> &mut Self {
+        self.number(text.is_some().into()).text(text.unwrap_or_default())
+    }
+}

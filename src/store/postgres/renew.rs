@@ -1,0 +1,48 @@
+//! Gives every session of a schema a new epoch, see `store/restored.rs`.
+
+use super::{fault::Fault, timeline::LINEAGE, transfer::PostgresSide};
+use crate::{
+    config::Postgres,
+    store::{
+        ConnectError,
+        epoch::new_epoch,
+        migrate::{Watched, watch},
+        restored::{Renewed, RestoredError},
+    },
+};
+
+/// Sessions of one statement.
+const PAGE: i64 = 1000;
+
+/// Renews the epochs in the schema of a database, which no server may use. The backup also holds the servers of its
+/// time, what they had open, and tickets that may have been used since.
+pub(in crate::store) async fn renew(
+    database: &Postgres,
+    announce: &mut (dyn FnMut(String, u64) + Send),
+) -> Result<Renewed, RestoredError> {
+    let mut side = PostgresSide::open_target(database).await.map_err(ConnectError::from)?;
+    if let Watched::Alive(servers) = watch(&mut side, announce).await? {
+        return Err(RestoredError::InUse(servers));
+    }
+    let (mut done, mut after) = (Renewed::default(), 0_i64);
+    loop {
+        let sql = "SELECT number FROM session WHERE number > $1 ORDER BY number LIMIT $2";
+        let rows = side.rows(sql, &[&after, &PAGE]).await?;
+        let numbers = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i64>, _>>().map_err(Fault::from);
+        let numbers = numbers.map_err(crate::store::Error::from)?;
+        let Some(last) = numbers.last() else { break };
+        after = *last;
+        let epochs = numbers.iter().map(|_| new_epoch()).collect::<Result<Vec<String>, _>>()?;
+        let sql = format!(
+            "UPDATE session s SET epoch = i.epoch, timeline = {LINEAGE}, holder = NULL \
+             FROM unnest($1::bigint[], $2::text[]) AS i(number, epoch) WHERE s.number = i.number"
+        );
+        side.write(&sql, &[&numbers, &epochs]).await?;
+        done.renewed += numbers.len() as u64;
+    }
+    // These are synced, and with them everything before.
+    for sql in ["DELETE FROM ticket", "DELETE FROM node"] {
+        side.write_durably(sql).await?;
+    }
+    Ok(done)
+}
