@@ -176,8 +176,8 @@ pub trait Cluster: Send + Sync {
     /// [`Error::Unknown`].
     fn remove<'a>(&'a self, silent: &'a [Silent]) -> StoreFuture<'a, Result<(), Error>>;
 
-    /// Asks a node to stop, as a signal would: its next beat returns its own row as draining, though it has not said so.
-    /// Returns false if there is no such node.
+    /// Asks a node to stop, as a signal would: its next beat returns its own row as draining, though it has not said
+    /// so. Returns false if there is no such node.
     ///
     /// # Errors
     /// [`Error::Unknown`]: it may have been asked.

@@ -1,8 +1,8 @@
 //! Clients that take what they can get: strangers without a token, and one user who has one.
 //!
 //! Each attacker repeats its worst as fast as the server lets it, from a public address of its own, until the
-//! measurement is over. What the server answers does not matter to it: a refusal is what it works for. They are a process of their
-//! own, which the measurement starts.
+//! measurement is over. What the server answers does not matter to it: a refusal is what it works for. They are a
+//! process of their own, which the measurement starts.
 
 use anyhow::Context as _;
 use reseed_client::{Address, Socket};

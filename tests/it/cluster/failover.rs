@@ -95,7 +95,7 @@ async fn a_standby_that_is_behind_is_noticed_and_its_logs_have_new_epochs() {
     for client in [&mut whole, &mut shorter, &mut idle] {
         client.turn("My cat is called Miso.").await;
     }
-    let before = samples(&a.server.address).await;
+    let samples_before = samples(&a.server.address).await;
     pair.hold_back().await;
     shorter.turn("My dog is called Rex.").await;
     idle.turn("My fish is called Bob.").await;
@@ -130,7 +130,7 @@ async fn a_standby_that_is_behind_is_noticed_and_its_logs_have_new_epochs() {
     let gone = a.client().await.ask("open_session", json!({ "sessionId": of_new })).await;
     assert_eq!(gone["payload"]["code"], "session_not_found", "{gone}");
     if has_promtool() {
-        fires("ReseedTimelineChanged", 2, &before, &samples(&a.server.address).await);
+        fires("ReseedTimelineChanged", 2, &samples_before, &samples(&a.server.address).await);
     }
     for node in [&a, &b] {
         assert_eq!(node.metric(CHANGES).await, 1);
