@@ -87,6 +87,8 @@ pub(crate) struct Client {
     joining: Option<Joining>,
     /// The node that holds the session, according to the one that refused it last.
     pub(crate) directed: Option<usize>,
+    /// The way in which it joined last.
+    wished: Option<Wish>,
     /// Unanswered commands, including those on earlier connections.
     pub(crate) unanswered: Vec<(CommandId, Command)>,
     /// The newest preview it received.
@@ -138,6 +140,7 @@ impl Client {
             connection: None,
             joining: None,
             directed: None,
+            wished: None,
             unanswered: Vec::new(),
             preview: None,
             answered: Vec::new(),
@@ -146,6 +149,11 @@ impl Client {
 
     pub(crate) fn is_away(&self) -> bool {
         self.connection.is_none() && self.joining.is_none()
+    }
+
+    /// Returns how it joined, if it was sent elsewhere.
+    pub(crate) fn sent_on(&self) -> Option<Wish> {
+        self.wished.clone().filter(|_| self.directed.is_some())
     }
 
     pub(crate) fn is_on(&self, node: usize) -> bool {
@@ -216,6 +224,7 @@ impl Client {
             wish.role,
             if wish.resume { ", resuming" } else { "" },
         ));
+        self.wished = Some(wish.clone());
         let (outgoing, incoming) = Outbox::new(REPLIES_MAX);
         let place = Arc::new(Place::default());
         let client_id = wish.named.then(|| format!("client {}", self.number));

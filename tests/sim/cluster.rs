@@ -33,7 +33,7 @@ use std::{
 const SEEDS: u64 = 150;
 
 /// Steps of a run, minimum and maximum.
-const STEPS: std::ops::Range<usize> = 60..200;
+const STEPS: std::ops::Range<usize> = 80..260;
 
 /// Runs one seed, and returns its history and trace.
 fn run(seed: u64, broken: Broken) -> (History, String) {
@@ -46,7 +46,7 @@ fn run(seed: u64, broken: Broken) -> (History, String) {
     let profile = Profile {
         disk_faults: [0, 0, 5, 20][rng.usize(..4)],
         disk_slow: [0, 8, 2][rng.usize(..3)],
-        troubles: [3, 6, 12][rng.usize(..3)],
+        troubles: [3, 6, 10][rng.usize(..3)],
         cuts: [2, 6, 15][rng.usize(..3)],
         alone: rng.u8(..4) == 0,
         words: [20, 80, 160][rng.usize(..3)],

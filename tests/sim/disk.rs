@@ -188,6 +188,13 @@ impl Disk {
         Ok((lease, head))
     }
 
+    /// Returns the node of a cluster that has the clients' session, if it lives.
+    pub(crate) fn holder(&self) -> Option<usize> {
+        let inner = self.lock();
+        let holder = inner.store.head(inner.first.as_ref()?).now_or_never()?.ok()?.holder;
+        inner.members.iter().find(|(_, member)| member.is(holder)).map(|(number, _)| *number)
+    }
+
     /// Returns true if this node of a cluster trusts that it still has what it held, but has not the clients' session.
     pub(crate) fn is_stale(&self, node: usize) -> bool {
         let inner = self.lock();

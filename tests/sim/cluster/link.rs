@@ -21,7 +21,7 @@ use std::{
     },
     time::Duration,
 };
-use tokio::{runtime::Handle, sync::watch, time::timeout};
+use tokio::{runtime::Handle, sync::Notify, time::timeout};
 
 /// The lease of every node.
 pub(crate) const LEASE: Duration = Duration::from_secs(5);
@@ -37,7 +37,9 @@ pub(crate) struct Link {
     /// The node's handle on the database.
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) clock: Arc<SimClock>,
-    is_cut: watch::Sender<bool>,
+    is_cut: AtomicBool,
+    /// Wakes calls in the order in which they wait, so that a seed repeats; a watch would not.
+    healed: Notify,
     /// When each node has beaten last, by its own time of day: for nodes that judge by it, with that fault injected.
     beaten_at: Beaten,
     judged: Mutex<Vec<Silent>>,
@@ -45,19 +47,25 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new(store: MemoryStore, clock: Arc<SimClock>, beaten_at: Beaten) -> Self {
-        let (store, is_cut, judged) = (Arc::new(store), watch::Sender::new(false), Mutex::default());
-        Self { store, clock, is_cut, beaten_at, judged }
+        let (store, is_cut, healed, judged) = (Arc::new(store), AtomicBool::new(false), Notify::new(), Mutex::default());
+        Self { store, clock, is_cut, healed, beaten_at, judged }
     }
 
     pub(crate) fn cut(&self, is_cut: bool) {
-        self.is_cut.send_replace(is_cut);
+        self.is_cut.store(is_cut, Ordering::SeqCst);
+        if !is_cut {
+            self.healed.notify_waiters();
+        }
     }
 
     /// Waits until the connection is whole.
     pub(crate) async fn passes(&self) -> Result<(), Error> {
-        let mut is_cut = self.is_cut.subscribe();
-        let whole = timeout(PATIENCE, is_cut.wait_for(|is_cut| !is_cut)).await;
-        whole.map(drop).map_err(|_| failed())
+        let whole = async {
+            while self.is_cut.load(Ordering::SeqCst) {
+                self.healed.notified().await;
+            }
+        };
+        timeout(PATIENCE, whole).await.map_err(|_| failed())
     }
 
     /// Notes a beat by the time of day, and what follows from the others'.

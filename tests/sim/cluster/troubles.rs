@@ -151,6 +151,12 @@ impl World {
                 let millis = self.wire.rng.u64(1_000..9_000);
                 self.wire.trace.line(format_args!("world: {millis} ms pass"));
                 sleep(Duration::from_millis(millis)).await;
+                // Whoever gets no pings any more connects again.
+                for number in fleet.numbers() {
+                    if fleet.is_paused(number) {
+                        self.cut_clients_of(number);
+                    }
+                }
             }
             _ if chance >= 100 - self.profile.troubles => self.cluster_trouble().await,
             _ => script::act(self).await,
@@ -167,11 +173,14 @@ impl World {
     /// Causes a fault of a node, or of the way to the database.
     async fn cluster_trouble(&mut self) {
         let fleet = self.fleet();
-        let Some(number) = self.wire.rng.choice(fleet.numbers()) else {
+        let Some(any) = self.wire.rng.choice(fleet.numbers()) else {
             self.start_node();
             return;
         };
-        let millis = self.wire.rng.u64(50..15_000);
+        // Mostly the one that matters.
+        let number = self.wire.disk.holder().filter(|_| self.wire.rng.u8(..3) > 0).unwrap_or(any);
+        let most = [500, 3_000, 15_000][self.wire.rng.usize(..3)];
+        let millis = self.wire.rng.u64(50..most);
         let time = Duration::from_millis(millis);
         match self.wire.rng.u8(..16) {
             0..3 => {

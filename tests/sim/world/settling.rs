@@ -98,10 +98,12 @@ impl World {
         sleep(time).await;
         for number in 0..self.clients.len() {
             self.clients[number].look(&mut self.wire);
+            let sent_on = self.clients[number].sent_on();
             if self.clients[number].is_away()
                 && let Some(server) = self.server_for(number)
             {
                 let wish = if number == 1 { script::writer() } else { script::observer() };
+                let wish = sent_on.unwrap_or(wish);
                 self.clients[number].join(&mut self.wire, &server, wish);
             }
             self.clients[number].read_all(&mut self.wire).await;
