@@ -4,7 +4,7 @@
 //! time, or to the same one, as a suspended machine does. It can be killed: everything of it is dropped at once. Its
 //! clock runs a little faster or slower than those of others.
 
-use super::link::Late;
+use super::link::{LEASE, Late};
 use crate::{
     client::Server,
     disk::{Disk, Road},
@@ -73,6 +73,8 @@ pub(crate) struct Pause {
     pub(crate) until: Duration,
     /// Its clock runs on.
     pub(crate) counts: bool,
+    /// The others remove it meanwhile, as if they had watched it be silent for an hour.
+    pub(crate) is_removed: bool,
 }
 
 impl Node {
@@ -141,13 +143,13 @@ impl Fleet {
         drop(node);
     }
 
-    pub(crate) fn pause(&self, number: usize, time: Duration, counts: bool) {
+    pub(crate) fn pause(&self, number: usize, time: Duration, counts: bool, is_removed: bool) {
         let now = self.now();
         if let Some(node) = self.0.nodes.borrow_mut().get_mut(&number)
             && node.paused.is_none()
         {
             node.is_excused.store(true, Ordering::SeqCst);
-            node.paused = Some(Pause { since: now, until: now + time, counts });
+            node.paused = Some(Pause { since: now, until: now + time, counts, is_removed });
         }
     }
 
@@ -226,6 +228,9 @@ impl Fleet {
                 Some(pause) => {
                     node.paused = None;
                     disk.trace.line(format_args!("world: node {number} wakes"));
+                    if pause.is_removed && self.now() - pause.since > LEASE * 2 {
+                        remove(node, disk);
+                    }
                     if pause.counts {
                         let stood = self.0.now.get() - pause.since;
                         node.runtime.block_on(async { advance(stood).await });
@@ -260,13 +265,15 @@ fn carry_out_late(disk: &Arc<Disk>) {
     }
 }
 
-/// Removes a node from the database, as if others had watched it be silent for an hour.
-pub(crate) fn strike(disk: &Disk, node: NodeId) {
+/// Removes a node from the database.
+fn remove(node: &Node, disk: &Disk) {
+    let Some(keeper) = node.server.get().and_then(|server| server.registry.keeper()) else { return };
     let store = disk.store();
     let Some(Ok(rows)) = store.nodes().now_or_never() else { return };
-    let silent: Vec<Silent> =
-        rows.iter().filter(|row| row.id == node).map(|row| Silent { node: row.id, beat: row.beat }).collect();
-    drop(store.remove(&silent).now_or_never());
+    let it = rows.iter().filter(|row| row.id == keeper.me());
+    let it: Vec<Silent> = it.map(|row| Silent { node: row.id, beat: row.beat }).collect();
+    disk.trace.line(format_args!("world: it was removed from the database as {}", keeper.me()));
+    drop(store.remove(&it).now_or_never());
 }
 
 /// The links of all nodes note here when each has beaten.

@@ -138,7 +138,7 @@ impl Drop for Sent<'_> {
         let Some(mut late) = self.late.take() else { return };
         let mut inner = self.road.disk.lock();
         if inner.rng.u8(..3) == 0 {
-            late.turns = inner.rng.u32(1..40);
+            late.turns = inner.rng.u32(1..200);
             inner.afterwards.push(late);
         }
     }

@@ -1,7 +1,7 @@
 //! What happens to the nodes of a cluster, and to their connections to the database.
 
 use super::{
-    fleet::{Beaten, Fleet, Node, strike},
+    fleet::{Beaten, Fleet, Node},
     link::{LEASE, Link, Member, PATIENCE},
 };
 use crate::{
@@ -147,7 +147,7 @@ impl World {
                 let millis = self.wire.rng.u64(1..300);
                 sleep(Duration::from_millis(millis)).await;
             }
-            12..17 => {
+            12..20 => {
                 let millis = self.wire.rng.u64(1_000..9_000);
                 self.wire.trace.line(format_args!("world: {millis} ms pass"));
                 sleep(Duration::from_millis(millis)).await;
@@ -200,7 +200,8 @@ impl World {
                 let counts = self.wire.rng.u8(..3) > 0;
                 let clock = if counts { "its clock runs on" } else { "so does its clock" };
                 self.wire.trace.line(format_args!("world: node {number} stands still for {millis} ms, {clock}"));
-                fleet.pause(number, time, counts);
+                let is_removed = self.wire.rng.u8(..4) == 0;
+                fleet.pause(number, time, counts, is_removed);
             }
             9..11 => {
                 self.wire.trace.line(format_args!("world: node {number} is cut off the database for {millis} ms"));
@@ -218,16 +219,7 @@ impl World {
                 }
             }
             14 if fleet.numbers().len() < 4 => self.start_node(),
-            _ => {
-                // Its connection to clients is as bad as that to the database.
-                let keeper = fleet.server(number).and_then(|server| server.registry.keeper().cloned());
-                if let Some(keeper) = keeper.filter(|_| fleet.is_paused(number)) {
-                    self.wire.trace.line(format_args!("world: node {number} is removed from the database"));
-                    strike(&self.wire.disk, keeper.me());
-                } else {
-                    self.cut_clients_of(number);
-                }
-            }
+            _ => self.cut_clients_of(number),
         }
     }
 
