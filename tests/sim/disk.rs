@@ -16,8 +16,8 @@ use crate::{
 use fastrand::Rng;
 use futures_util::FutureExt;
 use reseed::store::{
-    Append, Cluster, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, NewRecord, SessionHead,
-    SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, memory::MemoryStore,
+    Append, Cluster, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, NewRecord,
+    SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, memory::MemoryStore,
 };
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{
@@ -170,12 +170,7 @@ impl Disk {
         store.create(session, "", now).await
     }
 
-    async fn open(
-        &self,
-        store: &MemoryStore,
-        node: usize,
-        session: &SessionId,
-    ) -> Result<(Lease, SessionHead), Error> {
+    async fn open(&self, store: &MemoryStore, node: usize, session: &SessionId) -> Result<(Lease, SessionHead), Error> {
         self.lock().done.push(Done::Open(session.clone()));
         let before = store.head(session).await?;
         let (lease, head) = store.open(session).await?;

@@ -5,6 +5,7 @@
 //! - `world` steps a run, `script` chooses what clients do, `client` and `view` are a client, `model` is the model
 //!   server, `hooks` are those of servers and clients, `disk` is the store of all servers of a run, `history` is the
 //!   result of a run, `checks` are the guarantees
+//! - `cluster` runs the same world over several nodes that share one database
 //! - `races` are separate scenarios: what happens during a background compaction
 //! - `broken` holds deliberate faults, each of which a guarantee must detect
 //!

@@ -7,8 +7,8 @@ mod settling;
 
 use crate::{
     broken::Broken,
-    cluster::fleet::Fleet,
     client::{Client, Server, Wire},
+    cluster::fleet::Fleet,
     disk::{Disk, Road},
     history::{History, Trace},
     hooks::Habits,

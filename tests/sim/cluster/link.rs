@@ -47,7 +47,8 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new(store: MemoryStore, clock: Arc<SimClock>, beaten_at: Beaten) -> Self {
-        let (store, is_cut, healed, judged) = (Arc::new(store), AtomicBool::new(false), Notify::new(), Mutex::default());
+        let (store, is_cut, healed, judged) =
+            (Arc::new(store), AtomicBool::new(false), Notify::new(), Mutex::default());
         Self { store, clock, is_cut, healed, beaten_at, judged }
     }
 

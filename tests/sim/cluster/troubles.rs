@@ -84,8 +84,7 @@ impl World {
                     Err(_) => sleep(Duration::from_millis(500)).await,
                 }
             };
-            let member =
-                Member { keeper: Arc::downgrade(&keeper), runtime: own.clone(), is_excused: excused };
+            let member = Member { keeper: Arc::downgrade(&keeper), runtime: own.clone(), is_excused: excused };
             way.disk.lock().members.insert(number, member);
             let options = reseed::internals::RegistryOptions { cluster: Some(keeper), ..options };
             let registry = Registry::with_random_bits(options, random_bits);
