@@ -228,7 +228,7 @@ struct Failure {
 impl Failure {
     fn line(&self) -> String {
         let promises: Vec<&str> = self.promises.iter().map(|(promise, _)| *promise).collect();
-        format!("seed {} too: {}", self.seed, promises.join("; "))
+        format!("seed {}: {}", self.seed, promises.join("; "))
     }
 }
 
@@ -272,6 +272,7 @@ fn many(seeds: u64, run: fn(u64) -> Result<Tally, Failure>) -> Tally {
                 Ok(more) => tally.add(more),
                 Err(failure) => {
                     let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+                    eprintln!("{}", failure.line());
                     failures.push(failure);
                     if failures.len() >= FAILURES_MAX {
                         next.store(seeds + 1, Ordering::Relaxed);

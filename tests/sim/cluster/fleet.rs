@@ -108,6 +108,14 @@ impl Fleet {
         self.0.now.get()
     }
 
+    fn waits(&self) -> u32 {
+        self.0.waits.get()
+    }
+
+    fn outage_until(&self) -> Duration {
+        self.0.outage_until.get()
+    }
+
     pub(crate) fn rng(&self) -> std::cell::RefMut<'_, Rng> {
         self.0.rng.borrow_mut()
     }
@@ -168,7 +176,7 @@ impl Fleet {
 
     /// Makes the database unreachable for all.
     pub(crate) fn outage(&self, time: Duration) {
-        self.0.outage_until.set(self.0.outage_until.get().max(self.now() + time));
+        self.0.outage_until.set(self.outage_until().max(self.now() + time));
         self.cut_links();
     }
 
@@ -198,19 +206,19 @@ impl Fleet {
 
     fn cut_links(&self) {
         let now = self.now();
-        let outage = self.0.outage_until.get() > now;
+        let outage_until = self.outage_until();
         for node in self.0.nodes.borrow().values() {
             if let Some(link) = &node.road.link {
-                link.cut(outage || node.split_until > now);
+                link.cut(outage_until.max(node.split_until) > now);
             }
         }
     }
 
     /// Lets everybody run for a while: the longer the world has waited, the longer.
     pub(crate) fn drive(&self, world: &Runtime, disk: &Arc<Disk>) {
-        let waits = self.0.waits.get();
-        assert!(waits < WAITS_MAX, "the world waits for something that does not happen");
+        let waits = self.waits();
         self.0.waits.set(waits + 1);
+        assert!(waits < WAITS_MAX, "the world waits for something that does not happen");
         let most = if waits < 2 { 0 } else { (1 << (waits - 2).min(8)).min(QUANTUM_MAX) };
         let (millis, turns) = {
             let mut rng = self.rng();
@@ -224,7 +232,7 @@ impl Fleet {
             let mut nodes = self.0.nodes.borrow_mut();
             let Some(node) = nodes.get_mut(&number) else { continue };
             match node.paused {
-                Some(pause) if pause.until > self.0.now.get() => continue,
+                Some(pause) if pause.until > self.now() => continue,
                 Some(pause) => {
                     node.paused = None;
                     disk.trace.line(format_args!("world: node {number} wakes"));
@@ -232,7 +240,7 @@ impl Fleet {
                         remove(node, disk);
                     }
                     if pause.counts {
-                        let stood = self.0.now.get() - pause.since;
+                        let stood = self.now() - pause.since;
                         node.runtime.block_on(async { advance(stood).await });
                         node.is_excused.store(false, Ordering::SeqCst);
                     }

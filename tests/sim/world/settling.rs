@@ -95,6 +95,7 @@ impl World {
 
     /// Lets time pass, reconnects absent clients, and makes everyone read everything.
     pub(crate) async fn pass(&mut self, time: Duration) {
+        self.fleet.iter().for_each(|fleet| fleet.acted());
         sleep(time).await;
         for number in 0..self.clients.len() {
             self.clients[number].look(&mut self.wire);
