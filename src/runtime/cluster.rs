@@ -319,7 +319,9 @@ impl Keeper {
         let (total, draining) = (rows.len(), drains(&rows));
         let (silent, gone, has_changed) = {
             let mut view = self.view();
-            let lapsed = !view.is_trusted(answered);
+            // A machine that was suspended may have a clock that stood still with it. The store's only adds suspicion.
+            let age = rows.iter().find(|row| row.id == view.me()).map_or(Duration::ZERO, |row| row.age);
+            let lapsed = !view.is_trusted(answered) || age >= view.trusted_for();
             let before: Vec<NodeId> = view.living().map(|row| row.id).collect();
             view.polled(sent, answered, rows);
             let has_changed = !view.living().map(|row| row.id).eq(before);

@@ -17,7 +17,7 @@ use fastrand::Rng;
 use futures_util::FutureExt;
 use reseed::store::{
     Append, Cluster, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, NewRecord,
-    SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, memory::MemoryStore,
+    NodeId, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, memory::MemoryStore,
 };
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{
@@ -62,6 +62,9 @@ pub(crate) struct Inner {
     pub(crate) afterwards: Vec<Late>,
     /// When each of them has beaten, by its time of day.
     pub(crate) beaten_at: Beaten,
+    /// The database's time, and when each node has beaten by it.
+    pub(crate) now: Duration,
+    pub(crate) beats: BTreeMap<NodeId, Duration>,
 }
 
 #[derive(Clone)]
@@ -98,6 +101,8 @@ impl Disk {
             members: BTreeMap::new(),
             afterwards: Vec::new(),
             beaten_at: Beaten::default(),
+            now: Duration::ZERO,
+            beats: BTreeMap::new(),
         };
         Arc::new(Self { seed, broken, trace, inner: Mutex::new(inner) })
     }

@@ -225,6 +225,7 @@ impl Fleet {
             (if most > 0 { rng.u64(1..=most) } else { 0 }, rng.u32(1..4))
         };
         self.0.now.set(self.now() + Duration::from_millis(millis));
+        disk.lock().now = self.now();
         self.cut_links();
         let mut order = self.numbers();
         self.rng().shuffle(&mut order);

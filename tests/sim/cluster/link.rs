@@ -166,7 +166,7 @@ impl Cluster for Road {
 
     fn beat(&self, pulse: Pulse) -> StoreFuture<'_, Result<Option<Vec<NodeRow>>, Error>> {
         Box::pin(async move {
-            let beat = timeout(BEAT_LIMIT, self.asked("beat", self.nodes_of().beat(pulse))).await;
+            let beat = timeout(BEAT_LIMIT, self.asked("beat", self.beaten(pulse))).await;
             let rows = beat.unwrap_or_else(|_| Err(failed()))?;
             if self.disk.broken == Broken::WallClockLease
                 && let (Some(rows), Some(me)) = (&rows, self.me())
@@ -219,6 +219,18 @@ impl Cluster for Road {
 }
 
 impl Road {
+    /// Beats, and tells the time since the beat before by the database's clock.
+    async fn beaten(&self, pulse: Pulse) -> Result<Option<Vec<NodeRow>>, Error> {
+        let mut rows = self.nodes_of().beat(pulse).await?;
+        let me = self.me();
+        let mut inner = self.disk.lock();
+        let now = inner.now;
+        if let Some(row) = rows.iter_mut().flatten().find(|row| Some(row.id) == me) {
+            row.age = now - inner.beats.insert(row.id, now).unwrap_or(now);
+        }
+        Ok(rows)
+    }
+
     /// Returns the node that this one is to the database.
     fn me(&self) -> Option<NodeId> {
         let inner = self.disk.lock();

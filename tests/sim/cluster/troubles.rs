@@ -150,9 +150,9 @@ impl World {
                 let millis = self.wire.rng.u64(1_000..9_000);
                 self.wire.trace.line(format_args!("world: {millis} ms pass"));
                 sleep(Duration::from_millis(millis)).await;
-                // Whoever gets no pings any more connects again.
+                // Whoever gets no pings for long connects again.
                 for number in fleet.numbers() {
-                    if fleet.is_paused(number) {
+                    if fleet.is_paused(number) && self.wire.rng.bool() {
                         self.cut_clients_of(number);
                     }
                 }
