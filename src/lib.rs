@@ -81,7 +81,7 @@ pub mod internals {
         runtime::{
             cluster::{Keeper, Place},
             feed::{Cursor, Frame, Reader, Seen},
-            fork::{ForkOrder, settle as settle_forks},
+            fork::{ForkOrder, keep_settling as keep_settling_forks, settle as settle_forks},
             handle::{Attach, Attached, ConnectionShare, Identity, LeftOff, Outgoing, REPLIES_MAX, SessionHandle},
             labels::{label_of, newest_labels},
             outbox::Outbox,

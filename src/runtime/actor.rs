@@ -16,6 +16,7 @@ use self::{
 };
 use super::{
     blocking,
+    cluster::Since,
     effects::{Asker, Effects},
     feed::Feed,
     handle::{MAILBOX_MAX, Message, SessionHandle, stopping},
@@ -55,6 +56,8 @@ use tokio::{
 /// A session that was loaded or created.
 pub(super) struct Started {
     pub(super) lease: Lease,
+    /// What this node was before it opened the session, if it is one of a cluster's.
+    pub(super) since: Option<Since>,
     pub(super) seed: Seed,
     pub(super) head: Head,
     /// Sequence number up to which the stored copy of the state reaches; 0 if there is none.
@@ -126,7 +129,8 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
     let copy = StateCopy::new(state, started.stored_seq);
     let owner = started.row.owner();
     let effects =
-        Effects::new(shared.clone(), owner, started.lease, copy, started.head, feed.clone(), sender.downgrade());
+        Effects::new(shared.clone(), owner, started.lease, copy, started.head, feed.clone(), sender.downgrade())
+            .opened_since(started.since);
     let generation = started.seed.session.state.generation.max(1);
     let queue_waits = !started.seed.session.state.queue.is_empty();
     let mut seed = started.seed;

@@ -7,7 +7,7 @@ pub(crate) mod view;
 
 use self::view::{BEATS, Holder, View};
 use crate::metrics;
-use crate::store::{Cluster, Error, NewNode, NodeId, NodeRow, Pulse, SessionStore};
+use crate::store::{Cluster, Error, Held, NewNode, NodeId, NodeRow, Pulse, SessionStore};
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
@@ -44,6 +44,13 @@ pub(crate) struct Standing {
     pub(crate) others: u64,
     /// Counts the beats that were answered.
     beats: u64,
+}
+
+/// What this node was when it opened a session. While it is the same, no other node can have taken the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Since {
+    me: NodeId,
+    lapses: u64,
 }
 
 /// Returns the numbers of open sessions and of connections.
@@ -142,6 +149,26 @@ impl Keeper {
             }
         }
         true
+    }
+
+    /// Returns what this node is, for a session that is about to be opened.
+    pub(crate) fn since(&self) -> Since {
+        let now = self.standing.borrow();
+        Since { me: now.me, lapses: now.lapses }
+    }
+
+    /// Waits until this node may be trusted, and returns true if it still has a session that it opened then. If trust
+    /// has run out meanwhile, the store is asked: others may have opened the session, which is not closed here yet.
+    pub(crate) async fn still_has(&self, held: Held, then: Since) -> bool {
+        if !self.trusted().await {
+            return false;
+        }
+        let now = self.since();
+        if now == then {
+            return true;
+        }
+        let Some(cluster) = self.cluster().filter(|_| now.me == then.me) else { return false };
+        cluster.lost(&[held]).await.is_ok_and(|lost| lost.is_empty())
     }
 
     pub(crate) fn patience(&self) -> Duration {
@@ -322,27 +349,32 @@ impl Keeper {
         let (total, draining) = (rows.len(), drains(&rows));
         let (silent, gone, lapsed, has_changed) = {
             let mut view = self.view();
-            let lapsed = !view.is_trusted(answered);
+            // A machine that was suspended may have a clock that stood still with it. The store's only adds suspicion.
+            let age = rows.iter().find(|row| row.id == view.me()).map_or(Duration::ZERO, |row| row.age);
+            let lapsed = !view.is_trusted(answered) || age >= view.trusted_for();
             let before: Vec<NodeId> = view.living().map(|row| row.id).collect();
             view.polled(sent, answered, rows);
             let has_changed = !view.living().map(|row| row.id).eq(before);
-            (view.silent(), view.gone(), lapsed, has_changed)
+            let silent = view.silent();
+            let silent_count = silent.len();
+            cluster.judge(silent);
+            // Before anybody else can see that this node is trusted again.
+            self.standing.send_modify(|standing| {
+                standing.beats += 1;
+                standing.lapses += u64::from(lapsed || is_other_copy);
+                standing.others += u64::from(has_changed);
+            });
+            (silent_count, view.gone(), lapsed, has_changed)
         };
-        let living = total.saturating_sub(draining).saturating_sub(silent.len());
+        let living = total.saturating_sub(draining).saturating_sub(silent);
         metrics::lease_renewed(Duration::ZERO);
         if lapsed {
             metrics::lease_lost();
         }
-        metrics::nodes(living, draining, silent.len(), sessions);
-        cluster.judge(silent);
+        metrics::nodes(living, draining, silent, sessions);
         if std::mem::take(is_away) {
             tracing::info!("this server renews its lease again");
         }
-        self.standing.send_modify(|standing| {
-            standing.beats += 1;
-            standing.lapses += u64::from(lapsed || is_other_copy);
-            standing.others += u64::from(has_changed);
-        });
         if has_changed {
             self.changes.send_replace(());
         }
@@ -359,7 +391,8 @@ impl Keeper {
         match cluster.join(&self.node).await {
             Ok(me) => {
                 tracing::error!(node = %me, "this server was removed from the servers of the database; it has joined again");
-                *self.view() = View::joined(self.node.lease, me, sent);
+                let mut view = self.view();
+                *view = View::joined(self.node.lease, me, sent);
                 self.standing.send_modify(|standing| (standing.me, standing.beats) = (me, standing.beats + 1));
             }
             Err(error) => tracing::warn!(%error, "join the servers of the database again"),

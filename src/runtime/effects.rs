@@ -4,6 +4,7 @@
 //! command that caused it is sent in between.
 
 use super::{
+    cluster::Since,
     ended,
     feed::Feed,
     handle::Message,
@@ -24,7 +25,7 @@ use crate::{
         session::fingerprint::fingerprint,
     },
     provider::DeltaSink,
-    store::{self, CommandMark, EntryColumns, Head, Lease, NewRecord},
+    store::{self, CommandMark, EntryColumns, Head, Held, Lease, NewRecord},
 };
 use reseed_protocol::{
     CallId, CommandId, EntryId, ErrorBody, ErrorCode, Part, Timestamp,
@@ -40,6 +41,8 @@ pub(super) struct Effects {
     shared: Arc<Shared>,
     owner: Arc<str>,
     lease: Lease,
+    /// What this node was when it opened the session, if it is one of a cluster's.
+    since: Option<Since>,
     feed: Arc<Feed>,
     mailbox: mpsc::WeakSender<Box<Message>>,
     copy: StateCopy,
@@ -108,6 +111,7 @@ impl Effects {
             shared,
             owner,
             lease,
+            since: None,
             feed,
             mailbox,
             copy,
@@ -123,6 +127,11 @@ impl Effects {
             late,
             marked,
         }
+    }
+
+    /// Sets what this node was when it opened the session.
+    pub(super) fn opened_since(self, since: Option<Since>) -> Self {
+        Self { since, ..self }
     }
 
     pub(super) fn head(&self) -> &Head {
@@ -310,7 +319,13 @@ impl Effects {
         let allowed = parts.deployment.check_model(&model);
         // A summary makes room in a session whose turn may wait for it, so it does not wait.
         let turns = (purpose == Purpose::Turn).then(|| (self.shared.shares.turns().clone(), self.owner.clone()));
-        let cluster = self.shared.cluster.clone();
+        let cluster = self.shared.cluster.clone().zip(self.since);
+        let held = Held {
+            session: self.lease.session.clone(),
+            epoch: self.lease.epoch.clone(),
+            term: self.lease.term,
+            last_seq: self.feed.seq(),
+        };
         let task = tokio::spawn(async move {
             let shown_by = shown.as_ref().map(|shown| (shown.feed.clone(), shown.item.clone()));
             let mut report = OutcomeReport { request, purpose, mailbox, shown_by, done: false };
@@ -319,12 +334,11 @@ impl Effects {
                 return;
             }
             // A session that another node may have taken over asks for nothing. Ending it drops this task.
-            if let Some(keeper) = cluster
-                && !keeper.trusted().await
+            if let Some((keeper, since)) = cluster
+                && !keeper.still_has(held, since).await
             {
-                report
-                    .send(Err(ModelFault::new(ErrorCode::StoreFailed, "this server cannot reach its database")))
-                    .await;
+                let message = "this server has lost touch with its database";
+                report.send(Err(ModelFault::new(ErrorCode::StoreFailed, message))).await;
                 return;
             }
             let _place = match &turns {

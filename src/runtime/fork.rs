@@ -275,7 +275,7 @@ async fn settle_one(registry: &Registry, id: &SessionId) -> Result<(), Error> {
 }
 
 /// Settles what other nodes leave unfinished, whenever one of them leaves or is silent, until the server stops.
-pub(crate) fn keep_settling(registry: &Arc<Registry>) {
+pub fn keep_settling(registry: &Arc<Registry>) {
     let Some(keeper) = registry.keeper() else { return };
     let (mut standing, stopping, registry_of) = (keeper.standing(), registry.stopping(), registry.clone());
     let mut others = standing.borrow_and_update().others;

@@ -205,6 +205,7 @@ impl Registry {
         let slot = self.slots.entry(id.clone()).or_default().clone();
         let mut place = slot.handle.lock().await;
         let store = &self.shared.store;
+        let since = self.keeper().map(|keeper| keeper.since());
         let created = match command {
             Some(command) => store.create_once(&id, owner, command, now).await,
             None => store.create(&id, owner, now).await.map(Created::Now),
@@ -214,7 +215,7 @@ impl Registry {
                 Ok(seed) => {
                     let row = Row::new(self.watches.clone(), id, owner.to_owned());
                     let head = Head { created_at: now, updated_at: now, ..Head::default() };
-                    let handle = self.spawn(actor::Started { lease, seed, head, stored_seq: 0, row }, room);
+                    let handle = self.spawn(actor::Started { lease, since, seed, head, stored_seq: 0, row }, room);
                     *place = Some(handle.clone());
                     return Ok(handle);
                 }
@@ -293,6 +294,7 @@ impl Registry {
     async fn read(&self, id: &SessionId, before: Option<NodeId>) -> Result<actor::Started, NotOpened> {
         let store = &self.shared.store;
         self.wait_for_trust().await.map_err(NotOpened::Refused)?;
+        let since = self.keeper().map(|keeper| keeper.since());
         let (lease, head) = store.open(id).await.map_err(|error| match error {
             StoreError::Held { node, .. } => NotOpened::Held(node),
             error => NotOpened::Refused(self.fault(&error)),
@@ -303,7 +305,7 @@ impl Registry {
         let stored_seq = stored_copy(&head).map_or(0, |copy| copy.seq());
         let row = Row::new(self.watches.clone(), id.clone(), head.owner);
         let seed = self.seed(session).map_err(NotOpened::Refused)?;
-        Ok(actor::Started { lease, seed, head: head.head, stored_seq, row })
+        Ok(actor::Started { lease, since, seed, head: head.head, stored_seq, row })
     }
 
     /// Returns what the store knows of a session, if it belongs to `owner`.

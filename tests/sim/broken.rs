@@ -19,6 +19,8 @@ pub(crate) enum Broken {
     PublishBeforeWrite,
     /// A stale writer may write.
     IgnoreTerm,
+    /// Nodes of a cluster judge by their time of day which others live.
+    WallClockLease,
     /// A reopened session has no queue.
     LoseQueue,
     /// A resuming client is treated as if it had seen nothing of the running answer.

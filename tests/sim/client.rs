@@ -10,7 +10,7 @@ use crate::{
     view::View,
 };
 use fastrand::Rng;
-use joining::{Joined, Joining, Place, give_up, join, view};
+use joining::{Joined, Joining, Place, Refused, give_up, join, view};
 use reseed::{
     core::{
         agent_loop::{Origin, Snapshot},
@@ -31,7 +31,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     sync::{Arc, PoisonError, atomic::Ordering},
 };
-use tokio::sync::mpsc;
+use tokio::{runtime::Handle, sync::mpsc};
 
 /// Records or entries read per query.
 const PAGE: u32 = 200;
@@ -57,6 +57,15 @@ pub(crate) struct Server {
     pub(crate) node: usize,
     pub(crate) registry: Arc<Registry>,
     pub(crate) road: Arc<Road>,
+    /// Where its tasks run.
+    pub(crate) runtime: Handle,
+}
+
+impl Server {
+    /// Runs a task on the server and returns its result; `None` if the server died meanwhile.
+    pub(crate) async fn on<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> Option<T> {
+        self.runtime.spawn(task).await.ok()
+    }
 }
 
 /// A client's way of joining.
@@ -76,6 +85,10 @@ pub(crate) struct Client {
     pub(crate) view: View,
     pub(crate) connection: Option<Connection>,
     joining: Option<Joining>,
+    /// The node that holds the session, according to the one that refused it last.
+    pub(crate) directed: Option<usize>,
+    /// The way in which it joined last.
+    wished: Option<Wish>,
     /// Unanswered commands, including those on earlier connections.
     pub(crate) unanswered: Vec<(CommandId, Command)>,
     /// The newest preview it received.
@@ -126,6 +139,8 @@ impl Client {
             view: View::default(),
             connection: None,
             joining: None,
+            directed: None,
+            wished: None,
             unanswered: Vec::new(),
             preview: None,
             answered: Vec::new(),
@@ -134,6 +149,11 @@ impl Client {
 
     pub(crate) fn is_away(&self) -> bool {
         self.connection.is_none() && self.joining.is_none()
+    }
+
+    /// Returns how it joined, if it was sent elsewhere.
+    pub(crate) fn sent_on(&self) -> Option<Wish> {
+        self.wished.clone().filter(|_| self.directed.is_some())
     }
 
     pub(crate) fn is_on(&self, node: usize) -> bool {
@@ -204,6 +224,7 @@ impl Client {
             wish.role,
             if wish.resume { ", resuming" } else { "" },
         ));
+        self.wished = Some(wish.clone());
         let (outgoing, incoming) = Outbox::new(REPLIES_MAX);
         let place = Arc::new(Place::default());
         let client_id = wish.named.then(|| format!("client {}", self.number));
@@ -213,7 +234,8 @@ impl Client {
             Joining { number, wish: wish.clone(), server: server.clone(), incoming, outgoing, place: place.clone() };
         let (server, session, outgoing) = (server.clone(), wire.session.clone(), joining.outgoing.clone());
         self.joining = Some(joining);
-        tokio::spawn(async move {
+        let runtime = server.runtime.clone();
+        runtime.spawn(async move {
             let origin = Origin(number);
             let joined = join(&server, &session, origin, &wish, client_id, resume, outgoing).await;
             if place.given_up.load(Ordering::SeqCst) {
@@ -230,8 +252,10 @@ impl Client {
         let Some(joined) = joining.place.joined.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         let Some(Joining { number, wish, server, incoming, outgoing, .. }) = self.joining.take() else { return };
         match joined {
-            Err(error) => {
-                wire.trace.line(format_args!("client {}: is refused: {}", self.number, error.code));
+            Err(Refused { error, elsewhere }) => {
+                self.directed = elsewhere;
+                let to = elsewhere.map(|node| format!(", and sent to node {node}")).unwrap_or_default();
+                wire.trace.line(format_args!("client {}: is refused: {}{to}", self.number, error.code));
             }
             Ok(Joined { handle, attached, path }) => {
                 let Attached { snapshot, items, epoch, cursor, replay, feed, .. } = attached;
@@ -302,6 +326,7 @@ impl Client {
                 fork: fork.clone(),
                 outgoing: connection.outgoing.clone(),
             };
+            let _tasks = connection.server.runtime.enter();
             connection.server.registry.fork(order).expect("a single user has no share");
             return;
         }

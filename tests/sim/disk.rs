@@ -2,16 +2,22 @@
 //!
 //! The disk is the memory store, with a mirror of what it accepted. Access is slow at times, and fails at times before
 //! or after the write. A dead server gets no more responses, so that a crash in the middle of an append leaves it
-//! written or not, unknown to anyone.
+//! written or not, unknown to anyone. In a cluster it is the database that all nodes share: each has a handle and a
+//! connection of its own (`cluster/link.rs`).
 
 use crate::{
     broken::Broken,
-    history::{Trace, Written},
+    cluster::{
+        fleet::Beaten,
+        link::{Late, Link, Member, Sent},
+    },
+    history::{Grant, Trace, Written},
 };
 use fastrand::Rng;
+use futures_util::FutureExt;
 use reseed::store::{
-    Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, NewRecord, SessionHead,
-    SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, memory::MemoryStore,
+    Append, Cluster, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, NewRecord,
+    NodeId, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, memory::MemoryStore,
 };
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{
@@ -42,12 +48,23 @@ pub(crate) struct Inner {
     terms: BTreeMap<SessionId, u64>,
     /// Appends acknowledged but not yet written, with that fault injected.
     pub(crate) late: VecDeque<(usize, Lease, u64, Append)>,
-    rng: Rng,
+    pub(crate) rng: Rng,
     /// Faults per thousand accesses; 0 for none.
     faults_per_mille: u32,
     /// One in this many accesses is slow; 0 for none.
     slow_once_in: u8,
     pub(crate) faults: u64,
+    /// The openings of sessions, in order.
+    pub(crate) grants: Vec<Grant>,
+    /// The living nodes of a cluster, by number.
+    pub(crate) members: BTreeMap<usize, Member>,
+    /// Writes of a cluster's nodes that are carried out after their sender gave up, or died.
+    pub(crate) afterwards: Vec<Late>,
+    /// When each of them has beaten, by its time of day.
+    pub(crate) beaten_at: Beaten,
+    /// The database's time, and when each node has beaten by it.
+    pub(crate) now: Duration,
+    pub(crate) beats: BTreeMap<NodeId, Duration>,
 }
 
 #[derive(Clone)]
@@ -80,6 +97,12 @@ impl Disk {
             faults_per_mille: 0,
             slow_once_in: 0,
             faults: 0,
+            grants: Vec::new(),
+            members: BTreeMap::new(),
+            afterwards: Vec::new(),
+            beaten_at: Beaten::default(),
+            now: Duration::ZERO,
+            beats: BTreeMap::new(),
         };
         Arc::new(Self { seed, broken, trace, inner: Mutex::new(inner) })
     }
@@ -129,8 +152,8 @@ impl Disk {
         }
         for done in done {
             match done {
-                Done::Create(session, now) => drop(self.create(&session, now).await),
-                Done::Open(session) => drop(self.open(&session).await),
+                Done::Create(session, now) => drop(self.create(&store, &session, now).await),
+                Done::Open(session) => drop(self.open(&store, 0, &session).await),
                 Done::Append(lease, first_seq, append, node) => {
                     drop(self.append(node, &lease, first_seq, *append).await);
                 }
@@ -139,24 +162,46 @@ impl Disk {
         self.trace.line("disk: the newest appends are lost");
     }
 
-    fn store(&self) -> Arc<MemoryStore> {
+    pub(crate) fn store(&self) -> Arc<MemoryStore> {
         self.lock().store.clone()
     }
 
-    async fn create(&self, session: &SessionId, now: Timestamp) -> Result<Lease, Error> {
+    async fn create(&self, store: &MemoryStore, session: &SessionId, now: Timestamp) -> Result<Lease, Error> {
         {
             let mut inner = self.lock();
             inner.first.get_or_insert_with(|| session.clone());
             inner.done.push(Done::Create(session.clone(), now));
         }
-        self.store().create(session, "", now).await
+        store.create(session, "", now).await
     }
 
-    async fn open(&self, session: &SessionId) -> Result<(Lease, SessionHead), Error> {
+    async fn open(&self, store: &MemoryStore, node: usize, session: &SessionId) -> Result<(Lease, SessionHead), Error> {
         self.lock().done.push(Done::Open(session.clone()));
-        let (lease, head) = self.store().open(session).await?;
-        self.lock().terms.insert(session.clone(), lease.term);
+        let before = store.head(session).await?;
+        let (lease, head) = store.open(session).await?;
+        let mut inner = self.lock();
+        inner.terms.insert(session.clone(), lease.term);
+        let others = inner.members.iter().filter(|(number, _)| **number != node);
+        let trusting = others.filter(|(_, member)| member.holds_and_trusts(before.holder)).map(|(number, _)| *number);
+        let from_trusting = trusting.min();
+        inner.grants.push(Grant { session: session.clone(), term: lease.term, node, from_trusting });
         Ok((lease, head))
+    }
+
+    /// Returns the node of a cluster that has the clients' session, if it lives.
+    pub(crate) fn holder(&self) -> Option<usize> {
+        let inner = self.lock();
+        let holder = inner.store.head(inner.first.as_ref()?).now_or_never()?.ok()?.holder;
+        inner.members.iter().find(|(_, member)| member.is(holder)).map(|(number, _)| *number)
+    }
+
+    /// Returns true if this node of a cluster trusts that it still has what it held, but has not the clients' session.
+    pub(crate) fn is_stale(&self, node: usize) -> bool {
+        let inner = self.lock();
+        let (Some(member), Some(first)) = (inner.members.get(&node), &inner.first) else { return false };
+        let head = inner.store.head(first).now_or_never();
+        let holder = head.and_then(Result::ok).and_then(|head| head.holder);
+        member.trusts() && !member.is(holder)
     }
 
     /// Writes, and updates the mirror.
@@ -189,9 +234,15 @@ pub(crate) struct Road {
     pub(crate) disk: Arc<Disk>,
     pub(crate) node: usize,
     pub(crate) alive: Arc<AtomicBool>,
+    /// A node's connection to the database of its cluster.
+    pub(crate) link: Option<Link>,
 }
 
 impl Road {
+    fn store(&self) -> Arc<MemoryStore> {
+        self.link.as_ref().map_or_else(|| self.disk.store(), |link| link.store.clone())
+    }
+
     /// A dead server gets no response.
     async fn answered(&self) {
         if !self.alive.load(Ordering::SeqCst) {
@@ -199,8 +250,8 @@ impl Road {
         }
     }
 
-    /// A delay on the way there or back, at times.
-    async fn travel(&self) {
+    /// A delay on the way there or back, at times; a connection that is cut is waited for.
+    async fn travel(&self) -> Result<(), Error> {
         let millis = {
             let mut inner = self.disk.lock();
             let once_in = inner.slow_once_in;
@@ -210,6 +261,10 @@ impl Road {
             tokio::time::sleep(Duration::from_millis(millis)).await;
         }
         self.answered().await;
+        match &self.link {
+            Some(link) => link.passes().await,
+            None => Ok(()),
+        }
     }
 
     fn fate(&self, what: &str) -> Fate {
@@ -227,19 +282,19 @@ impl Road {
     }
 
     /// Executes an operation on the disk, with delays.
-    async fn asked<T>(&self, what: &str, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        self.travel().await;
+    pub(crate) async fn asked<T>(&self, what: &str, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        self.travel().await?;
         let fate = self.fate(what);
         if fate == Fate::FailsBefore {
             return Err(failed());
         }
         let done = work.await;
-        self.travel().await;
+        self.travel().await?;
         if fate == Fate::FailsAfter { Err(failed()) } else { done }
     }
 }
 
-fn failed() -> Error {
+pub(crate) fn failed() -> Error {
     Error::Unknown("a fault of the run".to_owned())
 }
 
@@ -252,7 +307,9 @@ impl SessionStore for Road {
     ) -> StoreFuture<'a, Result<Lease, Error>> {
         Box::pin(async move {
             self.answered().await;
-            self.disk.create(session, now).await
+            let store = self.store();
+            let work = self.disk.create(&store, session, now);
+            if self.link.is_some() { self.asked("create", work).await } else { work.await }
         })
     }
 
@@ -277,7 +334,8 @@ impl SessionStore for Road {
 
     fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>> {
         Box::pin(async move {
-            let (lease, head) = self.asked("open", self.disk.open(session)).await?;
+            let store = self.store();
+            let (lease, head) = self.asked("open", self.disk.open(&store, self.node, session)).await?;
             self.disk
                 .trace
                 .line(format_args!("disk: node {} opens at {} as term {}", self.node, head.last_seq, lease.term));
@@ -290,14 +348,21 @@ impl SessionStore for Road {
             if let Some(answer) = self.disk.broken.append(self, lease, first_seq, &append).await {
                 return answer;
             }
-            self.asked("append", self.disk.append(self.node, lease, first_seq, append)).await
+            let sent = self.link.as_ref().map(|_| Sent::new(self, lease, first_seq, &append));
+            let work = async {
+                sent.into_iter().for_each(Sent::arrived);
+                self.disk.append(self.node, lease, first_seq, append).await
+            };
+            self.asked("append", work).await
         })
     }
 
     fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             self.answered().await;
-            self.disk.store().release(lease).await
+            let store = self.store();
+            let work = store.release(lease);
+            if self.link.is_some() { self.asked("release", work).await } else { work.await }
         })
     }
 
@@ -307,7 +372,7 @@ impl SessionStore for Road {
         after_seq: u64,
         limit: u32,
     ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
-        Box::pin(async move { self.asked("read", self.disk.store().read(session, after_seq, limit)).await })
+        Box::pin(async move { self.asked("read", self.store().read(session, after_seq, limit)).await })
     }
 
     fn entries_page<'a>(
@@ -316,7 +381,7 @@ impl SessionStore for Road {
         query: EntryQuery,
         bytes_max: usize,
     ) -> StoreFuture<'a, Result<EntriesPage, Error>> {
-        Box::pin(async move { self.asked("entries", self.disk.store().entries_page(session, query, bytes_max)).await })
+        Box::pin(async move { self.asked("entries", self.store().entries_page(session, query, bytes_max)).await })
     }
 
     fn subtree<'a>(
@@ -324,7 +389,7 @@ impl SessionStore for Road {
         session: &'a SessionId,
         query: SubtreeQuery,
     ) -> StoreFuture<'a, Result<Vec<StoredNode>, Error>> {
-        Box::pin(async move { self.asked("subtree", self.disk.store().subtree(session, query)).await })
+        Box::pin(async move { self.asked("subtree", self.store().subtree(session, query)).await })
     }
 
     fn entry_seq<'a>(
@@ -332,7 +397,7 @@ impl SessionStore for Road {
         session: &'a SessionId,
         entry: &'a EntryId,
     ) -> StoreFuture<'a, Result<Option<u64>, Error>> {
-        Box::pin(async move { self.asked("entry_seq", self.disk.store().entry_seq(session, entry)).await })
+        Box::pin(async move { self.asked("entry_seq", self.store().entry_seq(session, entry)).await })
     }
 
     fn command<'a>(
@@ -340,19 +405,23 @@ impl SessionStore for Road {
         session: &'a SessionId,
         command_id: &'a str,
     ) -> StoreFuture<'a, Result<Option<CommandMark>, Error>> {
-        Box::pin(async move { self.asked("command", self.disk.store().command(session, command_id)).await })
+        Box::pin(async move { self.asked("command", self.store().command(session, command_id)).await })
     }
 
     fn head<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<SessionHead, Error>> {
-        Box::pin(async move { self.asked("head", self.disk.store().head(session)).await })
+        Box::pin(async move { self.asked("head", self.store().head(session)).await })
     }
 
     fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<ListPage, Error>> {
-        Box::pin(async move { self.asked("list", self.disk.store().list(query)).await })
+        Box::pin(async move { self.asked("list", self.store().list(query)).await })
     }
 
     fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>> {
-        Box::pin(async move { self.asked("delete", self.disk.store().delete(session)).await })
+        Box::pin(async move { self.asked("delete", self.store().delete(session)).await })
+    }
+
+    fn cluster(&self) -> Option<&dyn Cluster> {
+        self.link.as_ref().map(|_| self as &dyn Cluster)
     }
 
     fn close(&self) -> StoreFuture<'_, Result<(), Error>> {

@@ -52,6 +52,8 @@ pub(crate) struct History {
     pub(crate) tools: Vec<CallId>,
     /// The number of disk faults.
     pub(crate) faults: u64,
+    /// The openings of sessions, in order.
+    pub(crate) grants: Vec<Grant>,
     /// The final state of the session, and its state after a restart of the server.
     pub(crate) ends: Option<(Snapshot, Snapshot)>,
 }
@@ -65,6 +67,16 @@ pub(crate) struct Written {
     /// The newest term issued by then.
     pub(crate) newest_term: u64,
     pub(crate) node: usize,
+}
+
+/// An opening of a session that was carried out.
+#[derive(Debug, Clone)]
+pub(crate) struct Grant {
+    pub(crate) session: SessionId,
+    pub(crate) term: u64,
+    pub(crate) node: usize,
+    /// Another node of the cluster from which the session was taken although it trusted that nobody would.
+    pub(crate) from_trusting: Option<usize>,
 }
 
 /// A command that was sent.
@@ -116,6 +128,8 @@ pub(crate) struct Asked {
     /// True if another request of the same node for the same purpose was in progress: only a summary may run beside a
     /// turn.
     pub(crate) overlaps: bool,
+    /// True if another node of the cluster had the session, and this one could know.
+    pub(crate) stale: bool,
 }
 
 impl Asked {

@@ -5,6 +5,7 @@
 //! - `world` steps a run, `script` chooses what clients do, `client` and `view` are a client, `model` is the model
 //!   server, `hooks` are those of servers and clients, `disk` is the store of all servers of a run, `history` is the
 //!   result of a run, `checks` are the guarantees
+//! - `cluster` runs the same world over several nodes that share one database
 //! - `races` are separate scenarios: what happens during a background compaction
 //! - `broken` holds deliberate faults, each of which a guarantee must detect
 //!
@@ -20,6 +21,7 @@
 mod broken;
 mod checks;
 mod client;
+mod cluster;
 mod disk;
 mod history;
 mod hooks;
@@ -91,6 +93,8 @@ struct Tally {
     server_calls: u64,
     approvals: u64,
     allowed: u64,
+    openings: u64,
+    takeovers: u64,
 }
 
 impl Tally {
@@ -129,6 +133,8 @@ impl Tally {
             hook_changes: history.hooks.changed,
             hook_faults: history.hooks.failed + history.hooks.hung,
             server_calls: history.tools.len() as u64,
+            openings: history.grants.len() as u64,
+            takeovers: takeovers(history),
             approvals: events(|event| matches!(event, Event::ApprovalRequest(_))),
             allowed: events(|event| matches!(event, Event::CallResolved(end) if end.outcome == CallOutcome::Allowed)),
             hook_failures: events(|event| match event {
@@ -143,7 +149,9 @@ impl Tally {
         let Self { runs, hosts, shared, .. } = other;
         let Self { repeats, queued, faults, moves, forks, background, undone, previews, pins, .. } = other;
         let Self { hooks, client_hooks, hook_changes, hook_faults, hook_failures, held, .. } = other;
-        let Self { server_calls, approvals, allowed, .. } = other;
+        let Self { server_calls, approvals, allowed, openings, takeovers, .. } = other;
+        self.openings += openings;
+        self.takeovers += takeovers;
         self.server_calls += server_calls;
         self.approvals += approvals;
         self.allowed += allowed;
@@ -174,6 +182,15 @@ impl Tally {
         self.moves += moves;
         self.forks += forks;
     }
+
+    /// Checks that enough happened.
+    fn has_at_least(&self, seeds: u64, least: &[(&str, u64, f64)]) {
+        for (what, found, least) in least {
+            #[expect(clippy::cast_precision_loss, reason = "counts of a test, far below 2^53")]
+            let enough = *found as f64 >= least * seeds as f64;
+            assert!(enough, "{found} {what} in {seeds} seeds: too few to mean anything");
+        }
+    }
 }
 
 /// Returns the number of turns that a client other than the first writer began.
@@ -183,6 +200,12 @@ fn shared_turns(history: &History) -> u64 {
         _ => false,
     };
     history.events.iter().filter(is_of_another).count() as u64
+}
+
+/// Returns the number of openings of a session that another node had opened last.
+fn takeovers(history: &History) -> u64 {
+    let of_session = || history.grants.iter().filter(|grant| Some(&grant.session) == history.session.as_ref());
+    of_session().zip(of_session().skip(1)).filter(|(before, grant)| before.node != grant.node).count() as u64
 }
 
 /// Returns true if a hook caused this error.
@@ -195,6 +218,8 @@ pub(crate) fn is_of_hook(code: ErrorCode) -> bool {
 
 /// A run that violated a guarantee.
 struct Failure {
+    /// What the command names beside the suite.
+    room: &'static str,
     seed: u64,
     promises: Vec<(&'static str, String)>,
     trace: String,
@@ -203,13 +228,14 @@ struct Failure {
 impl Failure {
     fn line(&self) -> String {
         let promises: Vec<&str> = self.promises.iter().map(|(promise, _)| *promise).collect();
-        format!("seed {} too: {}", self.seed, promises.join("; "))
+        format!("seed {}: {}", self.seed, promises.join("; "))
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "seed {} broke its promises; `SEED={} cargo test --test sim` repeats it", self.seed, self.seed)?;
+        let Self { seed, room, .. } = self;
+        writeln!(f, "seed {seed} broke its promises; `SEED={seed} cargo test --test sim{room}` repeats it")?;
         let lines: Vec<&str> = self.trace.lines().collect();
         for line in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
             writeln!(f, "    {line}")?;
@@ -224,23 +250,15 @@ impl fmt::Display for Failure {
 fn failure(seed: u64) -> Result<Tally, Failure> {
     let (history, trace) = world::run(seed, Broken::Nothing);
     let promises = checks::broken(&history);
-    if promises.is_empty() { Ok(Tally::of(&history)) } else { Err(Failure { seed, promises, trace }) }
+    if promises.is_empty() { Ok(Tally::of(&history)) } else { Err(Failure { room: ROOM, seed, promises, trace }) }
 }
 
 fn number(name: &str) -> Option<u64> {
     env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is a number, not `{value}`")))
 }
 
-#[test]
-fn whatever_happens_the_promises_hold() {
-    if let Some(seed) = number("SEED") {
-        let (history, trace) = world::run(seed, Broken::Nothing);
-        eprintln!("{trace}\n{:?}", Tally::of(&history));
-        let promises = checks::broken(&history);
-        assert!(promises.is_empty(), "{}", Failure { seed, promises, trace: String::new() });
-        return;
-    }
-    let seeds = number("SEEDS").unwrap_or(SEEDS);
+/// Runs many seeds on all cores, and panics with the failures.
+fn many(seeds: u64, run: fn(u64) -> Result<Tally, Failure>) -> Tally {
     let next = AtomicU64::new(1);
     let failures: Mutex<Vec<Failure>> = Mutex::default();
     let work = || {
@@ -250,10 +268,11 @@ fn whatever_happens_the_promises_hold() {
             if seed > seeds {
                 return tally;
             }
-            match failure(seed) {
+            match run(seed) {
                 Ok(more) => tally.add(more),
                 Err(failure) => {
                     let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+                    eprintln!("{}", failure.line());
                     failures.push(failure);
                     if failures.len() >= FAILURES_MAX {
                         next.store(seeds + 1, Ordering::Relaxed);
@@ -274,6 +293,23 @@ fn whatever_happens_the_promises_hold() {
         let others: Vec<String> = failures[1..].iter().map(Failure::line).collect();
         panic!("{first}\n{}", others.join("\n"));
     }
+    tally
+}
+
+/// What a command adds to run these tests alone.
+const ROOM: &str = "";
+
+#[test]
+fn whatever_happens_the_promises_hold() {
+    if let Some(seed) = number("SEED") {
+        let (history, trace) = world::run(seed, Broken::Nothing);
+        eprintln!("{trace}\n{:?}", Tally::of(&history));
+        let promises = checks::broken(&history);
+        assert!(promises.is_empty(), "{}", Failure { room: ROOM, seed, promises, trace: String::new() });
+        return;
+    }
+    let seeds = number("SEEDS").unwrap_or(SEEDS);
+    let tally = many(seeds, failure);
     eprintln!("{seeds} seeds: {tally:?}");
     // A few seeds may happen to lack something.
     if seeds >= SEEDS {
@@ -306,11 +342,7 @@ fn whatever_happens_the_promises_hold() {
             ("approvals", tally.approvals, 0.3),
             ("approvals that allowed", tally.allowed, 0.1),
         ];
-        for (what, found, least) in least {
-            #[expect(clippy::cast_precision_loss, reason = "counts of a test, far below 2^53")]
-            let enough = found as f64 >= least * seeds as f64;
-            assert!(enough, "{found} {what} in {seeds} seeds: too few to mean anything");
-        }
+        tally.has_at_least(seeds, &least);
     }
 }
 

@@ -237,6 +237,7 @@ impl Model {
         let overlaps = inner.open.contains(&open);
         inner.open.push(open);
         let as_of = self.disk.last_of(self.node);
+        let stale = self.disk.is_stale(self.node);
         let plan = inner.plan(request);
         let messages = request.messages().count();
         let said = match &plan {
@@ -248,7 +249,7 @@ impl Model {
             "model: node {} asks at {as_of} for a {:?} with {messages} messages; it will say {said}",
             self.node, request.purpose
         ));
-        inner.asked.push(Asked { node: self.node, as_of, request: request.clone(), overlaps });
+        inner.asked.push(Asked { node: self.node, as_of, request: request.clone(), overlaps, stale });
         (Answering(self, request.purpose), plan)
     }
 

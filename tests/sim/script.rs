@@ -80,7 +80,7 @@ pub(crate) async fn act(world: &mut World) {
 }
 
 fn join(world: &mut World, number: usize) {
-    let server = world.server();
+    let Some(server) = world.server_for(number) else { return };
     let rng = &mut world.wire.rng;
     let wish = if number == UNDISTURBED {
         observer()

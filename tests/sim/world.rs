@@ -8,6 +8,7 @@ mod settling;
 use crate::{
     broken::Broken,
     client::{Client, Server, Wire},
+    cluster::fleet::Fleet,
     disk::{Disk, Road},
     history::{History, Trace},
     hooks::Habits,
@@ -36,6 +37,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
+    runtime::Handle,
     task::yield_now,
     time::{Instant, sleep},
 };
@@ -44,7 +46,7 @@ use tokio::{
 const STEPS: std::ops::Range<usize> = 60..220;
 
 /// The start time of every run.
-const BEGINNING: Timestamp = Timestamp(1_795_000_000_000);
+pub(crate) const BEGINNING: Timestamp = Timestamp(1_795_000_000_000);
 
 /// A run.
 pub(crate) struct World {
@@ -57,7 +59,9 @@ pub(crate) struct World {
     pub(crate) workshop: Arc<Workshop>,
     clock: Arc<SimClock>,
     servers: Vec<Up>,
-    nodes: usize,
+    pub(crate) nodes: usize,
+    /// The nodes, if the servers are a cluster.
+    pub(crate) fleet: Option<Fleet>,
 }
 
 /// A running server.
@@ -86,9 +90,16 @@ pub(crate) struct Profile {
 }
 
 /// The time of day, which follows tokio's and sometimes jumps back or forth.
-struct SimClock {
+pub(crate) struct SimClock {
     began: Instant,
-    off_by: AtomicI64,
+    pub(crate) off_by: AtomicI64,
+}
+
+impl SimClock {
+    /// Returns a clock that is off by so many milliseconds.
+    pub(crate) fn new(off_by: i64) -> Arc<Self> {
+        Arc::new(Self { began: Instant::now(), off_by: AtomicI64::new(off_by) })
+    }
 }
 
 impl Clock for SimClock {
@@ -108,7 +119,7 @@ thread_local! {
 }
 
 /// Installs a hook that records panics.
-fn note_panics() {
+pub(crate) fn note_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
@@ -118,6 +129,11 @@ fn note_panics() {
         }));
     });
     PANICS.take();
+}
+
+/// Returns the panics since [`note_panics`].
+pub(crate) fn panics() -> Vec<String> {
+    PANICS.take()
 }
 
 /// Runs one seed, and returns its history and trace.
@@ -186,6 +202,24 @@ impl World {
 
     async fn with_profile(
         seed: u64,
+        rng: Rng,
+        profile: Profile,
+        habits: Arc<Habits>,
+        broken: Broken,
+        trace: Trace,
+    ) -> Self {
+        let mut world = Self::empty(seed, rng, profile, habits, broken, trace);
+        world.start();
+        let created = world.server().registry.create("").await.expect("a healthy disk makes a session");
+        world.wire.session = created.id.clone();
+        world.wire.history.session = Some(created.id);
+        world.wire.disk.trouble(world.profile.disk_faults, world.profile.disk_slow);
+        world
+    }
+
+    /// Returns a world without servers, and without a session.
+    pub(crate) fn empty(
+        seed: u64,
         mut rng: Rng,
         profile: Profile,
         habits: Arc<Habits>,
@@ -196,19 +230,23 @@ impl World {
         let disk = Disk::new(seed, broken, trace.clone());
         let script = Script::new(seed, trace.clone());
         let workshop = Workshop::new(seed, trace.clone());
-        let clock = Arc::new(SimClock { began: Instant::now(), off_by: AtomicI64::new(0) });
+        let clock = SimClock::new(0);
         let clients = (0..rng.usize(3..6)).map(Client::new).collect();
         let nowhere = "nowhere".parse().expect("a word is an id");
-        let wire = Wire::new(rng, disk.clone(), trace, nowhere);
-        let servers = Vec::new();
-        let mut world =
-            Self { wire, clients, profile, commands: 0, script, habits, workshop, clock, servers, nodes: 0 };
-        world.start();
-        let created = world.server().registry.create("").await.expect("a healthy disk makes a session");
-        world.wire.session = created.id.clone();
-        world.wire.history.session = Some(created.id);
-        disk.trouble(world.profile.disk_faults, world.profile.disk_slow);
-        world
+        let wire = Wire::new(rng, disk, trace, nowhere);
+        Self {
+            wire,
+            clients,
+            profile,
+            commands: 0,
+            script,
+            habits,
+            workshop,
+            clock,
+            servers: Vec::new(),
+            nodes: 0,
+            fleet: None,
+        }
     }
 
     /// Returns the newest server, to which clients connect.
@@ -216,13 +254,35 @@ impl World {
         self.servers.last().expect("there is always a server").server.clone()
     }
 
+    /// Returns the server to which a client connects, if there is one.
+    pub(crate) fn server_for(&mut self, number: usize) -> Option<Server> {
+        match self.fleet {
+            Some(_) => self.node_for(number),
+            None => Some(self.server()),
+        }
+    }
+
     /// Starts a server over the disk.
     pub(crate) fn start(&mut self) {
         self.nodes += 1;
         let node = self.nodes;
-        let disk = self.wire.disk.clone();
         let alive = Arc::new(AtomicBool::new(true));
-        let road = Arc::new(Road { disk: disk.clone(), node, alive: alive.clone() });
+        let road = Arc::new(Road { disk: self.wire.disk.clone(), node, alive: alive.clone(), link: None });
+        let options = self.options(road.clone(), self.clock.clone());
+        let registry = Registry::with_random_bits(options, self.random_bits());
+        self.wire.trace.line(format_args!("world: node {node} starts"));
+        let runtime = Handle::current();
+        self.servers.push(Up { server: Server { node, registry, road, runtime }, alive });
+    }
+
+    /// Returns what the ids of a server come from.
+    pub(crate) fn random_bits(&mut self) -> Box<dyn Fn() -> Result<u64, String> + Send + Sync> {
+        let bits = Mutex::new(IdSource::seeded(self.wire.rng.u64(..)));
+        Box::new(move || Ok(bits.lock().unwrap_or_else(PoisonError::into_inner).next_bits()))
+    }
+
+    /// Returns the options of a server with this access to the disk.
+    pub(crate) fn options(&self, road: Arc<Road>, clock: Arc<SimClock>) -> RegistryOptions {
         let deployment = Deployment {
             model: "test".into(),
             strategy: "threshold".into(),
@@ -238,10 +298,11 @@ impl World {
             queue_items_max: 4,
             ..Deployment::default()
         };
-        let options = RegistryOptions {
-            store: road.clone(),
-            provider: Arc::new(Model { script: self.script.clone(), disk, node, alive: alive.clone() }),
-            clock: self.clock.clone(),
+        let (disk, node, alive) = (road.disk.clone(), road.node, road.alive.clone());
+        RegistryOptions {
+            store: road,
+            provider: Arc::new(Model { script: self.script.clone(), disk, node, alive }),
+            clock,
             hooks: self.habits.of_server(),
             tools: self.workshop.tools(true),
             deployment,
@@ -250,12 +311,7 @@ impl World {
             detached_turn: Duration::from_secs(60),
             host_away: Duration::from_secs(2),
             cluster: None,
-        };
-        let bits = Mutex::new(IdSource::seeded(self.wire.rng.u64(..)));
-        let random_bits = move || Ok(bits.lock().unwrap_or_else(PoisonError::into_inner).next_bits());
-        let registry = Registry::with_random_bits(options, Box::new(random_bits));
-        self.wire.trace.line(format_args!("world: node {node} starts"));
-        self.servers.push(Up { server: Server { node, registry, road }, alive });
+        }
     }
 
     async fn step(&mut self, step: usize) {
@@ -356,14 +412,20 @@ impl World {
     }
 
     /// Records the final states, and the state after a restart of everything.
-    async fn end(mut self) -> History {
+    pub(crate) async fn end(mut self) -> History {
         let session = self.wire.session.clone();
         let live = self.clients[1].snapshot().await;
-        self.crash_without_loss();
-        self.start();
-        self.settle_forks().await;
-        let server = self.server();
-        let anew = server.registry.peek(&session).await.ok();
+        let server = match self.fleet {
+            Some(_) => self.start_cluster_anew().await,
+            None => {
+                self.crash_without_loss();
+                self.start();
+                self.settle_forks().await;
+                self.server()
+            }
+        };
+        let (registry, id) = (server.registry.clone(), session.clone());
+        let anew = server.on(async move { registry.peek(&id).await.ok() }).await.flatten();
         let mut history = self.wire.history;
         history.ends = live.zip(anew);
         history.views = self.clients.iter().map(|client| client.view.clone()).collect();
@@ -372,6 +434,7 @@ impl World {
         history.tools = self.workshop.started();
         history.written = self.wire.disk.lock().written.clone();
         history.faults = self.wire.disk.lock().faults;
+        history.grants = self.wire.disk.lock().grants.clone();
         history.log = History::read(&*server.road, &session).await;
         history.events = History::events(&history.log);
         let listed = server.road.list(ListQuery { limit: 500, ..ListQuery::default() }).await.unwrap_or_default();

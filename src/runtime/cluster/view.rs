@@ -71,6 +71,11 @@ impl View {
         self.lease / BEATS
     }
 
+    /// Returns the time after a beat for which this node is trusted.
+    pub(crate) fn trusted_for(&self) -> Duration {
+        self.lease * TRUST_TENTHS / 10
+    }
+
     pub(crate) fn me(&self) -> NodeId {
         self.me
     }

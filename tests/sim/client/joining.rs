@@ -27,7 +27,20 @@ pub(super) struct Joining {
 #[derive(Default)]
 pub(super) struct Place {
     pub(super) given_up: AtomicBool,
-    pub(super) joined: Mutex<Option<Result<Joined, ErrorBody>>>,
+    pub(super) joined: Mutex<Option<Result<Joined, Refused>>>,
+}
+
+/// A refusal.
+pub(super) struct Refused {
+    pub(super) error: ErrorBody,
+    /// The node that has the session.
+    pub(super) elsewhere: Option<usize>,
+}
+
+impl From<ErrorBody> for Refused {
+    fn from(error: ErrorBody) -> Self {
+        Self { error, elsewhere: None }
+    }
 }
 
 pub(super) struct Joined {
@@ -45,9 +58,12 @@ pub(super) async fn join(
     client_id: Option<String>,
     resume: Option<LeftOff>,
     outgoing: Outbox,
-) -> Result<Joined, ErrorBody> {
+) -> Result<Joined, Refused> {
     // A session that leaves memory between lookup and joining is opened once more.
     for _ in 0..2 {
+        if let Some(refused) = elsewhere(server, session).await? {
+            return Err(refused);
+        }
         let handle = server.registry.open(session, "").await?;
         let connection_id = format!("connection-{}", origin.0).parse().expect("an id");
         let identity = Identity { connection_id, client_id: client_id.clone(), software: None };
@@ -68,11 +84,25 @@ pub(super) async fn join(
             Err(error) => {
                 drop(attached);
                 handle.leave(origin).await;
-                return Err(error);
+                return Err(error.into());
             }
         }
     }
-    Err(ErrorBody::new(ErrorCode::StoreFailed, "the session could not be opened"))
+    Err(ErrorBody::new(ErrorCode::StoreFailed, "the session could not be opened").into())
+}
+
+/// Says which other node has the session. A server would bring the client there, over a socket.
+async fn elsewhere(server: &Server, session: &SessionId) -> Result<Option<Refused>, ErrorBody> {
+    if server.road.link.is_none() {
+        return Ok(None);
+    }
+    Ok(match server.registry.locate(session, "").await? {
+        reseed::internals::Place::Elsewhere(row) => {
+            let error = ErrorBody::new(ErrorCode::Overloaded, "another node has the session");
+            Some(Refused { error, elsewhere: row.node.name.parse().ok() })
+        }
+        _ => None,
+    })
 }
 
 async fn path(server: &Server, session: &SessionId, snapshot: &Snapshot) -> Result<Vec<Entry>, ErrorBody> {
@@ -93,7 +123,7 @@ async fn path(server: &Server, session: &SessionId, snapshot: &Snapshot) -> Resu
 }
 
 /// Leaves a connection that nobody waits for.
-pub(super) fn give_up(origin: Origin, joined: Result<Joined, ErrorBody>) {
+pub(super) fn give_up(origin: Origin, joined: Result<Joined, Refused>) {
     if let Ok(Joined { handle, attached, .. }) = joined {
         drop(attached);
         handle.left(origin);

@@ -12,21 +12,15 @@ const REST_LOOKS_MAX: usize = 400;
 impl World {
     /// Stops all faults, makes the model answer, and reconnects every client, which reads to the end: the session must
     /// become idle.
-    pub(super) async fn settle(&mut self) {
+    pub(crate) async fn settle(&mut self) {
         self.wire.trace.line("-- the world settles");
         self.wire.disk.heal();
         self.script.calm_down();
         self.habits.calm_down();
         self.workshop.calm_down();
-        // Of several servers only the newest is reachable; others that did not know of it are gone.
-        let newest = self.servers.pop();
-        let newest_node = newest.as_ref().map(|up| up.server.node);
-        self.bury();
-        self.servers.extend(newest);
-        for client in &mut self.clients {
-            if newest_node.is_some_and(|node| !client.is_on(node)) {
-                client.cut(&mut self.wire);
-            }
+        match self.fleet {
+            Some(_) => self.heal_cluster().await,
+            None => self.leave_the_newest(),
         }
         // A client that does not know the outcome of a command sends it again.
         for number in 1..self.clients.len() {
@@ -57,6 +51,19 @@ impl World {
         self.wire.history.restless = Some(format!("after {REST_LOOKS_MAX} looks clients are at {places:?}"));
     }
 
+    /// Of several servers only the newest is reachable; others that did not know of it are gone.
+    fn leave_the_newest(&mut self) {
+        let newest = self.servers.pop();
+        let newest_node = newest.as_ref().map(|up| up.server.node);
+        self.bury();
+        self.servers.extend(newest);
+        for client in &mut self.clients {
+            if newest_node.is_some_and(|node| !client.is_on(node)) {
+                client.cut(&mut self.wire);
+            }
+        }
+    }
+
     /// Makes a client a writer, which repeats its unanswered commands.
     async fn clear_up(&mut self, number: usize) {
         for _ in 0..20 {
@@ -64,8 +71,9 @@ impl World {
                 break;
             }
             self.clients[number].cut(&mut self.wire);
-            let server = self.server();
-            self.clients[number].join(&mut self.wire, &server, script::writer());
+            if let Some(server) = self.server_for(number) {
+                self.clients[number].join(&mut self.wire, &server, script::writer());
+            }
             self.pass(Duration::from_millis(50)).await;
         }
         for (id, command) in self.clients[number].unanswered.clone() {
@@ -87,15 +95,19 @@ impl World {
 
     /// Lets time pass, reconnects absent clients, and makes everyone read everything.
     pub(crate) async fn pass(&mut self, time: Duration) {
+        self.fleet.iter().for_each(|fleet| fleet.acted());
         sleep(time).await;
-        let server = self.server();
-        for client in &mut self.clients {
-            client.look(&mut self.wire);
-            if client.is_away() {
-                let wish = if client.number == 1 { script::writer() } else { script::observer() };
-                client.join(&mut self.wire, &server, wish);
+        for number in 0..self.clients.len() {
+            self.clients[number].look(&mut self.wire);
+            let sent_on = self.clients[number].sent_on();
+            if self.clients[number].is_away()
+                && let Some(server) = self.server_for(number)
+            {
+                let wish = if number == 1 { script::writer() } else { script::observer() };
+                let wish = sent_on.unwrap_or(wish);
+                self.clients[number].join(&mut self.wire, &server, wish);
             }
-            client.read_all(&mut self.wire).await;
+            self.clients[number].read_all(&mut self.wire).await;
         }
     }
 }

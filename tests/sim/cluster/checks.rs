@@ -1,0 +1,59 @@
+//! The guarantees of a cluster, beside those of one server.
+
+use crate::{checks::Check, history::History};
+use std::collections::BTreeMap;
+
+pub(super) const CHECKS: &[(&str, Check)] = &[
+    ("a term has one holder", terms_have_one_holder),
+    ("nothing is written under a term that has ended", nothing_stale_is_written),
+    ("a session is taken from none that trusts its lease", taken_from_the_silent),
+    ("none that trusts its lease asks the model for a session of another", one_believes_in_itself),
+];
+
+/// Terms are granted one after the other, each to one node.
+fn terms_have_one_holder(history: &History) -> Result<(), String> {
+    let mut newest: BTreeMap<_, u64> = BTreeMap::new();
+    for grant in &history.grants {
+        // Creating a session grants the first.
+        let term = newest.entry(&grant.session).or_insert(1);
+        if grant.term != *term + 1 {
+            let (node, session) = (grant.node, &grant.session);
+            return Err(format!("node {node} was granted term {} of `{session}` after {term}", grant.term));
+        }
+        *term = grant.term;
+    }
+    Ok(())
+}
+
+/// Once a term is granted, nothing is written under an earlier one, in any session.
+fn nothing_stale_is_written(history: &History) -> Result<(), String> {
+    for (session, log) in &history.written {
+        for (seq, record) in (1..).zip(log) {
+            let (term, newest) = (record.term, record.newest_term);
+            if term != newest {
+                let node = record.node;
+                return Err(format!("node {node} wrote record {seq} of `{session}` under term {term}, not {newest}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whoever is judged silent has stopped trusting itself before, unless it stands still.
+fn taken_from_the_silent(history: &History) -> Result<(), String> {
+    match history.grants.iter().find(|grant| grant.from_trusting.is_some()) {
+        Some(grant) => Err(format!("{grant:?}")),
+        None => Ok(()),
+    }
+}
+
+/// A node that trusts its lease asks for a turn of a session only while it holds it.
+fn one_believes_in_itself(history: &History) -> Result<(), String> {
+    match history.asked.iter().find(|asked| asked.stale) {
+        Some(asked) => {
+            let (node, purpose) = (asked.node, asked.request.purpose);
+            Err(format!("node {node} asked for a {purpose:?} as of {} without holding the session", asked.as_of))
+        }
+        None => Ok(()),
+    }
+}

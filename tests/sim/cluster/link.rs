@@ -1,0 +1,247 @@
+//! A node's connection to the database of its cluster: it can be cut, and what was on its way may arrive later.
+
+use super::fleet::Beaten;
+use crate::{
+    broken::Broken,
+    disk::{Road, failed},
+    world::SimClock,
+};
+use reseed::{
+    internals::{Clock, Keeper},
+    store::{
+        Append, Cluster, Error, Held, Lease, NewNode, NewTicket, NodeId, NodeRow, Pulse, SessionStore, Silent,
+        StoreFuture, TicketBounds, TicketPut, TicketsOf, memory::MemoryStore,
+    },
+};
+use reseed_protocol::SessionId;
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{runtime::Handle, sync::Notify, time::timeout};
+
+/// The lease of every node.
+pub(crate) const LEASE: Duration = Duration::from_secs(5);
+
+/// The time for which a call waits for a connection that is cut.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(4);
+
+/// The time that a beat may take, as in the store for PostgreSQL.
+const BEAT_LIMIT: Duration = Duration::from_secs(3);
+
+/// A node's connection.
+pub(crate) struct Link {
+    /// The node's handle on the database.
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) clock: Arc<SimClock>,
+    is_cut: AtomicBool,
+    /// Wakes calls in the order in which they wait, so that a seed repeats; a watch would not.
+    healed: Notify,
+    /// When each node has beaten last, by its own time of day: for nodes that judge by it, with that fault injected.
+    beaten_at: Beaten,
+    judged: Mutex<Vec<Silent>>,
+}
+
+impl Link {
+    pub(crate) fn new(store: MemoryStore, clock: Arc<SimClock>, beaten_at: Beaten) -> Self {
+        let (store, is_cut, healed, judged) =
+            (Arc::new(store), AtomicBool::new(false), Notify::new(), Mutex::default());
+        Self { store, clock, is_cut, healed, beaten_at, judged }
+    }
+
+    pub(crate) fn cut(&self, is_cut: bool) {
+        self.is_cut.store(is_cut, Ordering::SeqCst);
+        if !is_cut {
+            self.healed.notify_waiters();
+        }
+    }
+
+    /// Waits until the connection is whole.
+    pub(crate) async fn passes(&self) -> Result<(), Error> {
+        let whole = async {
+            while self.is_cut.load(Ordering::SeqCst) {
+                self.healed.notified().await;
+            }
+        };
+        timeout(PATIENCE, whole).await.map_err(|_| failed())
+    }
+
+    /// Notes a beat by the time of day, and what follows from the others'.
+    fn note(&self, me: NodeId, rows: &[NodeRow]) {
+        let now = self.clock.now().0;
+        let mut beaten_at = self.beaten_at.lock().unwrap_or_else(PoisonError::into_inner);
+        beaten_at.insert(me, now);
+        let lease = i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX);
+        let is_late = |row: &&NodeRow| row.id != me && beaten_at.get(&row.id).is_some_and(|at| now - at > lease);
+        let silent = rows.iter().filter(is_late).map(|row| Silent { node: row.id, beat: row.beat });
+        *self.judged.lock().unwrap_or_else(PoisonError::into_inner) = silent.collect();
+    }
+}
+
+/// A node that lives, for checks.
+pub(crate) struct Member {
+    pub(crate) keeper: Weak<Keeper>,
+    pub(crate) runtime: Handle,
+    /// It stands still, or its clock once did: it cannot know how long.
+    pub(crate) is_excused: Arc<AtomicBool>,
+}
+
+impl Member {
+    /// Returns true if it is this node of the database.
+    pub(crate) fn is(&self, node: Option<NodeId>) -> bool {
+        node.is_some() && self.keeper.upgrade().map(|keeper| keeper.me()) == node
+    }
+
+    /// Returns true if it trusts that nobody has taken its sessions, and could know otherwise.
+    pub(crate) fn trusts(&self) -> bool {
+        let _its_clock = self.runtime.enter();
+        let trusts = self.keeper.upgrade().is_some_and(|keeper| keeper.is_trusted());
+        trusts && !self.is_excused.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn holds_and_trusts(&self, holder: Option<NodeId>) -> bool {
+        self.is(holder) && self.trusts()
+    }
+}
+
+/// A write that is carried out after its sender gave up, or died.
+pub(crate) struct Late {
+    /// The number of turns until then.
+    pub(crate) turns: u32,
+    pub(crate) node: usize,
+    pub(crate) lease: Lease,
+    pub(crate) first_seq: u64,
+    pub(crate) append: Append,
+}
+
+/// An append on its way to the database. Dropped before it arrives, it may arrive all the same.
+pub(crate) struct Sent<'a> {
+    road: &'a Road,
+    late: Option<Late>,
+}
+
+impl<'a> Sent<'a> {
+    pub(crate) fn new(road: &'a Road, lease: &Lease, first_seq: u64, append: &Append) -> Self {
+        let late = Late { turns: 0, node: road.node, lease: lease.clone(), first_seq, append: append.clone() };
+        Self { road, late: Some(late) }
+    }
+
+    pub(crate) fn arrived(mut self) {
+        self.late = None;
+    }
+}
+
+impl Drop for Sent<'_> {
+    fn drop(&mut self) {
+        let Some(mut late) = self.late.take() else { return };
+        let mut inner = self.road.disk.lock();
+        if inner.rng.u8(..3) == 0 {
+            late.turns = inner.rng.u32(1..200);
+            inner.afterwards.push(late);
+        }
+    }
+}
+
+impl Road {
+    fn link(&self) -> &Link {
+        self.link.as_ref().expect("only a node of a cluster asks for others")
+    }
+
+    fn nodes_of(&self) -> &dyn Cluster {
+        self.link().store.cluster().expect("the database is shared")
+    }
+}
+
+impl Cluster for Road {
+    fn join<'a>(&'a self, node: &'a NewNode) -> StoreFuture<'a, Result<NodeId, Error>> {
+        Box::pin(async move {
+            let me = self.asked("join", self.nodes_of().join(node)).await?;
+            self.disk.trace.line(format_args!("disk: node {} joins as {me}", self.node));
+            Ok(me)
+        })
+    }
+
+    fn beat(&self, pulse: Pulse) -> StoreFuture<'_, Result<Option<Vec<NodeRow>>, Error>> {
+        Box::pin(async move {
+            let beat = timeout(BEAT_LIMIT, self.asked("beat", self.beaten(pulse))).await;
+            let rows = beat.unwrap_or_else(|_| Err(failed()))?;
+            if self.disk.broken == Broken::WallClockLease
+                && let (Some(rows), Some(me)) = (&rows, self.me())
+            {
+                self.link().note(me, rows);
+            }
+            Ok(rows)
+        })
+    }
+
+    fn judge(&self, silent: Vec<Silent>) {
+        let silent = match self.disk.broken {
+            Broken::WallClockLease => self.link().judged.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            _ => silent,
+        };
+        self.nodes_of().judge(silent);
+    }
+
+    fn leave(&self) -> StoreFuture<'_, Result<(), Error>> {
+        Box::pin(self.asked("leave", self.nodes_of().leave()))
+    }
+
+    fn nodes(&self) -> StoreFuture<'_, Result<Vec<NodeRow>, Error>> {
+        Box::pin(self.asked("nodes", self.nodes_of().nodes()))
+    }
+
+    fn remove<'a>(&'a self, silent: &'a [Silent]) -> StoreFuture<'a, Result<(), Error>> {
+        Box::pin(self.asked("remove", self.nodes_of().remove(silent)))
+    }
+
+    fn ask_to_drain(&self, node: NodeId) -> StoreFuture<'_, Result<bool, Error>> {
+        Box::pin(self.asked("ask_to_drain", self.nodes_of().ask_to_drain(node)))
+    }
+
+    fn failovers(&self) -> u64 {
+        self.nodes_of().failovers()
+    }
+
+    fn lost<'a>(&'a self, held: &'a [Held]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>> {
+        Box::pin(self.asked("lost", self.nodes_of().lost(held)))
+    }
+
+    fn put_ticket<'a>(
+        &'a self,
+        ticket: &'a NewTicket,
+        bounds: TicketBounds,
+    ) -> StoreFuture<'a, Result<TicketPut, Error>> {
+        self.nodes_of().put_ticket(ticket, bounds)
+    }
+
+    fn take_ticket<'a>(&'a self, hash: &'a [u8; 32]) -> StoreFuture<'a, Result<Option<(String, Duration)>, Error>> {
+        self.nodes_of().take_ticket(hash)
+    }
+
+    fn withdraw_tickets<'a>(&'a self, service: &'a str, of: TicketsOf<'a>) -> StoreFuture<'a, Result<u64, Error>> {
+        self.nodes_of().withdraw_tickets(service, of)
+    }
+}
+
+impl Road {
+    /// Beats, and tells the time since the beat before by the database's clock.
+    async fn beaten(&self, pulse: Pulse) -> Result<Option<Vec<NodeRow>>, Error> {
+        let mut rows = self.nodes_of().beat(pulse).await?;
+        let me = self.me();
+        let mut inner = self.disk.lock();
+        let now = inner.now;
+        if let Some(row) = rows.iter_mut().flatten().find(|row| Some(row.id) == me) {
+            row.age = now - inner.beats.insert(row.id, now).unwrap_or(now);
+        }
+        Ok(rows)
+    }
+
+    /// Returns the node that this one is to the database.
+    fn me(&self) -> Option<NodeId> {
+        let inner = self.disk.lock();
+        inner.members.get(&self.node)?.keeper.upgrade().map(|keeper| keeper.me())
+    }
+}
