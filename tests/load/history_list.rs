@@ -66,7 +66,8 @@ async fn write(store: &dyn SessionStore, n: u32) -> anyhow::Result<()> {
     let lease = store.create(&format!("s{n}").parse()?, owner, Timestamp(0)).await?;
     let head = Head {
         name: format!("What came of the order {n:04}"),
-        updated_at: Timestamp(n.into()),
+        // One a minute: PostgreSQL's index is by minute.
+        updated_at: Timestamp(i64::from(n) * 60_000),
         state: Some("s".repeat(800).into()),
         ..Head::default()
     };

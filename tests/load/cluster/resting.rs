@@ -40,7 +40,8 @@ pub(super) async fn measure(
     server.sql("postgres", "CHECKPOINT");
     let before = used(server)?;
     tokio::time::sleep(Duration::from_secs(sizes.rest_secs)).await;
-    let share = (used(server)? - before).as_secs_f64() / sizes.rest_secs as f64 * 100.0;
+    // A worker that was counted before may be gone.
+    let share = used(server)?.saturating_sub(before).as_secs_f64() / sizes.rest_secs as f64 * 100.0;
     let name = format!("cluster: of a processor, that the database uses for {} idle sessions", sizes.resting);
     figures.add(&name, share, "%", Goal::AtMost(1.0));
     Ok(())

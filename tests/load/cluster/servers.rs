@@ -113,7 +113,7 @@ impl<'a> Visitor<'a> {
                 Err(_) => {
                     let opened = self.back().await?;
                     match opened["lastTurn"]["status"].as_str() {
-                        Some("interrupted") => self.lost += 1,
+                        Some("interrupted" | "failed") => self.lost += 1,
                         // The rest of one that still runs is not of interest.
                         _ if !opened["turn"].is_null() => self.client.watch(Instant::now()).await.map(drop)?,
                         _ => {}
