@@ -14,7 +14,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio_postgres::{
     AsyncMessage, Client, Config, config::SslMode, config::TargetSessionAttrs, error::Severity, types::ToSql,
@@ -122,11 +122,25 @@ impl Connector {
 
     /// Connects.
     pub(super) async fn connect(&self) -> Result<Connection, Fault> {
+        let began = Instant::now();
         match tokio::time::timeout(self.timeout, self.dial()).await {
-            Ok(Ok((client, task, warned))) => Ok(Connection { client: ClientWrapper::new(client, task), warned }),
+            Ok(Ok((client, task, warned))) => {
+                let client = ClientWrapper::new(client, task);
+                Ok(Connection { client, warned, began, timelines: self.timelines.clone() })
+            }
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Err(Fault::NoConnection("the database did not answer while connecting".to_owned())),
         }
+    }
+
+    /// Returns true if another copy of the database has taken the place of the first one.
+    pub(super) fn has_failed_over(&self) -> bool {
+        self.timelines.as_ref().is_some_and(|timelines| timelines.failovers() > 0)
+    }
+
+    /// Returns true if a connection that began then leads to a copy of the database that was replaced.
+    pub(super) fn has_left(&self, began: Instant) -> bool {
+        self.timelines.as_ref().is_some_and(|timelines| timelines.has_left(began))
     }
 
     /// Returns the longest time that connecting takes.
@@ -193,6 +207,8 @@ fn source_of(error: &tokio_postgres::Error) -> String {
 pub(super) struct Connection {
     client: ClientWrapper,
     warned: Arc<AtomicBool>,
+    began: Instant,
+    timelines: Option<Arc<Timelines>>,
 }
 
 impl Connection {
@@ -201,8 +217,9 @@ impl Connection {
         self.warned.swap(false, Ordering::AcqRel)
     }
 
+    /// Returns true if it can or must not be used any more: it leads to a copy of the database that was replaced.
     pub(super) fn is_closed(&self) -> bool {
-        self.client.is_closed()
+        self.client.is_closed() || self.timelines.as_ref().is_some_and(|timelines| timelines.has_left(self.began))
     }
 
     /// Executes statements without parameters.

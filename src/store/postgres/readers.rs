@@ -107,6 +107,9 @@ impl Readers {
         if status.available == 0 && status.size >= status.max_size {
             metrics::store_read_waited();
         }
+        if self.connector.has_failed_over() {
+            self.pool.retain(|_, metrics| !self.connector.has_left(metrics.created));
+        }
         match self.pool.get().await {
             Ok(lent) => Ok(Db { lent: Some(lent), is_busy: AtomicBool::new(false) }),
             Err(PoolError::Backend(error)) => Err(Fault::Database(error)),

@@ -3,10 +3,13 @@
 //!
 //! A session gets a new epoch at its next opening (`session.rs`). What this module adds is that a running server
 //! notices with its first connection to the other copy, and never goes back to the one before: a primary that was
-//! replaced but still takes writes would acknowledge what is lost.
+//! replaced but still takes writes would acknowledge what is lost. Connections that began before are used no more.
 
 use crate::metrics;
-use std::sync::{Mutex, PoisonError};
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Instant,
+};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 /// The timeline of a server that takes writes: eight hexadecimal digits, so that texts are ordered as numbers.
@@ -32,12 +35,19 @@ struct State {
     /// The newest timeline; empty before the first connection.
     newest: String,
     failovers: u64,
+    /// When the last one was found.
+    found_at: Option<Instant>,
 }
 
 impl Timelines {
     /// Returns how often a newer timeline was found.
     pub(super) fn failovers(&self) -> u64 {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).failovers
+    }
+
+    /// Returns true if a connection that began then may lead to the copy that was replaced since.
+    pub(super) fn has_left(&self, began: Instant) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).found_at.is_some_and(|found| began < found)
     }
 
     /// Looks which timeline a new connection leads to. An older one than was found before is refused as a server that
@@ -68,6 +78,7 @@ impl Timelines {
             return;
         }
         state.failovers += 1;
+        state.found_at = Some(Instant::now());
         drop(state);
         metrics::store_timeline_changed();
         tracing::error!(
