@@ -40,16 +40,25 @@ pub(super) async fn run(mut settings: Settings) -> anyhow::Result<()> {
     let has_terminal = stderr().is_terminal();
     super::say(start_line(&settings, &service));
     let reloading = Reloading { log_level, service: &service, first: &settings, last: settings.clone(), has_terminal };
+    let mut signalled = false;
     tokio::select! {
         () = reloading.run(signals.hangup) => {}
-        () = signals.stop.received() => {}
+        () = signals.stop.received() => signalled = true,
         () = service.asked_to_stop() => tracing::info!("an operator asked this server to drain (`reseed nodes --drain`)"),
     }
     tracing::info!("stopping: running turns may take {} s to finish", settings.listen.shutdown_grace_secs);
+    let again = async {
+        // The first signal while it drains is from what stops it in the usual way.
+        if !signalled {
+            signals.stop.received().await;
+            tracing::info!("already stopping; another signal stops it immediately");
+        }
+        signals.stop.received().await;
+    };
     tokio::select! {
         () = service.stop() => {}
         // A second signal means no waiting: what is running is recovered at the next start.
-        () = signals.stop.received() => tracing::warn!("stopped immediately by a second signal"),
+        () = again => tracing::warn!("stopped immediately by a second signal"),
     }
     Ok(())
 }

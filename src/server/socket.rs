@@ -259,8 +259,11 @@ impl Connection {
             _ => guest.message_read(),
         });
         match message {
-            // Whatever it asks for, another server does.
-            Message::Text(_) if self.may_leave() => Err(self.left()),
+            // Whatever it asks for, another server does. Another server asks for what still runs here.
+            Message::Text(_) if self.via.is_none() && self.may_leave() => {
+                self.pump().await?;
+                Err(self.left())
+            }
             Message::Text(text) => {
                 if self.speaks == Speaks::Undecided {
                     // A frame that is neither `hello` nor a v1 command does not decide the version: it is answered as

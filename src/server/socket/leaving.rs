@@ -22,6 +22,8 @@ impl Connection {
     /// Begins to leave, in the moment of this connection.
     pub(super) fn leave_soon(&mut self) {
         let moment = u32::try_from(self.origin.0 % u64::from(MOMENTS)).unwrap_or(0);
+        // A connection from another server that has just begun is about to open a session whose turn still runs here.
+        let moment = if self.via.is_some() { MOMENTS } else { moment };
         self.leaves_at = Some(Instant::now() + LEAVING_TIME / MOMENTS * moment);
         // The next notice is the last.
         self.stopped = Box::pin(self.app.stop.clone().cancelled_owned());
@@ -35,8 +37,10 @@ impl Connection {
     /// Closes the connection if nothing runs here any more. One that another server relays is told of each session
     /// alone: the client goes on there.
     pub(super) async fn leave(&mut self) -> Flow {
+        // Before what is left is sent: what a session says while that is written must not be left out.
+        let may_leave = self.may_leave();
         self.pump().await?;
-        if self.may_leave() {
+        if may_leave {
             return Err(self.left());
         }
         if self.via.is_some() {
