@@ -15,6 +15,7 @@ use crate::{
         ConnectionShare, Identity, PRESENCE_MAX, Place, REPLAY_EVENTS_MAX, SUBSCRIPTIONS_MAX, blocking,
         encoded::FrameText, fork,
     },
+    shares::{Reading, Shares},
     store::NodeRow,
 };
 use reseed_protocol::{
@@ -26,6 +27,14 @@ use reseed_protocol::{
     frame::{self, Received, Refused},
     reply::{Done, Limits, Pong, Reply, Server, Welcome},
 };
+use std::{sync::Arc, time::Duration};
+use tokio::time::timeout;
+
+/// The longest wait for a user's turn to read history: meanwhile the connection does nothing else.
+const READ_TURN_TIME: Duration = Duration::from_secs(3);
+
+/// Why a read was refused.
+const READS_AT_ONCE: &str = "other connections of yours are reading history; one reads at a time, so try again";
 
 /// Longest `clientId`.
 const CLIENT_ID_CHARS_MAX: usize = 64;
@@ -115,17 +124,15 @@ async fn handle(connection: &mut Connection, frame: &Frame<'_>, greeted: bool) -
         return Ok(());
     }
     let command = scope::as_observer(connection, command);
-    let refused = scope::refuse(connection, session.as_ref(), &command);
-    // Until the reply is written out: that is as much work as reading it.
-    let reading = match (&command, connection.name.clone()) {
-        (Command::GetEntries(_) | Command::GetTree(_) | Command::SearchHistory(_), Some(user)) if refused.is_none() => {
-            Some(connection.app.registry.shares().reading(&user).await)
-        }
-        _ => None,
-    };
-    let answered = match refused.or_else(|| refuse_observer(connection, session.as_ref(), &command)) {
+    let refused = scope::refuse(connection, session.as_ref(), &command)
+        .or_else(|| refuse_observer(connection, session.as_ref(), &command));
+    let reading = match refused {
         Some(error) => Err(error),
-        None => carry_out(connection, &id, session.as_ref(), command, frame).await,
+        None => turn_to_read(connection.app.registry.shares().clone(), connection.name.clone(), &command).await,
+    };
+    let answered = match &reading {
+        Err(error) => Err(error.clone()),
+        Ok(_) => carry_out(connection, &id, session.as_ref(), command, frame).await,
     };
     let (reply, session) = match answered {
         // The session answers through the connection's channel.
@@ -144,6 +151,24 @@ async fn handle(connection: &mut Connection, frame: &Frame<'_>, greeted: bool) -
     };
     drop(reading);
     connection.send(encoded).await
+}
+
+/// Waits for the user's turn to read history, if that is what a command does. It lasts until the reply is written out,
+/// which is as much work as reading it.
+///
+/// # Errors
+/// `rate_limited`: others have read for too long.
+async fn turn_to_read(
+    shares: Arc<Shares>,
+    user: Option<String>,
+    command: &Command,
+) -> Result<Option<Reading>, ErrorBody> {
+    let (Command::GetEntries(_) | Command::GetTree(_) | Command::SearchHistory(_), Some(user)) = (command, user) else {
+        return Ok(None);
+    };
+    let turn = timeout(READ_TURN_TIME, shares.reading(&user)).await;
+    let error = || ErrorBody::new(ErrorCode::RateLimited, READS_AT_ONCE).with_retry_after_ms(1_000);
+    turn.map(Some).map_err(|_| error())
 }
 
 /// Carries out a command. Returns its reply, or `None` if the session will answer it.

@@ -13,6 +13,9 @@ use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, event::Subscri
 use std::{collections::HashSet, sync::Arc};
 use tokio::time::{Instant, timeout};
 
+/// The most sessions that the log names when many are closed.
+const NAMED_MAX: usize = 100;
+
 /// Says where a session was found.
 pub(crate) enum Found {
     /// It is open here.
@@ -262,6 +265,9 @@ impl Registry {
         };
         if !sessions.is_empty() {
             tracing::warn!(sessions = sessions.len(), "closing sessions: {why}");
+            for Held { session, last_seq, .. } in sessions.iter().take(NAMED_MAX) {
+                tracing::info!(%session, last_seq, "closing a session: {why}");
+            }
         }
         join_all(sessions.iter().map(|held| close(&held.session, held.term))).await;
     }

@@ -58,7 +58,7 @@ async fn open_source(database: &Database) -> Result<Box<dyn Source>, ConnectErro
         Database::Sqlite(path) => {
             // Opening would create it.
             std::fs::metadata(path).map_err(|source| OpenError::Io { path: path.clone(), source })?;
-            Box::new(SqliteSide::open(path)?)
+            Box::new(SqliteSide::open_source(path)?)
         }
         #[cfg(feature = "postgres")]
         Database::Postgres(postgres) => Box::new(super::postgres::transfer::PostgresSide::open_source(postgres).await?),

@@ -86,6 +86,8 @@ pub(super) async fn run(
     };
     run.target.sweep().await.map_err(at("clear the target"))?;
     let mut migrated = run.all().await?;
+    // What a server that began to use the target meanwhile has acknowledged is not removed.
+    run.still_unused("target", &target_users).await?;
     migrated.removed = run.remove_others().await?;
     run.target.sweep().await.map_err(at("clear the target"))?;
     run.unchanged(&migrated.skipped, (&source_users, &target_users)).await?;
@@ -327,11 +329,15 @@ impl Run<'_> {
                 }
             }
         }
-        for (side, before) in [("source", source), ("target", target)] {
-            let now = self.users(side).await?;
-            if now.iter().any(|user| !before.contains(user)) {
-                return changed(format!("the {side} is in use by {}", names(&now)));
-            }
+        self.still_unused("source", source).await?;
+        self.still_unused("target", target).await
+    }
+
+    /// Fails if a server that was not there before uses a side now.
+    async fn still_unused(&mut self, side: &'static str, before: &[User]) -> Result<(), MigrateError> {
+        let now = self.users(side).await?;
+        if now.iter().any(|user| !before.contains(user)) {
+            return Err(MigrateError::Changed { what: format!("the {side} is in use by {}", names(&now)) });
         }
         Ok(())
     }

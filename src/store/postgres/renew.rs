@@ -40,9 +40,10 @@ pub(in crate::store) async fn renew(
         side.write(&sql, &[&numbers, &epochs]).await?;
         done.renewed += numbers.len() as u64;
     }
-    // These are synced, and with them everything before.
     for sql in ["DELETE FROM ticket", "DELETE FROM node"] {
         side.write_durably(sql).await?;
     }
+    // It is synced, and everything before with it. The others may have deleted nothing, which syncs nothing.
+    side.write_durably("SELECT pg_logical_emit_message(true, 'reseed', '')::text").await?;
     Ok(done)
 }

@@ -11,7 +11,8 @@ use super::{
     fault::Fault,
     read::{self, bounded, listed_at},
     readers::Readers,
-    record, schema,
+    record,
+    schema::{self, SchemaError},
     timeline::LINEAGE,
     upkeep,
 };
@@ -56,6 +57,9 @@ impl PostgresSide {
         let connector = Connector::new(database, Use::Read, None)?;
         let first = connect(&connector, database).await?;
         schema::check(&first, &database.schema).await?;
+        if is_marked(&first, &database.schema).await.map_err(SchemaError::from)? {
+            return Err(SchemaError::Migrating { schema: database.schema.clone() }.into());
+        }
         Ok(Self { readers: readers(connector, database)?, last: None, _lock: None })
     }
 

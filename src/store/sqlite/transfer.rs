@@ -42,6 +42,15 @@ impl SqliteSide {
         let Opened { writer: db, lock, .. } = open::open(path, 0, None)?;
         Ok(Self { db, _lock: lock })
     }
+
+    /// Opens a file to read all of it: one that another migration has not finished is refused.
+    pub(in crate::store) fn open_source(path: &Path) -> Result<Self, OpenError> {
+        let Opened { writer: db, lock, found, .. } = open::open(path, 0, None)?;
+        if found.is_marked {
+            return Err(OpenError::Migrating { path: path.to_owned() });
+        }
+        Ok(Self { db, _lock: lock })
+    }
 }
 
 const LISTED: &str = "number, id, term, last_seq, updated_at";
