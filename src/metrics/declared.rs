@@ -7,7 +7,8 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 const LONG_SECONDS: &[f64] = &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 
 /// Upper bounds, in seconds, for a commit: a fast disk syncs in half a millisecond, a slow one in a second.
-const COMMIT_SECONDS: &[f64] = &[0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0];
+const COMMIT_SECONDS: &[f64] =
+    &[0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
 /// Upper bounds, in seconds, for a user's wait: none, imperceptible, up to the time of a summary.
 const PAUSE_SECONDS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
@@ -123,8 +124,9 @@ metrics! {
     NODES = Kind::Gauge, "reseed_nodes" ["state"], Count,
         "Servers that share the database, as this one sees them, itself included: `living`, `draining`, or `silent` for \
         longer than their lease.";
-    LEASE_AGE_SECONDS = Kind::Gauge, "reseed_lease_age_seconds" [], Seconds,
-        "Time since this server last renewed its lease, as of its last attempt; 0 if that one succeeded.";
+    LEASE_AGE_RATIO = Kind::Gauge, "reseed_lease_age_ratio" [], Count,
+        "Time since this server last renewed its lease, as a part of NODE_LEASE_SECS, as of its last attempt; 0 if that one \
+        succeeded. From 0.8 on it serves nothing.";
     LEASE_LOSSES_TOTAL = Kind::Counter, "reseed_lease_losses_total" [], Count,
         "Times that this server could not renew its lease in time, so that others might take its sessions over.";
     SESSIONS_HELD = Kind::Gauge, "reseed_sessions_held" [], Count,

@@ -177,9 +177,9 @@ pub(crate) fn nodes(living: usize, draining: usize, silent: usize, held: u64) {
     SESSIONS_HELD.gauge([]).set(held as f64);
 }
 
-/// Says how long ago this server renewed its lease.
-pub(crate) fn lease_renewed(ago: Duration) {
-    LEASE_AGE_SECONDS.gauge([]).set(ago.as_secs_f64());
+/// Says how long ago this server renewed its lease, as a part of the lease.
+pub(crate) fn lease_renewed(ago: f64) {
+    LEASE_AGE_RATIO.gauge([]).set(ago);
 }
 
 /// Counts a lease that was not renewed in time.

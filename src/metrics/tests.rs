@@ -30,7 +30,7 @@ pub(super) fn record_all() {
     drop(RelayedConnection::new(Side::Holder));
     nodes(2, 1, 1, 7);
     taken_over(true);
-    lease_renewed(Duration::from_millis(1_500));
+    lease_renewed(0.75);
     lease_lost();
     store_read_waited();
     append_fenced();
@@ -80,7 +80,7 @@ fn what_is_recorded_is_rendered_under_its_labels() {
         r#"reseed_takeovers_total{reason="gone"} 0"#,
         "reseed_appends_fenced_total 1",
         "reseed_store_timeline_changes_total 1",
-        "reseed_lease_age_seconds 1.5",
+        "reseed_lease_age_ratio 0.75",
         "reseed_lease_losses_total 1",
         "reseed_store_reads_waited_total 1",
         r#"reseed_relayed_connections{side="holder"} 0"#,

@@ -331,7 +331,8 @@ impl Keeper {
             Ok(Some(rows)) => rows,
             Ok(None) => return self.join_again(cluster).await,
             Err(error) => {
-                metrics::lease_renewed(self.view().renewed_ago(self.began.elapsed()));
+                let ago = self.view().renewed_ago(self.began.elapsed());
+                metrics::lease_renewed(ago.as_secs_f64() / self.node.lease.as_secs_f64());
                 if !std::mem::replace(is_away, true) {
                     tracing::warn!(%error, "this server cannot renew its lease; it opens no sessions until it can");
                 }
@@ -345,9 +346,7 @@ impl Keeper {
         }
         let failovers = cluster.failovers();
         let is_other_copy = self.failovers.swap(failovers, Ordering::Relaxed) != failovers;
-        let drains = |rows: &[NodeRow]| rows.iter().filter(|row| row.pulse.draining).count();
-        let (total, draining) = (rows.len(), drains(&rows));
-        let (silent, gone, lapsed, has_changed) = {
+        let (counted, gone, lapsed, has_changed) = {
             let mut view = self.view();
             // A machine that was suspended may have a clock that stood still with it. The store's only adds suspicion.
             let age = rows.iter().find(|row| row.id == view.me()).map_or(Duration::ZERO, |row| row.age);
@@ -355,23 +354,21 @@ impl Keeper {
             let before: Vec<NodeId> = view.living().map(|row| row.id).collect();
             view.polled(sent, answered, rows);
             let has_changed = !view.living().map(|row| row.id).eq(before);
-            let silent = view.silent();
-            let silent_count = silent.len();
-            cluster.judge(silent);
+            cluster.judge(view.silent());
+            let counted = view.counted(self.node.address.as_deref(), pulse.draining);
             // Before anybody else can see that this node is trusted again.
             self.standing.send_modify(|standing| {
                 standing.beats += 1;
                 standing.lapses += u64::from(lapsed || is_other_copy);
                 standing.others += u64::from(has_changed);
             });
-            (silent_count, view.gone(), lapsed, has_changed)
+            (counted, view.gone(), lapsed, has_changed)
         };
-        let living = total.saturating_sub(draining).saturating_sub(silent);
-        metrics::lease_renewed(Duration::ZERO);
+        metrics::lease_renewed(0.0);
         if lapsed {
             metrics::lease_lost();
         }
-        metrics::nodes(living, draining, silent, sessions);
+        metrics::nodes(counted.living, counted.draining, counted.silent, sessions);
         if std::mem::take(is_away) {
             tracing::info!("this server renews its lease again");
         }
@@ -390,6 +387,7 @@ impl Keeper {
         let sent = self.began.elapsed();
         match cluster.join(&self.node).await {
             Ok(me) => {
+                metrics::lease_lost();
                 tracing::error!(node = %me, "this server was removed from the servers of the database; it has joined again");
                 let mut view = self.view();
                 *view = View::joined(self.node.lease, me, sent);

@@ -59,6 +59,14 @@ pub(crate) enum Holder {
     Unknown,
 }
 
+/// How many nodes do what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counted {
+    pub(crate) living: usize,
+    pub(crate) draining: usize,
+    pub(crate) silent: usize,
+}
+
 impl View {
     /// Returns the view of a node that has joined; it began to join at `sent`.
     pub(crate) fn joined(lease: Duration, me: NodeId, sent: Duration) -> Self {
@@ -131,6 +139,23 @@ impl View {
         self.others.values().filter(|seen| !seen.is_silent()).map(|seen| &seen.row)
     }
 
+    /// Counts the nodes by what they do. This one has this address, and drains or not. A silent node is not counted if
+    /// one that lives has its address: it was started again.
+    pub(crate) fn counted(&self, address: Option<&str>, is_draining: bool) -> Counted {
+        let lives = |address: &str| self.living().any(|row| row.node.address.as_deref() == Some(address));
+        let mut counted = Counted { living: 0, draining: 0, silent: 0 };
+        *(if is_draining { &mut counted.draining } else { &mut counted.living }) += 1;
+        for seen in self.others.values() {
+            match seen.row.node.address.as_deref() {
+                Some(other) if seen.is_silent() && (address == Some(other) || lives(other)) => {}
+                _ if seen.is_silent() => counted.silent += 1,
+                _ if seen.row.pulse.draining => counted.draining += 1,
+                _ => counted.living += 1,
+            }
+        }
+        counted
+    }
+
     /// Returns true if a node is known, and silent.
     pub(crate) fn is_silent(&self, node: NodeId) -> bool {
         self.others.get(&node).is_some_and(Seen::is_silent)
@@ -181,7 +206,7 @@ impl Seen {
 
 #[cfg(test)]
 mod tests {
-    use super::{BEATS, Holder, TRUST_TENTHS, View};
+    use super::{BEATS, Counted, Holder, TRUST_TENTHS, View};
     use crate::store::{NewNode, NodeId, NodeRow, Pulse, Silent};
     use proptest::prelude::*;
     use std::time::Duration;
@@ -201,6 +226,25 @@ mod tests {
 
     fn view() -> View {
         View::joined(LEASE, ME, ms(0))
+    }
+
+    #[test]
+    fn each_node_is_counted_once_and_one_that_was_started_again_under_its_address() {
+        let at = |id: i64, beat: u64, address: &str, draining: bool| {
+            let mut row = row(NodeId(id), beat);
+            (row.node.address, row.pulse.draining) = (Some(address.to_owned()), draining);
+            row
+        };
+        let mut view = view();
+        for n in 0..6 {
+            // One lives, one drains; of the silent ones, two were started again, and one was draining.
+            let moving = [at(2, n, "b", false), at(3, n, "c", true)];
+            let still = [at(4, 1, "b", false), at(5, 1, "a", false), at(6, 1, "d", true)];
+            let rows = [row(ME, n)].into_iter().chain(moving).chain(still).collect();
+            view.polled(ms(200 * n + 200), ms(200 * n + 200), rows);
+        }
+        assert_eq!(view.counted(Some("a"), false), Counted { living: 2, draining: 1, silent: 1 });
+        assert_eq!(view.counted(None, true), Counted { living: 1, draining: 2, silent: 2 });
     }
 
     #[test]
