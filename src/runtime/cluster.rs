@@ -134,10 +134,11 @@ impl Keeper {
         self.view().me()
     }
 
-    /// Returns true if no other node can have judged this one silent.
+    /// Returns true if no other node can have judged this one silent, and it has not begun to leave: then what it still
+    /// has open is anybody's.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
-        self.view().is_trusted(self.began.elapsed())
+        !self.ended.is_cancelled() && self.view().is_trusted(self.began.elapsed())
     }
 
     /// Waits until this node may be trusted; false if that takes longer than the patience.
