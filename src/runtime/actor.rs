@@ -56,7 +56,7 @@ use tokio::{
 /// A session that was loaded or created.
 pub(super) struct Started {
     pub(super) lease: Lease,
-    /// What this node was before it opened the session, if it is one of a cluster's.
+    /// Holds what this node was before it opened the session, if it is one of a cluster's.
     pub(super) since: Option<Since>,
     pub(super) seed: Seed,
     pub(super) head: Head,

@@ -46,7 +46,7 @@ pub(crate) struct Standing {
     beats: u64,
 }
 
-/// What this node was when it opened a session. While it is the same, no other node can have taken the session.
+/// Remembers a node as it was when it opened a session. While it is the same, no other node can have taken the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Since {
     me: NodeId,

@@ -41,7 +41,7 @@ pub(super) struct Effects {
     shared: Arc<Shared>,
     owner: Arc<str>,
     lease: Lease,
-    /// What this node was when it opened the session, if it is one of a cluster's.
+    /// Holds what this node was when it opened the session, if it is one of a cluster's.
     since: Option<Since>,
     feed: Arc<Feed>,
     mailbox: mpsc::WeakSender<Box<Message>>,

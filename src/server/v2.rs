@@ -33,7 +33,7 @@ use tokio::time::timeout;
 /// The longest wait for a user's turn to read history: meanwhile the connection does nothing else.
 const READ_TURN_TIME: Duration = Duration::from_secs(3);
 
-/// Why a read was refused.
+/// Tells a client why its read was refused.
 const READS_AT_ONCE: &str = "other connections of yours are reading history; one reads at a time, so try again";
 
 /// Longest `clientId`.

@@ -7,7 +7,7 @@
 use super::{ConnectError, Error, sqlite};
 use crate::config::Database;
 
-/// What was renewed.
+/// Counts what was renewed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Renewed {
     /// Sessions with a new epoch.

@@ -59,7 +59,7 @@ pub(crate) enum Holder {
     Unknown,
 }
 
-/// How many nodes do what.
+/// Counts nodes by what they do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub(crate) living: usize,

@@ -65,13 +65,13 @@ pub(crate) enum MigrateError {
          copies what has changed"
     )]
     Changed {
-        /// What has changed.
+        /// Names what has changed.
         what: String,
     },
     /// A database failed.
     #[error("{doing}: {error}")]
     Store {
-        /// What was being done.
+        /// Names the step that failed.
         doing: &'static str,
         /// The cause.
         error: Error,

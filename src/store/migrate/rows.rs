@@ -1,4 +1,4 @@
-//! What is carried from one database to another, and the digest by which both sides are compared.
+//! Describes what is carried from one database to another, and the digest by which both sides are compared.
 
 use crate::store::{NodeId, SessionHead, checksum::int};
 use ring::digest::{Context, SHA256};
@@ -68,7 +68,7 @@ pub(in crate::store) struct User {
     pub(in crate::store) beat: i64,
 }
 
-/// How much a database, or a session, holds.
+/// Counts what a database, or a session, holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Size {
     /// Sessions.

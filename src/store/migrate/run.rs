@@ -21,7 +21,7 @@ pub(crate) struct Options {
     pub(crate) skip_damaged: bool,
 }
 
-/// What a migration is doing.
+/// Tells what a migration is doing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// It watches whether servers that a database lists are still alive.
@@ -35,17 +35,17 @@ pub(crate) enum Progress {
     },
     /// It copies and verifies.
     Copying {
-        /// What the source holds; marks are not counted in advance.
+        /// Counts what the source holds; marks are not counted in advance.
         of: Size,
-        /// How much of it is done.
+        /// Counts what is done of it.
         done: Size,
     },
 }
 
-/// What a migration has done.
+/// Tells what a migration has done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Migrated {
-    /// What was verified in the target.
+    /// Counts what was verified in the target.
     pub(crate) verified: Size,
     /// The digest of all that was verified, the same on both sides.
     pub(crate) digest: Digest,
@@ -120,7 +120,7 @@ struct Run<'a> {
     done: Size,
 }
 
-/// What a run has done so far.
+/// Sums up what a run has done so far.
 struct Totals {
     verified: Size,
     digest: Digest,
@@ -132,7 +132,7 @@ struct Totals {
     skipped: BTreeSet<i64>,
 }
 
-/// How a session came to be in the target.
+/// Says how a session came to be in the target.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Came {
     Kept,
@@ -349,7 +349,7 @@ enum Which {
     Target,
 }
 
-/// Why a session was not carried.
+/// Says why a session was not carried.
 enum Halt {
     /// It is damaged in the source, which does not concern the others.
     Damaged(String),

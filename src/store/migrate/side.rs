@@ -44,7 +44,7 @@ pub(in crate::store) trait Source: Send {
     fn users(&mut self) -> StoreFuture<'_, Result<Vec<User>, Error>>;
 }
 
-/// How a migration finds its target.
+/// Says how a migration finds its target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::store) enum Begun {
     /// It was empty, and is marked now.

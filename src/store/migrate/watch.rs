@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 /// The interval at which the list is read. A living server beats each fifth of its lease, which is 2 s or more.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What is known of the servers that a database lists.
+/// Says whether the servers that a database lists are silent.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::store) enum Watched {
     /// All of these have been silent for their lease, or there are none.

@@ -55,7 +55,7 @@ pub(super) struct Connector {
     begin: &'static str,
     /// Counts the commits of all of its connections that stopped waiting for their standby.
     unreplicated: Arc<AtomicU64>,
-    /// What all of its connections find out about the server; `None`: they do not ask.
+    /// Collects what its connections find out about the server; `None`: they do not ask.
     timelines: Option<Arc<Timelines>>,
 }
 

@@ -24,7 +24,7 @@ pub(super) const LINEAGE: &str = "concat_ws('.', substr(pg_walfile_name(pg_curre
                                   (SELECT oid FROM pg_database WHERE datname = current_database()), \
                                   'session'::regclass::oid)";
 
-/// What the connections of one store have found.
+/// Remembers what the connections of one store have found.
 #[derive(Debug, Default)]
 pub(super) struct Timelines {
     state: Mutex<State>,

@@ -42,7 +42,7 @@ pub(super) async fn is_marked(db: &Connection, schema: &str) -> Result<bool, Fau
 /// A schema.
 pub(in crate::store) struct PostgresSide {
     readers: Readers,
-    /// What a target is completed with, durably; `None` for a source.
+    /// Completes a target durably; `None` for a source.
     last: Option<Readers>,
     /// Holds the lock that keeps a second migration out; `None` for a source.
     _lock: Option<Connection>,

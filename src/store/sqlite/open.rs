@@ -145,7 +145,7 @@ pub(super) struct Opened {
     pub(super) found: Found,
 }
 
-/// What was found in the file.
+/// Tells what was found in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
     /// True if deleted sessions wait for their removal.
