@@ -3,6 +3,7 @@
 use super::{
     app::App,
     closing::CLOSE_TIME,
+    door::turns::Turns,
     linger::Lingering,
     socket::leaving::{LEAVING_TIME, LOOK_EVERY},
 };
@@ -14,7 +15,10 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::net::{TcpListener, TcpStream};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    runtime::Handle,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
 
@@ -60,7 +64,10 @@ pub(crate) fn serve(listener: TcpListener, app: Arc<App>) -> io::Result<Running>
 
 async fn accept(listener: TcpListener, app: Arc<App>, router: Router) {
     let mut failures = Failures::default();
+    let turns = Turns::new(Handle::current().metrics().num_workers());
     loop {
+        // Those that were accepted before come first.
+        turns.wait(std::future::ready(())).await;
         let accepted = tokio::select! {
             () = app.stop.cancelled() => return,
             accepted = listener.accept() => accepted,
@@ -68,7 +75,7 @@ async fn accept(listener: TcpListener, app: Arc<App>, router: Router) {
         match accepted {
             Ok((stream, peer)) => {
                 failures.in_a_row = 0;
-                app.connections.spawn(connection(stream, peer, router.clone(), app.clone()));
+                app.connections.spawn(turns.wait(connection(stream, peer, router.clone(), app.clone())));
             }
             Err(error) => {
                 let pause = failures.failed(&error, Instant::now());
