@@ -3,7 +3,7 @@
 
 use super::{Sizes, postgres::Server};
 use crate::{
-    appends_store::{Round, appending, create, percentile, run},
+    appends_store::{appending, create, percentile, run},
     client::Client,
     figures::{Figures, Goal, median, median_of, ms},
     history, history_list, history_store,
@@ -68,7 +68,8 @@ async fn appends(bench: &Bench, server: &Server, sizes: Sizes, figures: &mut Fig
     Ok(())
 }
 
-/// Appends while another connection holds a snapshot, as a report or a dump does.
+/// Appends while another connection holds a snapshot, as a report or a dump does, and as long without it before: what
+/// is written in that time, and its checkpoints, slow down both.
 async fn old_snapshot(
     store: &dyn SessionStore,
     address: &str,
@@ -76,16 +77,41 @@ async fn old_snapshot(
     mut next: Vec<u64>,
     figures: &mut Figures,
 ) -> anyhow::Result<()> {
-    let Sizes { appenders, append_secs, snapshot_secs, .. } = sizes;
-    let before = appending(store, appenders, append_secs, &mut next).await?;
+    let (without, wal) = pressed(store, address, sizes, &mut next).await?;
     let holder = database(address).await?;
     holder.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class").await?;
-    appending(store, appenders, snapshot_secs, &mut next).await?;
-    let Round { per_second, .. } = appending(store, appenders, append_secs, &mut next).await?;
+    let (beside, _) = pressed(store, address, sizes, &mut next).await?;
     holder.batch_execute("COMMIT").await?;
-    let name = format!("cluster: appends beside a snapshot of {snapshot_secs} s, to without");
-    figures.add(&name, per_second / before.per_second, "x", Goal::AtLeast(0.7));
+    let secs = sizes.snapshot_secs;
+    figures.add(&format!("cluster: WAL that {secs} s of appends write"), wal, "MiB", Goal::None);
+    let name = format!("cluster: appends beside a snapshot of {secs} s, to after {secs} s without");
+    figures.add(&name, beside / without, "x", Goal::AtLeast(0.7));
     Ok(())
+}
+
+/// Appends for as long as a snapshot is held, in rounds. Returns the appends a second at the end, the median of the
+/// later half of the rounds, and the MiB of WAL that were written.
+async fn pressed(
+    store: &dyn SessionStore,
+    address: &str,
+    Sizes { appenders, append_secs, snapshot_secs, .. }: Sizes,
+    next: &mut [u64],
+) -> anyhow::Result<(f64, f64)> {
+    let database = database(address).await?;
+    // Both begin with as many dirty pages as any other.
+    database.batch_execute("CHECKPOINT").await?;
+    let written = async || -> anyhow::Result<f64> {
+        let row = database.query_one("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8", &[]).await?;
+        Ok(row.get(0))
+    };
+    let before = written().await?;
+    let rounds = (snapshot_secs / append_secs).max(2);
+    let mut rates = Vec::new();
+    for _ in 0..rounds {
+        rates.push(appending(store, appenders, append_secs, next).await?.per_second);
+    }
+    let wal = (written().await? - before) / 1024.0 / 1024.0;
+    Ok((median_of(rates.split_off(rates.len() / 2)), wal))
 }
 
 async fn lists(server: &Server, sizes: Sizes, figures: &mut Figures) -> anyhow::Result<()> {
