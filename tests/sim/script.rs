@@ -113,8 +113,10 @@ async fn write(world: &mut World, number: usize) {
         let answered: Vec<_> = client.answered.iter().collect();
         let again = rng.choice(&open).or(rng.choice(&answered)).map(|(id, command)| (id.clone(), command.clone()));
         if let Some((id, command)) = again {
-            // Sometimes the same id with different content.
-            let command = if rng.u8(..6) == 0 { say("something else", None) } else { command };
+            // Sometimes the same id with different content. Only for an id that is stored: while another command has
+            // it, the protocol does not allow its use, and the answer depends on which of them is under way.
+            let is_other = rng.u8(..6) == 0 && command.writes();
+            let command = if is_other { say("something else", None) } else { command };
             world.clients[number].send(&mut world.wire, id, command).await;
         }
         return;
