@@ -19,8 +19,16 @@ pub(crate) enum Broken {
     PublishBeforeWrite,
     /// A stale writer may write.
     IgnoreTerm,
+    /// The database of a cluster grants a term that was granted before.
+    TermTwice,
     /// Nodes of a cluster judge by their time of day which others live.
     WallClockLease,
+    /// Nodes of a cluster judge another one silent as soon as it has missed a beat.
+    ShortLease,
+    /// A node that asks which sessions it has lost meanwhile learns of none.
+    NothingLost,
+    /// A node does not learn from the database's clock that its own stood still.
+    AgeUnknown,
     /// A reopened session has no queue.
     LoseQueue,
     /// A resuming client is treated as if it had seen nothing of the running answer.
@@ -41,8 +49,15 @@ const LATE: Duration = Duration::from_millis(5);
 impl Broken {
     /// Returns the lease that a server uses on the disk.
     pub(crate) fn claimed(self, lease: &Lease, newest_term: u64) -> Lease {
-        let term = if self == Self::IgnoreTerm { newest_term } else { lease.term };
+        let is_any = matches!(self, Self::IgnoreTerm | Self::TermTwice);
+        let term = if is_any { newest_term } else { lease.term };
         Lease { term, ..lease.clone() }
+    }
+
+    /// Returns the lease that the database grants.
+    pub(crate) fn granted(self, lease: Lease) -> Lease {
+        let term = if self == Self::TermTwice { lease.term - 1 } else { lease.term };
+        Lease { term, ..lease }
     }
 
     /// Acknowledges an append without executing it properly.

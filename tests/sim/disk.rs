@@ -8,7 +8,7 @@
 use crate::{
     broken::Broken,
     cluster::{
-        fleet::Beaten,
+        fleet::{Beaten, QUANTUM_MAX, Standstill},
         link::{Late, Link, Member, Sent},
     },
     history::{Grant, Trace, Written},
@@ -65,6 +65,11 @@ pub(crate) struct Inner {
     /// The database's time, and when each node has beaten by it.
     pub(crate) now: Duration,
     pub(crate) beats: BTreeMap<NodeId, Duration>,
+    /// The node of a cluster that writes next stands still then, before it has the answer.
+    pub(crate) still_then: Option<Standstill>,
+    pub(crate) stopped: Vec<(usize, Standstill)>,
+    /// When each node of a cluster has sent its last beat that was answered, by number.
+    pub(crate) renewed: BTreeMap<usize, Duration>,
 }
 
 #[derive(Clone)]
@@ -103,6 +108,9 @@ impl Disk {
             beaten_at: Beaten::default(),
             now: Duration::ZERO,
             beats: BTreeMap::new(),
+            still_then: None,
+            stopped: Vec::new(),
+            renewed: BTreeMap::new(),
         };
         Arc::new(Self { seed, broken, trace, inner: Mutex::new(inner) })
     }
@@ -129,6 +137,7 @@ impl Disk {
         let mut inner = self.lock();
         inner.faults_per_mille = faults_per_mille;
         inner.slow_once_in = slow_once_in;
+        inner.still_then = None;
     }
 
     /// Stops all faults.
@@ -181,9 +190,11 @@ impl Disk {
         let (lease, head) = store.open(session).await?;
         let mut inner = self.lock();
         inner.terms.insert(session.clone(), lease.term);
+        let lease = self.broken.granted(lease);
         let others = inner.members.iter().filter(|(number, _)| **number != node);
-        let trusting = others.filter(|(_, member)| member.holds_and_trusts(before.holder)).map(|(number, _)| *number);
-        let from_trusting = trusting.min();
+        let mut holders = others.filter(|(_, member)| member.is(before.holder));
+        let holder = holders.next().filter(|(number, _)| inner.trusts(**number));
+        let from_trusting = holder.map(|(number, member)| (*number, member.stands_still()));
         inner.grants.push(Grant { session: session.clone(), term: lease.term, node, from_trusting });
         Ok((lease, head))
     }
@@ -201,7 +212,7 @@ impl Disk {
         let (Some(member), Some(first)) = (inner.members.get(&node), &inner.first) else { return false };
         let head = inner.store.head(first).now_or_never();
         let holder = head.and_then(Result::ok).and_then(|head| head.holder);
-        member.trusts() && !member.is(holder)
+        inner.trusts(node) && !member.is(holder)
     }
 
     /// Writes, and updates the mirror.
@@ -264,6 +275,16 @@ impl Road {
         match &self.link {
             Some(link) => link.passes().await,
             None => Ok(()),
+        }
+    }
+
+    /// Makes the node stand still before it goes on, if that was wanted.
+    async fn stand_still(&self) {
+        let still = self.disk.lock().still_then.take();
+        if let Some(still) = still {
+            self.disk.lock().stopped.push((self.node, still));
+            // It is stopped once it has run for a quantum.
+            tokio::time::sleep(Duration::from_millis(QUANTUM_MAX * 2)).await;
         }
     }
 
@@ -351,7 +372,9 @@ impl SessionStore for Road {
             let sent = self.link.as_ref().map(|_| Sent::new(self, lease, first_seq, &append));
             let work = async {
                 sent.into_iter().for_each(Sent::arrived);
-                self.disk.append(self.node, lease, first_seq, append).await
+                self.disk.append(self.node, lease, first_seq, append).await?;
+                self.stand_still().await;
+                Ok(())
             };
             self.asked("append", work).await
         })

@@ -75,8 +75,9 @@ pub(crate) struct Grant {
     pub(crate) session: SessionId,
     pub(crate) term: u64,
     pub(crate) node: usize,
-    /// Another node of the cluster from which the session was taken although it trusted that nobody would.
-    pub(crate) from_trusting: Option<usize>,
+    /// Another node of the cluster from which the session was taken although it trusted that nobody would, and true if
+    /// it stood still meanwhile.
+    pub(crate) from_trusting: Option<(usize, bool)>,
 }
 
 /// A command that was sent.

@@ -1,12 +1,16 @@
 //! The guarantees of a cluster, beside those of one server.
 
-use crate::{checks::Check, history::History};
+use crate::{
+    checks::Check,
+    history::{History, Written},
+};
 use std::collections::BTreeMap;
 
 pub(super) const CHECKS: &[(&str, Check)] = &[
     ("a term has one holder", terms_have_one_holder),
     ("nothing is written under a term that has ended", nothing_stale_is_written),
     ("a session is taken from none that trusts its lease", taken_from_the_silent),
+    ("a session is taken from none that stands still before its lease is over", taken_from_the_still),
     ("none that trusts its lease asks the model for a session of another", one_believes_in_itself),
 ];
 
@@ -21,6 +25,17 @@ fn terms_have_one_holder(history: &History) -> Result<(), String> {
             return Err(format!("node {node} was granted term {} of `{session}` after {term}", grant.term));
         }
         *term = grant.term;
+    }
+    let mut holders: BTreeMap<_, usize> =
+        history.grants.iter().map(|grant| ((&grant.session, grant.term), grant.node)).collect();
+    for (session, log) in &history.written {
+        for (seq, Written { term, node, .. }) in (1..).zip(log) {
+            // The first is its creator's.
+            let holder = *holders.entry((session, *term)).or_insert(*node);
+            if holder != *node {
+                return Err(format!("node {node} wrote record {seq} of `{session}` under term {term} of {holder}"));
+            }
+        }
     }
     Ok(())
 }
@@ -39,9 +54,18 @@ fn nothing_stale_is_written(history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// Whoever is judged silent has stopped trusting itself before, unless it stands still.
+/// Whoever is judged silent has stopped trusting itself before.
 fn taken_from_the_silent(history: &History) -> Result<(), String> {
-    match history.grants.iter().find(|grant| grant.from_trusting.is_some()) {
+    taken(history, |is_still| !is_still)
+}
+
+/// A node that stands still keeps its sessions as long as one whose beats are lost.
+fn taken_from_the_still(history: &History) -> Result<(), String> {
+    taken(history, |is_still| is_still)
+}
+
+fn taken(history: &History, is_meant: fn(bool) -> bool) -> Result<(), String> {
+    match history.grants.iter().find(|grant| grant.from_trusting.is_some_and(|(_, is_still)| is_meant(is_still))) {
         Some(grant) => Err(format!("{grant:?}")),
         None => Ok(()),
     }

@@ -29,7 +29,7 @@ use tokio::{
 };
 
 /// The longest time for which a node runs before the next one does.
-const QUANTUM_MAX: u64 = 200;
+pub(crate) const QUANTUM_MAX: u64 = 200;
 
 /// The number of quanta for which the world may wait for one thing.
 const WAITS_MAX: u32 = 20_000;
@@ -54,7 +54,7 @@ struct Inner {
 pub(crate) struct Node {
     pub(crate) runtime: Runtime,
     pub(crate) alive: Arc<AtomicBool>,
-    pub(crate) is_excused: Arc<AtomicBool>,
+    pub(crate) is_still: Arc<AtomicBool>,
     /// It is set once the node has joined.
     pub(crate) server: Arc<OnceLock<Server>>,
     /// Its time in thousandths of that of the world.
@@ -66,15 +66,22 @@ pub(crate) struct Node {
     pub(crate) road: Arc<Road>,
 }
 
-/// A node that stands still.
+/// How a node stands still.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pause {
-    pub(crate) since: Duration,
-    pub(crate) until: Duration,
+pub(crate) struct Standstill {
+    pub(crate) time: Duration,
     /// Its clock runs on.
     pub(crate) counts: bool,
     /// The others remove it meanwhile, as if they had watched it be silent for an hour.
     pub(crate) is_removed: bool,
+}
+
+/// A node that stands still.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pause {
+    since: Duration,
+    until: Duration,
+    still: Standstill,
 }
 
 impl Node {
@@ -151,13 +158,13 @@ impl Fleet {
         drop(node);
     }
 
-    pub(crate) fn pause(&self, number: usize, time: Duration, counts: bool, is_removed: bool) {
+    pub(crate) fn pause(&self, number: usize, still: Standstill) {
         let now = self.now();
         if let Some(node) = self.0.nodes.borrow_mut().get_mut(&number)
             && node.paused.is_none()
         {
-            node.is_excused.store(true, Ordering::SeqCst);
-            node.paused = Some(Pause { since: now, until: now + time, counts, is_removed });
+            node.is_still.store(true, Ordering::SeqCst);
+            node.paused = Some(Pause { since: now, until: now + still.time, still });
         }
     }
 
@@ -236,19 +243,24 @@ impl Fleet {
                 Some(pause) if pause.until > self.now() => continue,
                 Some(pause) => {
                     node.paused = None;
+                    node.is_still.store(false, Ordering::SeqCst);
                     disk.trace.line(format_args!("world: node {number} wakes"));
-                    if pause.is_removed && self.now() - pause.since > LEASE * 2 {
+                    if pause.still.is_removed && self.now() - pause.since > LEASE * 2 {
                         remove(node, disk);
                     }
-                    if pause.counts {
+                    if pause.still.counts {
                         let stood = self.now() - pause.since;
                         node.runtime.block_on(async { advance(stood).await });
-                        node.is_excused.store(false, Ordering::SeqCst);
                     }
                 }
                 None => {}
             }
             node.run(millis, turns);
+        }
+        let stopped = std::mem::take(&mut disk.lock().stopped);
+        for (number, still) in stopped {
+            disk.trace.line(format_args!("world: node {number} stands still for {} ms", still.time.as_millis()));
+            self.pause(number, still);
         }
         carry_out_late(disk);
         world.block_on(async { sleep(Duration::from_millis(millis)).await });

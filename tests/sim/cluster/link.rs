@@ -3,7 +3,7 @@
 use super::fleet::Beaten;
 use crate::{
     broken::Broken,
-    disk::{Road, failed},
+    disk::{Inner, Road, failed},
     world::SimClock,
 };
 use reseed::{
@@ -29,6 +29,10 @@ pub(crate) const LEASE: Duration = Duration::from_secs(5);
 /// The time for which a call waits for a connection that is cut.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(4);
 
+/// The time after its last beat for which a node may trust its lease, however wrong its clock is: longer than a clock
+/// that runs slowly makes it, and shorter than others wait.
+const TRUSTED_MAX: Duration = LEASE.saturating_sub(Duration::from_millis(500));
+
 /// The time that a beat may take, as in the store for PostgreSQL.
 const BEAT_LIMIT: Duration = Duration::from_secs(3);
 
@@ -47,9 +51,8 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new(store: MemoryStore, clock: Arc<SimClock>, beaten_at: Beaten) -> Self {
-        let (store, is_cut, healed, judged) =
-            (Arc::new(store), AtomicBool::new(false), Notify::new(), Mutex::default());
-        Self { store, clock, is_cut, healed, beaten_at, judged }
+        let (store, is_cut, healed) = (Arc::new(store), AtomicBool::new(false), Notify::new());
+        Self { store, clock, is_cut, healed, beaten_at, judged: Mutex::default() }
     }
 
     pub(crate) fn cut(&self, is_cut: bool) {
@@ -85,8 +88,7 @@ impl Link {
 pub(crate) struct Member {
     pub(crate) keeper: Weak<Keeper>,
     pub(crate) runtime: Handle,
-    /// It stands still, or its clock once did: it cannot know how long.
-    pub(crate) is_excused: Arc<AtomicBool>,
+    pub(crate) is_still: Arc<AtomicBool>,
 }
 
 impl Member {
@@ -95,15 +97,23 @@ impl Member {
         node.is_some() && self.keeper.upgrade().map(|keeper| keeper.me()) == node
     }
 
-    /// Returns true if it trusts that nobody has taken its sessions, and could know otherwise.
-    pub(crate) fn trusts(&self) -> bool {
+    fn trusts(&self) -> bool {
         let _its_clock = self.runtime.enter();
-        let trusts = self.keeper.upgrade().is_some_and(|keeper| keeper.is_trusted());
-        trusts && !self.is_excused.load(Ordering::SeqCst)
+        self.keeper.upgrade().is_some_and(|keeper| keeper.is_trusted())
     }
 
-    pub(crate) fn holds_and_trusts(&self, holder: Option<NodeId>) -> bool {
-        self.is(holder) && self.trusts()
+    pub(crate) fn stands_still(&self) -> bool {
+        self.is_still.load(Ordering::SeqCst)
+    }
+}
+
+impl Inner {
+    /// Returns true if a node trusts that nobody has taken its sessions, and could know otherwise. One whose clock
+    /// stands still, or has stood still since its last beat, cannot know that its lease is over; the next beat that is
+    /// answered tells it.
+    pub(crate) fn trusts(&self, number: usize) -> bool {
+        let renewed = self.renewed.get(&number).copied().unwrap_or_default();
+        self.members.get(&number).is_some_and(Member::trusts) && self.now.saturating_sub(renewed) < TRUSTED_MAX
     }
 }
 
@@ -158,7 +168,9 @@ impl Road {
 impl Cluster for Road {
     fn join<'a>(&'a self, node: &'a NewNode) -> StoreFuture<'a, Result<NodeId, Error>> {
         Box::pin(async move {
+            let sent = self.disk.lock().now;
             let me = self.asked("join", self.nodes_of().join(node)).await?;
+            self.disk.lock().renewed.insert(self.node, sent);
             self.disk.trace.line(format_args!("disk: node {} joins as {me}", self.node));
             Ok(me)
         })
@@ -166,12 +178,16 @@ impl Cluster for Road {
 
     fn beat(&self, pulse: Pulse) -> StoreFuture<'_, Result<Option<Vec<NodeRow>>, Error>> {
         Box::pin(async move {
+            let sent = self.disk.lock().now;
             let beat = timeout(BEAT_LIMIT, self.asked("beat", self.beaten(pulse))).await;
-            let rows = beat.unwrap_or_else(|_| Err(failed()))?;
-            if self.disk.broken == Broken::WallClockLease
-                && let (Some(rows), Some(me)) = (&rows, self.me())
-            {
-                self.link().note(me, rows);
+            let mut rows = beat.unwrap_or_else(|_| Err(failed()))?;
+            match (self.disk.broken, &rows, self.me()) {
+                (Broken::WallClockLease, Some(rows), Some(me)) => self.link().note(me, rows),
+                (Broken::ShortLease, ..) => rows.iter_mut().flatten().for_each(|row| row.node.lease = LEASE / 5),
+                _ => {}
+            }
+            if rows.is_some() {
+                self.disk.lock().renewed.insert(self.node, sent);
             }
             Ok(rows)
         })
@@ -206,6 +222,7 @@ impl Cluster for Road {
     }
 
     fn lost<'a>(&'a self, held: &'a [Held]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>> {
+        let held = if self.disk.broken == Broken::NothingLost { &[] } else { held };
         Box::pin(self.asked("lost", self.nodes_of().lost(held)))
     }
 
@@ -234,7 +251,8 @@ impl Road {
         let mut inner = self.disk.lock();
         let now = inner.now;
         if let Some(row) = rows.iter_mut().flatten().find(|row| Some(row.id) == me) {
-            row.age = now - inner.beats.insert(row.id, now).unwrap_or(now);
+            let age = now - inner.beats.insert(row.id, now).unwrap_or(now);
+            row.age = if self.disk.broken == Broken::AgeUnknown { Duration::ZERO } else { age };
         }
         Ok(rows)
     }

@@ -1,7 +1,7 @@
 //! What happens to the nodes of a cluster, and to their connections to the database.
 
 use super::{
-    fleet::{Beaten, Fleet, Node},
+    fleet::{Beaten, Fleet, Node, Standstill},
     link::{LEASE, Link, Member, PATIENCE},
 };
 use crate::{
@@ -62,7 +62,7 @@ impl World {
             let _its_clock = runtime.enter();
             SimClock::new(now + skew)
         };
-        let (alive, is_excused) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
+        let (alive, is_still) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
         let disk = self.wire.disk.clone();
         let link = Link::new(disk.store().another(), clock.clone(), self.beaten());
         let road = Arc::new(Road { disk, node: number, alive: alive.clone(), link: Some(link) });
@@ -70,7 +70,7 @@ impl World {
         let random_bits = self.random_bits();
         let server = Arc::new(OnceLock::new());
         self.wire.trace.line(format_args!("world: node {number} starts, {skew} ms off, at {speed} ‰ of the time"));
-        let (ready, excused, own, way) = (server.clone(), is_excused.clone(), runtime.handle().clone(), road.clone());
+        let (ready, still, own, way) = (server.clone(), is_still.clone(), runtime.handle().clone(), road.clone());
         runtime.spawn(async move {
             let new = NewNode {
                 name: number.to_string(),
@@ -84,7 +84,7 @@ impl World {
                     Err(_) => sleep(Duration::from_millis(500)).await,
                 }
             };
-            let member = Member { keeper: Arc::downgrade(&keeper), runtime: own.clone(), is_excused: excused };
+            let member = Member { keeper: Arc::downgrade(&keeper), runtime: own.clone(), is_still: still };
             way.disk.lock().members.insert(number, member);
             let options = reseed::internals::RegistryOptions { cluster: Some(keeper), ..options };
             let registry = Registry::with_random_bits(options, random_bits);
@@ -98,7 +98,7 @@ impl World {
         let node = Node {
             runtime,
             alive,
-            is_excused,
+            is_still,
             server,
             speed,
             rest: 0,
@@ -181,7 +181,7 @@ impl World {
         let most = [500, 3_000, 15_000][self.wire.rng.usize(..3)];
         let millis = self.wire.rng.u64(50..most);
         let time = Duration::from_millis(millis);
-        match self.wire.rng.u8(..16) {
+        match self.wire.rng.u8(..18) {
             0..3 => {
                 self.wire.trace.line(format_args!("world: node {number} is killed"));
                 self.kill(number);
@@ -200,7 +200,14 @@ impl World {
                 let clock = if counts { "its clock runs on" } else { "so does its clock" };
                 self.wire.trace.line(format_args!("world: node {number} stands still for {millis} ms, {clock}"));
                 let is_removed = self.wire.rng.u8(..4) == 0;
-                fleet.pause(number, time, counts, is_removed);
+                fleet.pause(number, Standstill { time, counts, is_removed });
+            }
+            15..17 => {
+                // Long enough for others to take what it has, in the middle of what it does.
+                let time = Duration::from_millis(self.wire.rng.u64(4_000..16_000));
+                let still = Standstill { time, counts: self.wire.rng.bool(), is_removed: false };
+                self.wire.trace.line(format_args!("world: who writes next stands still then: {still:?}"));
+                self.wire.disk.lock().still_then = Some(still);
             }
             9..11 => {
                 self.wire.trace.line(format_args!("world: node {number} is cut off the database for {millis} ms"));
