@@ -117,7 +117,7 @@ impl Registry {
             copy.labels(&path).await?;
             copy.end(&path, &state, &head.head).await?;
             may_count = true;
-            self.mark_source(order, &id, input).await.map(|reply| (copy, reply))
+            self.mark_source(order, &copy.lease, input).await.map(|reply| (copy, reply))
         };
         match made.await {
             Ok((copy, reply)) => {
@@ -152,13 +152,8 @@ impl Registry {
     }
 
     /// Writes the command's mark to the source's log: from here on the fork is valid.
-    async fn mark_source(
-        &self,
-        order: &ForkOrder,
-        id: &SessionId,
-        input: Option<Vec<Part>>,
-    ) -> Result<Reply, ErrorBody> {
-        let reply = Reply::Forked(Forked { session_id: id.clone(), input, duplicate: None });
+    async fn mark_source(&self, order: &ForkOrder, copy: &Lease, input: Option<Vec<Part>>) -> Result<Reply, ErrorBody> {
+        let reply = Reply::Forked(Forked { session_id: copy.session.clone(), input, duplicate: None });
         // A session that leaves memory between lookup and request is opened once more.
         for _ in 0..2 {
             let mark = Mark {
@@ -168,7 +163,15 @@ impl Registry {
                 fingerprint: order.fingerprint,
                 reply: reply.clone(),
             };
-            match self.open(&order.source, &order.owner).await?.remember(mark).await {
+            let source = self.open(&order.source, &order.owner).await?;
+            // This server may have stood still, and another one has settled the copy and deletes it. From here on one
+            // that opens the copy opens the source next, and then the mark fails, or is found.
+            let now = self.store().head(&copy.session).await.map_err(|error| store_error(&error))?;
+            if (now.term, &now.epoch) != (copy.term, &copy.epoch) {
+                let message = "another server has taken the copy over; send the command again";
+                return Err(ErrorBody::new(ErrorCode::StoreFailed, message));
+            }
+            match source.remember(mark).await {
                 Ok(Ok(())) => return Ok(reply),
                 Ok(Err(error)) => return Err(error),
                 Err(_gone) => {}

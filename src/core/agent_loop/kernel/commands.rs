@@ -65,7 +65,8 @@ impl AgentLoop {
             }
             SessionCommand::UndoCompaction(undo) => self.compacting().on_undo_compaction(&caller, &undo, lookup),
             SessionCommand::PinEntry(pin) => self.ws.on_pin_entry(&caller, &pin, lookup).map(|()| {
-                self.navigation.pinned(self.leaving_by().is_some());
+                // An input that hooks look at may be meant for another branch, whose path was read with it.
+                self.navigation.pinned(self.leaving_by().is_some() || self.hooks.looks_at_input());
             }),
             SessionCommand::UnpinEntry(pin) => self.ws.on_unpin_entry(&caller, &pin),
             SessionCommand::SetContextStrategy(set) => self.on_set_strategy(&caller, set),
