@@ -8,6 +8,7 @@ use crate::core::{
     agent_loop::{Mark, Origin, Snapshot, Tools},
     hook::HookSpec,
 };
+use crate::store::{Error as StoreError, SessionStore, StoredRecord};
 use reseed_protocol::{
     CommandId, ConnectionId, ErrorBody, ErrorCode, SessionId,
     command::{Command, GetContext, SessionRole, Software},
@@ -224,6 +225,24 @@ impl SessionHandle {
         let (answer, answered) = oneshot::channel();
         self.send(Message::Snapshot(answer)).await?;
         answered.await.map_err(|_| Gone)
+    }
+
+    /// Reads what a subscriber has missed and the feed no longer holds; `None` if the log is another one by now. A
+    /// database that has lost the end of a log goes on with other records in their place, under another epoch.
+    ///
+    /// # Errors
+    /// As [`SessionStore::read_page`].
+    pub async fn missed(
+        &self,
+        store: &dyn SessionStore,
+        after_seq: u64,
+        limit: u32,
+        bytes_max: usize,
+    ) -> Result<Option<Vec<StoredRecord>>, StoreError> {
+        let page = store.read_page(&self.id, after_seq, limit, bytes_max).await?;
+        // After the page: what is read under one epoch was written under it.
+        let is_same = store.cluster().is_none() || store.head(&self.id).await?.epoch == *self.epoch;
+        Ok(is_same.then_some(page))
     }
 
     /// Returns what the next request would send.

@@ -2,6 +2,9 @@
 
 mod nodes;
 mod session;
+mod standby;
+
+pub use self::standby::Standby;
 
 use self::session::{Session, stored};
 use super::{
@@ -32,7 +35,7 @@ pub struct MemoryStore {
     closed: AtomicBool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct State {
     sessions: BTreeMap<SessionId, Session>,
     /// The sessions that commands have created, by owner and command.
@@ -42,6 +45,8 @@ struct State {
     /// Session numbers assigned so far.
     numbers: i64,
     epochs: fastrand::Rng,
+    /// Counts how often a standby has taken over.
+    timeline: u64,
     nodes: BTreeMap<NodeId, NodeRow>,
     /// Node numbers assigned so far.
     node_numbers: i64,
@@ -76,6 +81,7 @@ impl MemoryStore {
                 usage: HashMap::new(),
                 numbers: 0,
                 epochs,
+                timeline: 0,
                 nodes: BTreeMap::new(),
                 node_numbers: 0,
                 tickets: Vec::new(),
@@ -111,6 +117,10 @@ impl MemoryStore {
 }
 
 impl State {
+    fn new_epoch(&mut self) -> String {
+        format!("{:016x}", self.epochs.u64(..))
+    }
+
     fn session(&self, id: &SessionId) -> Result<&Session, Error> {
         self.sessions.get(id).ok_or_else(|| Error::NotFound(id.clone()))
     }
@@ -148,7 +158,8 @@ impl State {
         let made = Session {
             number: self.numbers,
             owner: owner.to_owned(),
-            epoch: format!("{:016x}", self.epochs.u64(..)),
+            epoch: self.new_epoch(),
+            timeline: self.timeline,
             term: 1,
             holder,
             records: Vec::new(),
@@ -211,7 +222,12 @@ impl SessionStore for MemoryStore {
             if let Some(node) = holder.filter(|node| Some(*node) != me && state.lives(*node, &self.member.silent())) {
                 return Err(Error::Held { session: session.clone(), node });
             }
+            let timeline = state.timeline;
+            let fresh = (state.session(session)?.timeline != timeline).then(|| state.new_epoch());
             let found = state.session_mut(session)?;
+            if let Some(epoch) = fresh {
+                (found.timeline, found.epoch) = (timeline, epoch);
+            }
             found.term += 1;
             found.holder = me;
             Ok((found.lease(session), found.session_head(session)))

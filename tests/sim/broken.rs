@@ -21,6 +21,8 @@ pub(crate) enum Broken {
     IgnoreTerm,
     /// The database of a cluster grants a term that was granted before.
     TermTwice,
+    /// A standby that is behind takes over, and nothing tells that it is another copy.
+    SilentFailover,
     /// Nodes of a cluster judge by their time of day which others live.
     WallClockLease,
     /// Nodes of a cluster judge another one silent as soon as it has missed a beat.

@@ -17,7 +17,6 @@ use reseed::{
         session::fingerprint::fingerprint,
     },
     internals::{Attached, Cursor, ForkOrder, Frame, Outbox, Outgoing, REPLIES_MAX, Reader, Registry, SessionHandle},
-    store::SessionStore,
 };
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode, JobId, SessionId,
@@ -417,7 +416,8 @@ impl Client {
                 return false;
             }
             Frame::Behind { after, up_to } => {
-                let page = connection.server.road.read(&wire.session, after, PAGE).await.unwrap_or_default();
+                let missed = connection.handle.missed(&*connection.server.road, after, PAGE, usize::MAX).await;
+                let page = missed.unwrap_or_default().unwrap_or_default();
                 if page.is_empty() {
                     self.leave(wire, What::Closed(SubscriptionEnd::Failed));
                     return false;

@@ -9,6 +9,7 @@
 //! Each seed is stepped as in `world`, but the world is polled by hand: whenever it waits, every node runs for a while.
 
 mod checks;
+mod failover;
 pub(crate) mod fleet;
 pub(crate) mod link;
 mod troubles;
@@ -35,8 +36,16 @@ const SEEDS: u64 = 100;
 /// Steps of a run, minimum and maximum.
 const STEPS: std::ops::Range<usize> = 80..260;
 
+/// Steps by which a standby is behind when it takes over.
+const STEPS_FAILOVER: usize = 12;
+
 /// Runs one seed, and returns its history and trace.
 fn run(seed: u64, broken: Broken) -> (History, String) {
+    run_until(seed, broken, false)
+}
+
+/// Runs one seed; with `fails_over`, a standby that is behind takes over at some time.
+fn run_until(seed: u64, broken: Broken, fails_over: bool) -> (History, String) {
     note_panics();
     let trace = Trace::default();
     let own = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
@@ -63,7 +72,9 @@ fn run(seed: u64, broken: Broken) -> (History, String) {
     let mut life = pin!(async move {
         world.begin_cluster().await;
         let steps = world.wire.rng.usize(STEPS);
+        let over_at = fails_over.then(|| Rng::with_seed(seed ^ 0xfa11).usize(10..steps));
         for step in 0..steps {
+            world.standby_step(step, over_at);
             world.cluster_step(step).await;
         }
         world.settle().await;

@@ -11,13 +11,14 @@ use crate::{
         fleet::{Beaten, QUANTUM_MAX, Standstill},
         link::{Late, Link, Member, Sent},
     },
-    history::{Grant, Trace, Written},
+    history::{Failover, Grant, Trace, Written},
 };
 use fastrand::Rng;
 use futures_util::FutureExt;
 use reseed::store::{
     Append, Cluster, CommandMark, Created, EntriesPage, EntryQuery, Error, Lease, ListPage, ListQuery, NewRecord,
-    NodeId, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, memory::MemoryStore,
+    NodeId, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
+    memory::{MemoryStore, Standby},
 };
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{
@@ -56,6 +57,10 @@ pub(crate) struct Inner {
     pub(crate) faults: u64,
     /// The openings of sessions, in order.
     pub(crate) grants: Vec<Grant>,
+    /// The commands that were marked as done, in order.
+    marks: Vec<String>,
+    /// The standby of a cluster's database, once it gets nothing more, and what it has.
+    standby: Option<Behind>,
     /// The living nodes of a cluster, by number.
     pub(crate) members: BTreeMap<usize, Member>,
     /// Writes of a cluster's nodes that are carried out after their sender gave up, or died.
@@ -70,6 +75,14 @@ pub(crate) struct Inner {
     pub(crate) stopped: Vec<(usize, Standstill)>,
     /// When each node of a cluster has sent its last beat that was answered, by number.
     pub(crate) renewed: BTreeMap<usize, Duration>,
+}
+
+/// A standby that is behind.
+struct Behind {
+    store: Standby,
+    lengths: BTreeMap<SessionId, usize>,
+    marks: usize,
+    terms: BTreeMap<SessionId, u64>,
 }
 
 #[derive(Clone)]
@@ -103,6 +116,8 @@ impl Disk {
             slow_once_in: 0,
             faults: 0,
             grants: Vec::new(),
+            marks: Vec::new(),
+            standby: None,
             members: BTreeMap::new(),
             afterwards: Vec::new(),
             beaten_at: Beaten::default(),
@@ -171,6 +186,36 @@ impl Disk {
         self.trace.line("disk: the newest appends are lost");
     }
 
+    /// Lets the standby of a cluster's database get nothing more.
+    pub(crate) fn hold_back(&self) {
+        let mut inner = self.lock();
+        let lengths = inner.written.iter().map(|(session, log)| (session.clone(), log.len())).collect();
+        let (marks, terms) = (inner.marks.len(), inner.terms.clone());
+        inner.standby = Some(Behind { store: inner.store.standby(), lengths, marks, terms });
+        self.trace.line("disk: the standby gets nothing more");
+    }
+
+    /// Lets the standby take over; `given` is the number of frames that clients have received.
+    pub(crate) fn fail_over(&self, given: usize) -> Option<Failover> {
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        let Behind { store, lengths, marks, terms } = inner.standby.take()?;
+        inner.store.fail_over(store, self.broken != Broken::SilentFailover);
+        let before = inner.written.clone();
+        let length = |session| lengths.get(session).copied().unwrap_or(0);
+        let lost: BTreeMap<_, _> =
+            inner.written.iter_mut().map(|(session, log)| (session.clone(), log.split_off(length(session)))).collect();
+        inner.written.retain(|session, _| lengths.contains_key(session));
+        inner.terms = terms;
+        // What was on its way was on its way to the other copy.
+        inner.afterwards.clear();
+        let marks = inner.marks.split_off(marks).into_iter().collect();
+        let sessions = lost.iter().map(|(session, log)| format!("{} of {session}", log.len()));
+        self.trace
+            .line(format_args!("disk: the standby takes over without {}", sessions.collect::<Vec<_>>().join(", ")));
+        Some(Failover { given, before, lost, marks })
+    }
+
     pub(crate) fn store(&self) -> Arc<MemoryStore> {
         self.lock().store.clone()
     }
@@ -195,7 +240,8 @@ impl Disk {
         let mut holders = others.filter(|(_, member)| member.is(before.holder));
         let holder = holders.next().filter(|(number, _)| inner.trusts(**number));
         let from_trusting = holder.map(|(number, member)| (*number, member.stands_still()));
-        inner.grants.push(Grant { session: session.clone(), term: lease.term, node, from_trusting });
+        let (session, epoch) = (session.clone(), lease.epoch.clone());
+        inner.grants.push(Grant { session, epoch, term: lease.term, node, from_trusting });
         Ok((lease, head))
     }
 
@@ -224,8 +270,12 @@ impl Disk {
         let inner = &mut *guard;
         let log = inner.written.entry(lease.session.clone()).or_default();
         let (term, newest_term) = (lease.term, newest);
-        let written = |record: &NewRecord| Written { body: record.body.clone(), term, newest_term, node };
+        let written = |record: &NewRecord| {
+            let (body, epoch) = (record.body.clone(), lease.epoch.clone());
+            Written { body, term, newest_term, node, epoch }
+        };
         log.extend(append.records.iter().map(written));
+        inner.marks.extend(append.marks.iter().map(|mark| mark.command_id.clone()));
         let kinds: Vec<&str> = append.records.iter().map(|record| kind(&record.body)).collect();
         let of =
             if inner.first.as_ref() == Some(&lease.session) { String::new() } else { format!(" of {}", lease.session) };

@@ -16,7 +16,7 @@ use reseed_protocol::{
     reply::Reply,
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -54,6 +54,8 @@ pub(crate) struct History {
     pub(crate) faults: u64,
     /// The openings of sessions, in order.
     pub(crate) grants: Vec<Grant>,
+    /// The standby's taking over, if it has.
+    pub(crate) failover: Option<Failover>,
     /// The final state of the session, and its state after a restart of the server.
     pub(crate) ends: Option<(Snapshot, Snapshot)>,
 }
@@ -67,12 +69,28 @@ pub(crate) struct Written {
     /// The newest term issued by then.
     pub(crate) newest_term: u64,
     pub(crate) node: usize,
+    /// The epoch of the writer's lease.
+    pub(crate) epoch: String,
+}
+
+/// A standby that was behind has taken over.
+#[derive(Debug, Clone)]
+pub(crate) struct Failover {
+    /// The number of frames that all clients had received by then.
+    pub(crate) given: usize,
+    /// All that was written by then.
+    pub(crate) before: BTreeMap<SessionId, Vec<Written>>,
+    /// The end of it, which the standby lacks.
+    pub(crate) lost: BTreeMap<SessionId, Vec<Written>>,
+    /// The commands that the lost appends had marked as done.
+    pub(crate) marks: BTreeSet<String>,
 }
 
 /// An opening of a session that was carried out.
 #[derive(Debug, Clone)]
 pub(crate) struct Grant {
     pub(crate) session: SessionId,
+    pub(crate) epoch: String,
     pub(crate) term: u64,
     pub(crate) node: usize,
     /// Another node of the cluster from which the session was taken although it trusted that nobody would, and true if

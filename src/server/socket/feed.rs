@@ -105,14 +105,21 @@ impl Connection {
     /// replies are still to come.
     async fn catch_up(&mut self, id: &SessionId, after: u64, up_to: u64) -> Flow {
         let limit = BEHIND_PAGE.min(u32::try_from(up_to.saturating_sub(after)).unwrap_or(BEHIND_PAGE));
-        let read = self.app.registry.store().read_page(id, after, limit, BATCH_BYTES).await;
+        let Some(handle) = self.subscription(id).map(|subscription| subscription.handle.clone()) else {
+            return Ok(());
+        };
+        let read = handle.missed(&**self.app.registry.store(), after, limit, BATCH_BYTES).await;
         // The feed has more, and logs have no gaps.
-        let read = read.and_then(|page| match page.first() {
-            Some(first) if first.seq == after + 1 => Ok(page),
-            _ => Err(Error::Damaged { session: id.clone(), part: Part::Record(after + 1), reason: "it is missing" }),
+        let read = read.and_then(|page| match page {
+            Some(page) if page.first().is_some_and(|first| first.seq == after + 1) => Ok(Some(page)),
+            None => Ok(None),
+            Some(_) => {
+                Err(Error::Damaged { session: id.clone(), part: Part::Record(after + 1), reason: "it is missing" })
+            }
         });
         let page = match read {
-            Ok(page) => page,
+            Ok(Some(page)) => page,
+            Ok(None) => return self.closed(id, SubscriptionEnd::Moved).await,
             Err(error) => return self.unreadable(id, &error).await,
         };
         for record in page {

@@ -1,12 +1,15 @@
 //! The nodes of a memory store: handles on the same sessions.
 
-use super::{MemoryStore, State};
+use super::{MemoryStore, State, session::Session};
 use crate::store::{
     Error, StoreFuture,
     cluster::{Cluster, Held, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds, TicketPut, TicketsOf},
 };
 use reseed_protocol::SessionId;
-use std::time::{Duration, Instant};
+use std::{
+    sync::PoisonError,
+    time::{Duration, Instant},
+};
 
 impl State {
     /// Returns true if this node keeps others from opening what it holds.
@@ -73,10 +76,16 @@ impl Cluster for MemoryStore {
 
     fn lost<'a>(&'a self, held: &'a [Held]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>> {
         self.with(move |state| {
-            // A log in memory never loses its end.
-            let is_lost = |held: &&Held| state.sessions.get(&held.session).is_none_or(|found| found.term != held.term);
+            let is_same = |found: &Session, held: &Held| {
+                (found.term, &found.epoch) == (held.term, &held.epoch) && found.last_seq() >= held.last_seq
+            };
+            let is_lost = |held: &&Held| state.sessions.get(&held.session).is_none_or(|found| !is_same(found, held));
             Ok(held.iter().filter(is_lost).map(|held| held.session.clone()).collect())
         })
+    }
+
+    fn failovers(&self) -> u64 {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).timeline
     }
 
     fn put_ticket<'a>(

@@ -9,11 +9,13 @@ use crate::store::{
 use reseed_protocol::{EntryId, SessionId};
 use std::{collections::HashMap, convert::Infallible};
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Session {
     pub(super) number: i64,
     pub(super) owner: String,
     pub(super) epoch: String,
+    /// The timeline on which it was opened last, or created.
+    pub(super) timeline: u64,
     pub(super) term: u64,
     pub(super) holder: Option<NodeId>,
     /// The record with `seq` n is at index n - 1.

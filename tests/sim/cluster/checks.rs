@@ -17,9 +17,12 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
 /// Terms are granted one after the other, each to one node.
 fn terms_have_one_holder(history: &History) -> Result<(), String> {
     let mut newest: BTreeMap<_, u64> = BTreeMap::new();
+    let mut epochs: BTreeMap<_, &str> = BTreeMap::new();
     for grant in &history.grants {
-        // Creating a session grants the first.
-        let term = newest.entry(&grant.session).or_insert(1);
+        // Creating a session grants the first. A standby that has taken over goes on from where it was.
+        let is_first = *epochs.entry(&grant.session).or_insert(&grant.epoch) == grant.epoch;
+        let before = if is_first { 1 } else { grant.term - 1 };
+        let term = newest.entry((&grant.session, &grant.epoch)).or_insert(before);
         if grant.term != *term + 1 {
             let (node, session) = (grant.node, &grant.session);
             return Err(format!("node {node} was granted term {} of `{session}` after {term}", grant.term));
@@ -27,11 +30,11 @@ fn terms_have_one_holder(history: &History) -> Result<(), String> {
         *term = grant.term;
     }
     let mut holders: BTreeMap<_, usize> =
-        history.grants.iter().map(|grant| ((&grant.session, grant.term), grant.node)).collect();
+        history.grants.iter().map(|grant| ((&grant.session, &grant.epoch, grant.term), grant.node)).collect();
     for (session, log) in &history.written {
-        for (seq, Written { term, node, .. }) in (1..).zip(log) {
+        for (seq, Written { term, node, epoch, .. }) in (1..).zip(log) {
             // The first is its creator's.
-            let holder = *holders.entry((session, *term)).or_insert(*node);
+            let holder = *holders.entry((session, epoch, *term)).or_insert(*node);
             if holder != *node {
                 return Err(format!("node {node} wrote record {seq} of `{session}` under term {term} of {holder}"));
             }

@@ -95,17 +95,8 @@ impl World {
             way.disk.trace.line(format_args!("world: node {number} is ready"));
             drop(ready.set(Server { node: number, registry, road: way, runtime: own }));
         });
-        let node = Node {
-            runtime,
-            alive,
-            is_still,
-            server,
-            speed,
-            rest: 0,
-            paused: None,
-            split_until: Duration::ZERO,
-            road,
-        };
+        let node =
+            Node { runtime, alive, is_still, server, speed, rest: 0, paused: None, split_until: Duration::ZERO, road };
         fleet.add(number, node);
     }
 

@@ -1,0 +1,62 @@
+//! A standby of a memory store, for tests of what follows when it takes over and lacks the end.
+
+use super::{MemoryStore, State};
+use std::sync::PoisonError;
+
+/// A copy of a store, which gets nothing more of what is written.
+#[derive(Debug)]
+pub struct Standby(State);
+
+impl MemoryStore {
+    /// Returns a standby that has all that was written until now.
+    #[must_use]
+    pub fn standby(&self) -> Standby {
+        Standby(self.state.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    /// Puts a standby in the store's place, for all handles: what was written since it was made is lost. On the new
+    /// timeline a session gets another epoch at its next opening. With `is_noticed` false the timeline stays, as if a
+    /// backup was restored and nobody had said so.
+    pub fn fail_over(&self, to: Standby, is_noticed: bool) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *state, to.0);
+        state.timeline = before.timeline + u64::from(is_noticed);
+        // Epochs are random, and a database's sequences run ahead of what is written.
+        state.epochs = before.epochs;
+        state.node_numbers = before.node_numbers;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MemoryStore;
+    use crate::store::{Append, Cluster as _, Error, Head, Held, NewRecord, SessionStore as _};
+    use reseed_protocol::Timestamp;
+
+    #[tokio::test]
+    async fn what_a_standby_lacks_is_lost_and_the_log_is_another_one() {
+        let store = MemoryStore::seeded(1);
+        let session = "s".parse().expect("an id");
+        let lease = store.create(&session, "", Timestamp(1)).await.expect("it is new");
+        let append = || Append {
+            records: vec![NewRecord { body: "{}".into(), entry: None }],
+            marks: Vec::new(),
+            head: Head::default(),
+        };
+        store.append(&lease, 1, append()).await.expect("the first record");
+        let standby = store.standby();
+        store.append(&lease, 2, append()).await.expect("the second record");
+        let held = |last_seq| Held { session: session.clone(), epoch: lease.epoch.clone(), term: lease.term, last_seq };
+        assert_eq!(store.lost(&[held(2)]).await, Ok(vec![]));
+        store.fail_over(standby, true);
+        assert_eq!(store.failovers(), 1);
+        assert_eq!(store.lost(&[held(2)]).await, Ok(vec![session.clone()]));
+        assert_eq!(store.lost(&[held(1)]).await, Ok(vec![]), "all that was acknowledged is there");
+        assert!(matches!(store.append(&lease, 3, append()).await, Err(Error::Fenced { .. })));
+        let (again, head) = store.open(&session).await.expect("it is there");
+        assert_eq!((head.last_seq, again.term), (1, 2));
+        assert_ne!(again.epoch, lease.epoch);
+        let (later, _) = store.open(&session).await.expect("it is there");
+        assert_eq!(later.epoch, again.epoch, "the timeline is the same");
+    }
+}

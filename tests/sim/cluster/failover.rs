@@ -1,0 +1,213 @@
+//! A standby that is behind takes over: the end of what was acknowledged is lost. Exactly that may be missing, nothing
+//! may be there twice, and no client goes on as if nothing had happened.
+
+use super::{ROOM, STEPS_FAILOVER, checks, run_until};
+use crate::{
+    CAUGHT_WITHIN, Failure, Tally,
+    broken::Broken,
+    checks::{self as promises, Check},
+    history::{Failover, History, What, Written},
+    many, number,
+    world::World,
+};
+use reseed_protocol::command::Command;
+use std::collections::BTreeMap;
+
+/// Seeds of the normal run.
+const SEEDS: u64 = 60;
+
+/// The guarantees of one server that are about the log that remains, or about where clients end.
+const OF_WHAT_REMAINS: &[&str] = &[
+    "nothing panics",
+    "the log is what was written",
+    "the tree is well formed",
+    "every turn ends once",
+    "the queue keeps its order",
+    "one writer, one live loop",
+    "clients that were cut off end like the one that was not",
+    "every command is answered once",
+    "a repeated command is answered as before",
+    "nothing acknowledged is lost or doubled",
+    "the session comes to rest",
+    "a session is opened again as it was left",
+];
+
+const CHECKS: &[(&str, Check)] = &[
+    ("a log that has lost its end has another epoch", a_shorter_log_is_another_one),
+    ("clients are given what the log of their epoch says", given_what_the_log_says),
+    ("what was lost is not there twice", what_was_lost_is_not_doubled),
+];
+
+impl World {
+    /// Lets the standby fall behind some steps before it takes over.
+    pub(super) fn standby_step(&mut self, step: usize, over_at: Option<usize>) {
+        let Some(over_at) = over_at else { return };
+        if step + STEPS_FAILOVER == over_at.max(STEPS_FAILOVER) {
+            self.wire.disk.hold_back();
+        }
+        if step == over_at {
+            // Connections to the one before are of no use.
+            let millis = self.wire.rng.u64(50..2_000);
+            self.fleet.iter().for_each(|fleet| fleet.outage(std::time::Duration::from_millis(millis)));
+            self.wire.history.failover = self.wire.disk.fail_over(self.wire.history.given.len());
+        }
+    }
+}
+
+/// Returns the end of the clients' log that is lost.
+fn lost<'a>(history: &'a History, failover: &'a Failover) -> &'a [Written] {
+    history.session.as_ref().and_then(|session| failover.lost.get(session)).map_or(&[], Vec::as_slice)
+}
+
+/// Returns the history without the commands that the lost records were about: what came of them is lost with them, or
+/// done again.
+fn without_lost(history: &History, failover: &Failover) -> History {
+    let lost = lost(history, failover);
+    let is_lost = |id: &str| failover.marks.contains(id) || lost.iter().any(|record| record.body.contains(id));
+    let keeps = |command: &Command| match command {
+        Command::ToolResult(result) => !is_lost(result.call_id.as_str()),
+        _ => true,
+    };
+    History {
+        session: history.session.clone(),
+        events: history.events.clone(),
+        ends: history.ends.clone(),
+        sent: history.sent.iter().filter(|sent| !is_lost(sent.id.as_str()) && keeps(&sent.command)).cloned().collect(),
+        given: history.given.clone(),
+        hooks: history.hooks,
+        ..History::default()
+    }
+}
+
+/// Returns true if the standby lacks an opening with what was written after it, and the holder before goes on: it finds
+/// the session exactly as it left it, so it does not open it again, and the log keeps its epoch. That is a gap of the
+/// server's: it takes a node that stood still or was cut off, another one that took over, and then a failover.
+fn is_known_gap(history: &History, failover: &Failover) -> bool {
+    let term = |records: &[Written]| records.last().map_or(0, |record| record.term);
+    let (lost, remaining) = (lost(history, failover), history.written());
+    let Some(first) = lost.first() else { return false };
+    let kept =
+        history.session.as_ref().and_then(|session| failover.before.get(session)).map_or(0, Vec::len) - lost.len();
+    remaining.get(kept).is_some_and(|record| record.epoch == first.epoch && record.term < term(lost))
+}
+
+/// A client that had seen what is lost takes the state whole, of a log with another name.
+fn a_shorter_log_is_another_one(history: &History) -> Result<(), String> {
+    let Some(failover) = history.failover.as_ref().filter(|it| !is_known_gap(history, it)) else { return Ok(()) };
+    let mut epochs: BTreeMap<usize, &str> = BTreeMap::new();
+    let mut old: Option<&str> = None;
+    for (at, given) in history.given.iter().enumerate() {
+        let What::Opened { replay, state, .. } = &given.what else { continue };
+        let client = given.client;
+        if at < failover.given {
+            old = Some(&state.epoch);
+        }
+        if *replay && epochs.get(&client).is_some_and(|epoch| *epoch != state.epoch) {
+            return Err(format!("client {client} resumes in another log than it was in"));
+        }
+        epochs.insert(client, &state.epoch);
+    }
+    let end = history.views.iter().find(|view| Some(view.epoch.as_str()) == old);
+    match end.filter(|_| !lost(history, failover).is_empty()) {
+        Some(view) => Err(format!("a client ends in `{}`, whose end is lost", view.epoch)),
+        None => Ok(()),
+    }
+}
+
+/// What a client is given is in the log of its epoch, without a hole.
+fn given_what_the_log_says(history: &History) -> Result<(), String> {
+    let Some(failover) = history.failover.as_ref().filter(|it| !is_known_gap(history, it)) else { return Ok(()) };
+    let before = history.session.as_ref().and_then(|session| failover.before.get(session));
+    let before = before.map_or(&[][..], Vec::as_slice);
+    let is_whole = lost(history, failover).is_empty();
+    let of_old = before.last().map(|record| record.epoch.as_str());
+    let mut places: BTreeMap<usize, (&str, u64)> = BTreeMap::new();
+    for given in &history.given {
+        let client = given.client;
+        match &given.what {
+            What::Opened { from, state, .. } => drop(places.insert(client, (&state.epoch, *from))),
+            What::Durable { seq, body } => {
+                let Some((epoch, last)) = places.get_mut(&client) else {
+                    return Err(format!("client {client} is given {seq} before it has joined"));
+                };
+                if *seq != *last + 1 {
+                    return Err(format!("client {client} is given {seq} after {last}"));
+                }
+                *last = *seq;
+                let log = if Some(*epoch) == of_old && !is_whole { before } else { history.written() };
+                let written = usize::try_from(*seq).ok().and_then(|seq| log.get(seq.checked_sub(1)?));
+                if written.is_none_or(|written| written.body != *body) {
+                    return Err(format!("client {client} is given another {seq} than the log `{epoch}` has"));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A command whose outcome is lost may be done again, once.
+fn what_was_lost_is_not_doubled(history: &History) -> Result<(), String> {
+    let Some(failover) = &history.failover else { return Ok(()) };
+    for id in &failover.marks {
+        let entries = history.written().iter().filter(|record| {
+            record.body.starts_with(r#"{"type":"entry_appended""#)
+                && record.body.contains(r#""role":"user""#)
+                && record.body.contains(&format!(r#""commandId":"{id}""#))
+        });
+        let found = entries.count();
+        if found > 1 {
+            return Err(format!("`{id}`, which was lost, is there {found} times"));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the guarantees that a run violated.
+fn broken_by(history: &History) -> Vec<(&'static str, String)> {
+    let of_all = |(name, check): &(&'static str, Check), history| Some((*name, check(history).err()?));
+    let filtered = history.failover.as_ref().map(|failover| without_lost(history, failover));
+    let remaining = promises::CHECKS.iter().filter(|(name, _)| OF_WHAT_REMAINS.contains(name));
+    let mut broken: Vec<_> = remaining
+        .filter_map(|check| {
+            let is_about_commands = check.0.contains("repeated") || check.0.contains("acknowledged");
+            of_all(check, filtered.as_ref().filter(|_| is_about_commands).unwrap_or(history))
+        })
+        .collect();
+    broken.extend(checks::CHECKS.iter().chain(CHECKS).filter_map(|check| of_all(check, history)));
+    broken
+}
+
+fn failure(seed: u64) -> Result<Tally, Failure> {
+    let (history, trace) = run_until(seed, Broken::Nothing, true);
+    let promises = broken_by(&history);
+    if promises.is_empty() { Ok(Tally::of(&history)) } else { Err(Failure { room: ROOM, seed, promises, trace }) }
+}
+
+#[test]
+fn a_standby_that_is_behind_loses_what_it_lacks_and_nothing_else() {
+    if let Some(seed) = number("SEED") {
+        let (history, trace) = run_until(seed, Broken::Nothing, true);
+        let promises = broken_by(&history);
+        assert!(promises.is_empty(), "{trace}\n{}", Failure { room: ROOM, seed, promises, trace: String::new() });
+        return;
+    }
+    let seeds = number("SEEDS").unwrap_or(SEEDS);
+    eprintln!("{seeds} seeds of failovers: {:?}", many(seeds, failure));
+}
+
+#[test]
+fn a_failover_that_nobody_is_told_of_is_found() {
+    for promise in
+        ["a log that has lost its end has another epoch", "clients are given what the log of their epoch says"]
+    {
+        let found = |seed: &u64| {
+            let (history, _) = run_until(*seed, Broken::SilentFailover, true);
+            broken_by(&history).iter().any(|(broken, _)| *broken == promise)
+        };
+        match (1..=CAUGHT_WITHIN).find(found) {
+            Some(seed) => eprintln!("a silent failover is found by seed {seed}: {promise}"),
+            None => panic!("{CAUGHT_WITHIN} seeds did not break `{promise}`"),
+        }
+    }
+}
