@@ -62,6 +62,11 @@ impl Binary {
         Self::started(folder, command(folder, &[], settings)).await
     }
 
+    /// Like [`Self::start`], with another build of the server.
+    pub(crate) async fn start_other(program: &Path, folder: &Path, settings: &[(&str, &str)]) -> Self {
+        Self::started(folder, configured(Command::new(program), folder, settings)).await
+    }
+
     /// Like [`Self::start`], with a limit on the size of files in KiB, as on a full disk.
     pub(crate) async fn start_with_file_limit(folder: &Path, settings: &[(&str, &str)], kib: u64) -> Self {
         // Without the trap the system's signal would end the process; with it, the write fails. POSIX shells count the

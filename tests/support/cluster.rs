@@ -10,6 +10,7 @@ use super::{
     postgres,
 };
 use serde_json::Value;
+use std::path::Path;
 use tokio::process::Command;
 
 /// The secret that the servers share.
@@ -67,9 +68,17 @@ impl Node {
 
     /// Kills the server and starts it again, in its directory and at its address for the others.
     pub(crate) async fn restart(&mut self) {
+        self.restart_as(None).await;
+    }
+
+    /// Like [`Self::restart`], as another build of the server if one is given.
+    pub(crate) async fn restart_as(&mut self, other: Option<&Path>) {
         let settings: Vec<(&str, &str)> = self.settings.iter().map(|(name, value)| (&**name, &**value)).collect();
         self.server.kill_now().await;
-        self.server = Binary::start(self.folder.path(), &settings).await;
+        self.server = match other {
+            Some(program) => Binary::start_other(program, self.folder.path(), &settings).await,
+            None => Binary::start(self.folder.path(), &settings).await,
+        };
         self.gate.open(&self.server.address);
     }
 

@@ -3,7 +3,8 @@
 //! acknowledged may be lost, nothing may be there twice, and nobody writes to a session that another has opened.
 //!
 //! `KILLS=200` kills more often (`tests/load/kill_nodes.sh`), `SEED=n` repeats one run's choices, though not its
-//! timing.
+//! timing. `RESEED_OLD_BIN=/path` names another build of the server: one of the servers begins as that build, and each
+//! that is killed is started again as the other one (`tests/load/versions.sh`).
 
 use super::{
     folder::Folder,
@@ -19,6 +20,7 @@ use reseed::store;
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -32,6 +34,9 @@ const CLIENTS: u64 = 9;
 
 /// Kills in the normal run.
 const KILLS: u64 = 5;
+
+/// Names another build of the server.
+const OLD_BIN: &str = "RESEED_OLD_BIN";
 
 /// Restarts of the database.
 const RESTARTS: u64 = 2;
@@ -190,6 +195,8 @@ fn check(number: usize, story: &Story, log: &[(u64, Value)]) {
 struct Site {
     node: Node,
     database: Gate,
+    /// It is the other build of the server.
+    is_old: bool,
 }
 
 /// The servers with all that is between them.
@@ -214,7 +221,7 @@ impl Sites {
             gate.open(database.socket().to_str().unwrap());
             let through = format!("postgres://reseed@{}/{}", gate.address, address.rsplit('/').next().unwrap());
             let node = Node::start(&format!("{through}?sslmode=disable"), name, settings).await;
-            Site { node, database: gate }
+            Site { node, database: gate, is_old: false }
         });
         let sites = Self { sites: join_all(sites).await, database, address };
         world.servers.send_replace(sites.addresses(usize::MAX));
@@ -227,9 +234,12 @@ impl Sites {
         others.map(|(_, site)| site.node.server.address.clone()).collect()
     }
 
-    async fn kill(&mut self, world: &World, at: usize) {
+    /// Kills a server and starts it again; as the other build, if there is one.
+    async fn kill(&mut self, world: &World, at: usize, old: Option<&Path>) {
         world.servers.send_replace(self.addresses(at));
-        self.sites[at].node.restart().await;
+        let site = &mut self.sites[at];
+        site.is_old = old.is_some() && !site.is_old;
+        site.node.restart_as(old.filter(|_| site.is_old)).await;
         world.servers.send_replace(self.addresses(usize::MAX));
     }
 
@@ -324,8 +334,15 @@ async fn servers_that_are_killed_paused_and_cut_off_lose_double_and_overwrite_no
     let kills = number("KILLS").unwrap_or(KILLS);
     let _told = Told(seed, kills);
     let world = World::new();
+    let old = std::env::var_os(OLD_BIN).map(PathBuf::from);
+    let old = old.as_deref();
     // A link that is dead is noticed within seconds.
     let mut sites = Sites::start(&world, &[("HEARTBEAT_SECS", "1")]).await;
+    let mut old_starts = 0;
+    if old.is_some() {
+        sites.kill(&world, 0, old).await;
+        old_starts += 1;
+    }
     let clients = start_clients(&world, seed);
     let mut rng = fastrand::Rng::with_seed(seed);
     let faults = async {
@@ -333,7 +350,8 @@ async fn servers_that_are_killed_paused_and_cut_off_lose_double_and_overwrite_no
         for killed in 0..kills {
             world.progress(rng.u64(1..FRAMES_MAX)).await;
             let at = rng.usize(..sites.sites.len());
-            sites.kill(&world, at).await;
+            sites.kill(&world, at, old).await;
+            old_starts += u64::from(sites.sites[at].is_old);
             world.progress(rng.u64(1..FRAMES_MAX)).await;
             sites.disturb(&mut rng, first.wrapping_add(killed)).await;
         }
@@ -347,7 +365,8 @@ async fn servers_that_are_killed_paused_and_cut_off_lose_double_and_overwrite_no
         (count(&stories, |story| story.acknowledged.len()), count(&stories, |story| story.told.len()));
     let ended = world.ended.load(Ordering::SeqCst);
     eprintln!(
-        "{kills} kills: {events} events, {inputs} inputs, {ended} connections and subscriptions ended; SEED={seed}"
+        "{kills} kills: {events} events, {inputs} inputs, {ended} connections and subscriptions ended, {old_starts} \
+         starts of the other build; SEED={seed}"
     );
     assert!(ended > 0 && inputs > 0);
     sites.check(&stories).await;
