@@ -28,7 +28,7 @@ use super::{
     closing::{CLOSE_TIME, End, Flow, close, protocol_fault, written},
     door::Guest,
     limits::Place,
-    relay::{Relays, Via, arrived},
+    relay::{LINGER_TIME, Relays, Via, arrived},
     v1, v2,
 };
 use crate::{
@@ -85,6 +85,8 @@ pub(super) struct Connection {
     pub(super) relays: Option<Box<Relays>>,
     /// Set if another node relays this client.
     pub(super) via: Option<Via>,
+    /// True once the client has closed the socket.
+    has_hung_up: bool,
     socket: WebSocket,
     negotiated: bool,
     /// The address that it comes from.
@@ -158,6 +160,7 @@ impl Connection {
             unanswered: Vec::new(),
             relays: None,
             via: None,
+            has_hung_up: false,
             socket,
             negotiated,
             address,
@@ -183,6 +186,15 @@ impl Connection {
                 break end;
             }
         };
+        // The link broke, and its client is probably still there: another link takes this one's place.
+        let may_come_back = !self.has_hung_up && matches!(end, End::Gone | End::Close(CloseCode::NoPong, _));
+        // It is not counted any more.
+        if self.via.take().is_some() && may_come_back {
+            tokio::select! {
+                () = tokio::time::sleep(LINGER_TIME) => {}
+                () = self.stopped.as_mut() => {}
+            }
+        }
         self.let_go();
         match end {
             End::Gone => {}
@@ -294,6 +306,7 @@ impl Connection {
             // tungstenite answers pings by itself.
             Message::Ping(_) | Message::Pong(_) => Ok(()),
             Message::Close(_) => {
+                self.has_hung_up = true;
                 // tungstenite has queued the answering close frame, but writes it only on a flush.
                 let _ = self.flush().await;
                 Err(End::Gone)

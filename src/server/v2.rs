@@ -150,7 +150,9 @@ async fn handle(connection: &mut Connection, frame: &Frame<'_>, greeted: bool) -
         _ => encode(),
     };
     drop(reading);
-    connection.send(encoded).await
+    connection.send(encoded).await?;
+    connection.has_answered(&id);
+    Ok(())
 }
 
 /// Waits for the user's turn to read history, if that is what a command does. It lasts until the reply is written out,

@@ -1,6 +1,7 @@
 //! Any server takes any client: three real servers on one real PostgreSQL, and clients at those that do not hold their
 //! sessions.
 
+mod broken;
 mod draining;
 mod faults;
 mod looking;

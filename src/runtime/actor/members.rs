@@ -35,7 +35,12 @@ impl Client {
     /// Returns true if this is the same client as another one: on the same connection, or with the same name.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let (own, others) = (&self.identity.client_id, &other.identity.client_id);
-        self.origin == other.origin || (own.is_some() && own == others)
+        self.is_at_same_socket(other) || (own.is_some() && own == others)
+    }
+
+    /// Returns true if both are one socket of a client. Another server that relays it may have connected twice.
+    fn is_at_same_socket(&self, other: &Self) -> bool {
+        self.origin == other.origin || self.identity.connection_id == other.identity.connection_id
     }
 }
 
@@ -178,8 +183,15 @@ impl Members {
         self.0.iter_mut().find(|member| member.client.origin == origin)
     }
 
-    /// Adds a connection. Returns what the others are told of it.
+    /// Adds a connection, in the place of the one that its client's socket had before. Returns what the others are told
+    /// of it.
     pub(super) fn add(&mut self, mut member: Member) -> Option<Participant> {
+        if let Some(before) = self.0.iter_mut().find(|other| other.client.is_at_same_socket(&member.client)) {
+            member.is_named = before.is_named;
+            let (told, presence) = (before.presence(), member.presence());
+            *before = member;
+            return presence.filter(|now| told.as_ref() != Some(now));
+        }
         member.is_named = self.0.iter().filter(|other| other.is_named).count() < PRESENCE_MAX;
         let presence = member.presence();
         // Most sessions have one connection.
@@ -241,9 +253,9 @@ mod tests {
         }))
     }
 
-    fn identity(client_id: Option<&str>) -> Identity {
+    fn identity(origin: u64, client_id: Option<&str>) -> Identity {
         let client_id = client_id.map(str::to_owned);
-        Identity { connection_id: "connection".parse().unwrap(), client_id, software: None }
+        Identity { connection_id: format!("connection-{origin}").parse().unwrap(), client_id, software: None }
     }
 
     fn member(origin: u64) -> (Member, tokio::sync::mpsc::Receiver<Outgoing>) {
@@ -254,7 +266,7 @@ mod tests {
             tools: None,
             hooks: None,
             outgoing,
-            shared: ConnectionShare::new(identity(None)),
+            shared: ConnectionShare::new(identity(origin, None)),
             resume: None,
         };
         (Member::new(&attach), incoming)
@@ -284,8 +296,11 @@ mod tests {
 
     #[test]
     fn a_client_is_the_same_on_its_connection_and_under_its_name() {
-        let client = |origin, name: Option<&str>| Client { origin: Origin(origin), identity: Arc::new(identity(name)) };
+        let client =
+            |origin, name: Option<&str>| Client { origin: Origin(origin), identity: Arc::new(identity(origin, name)) };
+        let again = Client { origin: Origin(2), identity: Arc::new(identity(1, None)) };
         let table = [
+            (client(1, None), again, true),
             (client(1, None), client(1, None), true),
             (client(1, Some("a")), client(2, Some("a")), true),
             (client(1, Some("a")), client(2, Some("b")), false),

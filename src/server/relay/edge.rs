@@ -8,147 +8,31 @@
 //! is somewhere else by now, it is sent there.
 
 use super::{
-    link::{Dial, FromLink, Link, LinkEnd},
+    bookmark::{Bookmark, Pass},
+    link::{Dial, FromLink, Link},
+    outage::Outage,
     peek::Peek,
+    routes::{Resend, Route, Then},
     wire::{self, Greeting, Rights, ToHolder},
 };
 use crate::{
     metrics::{self, Outcome},
-    runtime::{Place, SUBSCRIPTIONS_MAX, encoded::FrameText},
+    runtime::{SUBSCRIPTIONS_MAX, encoded::FrameText},
     server::{
         closing::Flow,
         socket::{Connection, Unanswered},
-        v2,
     },
-    store::{NodeId, NodeRow},
+    store::NodeRow,
 };
 use reseed_protocol::{
-    CommandId, ErrorBody, ErrorCode, SessionId, event::SubscriptionEnd, frame::encode_event, frame::encode_reply,
-    reply::Reply,
+    CommandId, ErrorBody, ErrorCode, SessionId,
+    command::Command,
+    frame::{Received, parse_v2},
 };
-use std::collections::VecDeque;
-use tokio::sync::mpsc;
 
-/// How often a command is sent on to where its session is by now.
-const ATTEMPTS_MAX: u8 = 2;
-
-/// Bytes of commands that are kept until they are answered, or one command: with more, no further one is read.
+/// Bytes of commands that are kept until they are answered, or one command: with more, no further one is read. As many
+/// again are kept of those that only their holder can carry out, in case their link breaks; others are not kept.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
-
-/// The links of a client connection.
-#[derive(Debug)]
-pub(in crate::server) struct Relays {
-    next: u64,
-    /// At most one for each holder.
-    links: Vec<Link>,
-    /// Together with the subscriptions of this node at most [`SUBSCRIPTIONS_MAX`].
-    routes: Vec<Route>,
-    /// Frames for which a link had no room. While there are any, the client is not read.
-    waiting: VecDeque<(u64, FrameText)>,
-    to_self: mpsc::Sender<(u64, FromLink)>,
-    from_links: mpsc::Receiver<(u64, FromLink)>,
-}
-
-/// A session that another node holds.
-#[derive(Debug)]
-struct Route {
-    session: SessionId,
-    link: u64,
-    /// True once its `open_session` was answered.
-    is_open: bool,
-    /// Says what the client has asked for since.
-    then: Then,
-}
-
-/// Says what becomes of a route once the commands on their way are answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
-    Stays,
-    /// It is being closed.
-    Closes,
-    /// It is being closed, and opened again at the same node.
-    Reopens,
-}
-
-/// A command that may have to be sent again, to another node.
-#[derive(Debug)]
-pub(in crate::server) struct Resend {
-    pub(in crate::server) text: FrameText,
-    /// How often its session was looked for before.
-    pub(in crate::server) attempts: u8,
-}
-
-impl Default for Relays {
-    fn default() -> Self {
-        // Room for one batch: whatever the client does not take stays with the holder.
-        let (to_self, from_links) = mpsc::channel(1);
-        let (links, routes, waiting) = (Vec::new(), Vec::new(), VecDeque::new());
-        Self { next: 0, links, routes, waiting, to_self, from_links }
-    }
-}
-
-impl Relays {
-    fn push(&mut self, link: u64, frame: FrameText) {
-        let Some(found) = self.links.iter().find(|found| found.number == link) else { return };
-        let frame = match self.waiting.iter().any(|(waiting, _)| *waiting == link) {
-            true => Some(frame),
-            // A link that is over has said so, or will.
-            false => match found.to_holder.try_send(frame) {
-                Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => None,
-                Err(mpsc::error::TrySendError::Full(frame)) => Some(frame),
-            },
-        };
-        self.waiting.extend(frame.map(|frame| (link, frame)));
-    }
-
-    async fn arrived(&mut self) -> Option<(u64, FromLink)> {
-        let Self { from_links, links, waiting, .. } = self;
-        let Some((number, _)) = waiting.front() else { return from_links.recv().await };
-        let link = links.iter().find(|link| link.number == *number);
-        let room = async {
-            match link {
-                Some(link) => link.to_holder.reserve().await.ok(),
-                None => None,
-            }
-        };
-        tokio::select! {
-            from = from_links.recv() => from,
-            permit = room => {
-                if let (Some((_, frame)), Some(permit)) = (waiting.pop_front(), permit) {
-                    permit.send(frame);
-                }
-                None
-            }
-        }
-    }
-
-    /// Returns true if every frame was given to its link.
-    pub(in crate::server) fn has_room(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
-    /// Returns the routed sessions.
-    pub(in crate::server) fn sessions(&self) -> impl Iterator<Item = &SessionId> {
-        self.routes.iter().map(|route| &route.session)
-    }
-
-    fn route(&self, session: &SessionId) -> Option<&Route> {
-        self.routes.iter().find(|route| route.session == *session)
-    }
-
-    fn forget(&mut self, session: &SessionId) {
-        self.routes.retain(|route| route.session != *session);
-    }
-}
-
-/// Waits for a holder's frames, or for room for the client's; in that case returns `None`. Forever without links.
-/// Cancel safe. Boxed: few connections have links.
-pub(in crate::server) async fn arrived(relays: &mut Option<Box<Relays>>) -> Option<(u64, FromLink)> {
-    match relays {
-        Some(relays) => Box::pin(relays.arrived()).await,
-        None => std::future::pending().await,
-    }
-}
 
 impl Connection {
     /// Returns true if the session's commands go to another node.
@@ -182,13 +66,21 @@ impl Connection {
         text: &FrameText,
     ) {
         let Some(relays) = &mut self.relays else { return };
-        let Some(route) = relays.routes.iter_mut().find(|route| route.session == *session) else { return };
-        if name == "close_session" {
-            route.then = Then::Closes;
+        let Some(route) = relays.route_mut(session) else { return };
+        match name {
+            "close_session" => route.then = Then::Closes,
+            "register_tools" | "register_hooks" | "take_over_host" => {
+                route.bookmark.iter_mut().for_each(|bookmark| bookmark.offers());
+            }
+            _ => {}
         }
         let link = route.link;
         relays.push(link, text.clone());
-        self.unanswered.push(Unanswered { link: Some(link), ..Unanswered::new(id.clone(), session, name) });
+        let kept: usize =
+            self.unanswered.iter().filter_map(|waiting| waiting.repeat.as_ref()).map(|text| text.len()).sum();
+        let repeat = Some(text.clone()).filter(|text| kept + text.len() <= KEPT_BYTES_MAX);
+        let waiting = Unanswered::new(id.clone(), session, name);
+        self.unanswered.push(Unanswered { link: Some(link), repeat, ..waiting });
     }
 
     /// Passes an `open_session` on behind a `close_session` of the same session that is not answered yet. Returns false
@@ -222,7 +114,7 @@ impl Connection {
         let relays = self.relays.get_or_insert_default();
         relays.push(link, resend.text.clone());
         if name == "open_session" {
-            relays.routes.push(Route { session: session.clone(), link, is_open: false, then: Then::Stays });
+            relays.routes.push(Route::opening(session.clone(), link));
         }
         let resend = Some(Box::new(resend));
         self.unanswered.push(Unanswered { link: Some(link), resend, ..Unanswered::new(id.clone(), session, name) });
@@ -233,9 +125,15 @@ impl Connection {
     /// has no address.
     fn link_to(&mut self, row: &NodeRow) -> Option<u64> {
         let relays = self.relays.get_or_insert_default();
-        if let Some(link) = relays.links.iter().find(|link| link.node == row.id) {
-            return Some(link.number);
+        match relays.links.iter().find(|link| link.row.id == row.id) {
+            Some(link) => Some(link.number),
+            None => self.dial(row, None, Vec::new()),
         }
+    }
+
+    /// Dials a node; `first` is sent before everything else. `outage` is the one that this attempt may end.
+    pub(super) fn dial(&mut self, row: &NodeRow, outage: Option<Outage>, first: Vec<FrameText>) -> Option<u64> {
+        let relays = self.relays.get_or_insert_default();
         let keeper = self.app.registry.keeper()?.clone();
         let identity = &self.shared.identity;
         let greeting = Greeting {
@@ -248,10 +146,12 @@ impl Connection {
             rights: Rights::of(self.grant.as_ref()?),
         };
         let dial = Dial {
-            node: row.id,
+            row: row.clone(),
             address: row.node.address.clone()?,
             token: self.app.node_token.clone()?,
             greeting: wire::encoded(&ToHolder::Greeting(Box::new(greeting))),
+            first,
+            outage,
             heartbeat: self.app.patience.heartbeat,
             keeper,
         };
@@ -287,6 +187,9 @@ impl Connection {
         self.still_granted()?;
         let Some(peek) = Peek::at(&frame) else { return Ok(()) };
         if let Some(re) = &peek.re {
+            if let Some(session) = self.opening_again(link, re) {
+                return Box::pin(self.opened_again(&session, &peek, &frame)).await;
+            }
             let is_it = |waiting: &Unanswered| {
                 waiting.link == Some(link)
                     && waiting.id.as_str() == re
@@ -302,19 +205,27 @@ impl Connection {
             }
             let refused = if peek.is("error") { Some(error_code(&frame)) } else { None };
             if peek.is(wire::WRONG_NODE) || refused == Some(ErrorCode::ShuttingDown) && waiting.resend.is_some() {
-                let from = self.node_of(link).filter(|_| refused.is_some());
+                let from = self.relays.as_ref().and_then(|relays| relays.node_of(link)).filter(|_| refused.is_some());
                 return Box::pin(self.look_again(waiting, from)).await;
             }
             metrics::command_answered(waiting.name, refused.map_or(Outcome::Ok, Outcome::Error));
-            self.answered(&waiting, refused.is_none());
+            self.answered(&waiting, refused.is_none(), &frame);
             return self.send(frame).await;
         }
         // An event of a session that the client has left meanwhile, or of none.
-        let relays = self.relays.as_mut();
-        let Some(relays) = relays else { return Ok(()) };
-        let of = |route: &&Route| route.link == link && Some(route.session.as_str()) == peek.session_id.as_deref();
-        let Some(session) = relays.routes.iter().find(of).map(|route| route.session.clone()) else { return Ok(()) };
+        let Some(relays) = &mut self.relays else { return Ok(()) };
+        let of = |route: &&mut Route| route.link == link && Some(route.session.as_str()) == peek.session_id.as_deref();
+        let Some(route) = relays.routes.iter_mut().find(of) else { return Ok(()) };
+        match route.bookmark.as_mut().map_or(Pass::On, |bookmark| bookmark.passes(&peek, &frame)) {
+            Pass::On => {}
+            Pass::Again => return Ok(()),
+            Pass::Gap => {
+                let session = route.session.clone();
+                return Box::pin(self.end_route(&session, "an event is missing")).await;
+            }
+        }
         if peek.is("session_closed") {
+            let session = route.session.clone();
             relays.forget(&session);
         }
         self.send(frame).await
@@ -333,21 +244,26 @@ impl Connection {
     }
 
     /// Draws the conclusions from a holder's reply.
-    fn answered(&mut self, waiting: &Unanswered, is_ok: bool) {
+    fn answered(&mut self, waiting: &Unanswered, is_ok: bool, answer: &str) {
+        let me = self.shared.identity.connection_id.clone();
         let Some(relays) = &mut self.relays else { return };
         match waiting.name {
             "open_session" if is_ok => {
-                let mut routes = relays.routes.iter_mut();
-                if let Some(route) = routes.find(|route| route.session == waiting.session) {
-                    route.is_open = true;
-                }
+                let Some(route) = relays.route_mut(&waiting.session) else { return };
+                route.is_open = true;
+                let command = waiting.resend.as_ref().and_then(|resend| parse_v2(&resend.text).ok());
+                route.bookmark = match command {
+                    Some(Received { command: Command::OpenSession(open), .. }) => {
+                        Bookmark::at(&open, answer, &me).map(Box::new)
+                    }
+                    _ => None,
+                };
             }
             "open_session" => relays.forget(&waiting.session),
             "close_session" => {
-                let mut routes = relays.routes.iter_mut();
-                let Some(route) = routes.find(|route| route.session == waiting.session) else { return };
+                let Some(route) = relays.route_mut(&waiting.session) else { return };
                 match std::mem::replace(&mut route.then, Then::Stays) {
-                    Then::Reopens => route.is_open = false,
+                    Then::Reopens => (route.is_open, route.bookmark) = (false, None),
                     _ if is_ok => relays.forget(&waiting.session),
                     _ => {}
                 }
@@ -355,74 +271,6 @@ impl Connection {
             "delete_session" if is_ok => relays.forget(&waiting.session),
             _ => {}
         }
-    }
-
-    fn node_of(&self, link: u64) -> Option<NodeId> {
-        let links = &self.relays.as_ref()?.links;
-        links.iter().find(|found| found.number == link).map(|found| found.node)
-    }
-
-    /// Looks for the session of a command again, whose node does not hold it or cannot be reached, and sends it there.
-    async fn look_again(&mut self, waiting: Unanswered, not_at: Option<NodeId>) -> Flow {
-        let Unanswered { id, session, name, resend, .. } = waiting;
-        if let Some(relays) = self.relays.as_mut().filter(|_| name == "open_session") {
-            relays.forget(&session);
-        }
-        let owner = v2::owner(self);
-        let place = self.app.registry.locate(&session, &owner).await;
-        let refused = match (place, resend) {
-            (Err(error), _) => error,
-            (Ok(Place::Elsewhere(row)), Some(resend)) if not_at != Some(row.id) && resend.attempts < ATTEMPTS_MAX => {
-                let resend = Resend { attempts: resend.attempts + 1, ..*resend };
-                match self.send_to_node(&row, &id, &session, name, resend) {
-                    Ok(()) => return Ok(()),
-                    Err(error) => error,
-                }
-            }
-            (Ok(Place::Elsewhere(row)), _) => self.app.registry.held(&session, row.id),
-            (Ok(Place::Here | Place::Free), Some(resend)) if resend.attempts < ATTEMPTS_MAX => {
-                return v2::again(self, &resend.text, resend.attempts + 1).await;
-            }
-            (Ok(Place::Here | Place::Free), _) => self.app.session_gone(),
-        };
-        let reply = Reply::Error(refused);
-        crate::server::socket::count_reply(name, &reply);
-        self.send(encode_reply(Some(&id), Some(&session), &reply)).await
-    }
-
-    /// Ends what went over a link: its commands are answered, and its subscriptions end. The connection continues.
-    async fn lost(&mut self, link: u64, end: &LinkEnd) -> Flow {
-        let Some(relays) = &mut self.relays else { return Ok(()) };
-        let Some(at) = relays.links.iter().position(|found| found.number == link) else { return Ok(()) };
-        let node = relays.links.swap_remove(at).node;
-        let routes: Vec<Route> = relays.routes.extract_if(.., |route| route.link == link).collect();
-        relays.waiting.retain(|(waiting, _)| *waiting != link);
-        match end {
-            LinkEnd::Unreachable(error) => tracing::warn!(%node, error, "another server cannot be reached"),
-            end => {
-                tracing::info!(%node, ?end, subscriptions = routes.len(), "a connection to another server has ended")
-            }
-        }
-        let is_of = |waiting: &mut Unanswered| waiting.link == Some(link);
-        let unanswered: Vec<Unanswered> = self.unanswered.extract_if(.., is_of).collect();
-        let mut again = Vec::new();
-        for waiting in unanswered {
-            if waiting.resend.is_some() {
-                again.push(waiting);
-                continue;
-            }
-            let reply = Reply::Error(self.app.session_gone());
-            crate::server::socket::count_reply(waiting.name, &reply);
-            self.send(encode_reply(Some(&waiting.id), Some(&waiting.session), &reply)).await?;
-        }
-        for route in routes.into_iter().filter(|route| route.is_open) {
-            self.send(encode_event(Some(&route.session), &SubscriptionEnd::Moved.event())).await?;
-        }
-        let not_at = Some(node).filter(|_| *end != LinkEnd::WrongNode);
-        for waiting in again {
-            Box::pin(self.look_again(waiting, not_at)).await?;
-        }
-        Ok(())
     }
 
     /// Closes links that carry no session and no command.

@@ -3,12 +3,12 @@
 //! Reading and writing do not wait for each other: a holder that waits until its frames are taken would otherwise never
 //! take a command. What is read is passed on in batches; while a batch waits for the client, nothing more is read.
 
-use super::{PATH, SUBPROTOCOL, WRONG_NODE};
+use super::{PATH, SUBPROTOCOL, WRONG_NODE, outage::Outage};
 use crate::{
     metrics::{RelayedConnection, Side},
     runtime::{Keeper, encoded::FrameText},
     server::listen,
-    store::NodeId,
+    store::NodeRow,
 };
 use bytes::Bytes;
 use futures_util::{
@@ -73,6 +73,8 @@ pub(in crate::server) enum FromLink {
 pub(in crate::server) enum LinkEnd {
     /// The holder could not be reached.
     Unreachable(String),
+    /// Nobody listens at its address: its process is gone.
+    Absent(String),
     /// Another node answers at its address.
     WrongNode,
     /// It is silent, or has left.
@@ -89,8 +91,10 @@ pub(super) struct Link {
     /// Tells the links of a connection apart.
     pub(super) number: u64,
     /// The holder.
-    pub(super) node: NodeId,
+    pub(super) row: NodeRow,
     pub(super) to_holder: mpsc::Sender<FrameText>,
+    /// The outage that it is to end, or has ended.
+    pub(super) outage: Option<Outage>,
     _counted: RelayedConnection,
 }
 
@@ -104,12 +108,16 @@ struct Pulse {
 
 /// What is needed to reach a holder.
 pub(super) struct Dial {
-    pub(super) node: NodeId,
+    pub(super) row: NodeRow,
     /// NODE_ADDRESS.
     pub(super) address: String,
     pub(super) token: SecretString,
     /// The first frame.
     pub(super) greeting: String,
+    /// The frames after it.
+    pub(super) first: Vec<FrameText>,
+    /// The outage that this attempt may end.
+    pub(super) outage: Option<Outage>,
     pub(super) heartbeat: Duration,
     pub(super) keeper: Arc<Keeper>,
 }
@@ -118,13 +126,13 @@ impl Link {
     /// Dials a holder. What is sent meanwhile waits.
     pub(super) fn dial(dial: Dial, number: u64, to_connection: mpsc::Sender<(u64, FromLink)>) -> Self {
         let (to_holder, from_connection) = mpsc::channel(1);
-        let node = dial.node;
+        let (row, outage) = (dial.row.clone(), dial.outage);
         tokio::spawn(async move {
             let end = run(dial, number, from_connection, &to_connection).await;
             // A connection that is gone needs not be told.
             let _ = to_connection.send((number, FromLink::Lost(end))).await;
         });
-        Self { number, node, to_holder, _counted: RelayedConnection::new(Side::Edge) }
+        Self { number, row, to_holder, outage, _counted: RelayedConnection::new(Side::Edge) }
     }
 }
 
@@ -134,17 +142,36 @@ async fn run(
     from_connection: mpsc::Receiver<FrameText>,
     to_connection: &mpsc::Sender<(u64, FromLink)>,
 ) -> LinkEnd {
-    let socket = match timeout(DIAL_TIME, connect(&dial)).await {
-        Ok(Ok(socket)) => socket,
-        Ok(Err(error)) => return LinkEnd::Unreachable(error.to_string()),
-        Err(_) => return LinkEnd::Unreachable(format!("it did not answer within {} s", DIAL_TIME.as_secs())),
+    let dialling = async {
+        let time = match dial.outage {
+            Some(outage) => {
+                tokio::time::sleep(outage.pause()).await;
+                outage.left().min(DIAL_TIME)
+            }
+            None => DIAL_TIME,
+        };
+        match timeout(time, connect(&dial)).await {
+            Ok(Ok(socket)) => Ok(socket),
+            Ok(Err(Error::Io(error))) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                Err(LinkEnd::Absent(error.to_string()))
+            }
+            Ok(Err(error)) => Err(LinkEnd::Unreachable(error.to_string())),
+            Err(_) => Err(LinkEnd::Unreachable(format!("it did not answer within {} ms", time.as_millis()))),
+        }
+    };
+    let socket = tokio::select! {
+        dialled = dialling => match dialled {
+            Ok(socket) => socket,
+            Err(end) => return end,
+        },
+        () = dial.keeper.gone(dial.row.id) => return LinkEnd::Gone,
     };
     let (sink, stream) = socket.split();
     let pulse = Pulse::default();
     tokio::select! {
         end = read(stream, number, to_connection, &pulse) => end,
         end = write(sink, from_connection, dial.heartbeat, &pulse) => end,
-        () = dial.keeper.gone(dial.node) => LinkEnd::Gone,
+        () = dial.keeper.gone(dial.row.id) => LinkEnd::Gone,
     }
 }
 
@@ -167,7 +194,11 @@ async fn connect(dial: &Dial) -> Result<Socket, Error> {
         .max_message_size(Some(FRAME_BYTES_MAX))
         .max_frame_size(Some(FRAME_BYTES_MAX));
     let (mut socket, _) = client_async_tls_with_config(request, stream, Some(config), None).await?;
-    socket.send(Message::text(dial.greeting.clone())).await?;
+    socket.feed(Message::text(dial.greeting.clone())).await?;
+    for frame in &dial.first {
+        socket.feed(Message::text(frame.as_str())).await?;
+    }
+    socket.flush().await?;
     Ok(socket)
 }
 

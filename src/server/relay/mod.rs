@@ -5,26 +5,33 @@
 //! - `peek`: what the edge reads of a frame that it passes on
 //! - `link`: one WebSocket to a holder, in a task of its own
 //! - `ask`: what one node asks all others, over HTTP
-//! - `edge`: a client connection with its links: which session goes where, and what happens when a link ends
+//! - `routes`: the links of a client connection, and which of its sessions goes over which
+//! - `edge`: a client connection with its links: what goes to which holder, and what comes back
+//! - `bookmark`: a client's place in a session, from which its events go on over another link
+//! - `outage`: the end of a link: what goes on over another one, and what ends
 //!
 //! Invariants:
 //! - A link belongs to one client connection: its holder knows one user by it, and a slow client stalls nobody else.
 //! - A holder never relays. It answers `wrong_node` for a session that is not its own, and the edge looks again.
 //! - Each queue between client and holder has room for one message, or for one batch of frames. Whoever does not read
 //!   stops the sender on the other side, however many nodes are in between.
-//! - A link that ends takes with it its own subscriptions alone: `session_closed`, retriable.
+//! - A link that breaks is replaced while its node holds the sessions: they go on where they were, without a hole and
+//!   with nothing twice. What cannot go on ends alone: `session_closed`, retriable.
 
 mod ask;
+mod bookmark;
 mod edge;
 mod holder;
 mod link;
+mod outage;
 mod peek;
+mod routes;
 mod wire;
 
 pub(super) use self::{
     ask::{REVOKE_PATH, revoke_elsewhere, revoked_elsewhere},
-    edge::{Relays, Resend, arrived},
     holder::{Via, enter},
+    routes::{Relays, Resend, arrived},
 };
 
 /// The subprotocol between nodes.
@@ -35,6 +42,11 @@ pub(super) const INTERNAL: &str = "/internal/";
 
 /// The path at which other nodes bring their clients.
 pub(super) const PATH: &str = "/internal/relay";
+
+/// The time for which a holder keeps the place of a client whose link has broken. Others see nothing of a break that is
+/// mended meanwhile, and no turn is cancelled because nobody watches it.
+pub(super) const LINGER_TIME: std::time::Duration =
+    outage::OUTAGE_TIME.saturating_add(std::time::Duration::from_secs(1));
 
 /// Closes a link whose greeting is for another node: the address has a new owner. Never sent to a client.
 const WRONG_NODE: u16 = 4450;

@@ -16,6 +16,9 @@ pub(super) struct Peek<'a> {
     /// The session.
     #[serde(borrow, default)]
     pub(super) session_id: Option<Cow<'a, str>>,
+    /// The number of a durable event.
+    #[serde(default)]
+    pub(super) seq: Option<u64>,
     /// The type.
     #[serde(rename = "type", borrow, default)]
     pub(super) kind: Option<Cow<'a, str>>,
@@ -52,7 +55,11 @@ fn scan(frame: &str) -> Option<Peek<'_>> {
             }
             after
         } else {
-            rest.trim_start_matches(|digit: char| digit.is_ascii_digit())
+            let after = rest.trim_start_matches(|digit: char| digit.is_ascii_digit());
+            if key == "seq" {
+                peek.seq = Some(rest.strip_suffix(after)?.parse().ok()?);
+            }
+            after
         };
         match rest.as_bytes().first()? {
             b',' => rest = &rest[1..],
@@ -73,7 +80,7 @@ mod tests {
     use super::*;
 
     fn peek(re: Option<&'static str>, session: Option<&'static str>, kind: &'static str) -> Option<Peek<'static>> {
-        Some(Peek { re: re.map(Cow::from), session_id: session.map(Cow::from), kind: Some(kind.into()) })
+        Some(Peek { re: re.map(Cow::from), session_id: session.map(Cow::from), seq: None, kind: Some(kind.into()) })
     }
 
     #[test]
@@ -81,7 +88,7 @@ mod tests {
         let long = format!(r#"{{"sessionId":"s","seq":7,"type":"x","payload":{{"a":"{}"}}}}"#, "\u{e9}".repeat(1000));
         let table = [
             (r#"{"re":"1","sessionId":"s","type":"ok","payload":{}}"#, peek(Some("1"), Some("s"), "ok")),
-            (long.as_str(), peek(None, Some("s"), "x")),
+            (long.as_str(), peek(None, Some("s"), "x").map(|peek| Peek { seq: Some(7), ..peek })),
             (r#"{"sessionId":"s","type":"x","payload":{"type":"y"}}"#, peek(None, Some("s"), "x")),
             (r#"{"type":"wrong_node","re":"1","sessionId":"s"}"#, peek(Some("1"), Some("s"), "wrong_node")),
             // Of other shapes, which need a whole reading.

@@ -51,31 +51,6 @@ async fn a_killed_holder_ends_its_own_subscriptions_and_they_resume_elsewhere() 
 }
 
 #[tokio::test]
-async fn a_cut_link_ends_its_own_subscriptions_and_answers_what_waits() {
-    let [a, b] = nodes(&[("OFFLINE_WORD_MILLIS", "20")]).await;
-    let (mut at_a, session) = a.session().await;
-    let mut client = b.client().await;
-    let opened = open(&mut client, &session).await;
-    let own = client.ask("open_session", json!({})).await["payload"]["sessionId"].clone();
-    client.session = session.as_str().map(str::to_owned);
-    let accepted = client.ask("user_input", json!({ "input": "Tell me a story about a cat called Miso." })).await;
-    assert_eq!(accepted["type"], "accepted", "{accepted}");
-    client.event("turn_started").await;
-    a.gate.cut();
-    let closed = client.event("session_closed").await;
-    assert_eq!((&closed["sessionId"], &closed["payload"]["retriable"]), (&session, &json!(true)), "{closed}");
-    let refused = client.ask("cancel_turn", json!({ "sessionId": session })).await;
-    assert_eq!(refused["payload"]["code"], "no_session", "{refused}");
-    let back = resumed(&mut client, &session, &opened).await;
-    assert_eq!(back["resumed"], "replay", "{back}");
-    client.until(|frame| frame["type"] == "turn_finished" && frame["sessionId"] == session).await;
-    check_whole(&client, &session, opened["asOfSeq"].as_u64().unwrap() + 1);
-    at_a.event("turn_finished").await;
-    client.session = own.as_str().map(str::to_owned);
-    client.turn("Are you there?").await;
-}
-
-#[tokio::test]
 async fn a_holder_that_cannot_be_reached_is_asked_for_later() {
     let [a, b] = nodes(&[]).await;
     let (mut at_a, session) = a.session().await;
@@ -113,26 +88,6 @@ async fn a_holder_that_stops_hands_its_sessions_over() {
     let back = resumed(&mut client, &session, &opened).await;
     assert_eq!(back["resumed"], "replay", "{back}");
     client.turn("Who is Miso?").await;
-}
-
-#[tokio::test]
-async fn a_link_on_which_nothing_comes_any_more_is_given_up() {
-    let [a, b] = nodes(&[("HEARTBEAT_SECS", "1")]).await;
-    let (mut at_a, session) = a.session().await;
-    let mut client = b.client().await;
-    let opened = open(&mut client, &session).await;
-    let own = client.ask("open_session", json!({})).await["payload"]["sessionId"].clone();
-    a.gate.freeze();
-    at_a.turn("My cat is called Miso.").await;
-    let closed = client.event("session_closed").await;
-    assert_eq!((&closed["sessionId"], &closed["payload"]["retriable"]), (&session, &json!(true)), "{closed}");
-    client.session = own.as_str().map(str::to_owned);
-    client.turn("Are you there?").await;
-    a.gate.thaw();
-    let back = resumed(&mut client, &session, &opened).await;
-    assert_eq!(back["resumed"], "replay", "{back}");
-    client.until(|frame| frame["type"] == "turn_finished" && frame["sessionId"] == session).await;
-    check_whole(&client, &session, opened["asOfSeq"].as_u64().unwrap() + 1);
 }
 
 #[tokio::test]

@@ -1,0 +1,418 @@
+//! A client's place in a session that another node holds: what is needed to open the session there once more, so that
+//! its events go on where they stopped.
+//!
+//! It follows what is passed on to the client. The durable events are counted by their envelopes. Only the small frames
+//! of the answer being streamed are read, for the position in each of its parts.
+
+use super::peek::Peek;
+use reseed_protocol::{
+    CommandId, ConnectionId, SessionId,
+    command::{Command, OpenSession, Resume, ResumeItem, SessionRole},
+    content::utf16_len,
+    event::{EphemeralEvent, Host, HostChanged},
+    frame::{encode_command, encode_event},
+    reply::{Resumed, RunningPart, RunningTurn},
+};
+use serde::Deserialize;
+use std::borrow::Cow;
+
+/// Positions in items that are kept: as many as a session can be resumed from.
+const PLACES_MAX: usize = 256;
+
+/// Items that are kept. One answer is streamed at a time; the others have ended, and their entries are still to come.
+const ITEMS_MAX: usize = 4;
+
+/// A client's place in a session.
+#[derive(Debug, PartialEq)]
+pub(super) struct Bookmark {
+    epoch: String,
+    role: SessionRole,
+    deltas: bool,
+    /// The last durable event that was passed on.
+    seq: u64,
+    items: Vec<Item>,
+    /// The host that the client knows.
+    host: Option<Host>,
+    /// Why the session cannot be opened again without the client, if so.
+    hindrance: Option<&'static str>,
+    /// True once events come over another link than the one before.
+    goes_on: bool,
+}
+
+/// An item that is being streamed.
+#[derive(Debug, PartialEq)]
+struct Item {
+    id: String,
+    parts: Vec<Place>,
+    /// All of it was passed on, and its entry follows.
+    is_whole: bool,
+}
+
+/// A place in a part of an item.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Place {
+    /// UTF-16 code units.
+    offset: u64,
+    /// The client knows that this part is a tool call.
+    has_started: bool,
+    /// It knows that this tool call is complete.
+    has_finished: bool,
+}
+
+/// What becomes of an event on its way to the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pass {
+    On,
+    /// The client has it.
+    Again,
+    /// One before it is missing.
+    Gap,
+}
+
+/// What is read of `session_opened`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Opened {
+    epoch: String,
+    role: SessionRole,
+    as_of_seq: u64,
+    resumed: Option<Resumed>,
+    host: Option<Host>,
+    turn: Option<RunningTurn>,
+}
+
+/// A frame of which only the payload counts.
+#[derive(Debug, Deserialize)]
+struct Payload<T> {
+    payload: T,
+}
+
+/// What is read of an event about an item.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Streamed<'a> {
+    #[serde(borrow)]
+    item_id: Cow<'a, str>,
+    part: Option<u32>,
+    #[serde(default)]
+    offset: u64,
+    #[serde(borrow, default)]
+    text: Cow<'a, str>,
+}
+
+fn opened(frame: &str) -> Option<Opened> {
+    serde_json::from_str::<Payload<Opened>>(frame).ok().map(|frame| frame.payload)
+}
+
+impl Bookmark {
+    /// Begins with the holder's answer to the client's `open_session`. `me` is the client's connection. `None`: the
+    /// answer cannot be read, because a newer version has written it.
+    pub(super) fn at(open: &OpenSession, answer: &str, me: &ConnectionId) -> Option<Self> {
+        let Opened { epoch, role, as_of_seq, resumed, host, turn } = opened(answer)?;
+        let (mut seq, mut items) = (as_of_seq, Vec::new());
+        match (&open.resume, resumed) {
+            (Some(resume), Some(Resumed::Replay)) => {
+                seq = resume.seq;
+                for ResumeItem { item_id, part, offset } in resume.items.iter().flatten() {
+                    let place = Place { offset: *offset, has_started: *offset > 0, has_finished: false };
+                    *place_in(item_in(&mut items, item_id.as_str())?, *part)? = place;
+                }
+            }
+            _ => {
+                for item in turn.into_iter().flat_map(|turn| turn.items) {
+                    let parts = item.parts.iter().map(Place::behind).collect();
+                    items.push(Item { id: item.item_id.as_str().to_owned(), parts, is_whole: false });
+                }
+            }
+        }
+        let offers = open.tools.as_ref().is_some_and(|tools| !tools.is_empty())
+            || open.hooks.as_ref().is_some_and(|hooks| !hooks.is_empty())
+            || host.as_ref().is_some_and(|host| host.connection_id == *me);
+        let deltas = open.deltas.unwrap_or(true);
+        let mut bookmark = Self { epoch, role, deltas, seq, items, host, hindrance: None, goes_on: false };
+        if offers {
+            bookmark.offers();
+        }
+        Some(bookmark)
+    }
+
+    /// Records that the client offers tools or hooks. A call that was on its way to it may be lost, and opening the
+    /// session again is how it learns of that.
+    pub(super) fn offers(&mut self) {
+        self.hindrance = Some("its client offers tools or hooks");
+    }
+
+    /// Returns why the session cannot be opened again without the client, if so.
+    pub(super) fn hindrance(&self) -> Option<&'static str> {
+        let places: usize = self.items.iter().map(|item| item.parts.len().max(1)).sum();
+        self.hindrance.or((places > PLACES_MAX).then_some("its answer has too many parts"))
+    }
+
+    /// Takes an event that the holder has sent.
+    pub(super) fn passes(&mut self, peek: &Peek<'_>, frame: &str) -> Pass {
+        let kind = peek.kind.as_deref().unwrap_or_default();
+        if let Some(seq) = peek.seq {
+            if seq <= self.seq {
+                return Pass::Again;
+            }
+            if self.goes_on && seq > self.seq + 1 {
+                return Pass::Gap;
+            }
+            self.seq = seq;
+            match kind {
+                "entry_appended" => self.items.retain(|item| !item.is_whole),
+                "turn_finished" => self.items.clear(),
+                _ => {}
+            }
+            return Pass::On;
+        }
+        match kind {
+            "item_started" | "item_delta" | "item_finished" | "item_aborted" => {
+                let Ok(Payload { payload }) = serde_json::from_str::<Payload<Streamed<'_>>>(frame) else {
+                    self.hindrance = Some("an event of its answer cannot be read");
+                    return Pass::On;
+                };
+                self.streamed(kind, &payload).unwrap_or_else(|| {
+                    self.hindrance = Some("its answer has too many parts");
+                    Pass::On
+                })
+            }
+            "host_changed" => {
+                match serde_json::from_str::<Payload<HostChanged>>(frame) {
+                    Ok(Payload { payload }) => self.host = payload.host,
+                    Err(_) => self.hindrance = Some("its host cannot be read"),
+                }
+                Pass::On
+            }
+            _ => Pass::On,
+        }
+    }
+
+    /// Follows the answer being streamed. `None` if it has too many parts.
+    fn streamed(&mut self, kind: &str, event: &Streamed<'_>) -> Option<Pass> {
+        if kind == "item_aborted" {
+            self.items.retain(|item| item.id != event.item_id);
+            return Some(Pass::On);
+        }
+        let item = item_in(&mut self.items, &event.item_id)?;
+        let Some(part) = event.part else {
+            // The beginning of the item, or its end.
+            let is_known = kind == "item_finished" && std::mem::replace(&mut item.is_whole, true);
+            return Some(if is_known { Pass::Again } else { Pass::On });
+        };
+        let place = place_in(item, part)?;
+        let is_known = match kind {
+            "item_started" => std::mem::replace(&mut place.has_started, true),
+            "item_finished" => std::mem::replace(&mut place.has_finished, true),
+            _ => {
+                place.offset = place.offset.max(event.offset + utf16_len(&event.text));
+                false
+            }
+        };
+        Some(if is_known { Pass::Again } else { Pass::On })
+    }
+
+    /// Returns the command that opens the session again at this place.
+    pub(super) fn open_again(&self, id: &CommandId, session: &SessionId) -> String {
+        let place = |item: &Item, part: usize, offset| {
+            let part = u32::try_from(part).unwrap_or(u32::MAX);
+            // Checked already: the holder has sent it.
+            item.id.parse().ok().map(|item_id| ResumeItem { item_id, part, offset })
+        };
+        let mut items = Vec::new();
+        for item in &self.items {
+            if item.parts.is_empty() {
+                items.extend(place(item, 0, 0));
+            }
+            items.extend(item.parts.iter().enumerate().filter_map(|(part, at)| place(item, part, at.offset)));
+        }
+        let resume = Resume { epoch: self.epoch.clone(), seq: self.seq, items: Some(items) };
+        let open = OpenSession {
+            role: Some(self.role),
+            resume: Some(resume),
+            entries: Some(0),
+            deltas: Some(self.deltas),
+            tools: None,
+            hooks: None,
+        };
+        encode_command(id, Some(session), &Command::OpenSession(open))
+    }
+
+    /// Goes on with the holder's answer to that command. Returns the event that the client has missed and that no later
+    /// one repeats, if there is one.
+    ///
+    /// # Errors
+    /// Why the client has to open the session itself.
+    pub(super) fn go_on(&mut self, answer: &str, session: &SessionId) -> Result<Option<String>, &'static str> {
+        let Opened { epoch, resumed, host, .. } = opened(answer).ok_or("its answer cannot be read")?;
+        if epoch != self.epoch {
+            return Err("its log may be another one");
+        }
+        if resumed != Some(Resumed::Replay) {
+            return Err("too much was missed, or the place is not known any more");
+        }
+        self.goes_on = true;
+        if host == self.host {
+            return Ok(None);
+        }
+        self.host.clone_from(&host);
+        Ok(Some(encode_event(Some(session), &EphemeralEvent::HostChanged(HostChanged { host }))))
+    }
+}
+
+impl Place {
+    /// Returns the place behind what was shown of a part.
+    fn behind(part: &RunningPart) -> Self {
+        match part {
+            RunningPart::Text { text } | RunningPart::Reasoning { text } => {
+                Self { offset: utf16_len(text), ..Self::default() }
+            }
+            RunningPart::ToolCall { arguments, finished, .. } => {
+                Self { offset: utf16_len(arguments), has_started: true, has_finished: *finished }
+            }
+        }
+    }
+}
+
+/// Returns an item, added if it is new; `None` if there are too many.
+fn item_in<'a>(items: &'a mut Vec<Item>, id: &str) -> Option<&'a mut Item> {
+    if let Some(at) = items.iter().position(|item| item.id == id) {
+        return items.get_mut(at);
+    }
+    if items.len() >= ITEMS_MAX {
+        return None;
+    }
+    items.push(Item { id: id.to_owned(), parts: Vec::new(), is_whole: false });
+    items.last_mut()
+}
+
+/// Returns the place in a part, with those before it added if it is new; `None` if there are too many.
+fn place_in(item: &mut Item, part: u32) -> Option<&mut Place> {
+    let at = usize::try_from(part).ok().filter(|at| *at < PLACES_MAX)?;
+    if item.parts.len() <= at {
+        item.parts.resize(at + 1, Place::default());
+    }
+    item.parts.get_mut(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn session() -> SessionId {
+        "s".parse().unwrap()
+    }
+
+    fn answer(more: &Value) -> String {
+        let mut payload = json!({ "epoch": "e", "role": "writer", "asOfSeq": 3 });
+        payload.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({ "re": "1", "sessionId": "s", "type": "session_opened", "payload": payload }).to_string()
+    }
+
+    fn bookmark(open: Value, more: &Value) -> Bookmark {
+        let open = serde_json::from_value(open).unwrap();
+        Bookmark::at(&open, &answer(more), &"me".parse().unwrap()).unwrap()
+    }
+
+    fn passes(bookmark: &mut Bookmark, frame: &Value) -> Pass {
+        let frame = frame.to_string();
+        bookmark.passes(&Peek::at(&frame).unwrap(), &frame)
+    }
+
+    fn durable(seq: u64, kind: &str) -> Value {
+        json!({ "sessionId": "s", "seq": seq, "type": kind, "payload": {} })
+    }
+
+    fn live(kind: &str, payload: Value) -> Value {
+        json!({ "sessionId": "s", "type": kind, "payload": payload })
+    }
+
+    /// Returns the place from which the session is opened again.
+    fn resume(bookmark: &Bookmark) -> Value {
+        let id = "reseed.relay.1.0".parse().unwrap();
+        let command: Value = serde_json::from_str(&bookmark.open_again(&id, &session())).unwrap();
+        let resume = &command["payload"]["resume"];
+        assert_eq!((&command["type"], &resume["epoch"]), (&json!("open_session"), &json!("e")));
+        json!([resume["seq"], resume["items"]])
+    }
+
+    #[test]
+    fn a_place_is_in_the_log_and_in_each_part_of_the_answer() {
+        let mut place = bookmark(json!({ "entries": 5, "deltas": false, "role": "observer" }), &json!({}));
+        assert_eq!(resume(&place), json!([3, []]));
+        let delta = |part: u32, offset: u64, text: &str| {
+            live("item_delta", json!({ "itemId": "i", "part": part, "offset": offset, "text": text }))
+        };
+        let told = [
+            durable(4, "turn_started"),
+            live("item_started", json!({ "itemId": "i", "turnId": "t", "kind": "message" })),
+            delta(0, 0, "a\u{1f431}"),
+            live("item_started", json!({ "itemId": "i", "turnId": "t", "kind": "tool_call", "part": 1, "name": "n" })),
+            delta(0, 3, "b"),
+        ];
+        let places = [
+            json!([4, []]),
+            json!([4, [{ "itemId": "i", "part": 0, "offset": 0 }]]),
+            json!([4, [{ "itemId": "i", "part": 0, "offset": 3 }]]),
+            json!([4, [{ "itemId": "i", "part": 0, "offset": 3 }, { "itemId": "i", "part": 1, "offset": 0 }]]),
+            json!([4, [{ "itemId": "i", "part": 0, "offset": 4 }, { "itemId": "i", "part": 1, "offset": 0 }]]),
+        ];
+        for (frame, expected) in told.iter().zip(places) {
+            assert_eq!(passes(&mut place, frame), Pass::On, "{frame}");
+            assert_eq!(resume(&place), expected, "{frame}");
+        }
+        // What is repeated after that is not told twice.
+        assert_eq!(place.go_on(&answer(&json!({ "resumed": "replay" })), &session()), Ok(None));
+        for known in [&told[0], &told[3]] {
+            assert_eq!(passes(&mut place, known), Pass::Again, "{known}");
+        }
+        let whole = live("item_finished", json!({ "itemId": "i" }));
+        assert_eq!(passes(&mut place, &whole), Pass::On);
+        assert_eq!(passes(&mut place, &whole), Pass::Again);
+        assert_eq!(passes(&mut place, &durable(6, "entry_appended")), Pass::Gap);
+        assert_eq!(passes(&mut place, &durable(5, "entry_appended")), Pass::On);
+        assert_eq!(resume(&place), json!([5, []]), "its entry is there");
+        passes(&mut place, &delta(0, 0, "c"));
+        passes(&mut place, &live("item_aborted", json!({ "itemId": "i", "reason": "x" })));
+        assert_eq!(resume(&place), json!([5, []]), "it is void");
+    }
+
+    #[test]
+    fn a_place_begins_where_the_client_is() {
+        let turn = json!({ "turn": { "turnId": "t", "items": [{ "itemId": "i", "parts": [
+            { "type": "text", "text": "ab" }, { "type": "tool_call", "name": "n", "arguments": "{", "finished": true },
+        ] }] } });
+        let items = json!([{ "itemId": "i", "part": 0, "offset": 2 }, { "itemId": "i", "part": 1, "offset": 1 }]);
+        assert_eq!(resume(&bookmark(json!({}), &turn)), json!([3, items]));
+        let own = json!({ "resume": { "epoch": "e", "seq": 1, "items": items } });
+        let replay = json!({ "resumed": "replay" });
+        assert_eq!(resume(&bookmark(own.clone(), &replay)), json!([1, items]), "events follow from there");
+        assert_eq!(resume(&bookmark(own, &json!({ "resumed": "snapshot" }))), json!([3, []]));
+    }
+
+    #[test]
+    fn what_only_the_client_can_repair_is_left_to_it() {
+        let mut place = bookmark(json!({}), &json!({}));
+        for (more, is_refused) in [
+            (json!({ "resumed": "snapshot" }), true),
+            (json!({ "resumed": "replay", "epoch": "f" }), true),
+            (json!({ "resumed": "replay" }), false),
+        ] {
+            assert_eq!(place.go_on(&answer(&more), &session()).is_err(), is_refused, "{more}");
+        }
+        let host = json!({ "connectionId": "other" });
+        let told = place.go_on(&answer(&json!({ "resumed": "replay", "host": host })), &session()).unwrap();
+        let told: Value = serde_json::from_str(&told.expect("it has missed that")).unwrap();
+        assert_eq!((&told["type"], &told["payload"]["host"]), (&json!("host_changed"), &host));
+        assert_eq!(place.hindrance(), None);
+        let tool = json!({ "name": "n", "description": "d", "parameters": {} });
+        let mine = json!({ "host": { "connectionId": "me" } });
+        for (open, more) in [(json!({ "tools": [tool] }), json!({})), (json!({}), mine)] {
+            assert!(bookmark(open, &more).hindrance().is_some(), "{more}");
+        }
+        let far = live("item_delta", json!({ "itemId": "i", "part": PLACES_MAX, "offset": 0, "text": "x" }));
+        assert_eq!(passes(&mut place, &far), Pass::On);
+        assert!(place.hindrance().is_some(), "too many parts");
+    }
+}

@@ -1,0 +1,152 @@
+//! The links of a client connection, and which of its sessions goes over which.
+
+use super::{
+    bookmark::Bookmark,
+    link::{FromLink, Link},
+};
+use crate::{runtime::encoded::FrameText, store::NodeId};
+use reseed_protocol::{CommandId, SessionId};
+use std::collections::VecDeque;
+use tokio::sync::mpsc;
+
+/// The links of a client connection.
+#[derive(Debug)]
+pub(in crate::server) struct Relays {
+    pub(super) next: u64,
+    /// At most one for each holder.
+    pub(super) links: Vec<Link>,
+    /// Together with the subscriptions of this node at most [`SUBSCRIPTIONS_MAX`](crate::runtime::SUBSCRIPTIONS_MAX).
+    pub(super) routes: Vec<Route>,
+    /// Frames for which a link had no room. While there are any, the client is not read.
+    pub(super) waiting: VecDeque<(u64, FrameText)>,
+    pub(super) to_self: mpsc::Sender<(u64, FromLink)>,
+    from_links: mpsc::Receiver<(u64, FromLink)>,
+}
+
+/// A session that another node holds.
+#[derive(Debug)]
+pub(super) struct Route {
+    pub(super) session: SessionId,
+    pub(super) link: u64,
+    /// True once its `open_session` was answered.
+    pub(super) is_open: bool,
+    /// Says what the client has asked for since.
+    pub(super) then: Then,
+    /// The client's place in it, once it is open; `None` if it cannot be told.
+    pub(super) bookmark: Option<Box<Bookmark>>,
+    /// The command of this node that opens it again, while it is not answered.
+    pub(super) opens_again: Option<CommandId>,
+}
+
+/// Says what becomes of a route once the commands on their way are answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    Stays,
+    /// It is being closed.
+    Closes,
+    /// It is being closed, and opened again at the same node.
+    Reopens,
+}
+
+/// A command that may have to be sent again, to another node.
+#[derive(Debug)]
+pub(in crate::server) struct Resend {
+    pub(in crate::server) text: FrameText,
+    /// How often its session was looked for before.
+    pub(in crate::server) attempts: u8,
+}
+
+impl Default for Relays {
+    fn default() -> Self {
+        // Room for one batch: whatever the client does not take stays with the holder.
+        let (to_self, from_links) = mpsc::channel(1);
+        let (links, routes, waiting) = (Vec::new(), Vec::new(), VecDeque::new());
+        Self { next: 0, links, routes, waiting, to_self, from_links }
+    }
+}
+
+impl Route {
+    /// Returns the route of a session whose `open_session` is sent now.
+    pub(super) fn opening(session: SessionId, link: u64) -> Self {
+        Self { session, link, is_open: false, then: Then::Stays, bookmark: None, opens_again: None }
+    }
+}
+
+impl Relays {
+    pub(super) fn push(&mut self, link: u64, frame: FrameText) {
+        let Some(found) = self.links.iter().find(|found| found.number == link) else { return };
+        let frame = match self.waiting.iter().any(|(waiting, _)| *waiting == link) {
+            true => Some(frame),
+            // A link that is over has said so, or will.
+            false => match found.to_holder.try_send(frame) {
+                Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => None,
+                Err(mpsc::error::TrySendError::Full(frame)) => Some(frame),
+            },
+        };
+        self.waiting.extend(frame.map(|frame| (link, frame)));
+    }
+
+    async fn arrived(&mut self) -> Option<(u64, FromLink)> {
+        let Self { from_links, links, waiting, .. } = self;
+        let Some((number, _)) = waiting.front() else { return from_links.recv().await };
+        let link = links.iter().find(|link| link.number == *number);
+        let room = async {
+            match link {
+                Some(link) => link.to_holder.reserve().await.ok(),
+                None => None,
+            }
+        };
+        tokio::select! {
+            from = from_links.recv() => from,
+            permit = room => {
+                if let (Some((_, frame)), Some(permit)) = (waiting.pop_front(), permit) {
+                    permit.send(frame);
+                }
+                None
+            }
+        }
+    }
+
+    /// Returns true if every frame was given to its link.
+    pub(in crate::server) fn has_room(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Returns the routed sessions.
+    pub(in crate::server) fn sessions(&self) -> impl Iterator<Item = &SessionId> {
+        self.routes.iter().map(|route| &route.session)
+    }
+
+    pub(super) fn route(&self, session: &SessionId) -> Option<&Route> {
+        self.routes.iter().find(|route| route.session == *session)
+    }
+
+    pub(super) fn route_mut(&mut self, session: &SessionId) -> Option<&mut Route> {
+        self.routes.iter_mut().find(|route| route.session == *session)
+    }
+
+    pub(super) fn forget(&mut self, session: &SessionId) {
+        self.routes.retain(|route| route.session != *session);
+    }
+
+    pub(super) fn node_of(&self, link: u64) -> Option<NodeId> {
+        self.links.iter().find(|found| found.number == link).map(|found| found.row.id)
+    }
+
+    /// Removes a link that is over, with what waits for it. Returns it with its routes.
+    pub(super) fn remove(&mut self, link: u64) -> Option<(Link, Vec<Route>)> {
+        let at = self.links.iter().position(|found| found.number == link)?;
+        let gone = self.links.swap_remove(at);
+        self.waiting.retain(|(waiting, _)| *waiting != link);
+        Some((gone, self.routes.extract_if(.., |route| route.link == link).collect()))
+    }
+}
+
+/// Waits for a holder's frames, or for room for the client's; in that case returns `None`. Forever without links.
+/// Cancel safe. Boxed: few connections have links.
+pub(in crate::server) async fn arrived(relays: &mut Option<Box<Relays>>) -> Option<(u64, FromLink)> {
+    match relays {
+        Some(relays) => Box::pin(relays.arrived()).await,
+        None => std::future::pending().await,
+    }
+}
