@@ -17,12 +17,15 @@ use super::{
 };
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, VecDeque},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
+
+/// Deletions that are told to watchers of a list.
+const DELETED_MAX: usize = 1_000;
 
 /// Sessions in memory. Its size is bounded only by what is stored: nothing is dropped except by
 /// [`SessionStore::delete`].
@@ -50,6 +53,8 @@ struct State {
     nodes: BTreeMap<NodeId, NodeRow>,
     /// Node numbers assigned so far.
     node_numbers: i64,
+    /// Sessions that were deleted, with their owners: the newest.
+    deleted: VecDeque<(SessionId, String)>,
     /// Unused tickets, and when they were made.
     tickets: Vec<(std::time::Instant, NewTicket)>,
 }
@@ -84,6 +89,7 @@ impl MemoryStore {
                 timeline: 0,
                 nodes: BTreeMap::new(),
                 node_numbers: 0,
+                deleted: VecDeque::new(),
                 tickets: Vec::new(),
             })),
             is_shared: Arc::default(),
@@ -358,6 +364,10 @@ impl SessionStore for MemoryStore {
             let gone = state.sessions.remove(session).ok_or_else(|| Error::NotFound(session.clone()))?;
             state.count(&gone.owner, gone.usage(), Usage::default());
             state.created.retain(|_, made| made != session);
+            state.deleted.push_back((session.clone(), gone.owner));
+            if state.deleted.len() > DELETED_MAX {
+                state.deleted.pop_front();
+            }
             Ok(())
         })
     }

@@ -26,7 +26,7 @@ mod walk;
 pub(crate) mod conformance;
 
 pub use cluster::{
-    Cluster, Held, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds, TicketPut, TicketsOf,
+    Changes, Cluster, Held, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds, TicketPut, TicketsOf,
 };
 pub use connect::{ConnectError, connect};
 pub(crate) use connect::{describe, open, open_read_only};

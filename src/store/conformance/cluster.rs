@@ -4,9 +4,10 @@
 
 use super::{NOW, append_of, id, log};
 use crate::store::{
-    Cluster, Error, Held, Lease, NewNode, NewTicket, NodeId, Pulse, SessionStore, Silent, TicketBounds, TicketPut,
-    TicketsOf,
+    Append, Changes, Cluster, Error, Head, Held, Lease, NewNode, NewTicket, NodeId, Pulse, SessionStore, Silent,
+    TicketBounds, TicketPut, TicketsOf,
 };
+use reseed_protocol::Timestamp;
 use std::{any::Any, time::Duration};
 
 /// Two handles on an empty store, and what must live as long as they do.
@@ -33,6 +34,7 @@ macro_rules! cluster_suite {
             the_writer_before_is_fenced_after_a_takeover,
             a_log_keeps_its_epoch_when_it_is_taken_over,
             a_node_knows_what_it_has_lost,
+            what_others_change_is_found_for_all_owners_at_once,
             beats_are_counted_and_tell_what_a_node_does,
             a_node_finds_with_its_beat_that_it_is_asked_to_drain,
             a_node_that_was_removed_holds_nothing_and_can_join_again,
@@ -119,6 +121,34 @@ pub(crate) async fn a_node_that_leaves_holds_nothing(a: &dyn SessionStore, b: &d
     opened(b, "s").await.unwrap();
     assert!(matches!(a.append(&lease, 1, append_of(["x"])).await, Err(Error::Fenced { .. })));
     assert_eq!(cluster(a).beat(Pulse::default()).await.unwrap(), None);
+}
+
+pub(crate) async fn what_others_change_is_found_for_all_owners_at_once(a: &dyn SessionStore, b: &dyn SessionStore) {
+    let later = |millis: i64| Timestamp(NOW.0 + millis);
+    let owners = ["ann".to_owned(), "bob".to_owned()];
+    let found = async |since| {
+        let Changes { heads, deleted } = cluster(b).changes(&owners, since).await.unwrap();
+        let mut heads: Vec<String> = heads.iter().map(|head| format!("{} {}", head.session, head.last_seq)).collect();
+        heads.sort();
+        (heads, deleted.iter().map(|(session, owner)| format!("{session} {owner}")).collect::<Vec<_>>())
+    };
+    for (session, owner, at) in [("s", "ann", 0), ("t", "bob", 70_000), ("u", "cid", 70_000), ("v", "ann", 80_000)] {
+        a.create(&id(session), owner, later(at)).await.unwrap();
+    }
+    assert_eq!(found(NOW).await.0, ["s 0", "t 0", "v 0"], "of these owners alone");
+    assert_eq!(found(later(70_000)).await.0, ["t 0", "v 0"]);
+    assert_eq!(found(later(70_001)).await.0, ["v 0"]);
+    let (lease, _) = a.open(&id("s")).await.unwrap();
+    let append = append_of(["x"]);
+    let head = Head { updated_at: later(90_000), name: "Cats".into(), ..append.head.clone() };
+    a.append(&lease, 1, Append { head, ..append }).await.unwrap();
+    assert_eq!(found(later(90_000)).await, (vec!["s 1".to_owned()], vec![]));
+    assert_eq!(cluster(b).changes(&owners, later(90_000)).await.unwrap().heads[0].head.name, "Cats");
+    for session in ["t", "u"] {
+        a.delete(&id(session)).await.unwrap();
+    }
+    assert_eq!(found(NOW).await, (vec!["s 1".to_owned(), "v 0".to_owned()], vec!["t bob".to_owned()]));
+    assert_eq!(cluster(b).changes(&[], NOW).await.unwrap(), Changes::default());
 }
 
 pub(crate) async fn a_silent_node_loses_what_is_asked_for_and_one_that_beats_again_does_not(

@@ -3,9 +3,11 @@
 use super::{MemoryStore, State, session::Session};
 use crate::store::{
     Error, StoreFuture,
-    cluster::{Cluster, Held, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds, TicketPut, TicketsOf},
+    cluster::{
+        Changes, Cluster, Held, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds, TicketPut, TicketsOf,
+    },
 };
-use reseed_protocol::SessionId;
+use reseed_protocol::{SessionId, Timestamp};
 use std::{
     sync::PoisonError,
     time::{Duration, Instant},
@@ -86,6 +88,16 @@ impl Cluster for MemoryStore {
 
     fn failovers(&self) -> u64 {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).timeline
+    }
+
+    fn changes<'a>(&'a self, owners: &'a [String], since: Timestamp) -> StoreFuture<'a, Result<Changes, Error>> {
+        self.with(move |state| {
+            let is_of = |owner: &String| owners.contains(owner);
+            let heads = state.sessions.iter().map(|(id, session)| session.session_head(id));
+            let heads = heads.filter(|head| is_of(&head.owner) && head.head.updated_at >= since).collect();
+            let deleted = state.deleted.iter().filter(|(_, owner)| is_of(owner)).cloned().collect();
+            Ok(Changes { heads, deleted })
+        })
     }
 
     fn put_ticket<'a>(

@@ -8,6 +8,7 @@
 //! - Several servers may use a schema of a database at once: each session has one that holds it (`nodes`).
 
 mod append;
+mod changes;
 mod connection;
 mod durability;
 mod fault;
@@ -36,9 +37,9 @@ pub use schema::SchemaError;
 pub use tls::Error as TlsError;
 
 use super::{
-    Append, Cluster, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Held, Hits, Lease, ListPage,
-    ListQuery, NewNode, NewTicket, NodeId, NodeRow, Part, Pulse, SearchQuery, SessionHead, SessionStore, Silent,
-    StoreFuture, StoredNode, StoredRecord, SubtreeQuery, TicketBounds, TicketPut, TicketsOf, Usage,
+    Append, Changes, Cluster, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Held, Hits, Lease,
+    ListPage, ListQuery, NewNode, NewTicket, NodeId, NodeRow, Part, Pulse, SearchQuery, SessionHead, SessionStore,
+    Silent, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, TicketBounds, TicketPut, TicketsOf, Usage,
 };
 use crate::config::Postgres;
 use connection::{Connection, Connector, Use};
@@ -451,6 +452,10 @@ impl Cluster for PostgresStore {
 
     fn lost<'a>(&'a self, held: &'a [Held]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>> {
         Box::pin(self.nodes.lost(held))
+    }
+
+    fn changes<'a>(&'a self, owners: &'a [String], since: Timestamp) -> StoreFuture<'a, Result<Changes, Error>> {
+        Box::pin(changes::since(&self.readers, owners, since))
     }
 
     fn failovers(&self) -> u64 {

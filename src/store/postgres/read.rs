@@ -29,12 +29,12 @@ pub(super) struct FoundHead {
 }
 
 /// The columns of a [`SessionHead`], in the order in which [`session_head`] reads them.
-const HEAD_COLUMNS: &str = "s.number, s.term, s.id, s.owner, s.checksum, s.epoch, s.name, s.created_at, h.seq, \
+pub(super) const HEAD_COLUMNS: &str = "s.number, s.term, s.id, s.owner, s.checksum, s.epoch, s.name, s.created_at, h.seq, \
                             h.updated_at, h.entries, h.token_count, h.window_tokens, h.cost_nano_usd, \
                             h.unpriced_requests, h.running, h.checksum, s.holder";
 
 /// The head of a session `s`, as `h`: the newest, should an older one still be there.
-const HEAD_OF: &str = "LATERAL (SELECT * FROM head WHERE session = s.number ORDER BY seq DESC LIMIT 1) h";
+pub(super) const HEAD_OF: &str = "LATERAL (SELECT * FROM head WHERE session = s.number ORDER BY seq DESC LIMIT 1) h";
 
 /// Returns the session's number.
 pub(super) async fn number(db: &Db, session: &SessionId) -> Result<i64, Fault> {
@@ -224,7 +224,7 @@ pub(super) async fn head(db: &Db, session: &SessionId) -> Result<FoundHead, Faul
 }
 
 /// Reads a row of [`HEAD_COLUMNS`]; `None` if it is damaged.
-fn session_head(row: &Row) -> Result<Option<FoundHead>, Fault> {
+pub(super) fn session_head(row: &Row) -> Result<Option<FoundHead>, Fault> {
     let count = |column| row.try_get::<_, i64>(column).map(i64::cast_unsigned);
     let (Ok(session), Ok(owner), Ok(name)) =
         (row.try_get::<_, &str>(2)?.parse(), str::from_utf8(row.try_get(3)?), str::from_utf8(row.try_get(6)?))

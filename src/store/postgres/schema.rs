@@ -27,6 +27,9 @@ const SERVER_VERSION_MIN: i32 = 140_000;
 /// Step 2: the servers that share the tables, and which of them holds a session (see `nodes.rs`).
 ///
 /// Step 3: unused tickets (see `tickets.rs`).
+///
+/// Step 4: the sessions deleted lately (see `changes.rs`). It is harmless to servers of the version before, which run
+/// on beside it: they neither read nor write the table, so only what they delete is not told to watchers of a list.
 const STEPS: &[&str] = &[
     r#"
 CREATE TABLE session (
@@ -77,6 +80,11 @@ CREATE INDEX session_holder ON session (holder) WHERE holder IS NOT NULL;
 CREATE UNLOGGED TABLE ticket (
   hash bytea PRIMARY KEY, id text COLLATE "C" NOT NULL, owner bytea NOT NULL, service bytea, body bytea NOT NULL,
   made_at timestamptz NOT NULL, expires_at timestamptz NOT NULL);
+"#,
+    r#"
+CREATE UNLOGGED TABLE deletion (
+  id text COLLATE "C" NOT NULL, owner bytea NOT NULL, deleted_at timestamptz NOT NULL DEFAULT clock_timestamp());
+CREATE INDEX deletion_recent ON deletion (deleted_at);
 "#,
 ];
 

@@ -152,8 +152,9 @@ pub(super) async fn release(readers: &Readers, lease: &Lease, member: &Membershi
 pub(super) async fn delete(readers: &Readers, session: &SessionId) -> Result<(), Error> {
     // Looked up first: after a lost answer, one that never was is not taken for one that the lost attempt deleted.
     let number = &readers.read(|db| async move { read::number(&db, session).await }).await?;
-    let sql = "WITH s AS (DELETE FROM session WHERE number = $1 RETURNING number), \
-               h AS (DELETE FROM head USING s WHERE head.session = s.number) \
+    let sql = "WITH s AS (DELETE FROM session WHERE number = $1 RETURNING number, id, owner), \
+               h AS (DELETE FROM head USING s WHERE head.session = s.number), \
+               d AS (INSERT INTO deletion (id, owner) SELECT id, owner FROM s) \
                INSERT INTO removal (session) SELECT number FROM s RETURNING session";
     readers
         .write(|db, was_sent| async move {

@@ -1,6 +1,6 @@
 //! Deletes in the background what deleted sessions held, in slices, so that no statement is long.
 
-use super::{fault::Fault, readers::Db, readers::Readers};
+use super::{changes, fault::Fault, readers::Db, readers::Readers};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
@@ -61,6 +61,7 @@ async fn run(readers: Arc<Readers>, mut due: watch::Receiver<u64>, ended: watch:
 }
 
 pub(super) async fn remove_all(db: &Db) -> Result<(), Fault> {
+    changes::forget_old(db).await?;
     while let Some(row) = db.row("SELECT session FROM removal LIMIT 1", &[]).await? {
         let number: i64 = row.try_get(0)?;
         for (table, key) in [("record", "seq"), ("mark", "command"), ("words", "first_seq"), ("head", "seq")] {

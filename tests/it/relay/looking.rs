@@ -1,14 +1,16 @@
 //! Lists, watches and operators see all servers from any of them.
 
-use super::{nodes, open};
+use super::{faults::resumed, nodes, open, rights::greeted};
 use crate::support::{
     binary::run,
-    cluster::{Node, database},
+    cluster::{LONG_LEASE, Node, SHORT_LEASE, database},
     http::get,
     json::present,
     polling::until,
+    postgres,
 };
 use serde_json::{Value, json};
+use std::time::Instant;
 
 #[tokio::test]
 async fn a_watched_list_tells_what_other_servers_do() {
@@ -34,6 +36,69 @@ async fn a_watched_list_tells_what_other_servers_do() {
     watching.until(|frame| frame["type"] == "session_changed" && frame["payload"]["name"] == "Cats").await;
     assert_eq!(at_a.ask("delete_session", json!({})).await["type"], "ok");
     watching.until(|frame| frame["type"] == "session_changed" && frame["payload"]["deleted"] == true).await;
+}
+
+#[tokio::test]
+async fn a_watched_list_tells_of_a_session_that_changes_its_server() {
+    let [a, b, c] = nodes(&[SHORT_LEASE, ("OFFLINE_WORD_MILLIS", "200")]).await;
+    let mut watching = b.client().await;
+    watching.ask("list_sessions", json!({ "watch": true })).await;
+    let (mut at_a, session) = a.session().await;
+    at_a.ask("user_input", json!({ "input": "Tell me a story about my cat, who is called Miso." })).await;
+    let is = |state: &'static str| {
+        let session = session.clone();
+        move |frame: &Value| {
+            let item = &frame["payload"];
+            frame["type"] == "session_changed" && item["sessionId"] == session && item["state"] == state
+        }
+    };
+    watching.until(is("running")).await;
+    a.server.kill().await;
+    // Nothing is written then.
+    watching.until(is("idle")).await;
+    let mut at_c = c.client().await;
+    let before = json!({ "epoch": "none", "asOfSeq": 0 });
+    resumed(&mut at_c, &session, &before).await;
+    assert_eq!(at_c.ask("rename_session", json!({ "name": "Cats" })).await["type"], "ok");
+    watching.until(|frame| frame["type"] == "session_changed" && frame["payload"]["name"] == "Cats").await;
+}
+
+/// Users who watch their lists.
+const WATCHERS: usize = 80;
+
+#[tokio::test]
+async fn a_look_for_many_watchers_costs_as_much_as_for_one() {
+    let tokens: Vec<String> = (0..WATCHERS).map(|n| format!("user{n}:token-of-user-{n}-4f1c9a7be2d3")).collect();
+    let tokens = tokens.join(",");
+    let settings = [LONG_LEASE, ("AUTH_TOKENS", tokens.as_str())];
+    let database = database().await;
+    let (a, b) = (Node::start(&database, "a", &settings).await, Node::start(&database, "b", &settings).await);
+    let token = |n: usize| json!({ "token": format!("token-of-user-{n}-4f1c9a7be2d3") });
+    let mut watching = Vec::new();
+    for n in 0..WATCHERS {
+        let mut client = greeted(&b, token(n)).await;
+        assert_eq!(client.ask("list_sessions", json!({ "watch": true })).await["type"], "sessions");
+        watching.push(client);
+    }
+    let (mut at_a, mut last) = (greeted(&a, token(WATCHERS - 1)).await, watching.pop().unwrap());
+    at_a.ask("open_session", json!({})).await;
+    let name = database.rsplit('/').next().unwrap().to_owned();
+    let committed = async || {
+        let name = name.clone();
+        let of_this = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()";
+        let count = tokio::task::spawn_blocking(move || postgres::sql(&name, of_this)).await.unwrap();
+        count.trim().parse::<u128>().unwrap()
+    };
+    let (before, began) = (committed().await, Instant::now());
+    for round in 0..8 {
+        let renamed = at_a.ask("rename_session", json!({ "name": format!("round {round}") })).await;
+        assert_eq!(renamed["type"], "ok", "{renamed}");
+        last.until(|frame| frame["payload"]["name"] == format!("round {round}")).await;
+    }
+    let looks = began.elapsed().as_millis() / 500 + 1;
+    let statements = committed().await - before;
+    // Two for each look, and what the renamings and the servers themselves need.
+    assert!(statements < looks * WATCHERS as u128 / 2, "{statements} statements in {looks} looks");
 }
 
 #[tokio::test]

@@ -23,7 +23,7 @@ const USERS: [(&str, &str); 4] = [
     ("NODE_LEASE_SECS", "2"),
 ];
 
-async fn greeted(node: &Node, credentials: Value) -> Client {
+pub(super) async fn greeted(node: &Node, credentials: Value) -> Client {
     let mut client = Client::connect(&node.server.ws()).await;
     let mut hello = credentials;
     hello["protocolVersion"] = json!(2);

@@ -9,11 +9,11 @@ use crate::{
 use reseed::{
     internals::{Clock, Keeper},
     store::{
-        Append, Cluster, Error, Held, Lease, NewNode, NewTicket, NodeId, NodeRow, Pulse, SessionStore, Silent,
+        Append, Changes, Cluster, Error, Held, Lease, NewNode, NewTicket, NodeId, NodeRow, Pulse, SessionStore, Silent,
         StoreFuture, TicketBounds, TicketPut, TicketsOf, memory::MemoryStore,
     },
 };
-use reseed_protocol::SessionId;
+use reseed_protocol::{SessionId, Timestamp};
 use std::{
     sync::{
         Arc, Mutex, PoisonError, Weak,
@@ -224,6 +224,10 @@ impl Cluster for Road {
     fn lost<'a>(&'a self, held: &'a [Held]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>> {
         let held = if self.disk.broken == Broken::NothingLost { &[] } else { held };
         Box::pin(self.asked("lost", self.nodes_of().lost(held)))
+    }
+
+    fn changes<'a>(&'a self, owners: &'a [String], since: Timestamp) -> StoreFuture<'a, Result<Changes, Error>> {
+        Box::pin(self.asked("changes", self.nodes_of().changes(owners, since)))
     }
 
     fn put_ticket<'a>(

@@ -63,6 +63,7 @@ const CLUSTER_CASES: &[ClusterCase] = &[
     |a, b| Box::pin(cluster::a_silent_node_loses_what_is_asked_for_and_one_that_beats_again_does_not(a, b)),
     |a, b| Box::pin(cluster::a_node_that_leaves_holds_nothing(a, b)),
     |a, b| Box::pin(cluster::a_node_knows_what_it_has_lost(a, b)),
+    |a, b| Box::pin(cluster::what_others_change_is_found_for_all_owners_at_once(a, b)),
     |a, b| Box::pin(cluster::beats_are_counted_and_tell_what_a_node_does(a, b)),
     |a, b| Box::pin(cluster::a_node_finds_with_its_beat_that_it_is_asked_to_drain(a, b)),
     |a, b| Box::pin(cluster::a_node_that_was_removed_holds_nothing_and_can_join_again(a, b)),
@@ -134,7 +135,7 @@ fn written(source: &str) -> Vec<String> {
         let text = one_line(&text.replace("\\\n", "\n"));
         let is_statement =
             ["SELECT ", "WITH ", "INSERT ", "UPDATE ", "DELETE "].iter().any(|verb| text.starts_with(verb));
-        let tables = LARGE.iter().chain(&["{table}", "removal", "node", "ticket"]);
+        let tables = LARGE.iter().chain(&["{table}", "removal", "node", "ticket", "deletion"]);
         let of =
             |table: &&&str| ["FROM ", "INTO ", "UPDATE "].iter().any(|word| text.contains(&format!("{word}{table}")));
         if is_statement && tables.clone().any(|table| of(&table)) {

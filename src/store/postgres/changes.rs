@@ -1,0 +1,55 @@
+//! What the servers change of the sessions of certain users, for those who watch the list: two statements, however many
+//! users there are.
+//!
+//! Changes are found by the time that their writers gave them. Deletions have rows of their own for a while, timed by
+//! the database. They need not survive its crash: they are told once, and a client that lists again sees them.
+
+use super::{
+    fault::Fault,
+    read::{HEAD_COLUMNS, HEAD_OF, listed_at, session_head},
+    readers::{Db, Readers},
+};
+use crate::store::{Changes, Error, SessionHead, cluster::CHANGES_MAX};
+use reseed_protocol::{SessionId, Timestamp};
+use tokio_postgres::types::ToSql;
+
+/// The time for which a deletion is kept. It is much longer than anybody looks back.
+const KEPT: &str = "DELETE FROM deletion WHERE deleted_at < clock_timestamp() - interval '1 hour'";
+
+pub(super) async fn since(readers: &Readers, owners: &[String], since: Timestamp) -> Result<Changes, Error> {
+    let owners: &Vec<&[u8]> = &owners.iter().map(String::as_bytes).collect();
+    readers
+        .read(|db| async move {
+            Ok(Changes { heads: heads(&db, owners, since).await?, deleted: deleted(&db, owners).await? })
+        })
+        .await
+}
+
+/// Returns the newest of what was written. Both conditions are the same for a session, but only the first has an index.
+async fn heads(db: &Db, owners: &(dyn ToSql + Sync), since: Timestamp) -> Result<Vec<SessionHead>, Fault> {
+    let sql = format!(
+        "SELECT {HEAD_COLUMNS} FROM session s CROSS JOIN {HEAD_OF} WHERE s.owner = ANY ($1) AND s.listed_at >= $2 \
+         AND h.updated_at >= $3 ORDER BY h.updated_at DESC LIMIT $4"
+    );
+    let (listed, most) = (listed_at(since), i64::from(CHANGES_MAX));
+    let params: [&(dyn ToSql + Sync); 4] = [owners, &listed, &since.0, &most];
+    let rows = db.rows(&sql, &params).await?;
+    rows.iter().filter_map(|row| session_head(row).transpose()).map(|found| Ok(found?.head)).collect()
+}
+
+async fn deleted(db: &Db, owners: &(dyn ToSql + Sync)) -> Result<Vec<(SessionId, String)>, Fault> {
+    let sql = "SELECT id, owner FROM deletion WHERE deleted_at > clock_timestamp() - interval '1 minute' \
+               AND owner = ANY ($1) ORDER BY deleted_at DESC LIMIT $2";
+    let rows = db.rows(sql, &[owners, &i64::from(CHANGES_MAX)]).await?;
+    // What does not read back was no session that anybody has listed.
+    let deleted = rows.iter().filter_map(|row| {
+        let id = row.try_get::<_, &str>(0).ok()?.parse().ok()?;
+        Some((id, str::from_utf8(row.try_get(1).ok()?).ok()?.to_owned()))
+    });
+    Ok(deleted.collect())
+}
+
+/// Forgets old deletions.
+pub(super) async fn forget_old(db: &Db) -> Result<(), Fault> {
+    db.rows(KEPT, &[]).await.map(drop)
+}
