@@ -4,8 +4,7 @@ use super::{say, say_json, sessions::open};
 use crate::{
     config::Settings,
     server::node_item,
-    service,
-    store::{Cluster, NodeRow},
+    store::{self, Cluster, NodeRow},
 };
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -29,9 +28,11 @@ pub(super) struct NodesOptions {
 
 /// Prints the servers, or drains one.
 pub(super) async fn run(settings: &Settings, options: NodesOptions) -> anyhow::Result<()> {
-    // Only what asks a server writes.
     let store = match &options.drain {
-        Some(_) => service::open_store(settings).await?,
+        Some(_) => {
+            let database = settings.store.database();
+            store::open_for_nodes(&database).await.with_context(|| format!("open the database {database}"))?
+        }
         None => open(settings).await?,
     };
     let Some(cluster) = store.cluster() else {

@@ -72,6 +72,20 @@ pub(crate) async fn open_read_only(database: &Database) -> Result<Arc<dyn Sessio
     }
 }
 
+/// Opens a store for what concerns the servers that share it. It writes nothing but what a server is asked to do, and
+/// changes no tables.
+///
+/// # Errors
+/// [`ConnectError`].
+pub(crate) async fn open_for_nodes(database: &Database) -> Result<Arc<dyn SessionStore>, ConnectError> {
+    match database {
+        #[cfg(feature = "postgres")]
+        Database::Postgres(postgres) => Ok(Arc::new(super::postgres::PostgresStore::open_for_nodes(postgres).await?)),
+        // No other has several.
+        other => open_read_only(other).await,
+    }
+}
+
 /// Says where a database is, and of a server what it is; then, in lines with what each is about, how it keeps what it
 /// acknowledges.
 ///

@@ -29,7 +29,7 @@ pub use cluster::{
     Changes, Cluster, Held, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds, TicketPut, TicketsOf,
 };
 pub use connect::{ConnectError, connect};
-pub(crate) use connect::{describe, open, open_read_only};
+pub(crate) use connect::{describe, open, open_for_nodes, open_read_only};
 pub use error::{Error, Part};
 pub use page::EntriesPage;
 pub(crate) use restored::restored;

@@ -137,6 +137,22 @@ impl PostgresStore {
         let connector = Connector::new(database, Use::Read, None)?;
         let first = connect(&connector, database).await?;
         schema::check(&first, &database.schema).await?;
+        Self::without_writer(connector, database)
+    }
+
+    /// Opens a database for what concerns the servers that share it: reads, and what is written of a server. It changes
+    /// no tables, so they may be those of servers of the version before.
+    ///
+    /// # Errors
+    /// [`OpenError`]: among others, the tables are missing, or this program does not know them.
+    pub async fn open_for_nodes(database: &Postgres) -> Result<Self, OpenError> {
+        let connector = Connector::new(database, Use::Write, None)?;
+        let first = connect(&connector, database).await?;
+        schema::check_nodes(&first, &database.schema).await?;
+        Self::without_writer(connector, database)
+    }
+
+    fn without_writer(connector: Connector, database: &Postgres) -> Result<Self, OpenError> {
         let readers = Readers::new(connector.clone(), database.readers, database.patience);
         let readers = Arc::new(readers.map_err(|error| OpenError::Connect(error.to_string()))?);
         let nodes = Nodes::new(connector, readers.clone());

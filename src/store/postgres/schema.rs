@@ -201,6 +201,18 @@ pub(super) async fn check(db: &Connection, schema: &str) -> Result<(), SchemaErr
     }
 }
 
+/// The version from which the tables have the servers that share them.
+const VERSION_OF_NODES: i32 = 3;
+
+/// Checks that the tables have servers, and that this program knows them. Older ones stay as they are.
+pub(super) async fn check_nodes(db: &Connection, schema: &str) -> Result<(), SchemaError> {
+    match version(db, schema).await? {
+        VERSION_OF_NODES..=VERSION => Ok(()),
+        found if found > VERSION => Err(SchemaError::Newer { found, known: VERSION }),
+        _ => Err(SchemaError::Missing { schema: schema.to_owned() }),
+    }
+}
+
 /// Creates the tables, or brings older ones up to date. Several programs may do so at once: a lock orders them.
 pub(super) async fn migrate(db: &Connection, schema: &str) -> Result<(), SchemaError> {
     let found = version(db, schema).await?;
