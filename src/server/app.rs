@@ -94,6 +94,8 @@ pub(crate) struct App {
     pub(super) metrics: crate::metrics::Handle,
     pub(super) instance: String,
     pub(super) node_token: Option<SecretString>,
+    /// The clients with which other nodes are asked.
+    pub(super) asking: super::relay::Asking,
     /// Asks every connection to close as soon as nothing of its client's runs here: other servers take it.
     pub(super) leave: CancellationToken,
     /// Ends the accept loop and asks every connection to close.
@@ -127,6 +129,7 @@ impl App {
             metrics: options.metrics,
             instance: options.instance,
             node_token: options.node_token,
+            asking: super::relay::Asking::default(),
             leave: CancellationToken::new(),
             stop: CancellationToken::new(),
             connections: TaskTracker::new(),
@@ -197,6 +200,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/api/mcp", get(operator::mcp))
         .route(relay::PATH, get(relay::enter))
         .route(relay::REVOKE_PATH, post(relay::revoked_elsewhere))
+        .route(relay::COMPACTIONS_PATH, post(relay::compactions_here))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .with_state(app)

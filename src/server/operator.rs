@@ -10,7 +10,7 @@ pub(super) use mcp::mcp;
 pub(crate) use nodes::item as node_item;
 pub(super) use nodes::nodes;
 
-use super::{app::App, auth::Operator, sessions::item, tree};
+use super::{app::App, auth::Operator, relay::compactions_elsewhere, sessions::item, tree};
 use crate::{
     runtime::store_error,
     store::{Error, ListQuery},
@@ -127,6 +127,7 @@ pub(super) async fn sessions(
         }
         Err(error) => return problem(StatusCode::SERVICE_UNAVAILABLE, store_error(&error)),
     };
+    let elsewhere = compactions_elsewhere(&app, &page.items).await;
     let items: Vec<serde_json::Value> = page
         .items
         .iter()
@@ -143,8 +144,10 @@ pub(super) async fn sessions(
             if let Some(node) = node {
                 shown["node"] = node.into();
             }
-            if let Some(compactions) = app.registry.compactions(&head.session) {
-                shown["compaction"] = serde_json::to_value(compactions).unwrap_or_default();
+            let here = app.registry.compactions(&head.session);
+            let here = here.map(|compactions| serde_json::to_value(compactions).unwrap_or_default());
+            if let Some(compactions) = here.or_else(|| elsewhere.get(&head.session).cloned()) {
+                shown["compaction"] = compactions;
             }
             shown
         })

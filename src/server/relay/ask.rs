@@ -1,7 +1,11 @@
-//! What one node asks all others: to end the grants that a service takes back.
+//! What one node asks others, over HTTP: to end the grants that a service takes back, and for the compactions of the
+//! sessions that they hold.
 
 use super::holder::admit;
-use crate::server::{app::App, auth::Revoked};
+use crate::{
+    server::{app::App, auth::Revoked},
+    store::SessionHead,
+};
 use axum::{
     Json,
     extract::{Request, State},
@@ -9,18 +13,31 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures_util::future::join_all;
+use reseed_protocol::SessionId;
 use secrecy::ExposeSecret as _;
-use serde::{Deserialize, Serialize};
-use std::{sync::Arc, time::Duration};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+use tokio::time::timeout;
 
 /// The path at which a node learns what was taken back at another one.
 pub(in crate::server) const REVOKE_PATH: &str = "/internal/revoke";
+
+/// The path at which a node is asked for the compactions of sessions that it holds.
+pub(in crate::server) const COMPACTIONS_PATH: &str = "/internal/compactions";
+
+/// The time limit for that. An operator's list waits for it, and is whole without it but for these numbers.
+const COMPACTIONS_TIME: Duration = Duration::from_secs(1);
 
 /// The time limit for another node's answer. A service waits for it.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 
 /// Bytes of a request between nodes.
-const BODY_BYTES_MAX: usize = 16 * 1024;
+const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// What a service takes back.
 #[derive(Debug, Serialize, Deserialize)]
@@ -38,6 +55,36 @@ struct Ended {
     sockets: usize,
 }
 
+/// Sessions that a node is asked about: at most a page of a list.
+#[derive(Debug, Serialize, Deserialize)]
+struct Held {
+    sessions: Vec<SessionId>,
+}
+
+/// The clients with which other nodes are asked, each built when it is first needed.
+#[derive(Debug, Default)]
+pub(in crate::server) struct Asking {
+    plain: OnceLock<reqwest::Client>,
+    /// Over TLS, with the system's roots. Reading them takes long.
+    secure: OnceLock<reqwest::Client>,
+}
+
+impl Asking {
+    fn client(&self, url: &str) -> Result<&reqwest::Client, String> {
+        let is_plain = url.starts_with("http:");
+        let place = if is_plain { &self.plain } else { &self.secure };
+        if let Some(client) = place.get() {
+            return Ok(client);
+        }
+        let builder = reqwest::Client::builder().timeout(ANSWER_TIME).no_proxy();
+        let builder = if is_plain { builder.tls_certs_only([]) } else { builder };
+        // Idempotent: whoever comes first wins, and all choose ring.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let built = builder.build().map_err(|error| error.to_string())?;
+        Ok(place.get_or_init(|| built))
+    }
+}
+
 /// Has the other nodes end what a service takes back. Returns how many connections that ended, and the names of nodes
 /// that did not answer.
 pub(in crate::server) async fn revoke_elsewhere(app: &App, service: &str, whose: &Revoked<'_>) -> (usize, Vec<String>) {
@@ -49,7 +96,7 @@ pub(in crate::server) async fn revoke_elsewhere(app: &App, service: &str, whose:
     let body = &Revocation { service: service.to_owned(), ticket, user };
     let asked = others.iter().map(async |row| {
         let ended = match &row.node.address {
-            Some(address) => ask(app, address, body).await,
+            Some(address) => ask::<Ended>(app, address, REVOKE_PATH, body).await,
             None => Err("it has no NODE_ADDRESS".to_owned()),
         };
         ended.map_err(|error| {
@@ -67,14 +114,43 @@ pub(in crate::server) async fn revoke_elsewhere(app: &App, service: &str, whose:
     (sockets, unanswered)
 }
 
-async fn ask(app: &App, address: &str, body: &Revocation) -> Result<Ended, String> {
+/// Returns the compactions of sessions that other nodes hold, as far as these answer in time: one question to each.
+pub(in crate::server) async fn compactions_elsewhere(app: &App, heads: &[SessionHead]) -> BTreeMap<SessionId, Value> {
+    let others = app.registry.keeper().map(|keeper| keeper.others()).unwrap_or_default();
+    let asked = others.iter().filter_map(|row| {
+        let of_node = heads.iter().filter(|head| head.holder == Some(row.id)).map(|head| head.session.clone());
+        let body = Held { sessions: of_node.collect() };
+        let address = row.node.address.as_ref().filter(|_| !body.sessions.is_empty())?;
+        Some(async move {
+            let told = timeout(COMPACTIONS_TIME, ask(app, address, COMPACTIONS_PATH, &body)).await;
+            let told = told.unwrap_or_else(|_| Err("it did not answer in time".to_owned()));
+            told.unwrap_or_else(|error| {
+                tracing::debug!(node = %row.id, error, "another server did not tell the compactions of its sessions");
+                BTreeMap::new()
+            })
+        })
+    });
+    join_all(asked).await.into_iter().flatten().collect()
+}
+
+/// Handles `POST /internal/compactions`.
+pub(in crate::server) async fn compactions_here(State(app): State<Arc<App>>, request: Request) -> Response {
+    let Held { sessions } = match body_of(&app, request, "compactions").await {
+        Ok(held) => held,
+        Err(refused) => return refused,
+    };
+    let told = sessions.into_iter().filter_map(|id| {
+        let compactions = app.registry.compactions(&id)?;
+        Some((id, compactions))
+    });
+    Json(told.collect::<BTreeMap<_, _>>()).into_response()
+}
+
+async fn ask<T: DeserializeOwned>(app: &App, address: &str, path: &str, body: &impl Serialize) -> Result<T, String> {
     let token = app.node_token.as_ref().ok_or("this server has no NODE_TOKEN")?;
     // `ws` becomes `http`, and `wss` `https`.
-    let url = format!("http{}{REVOKE_PATH}", address.trim_start_matches("ws"));
-    let builder = reqwest::Client::builder().timeout(ANSWER_TIME).no_proxy();
-    let builder = if url.starts_with("http:") { builder.tls_certs_only([]) } else { builder };
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = builder.build().map_err(|error| error.to_string())?;
+    let url = format!("http{}{path}", address.trim_start_matches("ws"));
+    let client = app.asking.client(&url)?;
     let body = serde_json::to_vec(body).map_err(|error| error.to_string())?;
     let sending = client.post(url).bearer_auth(token.expose_secret()).body(body).send();
     let answered = sending.await.and_then(reqwest::Response::error_for_status).map_err(|error| error.to_string())?;
@@ -84,15 +160,9 @@ async fn ask(app: &App, address: &str, body: &Revocation) -> Result<Ended, Strin
 
 /// Handles `POST /internal/revoke`.
 pub(in crate::server) async fn revoked_elsewhere(State(app): State<Arc<App>>, request: Request) -> Response {
-    let (parts, body) = request.into_parts();
-    if let Err(refused) = admit(&app, &parts, "revoke").await {
-        return refused;
-    }
-    let Ok(body) = axum::body::to_bytes(body, BODY_BYTES_MAX).await else {
-        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
-    };
-    let Ok(Revocation { service, ticket, user }) = serde_json::from_slice(&body) else {
-        return StatusCode::BAD_REQUEST.into_response();
+    let Revocation { service, ticket, user } = match body_of(&app, request, "revoke").await {
+        Ok(revocation) => revocation,
+        Err(refused) => return refused,
     };
     let whose = match (&ticket, &user) {
         (Some(id), None) => Revoked::Ticket(id),
@@ -101,4 +171,31 @@ pub(in crate::server) async fn revoked_elsewhere(State(app): State<Arc<App>>, re
     };
     let (_, sockets) = app.auth.end(&service, &whose).await;
     Json(Ended { sockets }).into_response()
+}
+
+/// Returns what another node asks.
+///
+/// # Errors
+/// The response to anybody else, or to what cannot be read.
+async fn body_of<T: DeserializeOwned>(app: &App, request: Request, what: &'static str) -> Result<T, Response> {
+    let (parts, body) = request.into_parts();
+    admit(app, &parts, what).await?;
+    let body = axum::body::to_bytes(body, BODY_BYTES_MAX).await;
+    let body = body.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE.into_response())?;
+    serde_json::from_slice(&body).map_err(|_| StatusCode::BAD_REQUEST.into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_built_once() {
+        let asking = Asking::default();
+        let [first, second] =
+            [(); 2].map(|()| std::ptr::from_ref(asking.client("http://a:1/internal/revoke").unwrap()));
+        assert_eq!(first, second);
+        let secure = std::ptr::from_ref(asking.client("https://a:1/internal/revoke").unwrap());
+        assert_ne!(first, secure, "it trusts the system's roots");
+    }
 }

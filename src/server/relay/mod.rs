@@ -4,7 +4,7 @@
 //! - `wire`: the frames that the two nodes send each other beside the client's own
 //! - `peek`: what the edge reads of a frame that it passes on
 //! - `link`: one WebSocket to a holder, in a task of its own
-//! - `ask`: what one node asks all others, over HTTP
+//! - `ask`: what one node asks others, over HTTP
 //! - `routes`: the links of a client connection, and which of its sessions goes over which
 //! - `edge`: a client connection with its links: what goes to which holder, and what comes back
 //! - `bookmark`: a client's place in a session, from which its events go on over another link
@@ -29,7 +29,10 @@ mod routes;
 mod wire;
 
 pub(super) use self::{
-    ask::{REVOKE_PATH, revoke_elsewhere, revoked_elsewhere},
+    ask::{
+        Asking, COMPACTIONS_PATH, REVOKE_PATH, compactions_elsewhere, compactions_here, revoke_elsewhere,
+        revoked_elsewhere,
+    },
     holder::{Via, enter},
     routes::{Relays, Resend, arrived},
 };

@@ -123,6 +123,7 @@ async fn operators_see_every_server_from_any() {
     let listed = get(&b.server.address, "/api/sessions").await.json();
     let item = &listed["items"][0];
     assert_eq!((&item["node"], &item["open"]), (&json!("a"), &json!(true)), "{listed}");
+    assert_eq!(item["compaction"]["count"], 0, "its holder is asked: {listed}");
     let context = get(&b.server.address, &format!("/api/sessions/{}/context", session.as_str().unwrap())).await;
     assert!(context.json()["tokenCount"].as_u64().is_some_and(|count| count > 0), "{context:?}");
     for (node, side) in [(&a, "holder"), (&b, "edge")] {
@@ -130,6 +131,12 @@ async fn operators_see_every_server_from_any() {
         let line = format!("reseed_relayed_connections{{side=\"{side}\"}} 1");
         assert!(metrics.contains(&line), "{line}: {metrics}");
     }
+    // Without its holder, the list lacks that alone.
+    a.gate.close();
+    let listed = get(&b.server.address, "/api/sessions").await.json();
+    let item = &listed["items"][0];
+    assert_eq!((&item["node"], item.get("compaction")), (&json!("a"), None), "{listed}");
+    a.gate.open(&a.server.address);
     let settings = [("DATABASE_URL", database.as_str())];
     let told = run(a.folder.path(), &["nodes", "--json"], &settings).await;
     let told: Value = serde_json::from_str(&told.printed).unwrap_or_else(|_| panic!("{told:?}"));
