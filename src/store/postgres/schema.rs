@@ -1,9 +1,9 @@
 //! The tables, and the steps that bring an older database up to date.
 //!
 //! Step n of [`STEPS`] leads to version n + 1. A released step never changes, and steps only add, so that two versions
-//! of the server could share the tables. All texts are stored as `bytea`, except for ids of our own, which are ASCII: a
-//! text may hold NUL, and the database may have any encoding. There are no foreign keys: they lock a row and run a
-//! trigger for each record.
+//! of the server can share the tables: see [`HARMLESS`]. All texts are stored as `bytea`, except for ids of our own,
+//! which are ASCII: a text may hold NUL, and the database may have any encoding. There are no foreign keys: they lock a
+//! row and run a trigger for each record.
 
 use super::{
     connection::Connection,
@@ -28,8 +28,8 @@ const SERVER_VERSION_MIN: i32 = 140_000;
 ///
 /// Step 3: unused tickets (see `tickets.rs`).
 ///
-/// Step 4: the sessions deleted lately (see `changes.rs`). It is harmless to servers of the version before, which run
-/// on beside it: they neither read nor write the table, so only what they delete is not told to watchers of a list.
+/// Step 4: the sessions deleted lately (see `changes.rs`). Servers that do not know it neither read nor write the table:
+/// only what they delete is not told to watchers of a list.
 const STEPS: &[&str] = &[
     r#"
 CREATE TABLE session (
@@ -88,6 +88,11 @@ CREATE INDEX deletion_recent ON deletion (deleted_at);
 "#,
 ];
 
+/// Steps that are harmless to servers that do not know them: those neither miss nor damage anything. The database keeps
+/// this mark with the step, so that an older version can start beside newer servers while they are replaced. A step that
+/// is not named here keeps older versions from starting.
+const HARMLESS: &[usize] = &[4];
+
 /// Where the server has lz4, bodies are compressed in a quarter of the time.
 const COMPRESSION: &str = "
 DO $$ BEGIN
@@ -108,7 +113,10 @@ pub enum SchemaError {
         found: i32,
     },
     /// The tables were made by a newer program.
-    #[error("its tables have version {found}, and this program knows version {known}: run a newer one")]
+    #[error(
+        "its tables have version {found}, with changes that version {known}, which this program knows, cannot work \
+         with: run a newer one"
+    )]
     Newer {
         /// The version of the tables.
         found: i32,
@@ -192,12 +200,37 @@ pub(super) async fn version(db: &Connection, schema: &str) -> Result<i32, Fault>
     Ok(rows.first().map_or(0, |row| row.get(0)))
 }
 
-/// Checks that the tables are those of this program.
+/// Returns the version of the tables as far as this program knows it. The steps of newer programs may be harmless to it.
+///
+/// # Errors
+/// [`SchemaError::Newer`]: one of them is not.
+async fn known_version(db: &Connection, schema: &str) -> Result<i32, SchemaError> {
+    let found = version(db, schema).await?;
+    if found <= VERSION {
+        return Ok(found);
+    }
+    // Tables that only older programs have changed lack the column.
+    let sql =
+        "SELECT 1 FROM schema_step s WHERE step >= $1 AND (to_jsonb(s) ->> 'harmless')::boolean IS NOT TRUE LIMIT 1";
+    match db.rows(sql, &[&VERSION]).await?.is_empty() {
+        true => Ok(VERSION),
+        false => Err(SchemaError::Newer { found, known: VERSION }),
+    }
+}
+
+/// Checks that the tables are those of this program, or newer ones that are as good.
 pub(super) async fn check(db: &Connection, schema: &str) -> Result<(), SchemaError> {
-    match version(db, schema).await? {
+    match known_version(db, schema).await? {
         VERSION => Ok(()),
-        found if found > VERSION => Err(SchemaError::Newer { found, known: VERSION }),
         _ => Err(SchemaError::Missing { schema: schema.to_owned() }),
+    }
+}
+
+/// Checks that this program knows all tables, to copy every one of them.
+pub(super) async fn check_all(db: &Connection, schema: &str) -> Result<(), SchemaError> {
+    match version(db, schema).await? {
+        found if found > VERSION => Err(SchemaError::Newer { found, known: VERSION }),
+        _ => check(db, schema).await,
     }
 }
 
@@ -206,20 +239,15 @@ const VERSION_OF_NODES: i32 = 3;
 
 /// Checks that the tables have servers, and that this program knows them. Older ones stay as they are.
 pub(super) async fn check_nodes(db: &Connection, schema: &str) -> Result<(), SchemaError> {
-    match version(db, schema).await? {
+    match known_version(db, schema).await? {
         VERSION_OF_NODES..=VERSION => Ok(()),
-        found if found > VERSION => Err(SchemaError::Newer { found, known: VERSION }),
         _ => Err(SchemaError::Missing { schema: schema.to_owned() }),
     }
 }
 
 /// Creates the tables, or brings older ones up to date. Several programs may do so at once: a lock orders them.
 pub(super) async fn migrate(db: &Connection, schema: &str) -> Result<(), SchemaError> {
-    let found = version(db, schema).await?;
-    if found > VERSION {
-        return Err(SchemaError::Newer { found, known: VERSION });
-    }
-    if found == VERSION {
+    if known_version(db, schema).await? == VERSION {
         return Ok(());
     }
     let done = steps(db, schema).await;
@@ -238,7 +266,8 @@ async fn steps(db: &Connection, schema: &str) -> Result<(), SchemaError> {
     }
     db.batch(
         "CREATE TABLE IF NOT EXISTS schema_step (step int PRIMARY KEY, \
-         done_at timestamptz NOT NULL DEFAULT clock_timestamp())",
+         done_at timestamptz NOT NULL DEFAULT clock_timestamp()); \
+         ALTER TABLE schema_step ADD COLUMN IF NOT EXISTS harmless boolean NOT NULL DEFAULT false",
     )
     .await
     .map_err(|fault| forbidden(fault, schema))?;
@@ -246,7 +275,8 @@ async fn steps(db: &Connection, schema: &str) -> Result<(), SchemaError> {
     let found = version(db, schema).await?;
     for (step, sql) in STEPS.iter().enumerate().skip(usize::try_from(found).unwrap_or(0)) {
         db.batch(sql).await?;
-        db.batch(&format!("INSERT INTO schema_step (step) VALUES ({step})")).await?;
+        let harmless = HARMLESS.contains(&step);
+        db.batch(&format!("INSERT INTO schema_step (step, harmless) VALUES ({step}, {harmless})")).await?;
     }
     db.batch(COMPRESSION).await?;
     Ok(db.batch("COMMIT").await?)

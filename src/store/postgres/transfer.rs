@@ -56,7 +56,7 @@ impl PostgresSide {
     pub(in crate::store) async fn open_source(database: &Postgres) -> Result<Self, OpenError> {
         let connector = Connector::new(database, Use::Read, None)?;
         let first = connect(&connector, database).await?;
-        schema::check(&first, &database.schema).await?;
+        schema::check_all(&first, &database.schema).await?;
         if is_marked(&first, &database.schema).await.map_err(SchemaError::from)? {
             return Err(SchemaError::Migrating { schema: database.schema.clone() }.into());
         }

@@ -58,6 +58,20 @@ async fn a_newer_database_and_a_missing_one_are_refused() {
     assert!(matches!(drains().await.err().unwrap(), OpenError::Schema(SchemaError::Newer { found: 100, .. })));
     let error = refusal(&settings(&address)).await;
     assert!(matches!(error, OpenError::Schema(SchemaError::Newer { found: 100, .. })), "{error}");
+
+    // While servers are replaced, older ones start beside newer ones, if what is new does them no harm.
+    sql(&address, "DELETE FROM reseed.schema_step WHERE step = 99").await;
+    sql(&address, "INSERT INTO reseed.schema_step (step) VALUES (2), (3)").await;
+    open(&address).await.close().await.unwrap();
+    sql(&address, "INSERT INTO reseed.schema_step (step, harmless) VALUES (5, true), (6, true)").await;
+    open(&address).await.close().await.unwrap();
+    drains().await.unwrap();
+    PostgresStore::open_read_only(&settings(&address)).await.unwrap().close().await.unwrap();
+    let copied = super::super::transfer::PostgresSide::open_source(&settings(&address)).await.map(drop);
+    assert!(matches!(copied, Err(OpenError::Schema(SchemaError::Newer { found: 7, .. }))), "{copied:?}");
+    sql(&address, "INSERT INTO reseed.schema_step (step) VALUES (7)").await;
+    let error = refusal(&settings(&address)).await;
+    assert!(matches!(error, OpenError::Schema(SchemaError::Newer { found: 8, .. })), "{error}");
     let empty = Postgres { schema: "nothing".to_owned(), ..settings(&address) };
     let error = PostgresStore::open_read_only(&empty).await.err().unwrap();
     assert!(matches!(error, OpenError::Schema(SchemaError::Missing { .. })), "{error}");
