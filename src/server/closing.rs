@@ -26,10 +26,15 @@ pub(super) enum End {
 /// Closes a socket with a code; the client has `patience` to read the close frame. After a protocol error tungstenite
 /// reads no more: `linger` makes sure that the frame still arrives.
 pub(super) async fn close(mut socket: WebSocket, code: CloseCode, reason: &str, patience: Duration) {
+    tell_closed(&mut socket, code, reason, patience).await;
+    let _ = timeout(CLOSE_TIME, async { while let Some(Ok(_)) = socket.recv().await {} }).await;
+}
+
+/// Sends the close frame.
+pub(super) async fn tell_closed(socket: &mut WebSocket, code: CloseCode, reason: &str, patience: Duration) {
     metrics::closed(code);
     let frame = CloseFrame { code: code.code(), reason: reason.into() };
     let _ = timeout(patience, socket.send(Message::Close(Some(frame)))).await;
-    let _ = timeout(CLOSE_TIME, async { while let Some(Ok(_)) = socket.recv().await {} }).await;
 }
 
 /// Converts the result of a write.

@@ -25,7 +25,7 @@ use super::{
     alarm::{Alarm, Ring},
     app::App,
     auth::{Grant, Name},
-    closing::{CLOSE_TIME, End, Flow, close, protocol_fault, written},
+    closing::{CLOSE_TIME, End, Flow, close, protocol_fault, tell_closed, written},
     door::Guest,
     limits::Place,
     relay::{LINGER_TIME, Relays, Via, arrived},
@@ -189,7 +189,12 @@ impl Connection {
         // The link broke, and its client is probably still there: another link takes this one's place.
         let may_come_back = !self.has_hung_up && matches!(end, End::Gone | End::Close(CloseCode::NoPong, _));
         // It is not counted any more.
-        if self.via.take().is_some() && may_come_back {
+        let lingers = self.via.take().is_some() && may_come_back;
+        if lingers {
+            // The sooner the other server hears of it, the sooner it dials again.
+            if let End::Close(code, reason) = end {
+                Box::pin(tell_closed(&mut self.socket, code, reason, CLOSE_TIME)).await;
+            }
             tokio::select! {
                 () = tokio::time::sleep(LINGER_TIME) => {}
                 () = self.stopped.as_mut() => {}
@@ -198,6 +203,7 @@ impl Connection {
         self.let_go();
         match end {
             End::Gone => {}
+            End::Close(..) if lingers => {}
             // It may resume reading later: then it should find the close code, behind what is on its way to it. Until
             // then it costs no more than its write buffer.
             End::Close(code @ CloseCode::SlowReader, reason) => {

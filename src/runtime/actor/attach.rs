@@ -11,7 +11,7 @@ use crate::{
         handle::{Attach, Attached, LeftOff},
     },
 };
-use reseed_protocol::{EntryId, ErrorBody, command::SessionRole, event::SubscriptionEnd};
+use reseed_protocol::{EntryId, ErrorBody, ErrorCode, command::SessionRole, event::SubscriptionEnd};
 
 /// Missed events that are replayed one by one; a client that missed more gets the whole state.
 pub(crate) const REPLAY_EVENTS_MAX: u64 = 5_000;
@@ -33,6 +33,17 @@ impl Actor {
         }
         self.forget_gone().await?;
         let mut member = Member::new(&attach);
+        if self.members.is_replaced(&member.client) {
+            // Nobody reads it: the socket's frames go over the newer connection.
+            let message = "the client has another connection by now";
+            return Ok(Err(ErrorBody::new(ErrorCode::StoreFailed, message)));
+        }
+        // A host whose socket comes back as an observer has left.
+        let was_host = self.host.as_ref().map(|host| &host.client).filter(|_| !writes);
+        if let Some(host) = was_host.filter(|host| host.is_at_same_socket(&member.client)) {
+            let origin = host.origin;
+            self.member_left(origin, true).await?;
+        }
         // The client hosted it before, and replaces it with what it brings.
         let replaced =
             if writes { self.first_offer(&member.client, None, None).tools } else { OfferedTools::default() };

@@ -39,7 +39,7 @@ impl Client {
     }
 
     /// Returns true if both are one socket of a client. Another server that relays it may have connected twice.
-    fn is_at_same_socket(&self, other: &Self) -> bool {
+    pub(super) fn is_at_same_socket(&self, other: &Self) -> bool {
         self.origin == other.origin || self.identity.connection_id == other.identity.connection_id
     }
 }
@@ -183,6 +183,11 @@ impl Members {
         self.0.iter_mut().find(|member| member.client.origin == origin)
     }
 
+    /// Returns true if a newer connection of the client's socket is there: what this one still says comes too late.
+    pub(super) fn is_replaced(&self, client: &Client) -> bool {
+        self.0.iter().any(|other| other.client.is_at_same_socket(client) && other.client.origin > client.origin)
+    }
+
     /// Adds a connection, in the place of the one that its client's socket had before. Returns what the others are told
     /// of it.
     pub(super) fn add(&mut self, mut member: Member) -> Option<Participant> {
@@ -309,6 +314,18 @@ mod tests {
         ];
         for (before, now, expected) in table {
             assert_eq!(before.is_same(&now), expected, "{before:?}, {now:?}");
+        }
+    }
+
+    #[test]
+    fn an_older_connection_of_a_socket_comes_too_late() {
+        let client = |origin, socket| Client { origin: Origin(origin), identity: Arc::new(identity(socket, None)) };
+        let mut members = Members::default();
+        let (member, _incoming) = member(2);
+        members.add(member);
+        let table = [(client(1, 2), true), (client(2, 2), false), (client(3, 2), false), (client(1, 1), false)];
+        for (client, expected) in table {
+            assert_eq!(members.is_replaced(&client), expected, "{client:?}");
         }
     }
 

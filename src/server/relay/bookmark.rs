@@ -9,7 +9,7 @@ use reseed_protocol::{
     CommandId, ConnectionId, SessionId,
     command::{Command, OpenSession, Resume, ResumeItem, SessionRole},
     content::utf16_len,
-    event::{EphemeralEvent, Host, HostChanged},
+    event::{EphemeralEvent, Host, HostChanged, Participant, PresenceChanged},
     frame::{encode_command, encode_event},
     reply::{Resumed, RunningPart, RunningTurn},
 };
@@ -33,6 +33,11 @@ pub(super) struct Bookmark {
     items: Vec<Item>,
     /// The host that the client knows.
     host: Option<Host>,
+    /// The connections that it knows: at most as many as a session tells.
+    presence: Vec<Participant>,
+    /// The compaction that it knows to be running, and the one that waits.
+    compacts: Option<String>,
+    holds: Option<String>,
     /// Why the session cannot be opened again without the client, if so.
     hindrance: Option<&'static str>,
     /// True once events come over another link than the one before.
@@ -78,7 +83,18 @@ struct Opened {
     as_of_seq: u64,
     resumed: Option<Resumed>,
     host: Option<Host>,
+    #[serde(default)]
+    presence: Vec<Participant>,
     turn: Option<RunningTurn>,
+    compaction: Option<Job>,
+    held: Option<Job>,
+}
+
+/// A compaction.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Job {
+    job_id: String,
 }
 
 /// A frame of which only the payload counts.
@@ -108,7 +124,7 @@ impl Bookmark {
     /// Begins with the holder's answer to the client's `open_session`. `me` is the client's connection. `None`: the
     /// answer cannot be read, because a newer version has written it.
     pub(super) fn at(open: &OpenSession, answer: &str, me: &ConnectionId) -> Option<Self> {
-        let Opened { epoch, role, as_of_seq, resumed, host, turn } = opened(answer)?;
+        let Opened { epoch, role, as_of_seq, resumed, host, presence, turn, compaction, held } = opened(answer)?;
         let (mut seq, mut items) = (as_of_seq, Vec::new());
         match (&open.resume, resumed) {
             (Some(resume), Some(Resumed::Replay)) => {
@@ -129,7 +145,10 @@ impl Bookmark {
             || open.hooks.as_ref().is_some_and(|hooks| !hooks.is_empty())
             || host.as_ref().is_some_and(|host| host.connection_id == *me);
         let deltas = open.deltas.unwrap_or(true);
-        let mut bookmark = Self { epoch, role, deltas, seq, items, host, hindrance: None, goes_on: false };
+        let (compacts, holds) = (compaction.map(|job| job.job_id), held.map(|job| job.job_id));
+        let (hindrance, goes_on) = (None, false);
+        let mut bookmark =
+            Self { epoch, role, deltas, seq, items, host, presence, compacts, holds, hindrance, goes_on };
         if offers {
             bookmark.offers();
         }
@@ -181,6 +200,21 @@ impl Bookmark {
                 match serde_json::from_str::<Payload<HostChanged>>(frame) {
                     Ok(Payload { payload }) => self.host = payload.host,
                     Err(_) => self.hindrance = Some("its host cannot be read"),
+                }
+                Pass::On
+            }
+            "presence_changed" => {
+                match serde_json::from_str::<Payload<PresenceChanged>>(frame) {
+                    Ok(Payload { payload }) => self.met(payload),
+                    Err(_) => self.hindrance = Some("who is there cannot be read"),
+                }
+                Pass::On
+            }
+            "compaction_started" | "compaction_prepared" => {
+                match serde_json::from_str::<Payload<Job>>(frame) {
+                    Ok(Payload { payload }) if kind == "compaction_started" => self.compacts = Some(payload.job_id),
+                    Ok(Payload { payload }) => self.holds = Some(payload.job_id),
+                    Err(_) => self.hindrance = Some("its compaction cannot be read"),
                 }
                 Pass::On
             }
@@ -238,25 +272,50 @@ impl Bookmark {
         encode_command(id, Some(session), &Command::OpenSession(open))
     }
 
-    /// Goes on with the holder's answer to that command. Returns the event that the client has missed and that no later
-    /// one repeats, if there is one.
+    /// Takes who has come, changed or left.
+    fn met(&mut self, PresenceChanged { connection, left }: PresenceChanged) {
+        self.presence.retain(|known| known.connection_id != connection.connection_id);
+        if !left {
+            self.presence.push(connection);
+        }
+    }
+
+    /// Goes on with the holder's answer to that command. Returns the events that the client has missed and that no later
+    /// one repeats: durable events come again, and others may be missed.
     ///
     /// # Errors
     /// Why the client has to open the session itself.
-    pub(super) fn go_on(&mut self, answer: &str, session: &SessionId) -> Result<Option<String>, &'static str> {
-        let Opened { epoch, resumed, host, .. } = opened(answer).ok_or("its answer cannot be read")?;
-        if epoch != self.epoch {
+    pub(super) fn go_on(&mut self, answer: &str, session: &SessionId) -> Result<Vec<String>, &'static str> {
+        let now = opened(answer).ok_or("its answer cannot be read")?;
+        if now.epoch != self.epoch {
             return Err("its log may be another one");
         }
-        if resumed != Some(Resumed::Replay) {
+        if now.resumed != Some(Resumed::Replay) {
             return Err("too much was missed, or the place is not known any more");
         }
-        self.goes_on = true;
-        if host == self.host {
-            return Ok(None);
+        let is_new = |job: &Option<Job>, known: &Option<String>| {
+            job.as_ref().is_some_and(|job| known.as_ref() != Some(&job.job_id))
+        };
+        if is_new(&now.compaction, &self.compacts) || is_new(&now.held, &self.holds) {
+            return Err("a compaction has begun");
         }
-        self.host.clone_from(&host);
-        Ok(Some(encode_event(Some(session), &EphemeralEvent::HostChanged(HostChanged { host }))))
+        self.goes_on = true;
+        let mut missed = Vec::new();
+        let mut tell = |event: EphemeralEvent| missed.push(encode_event(Some(session), &event));
+        if now.host != self.host {
+            self.host.clone_from(&now.host);
+            tell(EphemeralEvent::HostChanged(HostChanged { host: now.host }));
+        }
+        let before = std::mem::replace(&mut self.presence, now.presence);
+        for known in &before {
+            if !self.presence.iter().any(|other| other.connection_id == known.connection_id) {
+                tell(EphemeralEvent::PresenceChanged(PresenceChanged { connection: known.clone(), left: true }));
+            }
+        }
+        for other in self.presence.iter().filter(|other| !before.contains(other)) {
+            tell(EphemeralEvent::PresenceChanged(PresenceChanged { connection: other.clone(), left: false }));
+        }
+        Ok(missed)
     }
 }
 
@@ -363,7 +422,7 @@ mod tests {
             assert_eq!(resume(&place), expected, "{frame}");
         }
         // What is repeated after that is not told twice.
-        assert_eq!(place.go_on(&answer(&json!({ "resumed": "replay" })), &session()), Ok(None));
+        assert_eq!(place.go_on(&answer(&json!({ "resumed": "replay" })), &session()), Ok(Vec::new()));
         for known in [&told[0], &told[3]] {
             assert_eq!(passes(&mut place, known), Pass::Again, "{known}");
         }
@@ -402,9 +461,45 @@ mod tests {
             assert_eq!(place.go_on(&answer(&more), &session()).is_err(), is_refused, "{more}");
         }
         let host = json!({ "connectionId": "other" });
-        let told = place.go_on(&answer(&json!({ "resumed": "replay", "host": host })), &session()).unwrap();
-        let told: Value = serde_json::from_str(&told.expect("it has missed that")).unwrap();
-        assert_eq!((&told["type"], &told["payload"]["host"]), (&json!("host_changed"), &host));
+        let told = |place: &mut Bookmark, more: &Value| -> Result<Vec<Value>, &'static str> {
+            let missed = place.go_on(&answer(more), &session())?;
+            Ok(missed.iter().map(|event| serde_json::from_str(event).unwrap()).collect())
+        };
+        let missed = told(&mut place, &json!({ "resumed": "replay", "host": host })).unwrap();
+        assert_eq!((&missed[0]["type"], &missed[0]["payload"]["host"]), (&json!("host_changed"), &host));
+        // Who came and left meanwhile.
+        let participant = |id: &str| json!({ "connectionId": id, "role": "writer" });
+        for (known, there, expected) in [
+            (vec![], vec!["ann"], vec![("ann", false)]),
+            (vec!["ann"], vec!["ann"], vec![]),
+            (vec!["ann"], vec!["bob"], vec![("ann", true), ("bob", false)]),
+        ] {
+            let presence = |ids: &[&str]| ids.iter().map(|id| participant(id)).collect::<Vec<_>>();
+            let mut place = bookmark(json!({}), &json!({ "presence": presence(&known) }));
+            let missed = told(&mut place, &json!({ "resumed": "replay", "presence": presence(&there) })).unwrap();
+            let missed: Vec<_> = missed.iter().map(|event| event["payload"].clone()).collect();
+            let expected: Vec<_> = expected
+                .into_iter()
+                .map(|(id, left)| match left {
+                    true => json!({ "connection": participant(id), "left": true }),
+                    false => json!({ "connection": participant(id) }),
+                })
+                .collect();
+            assert_eq!(missed, expected, "{known:?} {there:?}");
+        }
+        let place_with = |event: Option<&str>, more: Value| {
+            let mut place = bookmark(json!({}), &json!({}));
+            if let Some(kind) = event {
+                assert_eq!(passes(&mut place, &live(kind, json!({ "jobId": "j" }))), Pass::On);
+            }
+            told(&mut place, &more).is_ok()
+        };
+        let (runs, waits) = (
+            json!({ "resumed": "replay", "compaction": { "jobId": "j" } }),
+            json!({ "resumed": "replay", "held": { "jobId": "j" } }),
+        );
+        assert!(!place_with(None, runs.clone()) && !place_with(None, waits.clone()), "it was not told of it");
+        assert!(place_with(Some("compaction_started"), runs) && place_with(Some("compaction_prepared"), waits));
         assert_eq!(place.hindrance(), None);
         let tool = json!({ "name": "n", "description": "d", "parameters": {} });
         let mine = json!({ "host": { "connectionId": "me" } });

@@ -31,7 +31,8 @@ use reseed_protocol::{
 };
 
 /// Bytes of commands that are kept until they are answered, or one command: with more, no further one is read. As many
-/// again are kept of those that only their holder can carry out, in case their link breaks; others are not kept.
+/// again are kept of those that only their holder can carry out, in case their link breaks; others are not kept, and
+/// their session then ends with the link.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 
 impl Connection {
@@ -215,7 +216,8 @@ impl Connection {
         // An event of a session that the client has left meanwhile, or of none.
         let Some(relays) = &mut self.relays else { return Ok(()) };
         let of = |route: &&mut Route| route.link == link && Some(route.session.as_str()) == peek.session_id.as_deref();
-        let Some(route) = relays.routes.iter_mut().find(of) else { return Ok(()) };
+        // Before its `open_session` is answered, an event is one of a subscription that has ended here.
+        let Some(route) = relays.routes.iter_mut().find(of).filter(|route| route.is_open) else { return Ok(()) };
         match route.bookmark.as_mut().map_or(Pass::On, |bookmark| bookmark.passes(&peek, &frame)) {
             Pass::On => {}
             Pass::Again => return Ok(()),

@@ -165,6 +165,8 @@ async fn run(
             Err(end) => return end,
         },
         () = dial.keeper.gone(dial.row.id) => return LinkEnd::Gone,
+        // The client has left: nothing is sent for it any more.
+        () = to_connection.closed() => return LinkEnd::Gone,
     };
     let (sink, stream) = socket.split();
     let pulse = Pulse::default();

@@ -133,7 +133,8 @@ impl Connection {
         for route in ended.into_iter().filter(|route| route.is_open && route.then == Then::Stays) {
             self.send(encode_event(Some(&route.session), &SubscriptionEnd::Moved.event())).await?;
         }
-        let may_be_there = matches!(end, LinkEnd::WrongNode | LinkEnd::Broken);
+        let is_dialled = self.relays.iter().any(|relays| relays.links.iter().any(|link| link.row.id == node));
+        let may_be_there = is_dialled || matches!(end, LinkEnd::WrongNode | LinkEnd::Broken);
         for waiting in again {
             Box::pin(self.look_again(waiting, Some(node).filter(|_| !may_be_there))).await?;
         }
@@ -149,9 +150,12 @@ impl Connection {
         routes: Vec<Route>,
         unanswered: &mut Vec<Unanswered>,
     ) -> Vec<Route> {
+        // Commands stay in their order: if one cannot be repeated, its client sends it and those after it again.
+        let is_kept = |waiting: &Unanswered| waiting.repeat.is_some() || waiting.resend.is_some();
         let goes_on = |route: &Route| {
             let bookmark = route.bookmark.as_ref().filter(|_| route.is_open && route.then == Then::Stays);
             bookmark.is_some_and(|bookmark| bookmark.hindrance().is_none())
+                && unanswered.iter().all(|waiting| waiting.session != route.session || is_kept(waiting))
         };
         let (open, mut ended): (Vec<Route>, Vec<Route>) = routes.into_iter().partition(goes_on);
         let (registry, owner) = (self.app.registry.clone(), v2::owner(self));
@@ -202,18 +206,18 @@ impl Connection {
             Some(bookmark) => bookmark.go_on(answer, session),
             None => Err("it refuses"),
         };
+        // Whatever becomes of the sessions, the outage is over once all of them were answered.
+        if relays.routes.iter().all(|route| route.link != link || route.opens_again.is_none()) {
+            let outage =
+                relays.links.iter_mut().find(|found| found.number == link).and_then(|link| link.outage.as_mut());
+            outage.into_iter().for_each(|outage| outage.ended = Some(Instant::now()));
+        }
         match went_on {
             Ok(missed) => {
-                if relays.routes.iter().all(|route| route.link != link || route.opens_again.is_none()) {
-                    let links = relays.links.iter_mut().filter(|found| found.number == link);
-                    links
-                        .filter_map(|link| link.outage.as_mut())
-                        .for_each(|outage| outage.ended = Some(Instant::now()));
+                for event in missed {
+                    self.send(event).await?;
                 }
-                match missed {
-                    Some(event) => self.send(event).await,
-                    None => Ok(()),
-                }
+                Ok(())
             }
             Err(why) if is_open => self.end_route(session, why).await,
             Err(why) => {
