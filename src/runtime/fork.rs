@@ -17,7 +17,7 @@ use crate::{
         session::lookup::landing,
     },
     shares::Share,
-    store::{Append, CommandMark, Error, Head, Lease, ListQuery, UNFINISHED},
+    store::{Append, CommandMark, Error, Head, Lease, ListQuery, SessionStore, UNFINISHED},
 };
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode, Part, SessionId,
@@ -166,8 +166,7 @@ impl Registry {
             let source = self.open(&order.source, &order.owner).await?;
             // This server may have stood still, and another one has settled the copy and deletes it. From here on one
             // that opens the copy opens the source next, and then the mark fails, or is found.
-            let now = self.store().head(&copy.session).await.map_err(|error| store_error(&error))?;
-            if (now.term, &now.epoch) != (copy.term, &copy.epoch) {
+            if !is_ours(&**self.store(), copy).await.map_err(|error| store_error(&error))? {
                 let message = "another server has taken the copy over; send the command again";
                 return Err(ErrorBody::new(ErrorCode::StoreFailed, message));
             }
@@ -217,6 +216,16 @@ impl Registry {
         self.store().release(lease).await?;
         self.watches().changed(owner, || list_item(&lease.session, &head, Doing::Idle));
         Ok(())
+    }
+}
+
+/// Returns true if nobody has opened or deleted a copy since it was made.
+async fn is_ours(store: &dyn SessionStore, copy: &Lease) -> Result<bool, Error> {
+    match store.head(&copy.session).await {
+        Ok(now) => Ok((now.term, &now.epoch) == (copy.term, &copy.epoch)),
+        // Not an answer to the client, who never saw this id.
+        Err(Error::NotFound(_)) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -312,4 +321,26 @@ async fn counts(registry: &Registry, id: &SessionId) -> Result<bool, Error> {
 
 fn names(mark: &CommandMark, id: &SessionId) -> bool {
     matches!(serde_json::from_str(&mark.reply), Ok(Reply::Forked(forked)) if forked.session_id == *id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::memory::MemoryStore;
+
+    #[tokio::test]
+    async fn a_copy_that_another_server_has_opened_or_deleted_is_not_ours() {
+        let store = MemoryStore::new();
+        let [opened, deleted] = ["opened", "deleted"].map(|id| id.parse::<SessionId>().unwrap());
+        for id in [&opened, &deleted] {
+            let lease = store.create(id, "ann", UNFINISHED).await.unwrap();
+            assert_eq!(is_ours(&store, &lease).await, Ok(true));
+            if *id == opened {
+                store.open(id).await.unwrap();
+            } else {
+                store.delete(id).await.unwrap();
+            }
+            assert_eq!(is_ours(&store, &lease).await, Ok(false), "{id}");
+        }
+    }
 }
