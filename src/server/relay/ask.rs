@@ -76,7 +76,9 @@ impl Asking {
         if let Some(client) = place.get() {
             return Ok(client);
         }
-        let builder = reqwest::Client::builder().timeout(ANSWER_TIME).no_proxy();
+        // A connection that is kept may be closed by the other node just as the next question is sent: a POST is not
+        // repeated then, and a node that lives would count as one that did not answer.
+        let builder = reqwest::Client::builder().timeout(ANSWER_TIME).no_proxy().pool_max_idle_per_host(0);
         let builder = if is_plain { builder.tls_certs_only([]) } else { builder };
         // Idempotent: whoever comes first wins, and all choose ring.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -188,6 +190,10 @@ async fn body_of<T: DeserializeOwned>(app: &App, request: Request, what: &'stati
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
 
     #[test]
     fn a_client_is_built_once() {
@@ -197,5 +203,27 @@ mod tests {
         assert_eq!(first, second);
         let secure = std::ptr::from_ref(asking.client("https://a:1/internal/revoke").unwrap());
         assert_ne!(first, secure, "it trusts the system's roots");
+    }
+
+    #[tokio::test]
+    async fn each_question_has_a_connection_of_its_own() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}{REVOKE_PATH}", listener.local_addr().unwrap());
+        let answering = tokio::spawn(async move {
+            let mut open = Vec::new();
+            for _ in 0..2 {
+                let (mut socket, _) = listener.accept().await.unwrap();
+                let _ = socket.read(&mut [0; 1024]).await.unwrap();
+                socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+                // Kept open: the client decides.
+                open.push(socket);
+            }
+        });
+        let asking = Asking::default();
+        for _ in 0..2 {
+            let answered = asking.client(&url).unwrap().post(&url).send().await.unwrap();
+            assert_eq!(answered.text().await.unwrap(), "ok");
+        }
+        answering.await.unwrap();
     }
 }
