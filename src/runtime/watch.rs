@@ -64,9 +64,9 @@ pub struct Watcher {
     next_at: Instant,
 }
 
-/// More sessions changed than can wait for a watcher: it must list the sessions again.
+/// More sessions changed than can wait for a watcher, or than the store remembers: it must list the sessions again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("more than {CHANGES_MAX} sessions changed before they could be reported")]
+#[error("sessions changed that cannot be reported: more than {CHANGES_MAX}, or too long ago")]
 pub struct Missed;
 
 /// Returns a session as lists show it.
@@ -102,6 +102,13 @@ impl Watches {
         self.boards.iter().map(|board| board.key().clone()).collect()
     }
 
+    /// Tells all watchers that some changes are lost: they must list the sessions again.
+    pub(super) fn lose(&self) {
+        for board in self.boards.iter().flat_map(|boards| boards.value().clone()) {
+            board.lose();
+        }
+    }
+
     /// Reports a change to this owner's watchers; `item` is only called if there are any.
     pub(super) fn changed(&self, owner: &str, item: impl FnOnce() -> SessionItem) {
         if self.watchers.load(Ordering::Relaxed) == 0 {
@@ -119,6 +126,11 @@ impl Board {
     fn lock(&self) -> MutexGuard<'_, Changes> {
         // Every change is complete before the lock is released.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lose(&self) {
+        *self.lock() = Changes { missed: true, ..Changes::default() };
+        self.wake.notify_one();
     }
 
     fn put(&self, item: SessionItem) {

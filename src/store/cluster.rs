@@ -90,12 +90,15 @@ pub struct Held {
 /// Changed sessions that are returned at once: the newest.
 pub(super) const CHANGES_MAX: u32 = 10_000;
 
+/// The time for which a store knows at least what was deleted, unless it is a great deal.
+pub(crate) const DELETED_KEPT: Duration = Duration::from_secs(60 * 60);
+
 /// What has changed of some owners' sessions.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Changes {
     /// Sessions that were written to.
     pub heads: Vec<SessionHead>,
-    /// Sessions that were deleted lately, and their owners. One may be repeated for a minute.
+    /// Sessions that were deleted lately, and their owners. One may be repeated.
     pub deleted: Vec<(SessionId, String)>,
 }
 
@@ -203,12 +206,25 @@ pub trait Cluster: Send + Sync {
     fn lost<'a>(&'a self, held: &'a [Held]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>>;
 
     /// Returns what has changed of these owners' sessions: those that were written to since a time, by the clocks of
-    /// their writers, and those that were deleted within the last minute. It costs the same number of statements
-    /// however many owners there are. Damaged sessions are left out.
+    /// their writers, and those that were deleted less than `within` ago, by the clock of the store, which forgets them
+    /// after [`DELETED_KEPT`]. It costs the same number of statements however many owners there are. Damaged sessions
+    /// are left out.
     ///
     /// # Errors
     /// [`Error::Unknown`].
-    fn changes<'a>(&'a self, owners: &'a [String], since: Timestamp) -> StoreFuture<'a, Result<Changes, Error>>;
+    fn changes<'a>(
+        &'a self,
+        owners: &'a [String],
+        since: Timestamp,
+        within: Duration,
+    ) -> StoreFuture<'a, Result<Changes, Error>>;
+
+    /// Returns these owners' sessions whose logs say that a turn is running and that a node holds, whether that lives
+    /// or not; the newest. Damaged sessions are left out.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    fn running<'a>(&'a self, owners: &'a [String]) -> StoreFuture<'a, Result<Vec<SessionHead>, Error>>;
 
     /// Counts how often another copy of the store has taken this one's place. It may lack the end of what the one
     /// before has acknowledged: what is held must be compared with it.

@@ -53,8 +53,8 @@ struct State {
     nodes: BTreeMap<NodeId, NodeRow>,
     /// Node numbers assigned so far.
     node_numbers: i64,
-    /// Sessions that were deleted, with their owners: the newest.
-    deleted: VecDeque<(SessionId, String)>,
+    /// When sessions were deleted, and their owners: the newest.
+    deleted: VecDeque<(std::time::Instant, SessionId, String)>,
     /// Unused tickets, and when they were made.
     tickets: Vec<(std::time::Instant, NewTicket)>,
 }
@@ -364,7 +364,7 @@ impl SessionStore for MemoryStore {
             let gone = state.sessions.remove(session).ok_or_else(|| Error::NotFound(session.clone()))?;
             state.count(&gone.owner, gone.usage(), Usage::default());
             state.created.retain(|_, made| made != session);
-            state.deleted.push_back((session.clone(), gone.owner));
+            state.deleted.push_back((std::time::Instant::now(), session.clone(), gone.owner));
             if state.deleted.len() > DELETED_MAX {
                 state.deleted.pop_front();
             }

@@ -25,6 +25,7 @@ mod walk;
 #[cfg(test)]
 pub(crate) mod conformance;
 
+pub(crate) use cluster::DELETED_KEPT;
 pub use cluster::{
     Changes, Cluster, Held, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds, TicketPut, TicketsOf,
 };

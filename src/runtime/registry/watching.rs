@@ -1,12 +1,16 @@
 //! Watched lists of a cluster: what other nodes change is found by asking the store, while anybody watches.
 //!
-//! A look is one question for all owners together, so it costs the same however many watch. What this node changes is
-//! told at once, without this. A change may be told twice, and is then the same item.
+//! A look is two statements for all owners together, however many watch; in the database, each owner is one more descent
+//! of an index. What this node changes is told at once, without this. A change may be told twice, and is then the same
+//! item.
+//!
+//! A look goes back to the last one that was answered, so nothing is lost while the store cannot be asked. After an hour
+//! of that, the store has forgotten what was deleted, and all watchers are told to list the sessions again.
 
 use super::Registry;
 use crate::{
     runtime::watch::list_item,
-    store::{Changes, Error as StoreError, Head, SessionHead},
+    store::{Changes, DELETED_KEPT, Error as StoreError, Head, SessionHead},
 };
 use reseed_protocol::{
     SessionId, Timestamp,
@@ -35,11 +39,21 @@ type Told = (u64, SessionState, String);
 /// What the looks so far have seen.
 #[derive(Debug, Default)]
 struct Seen {
+    /// The time of the last look that was answered, or of the first one that was not.
+    at: Option<Timestamp>,
     owners: HashSet<String>,
     /// The sessions that were written to lately, and those whose turns run elsewhere.
     sessions: HashMap<SessionId, (SessionHead, Told)>,
     /// The deletions that the store still repeats.
     deleted: HashSet<SessionId>,
+}
+
+impl Seen {
+    /// Returns the time from which on the looks so far may have missed something.
+    fn whole_until(&mut self, now: Timestamp) -> Timestamp {
+        // A clock that was put back counts too: others' changes have its new times.
+        now.min(*self.at.get_or_insert(now))
+    }
 }
 
 impl Registry {
@@ -75,15 +89,30 @@ impl Registry {
             return Ok(());
         };
         let now = self.now();
-        let since = Timestamp(now.0.saturating_sub(LOOKED_BACK_MILLIS));
-        let Changes { heads, deleted } = cluster.changes(&owners, since).await?;
+        let from = seen.whole_until(now);
+        let since = earlier(from, LOOKED_BACK_MILLIS);
+        // The store times deletions by its own clock, which may differ too.
+        let within = Duration::from_millis(now.millis_since(earlier(since, LOOKED_BACK_MILLIS)));
+        let added: Vec<String> = owners.iter().filter(|owner| !seen.owners.contains(*owner)).cloned().collect();
+        // Lists show these as running. They may write nothing for long, and end with their server.
+        let running = if added.is_empty() { Vec::new() } else { cluster.running(&added).await? };
+        let Changes { heads, deleted } = cluster.changes(&owners, since, within).await?;
+        if within > DELETED_KEPT {
+            self.watches.lose();
+        }
         let mut before = std::mem::take(&mut seen.sessions);
         for head in heads {
-            let earlier = before.remove(&head.session).map(|(_, told)| told);
-            let is_recent = head.head.updated_at.0 >= now.0.saturating_sub(RECENT_MILLIS);
-            let is_awaited = earlier.is_some() || seen.owners.contains(&head.owner) || is_recent;
-            let told = self.tell_changed(&head, earlier.as_ref(), is_awaited);
+            let told_before = before.remove(&head.session).map(|(_, told)| told);
+            let is_recent = head.head.updated_at >= earlier(from, RECENT_MILLIS);
+            let is_awaited = told_before.is_some() || seen.owners.contains(&head.owner) || is_recent;
+            let told = self.tell_changed(&head, told_before.as_ref(), is_awaited);
             seen.sessions.insert(head.session.clone(), (head, told));
+        }
+        // What was just read is newer, and may still have to be told. After a pause, the server may be gone already.
+        let was_away = from < earlier(now, RECENT_MILLIS);
+        for head in running.into_iter().filter(|head| !seen.sessions.contains_key(&head.session)) {
+            let told = self.tell_changed(&head, None, was_away);
+            before.insert(head.session.clone(), (head, told));
         }
         for (session, owner) in &deleted {
             before.remove(session);
@@ -102,21 +131,152 @@ impl Registry {
             seen.sessions.insert(session, (head, now));
         }
         seen.owners = owners.into_iter().collect();
+        seen.at = Some(now);
         Ok(())
     }
 
     /// Tells a session if it is not as it was told. Returns it as it is.
-    fn tell_changed(&self, head: &SessionHead, earlier: Option<&Told>, is_awaited: bool) -> Told {
+    fn tell_changed(&self, head: &SessionHead, before: Option<&Told>, is_awaited: bool) -> Told {
         let state = self.doing_anywhere(head);
         let told = (head.last_seq, state, head.head.name.clone());
         // One that is open here tells of itself.
-        if is_awaited && earlier != Some(&told) && self.opened(&head.session).is_none() {
+        if is_awaited && before != Some(&told) && self.opened(&head.session).is_none() {
             self.watches.changed(&head.owner, || list_item(&head.session, &head.head, state));
         }
         told
     }
 }
 
+fn earlier(time: Timestamp, millis: i64) -> Timestamp {
+    Timestamp(time.0.saturating_sub(millis))
+}
+
 fn gone(session: &SessionId) -> SessionItem {
     SessionItem { deleted: true, ..list_item(session, &Head::default(), SessionState::Idle) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        clock::ManualClock,
+        config::LimitSettings,
+        core::agent_loop::Deployment,
+        hooks::Hooks,
+        provider::scripted::Scripted,
+        runtime::{
+            cluster::Keeper,
+            registry::RegistryOptions,
+            watch::{Missed, Watcher},
+        },
+        store::{Append, Lease, NewNode, NodeId, SessionStore, memory::MemoryStore},
+        tools::Toolset,
+    };
+
+    const START: Timestamp = Timestamp(1_000_000_000_000);
+
+    /// A server at whose registry somebody watches, and another one.
+    struct Pair {
+        registry: Arc<Registry>,
+        clock: Arc<ManualClock>,
+        keeper: Arc<Keeper>,
+        other: MemoryStore,
+        at_other: NodeId,
+        seen: Seen,
+    }
+
+    impl Pair {
+        async fn new() -> Self {
+            let node = |name: &str| NewNode {
+                name: name.into(),
+                address: None,
+                version: "0".into(),
+                lease: Duration::from_secs(5),
+            };
+            let store = Arc::new(MemoryStore::new());
+            let other = store.another();
+            let at_other = other.cluster().unwrap().join(&node("other")).await.unwrap();
+            let keeper = Keeper::start(store.clone(), node("own"), Duration::from_secs(4)).await.unwrap().unwrap();
+            let clock = Arc::new(ManualClock::new(START));
+            let registry = Registry::new(RegistryOptions {
+                store,
+                provider: Arc::new(Scripted::new()),
+                clock: clock.clone(),
+                hooks: Hooks::default(),
+                tools: Toolset::default(),
+                deployment: Deployment::default(),
+                limits: LimitSettings::default(),
+                has_several_users: false,
+                detached_turn: Duration::ZERO,
+                host_away: Duration::ZERO,
+                cluster: Some(keeper.clone()),
+            });
+            Self { registry, clock, keeper, other, at_other, seen: Seen::default() }
+        }
+
+        /// Returns what a look tells a watcher.
+        async fn look(&mut self, watcher: &mut Watcher) -> Result<Vec<(String, SessionState)>, Missed> {
+            self.registry.look(&mut self.seen).await.unwrap();
+            let told = watcher.take()?;
+            Ok(told.iter().map(|item| (item.session_id.to_string(), item.state)).collect())
+        }
+
+        /// Creates a session at the other server.
+        async fn made(&self, id: &str) -> Lease {
+            self.other.create(&id.parse().unwrap(), "ann", self.registry.now()).await.unwrap()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_after_a_pause_finds_what_was_changed_meanwhile() {
+        let mut pair = Pair::new().await;
+        let mut watcher = pair.registry.watches().watch("ann");
+        assert_eq!(pair.look(&mut watcher).await, Ok(vec![]));
+        pair.clock.advance_millis(5_000);
+        pair.made("s").await;
+        pair.clock.advance_millis(40_000);
+        let idle = ("s".to_owned(), SessionState::Idle);
+        assert_eq!(pair.look(&mut watcher).await, Ok(vec![idle]));
+        assert_eq!(pair.look(&mut watcher).await, Ok(vec![]), "once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_after_an_hour_has_watchers_list_again() {
+        let mut pair = Pair::new().await;
+        let mut watcher = pair.registry.watches().watch("ann");
+        pair.look(&mut watcher).await.unwrap();
+        pair.clock.advance_millis(3_600_000);
+        assert_eq!(pair.look(&mut watcher).await, Err(Missed));
+        let mut again = pair.registry.watches().watch("ann");
+        assert_eq!(pair.look(&mut again).await, Ok(vec![]));
+    }
+
+    #[test]
+    fn a_look_goes_back_to_the_last_one_that_was_answered_or_the_first_that_was_not() {
+        let mut seen = Seen::default();
+        let at = |millis| Timestamp(START.0 + millis);
+        assert_eq!(seen.whole_until(at(0)), at(0));
+        assert_eq!(seen.whole_until(at(40_000)), at(0), "the first was not answered");
+        seen.at = Some(at(40_000));
+        assert_eq!(seen.whole_until(at(41_000)), at(40_000));
+        assert_eq!(seen.whole_until(at(10_000)), at(10_000), "the clock was put back");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_that_is_silent_when_a_watch_begins_ends_with_its_server() {
+        let mut pair = Pair::new().await;
+        let lease = pair.made("s").await;
+        let now = pair.registry.now();
+        let head = Head { created_at: now, updated_at: now, running: true, ..Head::default() };
+        let append = Append { records: Vec::new(), marks: Vec::new(), head };
+        pair.other.append(&lease, 1, append).await.unwrap();
+        pair.clock.advance_millis(60_000);
+        let mut watcher = pair.registry.watches().watch("ann");
+        assert_eq!(pair.look(&mut watcher).await, Ok(vec![]), "as its list has it");
+        let other = pair.other.cluster().unwrap();
+        let (_, left) = tokio::join!(pair.keeper.gone(pair.at_other), other.leave());
+        left.unwrap();
+        assert_eq!(pair.look(&mut watcher).await, Ok(vec![("s".to_owned(), SessionState::Idle)]));
+        assert_eq!(pair.look(&mut watcher).await, Ok(vec![]), "once");
+    }
 }

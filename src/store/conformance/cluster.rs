@@ -5,7 +5,7 @@
 use super::{NOW, append_of, id, log};
 use crate::store::{
     Append, Changes, Cluster, Error, Head, Held, Lease, NewNode, NewTicket, NodeId, Pulse, SessionStore, Silent,
-    TicketBounds, TicketPut, TicketsOf,
+    TicketBounds, TicketPut, TicketsOf, cluster::DELETED_KEPT,
 };
 use reseed_protocol::Timestamp;
 use std::{any::Any, time::Duration};
@@ -35,6 +35,7 @@ macro_rules! cluster_suite {
             a_log_keeps_its_epoch_when_it_is_taken_over,
             a_node_knows_what_it_has_lost,
             what_others_change_is_found_for_all_owners_at_once,
+            what_nodes_hold_and_run_is_found_for_all_owners_at_once,
             beats_are_counted_and_tell_what_a_node_does,
             a_node_finds_with_its_beat_that_it_is_asked_to_drain,
             a_node_that_was_removed_holds_nothing_and_can_join_again,
@@ -127,7 +128,7 @@ pub(crate) async fn what_others_change_is_found_for_all_owners_at_once(a: &dyn S
     let later = |millis: i64| Timestamp(NOW.0 + millis);
     let owners = ["ann".to_owned(), "bob".to_owned()];
     let found = async |since| {
-        let Changes { heads, deleted } = cluster(b).changes(&owners, since).await.unwrap();
+        let Changes { heads, deleted } = cluster(b).changes(&owners, since, DELETED_KEPT).await.unwrap();
         let mut heads: Vec<String> = heads.iter().map(|head| format!("{} {}", head.session, head.last_seq)).collect();
         heads.sort();
         (heads, deleted.iter().map(|(session, owner)| format!("{session} {owner}")).collect::<Vec<_>>())
@@ -143,12 +144,37 @@ pub(crate) async fn what_others_change_is_found_for_all_owners_at_once(a: &dyn S
     let head = Head { updated_at: later(90_000), name: "Cats".into(), ..append.head.clone() };
     a.append(&lease, 1, Append { head, ..append }).await.unwrap();
     assert_eq!(found(later(90_000)).await, (vec!["s 1".to_owned()], vec![]));
-    assert_eq!(cluster(b).changes(&owners, later(90_000)).await.unwrap().heads[0].head.name, "Cats");
+    assert_eq!(cluster(b).changes(&owners, later(90_000), DELETED_KEPT).await.unwrap().heads[0].head.name, "Cats");
     for session in ["t", "u"] {
         a.delete(&id(session)).await.unwrap();
     }
     assert_eq!(found(NOW).await, (vec!["s 1".to_owned(), "v 0".to_owned()], vec!["t bob".to_owned()]));
-    assert_eq!(cluster(b).changes(&[], NOW).await.unwrap(), Changes::default());
+    let deleted = cluster(b).changes(&owners, NOW, Duration::ZERO).await.unwrap().deleted;
+    assert_eq!(deleted, [], "none of them just now");
+    assert_eq!(cluster(b).changes(&owners, NOW, Duration::MAX).await.unwrap().deleted.len(), 1);
+    assert_eq!(cluster(b).changes(&[], NOW, DELETED_KEPT).await.unwrap(), Changes::default());
+}
+
+pub(crate) async fn what_nodes_hold_and_run_is_found_for_all_owners_at_once(
+    a: &dyn SessionStore,
+    b: &dyn SessionStore,
+) {
+    let at_a = join(a, "a").await;
+    join(b, "b").await;
+    for (session, owner, running) in [("s", "ann", true), ("t", "bob", true), ("u", "cid", true), ("v", "ann", false)] {
+        let lease = a.create(&id(session), owner, NOW).await.unwrap();
+        let append = append_of(["x"]);
+        let head = Head { running, ..append.head.clone() };
+        a.append(&lease, 1, Append { head, ..append }).await.unwrap();
+        if session == "t" {
+            a.release(&lease).await.unwrap();
+        }
+    }
+    let owners = ["ann".to_owned(), "bob".to_owned()];
+    let found = cluster(b).running(&owners).await.unwrap();
+    let found: Vec<_> = found.iter().map(|head| (head.session.clone(), head.last_seq, head.holder)).collect();
+    assert_eq!(found, [(id("s"), 1, Some(at_a))], "of these owners, held and running");
+    assert_eq!(cluster(b).running(&[]).await.unwrap(), []);
 }
 
 pub(crate) async fn a_silent_node_loses_what_is_asked_for_and_one_that_beats_again_does_not(

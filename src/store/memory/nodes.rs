@@ -2,7 +2,7 @@
 
 use super::{MemoryStore, State, session::Session};
 use crate::store::{
-    Error, StoreFuture,
+    Error, SessionHead, StoreFuture,
     cluster::{
         Changes, Cluster, Held, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds, TicketPut, TicketsOf,
     },
@@ -90,13 +90,28 @@ impl Cluster for MemoryStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).timeline
     }
 
-    fn changes<'a>(&'a self, owners: &'a [String], since: Timestamp) -> StoreFuture<'a, Result<Changes, Error>> {
+    fn changes<'a>(
+        &'a self,
+        owners: &'a [String],
+        since: Timestamp,
+        within: Duration,
+    ) -> StoreFuture<'a, Result<Changes, Error>> {
         self.with(move |state| {
             let is_of = |owner: &String| owners.contains(owner);
             let heads = state.sessions.iter().map(|(id, session)| session.session_head(id));
             let heads = heads.filter(|head| is_of(&head.owner) && head.head.updated_at >= since).collect();
-            let deleted = state.deleted.iter().filter(|(_, owner)| is_of(owner)).cloned().collect();
+            let deleted = state.deleted.iter().filter(|(at, _, owner)| is_of(owner) && at.elapsed() < within);
+            let deleted = deleted.map(|(_, session, owner)| (session.clone(), owner.clone())).collect();
             Ok(Changes { heads, deleted })
+        })
+    }
+
+    fn running<'a>(&'a self, owners: &'a [String]) -> StoreFuture<'a, Result<Vec<SessionHead>, Error>> {
+        self.with(move |state| {
+            let heads = state.sessions.iter().map(|(id, session)| session.session_head(id));
+            let is_meant =
+                |head: &SessionHead| head.head.running && head.holder.is_some() && owners.contains(&head.owner);
+            Ok(heads.filter(is_meant).collect())
         })
     }
 

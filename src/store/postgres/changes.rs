@@ -1,5 +1,5 @@
 //! What the servers change of the sessions of certain users, for those who watch the list: two statements, however many
-//! users there are.
+//! users there are, and one for those whose list is new.
 //!
 //! Changes are found by the time that their writers gave them. Deletions have rows of their own for a while, timed by
 //! the database. They need not survive its crash: they are told once, and a client that lists again sees them.
@@ -9,20 +9,44 @@ use super::{
     read::{HEAD_COLUMNS, HEAD_OF, listed_at, session_head},
     readers::{Db, Readers},
 };
-use crate::store::{Changes, Error, SessionHead, cluster::CHANGES_MAX};
+use crate::store::{
+    Changes, Error, SessionHead,
+    cluster::{CHANGES_MAX, DELETED_KEPT},
+};
 use reseed_protocol::{SessionId, Timestamp};
-use tokio_postgres::types::ToSql;
+use std::time::Duration;
+use tokio_postgres::{Row, types::ToSql};
 
-/// The time for which a deletion is kept. It is much longer than anybody looks back.
+/// The time for which a deletion is kept is [`DELETED_KEPT`].
 const KEPT: &str = "DELETE FROM deletion WHERE deleted_at < clock_timestamp() - interval '1 hour'";
 
-pub(super) async fn since(readers: &Readers, owners: &[String], since: Timestamp) -> Result<Changes, Error> {
+pub(super) async fn since(
+    readers: &Readers,
+    owners: &[String],
+    since: Timestamp,
+    within: Duration,
+) -> Result<Changes, Error> {
     let owners: &Vec<&[u8]> = &owners.iter().map(String::as_bytes).collect();
     readers
         .read(|db| async move {
-            Ok(Changes { heads: heads(&db, owners, since).await?, deleted: deleted(&db, owners).await? })
+            Ok(Changes { heads: heads(&db, owners, since).await?, deleted: deleted(&db, owners, within).await? })
         })
         .await
+}
+
+/// Returns what nodes hold and run. A turn that waits for a tool writes nothing for as long as that takes.
+pub(super) async fn running(readers: &Readers, owners: &[String]) -> Result<Vec<SessionHead>, Error> {
+    let owners: &Vec<&[u8]> = &owners.iter().map(String::as_bytes).collect();
+    let sql = &format!(
+        "SELECT {HEAD_COLUMNS} FROM session s CROSS JOIN {HEAD_OF} WHERE s.owner = ANY ($1) AND s.holder IS NOT NULL \
+         AND h.running ORDER BY h.updated_at DESC LIMIT $2"
+    );
+    readers.read(|db| async move { whole(&db.rows(sql, &[owners, &i64::from(CHANGES_MAX)]).await?) }).await
+}
+
+/// Reads rows of [`HEAD_COLUMNS`], without those that are damaged.
+fn whole(rows: &[Row]) -> Result<Vec<SessionHead>, Fault> {
+    rows.iter().filter_map(|row| session_head(row).transpose()).map(|found| Ok(found?.head)).collect()
 }
 
 /// Returns the newest of what was written. Both conditions are the same for a session, but only the first has an index.
@@ -33,14 +57,16 @@ async fn heads(db: &Db, owners: &(dyn ToSql + Sync), since: Timestamp) -> Result
     );
     let (listed, most) = (listed_at(since), i64::from(CHANGES_MAX));
     let params: [&(dyn ToSql + Sync); 4] = [owners, &listed, &since.0, &most];
-    let rows = db.rows(&sql, &params).await?;
-    rows.iter().filter_map(|row| session_head(row).transpose()).map(|found| Ok(found?.head)).collect()
+    whole(&db.rows(&sql, &params).await?)
 }
 
-async fn deleted(db: &Db, owners: &(dyn ToSql + Sync)) -> Result<Vec<(SessionId, String)>, Fault> {
-    let sql = "SELECT id, owner FROM deletion WHERE deleted_at > clock_timestamp() - interval '1 minute' \
+async fn deleted(db: &Db, owners: &(dyn ToSql + Sync), within: Duration) -> Result<Vec<(SessionId, String)>, Fault> {
+    // Older ones are gone in any case, and the database refuses a time before all others.
+    let within = i64::try_from(within.min(DELETED_KEPT).as_millis()).unwrap_or(i64::MAX);
+    let sql = "SELECT id, owner FROM deletion \
+               WHERE deleted_at > clock_timestamp() - $3::bigint * interval '1 millisecond' \
                AND owner = ANY ($1) ORDER BY deleted_at DESC LIMIT $2";
-    let rows = db.rows(sql, &[owners, &i64::from(CHANGES_MAX)]).await?;
+    let rows = db.rows(sql, &[owners, &i64::from(CHANGES_MAX), &within]).await?;
     // What does not read back was no session that anybody has listed.
     let deleted = rows.iter().filter_map(|row| {
         let id = row.try_get::<_, &str>(0).ok()?.parse().ok()?;

@@ -470,8 +470,17 @@ impl Cluster for PostgresStore {
         Box::pin(self.nodes.lost(held))
     }
 
-    fn changes<'a>(&'a self, owners: &'a [String], since: Timestamp) -> StoreFuture<'a, Result<Changes, Error>> {
-        Box::pin(changes::since(&self.readers, owners, since))
+    fn changes<'a>(
+        &'a self,
+        owners: &'a [String],
+        since: Timestamp,
+        within: Duration,
+    ) -> StoreFuture<'a, Result<Changes, Error>> {
+        Box::pin(changes::since(&self.readers, owners, since, within))
+    }
+
+    fn running<'a>(&'a self, owners: &'a [String]) -> StoreFuture<'a, Result<Vec<SessionHead>, Error>> {
+        Box::pin(changes::running(&self.readers, owners))
     }
 
     fn failovers(&self) -> u64 {

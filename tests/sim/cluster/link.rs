@@ -9,8 +9,8 @@ use crate::{
 use reseed::{
     internals::{Clock, Keeper},
     store::{
-        Append, Changes, Cluster, Error, Held, Lease, NewNode, NewTicket, NodeId, NodeRow, Pulse, SessionStore, Silent,
-        StoreFuture, TicketBounds, TicketPut, TicketsOf, memory::MemoryStore,
+        Append, Changes, Cluster, Error, Held, Lease, NewNode, NewTicket, NodeId, NodeRow, Pulse, SessionHead,
+        SessionStore, Silent, StoreFuture, TicketBounds, TicketPut, TicketsOf, memory::MemoryStore,
     },
 };
 use reseed_protocol::{SessionId, Timestamp};
@@ -226,8 +226,17 @@ impl Cluster for Road {
         Box::pin(self.asked("lost", self.nodes_of().lost(held)))
     }
 
-    fn changes<'a>(&'a self, owners: &'a [String], since: Timestamp) -> StoreFuture<'a, Result<Changes, Error>> {
-        Box::pin(self.asked("changes", self.nodes_of().changes(owners, since)))
+    fn changes<'a>(
+        &'a self,
+        owners: &'a [String],
+        since: Timestamp,
+        within: Duration,
+    ) -> StoreFuture<'a, Result<Changes, Error>> {
+        Box::pin(self.asked("changes", self.nodes_of().changes(owners, since, within)))
+    }
+
+    fn running<'a>(&'a self, owners: &'a [String]) -> StoreFuture<'a, Result<Vec<SessionHead>, Error>> {
+        Box::pin(self.asked("running", self.nodes_of().running(owners)))
     }
 
     fn put_ticket<'a>(

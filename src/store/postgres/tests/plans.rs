@@ -64,6 +64,7 @@ const CLUSTER_CASES: &[ClusterCase] = &[
     |a, b| Box::pin(cluster::a_node_that_leaves_holds_nothing(a, b)),
     |a, b| Box::pin(cluster::a_node_knows_what_it_has_lost(a, b)),
     |a, b| Box::pin(cluster::what_others_change_is_found_for_all_owners_at_once(a, b)),
+    |a, b| Box::pin(cluster::what_nodes_hold_and_run_is_found_for_all_owners_at_once(a, b)),
     |a, b| Box::pin(cluster::beats_are_counted_and_tell_what_a_node_does(a, b)),
     |a, b| Box::pin(cluster::a_node_finds_with_its_beat_that_it_is_asked_to_drain(a, b)),
     |a, b| Box::pin(cluster::a_node_that_was_removed_holds_nothing_and_can_join_again(a, b)),
