@@ -1,11 +1,11 @@
 //! Watched lists of a cluster: what other nodes change is found by asking the store, while anybody watches.
 //!
-//! A look is two statements for all owners together, however many watch; in the database, each owner is one more descent
-//! of an index. What this node changes is told at once, without this. A change may be told twice, and is then the same
-//! item.
+//! A look is two statements for all owners together, however many watch; in the database, each owner is one more
+//! descent of an index. What this node changes is told at once, without this. A change may be told twice, and is then
+//! the same item.
 //!
-//! A look goes back to the last one that was answered, so nothing is lost while the store cannot be asked. After an hour
-//! of that, the store has forgotten what was deleted, and all watchers are told to list the sessions again.
+//! A look goes back to the last one that was answered, so nothing is lost while the store cannot be asked. After an
+//! hour of that, the store has forgotten what was deleted, and all watchers are told to list the sessions again.
 
 use super::Registry;
 use crate::{
