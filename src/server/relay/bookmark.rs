@@ -280,8 +280,8 @@ impl Bookmark {
         }
     }
 
-    /// Goes on with the holder's answer to that command. Returns the events that the client has missed and that no later
-    /// one repeats: durable events come again, and others may be missed.
+    /// Goes on with the holder's answer to that command. Returns the events that the client has missed and that no
+    /// later one repeats: durable events come again, and others may be missed.
     ///
     /// # Errors
     /// Why the client has to open the session itself.

@@ -28,8 +28,8 @@ const SERVER_VERSION_MIN: i32 = 140_000;
 ///
 /// Step 3: unused tickets (see `tickets.rs`).
 ///
-/// Step 4: the sessions deleted lately (see `changes.rs`). Servers that do not know it neither read nor write the table:
-/// only what they delete is not told to watchers of a list.
+/// Step 4: the sessions deleted lately (see `changes.rs`). Servers that do not know it neither read nor write the
+/// table: only what they delete is not told to watchers of a list.
 const STEPS: &[&str] = &[
     r#"
 CREATE TABLE session (
@@ -88,9 +88,9 @@ CREATE INDEX deletion_recent ON deletion (deleted_at);
 "#,
 ];
 
-/// Steps that are harmless to servers that do not know them: those neither miss nor damage anything. The database keeps
-/// this mark with the step, so that an older version can start beside newer servers while they are replaced. A step that
-/// is not named here keeps older versions from starting.
+/// Steps that are harmless to servers that do not know them: those neither miss nor damage anything. The database
+/// keeps this mark with the step, so that an older version can start beside newer servers while they are replaced. A
+/// step that is not named here keeps older versions from starting.
 const HARMLESS: &[usize] = &[4];
 
 /// Where the server has lz4, bodies are compressed in a quarter of the time.
@@ -200,7 +200,8 @@ pub(super) async fn version(db: &Connection, schema: &str) -> Result<i32, Fault>
     Ok(rows.first().map_or(0, |row| row.get(0)))
 }
 
-/// Returns the version of the tables as far as this program knows it. The steps of newer programs may be harmless to it.
+/// Returns the version of the tables as far as this program knows it. The steps of newer programs may be harmless to
+/// it.
 ///
 /// # Errors
 /// [`SchemaError::Newer`]: one of them is not.
