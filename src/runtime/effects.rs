@@ -333,7 +333,12 @@ impl Effects {
                 report.send(Err(ModelFault::new(refused.code, refused.message))).await;
                 return;
             }
-            // A session that another node may have taken over asks for nothing. Ending it drops this task.
+            let _place = match &turns {
+                Some((turns, owner)) => Some(turns.take(owner).await),
+                None => None,
+            };
+            // A session that another node may have taken over asks for nothing, also if it had to wait for its turn.
+            // Ending it drops this task.
             if let Some((keeper, since)) = cluster
                 && !keeper.still_has(held, since).await
             {
@@ -341,10 +346,6 @@ impl Effects {
                 report.send(Err(ModelFault::new(ErrorCode::StoreFailed, message))).await;
                 return;
             }
-            let _place = match &turns {
-                Some((turns, owner)) => Some(turns.take(owner).await),
-                None => None,
-            };
             let outcome = match &mut shown {
                 Some(shown) => parts.provider.answer(&body, shown).await,
                 None => parts.provider.answer(&body, &mut WithheldAnswer).await,
