@@ -215,6 +215,14 @@ async fn a_session_is_closed_and_opened_again_without_waiting() {
         let opened = at_b.until(|frame| frame["re"] == opening.as_str()).await;
         assert_eq!(opened["type"], "session_opened", "{opened}");
     }
+    // Several of both, before any is answered.
+    let mut last = String::new();
+    for _ in 0..3 {
+        at_b.send("close_session", json!({ "sessionId": session })).await;
+        last = at_b.send("open_session", json!({ "sessionId": session, "entries": 50 })).await;
+    }
+    let opened = at_b.until(|frame| frame["re"] == last.as_str()).await;
+    assert_eq!(opened["type"], "session_opened", "{opened}");
     at_b.turn("My cat is called Miso.").await;
     at_a.event("turn_finished").await;
     // Closed for good, it is closed at the holder too.

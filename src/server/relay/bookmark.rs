@@ -22,6 +22,10 @@ const PLACES_MAX: usize = 256;
 /// Items that are kept. One answer is streamed at a time; the others have ended, and their entries are still to come.
 const ITEMS_MAX: usize = 4;
 
+/// Phases of compactions on the wire.
+const SUMMARISING_BRANCH: &str = "summarising_branch";
+const ORDERED: &str = "ordered";
+
 /// A client's place in a session.
 #[derive(Debug, PartialEq)]
 pub(super) struct Bookmark {
@@ -95,6 +99,7 @@ struct Opened {
 #[serde(rename_all = "camelCase")]
 struct Job {
     job_id: String,
+    phase: Option<String>,
 }
 
 /// A frame of which only the payload counts.
@@ -210,10 +215,15 @@ impl Bookmark {
                 }
                 Pass::On
             }
-            "compaction_started" | "compaction_prepared" => {
+            "compaction_started" | "compaction_prepared" | "compaction_progress" => {
                 match serde_json::from_str::<Payload<Job>>(frame) {
                     Ok(Payload { payload }) if kind == "compaction_started" => self.compacts = Some(payload.job_id),
-                    Ok(Payload { payload }) => self.holds = Some(payload.job_id),
+                    Ok(Payload { payload }) if kind == "compaction_prepared" => self.holds = Some(payload.job_id),
+                    // The summary of a branch that is left begins with its progress. Previews have progress, too.
+                    Ok(Payload { payload }) if payload.phase.as_deref() == Some(SUMMARISING_BRANCH) => {
+                        self.compacts = Some(payload.job_id);
+                    }
+                    Ok(_) => {}
                     Err(_) => self.hindrance = Some("its compaction cannot be read"),
                 }
                 Pass::On
@@ -296,7 +306,9 @@ impl Bookmark {
         let is_new = |job: &Option<Job>, known: &Option<String>| {
             job.as_ref().is_some_and(|job| known.as_ref() != Some(&job.job_id))
         };
-        if is_new(&now.compaction, &self.compacts) || is_new(&now.held, &self.holds) {
+        // One that is only ordered is still to start.
+        let begun = now.compaction.filter(|job| job.phase.as_deref() != Some(ORDERED));
+        if is_new(&begun, &self.compacts) || is_new(&now.held, &self.holds) {
             return Err("a compaction has begun");
         }
         self.goes_on = true;
@@ -498,6 +510,8 @@ mod tests {
             json!({ "resumed": "replay", "compaction": { "jobId": "j" } }),
             json!({ "resumed": "replay", "held": { "jobId": "j" } }),
         );
+        let ordered = json!({ "resumed": "replay", "compaction": { "jobId": "j", "phase": "ordered" } });
+        assert!(place_with(None, ordered), "its start is still to come");
         assert!(!place_with(None, runs.clone()) && !place_with(None, waits.clone()), "it was not told of it");
         assert!(place_with(Some("compaction_started"), runs) && place_with(Some("compaction_prepared"), waits));
         assert_eq!(place.hindrance(), None);

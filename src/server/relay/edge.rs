@@ -251,6 +251,12 @@ impl Connection {
         let Some(relays) = &mut self.relays else { return };
         match waiting.name {
             "open_session" if is_ok => {
+                // The holder may have ended an older subscription meanwhile, and with it its route.
+                if relays.route(&waiting.session).is_none()
+                    && let Some(link) = waiting.link
+                {
+                    relays.routes.push(Route::opening(waiting.session.clone(), link));
+                }
                 let Some(route) = relays.route_mut(&waiting.session) else { return };
                 route.is_open = true;
                 let command = waiting.resend.as_ref().and_then(|resend| parse_v2(&resend.text).ok());
@@ -264,8 +270,12 @@ impl Connection {
             "open_session" => relays.forget(&waiting.session),
             "close_session" => {
                 let Some(route) = relays.route_mut(&waiting.session) else { return };
+                let opens = |other: &Unanswered| other.name == "open_session" && other.session == waiting.session;
+                let is_reopened = self.unanswered.iter().any(opens);
                 match std::mem::replace(&mut route.then, Then::Stays) {
                     Then::Reopens => (route.is_open, route.bookmark) = (false, None),
+                    // There were several of both.
+                    _ if is_reopened => (route.is_open, route.bookmark) = (false, None),
                     _ if is_ok => relays.forget(&waiting.session),
                     _ => {}
                 }

@@ -85,7 +85,7 @@ pub(in crate::server) enum LinkEnd {
     Broken,
 }
 
-/// A link of a connection. When dropped, what was sent is still written, and the link closed.
+/// A link of a connection. When dropped, what was sent is still written if it is there, and the link closed.
 #[derive(Debug)]
 pub(super) struct Link {
     /// Tells the links of a connection apart.
