@@ -272,8 +272,8 @@ async fn steps(db: &Connection, schema: &str) -> Result<(), SchemaError> {
     )
     .await
     .map_err(|fault| forbidden(fault, schema))?;
-    // Another program may have been faster.
-    let found = version(db, schema).await?;
+    // Another program may have been faster, and newer.
+    let found = known_version(db, schema).await?;
     for (step, sql) in STEPS.iter().enumerate().skip(usize::try_from(found).unwrap_or(0)) {
         db.batch(sql).await?;
         let harmless = HARMLESS.contains(&step);
