@@ -100,6 +100,8 @@ pub struct Changes {
     pub heads: Vec<SessionHead>,
     /// Sessions that were deleted lately, and their owners. One may be repeated.
     pub deleted: Vec<(SessionId, String)>,
+    /// True if there are more: the oldest are left out.
+    pub is_cut: bool,
 }
 
 /// A ticket that any node redeems, once.
@@ -207,7 +209,7 @@ pub trait Cluster: Send + Sync {
 
     /// Returns what has changed of these owners' sessions: those that were written to since a time, by the clocks of
     /// their writers, and those that were deleted less than `within` ago, by the clock of the store, which forgets them
-    /// after [`DELETED_KEPT`]. It costs the same number of statements however many owners there are. Damaged sessions
+    /// after an hour. It costs the same number of statements however many owners there are. Damaged sessions
     /// are left out.
     ///
     /// # Errors

@@ -96,8 +96,9 @@ impl Registry {
         let added: Vec<String> = owners.iter().filter(|owner| !seen.owners.contains(*owner)).cloned().collect();
         // Lists show these as running. They may write nothing for long, and end with their server.
         let running = if added.is_empty() { Vec::new() } else { cluster.running(&added).await? };
-        let Changes { heads, deleted } = cluster.changes(&owners, since, within).await?;
-        if within > DELETED_KEPT {
+        let Changes { heads, deleted, is_cut } = cluster.changes(&owners, since, within).await?;
+        let was_away = from < earlier(now, RECENT_MILLIS);
+        if within > DELETED_KEPT || is_cut && was_away {
             self.watches.lose();
         }
         let mut before = std::mem::take(&mut seen.sessions);
@@ -108,10 +109,9 @@ impl Registry {
             let told = self.tell_changed(&head, told_before.as_ref(), is_awaited);
             seen.sessions.insert(head.session.clone(), (head, told));
         }
-        // What was just read is newer, and may still have to be told. After a pause, the server may be gone already.
-        let was_away = from < earlier(now, RECENT_MILLIS);
+        // What was just read is newer, and may still have to be told.
         for head in running.into_iter().filter(|head| !seen.sessions.contains_key(&head.session)) {
-            let told = self.tell_changed(&head, None, was_away);
+            let told = self.tell_changed(&head, None, false);
             before.insert(head.session.clone(), (head, told));
         }
         for (session, owner) in &deleted {
@@ -139,6 +139,8 @@ impl Registry {
     fn tell_changed(&self, head: &SessionHead, before: Option<&Told>, is_awaited: bool) -> Told {
         let state = self.doing_anywhere(head);
         let told = (head.last_seq, state, head.head.name.clone());
+        // A list may have shown it as running until its server was found gone, and nothing is written then.
+        let is_awaited = is_awaited || head.head.running && state != SessionState::Running;
         // One that is open here tells of itself.
         if is_awaited && before != Some(&told) && self.opened(&head.session).is_none() {
             self.watches.changed(&head.owner, || list_item(&head.session, &head.head, state));

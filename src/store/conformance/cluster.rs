@@ -128,7 +128,8 @@ pub(crate) async fn what_others_change_is_found_for_all_owners_at_once(a: &dyn S
     let later = |millis: i64| Timestamp(NOW.0 + millis);
     let owners = ["ann".to_owned(), "bob".to_owned()];
     let found = async |since| {
-        let Changes { heads, deleted } = cluster(b).changes(&owners, since, DELETED_KEPT).await.unwrap();
+        let Changes { heads, deleted, is_cut } = cluster(b).changes(&owners, since, DELETED_KEPT).await.unwrap();
+        assert!(!is_cut);
         let mut heads: Vec<String> = heads.iter().map(|head| format!("{} {}", head.session, head.last_seq)).collect();
         heads.sort();
         (heads, deleted.iter().map(|(session, owner)| format!("{session} {owner}")).collect::<Vec<_>>())

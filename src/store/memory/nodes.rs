@@ -102,7 +102,7 @@ impl Cluster for MemoryStore {
             let heads = heads.filter(|head| is_of(&head.owner) && head.head.updated_at >= since).collect();
             let deleted = state.deleted.iter().filter(|(at, _, owner)| is_of(owner) && at.elapsed() < within);
             let deleted = deleted.map(|(_, session, owner)| (session.clone(), owner.clone())).collect();
-            Ok(Changes { heads, deleted })
+            Ok(Changes { heads, deleted, is_cut: false })
         })
     }
 

@@ -29,7 +29,9 @@ pub(super) async fn since(
     let owners: &Vec<&[u8]> = &owners.iter().map(String::as_bytes).collect();
     readers
         .read(|db| async move {
-            Ok(Changes { heads: heads(&db, owners, since).await?, deleted: deleted(&db, owners, within).await? })
+            let (heads, heads_cut) = heads(&db, owners, since).await?;
+            let (deleted, deleted_cut) = deleted(&db, owners, within).await?;
+            Ok(Changes { heads, deleted, is_cut: heads_cut || deleted_cut })
         })
         .await
 }
@@ -50,17 +52,28 @@ fn whole(rows: &[Row]) -> Result<Vec<SessionHead>, Fault> {
 }
 
 /// Returns the newest of what was written. Both conditions are the same for a session, but only the first has an index.
-async fn heads(db: &Db, owners: &(dyn ToSql + Sync), since: Timestamp) -> Result<Vec<SessionHead>, Fault> {
+/// Returns also whether there are more.
+async fn heads(db: &Db, owners: &(dyn ToSql + Sync), since: Timestamp) -> Result<(Vec<SessionHead>, bool), Fault> {
     let sql = format!(
         "SELECT {HEAD_COLUMNS} FROM session s CROSS JOIN {HEAD_OF} WHERE s.owner = ANY ($1) AND s.listed_at >= $2 \
          AND h.updated_at >= $3 ORDER BY h.updated_at DESC LIMIT $4"
     );
     let (listed, most) = (listed_at(since), i64::from(CHANGES_MAX));
     let params: [&(dyn ToSql + Sync); 4] = [owners, &listed, &since.0, &most];
-    whole(&db.rows(&sql, &params).await?)
+    let rows = db.rows(&sql, &params).await?;
+    Ok((whole(&rows)?, is_full(&rows)))
 }
 
-async fn deleted(db: &Db, owners: &(dyn ToSql + Sync), within: Duration) -> Result<Vec<(SessionId, String)>, Fault> {
+/// Returns true if a query was cut off at [`CHANGES_MAX`].
+fn is_full(rows: &[Row]) -> bool {
+    u32::try_from(rows.len()).is_ok_and(|count| count >= CHANGES_MAX)
+}
+
+async fn deleted(
+    db: &Db,
+    owners: &(dyn ToSql + Sync),
+    within: Duration,
+) -> Result<(Vec<(SessionId, String)>, bool), Fault> {
     // Older ones are gone in any case, and the database refuses a time before all others.
     let within = i64::try_from(within.min(DELETED_KEPT).as_millis()).unwrap_or(i64::MAX);
     let sql = "SELECT id, owner FROM deletion \
@@ -72,7 +85,7 @@ async fn deleted(db: &Db, owners: &(dyn ToSql + Sync), within: Duration) -> Resu
         let id = row.try_get::<_, &str>(0).ok()?.parse().ok()?;
         Some((id, str::from_utf8(row.try_get(1).ok()?).ok()?.to_owned()))
     });
-    Ok(deleted.collect())
+    Ok((deleted.collect(), is_full(&rows)))
 }
 
 /// Forgets old deletions.
