@@ -93,7 +93,7 @@ pub(super) const CHANGES_MAX: u32 = 10_000;
 /// The time for which a store knows at least what was deleted, unless it is a great deal.
 pub(crate) const DELETED_KEPT: Duration = Duration::from_secs(60 * 60);
 
-/// What has changed of some owners' sessions.
+/// Tells what has changed of some owners' sessions.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Changes {
     /// Sessions that were written to.

@@ -105,7 +105,13 @@ async fn a_restore_that_cannot_be_noticed_is_told_by_a_command() {
     // The same server, database and tables: only what they hold is older.
     let to = database.clone();
     blocking(move || {
-        postgres::sql(&to, "DELETE FROM reseed.session; DELETE FROM reseed.head; DELETE FROM reseed.state; DELETE FROM reseed.record; DELETE FROM reseed.mark; DELETE FROM reseed.words; DELETE FROM reseed.removal; DELETE FROM reseed.node; DELETE FROM reseed.ticket; DELETE FROM reseed.deletion; DELETE FROM reseed.schema_step");
+        postgres::sql(
+            &to,
+            "DELETE FROM reseed.session; DELETE FROM reseed.head; DELETE FROM reseed.state; \
+             DELETE FROM reseed.record; DELETE FROM reseed.mark; DELETE FROM reseed.words; \
+             DELETE FROM reseed.removal; DELETE FROM reseed.node; DELETE FROM reseed.ticket; \
+             DELETE FROM reseed.deletion; DELETE FROM reseed.schema_step;",
+        );
         postgres::restore(&to, "told.dump", &["--data-only"]);
         // It had a server, whose row is as old.
         postgres::sql(&to, "INSERT INTO reseed.node (name, version, lease_millis) VALUES ('old', '0', 2000); UPDATE reseed.session SET holder = (SELECT max(incarnation) FROM reseed.node)");

@@ -4,8 +4,9 @@
 //! descent of an index. What this node changes is told at once, without this. A change may be told twice, and is then
 //! the same item.
 //!
-//! A look goes back to the last one that was answered, so nothing is lost while the store cannot be asked. After an
-//! hour of that, the store has forgotten what was deleted, and all watchers are told to list the sessions again.
+//! A look goes back to the last one that was answered, so nothing is lost while the store cannot be asked, except for
+//! deletions if the database itself has crashed. After an hour of that, the store has forgotten what was deleted: then,
+//! or if there is more than a look returns, watchers are disconnected and list the sessions again.
 
 use super::Registry;
 use crate::{
@@ -36,7 +37,7 @@ const RECENT_MILLIS: i64 = 10_000;
 /// A session as it was told.
 type Told = (u64, SessionState, String);
 
-/// What the looks so far have seen.
+/// Remembers what the looks so far have seen.
 #[derive(Debug, Default)]
 struct Seen {
     /// The time of the last look that was answered, or of the first one that was not.
@@ -109,7 +110,7 @@ impl Registry {
             let told = self.tell_changed(&head, told_before.as_ref(), is_awaited);
             seen.sessions.insert(head.session.clone(), (head, told));
         }
-        // What was just read is newer, and may still have to be told.
+        // The sessions that were just read are newer than these, and may still have to be told.
         for head in running.into_iter().filter(|head| !seen.sessions.contains_key(&head.session)) {
             let told = self.tell_changed(&head, None, false);
             before.insert(head.session.clone(), (head, told));

@@ -1,4 +1,4 @@
-//! What one node asks others, over HTTP: to end the grants that a service takes back, and for the compactions of the
+//! Asks other nodes over HTTP: to end the grants that a service takes back, and for the compactions of the
 //! sessions that they hold.
 
 use super::holder::admit;

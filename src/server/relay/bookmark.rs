@@ -68,7 +68,7 @@ struct Place {
     has_finished: bool,
 }
 
-/// What becomes of an event on its way to the client.
+/// Says what becomes of an event on its way to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pass {
     On,
@@ -78,7 +78,7 @@ pub(super) enum Pass {
     Gap,
 }
 
-/// What is read of `session_opened`.
+/// Holds what is read of `session_opened`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Opened {
@@ -108,7 +108,7 @@ struct Payload<T> {
     payload: T,
 }
 
-/// What is read of an event about an item.
+/// Holds what is read of an event about an item.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Streamed<'a> {
@@ -433,7 +433,7 @@ mod tests {
             assert_eq!(passes(&mut place, frame), Pass::On, "{frame}");
             assert_eq!(resume(&place), expected, "{frame}");
         }
-        // What is repeated after that is not told twice.
+        // Events that are repeated after that are not told twice.
         assert_eq!(place.go_on(&answer(&json!({ "resumed": "replay" })), &session()), Ok(Vec::new()));
         for known in [&told[0], &told[3]] {
             assert_eq!(passes(&mut place, known), Pass::Again, "{known}");
@@ -479,7 +479,7 @@ mod tests {
         };
         let missed = told(&mut place, &json!({ "resumed": "replay", "host": host })).unwrap();
         assert_eq!((&missed[0]["type"], &missed[0]["payload"]["host"]), (&json!("host_changed"), &host));
-        // Who came and left meanwhile.
+        // The client is told who came and left meanwhile.
         let participant = |id: &str| json!({ "connectionId": id, "role": "writer" });
         for (known, there, expected) in [
             (vec![], vec!["ann"], vec![("ann", false)]),
