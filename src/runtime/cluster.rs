@@ -8,10 +8,11 @@ pub(crate) mod view;
 use self::view::{BEATS, Holder, View};
 use crate::metrics;
 use crate::store::{Cluster, Error, Held, NewNode, NodeId, NodeRow, Pulse, SessionStore};
+use reseed_protocol::SessionId;
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
@@ -37,20 +38,29 @@ pub enum Place {
 pub(crate) struct Standing {
     /// The node that this server is now. Another one: it was removed, and has joined again.
     pub(crate) me: NodeId,
-    /// Counts how often trust came back after it had run out, or another copy of the store took over: the sessions here
-    /// may not be what the store has.
-    pub(crate) lapses: u64,
+    /// Counts how often trust came back after it had run out: others may have opened the sessions that are here.
+    lapses: u64,
+    /// The store's count of failovers: the copy that has taken over may lack the end of what is here.
+    failovers: u64,
     /// Changes when a node joins, leaves or becomes silent.
     pub(crate) others: u64,
     /// Counts the beats that were answered.
     beats: u64,
 }
 
-/// Remembers a node as it was when it opened a session. While it is the same, no other node can have taken the session.
+/// Remembers a node as it was when it opened a session. While it is the same, no other node can have taken the session,
+/// and the store has not lost its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Since {
     me: NodeId,
     lapses: u64,
+    failovers: u64,
+}
+
+impl Standing {
+    pub(crate) fn since(&self) -> Since {
+        Since { me: self.me, lapses: self.lapses, failovers: self.failovers }
+    }
 }
 
 /// Returns the numbers of open sessions and of connections.
@@ -66,9 +76,9 @@ pub struct Keeper {
     standing: watch::Sender<Standing>,
     /// Changes when another node joins, leaves or becomes silent. Many wait for that, who need not wake with each beat.
     changes: watch::Sender<()>,
+    /// What this node was when all that it had open was compared with the store.
+    compared: Mutex<Since>,
     counts: OnceLock<Counts>,
-    /// The store's count, as of the last beat.
-    failovers: AtomicU64,
     draining: AtomicBool,
     /// Cancelled when somebody has asked this node to stop.
     asked: CancellationToken,
@@ -92,7 +102,8 @@ impl Keeper {
         let Some(cluster) = store.cluster() else { return Ok(None) };
         let me = cluster.join(&node).await?;
         let view = View::joined(node.lease, me, Duration::ZERO);
-        let standing = watch::Sender::new(Standing { me, lapses: 0, others: 0, beats: 0 });
+        let first = Standing { me, lapses: 0, failovers: cluster.failovers(), others: 0, beats: 0 };
+        let standing = watch::Sender::new(first);
         let keeper = Arc::new(Self {
             store: store.clone(),
             node,
@@ -101,8 +112,8 @@ impl Keeper {
             view: Mutex::new(view),
             standing,
             changes: watch::Sender::new(()),
+            compared: Mutex::new(first.since()),
             counts: OnceLock::new(),
-            failovers: AtomicU64::new(cluster.failovers()),
             draining: AtomicBool::new(false),
             asked: CancellationToken::new(),
             now: Notify::new(),
@@ -152,10 +163,10 @@ impl Keeper {
         true
     }
 
-    /// Returns what this node is, for a session that is about to be opened.
+    /// Returns what this node is, for a session that is about to be opened. A failover counts before the next beat.
     pub(crate) fn since(&self) -> Since {
-        let now = self.standing.borrow();
-        Since { me: now.me, lapses: now.lapses }
+        let now = self.standing.borrow().since();
+        Since { failovers: self.cluster().map_or(0, Cluster::failovers), ..now }
     }
 
     /// Waits until this node may be trusted, and returns true if it still has a session that it opened then. If trust
@@ -168,8 +179,34 @@ impl Keeper {
         if now == then {
             return true;
         }
-        let Some(cluster) = self.cluster().filter(|_| now.me == then.me) else { return false };
-        cluster.lost(&[held]).await.is_ok_and(|lost| lost.is_empty())
+        let compared = *self.compared.lock().unwrap_or_else(PoisonError::into_inner);
+        let (lapses, failovers) = (then.lapses.max(compared.lapses), then.failovers.max(compared.failovers));
+        let known = Since { lapses, failovers, ..then };
+        self.lost(&[held], known, now).await.is_ok_and(|lost| lost.is_empty())
+    }
+
+    /// Returns those of these sessions that this node may have lost between what it was and what it is now.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    pub(crate) async fn lost(&self, held: &[Held], then: Since, now: Since) -> Result<Vec<SessionId>, Error> {
+        let all = || held.iter().map(|held| held.session.clone()).collect();
+        let Some(cluster) = self.cluster().filter(|_| now.me == then.me) else { return Ok(all()) };
+        let lost = cluster.lost(held).await?;
+        // While this node was not trusted, others may have opened, written and lost with the copy before any of them:
+        // they are as this node left them, but clients may have seen more.
+        let is_unknown = now.lapses != then.lapses && cluster.failovers() != then.failovers;
+        Ok(if is_unknown { all() } else { lost })
+    }
+
+    /// Notes that all that this node has open was compared with the store.
+    pub(crate) fn compared(&self, now: Since) {
+        *self.compared.lock().unwrap_or_else(PoisonError::into_inner) = now;
+    }
+
+    /// Begins to watch a holder that this node does not know, and the store may not have.
+    pub(crate) fn watch(&self, holder: NodeId) {
+        self.view().watch(holder);
     }
 
     pub(crate) fn patience(&self) -> Duration {
@@ -346,21 +383,25 @@ impl Keeper {
             self.asked.cancel();
         }
         let failovers = cluster.failovers();
-        let is_other_copy = self.failovers.swap(failovers, Ordering::Relaxed) != failovers;
         let (counted, gone, lapsed, has_changed) = {
             let mut view = self.view();
             // A machine that was suspended may have a clock that stood still with it. The store's only adds suspicion.
             let age = rows.iter().find(|row| row.id == view.me()).map_or(Duration::ZERO, |row| row.age);
             let lapsed = !view.is_trusted(answered) || age >= view.trusted_for();
-            let before: Vec<NodeId> = view.living().map(|row| row.id).collect();
+            let (living, silent): (Vec<NodeId>, _) = (view.living().map(|row| row.id).collect(), view.silent().len());
             view.polled(sent, answered, rows);
-            let has_changed = !view.living().map(|row| row.id).eq(before);
-            cluster.judge(view.silent());
+            if self.standing.borrow().failovers != failovers {
+                view.doubt();
+            }
+            let now_silent = view.silent();
+            let has_changed = now_silent.len() != silent || !view.living().map(|row| row.id).eq(living);
+            cluster.judge(now_silent);
             let counted = view.counted(self.node.address.as_deref(), pulse.draining);
             // Before anybody else can see that this node is trusted again.
             self.standing.send_modify(|standing| {
                 standing.beats += 1;
-                standing.lapses += u64::from(lapsed || is_other_copy);
+                standing.lapses += u64::from(lapsed);
+                standing.failovers = failovers;
                 standing.others += u64::from(has_changed);
             });
             (counted, view.gone(), lapsed, has_changed)
@@ -391,7 +432,8 @@ impl Keeper {
                 metrics::lease_lost();
                 tracing::error!(node = %me, "this server was removed from the servers of the database; it has joined again");
                 let mut view = self.view();
-                *view = View::joined(self.node.lease, me, sent);
+                view.rejoined(me, sent);
+                cluster.judge(view.silent());
                 self.standing.send_modify(|standing| (standing.me, standing.beats) = (me, standing.beats + 1));
             }
             Err(error) => tracing::warn!(%error, "join the servers of the database again"),

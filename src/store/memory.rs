@@ -160,6 +160,7 @@ impl State {
         if self.sessions.contains_key(session) {
             return Err(Error::Exists(session.clone()));
         }
+        self.expect_member(holder)?;
         self.numbers += 1;
         let made = Session {
             number: self.numbers,
@@ -224,12 +225,14 @@ impl SessionStore for MemoryStore {
     fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>> {
         self.with(move |state| {
             let me = self.member.me();
-            let holder = state.session(session)?.holder;
-            if let Some(node) = holder.filter(|node| Some(*node) != me && state.lives(*node, &self.member.silent())) {
+            let (holder, of) = state.session(session).map(|found| (found.holder, found.timeline))?;
+            let silent = self.member.silent();
+            if let Some(node) = holder.filter(|node| Some(*node) != me && state.lives(*node, of, &silent)) {
                 return Err(Error::Held { session: session.clone(), node });
             }
+            state.expect_member(me)?;
             let timeline = state.timeline;
-            let fresh = (state.session(session)?.timeline != timeline).then(|| state.new_epoch());
+            let fresh = (of != timeline).then(|| state.new_epoch());
             let found = state.session_mut(session)?;
             if let Some(epoch) = fresh {
                 (found.timeline, found.epoch) = (timeline, epoch);

@@ -6,7 +6,7 @@ use crate::{
         cluster::{Keeper, Place},
         handle::{Message, SessionHandle, stopping},
     },
-    store::{Error as StoreError, Held, NodeId, NodeRow, SessionHead},
+    store::{Error as StoreError, Held, Lease, NodeId, NodeRow, SessionHead},
 };
 use futures_util::future::join_all;
 use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, event::SubscriptionEnd};
@@ -117,6 +117,18 @@ impl Registry {
         self.find(id).await.is_ok_and(|head| head.holder.is_some() && head.holder == me)
     }
 
+    /// Becomes the writer of a session. A node that keeps it from this one is watched, if it was not known.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(in crate::runtime) async fn take(&self, id: &SessionId) -> Result<(Lease, SessionHead), StoreError> {
+        let taken = self.shared.store.open(id).await;
+        if let (Err(StoreError::Held { node, .. }), Some(keeper)) = (&taken, self.keeper()) {
+            keeper.watch(*node);
+        }
+        taken
+    }
+
     /// Waits until this node may open sessions.
     pub(super) async fn wait_for_trust(&self) -> Result<(), ErrorBody> {
         let Some(keeper) = self.keeper() else { return Ok(()) };
@@ -162,7 +174,7 @@ impl Registry {
         };
         let fenced = match lives {
             true => Ok(()),
-            false => match self.shared.store.open(id).await {
+            false => match self.take(id).await {
                 Ok((lease, _)) => self.shared.store.release(&lease).await,
                 // Another node's opening has done it.
                 Err(StoreError::Held { .. } | StoreError::NotFound(_)) => Ok(()),
@@ -195,7 +207,7 @@ impl Registry {
         let registry = self.clone();
         self.track(async move {
             let mut standing = keeper.standing();
-            let mut known = *standing.borrow_and_update();
+            let mut known = standing.borrow_and_update().since();
             let mut away_since: Option<Instant> = None;
             loop {
                 tokio::select! {
@@ -203,24 +215,17 @@ impl Registry {
                     // Nothing changes while no beat is answered, but time passes.
                     _ = timeout(keeper.beat_every(), standing.changed()) => {}
                 }
-                let now = *standing.borrow_and_update();
-                if now.me != known.me {
-                    // What the node before held is anybody's.
-                    registry.evict(&registry.held_sessions().await, "this server was removed from the cluster").await;
-                    known = now;
-                }
-                if now.lapses != known.lapses {
-                    let lost = match registry.store().cluster() {
-                        Some(cluster) => cluster.lost(&registry.held_sessions().await).await,
-                        None => Ok(Vec::new()),
-                    };
-                    match lost {
+                let now = standing.borrow_and_update().since();
+                if now != known {
+                    let mut held = registry.held_sessions().await;
+                    match keeper.lost(&held, known, now).await {
                         Ok(lost) => {
                             let lost: HashSet<SessionId> = lost.into_iter().collect();
-                            let held = registry.held_sessions().await.into_iter();
-                            let held: Vec<_> = held.filter(|held| lost.contains(&held.session)).collect();
-                            let why = "others have opened them meanwhile, or the database has lost their end";
-                            registry.evict(&held, why).await;
+                            held.retain(|held| lost.contains(&held.session));
+                            registry
+                                .evict(&held, "others may have opened them, or the database has lost their end")
+                                .await;
+                            keeper.compared(now);
                             known = now;
                         }
                         Err(error) => tracing::warn!(%error, "look which sessions others have opened"),

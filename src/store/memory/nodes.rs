@@ -5,6 +5,7 @@ use crate::store::{
     Error, SessionHead, StoreFuture,
     cluster::{
         Changes, Cluster, Held, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds, TicketPut, TicketsOf,
+        not_a_member,
     },
 };
 use reseed_protocol::{SessionId, Timestamp};
@@ -14,9 +15,18 @@ use std::{
 };
 
 impl State {
-    /// Returns true if this node keeps others from opening what it holds.
-    pub(super) fn lives(&self, node: NodeId, silent: &[Silent]) -> bool {
-        self.nodes.get(&node).is_some_and(|row| !silent.contains(&Silent { node, beat: row.beat }))
+    /// Returns true if this node keeps others from opening what it opened on a timeline.
+    pub(super) fn lives(&self, node: NodeId, timeline: u64, silent: &[Silent]) -> bool {
+        let beat = self.nodes.get(&node).map(|row| row.beat);
+        (beat.is_some() || timeline != self.timeline) && !silent.contains(&Silent { node, beat })
+    }
+
+    /// Fails if a node that has joined is not there.
+    pub(super) fn expect_member(&self, me: Option<NodeId>) -> Result<(), Error> {
+        match me {
+            Some(me) if !self.nodes.contains_key(&me) => Err(not_a_member(me)),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -64,7 +74,7 @@ impl Cluster for MemoryStore {
 
     fn remove<'a>(&'a self, silent: &'a [Silent]) -> StoreFuture<'a, Result<(), Error>> {
         self.with(move |state| {
-            state.nodes.retain(|node, row| !silent.contains(&Silent { node: *node, beat: row.beat }));
+            state.nodes.retain(|node, row| !silent.contains(&Silent { node: *node, beat: Some(row.beat) }));
             Ok(())
         })
     }

@@ -30,8 +30,9 @@ impl MemoryStore {
 #[cfg(test)]
 mod tests {
     use super::MemoryStore;
-    use crate::store::{Append, Cluster as _, Error, Head, Held, NewRecord, SessionStore as _};
+    use crate::store::{Append, Cluster as _, Error, Head, Held, NewNode, NewRecord, SessionStore as _, Silent};
     use reseed_protocol::Timestamp;
+    use std::time::Duration;
 
     #[tokio::test]
     async fn what_a_standby_lacks_is_lost_and_the_log_is_another_one() {
@@ -58,5 +59,31 @@ mod tests {
         assert_ne!(again.epoch, lease.epoch);
         let (later, _) = store.open(&session).await.expect("it is there");
         assert_eq!(later.epoch, again.epoch, "the timeline is the same");
+    }
+
+    #[tokio::test]
+    async fn a_node_that_the_standby_lacks_keeps_what_it_has_opened_before() {
+        let store = MemoryStore::seeded(1);
+        let (a, b) = (store.another(), store.another());
+        let new = |name: &str| {
+            let lease = Duration::from_secs(5);
+            NewNode { name: name.to_owned(), address: None, version: String::new(), lease }
+        };
+        let session = "s".parse().expect("an id");
+        let empty = store.standby();
+        let at_a = a.join(&new("a")).await.expect("it joins");
+        a.create(&session, "", Timestamp(1)).await.expect("it is new");
+        // The standby has the session, but not the row of its holder.
+        let mut standby = store.standby();
+        standby.0.nodes = empty.0.nodes;
+        store.fail_over(standby, true);
+        b.join(&new("b")).await.expect("it joins");
+        let held = Err(Error::Held { session: session.clone(), node: at_a });
+        assert_eq!(b.open(&session).await, held);
+        assert!(matches!(a.open(&session).await, Err(Error::Unknown(_))), "it joins again first");
+        b.judge(vec![Silent { node: at_a, beat: Some(1) }]);
+        assert_eq!(b.open(&session).await, held, "that is another row");
+        b.judge(vec![Silent { node: at_a, beat: None }]);
+        b.open(&session).await.expect("nobody has it");
     }
 }

@@ -35,6 +35,9 @@ pub(super) struct Nodes {
     connection: Mutex<Option<Connection>>,
     readers: Arc<Readers>,
     pub(super) member: Membership,
+    /// The name and the address under which this server has joined. A copy of the database that lacks the newest rows
+    /// may give this server's number to another one.
+    joined_as: Mutex<(String, Option<String>)>,
     /// The longest time for an answer to a beat, in milliseconds.
     limit_ms: AtomicU64,
 }
@@ -51,6 +54,7 @@ impl Nodes {
             connection: Mutex::default(),
             readers,
             member: Membership::default(),
+            joined_as: Mutex::default(),
             limit_ms: AtomicU64::new(0),
         }
     }
@@ -68,6 +72,7 @@ impl Nodes {
             .await?;
         let row = row.ok_or_else(|| Error::Unknown("the database did not number this server".to_owned()))?;
         let me = NodeId(row.try_get(0).map_err(Fault::from)?);
+        *self.joined_as.lock().unwrap_or_else(PoisonError::into_inner) = (node.name.clone(), node.address.clone());
         self.member.set_me(Some(me));
         Ok(me)
     }
@@ -75,6 +80,7 @@ impl Nodes {
     /// If this future is dropped, or fails, its connection is closed.
     pub(super) async fn beat(&self, pulse: Pulse) -> Result<Option<Vec<NodeRow>>, Error> {
         let Some(me) = self.member.me() else { return Ok(None) };
+        let (name, address) = self.joined_as.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let kept = self.connection.lock().unwrap_or_else(PoisonError::into_inner).take();
         let db = match kept.filter(|db| !db.is_closed()) {
             Some(db) => db,
@@ -82,11 +88,12 @@ impl Nodes {
         };
         let sql = format!(
             "WITH mine AS (UPDATE node SET beat = beat + 1, beat_at = clock_timestamp(), draining = draining OR $2, \
-             sessions = $3, connections = $4 WHERE incarnation = $1 RETURNING 1) \
+             sessions = $3, connections = $4 \
+             WHERE incarnation = $1 AND name = $5 AND address IS NOT DISTINCT FROM $6 RETURNING 1) \
              SELECT {COLUMNS}, EXISTS (SELECT FROM mine) FROM node"
         );
         let (sessions, connections) = (int(pulse.sessions), int(pulse.connections));
-        let params: [&(dyn ToSql + Sync); 4] = [&me.0, &pulse.draining, &sessions, &connections];
+        let params: [&(dyn ToSql + Sync); 6] = [&me.0, &pulse.draining, &sessions, &connections, &name, &address];
         let limit = Duration::from_millis(self.limit_ms.load(Ordering::Relaxed));
         let rows = timeout(limit, db.rows(&sql, &params)).await.unwrap_or(Err(Fault::Silence))?;
         *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = Some(db);
@@ -142,8 +149,8 @@ impl Nodes {
 }
 
 /// Returns verdicts as the parameters of a statement.
-pub(super) fn columns(silent: &[Silent]) -> (Vec<i64>, Vec<i64>) {
-    silent.iter().map(|silent| (silent.node.0, int(silent.beat))).unzip()
+pub(super) fn columns(silent: &[Silent]) -> (Vec<i64>, Vec<Option<i64>>) {
+    silent.iter().map(|silent| (silent.node.0, silent.beat.map(int))).unzip()
 }
 
 fn decoded(rows: &[Row]) -> Result<Vec<NodeRow>, Fault> {

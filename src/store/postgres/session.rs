@@ -10,7 +10,7 @@ use super::{
 use crate::store::{
     Created, Error, Head, Lease, SessionHead,
     checksum::{self, int},
-    cluster::{Membership, NodeId},
+    cluster::{Membership, NodeId, not_a_member},
     epoch::new_epoch,
 };
 use reseed_protocol::{CommandId, SessionId, Timestamp};
@@ -48,8 +48,11 @@ impl New<'_> {
                 match db.row(sql, &[&self.session.as_str()]).await? {
                     Some(row) if row.try_get::<_, &str>(0)? == epoch => Ok(Created::Now(lease())),
                     Some(_) => Err(Error::Exists(self.session.clone()).into()),
-                    // It was deleted at this moment.
-                    None => Err(Error::Unknown("the session could not be created".to_owned()).into()),
+                    // It was deleted at this moment, or was never there.
+                    None => {
+                        expect_member(&db, self.holder).await?;
+                        Err(Error::Unknown("the session could not be created".to_owned()).into())
+                    }
                 }
             })
             .await
@@ -58,10 +61,11 @@ impl New<'_> {
     /// Returns true if the session was created now.
     async fn insert(&self, db: &Db, epoch: &str) -> Result<bool, Fault> {
         let head = Head { created_at: self.now, updated_at: self.now, ..Head::default() };
+        let is_member = is_member("$9");
         let sql = format!(
             "WITH s AS (INSERT INTO session (id, owner, checksum, created_by, epoch, timeline, term, name, name_folded, \
-             created_at, listed_at, holder) VALUES ($1, $2, $3, $4, $5, {LINEAGE}, 1, '', '', $6, $7, $9) \
-             ON CONFLICT DO NOTHING RETURNING number) \
+             created_at, listed_at, holder) SELECT $1, $2, $3, $4, $5, {LINEAGE}, 1, '', '', $6, $7, $9 \
+             WHERE {is_member} ON CONFLICT DO NOTHING RETURNING number) \
              INSERT INTO head (session, seq, updated_at, entries, token_count, window_tokens, unpriced_requests, \
              running, bytes, checksum, state_checksum) \
              SELECT number, 0, $6, 0, 0, 0, 0, false, 0, $8, 0 FROM s RETURNING session"
@@ -86,24 +90,40 @@ impl New<'_> {
     }
 }
 
+/// Returns the condition that the table has the node that a parameter names, if it names one.
+fn is_member(holder: &str) -> String {
+    format!("({holder}::bigint IS NULL OR EXISTS (SELECT FROM node m WHERE m.incarnation = {holder}))")
+}
+
+/// Fails if the table does not have this node.
+async fn expect_member(db: &Db, me: Option<NodeId>) -> Result<(), Fault> {
+    let Some(me) = me else { return Ok(()) };
+    match db.row("SELECT FROM node WHERE incarnation = $1", &[&me.0]).await? {
+        Some(_) => Ok(()),
+        None => Err(not_a_member(me).into()),
+    }
+}
+
 /// Becomes the only writer of a session: the next term, in one statement, unless a living node holds it. The head is
 /// read by the next one, whose snapshot holds every append that the first has waited for. A log on another timeline may
-/// have lost its end, so it gets a new name, and clients take a snapshot.
+/// have lost its end, so it gets a new name, and clients take a snapshot. There the table of nodes may lack living ones.
 pub(super) async fn open(
     readers: &Readers,
     session: &SessionId,
     member: &Membership,
 ) -> Result<(Lease, SessionHead), Error> {
-    let fresh = &new_epoch()?;
+    let (fresh, is_member) = (&new_epoch()?, is_member("$3"));
     let sql = &format!(
         "UPDATE session s SET term = term + 1, holder = $3, timeline = {LINEAGE}, \
          epoch = CASE WHEN timeline = {LINEAGE} THEN epoch ELSE $2 END WHERE id = $1 \
-         AND (holder IS NULL OR holder = $3 OR NOT EXISTS (SELECT FROM node n WHERE n.incarnation = s.holder) \
-           OR EXISTS (SELECT FROM unnest($4::bigint[], $5::bigint[]) AS q(silent, at) \
-             JOIN node n ON n.incarnation = q.silent AND n.beat = q.at WHERE q.silent = s.holder)) \
-         RETURNING term, epoch"
+         AND (holder IS NULL OR holder = $3 \
+           OR timeline = {LINEAGE} AND NOT EXISTS (SELECT FROM node n WHERE n.incarnation = s.holder) \
+           OR EXISTS (SELECT FROM unnest($4::bigint[], $5::bigint[]) AS q(silent, at) LEFT JOIN node n \
+             ON n.incarnation = q.silent WHERE q.silent = s.holder AND n.beat IS NOT DISTINCT FROM q.at)) \
+         AND {is_member} RETURNING term, epoch"
     );
-    let (me, silent) = (member.me().map(|node| node.0), member.silent());
+    let (node, silent) = (member.me(), member.silent());
+    let me = node.map(|node| node.0);
     let (nodes, beats) = &nodes::columns(&silent);
     readers
         .write(|db, _| async move {
@@ -112,9 +132,7 @@ pub(super) async fn open(
             let params: [&(dyn ToSql + Sync); 5] = [&session.as_str(), fresh, &me, nodes, beats];
             let mut opened = db.row(sql, &params).await.map_err(|fault| fault.of(session))?;
             if opened.is_none() {
-                if let Some(error) = refused(&db, session).await? {
-                    return Err(error.into());
-                }
+                refused(&db, session, node).await?;
                 // It was given up in between.
                 opened = db.row(sql, &params).await.map_err(|fault| fault.of(session))?;
             }
@@ -132,12 +150,14 @@ pub(super) async fn open(
         .await
 }
 
-/// Tells why a session was not opened; `None` if nobody holds it any more.
-async fn refused(db: &Db, session: &SessionId) -> Result<Option<Error>, Fault> {
+/// Fails with the reason why a session was not opened, unless nobody holds it any more.
+async fn refused(db: &Db, session: &SessionId, me: Option<NodeId>) -> Result<(), Fault> {
     let row = db.row("SELECT holder FROM session WHERE id = $1", &[&session.as_str()]).await?;
-    let Some(row) = row else { return Ok(Some(Error::NotFound(session.clone()))) };
-    let holder = row.try_get::<_, Option<i64>>(0)?.map(NodeId);
-    Ok(holder.map(|node| Error::Held { session: session.clone(), node }))
+    let Some(row) = row else { return Err(Error::NotFound(session.clone()).into()) };
+    match row.try_get::<_, Option<i64>>(0)?.map(NodeId) {
+        Some(node) if Some(node) != me => Err(Error::Held { session: session.clone(), node }.into()),
+        _ => expect_member(db, me).await,
+    }
 }
 
 /// Gives a lease back, if it still is the newest.

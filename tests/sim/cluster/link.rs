@@ -79,7 +79,7 @@ impl Link {
         beaten_at.insert(me, now);
         let lease = i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX);
         let is_late = |row: &&NodeRow| row.id != me && beaten_at.get(&row.id).is_some_and(|at| now - at > lease);
-        let silent = rows.iter().filter(is_late).map(|row| Silent { node: row.id, beat: row.beat });
+        let silent = rows.iter().filter(is_late).map(|row| Silent { node: row.id, beat: Some(row.beat) });
         *self.judged.lock().unwrap_or_else(PoisonError::into_inner) = silent.collect();
     }
 }
