@@ -395,7 +395,7 @@ impl Keeper {
             }
             let now_silent = view.silent();
             let has_changed = now_silent.len() != silent || !view.living().map(|row| row.id).eq(living);
-            cluster.judge(now_silent);
+            cluster.judge(now_silent, failovers);
             let counted = view.counted(self.node.address.as_deref(), pulse.draining);
             // Before anybody else can see that this node is trusted again.
             self.standing.send_modify(|standing| {
@@ -433,7 +433,7 @@ impl Keeper {
                 tracing::error!(node = %me, "this server was removed from the servers of the database; it has joined again");
                 let mut view = self.view();
                 view.rejoined(me, sent);
-                cluster.judge(view.silent());
+                cluster.judge(view.silent(), self.standing.borrow().failovers);
                 self.standing.send_modify(|standing| (standing.me, standing.beats) = (me, standing.beats + 1));
             }
             Err(error) => tracing::warn!(%error, "join the servers of the database again"),

@@ -177,8 +177,9 @@ pub trait Cluster: Send + Sync {
     /// [`Error::Unknown`]: it may have been counted.
     fn beat(&self, pulse: Pulse) -> StoreFuture<'_, Result<Option<Vec<NodeRow>>, Error>>;
 
-    /// Replaces the verdicts with which this handle opens sessions.
-    fn judge(&self, silent: Vec<Silent>);
+    /// Replaces the verdicts with which this handle opens sessions. They hold as long as `failovers` is the count of
+    /// failovers: in another copy of the store, counters may be where they were before.
+    fn judge(&self, silent: Vec<Silent>, failovers: u64);
 
     /// Leaves: what this node held is free at once.
     ///
@@ -270,23 +271,27 @@ pub(super) fn not_a_member(me: NodeId) -> Error {
 /// Which node a handle of a store is, and its verdicts.
 #[derive(Debug, Default)]
 pub(super) struct Membership {
-    state: Mutex<(Option<NodeId>, Vec<Silent>)>,
+    me: Mutex<Option<NodeId>>,
+    /// The count of failovers as of which they are.
+    verdicts: Mutex<(u64, Vec<Silent>)>,
 }
 
 impl Membership {
     pub(super) fn me(&self) -> Option<NodeId> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).0
-    }
-
-    pub(super) fn silent(&self) -> Vec<Silent> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
+        *self.me.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn set_me(&self, me: Option<NodeId>) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).0 = me;
+        *self.me.lock().unwrap_or_else(PoisonError::into_inner) = me;
     }
 
-    pub(super) fn judge(&self, silent: Vec<Silent>) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).1 = silent;
+    pub(super) fn judge(&self, silent: Vec<Silent>, failovers: u64) {
+        *self.verdicts.lock().unwrap_or_else(PoisonError::into_inner) = (failovers, silent);
+    }
+
+    /// Returns the verdicts, if they are of this copy of the store.
+    pub(super) fn silent(&self, failovers: u64) -> Vec<Silent> {
+        let verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        if verdicts.0 == failovers { verdicts.1.clone() } else { Vec::new() }
     }
 }

@@ -226,7 +226,7 @@ impl SessionStore for MemoryStore {
         self.with(move |state| {
             let me = self.member.me();
             let (holder, of) = state.session(session).map(|found| (found.holder, found.timeline))?;
-            let silent = self.member.silent();
+            let silent = self.member.silent(state.timeline);
             if let Some(node) = holder.filter(|node| Some(*node) != me && state.lives(*node, of, &silent)) {
                 return Err(Error::Held { session: session.clone(), node });
             }

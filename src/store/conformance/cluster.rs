@@ -189,9 +189,9 @@ pub(crate) async fn a_silent_node_loses_what_is_asked_for_and_one_that_beats_aga
     }
     let beat = beat_of(b, at_a).await;
     cluster(b)
-        .judge(vec![Silent { node: at_a, beat: Some(beat + 1) }, Silent { node: NodeId(at_a.0 + 100), beat: None }]);
+        .judge(vec![Silent { node: at_a, beat: Some(beat + 1) }, Silent { node: NodeId(at_a.0 + 100), beat: None }], 0);
     assert_eq!(opened(b, "s").await.unwrap_err(), held("s", at_a), "it was seen at another beat");
-    cluster(b).judge(vec![Silent { node: at_a, beat: Some(beat) }]);
+    cluster(b).judge(vec![Silent { node: at_a, beat: Some(beat) }], 0);
     opened(b, "s").await.unwrap();
     // It wakes before the other session is asked for.
     cluster(a).beat(Pulse::default()).await.unwrap().expect("it is a member");
@@ -205,7 +205,7 @@ pub(crate) async fn the_writer_before_is_fenced_after_a_takeover(a: &dyn Session
     join(b, "b").await;
     let old = a.create(&id("s"), "ann", NOW).await.unwrap();
     a.append(&old, 1, append_of(["x"])).await.unwrap();
-    cluster(b).judge(vec![Silent { node: at_a, beat: Some(beat_of(b, at_a).await) }]);
+    cluster(b).judge(vec![Silent { node: at_a, beat: Some(beat_of(b, at_a).await) }], 0);
     let (new, head) = b.open(&id("s")).await.unwrap();
     assert_eq!((new.next_seq, head.last_seq), (2, 1), "it starts from all that was acknowledged");
     assert!(matches!(a.append(&old, 2, append_of(["stale"])).await, Err(Error::Fenced { .. })));
@@ -234,7 +234,7 @@ pub(crate) async fn a_node_knows_what_it_has_lost(a: &dyn SessionStore, b: &dyn 
         held.push(Held { session: lease.session, epoch: lease.epoch, term: lease.term, last_seq: 0 });
     }
     assert_eq!(cluster(a).lost(&held).await.unwrap(), []);
-    cluster(b).judge(vec![Silent { node: at_a, beat: Some(beat_of(b, at_a).await) }]);
+    cluster(b).judge(vec![Silent { node: at_a, beat: Some(beat_of(b, at_a).await) }], 0);
     opened(b, "taken").await.unwrap();
     b.delete(&id("deleted")).await.unwrap();
     let mut lost = cluster(a).lost(&held).await.unwrap();

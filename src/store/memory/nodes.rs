@@ -54,8 +54,8 @@ impl Cluster for MemoryStore {
         })
     }
 
-    fn judge(&self, silent: Vec<Silent>) {
-        self.member.judge(silent);
+    fn judge(&self, silent: Vec<Silent>, failovers: u64) {
+        self.member.judge(silent, failovers);
     }
 
     fn leave(&self) -> StoreFuture<'_, Result<(), Error>> {

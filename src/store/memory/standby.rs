@@ -81,9 +81,11 @@ mod tests {
         let held = Err(Error::Held { session: session.clone(), node: at_a });
         assert_eq!(b.open(&session).await, held);
         assert!(matches!(a.open(&session).await, Err(Error::Unknown(_))), "it joins again first");
-        b.judge(vec![Silent { node: at_a, beat: Some(1) }]);
+        b.judge(vec![Silent { node: at_a, beat: Some(1) }], 1);
         assert_eq!(b.open(&session).await, held, "that is another row");
-        b.judge(vec![Silent { node: at_a, beat: None }]);
+        b.judge(vec![Silent { node: at_a, beat: None }], 0);
+        assert_eq!(b.open(&session).await, held, "that was said of the copy before");
+        b.judge(vec![Silent { node: at_a, beat: None }], 1);
         b.open(&session).await.expect("nobody has it");
     }
 }

@@ -289,7 +289,7 @@ impl SessionStore for PostgresStore {
     fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>> {
         Box::pin(async move {
             self.writer()?;
-            session::open(&self.readers, session, &self.nodes.member).await
+            session::open(&self.readers, session, &self.nodes.member, &self.timelines).await
         })
     }
 
@@ -446,8 +446,8 @@ impl Cluster for PostgresStore {
         Box::pin(self.nodes.beat(pulse))
     }
 
-    fn judge(&self, silent: Vec<Silent>) {
-        self.nodes.member.judge(silent);
+    fn judge(&self, silent: Vec<Silent>, failovers: u64) {
+        self.nodes.member.judge(silent, failovers);
     }
 
     fn leave(&self) -> StoreFuture<'_, Result<(), Error>> {

@@ -5,7 +5,7 @@ use super::{
     nodes,
     read::{self, listed_at},
     readers::{Db, Readers},
-    timeline::LINEAGE,
+    timeline::{LINEAGE, Timelines},
 };
 use crate::store::{
     Created, Error, Head, Lease, SessionHead,
@@ -111,6 +111,7 @@ pub(super) async fn open(
     readers: &Readers,
     session: &SessionId,
     member: &Membership,
+    timelines: &Timelines,
 ) -> Result<(Lease, SessionHead), Error> {
     let (fresh, is_member) = (&new_epoch()?, is_member("$3"));
     let sql = &format!(
@@ -122,14 +123,15 @@ pub(super) async fn open(
              ON n.incarnation = q.silent WHERE q.silent = s.holder AND n.beat IS NOT DISTINCT FROM q.at)) \
          AND {is_member} RETURNING term, epoch"
     );
-    let (node, silent) = (member.me(), member.silent());
+    let node = member.me();
     let me = node.map(|node| node.0);
-    let (nodes, beats) = &nodes::columns(&silent);
     readers
         .write(|db, _| async move {
             // A damaged head is reported before anything is changed.
             read::head(&db, session).await.map_err(|fault| fault.of(session))?;
-            let params: [&(dyn ToSql + Sync); 5] = [&session.as_str(), fresh, &me, nodes, beats];
+            // This connection may be the first one to another copy, where the verdicts do not hold.
+            let (nodes, beats) = nodes::columns(&member.silent(timelines.failovers()));
+            let params: [&(dyn ToSql + Sync); 5] = [&session.as_str(), fresh, &me, &nodes, &beats];
             let mut opened = db.row(sql, &params).await.map_err(|fault| fault.of(session))?;
             if opened.is_none() {
                 refused(&db, session, node).await?;

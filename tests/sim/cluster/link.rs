@@ -193,12 +193,12 @@ impl Cluster for Road {
         })
     }
 
-    fn judge(&self, silent: Vec<Silent>) {
+    fn judge(&self, silent: Vec<Silent>, failovers: u64) {
         let silent = match self.disk.broken {
             Broken::WallClockLease => self.link().judged.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             _ => silent,
         };
-        self.nodes_of().judge(silent);
+        self.nodes_of().judge(silent, failovers);
     }
 
     fn leave(&self) -> StoreFuture<'_, Result<(), Error>> {

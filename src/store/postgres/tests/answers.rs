@@ -215,9 +215,9 @@ async fn a_server_that_a_standby_lacks_keeps_what_it_opened_before_until_it_join
     db.batch("UPDATE session SET holder = 77").await.unwrap();
     let held = Error::Held { session: id("s"), node: NodeId(77) };
     assert_eq!(b.open(&id("s")).await.unwrap_err(), held, "it may live");
-    of_b.judge(vec![Silent { node: NodeId(77), beat: Some(1) }]);
+    of_b.judge(vec![Silent { node: NodeId(77), beat: Some(1) }], 0);
     assert_eq!(b.open(&id("s")).await.unwrap_err(), held, "a verdict about a row that is gone");
-    of_b.judge(vec![Silent { node: NodeId(77), beat: None }]);
+    of_b.judge(vec![Silent { node: NodeId(77), beat: None }], 0);
     b.open(&id("s")).await.unwrap();
     // It has joined on this timeline, so now it is gone.
     db.batch("UPDATE session SET holder = 78 WHERE id = 's'").await.unwrap();
