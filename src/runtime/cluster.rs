@@ -204,11 +204,6 @@ impl Keeper {
         *self.compared.lock().unwrap_or_else(PoisonError::into_inner) = now;
     }
 
-    /// Begins to watch a holder that this node does not know, and the store may not have.
-    pub(crate) fn watch(&self, holder: NodeId) {
-        self.view().watch(holder);
-    }
-
     pub(crate) fn patience(&self) -> Duration {
         self.patience
     }
@@ -388,14 +383,13 @@ impl Keeper {
             // A machine that was suspended may have a clock that stood still with it. The store's only adds suspicion.
             let age = rows.iter().find(|row| row.id == view.me()).map_or(Duration::ZERO, |row| row.age);
             let lapsed = !view.is_trusted(answered) || age >= view.trusted_for();
-            let (living, silent): (Vec<NodeId>, _) = (view.living().map(|row| row.id).collect(), view.silent().len());
+            let before: Vec<NodeId> = view.living().map(|row| row.id).collect();
             view.polled(sent, answered, rows);
             if self.standing.borrow().failovers != failovers {
                 view.doubt();
             }
-            let now_silent = view.silent();
-            let has_changed = now_silent.len() != silent || !view.living().map(|row| row.id).eq(living);
-            cluster.judge(now_silent, failovers);
+            let has_changed = !view.living().map(|row| row.id).eq(before);
+            cluster.judge(view.silent(), failovers);
             let counted = view.counted(self.node.address.as_deref(), pulse.draining);
             // Before anybody else can see that this node is trusted again.
             self.standing.send_modify(|standing| {
@@ -432,8 +426,7 @@ impl Keeper {
                 metrics::lease_lost();
                 tracing::error!(node = %me, "this server was removed from the servers of the database; it has joined again");
                 let mut view = self.view();
-                view.rejoined(me, sent);
-                cluster.judge(view.silent(), self.standing.borrow().failovers);
+                *view = View::joined(self.node.lease, me, sent);
                 self.standing.send_modify(|standing| (standing.me, standing.beats) = (me, standing.beats + 1));
             }
             Err(error) => tracing::warn!(%error, "join the servers of the database again"),

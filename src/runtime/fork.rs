@@ -271,7 +271,7 @@ pub async fn settle(registry: &Registry) -> Result<(), Error> {
 
 async fn settle_one(registry: &Registry, id: &SessionId) -> Result<(), Error> {
     // Whoever was making it makes nothing more of it.
-    let (lease, head) = registry.take(id).await?;
+    let (lease, head) = registry.store().open(id).await?;
     if head.head.updated_at != UNFINISHED {
         return registry.store().release(&lease).await;
     }

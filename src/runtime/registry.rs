@@ -295,7 +295,7 @@ impl Registry {
         let store = &self.shared.store;
         self.wait_for_trust().await.map_err(NotOpened::Refused)?;
         let since = self.keeper().map(|keeper| keeper.since());
-        let (lease, head) = self.take(id).await.map_err(|error| match error {
+        let (lease, head) = store.open(id).await.map_err(|error| match error {
             StoreError::Held { node, .. } => NotOpened::Held(node),
             error => NotOpened::Refused(self.fault(&error)),
         })?;

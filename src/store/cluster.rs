@@ -70,8 +70,8 @@ pub struct NodeRow {
 pub struct Silent {
     /// The node.
     pub node: NodeId,
-    /// Its counter; `None`: the store has none of it. If that has changed since, the verdict is void.
-    pub beat: Option<u64>,
+    /// Its counter. If it has moved since, the verdict is void.
+    pub beat: u64,
 }
 
 /// A session that a node has open.
@@ -157,11 +157,8 @@ pub enum TicketsOf<'a> {
 /// The nodes of a store that several servers can share. Contract: `cluster_suite!` in `store/conformance/`.
 ///
 /// A handle of a store that has not joined holds nothing, and opens what no living node holds. One that has joined, but
-/// whose node the store does not have, creates and opens nothing: what it opened would be anybody's.
-///
-/// A node that the store does not have has left, or was removed. Not so if another copy of the store has taken over
-/// since the session was opened: the copy may lack a living node, which finds that out with its next beat. So a session
-/// that was opened before is taken from such a node only by a verdict.
+/// whose node the store does not have, creates and opens nothing: what it opened would be anybody's. It was removed, or
+/// has joined just before a copy of the store took over that lacks it.
 pub trait Cluster: Send + Sync {
     /// Joins: what this handle creates and opens from now on is held by the node returned. Joining again makes another
     /// node of it, which does not hold what the one before held.

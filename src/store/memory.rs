@@ -225,14 +225,14 @@ impl SessionStore for MemoryStore {
     fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>> {
         self.with(move |state| {
             let me = self.member.me();
-            let (holder, of) = state.session(session).map(|found| (found.holder, found.timeline))?;
+            let holder = state.session(session)?.holder;
             let silent = self.member.silent(state.timeline);
-            if let Some(node) = holder.filter(|node| Some(*node) != me && state.lives(*node, of, &silent)) {
+            if let Some(node) = holder.filter(|node| Some(*node) != me && state.lives(*node, &silent)) {
                 return Err(Error::Held { session: session.clone(), node });
             }
             state.expect_member(me)?;
             let timeline = state.timeline;
-            let fresh = (of != timeline).then(|| state.new_epoch());
+            let fresh = (state.session(session)?.timeline != timeline).then(|| state.new_epoch());
             let found = state.session_mut(session)?;
             if let Some(epoch) = fresh {
                 (found.timeline, found.epoch) = (timeline, epoch);

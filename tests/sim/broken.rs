@@ -23,6 +23,8 @@ pub(crate) enum Broken {
     TermTwice,
     /// A standby that is behind takes over, and nothing tells that it is another copy.
     SilentFailover,
+    /// Nodes are not told of a failover, which the sessions that they open show all the same.
+    UntoldFailover,
     /// Nodes of a cluster judge by their time of day which others live.
     WallClockLease,
     /// Nodes of a cluster judge another one silent as soon as it has missed a beat.

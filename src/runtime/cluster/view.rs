@@ -6,8 +6,6 @@
 //!   answer to the second one's request. These times are added up; each counts as two beats at most, so that an outage
 //!   of the store, in which nobody can beat, counts as good as nothing. A node is silent when the sum has reached its
 //!   lease. No clock of another machine is involved.
-//! - **Absence.** A holder that the store does not have, though it may live, is watched in the same way, from the first
-//!   poll that misses it.
 //! - **Trust.** A node may trust that nobody judges it silent until 0.8 of its lease after it *sent* its last beat that
 //!   was answered: an observer's sum starts only after that beat was written.
 
@@ -36,14 +34,7 @@ pub(crate) struct View {
     /// When the last poll that came back was answered.
     answered: Duration,
     others: BTreeMap<NodeId, Seen>,
-    /// Holders that the store does not have, as a copy of it may lack a living node. The time for which each was
-    /// missing, once a poll has missed it.
-    absent: BTreeMap<NodeId, Option<Duration>>,
 }
-
-/// The most absent holders that are remembered: more than servers ever failed at once. Of one that is forgotten the
-/// sessions can be opened a lease later.
-const ABSENT_MAX: usize = 1_000;
 
 /// Another node.
 #[derive(Debug, Clone)]
@@ -80,34 +71,13 @@ impl View {
     /// Returns the view of a node that has joined; it began to join at `sent`.
     pub(crate) fn joined(lease: Duration, me: NodeId, sent: Duration) -> Self {
         let trusted_until = sent + lease * TRUST_TENTHS / 10;
-        Self { lease, me, trusted_until, answered: sent, others: BTreeMap::new(), absent: BTreeMap::new() }
-    }
-
-    /// Makes this the view of the node that the server has become, which began to join at `sent`. What the node before
-    /// held can be opened at once, by this one.
-    pub(crate) fn rejoined(&mut self, me: NodeId, sent: Duration) {
-        let before = Self::joined(self.lease, me, sent);
-        let Self { me, absent, .. } = std::mem::replace(self, before);
-        self.absent = absent;
-        self.absent.insert(me, Some(Duration::MAX));
+        Self { lease, me, trusted_until, answered: sent, others: BTreeMap::new() }
     }
 
     /// Begins all judgments anew: another copy of the store has taken over. It may lack the last beats of every node,
     /// whose counters then look as if they had stood still.
     pub(crate) fn doubt(&mut self) {
         self.others.values_mut().for_each(|seen| seen.quiet = Duration::ZERO);
-        self.absent.values_mut().for_each(|missing| *missing = None);
-    }
-
-    /// Begins to watch a holder that the store may not have.
-    pub(crate) fn watch(&mut self, holder: NodeId) {
-        if self.others.contains_key(&holder) || self.absent.contains_key(&holder) {
-            return;
-        }
-        if self.absent.len() >= ABSENT_MAX {
-            self.absent.pop_first();
-        }
-        self.absent.insert(holder, None);
     }
 
     /// Returns the interval between two beats.
@@ -141,10 +111,6 @@ impl View {
             };
             self.others.insert(row.id, Seen { row, quiet, has_moved });
         }
-        self.absent.retain(|node, _| !self.others.contains_key(node));
-        for missing in self.absent.values_mut() {
-            *missing = Some(missing.map_or(Duration::ZERO, |time| time.saturating_add(still)));
-        }
         self.trusted_until = sent + self.lease * TRUST_TENTHS / 10;
         self.answered = answered;
     }
@@ -161,15 +127,7 @@ impl View {
 
     /// Returns the nodes whose sessions may be taken over.
     pub(crate) fn silent(&self) -> Vec<Silent> {
-        let lease = self.absent_lease();
-        let absent = self.absent.iter().filter(|(_, missing)| missing.is_some_and(|time| time >= lease));
-        let absent = absent.map(|(node, _)| Silent { node: *node, beat: None });
-        self.silent_for(Duration::ZERO).into_iter().chain(absent).collect()
-    }
-
-    /// Returns the lease that an absent node may have: the longest that is known.
-    fn absent_lease(&self) -> Duration {
-        self.others.values().map(|seen| seen.row.node.lease).fold(self.lease, Duration::max)
+        self.silent_for(Duration::ZERO)
     }
 
     /// Returns the nodes that are silent for so long that their rows may be removed.
@@ -179,7 +137,7 @@ impl View {
 
     fn silent_for(&self, at_least: Duration) -> Vec<Silent> {
         let silent = self.others.values().filter(|seen| seen.is_silent() && seen.quiet >= at_least);
-        silent.map(|seen| Silent { node: seen.row.id, beat: Some(seen.row.beat) }).collect()
+        silent.map(|seen| Silent { node: seen.row.id, beat: seen.row.beat }).collect()
     }
 
     /// Returns the other nodes that are not silent.
@@ -241,10 +199,6 @@ impl View {
         let beat = self.beat_every();
         match self.others.get(&node) {
             Some(seen) if seen.quiet >= beat * 2 => seen.row.node.lease.saturating_sub(seen.quiet) + beat,
-            None if self.absent.contains_key(&node) => {
-                let missing = self.absent.get(&node).copied().flatten().unwrap_or_default();
-                self.absent_lease().saturating_sub(missing) + beat
-            }
             _ => (beat * 2).min(GIVEN_UP_AFTER),
         }
     }
@@ -307,7 +261,7 @@ mod tests {
             assert!(matches!(view.holder(Some(OTHER)), Holder::Unknown | Holder::Other(_)));
             view.polled(ms(200 * n + 200), ms(200 * n + 200), vec![row(ME, n), row(OTHER, 7)]);
         }
-        assert_eq!(view.silent(), [Silent { node: OTHER, beat: Some(7) }]);
+        assert_eq!(view.silent(), [Silent { node: OTHER, beat: 7 }]);
         assert_eq!(view.holder(Some(OTHER)), Holder::Nobody);
         // One beat, in whatever direction, and it lives.
         view.polled(ms(1400), ms(1400), vec![row(OTHER, 6)]);
@@ -319,27 +273,8 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_that_the_store_does_not_have_is_silent_a_lease_after_it_was_missed_first() {
-        let mut view = view();
-        view.watch(OTHER);
-        view.watch(OTHER);
-        for n in 1_u64..7 {
-            assert_eq!(view.silent(), [], "at poll {n}");
-            assert_eq!(view.retry_after(OTHER), LEASE + ms(200) - ms(200 * n.saturating_sub(2)));
-            view.polled(ms(200 * n), ms(200 * n), vec![row(ME, n)]);
-        }
-        assert_eq!(view.silent(), [Silent { node: OTHER, beat: None }]);
-        // It has only joined since the last poll.
-        view.watch(NodeId(3));
-        view.polled(ms(1400), ms(1400), vec![row(ME, 7), row(NodeId(3), 1)]);
-        assert_eq!(view.silent(), [Silent { node: OTHER, beat: None }]);
-        assert_eq!(view.absent.len(), 1);
-    }
-
-    #[test]
     fn another_copy_of_the_store_proves_nothing_about_the_time_before() {
         let mut view = view();
-        view.watch(NodeId(9));
         let mut polls = 0..;
         let mut poll = |view: &mut View| {
             let at = ms(200 * polls.next().expect("it does not end") + 200);
@@ -347,22 +282,11 @@ mod tests {
             view.silent().len()
         };
         let before: Vec<usize> = (0..7).map(|_| poll(&mut view)).collect();
-        assert_eq!(before, [0, 0, 0, 0, 0, 2, 2]);
+        assert_eq!(before, [0, 0, 0, 0, 0, 1, 1]);
         view.doubt();
         assert_eq!(view.silent(), []);
         let after: Vec<usize> = (0..6).map(|_| poll(&mut view)).collect();
-        assert_eq!(after, [0, 0, 0, 0, 1, 2]);
-    }
-
-    #[test]
-    fn what_a_node_held_before_it_joined_again_is_its_own_at_once() {
-        let mut view = view();
-        view.rejoined(NodeId(5), ms(3_000));
-        assert_eq!(view.me(), NodeId(5));
-        assert_eq!(view.silent(), [Silent { node: ME, beat: None }]);
-        assert!(view.is_trusted(ms(3_799)) && !view.is_trusted(ms(3_800)));
-        view.polled(ms(3_200), ms(3_200), vec![row(NodeId(5), 1)]);
-        assert_eq!(view.silent(), [Silent { node: ME, beat: None }]);
+        assert_eq!(after, [0, 0, 0, 0, 1, 1]);
     }
 
     #[test]

@@ -6,12 +6,15 @@ use crate::{
         cluster::{Keeper, Place},
         handle::{Message, SessionHandle, stopping},
     },
-    store::{Error as StoreError, Held, Lease, NodeId, NodeRow, SessionHead},
+    store::{Error as StoreError, Held, NodeId, NodeRow, SessionHead},
 };
 use futures_util::future::join_all;
 use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, event::SubscriptionEnd};
 use std::{collections::HashSet, sync::Arc};
 use tokio::time::{Instant, timeout};
+
+/// Why sessions are closed after this node has lost touch with the others, or the database has failed over.
+const LOST: &str = "others may have opened them, or the database has lost their end";
 
 /// The most sessions that the log names when many are closed.
 const NAMED_MAX: usize = 100;
@@ -117,18 +120,6 @@ impl Registry {
         self.find(id).await.is_ok_and(|head| head.holder.is_some() && head.holder == me)
     }
 
-    /// Becomes the writer of a session. A node that keeps it from this one is watched, if it was not known.
-    ///
-    /// # Errors
-    /// The store's.
-    pub(in crate::runtime) async fn take(&self, id: &SessionId) -> Result<(Lease, SessionHead), StoreError> {
-        let taken = self.shared.store.open(id).await;
-        if let (Err(StoreError::Held { node, .. }), Some(keeper)) = (&taken, self.keeper()) {
-            keeper.watch(*node);
-        }
-        taken
-    }
-
     /// Waits until this node may open sessions.
     pub(super) async fn wait_for_trust(&self) -> Result<(), ErrorBody> {
         let Some(keeper) = self.keeper() else { return Ok(()) };
@@ -174,7 +165,7 @@ impl Registry {
         };
         let fenced = match lives {
             true => Ok(()),
-            false => match self.take(id).await {
+            false => match self.shared.store.open(id).await {
                 Ok((lease, _)) => self.shared.store.release(&lease).await,
                 // Another node's opening has done it.
                 Err(StoreError::Held { .. } | StoreError::NotFound(_)) => Ok(()),
@@ -222,9 +213,7 @@ impl Registry {
                         Ok(lost) => {
                             let lost: HashSet<SessionId> = lost.into_iter().collect();
                             held.retain(|held| lost.contains(&held.session));
-                            registry
-                                .evict(&held, "others may have opened them, or the database has lost their end")
-                                .await;
+                            registry.evict(&held, LOST).await;
                             keeper.compared(now);
                             known = now;
                         }

@@ -15,10 +15,9 @@ use std::{
 };
 
 impl State {
-    /// Returns true if this node keeps others from opening what it opened on a timeline.
-    pub(super) fn lives(&self, node: NodeId, timeline: u64, silent: &[Silent]) -> bool {
-        let beat = self.nodes.get(&node).map(|row| row.beat);
-        (beat.is_some() || timeline != self.timeline) && !silent.contains(&Silent { node, beat })
+    /// Returns true if this node keeps others from opening what it holds.
+    pub(super) fn lives(&self, node: NodeId, silent: &[Silent]) -> bool {
+        self.nodes.get(&node).is_some_and(|row| !silent.contains(&Silent { node, beat: row.beat }))
     }
 
     /// Fails if a node that has joined is not there.
@@ -74,7 +73,7 @@ impl Cluster for MemoryStore {
 
     fn remove<'a>(&'a self, silent: &'a [Silent]) -> StoreFuture<'a, Result<(), Error>> {
         self.with(move |state| {
-            state.nodes.retain(|node, row| !silent.contains(&Silent { node: *node, beat: Some(row.beat) }));
+            state.nodes.retain(|node, row| !silent.contains(&Silent { node: *node, beat: row.beat }));
             Ok(())
         })
     }

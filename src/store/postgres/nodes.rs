@@ -149,8 +149,8 @@ impl Nodes {
 }
 
 /// Returns verdicts as the parameters of a statement.
-pub(super) fn columns(silent: &[Silent]) -> (Vec<i64>, Vec<Option<i64>>) {
-    silent.iter().map(|silent| (silent.node.0, silent.beat.map(int))).unzip()
+pub(super) fn columns(silent: &[Silent]) -> (Vec<i64>, Vec<i64>) {
+    silent.iter().map(|silent| (silent.node.0, int(silent.beat))).unzip()
 }
 
 fn decoded(rows: &[Row]) -> Result<Vec<NodeRow>, Fault> {

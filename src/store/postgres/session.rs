@@ -106,7 +106,7 @@ async fn expect_member(db: &Db, me: Option<NodeId>) -> Result<(), Fault> {
 
 /// Becomes the only writer of a session: the next term, in one statement, unless a living node holds it. The head is
 /// read by the next one, whose snapshot holds every append that the first has waited for. A log on another timeline may
-/// have lost its end, so it gets a new name, and clients take a snapshot. There the table of nodes may lack living ones.
+/// have lost its end, so it gets a new name, and clients take a snapshot.
 pub(super) async fn open(
     readers: &Readers,
     session: &SessionId,
@@ -117,10 +117,9 @@ pub(super) async fn open(
     let sql = &format!(
         "UPDATE session s SET term = term + 1, holder = $3, timeline = {LINEAGE}, \
          epoch = CASE WHEN timeline = {LINEAGE} THEN epoch ELSE $2 END WHERE id = $1 \
-         AND (holder IS NULL OR holder = $3 \
-           OR timeline = {LINEAGE} AND NOT EXISTS (SELECT FROM node n WHERE n.incarnation = s.holder) \
-           OR EXISTS (SELECT FROM unnest($4::bigint[], $5::bigint[]) AS q(silent, at) LEFT JOIN node n \
-             ON n.incarnation = q.silent WHERE q.silent = s.holder AND n.beat IS NOT DISTINCT FROM q.at)) \
+         AND (holder IS NULL OR holder = $3 OR NOT EXISTS (SELECT FROM node n WHERE n.incarnation = s.holder) \
+           OR EXISTS (SELECT FROM unnest($4::bigint[], $5::bigint[]) AS q(silent, at) \
+             JOIN node n ON n.incarnation = q.silent AND n.beat = q.at WHERE q.silent = s.holder)) \
          AND {is_member} RETURNING term, epoch"
     );
     let node = member.me();

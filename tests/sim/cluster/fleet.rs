@@ -292,7 +292,7 @@ fn remove(node: &Node, disk: &Disk) {
     let store = disk.store();
     let Some(Ok(rows)) = store.nodes().now_or_never() else { return };
     let it = rows.iter().filter(|row| row.id == keeper.me());
-    let it: Vec<Silent> = it.map(|row| Silent { node: row.id, beat: Some(row.beat) }).collect();
+    let it: Vec<Silent> = it.map(|row| Silent { node: row.id, beat: row.beat }).collect();
     disk.trace.line(format_args!("world: it was removed from the database as {}", keeper.me()));
     drop(store.remove(&it).now_or_never());
 }

@@ -6,6 +6,7 @@ use crate::{
     disk::{Inner, Road, failed},
     world::SimClock,
 };
+use futures_util::FutureExt;
 use reseed::{
     internals::{Clock, Keeper},
     store::{
@@ -79,7 +80,7 @@ impl Link {
         beaten_at.insert(me, now);
         let lease = i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX);
         let is_late = |row: &&NodeRow| row.id != me && beaten_at.get(&row.id).is_some_and(|at| now - at > lease);
-        let silent = rows.iter().filter(is_late).map(|row| Silent { node: row.id, beat: Some(row.beat) });
+        let silent = rows.iter().filter(is_late).map(|row| Silent { node: row.id, beat: row.beat });
         *self.judged.lock().unwrap_or_else(PoisonError::into_inner) = silent.collect();
     }
 }
@@ -169,7 +170,13 @@ impl Cluster for Road {
     fn join<'a>(&'a self, node: &'a NewNode) -> StoreFuture<'a, Result<NodeId, Error>> {
         Box::pin(async move {
             let sent = self.disk.lock().now;
-            let me = self.asked("join", self.nodes_of().join(node)).await?;
+            let me = match self.asked("join", self.nodes_of().join(node)).await {
+                Ok(me) => me,
+                Err(error) => {
+                    self.forget(node);
+                    return Err(error);
+                }
+            };
             self.disk.lock().renewed.insert(self.node, sent);
             self.disk.trace.line(format_args!("disk: node {} joins as {me}", self.node));
             Ok(me)
@@ -193,11 +200,14 @@ impl Cluster for Road {
         })
     }
 
-    fn judge(&self, silent: Vec<Silent>, failovers: u64) {
-        let silent = match self.disk.broken {
-            Broken::WallClockLease => self.link().judged.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            _ => silent,
-        };
+    fn judge(&self, mut silent: Vec<Silent>, mut failovers: u64) {
+        match self.disk.broken {
+            Broken::WallClockLease => {
+                silent = self.link().judged.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            }
+            Broken::UntoldFailover => failovers = self.nodes_of().failovers(),
+            _ => {}
+        }
         self.nodes_of().judge(silent, failovers);
     }
 
@@ -218,7 +228,7 @@ impl Cluster for Road {
     }
 
     fn failovers(&self) -> u64 {
-        self.nodes_of().failovers()
+        if self.disk.broken == Broken::UntoldFailover { 0 } else { self.nodes_of().failovers() }
     }
 
     fn lost<'a>(&'a self, held: &'a [Held]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>> {
@@ -268,6 +278,15 @@ impl Road {
             row.age = if self.disk.broken == Broken::AgeUnknown { Duration::ZERO } else { age };
         }
         Ok(rows)
+    }
+
+    /// Removes what a join may have made whose answer was lost: a node does not beat for a row of which it does not
+    /// know, but its handle on this database would.
+    fn forget(&self, node: &NewNode) {
+        let rows = self.nodes_of().nodes().now_or_never().and_then(Result::ok).unwrap_or_default();
+        let newest = rows.iter().filter(|row| row.node == *node).max_by_key(|row| row.id);
+        let newest: Vec<Silent> = newest.map(|row| Silent { node: row.id, beat: row.beat }).into_iter().collect();
+        drop(self.nodes_of().remove(&newest).now_or_never());
     }
 
     /// Returns the node that this one is to the database.
