@@ -52,7 +52,7 @@ async fn filled(path: &Path) {
     store.close().await.unwrap();
 }
 
-/// Everything that a file holds of its sessions, except for numbers and epochs.
+/// Returns everything that a file holds of its sessions, except for numbers and epochs.
 fn dump(path: &Path) -> String {
     let db = rusqlite::Connection::open(path).unwrap();
     let sessions = "SELECT id, owner, term, last_seq, name, name_folded, created_at, updated_at, entries, token_count, \

@@ -125,7 +125,7 @@ pub(super) fn fill(session: &SessionId, rows: &[Row], page: &mut Filling) -> Res
     Ok(true)
 }
 
-/// Entries in log order, selected by a condition on `seq > $3` and `seq < $4`.
+/// Reads entries in log order, selected by a condition on `seq > $3` and `seq < $4`.
 pub(super) async fn window(
     db: &Db,
     session: &SessionId,
@@ -148,7 +148,7 @@ pub(super) async fn window(
     Ok(page)
 }
 
-/// Entries of one kind in log order.
+/// Reads entries of one kind in log order.
 pub(super) async fn of_kind(
     db: &Db,
     session: &SessionId,
