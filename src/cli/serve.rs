@@ -44,7 +44,9 @@ pub(super) async fn run(mut settings: Settings) -> anyhow::Result<()> {
     tokio::select! {
         () = reloading.run(signals.hangup) => {}
         () = signals.stop.received() => signalled = true,
-        () = service.asked_to_stop() => tracing::info!("an operator asked this server to drain (`reseed nodes --drain`)"),
+        () = service.asked_to_stop() => {
+            tracing::info!("an operator asked this server to drain (`reseed nodes --drain`)");
+        }
     }
     tracing::info!("stopping: running turns may take {} s to finish", settings.listen.shutdown_grace_secs);
     let again = async {

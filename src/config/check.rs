@@ -16,8 +16,8 @@ pub(super) fn together(settings: &Settings, faults: &mut Vec<String>) {
         for (variable, missing) in [("AUTH_TOKENS", is_open), ("ALLOWED_ORIGINS", auth.allowed_origins.is_empty())] {
             if missing {
                 faults.push(format!(
-                    "HOST is `{}`, which is reachable from other machines, and {variable} is not set; set {variable}, or set HOST to \
-                     127.0.0.1 or ::1",
+                    "HOST is `{}`, which is reachable from other machines, and {variable} is not set; set {variable}, \
+                     or set HOST to 127.0.0.1 or ::1",
                     listen.host
                 ));
             }
@@ -28,8 +28,8 @@ pub(super) fn together(settings: &Settings, faults: &mut Vec<String>) {
         && model.openai_base_url.is_none()
     {
         faults.push(
-            "MODEL_PROVIDER is `openai`, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set; set one of them, or set \
-             MODEL_PROVIDER to auto or offline"
+            "MODEL_PROVIDER is `openai`, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set; set one of them, or \
+             set MODEL_PROVIDER to auto or offline"
                 .to_owned(),
         );
     }
@@ -94,8 +94,8 @@ pub(super) fn warnings(settings: &Settings) -> impl Iterator<Item = String> {
     });
     let unencrypted = is_unencrypted(settings).then(|| {
         format!(
-            "HOST is `{}`: tokens and what is said can be read on the way, unless a proxy in front encrypts them (TLS); \
-             name it in TRUSTED_PROXIES",
+            "HOST is `{}`: tokens and what is said can be read on the way, unless a proxy in front encrypts them \
+             (TLS); name it in TRUSTED_PROXIES",
             settings.listen.host
         )
     });

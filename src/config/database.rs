@@ -30,8 +30,8 @@ pub enum InvalidDatabase {
     /// The scheme is not supported. Only the scheme is repeated: the rest may hold a password.
     #[error(
         "the database URL begins with `{scheme}`; allowed are `sqlite://` with a path (`sqlite://data/reseed.db`, \
-         `sqlite:///var/lib/reseed.db`), `postgres://` with a host and a database (`postgres://user:password@db/reseed`) \
-         and `memory:`"
+         `sqlite:///var/lib/reseed.db`), `postgres://` with a host and a database \
+         (`postgres://user:password@db/reseed`) and `memory:`"
     )]
     Scheme {
         /// The text before the first colon, at most 32 characters.

@@ -212,7 +212,8 @@ pub(super) fn node_name() -> Rule<String> {
 /// Accepts the address of an API. A password in it would reach logs, so it is refused, and the value is not repeated.
 pub(super) fn base_url() -> Rule<String> {
     Rule::new(
-        "an http:// or https:// address without user name, password, query or fragment, such as https://api.openai.com/v1",
+        "an http:// or https:// address without user name, password, query or fragment, such as \
+         https://api.openai.com/v1",
         |text| {
             let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
             let rest = rest.ok_or("it starts with neither http:// nor https://")?;

@@ -126,8 +126,8 @@ fn prices_are_those_of_models_by_name() {
     let warnings = prices("gpt-4o=1/1/1").unwrap().warnings;
     let told = "MODEL_PRICES has no price for `gpt-4.1-mini`, set in MODEL: its cost is not reported";
     assert_eq!(warnings, [told]);
-    let allowed = "allowed: a list of model=input/cached/output or model=input/cached/output/written, separated by commas; \
-                   dollars per million tokens, each from 0 to 1000000 with at most 6 decimals";
+    let allowed = "allowed: a list of model=input/cached/output or model=input/cached/output/written, separated by \
+                   commas; dollars per million tokens, each from 0 to 1000000 with at most 6 decimals";
     for (text, why) in [
         ("gpt-4o:1/1/1", "an item has no `=` between model and prices"),
         ("=1/1/1", "an item's model name is invalid"),
@@ -291,10 +291,8 @@ fn an_address_that_others_can_reach_needs_tokens_and_origins() {
 fn openai_needs_a_key_or_an_address_and_each_token_stands_once() {
     refused(
         &[("MODEL_PROVIDER", "openai")],
-        &[
-            "MODEL_PROVIDER is `openai`, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set; set one of them, or set \
-           MODEL_PROVIDER to auto or offline",
-        ],
+        &["MODEL_PROVIDER is `openai`, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set; set one of them, or \
+           set MODEL_PROVIDER to auto or offline"],
     );
     refused(
         &[("AUTH_TOKENS", "ann:same-token-twice-1"), ("OPERATOR_TOKENS", "bob:same-token-twice-1")],

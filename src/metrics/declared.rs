@@ -122,11 +122,11 @@ metrics! {
     CONNECTIONS = Kind::Gauge, "reseed_connections" ["dialect"], Count,
         "Open connections, by protocol version; `none` has not sent a frame yet.";
     NODES = Kind::Gauge, "reseed_nodes" ["state"], Count,
-        "Servers that share the database, as this one sees them, itself included: `living`, `draining`, or `silent` for \
-        longer than their lease.";
+        "Servers that share the database, as this one sees them, itself included: `living`, `draining`, or `silent` \
+        for longer than their lease.";
     LEASE_AGE_RATIO = Kind::Gauge, "reseed_lease_age_ratio" [], Count,
-        "Time since this server last renewed its lease, as a part of NODE_LEASE_SECS, as of its last attempt; 0 if that one \
-        succeeded. From 0.8 on it serves nothing.";
+        "Time since this server last renewed its lease, as a part of NODE_LEASE_SECS, as of its last attempt; 0 if \
+        that one succeeded. From 0.8 on it serves nothing.";
     LEASE_LOSSES_TOTAL = Kind::Counter, "reseed_lease_losses_total" [], Count,
         "Times that this server could not renew its lease in time, so that others might take its sessions over.";
     SESSIONS_HELD = Kind::Gauge, "reseed_sessions_held" [], Count,
@@ -161,8 +161,8 @@ metrics! {
     FIRST_DELTA_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_first_delta_seconds" [], Seconds,
         "Time from the start of a turn to the first piece of its answer.";
     TOKENS_TOTAL = Kind::Counter, "reseed_tokens_total" ["purpose", "kind"], Count,
-        "Tokens reported by the model server, for turns and for summaries; `cached` and `cache_write` are parts of `input`, \
-        `reasoning` of `output`.";
+        "Tokens reported by the model server, for turns and for summaries; `cached` and `cache_write` are parts of \
+        `input`, `reasoning` of `output`.";
     MODEL_REQUESTS_TOTAL = Kind::Counter, "reseed_model_requests_total" ["purpose", "outcome"], Count,
         "Requests to the model, by purpose; outcome is `ok`, `cancelled` or the error code.";
     MODEL_COST_NANO_USD_TOTAL = Kind::Counter, "reseed_model_cost_nano_usd_total" ["purpose"], Count,
@@ -215,8 +215,8 @@ metrics! {
     HOOK_SECONDS = Kind::Histogram(PAUSE_SECONDS), "reseed_hook_duration_seconds" ["kind", "point"], Seconds,
         "Time until a hook answered or was given up.";
     TOOL_CALLS_TOTAL = Kind::Counter, "reseed_tool_calls_total" ["tool", "outcome"], Count,
-        "Calls of tools, by tool; those of clients together as `(client)`; outcome is `ok`, `failed` or `cancelled` (timed \
-        out, or its turn ended).";
+        "Calls of tools, by tool; those of clients together as `(client)`; outcome is `ok`, `failed` or `cancelled` \
+        (timed out, or its turn ended).";
     TOOL_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_tool_duration_seconds" ["tool"], Seconds,
         "Duration of calls of tools, by tool; those of clients together as `(client)`.";
     STORE_COMMITS_TOTAL = Kind::Counter, "reseed_store_commits_total" ["outcome"], Count,

@@ -64,7 +64,10 @@ pub(crate) fn install() -> Handle {
                 }
             };
             if let Err(fault) = thread::Builder::new().name("metrics-upkeep".to_owned()).spawn(upkeep) {
-                tracing::warn!(%fault, "start thread metrics-upkeep: samples are aggregated only when /metrics is read");
+                tracing::warn!(
+                    %fault,
+                    "start thread metrics-upkeep: samples are aggregated only when /metrics is read"
+                );
             }
             Handle(handle)
         })

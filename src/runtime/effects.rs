@@ -235,7 +235,10 @@ impl Effects {
                 return SubscriptionEnd::Moved;
             }
             (Some(keeper), store::Error::Unknown(_)) if !keeper.is_trusted() => {
-                tracing::error!(%session, %error, "append failed while the database is away; the session is closed here");
+                tracing::error!(
+                    %session, %error,
+                    "append failed while the database is away; the session is closed here"
+                );
                 return SubscriptionEnd::Moved;
             }
             _ => {}

@@ -70,11 +70,13 @@ impl Late {
         let of_this: usize = self.waiting.iter().map(of_one).sum();
         let message = if of_this >= LATE_OF_ONE_MAX {
             format!(
-                "{of_this} commands of this connection are waiting for hooks (the limit); wait for a reply, then send it again"
+                "{of_this} commands of this connection are waiting for hooks (the limit); wait for a reply, then send \
+                 it again"
             )
         } else if self.waiting.len() >= LATE_MAX {
             format!(
-                "{LATE_MAX} commands of this session are waiting for hooks (the limit); wait for a reply, then send it again"
+                "{LATE_MAX} commands of this session are waiting for hooks (the limit); wait for a reply, then send it \
+                 again"
             )
         } else {
             return None;

@@ -170,8 +170,9 @@ impl Lookups<'_> {
         let Some(unit) = reader.finish() else { return Ok(None) };
         let newest = self.tree.path().iter().rev().find(|node| node.compaction().is_some());
         if newest.is_some_and(|newest| newest.settles_messages()) {
-            let message = "patches had changed messages when a compaction replaced this entry, so it cannot be restored \
-                           alone in its original form; undo_compaction restores all of them, with the patches applied";
+            let message = "patches had changed messages when a compaction replaced this entry, so it cannot be \
+                           restored alone in its original form; undo_compaction restores all of them, with the patches \
+                           applied";
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("entryId"));
         }
         let under = newest.map(|node| node.id().clone());

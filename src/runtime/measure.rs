@@ -141,7 +141,10 @@ impl Measure {
                 let (session, turn, info) = (&self.session, &finished.turn_id, &finished.context_info);
                 match &finished.error {
                     None => {
-                        tracing::info!(%session, %turn, status = ?finished.status, millis, tokens = info.token_count, "turn finished")
+                        tracing::info!(
+                            %session, %turn, status = ?finished.status, millis, tokens = info.token_count,
+                            "turn finished"
+                        )
                     }
                     Some(error) => {
                         // Included even if the turn then failed with the code of the compaction that tried to resolve
@@ -218,11 +221,17 @@ impl Measure {
             }
             // A person caused it.
             Some(BreakerReason::Undone) => {
-                tracing::info!(target: COMPACTION, %session, reason = "undone", "circuit breaker open: automatic compaction is paused");
+                tracing::info!(
+                    target: COMPACTION, %session, reason = "undone",
+                    "circuit breaker open: automatic compaction is paused"
+                );
             }
             Some(reason) => {
                 let reason = compaction::breaker_reason(reason);
-                tracing::warn!(target: COMPACTION, %session, reason, "circuit breaker open: automatic compaction is paused");
+                tracing::warn!(
+                    target: COMPACTION, %session, reason,
+                    "circuit breaker open: automatic compaction is paused"
+                );
             }
         }
     }
@@ -292,7 +301,10 @@ impl Measure {
         compaction::compaction_failed(event);
         let session = &self.session;
         let Some(trigger) = event.trigger else {
-            tracing::info!(target: COMPACTION, %session, job = %event.job_id, code = %event.error.code, "branch not summarised");
+            tracing::info!(
+                target: COMPACTION, %session, job = %event.job_id, code = %event.error.code,
+                "branch not summarised"
+            );
             return;
         };
         let outcome = CompactionOutcome::of(event.error.code);

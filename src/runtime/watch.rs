@@ -51,8 +51,8 @@ struct Changes {
     items: HashMap<SessionId, SessionItem>,
     /// The sessions in order of their first change.
     order: VecDeque<SessionId>,
-    /// More changed than could wait.
-    missed: bool,
+    /// Set once some are lost: none waits any more.
+    missed: Option<Missed>,
 }
 
 /// A watcher of one owner's sessions. Dropping it ends the watch.
@@ -64,10 +64,25 @@ pub struct Watcher {
     next_at: Instant,
 }
 
-/// More sessions changed than can wait for a watcher, or than the store remembers: it must list the sessions again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("sessions changed that cannot be reported: more than {CHANGES_MAX}, or too long ago")]
-pub struct Missed;
+/// Why changes of the session list were lost to a watcher. It must list the sessions again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missed {
+    /// More than `CHANGES_MAX` sessions changed before the watcher took them.
+    Behind,
+    /// A look at the store cannot tell what other servers have changed: the store no longer knows, or it is too much.
+    Unseen,
+}
+
+impl Missed {
+    /// Returns what the watcher's client is told: what happened, and what to do.
+    #[must_use]
+    pub fn told(self) -> &'static str {
+        match self {
+            Self::Behind => "too many sessions changed without being read; list them again",
+            Self::Unseen => "the server cannot tell which sessions other servers have changed; list them again",
+        }
+    }
+}
 
 /// Returns a session as lists show it.
 #[must_use]
@@ -102,10 +117,11 @@ impl Watches {
         self.boards.iter().map(|board| board.key().clone()).collect()
     }
 
-    /// Tells all watchers that some changes are lost: they must list the sessions again.
+    /// Tells all watchers that other servers' changes are lost: they must list the sessions again.
     pub(super) fn lose(&self) {
         for board in self.boards.iter().flat_map(|boards| boards.value().clone()) {
-            board.lose();
+            board.lock().lose(Missed::Unseen);
+            board.wake.notify_one();
         }
     }
 
@@ -122,20 +138,22 @@ impl Watches {
     }
 }
 
+impl Changes {
+    /// Drops the changes. What was missed first stays the reason.
+    fn lose(&mut self, missed: Missed) {
+        *self = Self { missed: self.missed.or(Some(missed)), ..Self::default() };
+    }
+}
+
 impl Board {
     fn lock(&self) -> MutexGuard<'_, Changes> {
         // Every change is complete before the lock is released.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lose(&self) {
-        *self.lock() = Changes { missed: true, ..Changes::default() };
-        self.wake.notify_one();
-    }
-
     fn put(&self, item: SessionItem) {
         let mut waiting = self.lock();
-        if waiting.missed {
+        if waiting.missed.is_some() {
             return;
         }
         let id = item.session_id.clone();
@@ -144,10 +162,10 @@ impl Board {
         }
         waiting.order.push_back(id);
         if waiting.order.len() > CHANGES_MAX {
-            *waiting = Changes { missed: true, ..Changes::default() };
+            waiting.lose(Missed::Behind);
         }
         // A watcher that has something to fetch, or waits for its pause to end, is not woken for more.
-        let wakes = waiting.missed || matches!(waiting.order.len(), 1 | CHANGES_HURRY);
+        let wakes = waiting.missed.is_some() || matches!(waiting.order.len(), 1 | CHANGES_HURRY);
         drop(waiting);
         if wakes {
             self.wake.notify_one();
@@ -161,7 +179,7 @@ impl Watcher {
         loop {
             let (count, missed) = {
                 let waiting = self.board.lock();
-                (waiting.order.len(), waiting.missed)
+                (waiting.order.len(), waiting.missed.is_some())
             };
             match count {
                 _ if missed => return,
@@ -182,8 +200,8 @@ impl Watcher {
     /// [`Missed`]: some are lost.
     pub fn take(&mut self) -> Result<Vec<SessionItem>, Missed> {
         let mut waiting = self.board.lock();
-        if waiting.missed {
-            return Err(Missed);
+        if let Some(missed) = waiting.missed {
+            return Err(missed);
         }
         let count = waiting.order.len().min(CHANGES_TAKEN);
         let ids: Vec<SessionId> = waiting.order.drain(..count).collect();
@@ -342,12 +360,12 @@ mod tests {
         }
         many(0, CHANGES_MAX);
         many(0, CHANGES_MAX);
-        assert!(is_due(&watcher) && !watcher.board.lock().missed, "as many as may wait");
+        assert!(is_due(&watcher) && watcher.board.lock().missed.is_none(), "as many as may wait");
         many(CHANGES_MAX, CHANGES_MAX + 1);
         assert!(is_due(&watcher));
-        assert_eq!(watcher.take(), Err(Missed));
+        assert_eq!(watcher.take(), Err(Missed::Behind));
         many(0, 10);
         assert!(watcher.board.lock().items.is_empty(), "nothing is kept for it any more");
-        assert_eq!(watcher.take(), Err(Missed), "it begins anew, or not at all");
+        assert_eq!(watcher.take(), Err(Missed::Behind), "it begins anew, or not at all");
     }
 }

@@ -18,7 +18,8 @@ pub(super) fn module(strategies: &Strategies, defaults: &Options) -> String {
     let defaults = serde_json::to_string_pretty(&defaults.on_the_wire()).expect("settings are JSON");
     format!(
         "/**\n * The strategies that the server offers, and the settings that hold if a session sets none.\n *\n \
-         * Written by `UPDATE=1 cargo test --lib server::offered`. Do not edit. A server serves its own in its place.\n \
+         * Written by `UPDATE=1 cargo test --lib server::offered`. Do not edit. \
+         A server serves its own in its place.\n \
          */\n\n\
          /** @type {{import(\"./strategies.js\").Strategy[]}} */\n\
          export const STRATEGIES = {strategies};\n\n\

@@ -245,7 +245,8 @@ pub async fn start_with_extensions(
 /// Returns what users of the page should know about the model.
 fn notice(settings: &Settings) -> Option<String> {
     (settings.model.provider() == ProviderKind::Offline).then(|| {
-        "The built-in offline model is answering, for trying things out. Set OPENAI_API_KEY or OPENAI_BASE_URL to use a real one."
+        "The built-in offline model is answering, for trying things out. Set OPENAI_API_KEY or OPENAI_BASE_URL to use \
+         a real one."
             .to_owned()
     })
 }

@@ -128,7 +128,8 @@ pub fn deployment(settings: &Settings, windows: Windows) -> anyhow::Result<Deplo
     let model = settings.model.model_name();
     anyhow::ensure!(
         windows.knows(model),
-        "the window of MODEL `{model}` is unknown: neither its server nor the table of known models has it; set CONTEXT_WINDOW"
+        "the window of MODEL `{model}` is unknown: neither its server nor the table of known models has it; \
+         set CONTEXT_WINDOW"
     );
     if let Some(warning) = settings.summaries.summary_model.as_deref().and_then(|model| windows.warning(model)) {
         tracing::warn!("SUMMARY_MODEL: {warning}");
@@ -170,7 +171,8 @@ fn summary_prompt(settings: &Settings, deployment: &Deployment) -> anyhow::Resul
     let tokens_max = deployment.windows.tokens(model) / INSTRUCTIONS_WINDOW_PART;
     anyhow::ensure!(
         tokens <= tokens_max,
-        "{named}, which has about {tokens} tokens; at most {tokens_max} are allowed, a quarter of the window of `{model}`"
+        "{named}, which has about {tokens} tokens; at most {tokens_max} are allowed, a quarter of the window of \
+         `{model}`"
     );
     Ok(Some(text.into()))
 }

@@ -38,8 +38,8 @@ impl Service {
         );
         ensure!(
             !(self.server_tools.has_unconfined_shell() && settings.has_several_users()),
-            "there may be several users now, and SHELL_SANDBOX is `off`: each could read and change what belongs to the \
-             others; set SHELL_SANDBOX to on, or SHELL_TOOL to off, and restart the server"
+            "there may be several users now, and SHELL_SANDBOX is `off`: each could read and change what belongs to \
+             the others; set SHELL_SANDBOX to on, or SHELL_TOOL to off, and restart the server"
         );
         let hooks = self.registry.hooks().with_other_webhooks(webhooks(settings)?)?;
         let mcp = self.server_tools.mcp_file(settings)?;

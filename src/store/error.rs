@@ -40,7 +40,8 @@ pub enum Error {
     /// Another writer has opened the session since, or the log is not where the writer thinks. Nothing was written; the
     /// writer must drop its state and open again.
     #[error(
-        "session `{session}` is at term {term} and seq {last_seq}; the append came with term {append_term} for seq {first_seq}"
+        "session `{session}` is at term {term} and seq {last_seq}; the append came with term {append_term} \
+         for seq {first_seq}"
     )]
     Fenced {
         /// The session.

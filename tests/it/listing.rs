@@ -204,7 +204,9 @@ async fn a_watcher_that_has_missed_changes_is_closed_and_lists_anew() {
         assert_eq!(maker.ask("open_session", json!({})).await["type"], "session_opened");
         assert_eq!(maker.ask("close_session", json!({})).await["type"], "ok");
     }
-    assert_eq!(watcher.closed().await, 4504);
+    let (code, reason) = watcher.closed_because().await;
+    assert_eq!(code, 4504);
+    assert!(reason.contains("too many sessions changed without being read; list them again"), "{reason}");
     let mut again = Client::v2(&server.ws()).await;
     assert_eq!(list(&mut again, json!({ "watch": true, "limit": 200 })).await.len(), 200);
 }

@@ -318,7 +318,9 @@ async fn a_migration_that_is_killed_goes_on_and_ends_with_the_same_result() {
     assert!(ended.faults.contains("is being filled from") && ended.faults.contains("from.db"), "{ended:?}");
     std::fs::remove_file(&back).unwrap();
     // What was copied is not trusted: a byte of it changes on the disk, and records are lost.
-    sql(&part, "UPDATE reseed.record SET body = 'second?' WHERE session = (SELECT max(number) FROM reseed.session) AND seq = 2").await;
+    let changed = "UPDATE reseed.record SET body = 'second?' \
+                   WHERE session = (SELECT max(number) FROM reseed.session) AND seq = 2";
+    sql(&part, changed).await;
     let report = migrated(folder.path(), &sqlite(&from), &part).await;
     assert_eq!(line(&report, "digest"), line(&expected, "digest"));
     assert_eq!(line(&report, "verified"), line(&expected, "verified"));

@@ -14,6 +14,7 @@ use crate::support::{
 };
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Starts servers `a`, `b`, … Their lease is long, unless these settings say otherwise.
 async fn nodes<const N: usize>(more: &[(&str, &str)]) -> [Node; N] {
@@ -230,4 +231,25 @@ async fn a_session_is_closed_and_opened_again_without_waiting() {
     assert_eq!(closed["type"], "ok", "{closed}");
     let refused = at_b.ask("user_input", json!({ "sessionId": session, "input": "No." })).await;
     assert_eq!(refused["type"], "error", "{refused}");
+}
+
+#[tokio::test]
+async fn a_session_is_opened_again_while_one_of_two_closes_is_not_answered() {
+    let [a, b] = nodes(&[]).await;
+    let (mut at_a, session) = a.session().await;
+    let mut at_b = b.client().await;
+    open(&mut at_b, &session).await;
+    // The first is answered while the others are on their way.
+    a.gate.delay(Duration::from_millis(300));
+    let closing = at_b.send("close_session", json!({ "sessionId": session })).await;
+    assert_eq!(at_b.ask("ping", json!({})).await["type"], "pong");
+    at_b.send("open_session", json!({ "sessionId": session })).await;
+    at_b.send("close_session", json!({ "sessionId": session })).await;
+    at_b.until(|frame| frame["re"] == closing.as_str()).await;
+    let last = at_b.send("open_session", json!({ "sessionId": session })).await;
+    let opened = at_b.until(|frame| frame["re"] == last.as_str()).await;
+    assert_eq!(opened["type"], "session_opened", "{opened}");
+    a.gate.delay(Duration::ZERO);
+    at_b.turn("My cat is called Miso.").await;
+    at_a.event("turn_finished").await;
 }

@@ -114,7 +114,11 @@ async fn a_restore_that_cannot_be_noticed_is_told_by_a_command() {
         );
         postgres::restore(&to, "told.dump", &["--data-only"]);
         // It had a server, whose row is as old.
-        postgres::sql(&to, "INSERT INTO reseed.node (name, version, lease_millis) VALUES ('old', '0', 2000); UPDATE reseed.session SET holder = (SELECT max(incarnation) FROM reseed.node)");
+        postgres::sql(
+            &to,
+            "INSERT INTO reseed.node (name, version, lease_millis) VALUES ('old', '0', 2000); \
+             UPDATE reseed.session SET holder = (SELECT max(incarnation) FROM reseed.node)",
+        );
     })
     .await;
     let epoch = "SELECT epoch FROM reseed.session";

@@ -210,8 +210,8 @@ async fn a_server_that_others_can_reach_needs_tokens_and_origins() {
             .iter()
             .map(|variable| {
                 format!(
-                    "\n  HOST is `0.0.0.0`, which is reachable from other machines, and {variable} is not set; set {variable}, or \
-                set HOST to 127.0.0.1 or ::1"
+                    "\n  HOST is `0.0.0.0`, which is reachable from other machines, and {variable} is not set; set \
+                {variable}, or set HOST to 127.0.0.1 or ::1"
                 )
             })
             .collect();

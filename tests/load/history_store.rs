@@ -151,8 +151,8 @@ impl Past {
 /// Returns the text at this index; always about as long.
 fn text(index: usize) -> String {
     format!(
-        "Message {index:06}: the shipment of order {:06} leaves the harbour on day {:03}, and whoever signs for it keeps the \
-         receipt until the invoice has come.",
+        "Message {index:06}: the shipment of order {:06} leaves the harbour on day {:03}, and whoever signs for it \
+         keeps the receipt until the invoice has come.",
         index * 7 % 1_000_000,
         index % 365
     )

@@ -61,7 +61,9 @@ fn explain(code: CloseCode) -> (&'static str, &'static str) {
         CloseCode::RateLimit => {
             ("The client far exceeded its rate limit.", "Wait a minute, then reconnect and resume.")
         }
-        CloseCode::SlowReader => ("This client read too slowly.", RESUME),
+        CloseCode::SlowReader => {
+            ("This client read too slowly, or changes of the list that it watches were lost to it.", RESUME)
+        }
         CloseCode::NoPong => ("No pong was received.", RESUME),
     }
 }

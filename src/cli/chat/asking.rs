@@ -193,7 +193,7 @@ fn inset(text: &str) -> String {
 }
 
 impl Screen {
-    /// The question about a call: exactly what would be called, why it is asked, and how to answer.
+    /// Returns the question about a call: exactly what would be called, why it is asked, and how to answer.
     fn question(self, approval: &Approval, watched: bool) -> String {
         let mut lines = vec![self.warning(&format!(
             "the tool {} asks first: {}",
@@ -221,7 +221,7 @@ impl Screen {
         lines.join("\n")
     }
 
-    /// The lasting answers, numbered; `None` if there are none.
+    /// Returns the lasting answers, numbered; `None` if there are none.
     fn standing(self, standing: &[reseed_protocol::approval::StandingApproval]) -> Option<String> {
         let lines = standing.iter().enumerate().map(|(at, answer)| {
             format!("{:>4}  {}: {}", at + 1, done_by(answer.option), told(&answer.name, &answer.display))

@@ -128,7 +128,7 @@ fn shortened(text: &str) -> String {
 }
 
 impl Screen {
-    /// The tools of the session and the MCP servers, a line each.
+    /// Lists the tools of the session and the MCP servers, a line each.
     pub(super) fn tools(self, tools: &Tools) -> String {
         let servers: String = tools.servers.iter().map(|server| self.tool_server(server)).collect();
         if tools.items.is_empty() {
@@ -151,7 +151,7 @@ impl Screen {
         out + &servers + &self.note(&format!("{total}; /tools off NAME and /tools on NAME switch"))
     }
 
-    /// A line about an MCP server.
+    /// Returns a line about an MCP server.
     fn tool_server(self, server: &ToolServer) -> String {
         let state = match server.state {
             ToolServerState::Starting => "starting",

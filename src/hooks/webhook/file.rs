@@ -235,7 +235,8 @@ mod tests {
             (json!({ "name": 5 }), "`hooks[0].name` is not a string"),
             (
                 json!({ "url": "http://example.org" }),
-                "`hooks[0].url`: it is neither encrypted nor on this machine; allowed: an https:// address, or http:// to this machine",
+                "`hooks[0].url`: it is neither encrypted nor on this machine; allowed: an https:// address, or http:// \
+                 to this machine",
             ),
             (
                 json!({ "url": "https://u:hunter2@h/" }),

@@ -29,7 +29,11 @@ pub(crate) struct Secret(hmac::Key);
 
 /// The text is not a secret. Says nothing about the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a secret; allowed: `{SECRET_PREFIX}` and {} to {} bytes in base64", SECRET_BYTES.start(), SECRET_BYTES.end())]
+#[error(
+    "not a secret; allowed: `{SECRET_PREFIX}` and {} to {} bytes in base64",
+    SECRET_BYTES.start(),
+    SECRET_BYTES.end()
+)]
 pub(crate) struct InvalidSecret;
 
 impl FromStr for Secret {

@@ -112,12 +112,13 @@ fn long_text(text: &str) -> Option<String> {
 }
 
 /// The text used when only the length matters.
-const TALE: &str = "In the morning the river is quiet and the mill stands still. A boy comes down the path with a bucket \
-                    and looks for the heron. The heron has been awake for a long time and does not mind him. Later the \
-                    miller opens the gate and the wheel begins to turn. Flour settles on the beams like a thin snow. At \
-                    noon the carts arrive and the yard fills with voices. Somebody has brought plums and everybody eats \
-                    them on the wall. When the last cart has left the wheel slows down and stops. The boy goes home \
-                    with his bucket full of small fish. At night the river tells the mill what it has seen upstream.";
+const TALE: &str = "In the morning the river is quiet and the mill stands still. A boy comes down the path with a \
+                    bucket and looks for the heron. The heron has been awake for a long time and does not mind him. \
+                    Later the miller opens the gate and the wheel begins to turn. Flour settles on the beams like a \
+                    thin snow. At noon the carts arrive and the yard fills with voices. Somebody has brought plums and \
+                    everybody eats them on the wall. When the last cart has left the wheel slows down and stops. The \
+                    boy goes home with his bucket full of small fish. At night the river tells the mill what it has \
+                    seen upstream.";
 
 fn to_talk(text: &str, input: &Message, request: &ModelRequest, sizes: Sizes, messages: usize) -> String {
     let found = sentences(text);
@@ -197,8 +198,8 @@ fn about_me(request: &ModelRequest, sizes: Sizes, messages: usize) -> String {
     let has_summary = request.messages().any(|message| unseed(&message.message.text()).is_some());
     let summary = if has_summary { ", a summary of what came before among them" } else { "" };
     format!(
-        "I am the built-in offline model and see {}{summary}: {} of {} tokens. Tell me facts and ask for them later, or \
-         say “count to 20” or “write 500 words”. {}",
+        "I am the built-in offline model and see {}{summary}: {} of {} tokens. Tell me facts and ask for them later, \
+         or say “count to 20” or “write 500 words”. {}",
         count_of(messages, "message"),
         sizes.input_tokens,
         sizes.window_tokens,

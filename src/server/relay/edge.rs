@@ -270,9 +270,14 @@ impl Connection {
             "open_session" => relays.forget(&waiting.session),
             "close_session" => {
                 let Some(route) = relays.route_mut(&waiting.session) else { return };
-                let opens = |other: &Unanswered| other.name == "open_session" && other.session == waiting.session;
-                let is_reopened = self.unanswered.iter().any(opens);
-                match std::mem::replace(&mut route.then, Then::Stays) {
+                let others = || self.unanswered.iter().filter(|other| other.session == waiting.session);
+                let is_reopened = others().any(|other| other.name == "open_session");
+                let then = route.then;
+                // A later one on its way has said what becomes of the route: that holds until it is answered.
+                if !others().any(|other| other.name == "close_session") {
+                    route.then = Then::Stays;
+                }
+                match then {
                     Then::Reopens => (route.is_open, route.bookmark) = (false, None),
                     // There were several of both.
                     _ if is_reopened => (route.is_open, route.bookmark) = (false, None),

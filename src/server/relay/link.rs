@@ -123,7 +123,7 @@ pub(super) struct Dial {
 }
 
 impl Link {
-    /// Dials a holder. What is sent meanwhile waits.
+    /// Dials a holder. What is sent meanwhile waits, and is sent also if the client does not.
     pub(super) fn dial(dial: Dial, number: u64, to_connection: mpsc::Sender<(u64, FromLink)>) -> Self {
         let (to_holder, from_connection) = mpsc::channel(1);
         let (row, outage) = (dial.row.clone(), dial.outage);
@@ -165,8 +165,7 @@ async fn run(
             Err(end) => return end,
         },
         () = dial.keeper.gone(dial.row.id) => return LinkEnd::Gone,
-        // The client has left: nothing is sent for it any more.
-        () = to_connection.closed() => return LinkEnd::Gone,
+        () = unneeded(to_connection, &from_connection, &dial.first) => return LinkEnd::Gone,
     };
     let (sink, stream) = socket.split();
     let pulse = Pulse::default();
@@ -174,6 +173,20 @@ async fn run(
         end = read(stream, number, to_connection, &pulse) => end,
         end = write(sink, from_connection, dial.heartbeat, &pulse) => end,
         () = dial.keeper.gone(dial.row.id) => LinkEnd::Gone,
+    }
+}
+
+/// Waits until the client has left with nothing to send. What it has sent is still to be carried out, as it is where
+/// its session is open.
+async fn unneeded(
+    to_connection: &mpsc::Sender<(u64, FromLink)>,
+    from_connection: &mpsc::Receiver<FrameText>,
+    first: &[FrameText],
+) {
+    to_connection.closed().await;
+    // Nobody adds to it any more.
+    if !from_connection.is_empty() || !first.is_empty() {
+        std::future::pending().await
     }
 }
 

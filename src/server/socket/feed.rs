@@ -93,12 +93,7 @@ impl Connection {
     /// Reports changes of the session list.
     pub(super) async fn tell_list(&mut self) -> Flow {
         let Some(watcher) = &mut self.watching else { return Ok(()) };
-        let Ok(items) = watcher.take() else {
-            return Err(End::Close(
-                CloseCode::SlowReader,
-                "too many sessions changed without being read; list them again",
-            ));
-        };
+        let items = watcher.take().map_err(|missed| End::Close(CloseCode::SlowReader, missed.told()))?;
         for item in items {
             self.still_granted()?;
             let event = EphemeralEvent::SessionChanged(item);

@@ -31,7 +31,8 @@ pub(crate) enum MigrateError {
     },
     /// The target holds sessions that no migration has brought there.
     #[error(
-        "the target already holds sessions ({sessions}), and they are not from an unfinished migration: use an empty database"
+        "the target already holds sessions ({sessions}), and they are not from an unfinished migration: \
+         use an empty database"
     )]
     NotEmpty {
         /// Their number.

@@ -52,7 +52,7 @@ async fn filled(path: &Path) {
     store.close().await.unwrap();
 }
 
-/// Everything that a file holds of its sessions, except for numbers and epochs.
+/// Returns everything that a file holds of its sessions, except for numbers and epochs.
 fn dump(path: &Path) -> String {
     let db = rusqlite::Connection::open(path).unwrap();
     let sessions = "SELECT id, owner, term, last_seq, name, name_folded, created_at, updated_at, entries, token_count, \
@@ -60,8 +60,8 @@ fn dump(path: &Path) -> String {
                     (SELECT state FROM session_state t WHERE t.session = s.number) FROM session s ORDER BY id";
     let records = "SELECT s.id, seq, version, r.checksum, entry, parent, kind, body, follows FROM record r \
                    JOIN session s ON s.number = r.session ORDER BY s.id, seq";
-    let marks = "SELECT s.id, command, fingerprint, reply, m.checksum FROM mark m JOIN session s ON s.number = m.session \
-                 ORDER BY s.id, command";
+    let marks = "SELECT s.id, command, fingerprint, reply, m.checksum FROM mark m \
+                 JOIN session s ON s.number = m.session ORDER BY s.id, command";
     let rest = "SELECT (SELECT count(*) FROM record), (SELECT count(*) FROM mark), (SELECT count(*) FROM deletion), \
                 (SELECT group_concat(owner || sessions || ',' || empty || ',' || bytes, ' ') FROM usage)";
     let mut text = String::new();

@@ -64,7 +64,8 @@ pub(super) struct Connector {
 const BEGIN: &str = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'";
 
 /// Set once the primary is found: among several hosts, it is the one that takes writes.
-const BEGIN_READ_ONLY: &str = "SELECT set_config(name, CASE name WHEN 'idle_session_timeout' THEN '0' ELSE 'on' END, false) FROM pg_settings \
+const BEGIN_READ_ONLY: &str = "\
+     SELECT set_config(name, CASE name WHEN 'idle_session_timeout' THEN '0' ELSE 'on' END, false) FROM pg_settings \
      WHERE name IN ('idle_session_timeout', 'default_transaction_read_only')";
 
 /// The reason the address or the certificates cannot be used.

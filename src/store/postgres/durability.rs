@@ -138,7 +138,7 @@ impl Durability {
 mod tests {
     use super::Durability;
 
-    /// A server with the defaults of PostgreSQL 15.
+    /// Returns a server with the defaults of PostgreSQL 15.
     fn usual() -> Durability {
         let text = str::to_owned;
         Durability {

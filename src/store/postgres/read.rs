@@ -29,8 +29,9 @@ pub(super) struct FoundHead {
 }
 
 /// The columns of a [`SessionHead`], in the order in which [`session_head`] reads them.
-pub(super) const HEAD_COLUMNS: &str = "s.number, s.term, s.id, s.owner, s.checksum, s.epoch, s.name, s.created_at, h.seq, h.updated_at, h.entries, \
-     h.token_count, h.window_tokens, h.cost_nano_usd, h.unpriced_requests, h.running, h.checksum, s.holder";
+pub(super) const HEAD_COLUMNS: &str = "s.number, s.term, s.id, s.owner, s.checksum, s.epoch, s.name, s.created_at, \
+     h.seq, h.updated_at, h.entries, h.token_count, h.window_tokens, h.cost_nano_usd, h.unpriced_requests, h.running, \
+     h.checksum, s.holder";
 
 /// The head of a session `s`, as `h`: the newest, should an older one still be there.
 pub(super) const HEAD_OF: &str = "LATERAL (SELECT * FROM head WHERE session = s.number ORDER BY seq DESC LIMIT 1) h";
@@ -125,7 +126,7 @@ pub(super) fn fill(session: &SessionId, rows: &[Row], page: &mut Filling) -> Res
     Ok(true)
 }
 
-/// Entries in log order, selected by a condition on `seq > $3` and `seq < $4`.
+/// Reads entries in log order, selected by a condition on `seq > $3` and `seq < $4`.
 pub(super) async fn window(
     db: &Db,
     session: &SessionId,
@@ -148,7 +149,7 @@ pub(super) async fn window(
     Ok(page)
 }
 
-/// Entries of one kind in log order.
+/// Reads entries of one kind in log order.
 pub(super) async fn of_kind(
     db: &Db,
     session: &SessionId,

@@ -204,10 +204,10 @@ impl Source for PostgresSide {
         session: &'a SessionId,
         after: &'a str,
     ) -> StoreFuture<'a, Result<Vec<Mark>, Error>> {
-        let sql = "SELECT command, fingerprint, reply, checksum FROM (SELECT *, row_number() OVER (ORDER BY command) AS n, \
-                   sum(octet_length(reply)) OVER (ORDER BY command) AS upto FROM (SELECT command, fingerprint, reply, \
-                   checksum FROM mark WHERE session = $1 AND command > $2 ORDER BY command LIMIT $3) AS chosen) AS summed \
-                   WHERE upto <= $4 OR n = 1 ORDER BY command";
+        let sql = "SELECT command, fingerprint, reply, checksum FROM (SELECT *, row_number() OVER (ORDER BY command) \
+                   AS n, sum(octet_length(reply)) OVER (ORDER BY command) AS upto FROM (SELECT command, fingerprint, \
+                   reply, checksum FROM mark WHERE session = $1 AND command > $2 ORDER BY command LIMIT $3) AS chosen) \
+                   AS summed WHERE upto <= $4 OR n = 1 ORDER BY command";
         let work = self.readers.read(move |db| async move {
             let (rows, bytes) = (i64::from(PAGE_ROWS), read::bytes(PAGE_BYTES));
             let rows = db.rows(sql, &[&number, &after, &rows, &bytes]).await;

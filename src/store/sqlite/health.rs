@@ -119,7 +119,8 @@ impl Write for Probe {
     fn write(&self, db: &Connection) -> Result<(), Fault> {
         // No session has this number.
         db.prepare_cached(
-            "INSERT INTO mark (session, command, fingerprint, reply, checksum) VALUES (-1, 'probe', 0, zeroblob(?1), 0)",
+            "INSERT INTO mark (session, command, fingerprint, reply, checksum) \
+             VALUES (-1, 'probe', 0, zeroblob(?1), 0)",
         )?
         .execute([i64::try_from(self.bytes).unwrap_or(i64::MAX)])?;
         db.prepare_cached("DELETE FROM mark WHERE session = -1")?.execute([])?;

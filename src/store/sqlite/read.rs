@@ -334,7 +334,8 @@ pub(super) fn created_by(db: &Connection, owner: &str, command: &CommandId) -> R
 /// Returns empty sessions that were created before a time, oldest first.
 pub(super) fn empty_sessions(db: &Connection, before: Timestamp, limit: u32) -> rusqlite::Result<Vec<SessionId>> {
     let mut statement = db.prepare_cached(
-        "SELECT id FROM session WHERE last_seq < 2 AND updated_at > ?1 AND created_at < ?2 ORDER BY created_at LIMIT ?3",
+        "SELECT id FROM session WHERE last_seq < 2 AND updated_at > ?1 AND created_at < ?2 \
+         ORDER BY created_at LIMIT ?3",
     )?;
     let ids = statement.query_map((UNFINISHED.0, before.0, limit), |row| row.get::<_, String>(0))?;
     // An id that is none is damage, which other reads report.

@@ -247,7 +247,8 @@ async fn what_was_stored_before_it_was_counted_is_counted() {
     tamper(
         &path,
         "DROP TRIGGER usage_of_created; DROP TRIGGER usage_of_appended; DROP TRIGGER usage_of_deleted; \
-         DROP TABLE history_part; DROP TABLE history_shard; DROP TABLE usage; DROP INDEX session_empty; ALTER TABLE session DROP COLUMN bytes; PRAGMA user_version = 7;",
+         DROP TABLE history_part; DROP TABLE history_shard; DROP TABLE usage; DROP INDEX session_empty; \
+         ALTER TABLE session DROP COLUMN bytes; PRAGMA user_version = 7;",
     );
     let store = SqliteStore::open(&path).unwrap();
     let counted = Usage { sessions: 1, empty: 0, bytes: 6 };

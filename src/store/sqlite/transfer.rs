@@ -8,12 +8,11 @@ use super::{
     open::{self, Opened},
     read, record,
     vacuum::remove_hidden,
+    write::NewRow,
 };
 use crate::store::{
-    CommandMark, Error, Head, Part, SessionHead, StoreFuture,
-    checksum::{self, int},
+    CommandMark, Error, Part, SessionHead, StoreFuture, checksum,
     migrate::{Begun, Listed, Mark, PAGE_BYTES, PAGE_ROWS, Record, Session, Size, Source, Target, User},
-    page,
 };
 use reseed_protocol::SessionId;
 use rusqlite::{Connection, OptionalExtension as _, Row, types::ValueRef};
@@ -177,45 +176,11 @@ impl SqliteSide {
     }
 
     fn publish_as(&self, number: i64, session: &Session, bytes: u64) -> Result<(), Error> {
-        let Session { head: found, created_by, last_entry } = session;
-        let head = &found.head;
-        let bare = SessionHead { head: Head { state: None, ..head.clone() }, ..found.clone() };
-        let head_checksum = checksum::head(&bare, found.term, last_entry.as_deref());
-        let state = head.state.as_deref();
-        let state_checksum = state.map(|state| checksum::state(&found.session, state));
+        let (created_by, last_entry) = (session.created_by.as_deref(), session.last_entry.as_deref());
+        let row = NewRow { number: Some(number), head: &session.head, last_entry, created_by, bytes };
         self.transaction(|db| {
             db.prepare_cached("DELETE FROM deletion WHERE number = ?1")?.execute([number])?;
-            db.prepare_cached(
-                "INSERT INTO session (number, id, owner, epoch, term, last_seq, name, name_folded, created_at, \
-                 updated_at, entries, token_count, window_tokens, running, checksum, last_entry, cost_nano_usd, \
-                 unpriced_requests, created_by, bytes) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
-            )?
-            .execute(rusqlite::params![
-                number,
-                found.session.as_str(),
-                found.owner,
-                found.epoch,
-                int(found.term),
-                int(found.last_seq),
-                head.name,
-                page::fold(&head.name),
-                head.created_at.0,
-                head.updated_at.0,
-                int(head.entries),
-                int(head.token_count),
-                int(head.window_tokens),
-                head.running,
-                head_checksum,
-                last_entry,
-                head.cost_nano_usd.map(int),
-                int(head.unpriced_requests),
-                created_by,
-                int(bytes),
-            ])?;
-            db.prepare_cached("INSERT INTO session_state (session, state, checksum) VALUES (?1, ?2, ?3)")?
-                .execute((number, state.unwrap_or_default(), state_checksum))?;
-            Ok(())
+            row.insert(db)
         })
     }
 
@@ -254,7 +219,7 @@ impl SqliteSide {
         })
     }
 
-    /// Numbers grow, and none is used twice, also not one that an earlier run has reserved.
+    /// Reserves the next number. Numbers grow, and none is used twice, not even one that an earlier run has reserved.
     fn reserve_for(&self, session: &SessionId) -> Result<i64, Error> {
         self.transaction(|db| {
             let number: i64 = db

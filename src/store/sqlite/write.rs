@@ -40,22 +40,67 @@ impl Write for Create {
             holder: None,
             head: Head { created_at: self.now, updated_at: self.now, ..Head::default() },
         };
-        db.prepare_cached(
-            "INSERT INTO session (id, owner, epoch, term, last_seq, name, name_folded, created_at, updated_at, \
-             entries, token_count, window_tokens, running, checksum, created_by) \
-             VALUES (?1, ?2, ?3, 1, 0, '', '', ?4, ?4, 0, 0, 0, 0, ?5, ?6)",
-        )?
-        .execute((
-            self.session.as_str(),
-            &self.owner,
-            &self.epoch,
-            self.now.0,
-            checksum::head(&head, 1, None),
-            self.created_by.as_ref().map(CommandId::as_str),
-        ))?;
-        db.prepare_cached("INSERT INTO session_state (session, state) VALUES (?1, '')")?
-            .execute([db.last_insert_rowid()])?;
+        let created_by = self.created_by.as_ref().map(CommandId::as_str);
+        NewRow { number: None, head: &head, last_entry: None, created_by, bytes: 0 }.insert(db)?;
         Ok(Lease { session: self.session.clone(), term: 1, next_seq: 1, epoch: self.epoch.clone() })
+    }
+}
+
+/// A session's row before it is inserted.
+pub(super) struct NewRow<'a> {
+    /// The number reserved for it; `None` takes the next one.
+    pub(super) number: Option<i64>,
+    pub(super) head: &'a SessionHead,
+    /// The entry appended last, if known.
+    pub(super) last_entry: Option<&'a str>,
+    /// The command that created it.
+    pub(super) created_by: Option<&'a str>,
+    /// The bytes of what it has stored.
+    pub(super) bytes: u64,
+}
+
+impl NewRow<'_> {
+    /// Inserts the row, and the one with the session's state.
+    pub(super) fn insert(&self, db: &Connection) -> rusqlite::Result<()> {
+        let Self { number, head: found, last_entry, created_by, bytes } = *self;
+        let head = &found.head;
+        db.prepare_cached(
+            "INSERT INTO session (number, id, owner, epoch, term, last_seq, name, name_folded, created_at, \
+             updated_at, entries, token_count, window_tokens, running, checksum, last_entry, cost_nano_usd, \
+             unpriced_requests, created_by, bytes) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
+        )?
+        .execute(rusqlite::params![
+            number,
+            found.session.as_str(),
+            found.owner,
+            found.epoch,
+            int(found.term),
+            int(found.last_seq),
+            head.name,
+            page::fold(&head.name),
+            head.created_at.0,
+            head.updated_at.0,
+            int(head.entries),
+            int(head.token_count),
+            int(head.window_tokens),
+            head.running,
+            checksum::head(found, found.term, last_entry),
+            last_entry,
+            head.cost_nano_usd.map(int),
+            int(head.unpriced_requests),
+            created_by,
+            int(bytes),
+        ])?;
+        let number = db.last_insert_rowid();
+        let state = head.state.as_deref();
+        let checksum = state.map(|state| checksum::state(&found.session, state));
+        db.prepare_cached("INSERT INTO session_state (session, state, checksum) VALUES (?1, ?2, ?3)")?.execute((
+            number,
+            state.unwrap_or_default(),
+            checksum,
+        ))?;
+        Ok(())
     }
 }
 

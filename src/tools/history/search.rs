@@ -19,10 +19,10 @@ impl Tool for Search {
     fn offer(&self) -> ToolOffer {
         offer(
             "history_search",
-            "Searches this conversation's whole history, also the parts that are no longer in your context because they \
-             were summarized or cut. Use it before you say that you do not know or do not remember something that may \
-             have been said, seen or done earlier. Returns matching entries, newest first, with their ids; read one in \
-             full with history_read.",
+            "Searches this conversation's whole history, also the parts that are no longer in your context because \
+             they were summarized or cut. Use it before you say that you do not know or do not remember something that \
+             may have been said, seen or done earlier. Returns matching entries, newest first, with their ids; read \
+             one in full with history_read.",
             json!({
                 "type": "object",
                 "properties": {
@@ -103,8 +103,8 @@ fn shown(hits: &[Hit], note: &str, branches: bool) -> String {
     if hits.is_empty() {
         let hint = if branches { "" } else { ", or other branches with `branches`" };
         return format!(
-            "No entry was found. Try fewer or other words, the beginning of a word with a star{hint}. (What you see now is \
-             not searched.)"
+            "No entry was found. Try fewer or other words, the beginning of a word with a star{hint}. (What you see \
+             now is not searched.)"
         );
     }
     let mut text = format!("{QUOTED}{note}\n");

@@ -16,7 +16,7 @@ use crate::{
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// A session with a compaction, a branch, a cut result and calls of these tools:
+/// Makes a session with a compaction, a branch, a cut result and calls of these tools:
 ///
 /// ```text
 /// u1 ─ a1 ─ t1 ─ a2 ─ u2 ─ k ─ u3 ─ a3 ─ u4 ─ c1

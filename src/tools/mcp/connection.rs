@@ -290,8 +290,8 @@ impl Connection {
                 // The answer to one of several calls cannot be told from the others'.
                 Ok(()) = too_long.changed() => if self.calls.count() == 1 {
                     return Err(CallFault::Refused(format!(
-                        "sent a message of more than {MESSAGE_BYTES_MAX} bytes, which was dropped; the call has probably \
-                         been carried out"
+                        "sent a message of more than {MESSAGE_BYTES_MAX} bytes, which was dropped; the call has \
+                         probably been carried out"
                     )));
                 },
             }

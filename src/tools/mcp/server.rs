@@ -174,8 +174,8 @@ impl Server {
                 Err(CallFault::Lost(why)) => {
                     connection.lost.notify_one();
                     return Output::error(format!(
-                        "The MCP server `{name}` {why} before it answered. The call may have been carried out, so check \
-                         before you make it again."
+                        "The MCP server `{name}` {why} before it answered. The call may have been carried out, so \
+                         check before you make it again."
                     ));
                 }
             };

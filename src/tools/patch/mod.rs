@@ -40,9 +40,9 @@ Changes files in this session's folder, all of them or none. Paths are relative 
 *** Delete File: path/gone.txt
 *** End Patch
 
-`Move to` is optional. Each `@@` begins a place to change, and may name a line above it, such as the head of a function. \
-Give about three lines that stay before and after a change, so that its place is clear. `*** End of File` after such \
-lines says that they are the last of the file.";
+`Move to` is optional. Each `@@` begins a place to change, and may name a line above it, such as the head of a \
+function. Give about three lines that stay before and after a change, so that its place is clear. `*** End of File` \
+after such lines says that they are the last of the file.";
 
 /// Says that a call is still wanted, as long as it exists.
 pub(crate) struct Wanted(#[expect(dead_code, reason = "it is there to be dropped")] Arc<()>);

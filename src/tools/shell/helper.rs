@@ -60,8 +60,8 @@ fn carry_out() -> Result<Report, Report> {
     if order.is_confined {
         if geteuid().is_root() {
             return Err(not_confined(
-                "SHELL_SANDBOX=on does not hold for root, to whom the system's files belong; set SHELL_USER, or run the \
-                 server as another user"
+                "SHELL_SANDBOX=on does not hold for root, to whom the system's files belong; set SHELL_USER, or run \
+                 the server as another user"
                     .to_owned(),
             ));
         }

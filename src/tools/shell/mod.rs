@@ -374,17 +374,17 @@ impl Tool for ShellTool {
 
     fn offer(&self) -> ToolOffer {
         let mut description = format!(
-            "Runs a command in this session's folder and returns its output and exit code. `command` is the program and \
-             its arguments; there is no shell unless you name one, such as [\"bash\", \"-c\", \"ls | wc -l\"]. The files \
-             of the folder stay for later calls; processes do not: background processes end with the call. The time \
-             limit is {} seconds. Standard input is empty. [\"apply_patch\", PATCH] changes files as the tool \
+            "Runs a command in this session's folder and returns its output and exit code. `command` is the program \
+             and its arguments; there is no shell unless you name one, such as [\"bash\", \"-c\", \"ls | wc -l\"]. The \
+             files of the folder stay for later calls; processes do not: background processes end with the call. The \
+             time limit is {} seconds. Standard input is empty. [\"apply_patch\", PATCH] changes files as the tool \
              `apply_patch` does.",
             self.0.time_max.as_secs()
         );
         if self.0.is_confined {
             description.push_str(
-                " The command can read and write only this folder (HOME; temporary files in TMPDIR), can read installed \
-                 programs, and has no network. `chmod` has no effect: run scripts by their interpreter.",
+                " The command can read and write only this folder (HOME; temporary files in TMPDIR), can read \
+                 installed programs, and has no network. `chmod` has no effect: run scripts by their interpreter.",
             );
         }
         let parameters = json!({

@@ -37,7 +37,7 @@ pub(super) fn forbid() -> Result<(), String> {
     Ok(())
 }
 
-/// The filters in the order in which they are installed.
+/// Returns the filters in the order in which they are installed.
 fn programs(arch: TargetArch) -> Result<[BpfProgram; 3], BackendError> {
     let errno = |number: i32| SeccompAction::Errno(number.unsigned_abs());
     let allowed = rules(ALLOWED, &allowed_if()?);
@@ -54,7 +54,7 @@ fn rules(listed: &[i64], conditional: &[(i64, Vec<SeccompRule>)]) -> BTreeMap<i6
     listed.iter().map(|call| (*call, Vec::new())).chain(conditional.iter().cloned()).collect()
 }
 
-/// A rule that holds if all of these conditions on arguments do.
+/// Returns a rule that holds if all of these conditions on arguments do.
 fn rule(conditions: &[(u8, Width, Is, u64)]) -> Result<SeccompRule, BackendError> {
     let conditions = conditions
         .iter()

@@ -17,8 +17,8 @@ use std::{
 const FACT: &str = "My ship is called Aurora and its papers lie in /srv/berth/17.txt.";
 
 /// Good prose that forgets where the papers are.
-const PROSE: &str = "The user talks about the harbour and a ship called Aurora. Copper, paper and timber came up; nothing was \
-                     decided, and nothing is open.";
+const PROSE: &str = "The user talks about the harbour and a ship called Aurora. Copper, paper and timber came up; \
+                     nothing was decided, and nothing is open.";
 const PARTS: &str = "## Goal\n- Talk about the harbour\n\n## Progress\n### Done\n- The ship Aurora was named";
 const REST: &str = "## Constraints & Preferences\n- none\n## Key Decisions\n- none\n## Next Steps\n- Sail\n## Critical \
                     Context\n- Berth 17";

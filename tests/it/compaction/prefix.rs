@@ -94,8 +94,8 @@ async fn the_summary_request_begins_as_the_conversation_did() {
         let share = percent(common_prefix(&sent, &read) as f64, read.len() as f64);
         let reported = compacted["summaryUsage"]["cachedTokens"].as_u64().unwrap();
         println!(
-            "{api}: {share:.1} % of the {} bytes of the request before begin the summary's; the server reports {reported} \
-             cached tokens of the {} there were, {:.1} %",
+            "{api}: {share:.1} % of the {} bytes of the request before begin the summary's; the server reports \
+             {reported} cached tokens of the {} there were, {:.1} %",
             read.len(),
             before.tokens,
             percent(reported as f64, before.tokens as f64)

@@ -44,28 +44,38 @@ async fn check_fold(client: &Client, opened: &Value, now: &mut Client) {
     assert!(view.items.is_empty(), "{:?}", view.items);
 }
 
+/// Starts servers `a` and `b`, and a client at each. A session of the first client's is open at both; returns what the
+/// second one got of it.
+async fn shared(more: &[(&str, &str)]) -> ([Node; 2], Client, Client, Value) {
+    let [a, b] = nodes(more).await;
+    let (at_a, session) = a.session().await;
+    let mut at_b = b.client().await;
+    let opened = open(&mut at_b, &session).await;
+    ([a, b], at_a, at_b, opened)
+}
+
+/// Accepts the event of an entry that has this text.
+fn adds(text: &str) -> impl Fn(&Value) -> bool {
+    move |frame| frame["type"] == "entry_appended" && frame.to_string().contains(text)
+}
+
 /// Returns the places at which a client got the reply to a command and the events that it has caused.
 fn places(client: &Client, id: &str, text: &str) -> (Vec<usize>, Vec<usize>) {
     let frames = || client.seen.iter().enumerate();
     let of_reply = frames().filter(|(_, frame)| frame["re"] == id).map(|(at, _)| at).collect();
-    let is_event = |frame: &Value| frame["type"] == "entry_appended" && frame.to_string().contains(text);
+    let is_event = adds(text);
     (of_reply, frames().filter(|(_, frame)| is_event(frame)).map(|(at, _)| at).collect())
 }
 
 #[tokio::test]
 async fn a_cut_link_under_an_idle_subscription_is_not_noticed() {
-    let [a, b] = nodes(&[]).await;
-    let (mut at_a, session) = a.session().await;
-    let mut client = b.client().await;
-    let opened = open(&mut client, &session).await;
+    let ([a, _b], mut at_a, mut client, opened) = shared(&[]).await;
     at_a.until(|frame| frame["type"] == "presence_changed").await;
-    for n in 0..3 {
+    for text in ["round 0", "round 1", "round 2"] {
         let passed = a.gate.passed();
         a.gate.cut();
-        at_a.ask("append_custom_message", said(&format!("round {n}"))).await;
-        client
-            .until(|frame| frame["type"] == "entry_appended" && frame.to_string().contains(&format!("round {n}")))
-            .await;
+        at_a.ask("append_custom_message", said(text)).await;
+        client.until(adds(text)).await;
         assert_eq!(a.gate.passed(), passed + 1, "one connection more");
     }
     client.turn("My cat is called Miso.").await;
@@ -81,10 +91,8 @@ async fn a_cut_link_under_an_idle_subscription_is_not_noticed() {
 #[tokio::test]
 async fn a_cut_link_under_a_running_turn_is_not_noticed() {
     // A turn that nobody watches is cancelled at once.
-    let [a, b] = nodes(&[("OFFLINE_WORD_MILLIS", "30"), ("DETACHED_TURN_SECS", "0")]).await;
-    let (mut at_a, session) = a.session().await;
-    let mut client = b.client().await;
-    let opened = open(&mut client, &session).await;
+    let more = [("OFFLINE_WORD_MILLIS", "30"), ("DETACHED_TURN_SECS", "0")];
+    let ([a, _b], mut at_a, mut client, opened) = shared(&more).await;
     assert_eq!(at_a.ask("close_session", json!({})).await["type"], "ok");
     client.ask("user_input", json!({ "input": "Tell me a story about a cat called Miso." })).await;
     for _ in 0..3 {
@@ -95,16 +103,13 @@ async fn a_cut_link_under_a_running_turn_is_not_noticed() {
     let finished = client.event("turn_finished").await;
     assert_eq!(finished["payload"]["status"], "completed", "{finished}");
     client.turn("And now?").await;
-    check_whole(&client, &session, opened["asOfSeq"].as_u64().unwrap() + 1);
+    check_whole(&client, present(&opened["sessionId"]), opened["asOfSeq"].as_u64().unwrap() + 1);
     check_fold(&client, &opened, &mut at_a).await;
 }
 
 #[tokio::test]
 async fn commands_in_flight_are_carried_out_once_and_answered_first() {
-    let [a, b] = nodes(&[]).await;
-    let (mut at_a, session) = a.session().await;
-    let mut client = b.client().await;
-    let opened = open(&mut client, &session).await;
+    let ([a, _b], mut at_a, mut client, opened) = shared(&[]).await;
     // They do not arrive.
     a.gate.freeze();
     let lost = client.send("append_custom_message", said("the first")).await;
@@ -117,7 +122,7 @@ async fn commands_in_flight_are_carried_out_once_and_answered_first() {
     // It arrives, and its reply does not.
     a.gate.delay(Duration::from_secs(2));
     let done = client.send("append_custom_message", said("the second")).await;
-    at_a.until(|frame| frame["type"] == "entry_appended" && frame.to_string().contains("the second")).await;
+    at_a.until(adds("the second")).await;
     a.gate.delay(Duration::ZERO);
     a.gate.cut();
     let answered = client.until(|frame| frame["re"] == done.as_str()).await;
@@ -133,10 +138,7 @@ async fn commands_in_flight_are_carried_out_once_and_answered_first() {
 
 #[tokio::test]
 async fn a_link_on_which_nothing_comes_any_more_is_replaced() {
-    let [a, b] = nodes(&[("HEARTBEAT_SECS", "1")]).await;
-    let (mut at_a, session) = a.session().await;
-    let mut client = b.client().await;
-    let opened = open(&mut client, &session).await;
+    let ([a, b], mut at_a, mut client, opened) = shared(&[("HEARTBEAT_SECS", "1")]).await;
     let own = client.ask("open_session", json!({})).await["payload"]["sessionId"].clone();
     a.gate.freeze();
     at_a.turn("My cat is called Miso.").await;
@@ -151,7 +153,8 @@ async fn a_link_on_which_nothing_comes_any_more_is_replaced() {
     client.session = own.as_str().map(str::to_owned);
     client.turn("Are you there?").await;
     a.gate.thaw();
-    client.until(|frame| frame["type"] == "turn_finished" && frame["sessionId"] == session).await;
+    let session = present(&opened["sessionId"]);
+    client.until(|frame| frame["type"] == "turn_finished" && frame["sessionId"] == *session).await;
     check_fold(&client, &opened, &mut a.client().await).await;
 }
 

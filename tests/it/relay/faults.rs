@@ -4,11 +4,15 @@ use super::{check_whole, durable, nodes, open};
 use crate::support::{
     client::Client,
     cluster::{LONG_LEASE, Node, SHORT_LEASE, database},
+    http::get,
     polling::{PATIENCE, until},
 };
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use std::{fs, time::Instant};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 /// Opens a session again where this client left off, as soon as a server has it.
 pub(super) async fn resumed(client: &mut Client, session: &Value, before: &Value) -> Value {
@@ -72,6 +76,28 @@ async fn a_holder_that_cannot_be_reached_is_asked_for_later() {
     open(&mut client, &session).await;
     client.turn("Who is Miso?").await;
     at_a.turn("And here?").await;
+}
+
+#[tokio::test]
+async fn what_a_client_sent_before_it_left_is_carried_out_although_the_holder_was_still_being_dialled() {
+    let [a, b] = nodes(&[]).await;
+    let ((mut renamed, kept), (mut deleted, removed)) = (a.session().await, a.session().await);
+    let (mut renaming, mut deleting) = (b.client().await, b.client().await);
+    // Dialling takes longer than leaving.
+    a.gate.delay(Duration::from_secs(1));
+    renaming.send("rename_session", json!({ "sessionId": kept, "name": "Cats" })).await;
+    deleting.send("delete_session", json!({ "sessionId": removed })).await;
+    renaming.hang_up();
+    deleting.hang_up();
+    until("both have left", async || {
+        let metrics = get(&b.server.address, "/metrics").await.body;
+        if metrics.contains("reseed_connections{dialect=\"v2\"} 0") { Ok(()) } else { Err(metrics) }
+    })
+    .await;
+    a.gate.delay(Duration::ZERO);
+    renamed.until(|frame| frame["type"] == "session_updated" && frame["payload"]["name"] == "Cats").await;
+    let closed = deleted.event("session_closed").await;
+    assert_eq!((&closed["sessionId"], &closed["payload"]["code"]), (&removed, &json!("deleted")), "{closed}");
 }
 
 #[tokio::test]

@@ -12,6 +12,14 @@ use crate::support::{
 use serde_json::{Value, json};
 use std::time::Instant;
 
+/// Accepts the frame that tells a watcher that a session is in this state.
+fn tells(session: &Value, state: &str) -> impl Fn(&Value) -> bool {
+    move |frame| {
+        let item = &frame["payload"];
+        frame["type"] == "session_changed" && item["sessionId"] == *session && item["state"] == state
+    }
+}
+
 #[tokio::test]
 async fn a_watched_list_tells_what_other_servers_do() {
     let [a, b] = nodes(&[("OFFLINE_WORD_MILLIS", "20")]).await;
@@ -20,18 +28,11 @@ async fn a_watched_list_tells_what_other_servers_do() {
     assert_eq!(listed["payload"]["items"], json!([]), "{listed}");
     let (mut at_a, session) = a.session().await;
     at_a.ask("user_input", json!({ "input": "Tell me a story about my cat, who is called Miso." })).await;
-    let is = |state: &'static str| {
-        let session = session.clone();
-        move |frame: &Value| {
-            let item = &frame["payload"];
-            frame["type"] == "session_changed" && item["sessionId"] == session && item["state"] == state
-        }
-    };
-    watching.until(is("running")).await;
+    watching.until(tells(&session, "running")).await;
     let listed = watching.ask("list_sessions", json!({})).await;
     assert_eq!(listed["payload"]["items"][0]["sessionId"], session, "{listed}");
     at_a.event("turn_finished").await;
-    watching.until(is("idle")).await;
+    watching.until(tells(&session, "idle")).await;
     assert_eq!(at_a.ask("rename_session", json!({ "name": "Cats" })).await["type"], "ok");
     watching.until(|frame| frame["type"] == "session_changed" && frame["payload"]["name"] == "Cats").await;
     assert_eq!(at_a.ask("delete_session", json!({})).await["type"], "ok");
@@ -45,17 +46,10 @@ async fn a_watched_list_tells_of_a_session_that_changes_its_server() {
     watching.ask("list_sessions", json!({ "watch": true })).await;
     let (mut at_a, session) = a.session().await;
     at_a.ask("user_input", json!({ "input": "Tell me a story about my cat, who is called Miso." })).await;
-    let is = |state: &'static str| {
-        let session = session.clone();
-        move |frame: &Value| {
-            let item = &frame["payload"];
-            frame["type"] == "session_changed" && item["sessionId"] == session && item["state"] == state
-        }
-    };
-    watching.until(is("running")).await;
+    watching.until(tells(&session, "running")).await;
     a.server.kill().await;
     // Nothing is written then.
-    watching.until(is("idle")).await;
+    watching.until(tells(&session, "idle")).await;
     let mut at_c = c.client().await;
     let before = json!({ "epoch": "none", "asOfSeq": 0 });
     resumed(&mut at_c, &session, &before).await;

@@ -122,7 +122,8 @@ impl Reply {
     /// Returns the refusal of a request that does not fit, as worded by OpenAI.
     pub(crate) fn overflow(tokens: u64, window_tokens: u64) -> Self {
         let message = format!(
-            "This model's maximum context length is {window_tokens} tokens. However, your messages resulted in {tokens} tokens. Please reduce the length of the messages."
+            "This model's maximum context length is {window_tokens} tokens. However, your messages resulted in \
+             {tokens} tokens. Please reduce the length of the messages."
         );
         let code = "context_length_exceeded";
         let error = json!({ "message": message, "type": "invalid_request_error", "param": "messages", "code": code });

@@ -32,7 +32,8 @@ fn each_example_is_shown_as_plain_text() {
         ("replies/session_opened.json", "session k7m2q9xw4hfatz8n, model offline, strategy threshold"),
         (
             "replies/session_opened.replay.json",
-            "session k7m2q9xw4hfatz8n `My ferry leaves at 17:40. When should I start for the harbo…`, model offline, strategy threshold",
+            "session k7m2q9xw4hfatz8n `My ferry leaves at 17:40. When should I start for the harbo…`, model offline, \
+             strategy threshold",
         ),
         ("events/turn_finished.json", "[#..................|.....] 1.0 % 81 / 8,000 tokens"),
         (
@@ -46,8 +47,9 @@ fn each_example_is_shown_as_plain_text() {
         ),
         (
             "events/context_compacted.background.json",
-            "context compacted: 5,312 -> 1,874 tokens (window filling, extracted by rule, in the background, 0.6 s, not old tool \
-             results cleared (too_little), not summarised by the model (truncated), 3 of 14 facts put back)",
+            "context compacted: 5,312 -> 1,874 tokens (window filling, extracted by rule, in the background, 0.6 s, \
+             not old tool results cleared (too_little), not summarised by the model (truncated), 3 of 14 facts put \
+             back)",
         ),
         ("events/entry_appended.json", "> My ferry leaves at 17:40. When should I start for the harbour?"),
         ("events/entry_appended.tool_call.json", "calls weather harbour"),

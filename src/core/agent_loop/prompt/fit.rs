@@ -47,8 +47,8 @@ impl Workspace {
         let room = window.saturating_sub(fixed).saturating_sub(reserved);
         if tokens > room {
             let text = format!(
-                "the input has about {tokens} tokens, and at most {room} fit: the window of `{}` has {window}, the system \
-                 prompt and the tools take {fixed}, and {reserved} are reserved for the answer; send less",
+                "the input has about {tokens} tokens, and at most {room} fit: the window of `{}` has {window}, the \
+                 system prompt and the tools take {fixed}, and {reserved} are reserved for the answer; send less",
                 self.session.state.model
             );
             return Err(ErrorBody::new(ErrorCode::InputTooLarge, text).with_field("input"));

@@ -365,8 +365,8 @@ impl World {
         let (chains, running) = (!agent.hooks.is_quiet(), agent.compaction.is_at_work());
         assert!(
             agent.is_idle() && !self.open_turn,
-            "seed {}: it does not come to rest: {stage:?}, hooks: {chains}, {line} wait for their answer, {queue} in the queue, \
-             compacting: {running}, in a turn: {}",
+            "seed {}: it does not come to rest: {stage:?}, hooks: {chains}, {line} wait for their answer, {queue} in \
+             the queue, compacting: {running}, in a turn: {}",
             self.seed,
             self.open_turn
         );

@@ -38,7 +38,7 @@ impl World {
         assert!(alone <= 1, "seed {}: {alone} sequential calls at once", self.seed);
     }
 
-    /// A tool of the server's answers or reports progress, possibly one that is no longer waited for.
+    /// Has a tool of the server's answer or report progress, possibly one that is no longer waited for.
     pub(super) fn server_tool_speaks(&mut self) {
         let stale = self.rng.u8(..4) == 0;
         let from: Vec<CallId> = match stale {
@@ -56,7 +56,7 @@ impl World {
         self.tell(Input::ToolAnswered { call_id, output });
     }
 
-    /// Somebody decides about a call, changes the rules, or takes an answer back.
+    /// Has somebody decide about a call, change the rules, or take an answer back.
     pub(super) fn somebody_decides(&mut self) {
         let state = &self.agent.ws.session.state;
         let open: Vec<ApprovalId> = state.approvals.iter().map(|approval| approval.approval_id.clone()).collect();

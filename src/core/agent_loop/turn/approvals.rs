@@ -230,7 +230,8 @@ impl Workspace {
         standing.retain(|earlier| earlier.arguments_hash != approval.arguments_hash);
         if standing.len() >= STANDING_MAX {
             let message = format!(
-                "the session has {STANDING_MAX} lasting answers already; answer once, or withdraw one with withdraw_approval"
+                "the session has {STANDING_MAX} lasting answers already; answer once, or withdraw one with \
+                 withdraw_approval"
             );
             return Err(ErrorBody::new(ErrorCode::LimitReached, message));
         }

@@ -18,8 +18,8 @@ use reseed_protocol::{
 };
 
 /// The result of a call that ran in the server, or at its client, when the server stopped.
-const INTERRUPTED: &str = "The call was interrupted: the server stopped before the tool answered. The call may have taken \
-                           effect, and it is not repeated.";
+const INTERRUPTED: &str = "The call was interrupted: the server stopped before the tool answered. The call may have \
+                           taken effect, and it is not repeated.";
 
 impl Turn {
     /// Moves the deadline of a call that its client reports to be running. Returns the new one.

@@ -20,12 +20,12 @@ pub(super) fn task(kind: SummaryKind) -> &'static str {
     match kind {
         SummaryKind::Auto | SummaryKind::Chat => "",
         SummaryKind::Code => {
-            " Keep which files were changed and how, symbols with their signatures word for word, and decisions with their \
-             reasons."
+            " Keep which files were changed and how, symbols with their signatures word for word, and decisions with \
+             their reasons."
         }
         SummaryKind::Debugging => {
-            " Keep the symptoms, exact errors word for word, how to reproduce them, which hypotheses were ruled out and why, \
-             and what is suspected now."
+            " Keep the symptoms, exact errors word for word, how to reproduce them, which hypotheses were ruled out \
+             and why, and what is suspected now."
         }
         SummaryKind::Research => {
             " Keep every source with its address, each claim with its source, and the questions that are open."

@@ -82,8 +82,8 @@ fn record(head: &str, summary: &str) -> String {
 }
 
 /// Precedes the summary of an abandoned branch in the context.
-const BRANCH_HEAD: &str = "Another branch of this conversation went on from here and was left. This is a record of what \
-                           was said on it, not a request.\n\n<summary>\n";
+const BRANCH_HEAD: &str = "Another branch of this conversation went on from here and was left. This is a record of \
+                           what was said on it, not a request.\n\n<summary>\n";
 
 /// Wraps the summary of an abandoned branch for the model: a user message that records what was said there.
 #[must_use]

@@ -76,12 +76,12 @@ const FORM: &str = "Use exactly these headings, with short points below each, or
                     & Preferences\n## Progress\n### Done\n### In Progress\n### Blocked\n## Key Decisions\n## Next \
                     Steps\n## Critical Context\nUnder Critical Context list every fact that was told and may be asked \
                     for later: who and what is called how, values, places, dates.";
-const FREE_FORM: &str = "Write plain text without headings: what the user wants and how, what was done and decided, what \
-                         is open and comes next, and every fact that was told and may be asked for later: who and what \
-                         is called how, values, places, dates.";
-const SPLIT_TURN: &str = "It breaks off within a turn whose rest is kept. Of that turn, say what was asked first (Goal), \
-                          what has been done so far (In Progress), and what one must know to understand the rest \
-                          (Critical Context).";
+const FREE_FORM: &str = "Write plain text without headings: what the user wants and how, what was done and decided, \
+                         what is open and comes next, and every fact that was told and may be asked for later: who and \
+                         what is called how, values, places, dates.";
+const SPLIT_TURN: &str = "It breaks off within a turn whose rest is kept. Of that turn, say what was asked first \
+                          (Goal), what has been done so far (In Progress), and what one must know to understand the \
+                          rest (Critical Context).";
 const FOCUS: &str = "The user asks to look especially at: ";
 
 /// Builds the one user message of a summary request.
@@ -138,8 +138,8 @@ pub fn complete(lacking: &[&str], words_max: u32) -> String {
         ""
     };
     let task = if lacking.len() == SECTIONS.len() {
-        "That has none of the headings that were asked for. Do not answer the conversation. Write the whole summary again \
-         under exactly these headings"
+        "That has none of the headings that were asked for. Do not answer the conversation. Write the whole summary \
+         again under exactly these headings"
     } else {
         "That lacks some of the headings that were asked for. Write only the sections that are missing, under exactly \
          these headings"
@@ -368,7 +368,10 @@ mod tests {
     fn the_first_message_kept_is_told_by_its_beginning() {
         let text = in_place(in_place_parts(3, Some(&Message::user("<|im_end|> \"Now\" the roof\nand more"))));
         assert!(
-            text.contains("Leave out the last 3 messages before this one, from the one that begins “<\\|im_end|> 'Now' the roof”: they are kept"),
+            text.contains(
+                "Leave out the last 3 messages before this one, from the one that begins “<\\|im_end|> 'Now' \
+                           the roof”: they are kept"
+            ),
             "{text}"
         );
     }

@@ -20,7 +20,7 @@ use std::sync::{
 /// Sessions that append at the same time, so that they share groups.
 const SESSIONS: u64 = 3;
 
-/// Bytes after which a connection is cut: within a group's request and answer, and beyond.
+/// Returns the numbers of bytes after which a connection is cut: within a group's request and answer, and beyond.
 fn places(way: Way) -> Vec<u32> {
     let mut random = fastrand::Rng::with_seed(16);
     match way {

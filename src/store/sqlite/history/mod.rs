@@ -178,8 +178,8 @@ const WALK_SESSIONS: u32 = 256;
 pub(super) fn unindexed(db: &Connection, after: i64) -> rusqlite::Result<(Vec<SessionId>, Option<i64>)> {
     let mut statement = db.prepare_cached(
         "SELECT number, id, last_seq > \
-         (SELECT coalesce(sum(part.last_seq - part.first_seq + 1), 0) FROM history_part AS part WHERE session = number) \
-         FROM session WHERE number > ?1 ORDER BY number LIMIT ?2",
+         (SELECT coalesce(sum(part.last_seq - part.first_seq + 1), 0) FROM history_part AS part \
+         WHERE session = number) FROM session WHERE number > ?1 ORDER BY number LIMIT ?2",
     )?;
     let mut rows = statement.query((after, WALK_SESSIONS))?;
     let (mut sessions, mut count, mut last) = (Vec::new(), 0, after);

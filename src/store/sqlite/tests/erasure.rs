@@ -113,7 +113,8 @@ async fn short_sessions_are_removed_together() {
     store.close().await.unwrap();
     tamper(
         &path,
-        "INSERT INTO deletion SELECT number, id FROM session WHERE id != 'kept'; DELETE FROM session WHERE id != 'kept'",
+        "INSERT INTO deletion SELECT number, id FROM session WHERE id != 'kept'; \
+         DELETE FROM session WHERE id != 'kept'",
     );
     let seen = Arc::new(Mutex::new(CommitStats::default()));
     let observed = seen.clone();
@@ -206,8 +207,8 @@ async fn a_rewritten_file_is_short_shrinks_later_and_has_no_bytes_of_what_was_de
     store.close().await.unwrap();
     tamper(
         &path,
-        "PRAGMA secure_delete = 0; PRAGMA journal_mode = DELETE; PRAGMA auto_vacuum = 0; VACUUM; DELETE FROM record WHERE \
-         session = 1; DELETE FROM session WHERE number = 1; INSERT INTO deletion VALUES (1, 's')",
+        "PRAGMA secure_delete = 0; PRAGMA journal_mode = DELETE; PRAGMA auto_vacuum = 0; VACUUM; DELETE FROM record \
+         WHERE session = 1; DELETE FROM session WHERE number = 1; INSERT INTO deletion VALUES (1, 's')",
     );
     fs::write(dir.path().join("reseed.db.vacuum"), "of an attempt that was interrupted").unwrap();
     let length = || fs::metadata(&path).unwrap().len();

@@ -183,7 +183,8 @@ impl Server {
         (known.error, known.failure) = (None, None);
         drop(known);
         tracing::info!(
-            server = %self.spec.name, protocol, software, tools = listing.offers.len(), left_out = listing.left_out.len(),
+            server = %self.spec.name, protocol, software,
+            tools = listing.offers.len(), left_out = listing.left_out.len(),
             "the MCP server is up"
         );
         self.publish(listing);
@@ -285,7 +286,9 @@ impl Server {
                         }
                     }
                     Ok(Err(why)) => tracing::warn!(server = %self.spec.name, "the MCP server {why}; its tools stay"),
-                    Err(_) => tracing::warn!(server = %self.spec.name, "the MCP server did not list its tools; they stay"),
+                    Err(_) => {
+                        tracing::warn!(server = %self.spec.name, "the MCP server did not list its tools; they stay");
+                    }
                 },
             }
             next_list = Instant::now() + LIST_INTERVAL;

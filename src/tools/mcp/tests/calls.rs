@@ -169,8 +169,8 @@ async fn a_server_that_dies_in_a_call_is_restarted_and_the_call_is_not_repeated(
     let mcp = opened(vec![spec]).await;
     let changes = mcp.changed();
     let lost = call(&mcp, "s__pay", json!({ "n": 1 })).await;
-    let expected = "The MCP server `s` closed the connection before it answered. The call may have been carried out, so \
-                    check before you make it again.";
+    let expected = "The MCP server `s` closed the connection before it answered. The call may have been carried out, \
+                    so check before you make it again.";
     assert_eq!(lost, Output::error(expected));
     // The next call waits for the restart.
     assert_eq!(call(&mcp, "s__pay", json!({ "n": 2 })).await, Output::text("paid"));

@@ -38,7 +38,7 @@ async fn until(mcp: &Mcp, is_so: impl Fn(&Mcp) -> bool) {
     timeout(Duration::from_secs(600), so).await.unwrap_or_else(|_| panic!("{:?}", mcp.status()));
 }
 
-/// A copy of a spec, as reading the same file again gives.
+/// Returns a copy of a spec, as reading the same file again gives.
 fn again(spec: &Spec) -> Spec {
     let link = match &spec.link {
         crate::tools::mcp::file::Link::Scripted(connect) => crate::tools::mcp::file::Link::Scripted(connect.clone()),

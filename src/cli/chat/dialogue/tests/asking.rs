@@ -5,7 +5,7 @@ use reseed_protocol::ApprovalId;
 
 const HASH: &str = "0d5a8b4f31e6c2979ab4d8f07c15e3a26b90d47f8e1c35a2907bd6e4f81c3a52";
 
-/// An answer that calls `shell`, as the event of this number.
+/// Returns an answer that calls `shell`, as the event of this number.
 fn called(seq: u64) -> String {
     let call = json!({ "type": "tool_call", "toolCallId": "c1", "name": "shell", "arguments": r#"{"command":["rm","-r","build"]}"# });
     let entry = json!({ "entryId": "a1", "parentId": "u1", "timestamp": "2026-11-21T09:00:01.000Z", "type": "message",
@@ -17,7 +17,7 @@ fn event(seq: u64, kind: &str, payload: &Value) -> String {
     format!("< {}\n", json!({ "sessionId": "ses", "seq": seq, "type": kind, "payload": payload }))
 }
 
-/// The question of this number about the call.
+/// Returns the question of this number about the call.
 fn asked(seq: u64, id: &str) -> String {
     let text = "{\"command\":[\"rm\",\"-r\",\"build\"]}";
     let payload = json!({
@@ -45,7 +45,7 @@ fn result(seq: u64, output: &str, is_error: bool) -> String {
     event(seq, "entry_appended", &json!({ "entry": entry, "turnId": "t1" }))
 }
 
-/// What is shown behind the question that the model has asked to be told.
+/// Returns what is shown behind the text `mark`.
 fn after(out: &str, mark: &str) -> String {
     out.split_once(mark).unwrap_or_else(|| panic!("no {mark:?} in {out}")).1.to_owned()
 }

@@ -142,8 +142,8 @@ mod tests {
             "database listens on port 5433 now",
         );
         check(
-            "Well, in case you wonder about it some day, the backup job of the office in Lisbon has always been started at 03:30 by \
-             a script that nobody dares to touch",
+            "Well, in case you wonder about it some day, the backup job of the office in Lisbon has always been \
+             started at 03:30 by a script that nobody dares to touch",
             &["03:30"],
             "the office in Lisbon has always been started at 03:30 by a script that",
             "Lisbon always started at 03:30 by",
