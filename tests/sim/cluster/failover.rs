@@ -106,7 +106,7 @@ fn a_shorter_log_is_another_one(history: &History) -> Result<(), String> {
     }
 }
 
-/// Which ends of the log of the clients' session have a record, where the standby's goes on otherwise than the lost one.
+/// Says which ends of the log have a record, where the standby's goes on otherwise than the lost one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Both,
