@@ -5,13 +5,18 @@ use crate::{
         context::{compaction::Held, counter::Counter},
         session::{HeldAt, Queued, QueuedAt, Session, SessionState, SessionTree, StoredState, tree::PathReader},
     },
-    store::{EntryQuery, Error, Part, SessionHead, SessionStore, StoredRecord},
+    store::{EntriesPage, EntryQuery, Error, Part, SessionHead, SessionStore, StoredRecord},
 };
+use futures_util::future::join;
 use reseed_protocol::{Entry, EntryId, SessionId, event::Event};
 use std::{collections::HashMap, sync::Arc};
 
 /// Entries read per page on the way to the root.
 const PATH_PAGE: u32 = 128;
+/// Entries of the largest page of a long way, whose pages grow: each costs a round trip.
+const PATH_PAGE_MAX: u32 = 1_024;
+/// Bytes of entries after which a page ends: two of them are in memory at once.
+const PATH_PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Records read per page when the log is folded.
 const LOG_PAGE: u32 = 1_000;
 /// Bytes of records after which such a page ends.
@@ -119,21 +124,28 @@ pub(super) async fn path_to(
     let mut reader = PathReader::new(state, counter);
     let mut back = WayBack::from(leaf);
     let mut seqs: HashMap<EntryId, Option<u64>> = HashMap::new();
-    'pages: loop {
-        let page = back.next_page(store, session).await?;
+    let (mut ahead, mut pages) = (None, 0_u32);
+    loop {
+        let page = match ahead.take() {
+            Some(records) => back.entries(session, records)?,
+            None => back.next_page(store, session).await?,
+        };
         if page.is_empty() {
             break;
         }
+        pages += 1;
         let oldest = page.last().map_or(0, |(seq, _)| *seq);
-        for (_, entry) in page {
-            if reader.may_join()
-                && let Some(known) = known.upto(&entry.entry_id)
-            {
-                return Ok(reader.finish_with(known));
-            }
-            if !reader.take(entry) {
-                break 'pages;
-            }
+        // On a long way, the next page is read while this one is counted.
+        let is_long = pages > 1 && reader.may_join();
+        if is_long {
+            back.limit = (back.limit * 2).min(PATH_PAGE_MAX);
+        }
+        let fetch = async { if is_long { Some(back.records(store, session).await) } else { None } };
+        let (fetched, taken) = join(fetch, async { take(&mut reader, page, known) }).await;
+        match taken {
+            Taken::All => ahead = fetched.transpose()?,
+            Taken::Enough => break,
+            Taken::Joins(known) => return Ok(reader.finish_with(known)),
         }
         // An entry is newer than its ancestors, so an entry that is newer than the current position and was not met is
         // on another branch.
@@ -160,6 +172,30 @@ pub(super) async fn path_to(
     Ok(reader.finish())
 }
 
+/// What became of a page on the way to the root.
+enum Taken {
+    /// All of it is on the path.
+    All,
+    /// Nothing further back is needed.
+    Enough,
+    /// It has met a known path, which goes to the root.
+    Joins(SessionTree),
+}
+
+fn take(reader: &mut PathReader<'_>, page: Vec<(u64, Entry)>, known: &SessionTree) -> Taken {
+    for (_, entry) in page {
+        if reader.may_join()
+            && let Some(known) = known.upto(&entry.entry_id)
+        {
+            return Taken::Joins(known);
+        }
+        if !reader.take(entry) {
+            return Taken::Enough;
+        }
+    }
+    Taken::All
+}
+
 /// Returns these entries, newest first; missing ones are left out.
 async fn by_id(store: &dyn SessionStore, session: &SessionId, ids: Vec<EntryId>) -> Result<Vec<Entry>, Error> {
     let mut found = Vec::with_capacity(ids.len());
@@ -176,12 +212,14 @@ async fn by_id(store: &dyn SessionStore, session: &SessionId, ids: Vec<EntryId>)
 #[derive(Debug)]
 pub(super) struct WayBack {
     next: Option<EntryId>,
+    /// The most entries of the next page.
+    limit: u32,
 }
 
 impl WayBack {
     /// Starts at an entry, which is included.
     pub(super) fn from(leaf: Option<EntryId>) -> Self {
-        Self { next: leaf }
+        Self { next: leaf, limit: PATH_PAGE }
     }
 
     /// Returns the next entries towards the root with their `seq`, newest first; empty at the end.
@@ -193,11 +231,21 @@ impl WayBack {
         store: &dyn SessionStore,
         session: &SessionId,
     ) -> Result<Vec<(u64, Entry)>, Error> {
-        let Some(from) = self.next.take() else { return Ok(Vec::new()) };
-        let records = store.entries(session, EntryQuery::Path { from, limit: PATH_PAGE }).await?;
-        let full = records.len() == PATH_PAGE as usize;
-        let mut page = Vec::with_capacity(records.len());
-        for record in records {
+        let records = self.records(store, session).await?;
+        self.entries(session, records)
+    }
+
+    /// Reads the records of the next page.
+    async fn records(&mut self, store: &dyn SessionStore, session: &SessionId) -> Result<EntriesPage, Error> {
+        let Some(from) = self.next.take() else { return Ok(EntriesPage { records: Vec::new(), cut: false }) };
+        store.entries_page(session, EntryQuery::Path { from, limit: self.limit }, PATH_PAGE_BYTES).await
+    }
+
+    /// Returns the entries of a page, and goes on behind it.
+    fn entries(&mut self, session: &SessionId, read: EntriesPage) -> Result<Vec<(u64, Entry)>, Error> {
+        let full = read.cut || read.records.len() == self.limit as usize;
+        let mut page = Vec::with_capacity(read.records.len());
+        for record in read.records {
             if let Some(entry) = entry(session, &record)? {
                 page.push((record.seq, entry));
             }
