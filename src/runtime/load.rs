@@ -299,3 +299,6 @@ fn event(session: &SessionId, record: &StoredRecord) -> Result<Event, Error> {
         Err(error) => Err(unknown(&error)),
     }
 }
+
+#[cfg(test)]
+mod tests;

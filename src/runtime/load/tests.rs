@@ -1,0 +1,69 @@
+use super::{PATH_PAGE, PATH_PAGE_BYTES, PATH_PAGE_MAX, load, path_to};
+use crate::{
+    core::{
+        context::counter::Counter,
+        session::{SessionState, SessionTree},
+    },
+    store::{Append, EntryColumns, Head, Lease, NewRecord, SessionHead, SessionStore, memory::MemoryStore},
+};
+use reseed_protocol::{
+    Entry, EntryData, EntryId, Message, Part, Role, SessionId, Timestamp,
+    event::{EntryAppended, Event},
+};
+use std::sync::Arc;
+
+fn entry_id(n: usize) -> EntryId {
+    format!("e{n:011}").parse().unwrap()
+}
+
+/// Returns a store with a session of messages of this many bytes, each under the one before.
+async fn session(messages: usize, bytes: usize) -> (MemoryStore, SessionHead) {
+    let (store, id) = (MemoryStore::new(), "s".parse::<SessionId>().unwrap());
+    let lease: Lease = store.create(&id, "", Timestamp(1)).await.unwrap();
+    let records = (0..messages).map(|n| {
+        let message = Message::new(Role::User, vec![Part::Text { text: "x".repeat(bytes) }]);
+        let parent_id = n.checked_sub(1).map(entry_id);
+        let data = EntryData::Message(message);
+        let entry = Entry { entry_id: entry_id(n), parent_id, timestamp: Timestamp(1), imported: None, data };
+        let event = Event::EntryAppended(Box::new(EntryAppended { entry, turn_id: None, command_id: None }));
+        NewRecord { body: serde_json::to_string(&event).unwrap().into(), entry: EntryColumns::of(&event) }
+    });
+    let append = Append { records: records.collect(), marks: Vec::new(), head: Head::default() };
+    if messages > 0 {
+        store.append(&lease, 1, append).await.unwrap();
+    }
+    let head = store.head(&id).await.unwrap();
+    (store, head)
+}
+
+fn ids(tree: &SessionTree) -> Vec<EntryId> {
+    tree.path().iter().map(|node| node.id().clone()).collect()
+}
+
+#[tokio::test]
+async fn a_path_of_any_length_is_loaded_whole() {
+    let (first, largest) = (PATH_PAGE as usize, PATH_PAGE_MAX as usize);
+    let lengths =
+        [0, 1, first - 1, first, first + 1, 2 * first, 2 * first + 1, 4 * first, 3 * largest, 3 * largest + 5];
+    for (messages, bytes) in lengths.map(|length| (length, 10)).into_iter().chain([(20, PATH_PAGE_BYTES / 3)]) {
+        let (store, head) = session(messages, bytes).await;
+        let loaded = load(&store, &head).await.unwrap();
+        assert!(ids(&loaded.tree) == (0..messages).map(entry_id).collect::<Vec<_>>(), "{messages} of {bytes} bytes");
+    }
+}
+
+#[tokio::test]
+async fn a_long_path_ends_where_it_meets_a_known_one() {
+    let messages = 5 * PATH_PAGE as usize;
+    let (store, head) = session(messages, 10).await;
+    let (state, counter) = (SessionState::default(), Counter::by_characters());
+    let to = async |n: usize, known: &SessionTree| {
+        path_to(&store, &head.session, Some(entry_id(n)), &state, &counter, known).await.unwrap()
+    };
+    for known in [0, 1, 127, 128, 300, messages - 1] {
+        let upto = to(known, &SessionTree::default()).await;
+        let whole = to(messages - 1, &upto).await;
+        assert!(ids(&whole) == (0..messages).map(entry_id).collect::<Vec<_>>(), "from {known}");
+        assert!(Arc::ptr_eq(&whole.path()[0], &upto.path()[0]), "the rest is taken from the known path");
+    }
+}
