@@ -303,7 +303,7 @@ pub enum CloseCode {
     NoHello = 4408,
     /// Rate limit.
     RateLimit = 4429,
-    /// The client reads too slowly, or changes of the list that it watches were lost to it: reconnect and resume.
+    /// The client reads too slowly, or the server lost changes of the list that it watches: reconnect and resume.
     SlowReader = 4504,
     /// No pong: reconnect and resume.
     NoPong = 4508,

@@ -8,8 +8,9 @@ use crate::{
     store::{EntriesPage, EntryQuery, Error, Part, SessionHead, SessionStore, StoredRecord},
 };
 use futures_util::future::join;
-use reseed_protocol::{Entry, EntryId, SessionId, event::Event};
+use reseed_protocol::{Entry, EntryData, EntryId, SessionId, event::Event};
 use std::{collections::HashMap, sync::Arc};
+use tokio::task::yield_now;
 
 /// Entries read per page on the way to the root.
 const PATH_PAGE: u32 = 128;
@@ -17,6 +18,8 @@ const PATH_PAGE: u32 = 128;
 const PATH_PAGE_MAX: u32 = 1_024;
 /// Bytes of entries after which a page ends: two of them are in memory at once.
 const PATH_PAGE_BYTES: usize = 4 * 1024 * 1024;
+/// Entries of a page that are counted before other tasks, and the read of the next page, get their turn.
+const COUNTED_AT_ONCE: usize = 32;
 /// Records read per page when the log is folded.
 const LOG_PAGE: u32 = 1_000;
 /// Bytes of records after which such a page ends.
@@ -135,13 +138,15 @@ pub(super) async fn path_to(
         }
         pages += 1;
         let oldest = page.last().map_or(0, |(seq, _)| *seq);
-        // On a long way, the next page is read while this one is counted.
-        let is_long = pages > 1 && reader.may_join();
+        // On a long way, the next page is read while this one is counted. Behind a compaction there may be no need of it.
+        let ends =
+            |entry: &Entry| matches!(entry.data, EntryData::Compaction(_)) && !state.undone.contains(&entry.entry_id);
+        let is_long = pages > 1 && reader.may_join() && !page.iter().any(|(_, entry)| ends(entry));
         if is_long {
             back.limit = (back.limit * 2).min(PATH_PAGE_MAX);
         }
         let fetch = async { if is_long { Some(back.records(store, session).await) } else { None } };
-        let (fetched, taken) = join(fetch, async { take(&mut reader, page, known) }).await;
+        let (fetched, taken) = join(fetch, take(&mut reader, page, known)).await;
         match taken {
             Taken::All => ahead = fetched.transpose()?,
             Taken::Enough => break,
@@ -182,8 +187,11 @@ enum Taken {
     Joins(SessionTree),
 }
 
-fn take(reader: &mut PathReader<'_>, page: Vec<(u64, Entry)>, known: &SessionTree) -> Taken {
-    for (_, entry) in page {
+async fn take(reader: &mut PathReader<'_>, page: Vec<(u64, Entry)>, known: &SessionTree) -> Taken {
+    for (at, (_, entry)) in page.into_iter().enumerate() {
+        if at % COUNTED_AT_ONCE == COUNTED_AT_ONCE - 1 {
+            yield_now().await;
+        }
         if reader.may_join()
             && let Some(known) = known.upto(&entry.entry_id)
         {

@@ -167,8 +167,9 @@ pub trait Cluster: Send + Sync {
     /// [`Error::Unknown`].
     fn join<'a>(&'a self, node: &'a NewNode) -> StoreFuture<'a, Result<NodeId, Error>>;
 
-    /// Adds to this node's counter and returns all nodes, its own as it was before. `None`: it has not joined, or was
-    /// removed, and holds nothing.
+    /// Adds to this node's counter and returns all nodes, its own as it was before. `None`: the store does not have it,
+    /// and it holds nothing. It has not joined, was removed, or a copy of the store has taken over that lacks it, and may
+    /// have given its number to another node.
     ///
     /// # Errors
     /// [`Error::Unknown`]: it may have been counted.
@@ -269,7 +270,7 @@ pub(super) fn not_a_member(me: NodeId) -> Error {
 #[derive(Debug, Default)]
 pub(super) struct Membership {
     me: Mutex<Option<NodeId>>,
-    /// The count of failovers as of which they are.
+    /// The verdicts, and the count of failovers when they were made.
     verdicts: Mutex<(u64, Vec<Silent>)>,
 }
 

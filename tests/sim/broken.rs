@@ -23,7 +23,7 @@ pub(crate) enum Broken {
     TermTwice,
     /// A standby that is behind takes over, and nothing tells that it is another copy.
     SilentFailover,
-    /// Nodes are not told of a failover, which the sessions that they open show all the same.
+    /// Nodes are not told of a failover. Sessions get new epochs all the same when they are opened.
     UntoldFailover,
     /// Nodes of a cluster judge by their time of day which others live.
     WallClockLease,

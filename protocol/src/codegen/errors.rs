@@ -62,7 +62,7 @@ fn explain(code: CloseCode) -> (&'static str, &'static str) {
             ("The client far exceeded its rate limit.", "Wait a minute, then reconnect and resume.")
         }
         CloseCode::SlowReader => {
-            ("This client read too slowly, or changes of the list that it watches were lost to it.", RESUME)
+            ("This client read too slowly, or the server lost changes of the list that it watches.", RESUME)
         }
         CloseCode::NoPong => ("No pong was received.", RESUME),
     }

@@ -10,30 +10,38 @@ use reseed_protocol::{
     Entry, EntryData, EntryId, Message, Part, Role, SessionId, Timestamp,
     event::{EntryAppended, Event},
 };
+use serde_json::json;
 use std::sync::Arc;
 
 fn entry_id(n: usize) -> EntryId {
     format!("e{n:011}").parse().unwrap()
 }
 
-/// Returns a store with a session of messages of this many bytes, each under the one before.
-async fn session(messages: usize, bytes: usize) -> (MemoryStore, SessionHead) {
+fn record(n: usize, data: EntryData) -> NewRecord {
+    let parent_id = n.checked_sub(1).map(entry_id);
+    let entry = Entry { entry_id: entry_id(n), parent_id, timestamp: Timestamp(1), imported: None, data };
+    let event = Event::EntryAppended(Box::new(EntryAppended { entry, turn_id: None, command_id: None }));
+    NewRecord { body: serde_json::to_string(&event).unwrap().into(), entry: EntryColumns::of(&event) }
+}
+
+fn message(n: usize, bytes: usize) -> NewRecord {
+    record(n, EntryData::Message(Message::new(Role::User, vec![Part::Text { text: "x".repeat(bytes) }])))
+}
+
+/// Returns a store with a session of these records.
+async fn stored(records: Vec<NewRecord>) -> (MemoryStore, SessionHead) {
     let (store, id) = (MemoryStore::new(), "s".parse::<SessionId>().unwrap());
     let lease: Lease = store.create(&id, "", Timestamp(1)).await.unwrap();
-    let records = (0..messages).map(|n| {
-        let message = Message::new(Role::User, vec![Part::Text { text: "x".repeat(bytes) }]);
-        let parent_id = n.checked_sub(1).map(entry_id);
-        let data = EntryData::Message(message);
-        let entry = Entry { entry_id: entry_id(n), parent_id, timestamp: Timestamp(1), imported: None, data };
-        let event = Event::EntryAppended(Box::new(EntryAppended { entry, turn_id: None, command_id: None }));
-        NewRecord { body: serde_json::to_string(&event).unwrap().into(), entry: EntryColumns::of(&event) }
-    });
-    let append = Append { records: records.collect(), marks: Vec::new(), head: Head::default() };
-    if messages > 0 {
-        store.append(&lease, 1, append).await.unwrap();
+    if !records.is_empty() {
+        store.append(&lease, 1, Append { records, marks: Vec::new(), head: Head::default() }).await.unwrap();
     }
     let head = store.head(&id).await.unwrap();
     (store, head)
+}
+
+/// Returns a store with a session of messages of this many bytes, each under the one before.
+async fn session(messages: usize, bytes: usize) -> (MemoryStore, SessionHead) {
+    stored((0..messages).map(|n| message(n, bytes)).collect()).await
 }
 
 fn ids(tree: &SessionTree) -> Vec<EntryId> {
@@ -66,4 +74,22 @@ async fn a_long_path_ends_where_it_meets_a_known_one() {
         assert!(ids(&whole) == (0..messages).map(entry_id).collect::<Vec<_>>(), "from {known}");
         assert!(Arc::ptr_eq(&whole.path()[0], &upto.path()[0]), "the rest is taken from the known path");
     }
+}
+
+#[tokio::test]
+async fn nothing_is_read_behind_what_a_compaction_needs() {
+    // The compaction is on the third page. What is behind its page cannot be read, and need not be.
+    let (first, damaged) = (PATH_PAGE as usize, 1_000);
+    let at = damaged + 3 * first;
+    let mut records: Vec<NewRecord> = (0..=at + 2 * first + 10).map(|n| message(n, 10)).collect();
+    records[damaged].body = r#"{"type":"entry_appended","payload":{}}"#.into();
+    let summary = json!({ "type": "compaction", "summary": "cats", "firstKeptEntryId": entry_id(at - 1),
+        "tokensBefore": 1, "keptEntryIds": [entry_id(5)] });
+    records[at] = record(at, serde_json::from_value(summary).unwrap());
+    let (store, head) = stored(records).await;
+    let (leaf, counter) = (entry_id(at + 2 * first + 10), Counter::by_characters());
+    let (state, none) = (SessionState::default(), SessionTree::default());
+    let path = path_to(&store, &head.session, Some(leaf), &state, &counter, &none).await.unwrap();
+    let expected = [5].into_iter().chain(at - 1..=at + 2 * first + 10).map(entry_id);
+    assert!(ids(&path) == expected.collect::<Vec<_>>(), "{:?}", &ids(&path)[..4]);
 }

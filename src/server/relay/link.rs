@@ -123,7 +123,7 @@ pub(super) struct Dial {
 }
 
 impl Link {
-    /// Dials a holder. What is sent meanwhile waits, and is sent also if the client does not.
+    /// Dials a holder. A frame that is sent meanwhile waits, and still goes there if the client leaves.
     pub(super) fn dial(dial: Dial, number: u64, to_connection: mpsc::Sender<(u64, FromLink)>) -> Self {
         let (to_holder, from_connection) = mpsc::channel(1);
         let (row, outage) = (dial.row.clone(), dial.outage);
@@ -176,8 +176,8 @@ async fn run(
     }
 }
 
-/// Waits until the client has left with nothing to send. What it has sent is still to be carried out, as it is where
-/// its session is open.
+/// Waits until the client has left and no frame of it waits here. One that waits is still carried out, as it would be
+/// where its session is open.
 async fn unneeded(
     to_connection: &mpsc::Sender<(u64, FromLink)>,
     from_connection: &mpsc::Receiver<FrameText>,

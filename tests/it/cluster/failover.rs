@@ -4,6 +4,7 @@ use super::opened;
 use crate::operating::alerts::{fires, has_promtool, samples};
 use crate::support::{
     cluster::{LONG_LEASE, Node},
+    http::get,
     json::present,
     polling::until,
     postgres::Server,
@@ -158,9 +159,9 @@ async fn a_standby_that_is_behind_is_noticed_and_its_logs_have_new_epochs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_synchronous_standby_takes_over_without_loss_and_nobody_is_disconnected() {
+async fn a_synchronous_standby_takes_over_within_the_lease_without_loss_and_nobody_is_disconnected() {
     let (pair, address) = Pair::start().await;
-    let (a, b) = (Node::alone(&address, "a", &[]).await, Node::alone(&address, "b", &[]).await);
+    let (a, b) = (Node::alone(&address, "a", &[LONG_LEASE]).await, Node::alone(&address, "b", &[LONG_LEASE]).await);
     pair.synchronous().await;
     let ((mut at_a, of_a), (mut at_b, of_b)) = (a.session().await, b.session().await);
     at_a.turn("My cat is called Miso.").await;
@@ -183,4 +184,36 @@ async fn a_synchronous_standby_takes_over_without_loss_and_nobody_is_disconnecte
         let pong = client.ask("ping", json!({ "sessionId": session, "seq": told.last() })).await;
         assert_eq!(pong["payload"]["inSync"], true, "{pong}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_that_outlasts_the_lease_gives_every_log_a_new_epoch() {
+    let (pair, address) = Pair::start().await;
+    let a = Node::alone(&address, "a", &[]).await;
+    pair.synchronous().await;
+    let (mut client, session) = a.session().await;
+    client.turn("My cat is called Miso.").await;
+    let first = client.seen.iter().find(|frame| frame["type"] == "session_opened").unwrap();
+    let epoch = present(&first["payload"]["epoch"]).clone();
+    let seq = client.seen.iter().filter_map(|frame| frame["seq"].as_u64()).max().unwrap();
+    pair.primary(&["stop", "-m", "immediate"]).await;
+    // Somebody else may have opened the session now, for all that this server knows.
+    until("its lease has run out", async || {
+        let ready = get(&a.server.address, "/readyz").await;
+        if ready.body.contains("the database is away") { Ok(()) } else { Err(ready.body) }
+    })
+    .await;
+    pair.standby(&["promote"]).await;
+    assert_eq!(client.closed().await, 1012);
+    a.ready().await;
+    let resume = json!({ "epoch": epoch, "seq": seq });
+    let mut client = a.client().await;
+    opened(&mut client, &session).await;
+    client.ask("close_session", json!({})).await;
+    let back = client.ask("open_session", json!({ "sessionId": session, "resume": resume, "entries": 50 })).await;
+    let back = &back["payload"];
+    assert_ne!(present(&back["epoch"]), &epoch, "{back}");
+    assert_eq!(back["resumed"], "snapshot", "{back}");
+    assert!(leaf_text(back).contains("Miso"), "{back}");
+    assert!(a.log().contains("closing sessions"), "{}", a.log());
 }
