@@ -193,8 +193,8 @@ impl Keeper {
         let all = || held.iter().map(|held| held.session.clone()).collect();
         let Some(cluster) = self.cluster().filter(|_| now.me == then.me) else { return Ok(all()) };
         let lost = cluster.lost(held).await?;
-        // While this node was not trusted, others may have opened a session and written to it, and the failover may have
-        // lost that. The store then shows it as this node left it, but clients have seen more.
+        // While this node was not trusted, others may have opened a session and written to it, and the failover may
+        // have lost that. The store then shows it as this node left it, but clients have seen more.
         let is_unknown = now.lapses != then.lapses && cluster.failovers() != then.failovers;
         Ok(if is_unknown { all() } else { lost })
     }
@@ -424,7 +424,7 @@ impl Keeper {
         match cluster.join(&self.node).await {
             Ok(me) => {
                 metrics::lease_lost();
-                tracing::error!(node = %me, "the database no longer had this server among its servers; it has joined again");
+                tracing::error!(node = %me, "the database no longer had this server; it has joined again");
                 let mut view = self.view();
                 *view = View::joined(self.node.lease, me, sent);
                 self.standing.send_modify(|standing| (standing.me, standing.beats) = (me, standing.beats + 1));

@@ -138,7 +138,7 @@ pub(super) async fn path_to(
         }
         pages += 1;
         let oldest = page.last().map_or(0, |(seq, _)| *seq);
-        // On a long way, the next page is read while this one is counted. Behind a compaction there may be no need of it.
+        // On a long way, the next page is read while this one is counted. Behind a compaction it may not be needed.
         let ends =
             |entry: &Entry| matches!(entry.data, EntryData::Compaction(_)) && !state.undone.contains(&entry.entry_id);
         let is_long = pages > 1 && reader.may_join() && !page.iter().any(|(_, entry)| ends(entry));

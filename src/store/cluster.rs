@@ -168,8 +168,8 @@ pub trait Cluster: Send + Sync {
     fn join<'a>(&'a self, node: &'a NewNode) -> StoreFuture<'a, Result<NodeId, Error>>;
 
     /// Adds to this node's counter and returns all nodes, its own as it was before. `None`: the store does not have it,
-    /// and it holds nothing. It has not joined, was removed, or a copy of the store has taken over that lacks it, and may
-    /// have given its number to another node.
+    /// and it holds nothing. It has not joined, was removed, or a copy of the store has taken over that lacks it, and
+    /// may have given its number to another node.
     ///
     /// # Errors
     /// [`Error::Unknown`]: it may have been counted.

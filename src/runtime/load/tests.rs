@@ -1,3 +1,5 @@
+//! Loading sessions of many pages.
+
 use super::{PATH_PAGE, PATH_PAGE_BYTES, PATH_PAGE_MAX, load, path_to};
 use crate::{
     core::{
