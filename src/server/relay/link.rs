@@ -142,7 +142,8 @@ async fn run(
     from_connection: mpsc::Receiver<FrameText>,
     to_connection: &mpsc::Sender<(u64, FromLink)>,
 ) -> LinkEnd {
-    let dialling = async {
+    // In a box that is freed once the link is there: what dialling needs is far more than what reading and writing do.
+    let dialling = Box::pin(async {
         let time = match dial.outage {
             Some(outage) => {
                 tokio::time::sleep(outage.pause()).await;
@@ -158,7 +159,7 @@ async fn run(
             Ok(Err(error)) => Err(LinkEnd::Unreachable(error.to_string())),
             Err(_) => Err(LinkEnd::Unreachable(format!("it did not answer within {} ms", time.as_millis()))),
         }
-    };
+    });
     let socket = tokio::select! {
         dialled = dialling => match dialled {
             Ok(socket) => socket,
