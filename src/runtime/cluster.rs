@@ -76,7 +76,7 @@ pub struct Keeper {
     standing: watch::Sender<Standing>,
     /// Changes when another node joins, leaves or becomes silent. Many wait for that, who need not wake with each beat.
     changes: watch::Sender<()>,
-    /// What this node was when all that it had open was compared with the store.
+    /// Remembers this node as it was when all its open sessions were last compared with the store.
     compared: Mutex<Since>,
     counts: OnceLock<Counts>,
     draining: AtomicBool,

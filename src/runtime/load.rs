@@ -177,7 +177,7 @@ pub(super) async fn path_to(
     Ok(reader.finish())
 }
 
-/// What became of a page on the way to the root.
+/// Says whether the way to the root goes on behind a page.
 enum Taken {
     /// All of it is on the path.
     All,
