@@ -115,8 +115,8 @@ enum End {
 }
 
 /// Checks that what a client is given is in the log of its epoch, without a hole. A node that stood still while others
-/// took its session may go on with the log that has lost their part until its next beat, so that the log has two ends. A
-/// client that was given something of both has a hole, and must take a snapshot later.
+/// took its session may go on with the log that has lost their part until its next beat, so that the log has two ends.
+/// A client that was given something of both has a hole, and must take a snapshot later.
 fn given_what_the_log_says(history: &History) -> Result<(), String> {
     let Some(failover) = &history.failover else { return Ok(()) };
     let before = history.session.as_ref().and_then(|session| failover.before.get(session));
