@@ -10,7 +10,7 @@ use crate::support::{
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use std::{
-    fs,
+    array, fs,
     time::{Duration, Instant},
 };
 
@@ -180,12 +180,31 @@ fn resident(pid: u32) -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
+/// Returns the least resident memory of each process in KiB, seen after each of ten times that `work` was done.
+///
+/// One look is off by up to 20 MB: buffers come and go, and the system joins pages to huge ones.
+async fn least_resident(pids: [u32; 2], mut work: impl AsyncFnMut()) -> [u64; 2] {
+    let mut least = [u64::MAX; 2];
+    for _ in 0..10 {
+        work().await;
+        least = array::from_fn(|index| least[index].min(resident(pids[index])));
+    }
+    least
+}
+
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_reader_that_stalls_costs_neither_server_memory() {
-    // Neither server gives the client up within the test.
     let database = database().await;
-    let more = [LONG_LEASE, ("SLOW_READER_SECS", "600"), ("CONTEXT_STRATEGY", "manual"), ("HEARTBEAT_SECS", "600")];
+    let more = [
+        LONG_LEASE,
+        // Neither server gives the client up within the test.
+        ("SLOW_READER_SECS", "600"),
+        ("CONTEXT_STRATEGY", "manual"),
+        ("HEARTBEAT_SECS", "600"),
+        // What is freed goes back to the system at once.
+        ("MIMALLOC_PURGE_DELAY", "0"),
+    ];
     let (a, b) = (Node::start(&database, "a", &more).await, Node::start(&database, "b", &more).await);
     let long = "x".repeat(200_000);
     let append = async |at_a: &mut Client, count: usize| {
@@ -197,23 +216,24 @@ async fn a_reader_that_stalls_costs_neither_server_memory() {
         }
     };
     // What appends cost by themselves.
-    append(&mut a.session().await.0, 300).await;
+    append(&mut a.session().await.0, 100).await;
     let (mut at_a, session) = a.session().await;
     let mut stalled = b.client().await;
     open(&mut stalled, &session).await;
     // More than the buffers in between take.
     append(&mut at_a, 50).await;
-    let before = [a.server.pid(), b.server.pid()].map(resident);
-    append(&mut at_a, 250).await;
-    let after = [a.server.pid(), b.server.pid()].map(resident);
+    let pids = [a.server.pid(), b.server.pid()];
+    let before = least_resident(pids, async || append(&mut at_a, 5).await).await;
+    append(&mut at_a, 400).await;
+    let after = least_resident(pids, async || append(&mut at_a, 5).await).await;
     for (name, before, after) in [("holder", before[0], after[0]), ("edge", before[1], after[1])] {
-        // 50 MB more were said meanwhile.
-        assert!(after < before + 20_000, "{name}: {before} KiB, then {after} KiB");
+        // At least 80 MB more were said meanwhile. Pages read from the store and groups on their way to it come and go.
+        assert!(after < before + 40_000, "{name}: {before} KiB, then {after} KiB");
     }
     let began = Instant::now();
     // All of it arrives once it is read.
     let mut last = 0;
-    while last < 300 {
+    while last < 550 {
         let frame = stalled.next_frame().await.unwrap();
         last += u64::from(frame["type"] == "entry_appended");
         stalled.seen.clear();
