@@ -191,7 +191,7 @@ payloads! {
     }
 
     /// A program and its version.
-    #[derive(Eq)]
+    #[derive(Eq, Hash)]
     struct Software {
         /// Its name.
         name: String,
@@ -421,7 +421,7 @@ payloads! {
 }
 
 /// The role of a connection in a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum SessionRole {

@@ -24,7 +24,7 @@ pub struct Host {
 }
 
 /// A connection that is subscribed to a session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase")]

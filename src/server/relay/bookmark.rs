@@ -14,7 +14,10 @@ use reseed_protocol::{
     reply::{Resumed, RunningPart, RunningTurn},
 };
 use serde::Deserialize;
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
 
 /// Positions in items that are kept: as many as a session can be resumed from.
 const PLACES_MAX: usize = 256;
@@ -38,7 +41,7 @@ pub(super) struct Bookmark {
     /// The host that the client knows.
     host: Option<Host>,
     /// The connections that it knows: at most as many as a session tells.
-    presence: Vec<Participant>,
+    presence: Vec<Known>,
     /// The compaction that it knows to be running, and the one that waits.
     compacts: Option<String>,
     holds: Option<String>,
@@ -46,6 +49,15 @@ pub(super) struct Bookmark {
     hindrance: Option<&'static str>,
     /// True once events come over another link than the one before.
     goes_on: bool,
+}
+
+/// A connection that the client knows. Each client of a session knows all of them, so little is kept of each.
+#[derive(Debug, PartialEq)]
+struct Known {
+    connection_id: Box<str>,
+    role: SessionRole,
+    /// Tells its states apart.
+    digest: u64,
 }
 
 /// An item that is being streamed.
@@ -152,6 +164,7 @@ impl Bookmark {
         let deltas = open.deltas.unwrap_or(true);
         let (compacts, holds) = (compaction.map(|job| job.job_id), held.map(|job| job.job_id));
         let (hindrance, goes_on) = (None, false);
+        let presence = presence.iter().map(Known::from).collect();
         let mut bookmark =
             Self { epoch, role, deltas, seq, items, host, presence, compacts, holds, hindrance, goes_on };
         if offers {
@@ -284,9 +297,9 @@ impl Bookmark {
 
     /// Takes who has come, changed or left.
     fn met(&mut self, PresenceChanged { connection, left }: PresenceChanged) {
-        self.presence.retain(|known| known.connection_id != connection.connection_id);
+        self.presence.retain(|known| !known.is(&connection));
         if !left {
-            self.presence.push(connection);
+            self.presence.push(Known::from(&connection));
         }
     }
 
@@ -318,16 +331,41 @@ impl Bookmark {
             self.host.clone_from(&now.host);
             tell(EphemeralEvent::HostChanged(HostChanged { host: now.host }));
         }
-        let before = std::mem::replace(&mut self.presence, now.presence);
-        for known in &before {
-            if !self.presence.iter().any(|other| other.connection_id == known.connection_id) {
-                tell(EphemeralEvent::PresenceChanged(PresenceChanged { connection: known.clone(), left: true }));
+        let here = now.presence.iter().map(Known::from).collect();
+        let before = std::mem::replace(&mut self.presence, here);
+        for known in before.iter().filter(|known| !now.presence.iter().any(|other| known.is(other))) {
+            // Checked already: the holder has sent it.
+            if let Some(connection) = known.participant() {
+                tell(EphemeralEvent::PresenceChanged(PresenceChanged { connection, left: true }));
             }
         }
-        for other in self.presence.iter().filter(|other| !before.contains(other)) {
-            tell(EphemeralEvent::PresenceChanged(PresenceChanged { connection: other.clone(), left: false }));
+        for (known, connection) in self.presence.iter().zip(now.presence) {
+            if !before.contains(known) {
+                tell(EphemeralEvent::PresenceChanged(PresenceChanged { connection, left: false }));
+            }
         }
         Ok(missed)
+    }
+}
+
+impl Known {
+    fn is(&self, participant: &Participant) -> bool {
+        *self.connection_id == *participant.connection_id.as_str()
+    }
+
+    /// Returns what is known of a connection that has left.
+    fn participant(&self) -> Option<Participant> {
+        let connection_id = self.connection_id.parse().ok()?;
+        Some(Participant { connection_id, client_id: None, client: None, role: self.role, offers: false })
+    }
+}
+
+impl From<&Participant> for Known {
+    fn from(participant: &Participant) -> Self {
+        let mut hasher = DefaultHasher::new();
+        participant.hash(&mut hasher);
+        let connection_id = participant.connection_id.as_str().into();
+        Self { connection_id, role: participant.role, digest: hasher.finish() }
     }
 }
 
