@@ -81,7 +81,7 @@ impl Connection {
             self.unanswered.iter().filter_map(|waiting| waiting.repeat.as_ref()).map(|text| text.len()).sum();
         let repeat = Some(text.clone()).filter(|text| kept + text.len() <= KEPT_BYTES_MAX);
         let waiting = Unanswered::new(id.clone(), session, name);
-        self.unanswered.push(Unanswered { link: Some(link), repeat, ..waiting });
+        self.wait_for(Unanswered { link: Some(link), repeat, ..waiting });
     }
 
     /// Passes an `open_session` on behind a `close_session` of the same session that is not answered yet. Returns false
@@ -95,7 +95,7 @@ impl Connection {
         relays.push(link, resend.text.clone());
         let resend = Some(Box::new(resend));
         let waiting = Unanswered::new(id.clone(), session, "open_session");
-        self.unanswered.push(Unanswered { link: Some(link), resend, ..waiting });
+        self.wait_for(Unanswered { link: Some(link), resend, ..waiting });
         true
     }
 
@@ -115,10 +115,10 @@ impl Connection {
         let relays = self.relays.get_or_insert_default();
         relays.push(link, resend.text.clone());
         if name == "open_session" {
-            relays.routes.push(Route::opening(session.clone(), link));
+            relays.add_route(Route::opening(session.clone(), link));
         }
         let resend = Some(Box::new(resend));
-        self.unanswered.push(Unanswered { link: Some(link), resend, ..Unanswered::new(id.clone(), session, name) });
+        self.wait_for(Unanswered { link: Some(link), resend, ..Unanswered::new(id.clone(), session, name) });
         Ok(())
     }
 
@@ -158,7 +158,7 @@ impl Connection {
         };
         let number = relays.next;
         relays.next += 1;
-        relays.links.push(Link::dial(dial, number, relays.to_self.clone()));
+        relays.add_link(Link::dial(dial, number, relays.to_self.clone()));
         Some(number)
     }
 
@@ -255,7 +255,7 @@ impl Connection {
                 if relays.route(&waiting.session).is_none()
                     && let Some(link) = waiting.link
                 {
-                    relays.routes.push(Route::opening(waiting.session.clone(), link));
+                    relays.add_route(Route::opening(waiting.session.clone(), link));
                 }
                 let Some(route) = relays.route_mut(&waiting.session) else { return };
                 route.is_open = true;

@@ -35,7 +35,7 @@ use tokio_tungstenite::{
         Error, Message,
         client::IntoClientRequest as _,
         http::{HeaderValue, Uri, header},
-        protocol::WebSocketConfig,
+        protocol::{Role, WebSocketConfig},
     },
 };
 
@@ -48,8 +48,11 @@ const CLOSE_TIME: Duration = Duration::from_secs(1);
 /// Bytes of frames in a batch, or one frame if that is larger.
 const BATCH_BYTES: usize = 16 * 1024;
 
-/// Bytes of a socket's buffers, as of a client's connection.
-const BUFFER_BYTES: usize = 4 * 1024;
+/// Bytes that are read at once, as from a client.
+const READ_BUFFER_BYTES: usize = 1024;
+
+/// Bytes that are gathered before they are written, as for a client.
+const WRITE_BUFFER_BYTES: usize = 4 * 1024;
 
 /// Bytes of the largest frame of a holder: as many as it can have waiting for a client.
 const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -58,6 +61,9 @@ const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
 const PINGS_UNANSWERED_MAX: u32 = 2;
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+/// Which link of a connection tells what. In a box: a channel reserves room for 32 of what it carries.
+pub(in crate::server) type Told = Box<(u64, FromLink)>;
 
 /// What a link tells its connection.
 #[derive(Debug)]
@@ -92,7 +98,8 @@ pub(super) struct Link {
     pub(super) number: u64,
     /// The holder.
     pub(super) row: NodeRow,
-    pub(super) to_holder: mpsc::Sender<FrameText>,
+    /// In boxes, as [`Told`].
+    pub(super) to_holder: mpsc::Sender<Box<FrameText>>,
     /// The outage that it is to end, or has ended.
     pub(super) outage: Option<Outage>,
     _counted: RelayedConnection,
@@ -124,13 +131,13 @@ pub(super) struct Dial {
 
 impl Link {
     /// Dials a holder. A frame that is sent meanwhile waits, and still goes there if the client leaves.
-    pub(super) fn dial(dial: Dial, number: u64, to_connection: mpsc::Sender<(u64, FromLink)>) -> Self {
+    pub(super) fn dial(dial: Dial, number: u64, to_connection: mpsc::Sender<Told>) -> Self {
         let (to_holder, from_connection) = mpsc::channel(1);
         let (row, outage) = (dial.row.clone(), dial.outage);
         tokio::spawn(async move {
             let end = run(dial, number, from_connection, &to_connection).await;
             // A connection that is gone needs not be told.
-            let _ = to_connection.send((number, FromLink::Lost(end))).await;
+            let _ = to_connection.send(Box::new((number, FromLink::Lost(end)))).await;
         });
         Self { number, row, to_holder, outage, _counted: RelayedConnection::new(Side::Edge) }
     }
@@ -139,11 +146,13 @@ impl Link {
 async fn run(
     dial: Dial,
     number: u64,
-    from_connection: mpsc::Receiver<FrameText>,
-    to_connection: &mpsc::Sender<(u64, FromLink)>,
+    from_connection: mpsc::Receiver<Box<FrameText>>,
+    to_connection: &mpsc::Sender<Told>,
 ) -> LinkEnd {
+    let (keeper, holder, heartbeat) = (dial.keeper.clone(), dial.row.id, dial.heartbeat);
+    let has_first = !dial.first.is_empty();
     // In a box that is freed once the link is there: what dialling needs is far more than what reading and writing do.
-    let dialling = Box::pin(async {
+    let dialling = Box::pin(async move {
         let time = match dial.outage {
             Some(outage) => {
                 tokio::time::sleep(outage.pause()).await;
@@ -165,28 +174,28 @@ async fn run(
             Ok(socket) => socket,
             Err(end) => return end,
         },
-        () = dial.keeper.gone(dial.row.id) => return LinkEnd::Gone,
-        () = unneeded(to_connection, &from_connection, &dial.first) => return LinkEnd::Gone,
+        () = keeper.gone(holder) => return LinkEnd::Gone,
+        () = unneeded(to_connection, &from_connection, has_first) => return LinkEnd::Gone,
     };
     let (sink, stream) = socket.split();
     let pulse = Pulse::default();
     tokio::select! {
         end = read(stream, number, to_connection, &pulse) => end,
-        end = write(sink, from_connection, dial.heartbeat, &pulse) => end,
-        () = dial.keeper.gone(dial.row.id) => LinkEnd::Gone,
+        end = write(sink, from_connection, heartbeat, &pulse) => end,
+        () = keeper.gone(holder) => LinkEnd::Gone,
     }
 }
 
 /// Waits until the client has left and no frame of it waits here. One that waits is still carried out, as it would be
 /// where its session is open.
 async fn unneeded(
-    to_connection: &mpsc::Sender<(u64, FromLink)>,
-    from_connection: &mpsc::Receiver<FrameText>,
-    first: &[FrameText],
+    to_connection: &mpsc::Sender<Told>,
+    from_connection: &mpsc::Receiver<Box<FrameText>>,
+    has_first: bool,
 ) {
     to_connection.closed().await;
     // Nobody adds to it any more.
-    if !from_connection.is_empty() || !first.is_empty() {
+    if has_first || !from_connection.is_empty() {
         std::future::pending().await
     }
 }
@@ -204,12 +213,15 @@ async fn connect(dial: &Dial) -> Result<Socket, Error> {
     let stream = TcpStream::connect((host.as_str(), port)).await?;
     listen::tune(&stream);
     let config = WebSocketConfig::default()
-        .read_buffer_size(BUFFER_BYTES)
-        .write_buffer_size(BUFFER_BYTES)
+        .read_buffer_size(READ_BUFFER_BYTES)
+        .write_buffer_size(WRITE_BUFFER_BYTES)
         .max_write_buffer_size(FRAME_BYTES_MAX)
         .max_message_size(Some(FRAME_BYTES_MAX))
         .max_frame_size(Some(FRAME_BYTES_MAX));
-    let (mut socket, _) = client_async_tls_with_config(request, stream, Some(config), None).await?;
+    let (shaken, _) = client_async_tls_with_config(request, stream, Some(config), None).await?;
+    // The handshake leaves a buffer of 4 KiB behind, empty: a holder says nothing before it was greeted. If it closes at
+    // this very moment, its code may be lost with it, and the link counts as broken.
+    let mut socket = WebSocketStream::from_raw_socket(shaken.into_inner(), Role::Client, Some(config)).await;
     socket.feed(Message::text(dial.greeting.clone())).await?;
     for frame in &dial.first {
         socket.feed(Message::text(frame.as_str())).await?;
@@ -228,7 +240,7 @@ fn host_and_port(address: &Uri) -> Result<(String, u16), Error> {
 async fn read(
     mut stream: SplitStream<Socket>,
     number: u64,
-    to_connection: &mpsc::Sender<(u64, FromLink)>,
+    to_connection: &mpsc::Sender<Told>,
     pulse: &Pulse,
 ) -> LinkEnd {
     loop {
@@ -237,7 +249,7 @@ async fn read(
         pulse.is_passing_on.store(true, Ordering::Relaxed);
         if !frames.is_empty() {
             // If the connection is gone, what it has sent is still written, and nobody takes what comes back.
-            let _ = to_connection.send((number, FromLink::Frames(frames))).await;
+            let _ = to_connection.send(Box::new((number, FromLink::Frames(frames)))).await;
         }
         pulse.unanswered.store(0, Ordering::Relaxed);
         pulse.is_passing_on.store(false, Ordering::Relaxed);
@@ -281,7 +293,7 @@ fn batch(
 /// Writes what the client sends, and pings.
 async fn write(
     mut sink: SplitSink<Socket, Message>,
-    mut from_connection: mpsc::Receiver<FrameText>,
+    mut from_connection: mpsc::Receiver<Box<FrameText>>,
     heartbeat: Duration,
     pulse: &Pulse,
 ) -> LinkEnd {

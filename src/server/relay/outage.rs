@@ -182,7 +182,7 @@ impl Connection {
         tracing::info!(node = %link.row.id, sessions = held.len(), attempt = outage.tries + 1, "dialling it again");
         let relays = self.relays.get_or_insert_default();
         for (route, (id, commands)) in held.into_iter().zip(kept) {
-            relays.routes.push(Route { link: number, opens_again: Some(id), ..route });
+            relays.add_route(Route { link: number, opens_again: Some(id), ..route });
             let commands = commands.into_iter().map(|waiting| Unanswered { link: Some(number), ..waiting });
             self.unanswered.extend(commands);
         }

@@ -2,7 +2,7 @@
 
 use super::{
     bookmark::Bookmark,
-    link::{FromLink, Link},
+    link::{FromLink, Link, Told},
 };
 use crate::{runtime::encoded::FrameText, store::NodeId};
 use reseed_protocol::{CommandId, SessionId};
@@ -19,8 +19,8 @@ pub(in crate::server) struct Relays {
     pub(super) routes: Vec<Route>,
     /// Frames for which a link had no room. While there are any, the client is not read.
     pub(super) waiting: VecDeque<(u64, FrameText)>,
-    pub(super) to_self: mpsc::Sender<(u64, FromLink)>,
-    from_links: mpsc::Receiver<(u64, FromLink)>,
+    pub(super) to_self: mpsc::Sender<Told>,
+    from_links: mpsc::Receiver<Told>,
 }
 
 /// A session that another node holds.
@@ -78,15 +78,15 @@ impl Relays {
         let frame = match self.waiting.iter().any(|(waiting, _)| *waiting == link) {
             true => Some(frame),
             // A link that is over has said so, or will.
-            false => match found.to_holder.try_send(frame) {
+            false => match found.to_holder.try_send(Box::new(frame)) {
                 Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => None,
-                Err(mpsc::error::TrySendError::Full(frame)) => Some(frame),
+                Err(mpsc::error::TrySendError::Full(frame)) => Some(*frame),
             },
         };
         self.waiting.extend(frame.map(|frame| (link, frame)));
     }
 
-    async fn arrived(&mut self) -> Option<(u64, FromLink)> {
+    async fn arrived(&mut self) -> Option<Told> {
         let Self { from_links, links, waiting, .. } = self;
         let Some((number, _)) = waiting.front() else { return from_links.recv().await };
         let link = links.iter().find(|link| link.number == *number);
@@ -100,7 +100,7 @@ impl Relays {
             from = from_links.recv() => from,
             permit = room => {
                 if let (Some((_, frame)), Some(permit)) = (waiting.pop_front(), permit) {
-                    permit.send(frame);
+                    permit.send(Box::new(frame));
                 }
                 None
             }
@@ -115,6 +115,18 @@ impl Relays {
     /// Returns the routed sessions.
     pub(in crate::server) fn sessions(&self) -> impl Iterator<Item = &SessionId> {
         self.routes.iter().map(|route| &route.session)
+    }
+
+    /// Adds a link. Most connections have one.
+    pub(super) fn add_link(&mut self, link: Link) {
+        reserve_few(&mut self.links);
+        self.links.push(link);
+    }
+
+    /// Adds the route of a session. Many connections have one.
+    pub(super) fn add_route(&mut self, route: Route) {
+        reserve_few(&mut self.routes);
+        self.routes.push(route);
     }
 
     pub(super) fn route(&self, session: &SessionId) -> Option<&Route> {
@@ -142,11 +154,18 @@ impl Relays {
     }
 }
 
+/// Makes room for one in an empty list: a list begins with room for four.
+fn reserve_few<T>(list: &mut Vec<T>) {
+    if list.is_empty() {
+        list.reserve_exact(1);
+    }
+}
+
 /// Waits for a holder's frames, or for room for the client's; in that case returns `None`. Forever without links.
 /// Cancel safe. Boxed: few connections have links.
 pub(in crate::server) async fn arrived(relays: &mut Option<Box<Relays>>) -> Option<(u64, FromLink)> {
     match relays {
-        Some(relays) => Box::pin(relays.arrived()).await,
+        Some(relays) => Box::pin(relays.arrived()).await.map(|told| *told),
         None => std::future::pending().await,
     }
 }

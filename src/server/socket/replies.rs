@@ -40,7 +40,15 @@ impl Unanswered {
 impl Connection {
     /// Records that a command was sent to the session, which will answer it.
     pub(in crate::server) fn expect_reply(&mut self, id: CommandId, session: &SessionId, name: &'static str) {
-        self.unanswered.push(Unanswered::new(id, session, name));
+        self.wait_for(Unanswered::new(id, session, name));
+    }
+
+    /// Adds a command that waits for its reply. Mostly no other one does, and a list begins with room for four.
+    pub(in crate::server) fn wait_for(&mut self, command: Unanswered) {
+        if self.unanswered.is_empty() {
+            self.unanswered.reserve_exact(1);
+        }
+        self.unanswered.push(command);
     }
 
     /// Returns true if another command may be read: fewer than half of [`REPLIES_MAX`] are unanswered of the quick
