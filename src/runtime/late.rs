@@ -84,7 +84,7 @@ impl Late {
         Some(ErrorBody::new(ErrorCode::Overloaded, message))
     }
 
-    /// Returns true if a command with this id but different content was pending.
+    /// Returns true if the last command with this id that was pending has different content.
     pub(super) fn was_another(&self, id: &CommandId, fingerprint: u64) -> bool {
         self.seen.iter().any(|(seen, said)| seen == id && *said != fingerprint)
     }
@@ -110,6 +110,8 @@ impl Late {
 
     /// Makes a command pending.
     pub(super) fn wait(&mut self, origin: Origin, id: CommandId, fingerprint: u64, outgoing: Outbox) {
+        // One that was cancelled had the id before, and left no mark.
+        self.seen.retain(|(seen, _)| *seen != id);
         if self.seen.len() >= SEEN_MAX {
             self.seen.pop_front();
         }
@@ -178,6 +180,19 @@ mod tests {
         assert!(!late.answer(Origin(1), &id("one"), &ok), "it is answered once");
         assert!(late.answer(Origin(1), &id("two"), &ok));
         assert_eq!(came(&mut to_first), [("two".to_owned(), false)]);
+    }
+
+    #[test]
+    fn an_id_stands_for_the_last_command_that_was_pending_under_it() {
+        let (outgoing, _incoming) = Outbox::new(8);
+        let mut late = Late::new("session".parse().unwrap());
+        assert!(!late.was_another(&id("one"), 1));
+        for fingerprint in [1, 2] {
+            late.wait(Origin(1), id("one"), fingerprint, outgoing.clone());
+            late.keep(&[]);
+        }
+        assert!(late.was_another(&id("one"), 1), "the first was cancelled");
+        assert!(!late.was_another(&id("one"), 2));
     }
 
     #[test]
