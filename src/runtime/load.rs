@@ -11,6 +11,7 @@ use futures_util::future::join;
 use reseed_protocol::{Entry, EntryData, EntryId, SessionId, event::Event};
 use std::{collections::HashMap, sync::Arc};
 use tokio::task::yield_now;
+use tokio_util::task::AbortOnDropHandle;
 
 /// Entries read per page on the way to the root.
 const PATH_PAGE: u32 = 128;
@@ -130,7 +131,7 @@ pub(super) async fn path_to(
     let (mut ahead, mut pages) = (None, 0_u32);
     loop {
         let page = match ahead.take() {
-            Some(records) => back.entries(session, records)?,
+            Some(page) => page,
             None => back.next_page(store, session).await?,
         };
         if page.is_empty() {
@@ -138,14 +139,15 @@ pub(super) async fn path_to(
         }
         pages += 1;
         let oldest = page.last().map_or(0, |(seq, _)| *seq);
-        // On a long way, the next page is read while this one is counted. Behind a compaction it may not be needed.
+        // On a long way, the next page is read and parsed while this one is counted. Behind a compaction it may not be
+        // needed.
         let ends =
             |entry: &Entry| matches!(entry.data, EntryData::Compaction(_)) && !state.undone.contains(&entry.entry_id);
         let is_long = pages > 1 && reader.may_join() && !page.iter().any(|(_, entry)| ends(entry));
         if is_long {
             back.limit = (back.limit * 2).min(PATH_PAGE_MAX);
         }
-        let fetch = async { if is_long { Some(back.records(store, session).await) } else { None } };
+        let fetch = async { if is_long { Some(back.next_page_apart(store, session).await) } else { None } };
         let (fetched, taken) = join(fetch, take(&mut reader, page, known)).await;
         match taken {
             Taken::All => ahead = fetched.transpose()?,
@@ -239,8 +241,22 @@ impl WayBack {
         store: &dyn SessionStore,
         session: &SessionId,
     ) -> Result<Vec<(u64, Entry)>, Error> {
-        let records = self.records(store, session).await?;
-        self.entries(session, records)
+        let page = self.records(store, session).await?;
+        let full = self.is_full(&page);
+        Ok(self.goes_on(entries(session, page.records)?, full))
+    }
+
+    /// As [`Self::next_page`], with the entries parsed in a task of its own, which another thread may run.
+    async fn next_page_apart(
+        &mut self,
+        store: &dyn SessionStore,
+        session: &SessionId,
+    ) -> Result<Vec<(u64, Entry)>, Error> {
+        let page = self.records(store, session).await?;
+        let (full, of) = (self.is_full(&page), session.clone());
+        let parsing = AbortOnDropHandle::new(tokio::spawn(async move { entries(&of, page.records) }));
+        let parsed = parsing.await.map_err(|error| Error::Unknown(format!("parse a page of entries: {error}")))?;
+        Ok(self.goes_on(parsed?, full))
     }
 
     /// Reads the records of the next page.
@@ -249,18 +265,26 @@ impl WayBack {
         store.entries_page(session, EntryQuery::Path { from, limit: self.limit }, PATH_PAGE_BYTES).await
     }
 
-    /// Returns the entries of a page, and goes on behind it.
-    fn entries(&mut self, session: &SessionId, read: EntriesPage) -> Result<Vec<(u64, Entry)>, Error> {
-        let full = read.cut || read.records.len() == self.limit as usize;
-        let mut page = Vec::with_capacity(read.records.len());
-        for record in read.records {
-            if let Some(entry) = entry(session, &record)? {
-                page.push((record.seq, entry));
-            }
-        }
-        self.next = page.last().and_then(|(_, entry)| entry.parent_id.clone()).filter(|_| full);
-        Ok(page)
+    fn is_full(&self, page: &EntriesPage) -> bool {
+        page.cut || page.records.len() == self.limit as usize
     }
+
+    /// Goes on behind a page, unless it is the last.
+    fn goes_on(&mut self, page: Vec<(u64, Entry)>, full: bool) -> Vec<(u64, Entry)> {
+        self.next = page.last().and_then(|(_, entry)| entry.parent_id.clone()).filter(|_| full);
+        page
+    }
+}
+
+/// Returns the entries that records appended, with their `seq`.
+fn entries(session: &SessionId, records: Vec<StoredRecord>) -> Result<Vec<(u64, Entry)>, Error> {
+    let mut page = Vec::with_capacity(records.len());
+    for record in records {
+        if let Some(entry) = entry(session, &record)? {
+            page.push((record.seq, entry));
+        }
+    }
+    Ok(page)
 }
 
 /// Applies the records after the state to it. From an empty state this reads the whole log: slow, but always correct.
