@@ -1,5 +1,6 @@
 //! The floor: the minimum that forwards a model's answer. A socket in, one streamed request out, each delta forwarded
-//! as one frame of what the model server sent. No store, no history, no counting, no cancelling, no limits.
+//! as one frame of what the model server sent. No store, no history, no counting, no cancelling, no limits. And the
+//! floor of a relay: what is read on one side is written on the other.
 
 use anyhow::Context as _;
 use axum::{
@@ -14,7 +15,10 @@ use axum::{
 use futures_util::SinkExt as _;
 use serde_json::json;
 use std::sync::Arc;
-use tokio::net::TcpListener;
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+};
 
 /// The last frame of an answer: what ends the upstream's stream.
 pub(crate) const DONE: &str = "[DONE]";
@@ -47,6 +51,21 @@ pub(crate) async fn run(port: &str, upstream: &str) -> anyhow::Result<()> {
         let _ = stream.set_nodelay(true);
     });
     axum::serve(listener, router).await.context("serve")
+}
+
+/// Passes on what comes, to a server and back, until the process is ended.
+pub(crate) async fn relay(port: &str, server: &str) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await.context("listen")?;
+    loop {
+        let (mut client, _) = listener.accept().await.context("accept")?;
+        let server = server.to_owned();
+        tokio::spawn(async move {
+            client.set_nodelay(true)?;
+            let mut server = TcpStream::connect(server).await?;
+            server.set_nodelay(true)?;
+            copy_bidirectional(&mut client, &mut server).await
+        });
+    }
 }
 
 async fn answer(floor: &Floor, mut socket: WebSocket) -> anyhow::Result<()> {

@@ -1,7 +1,7 @@
 //! Measures the server against a floor in the same run: `load smoke` to see that it works, `load full` for the figures.
 //!
 //! The server under test is the real binary (`RESEED_BIN`) as a process of its own; so is the floor (`floor.rs`, which
-//! this program becomes as `load floor`), and so are the attackers (`load attack`). One scripted model server
+//! this program becomes as `load floor`, or `load relay`), and so are the attackers (`load attack`). One scripted model server
 //! (`upstream.rs`) serves both. A missed goal is printed and fails nothing: timing depends on the machine. A failed
 //! turn and lost text fail the run.
 #![expect(clippy::print_stdout, reason = "the figures are what this program is for")]
@@ -124,6 +124,7 @@ fn main() -> ExitCode {
     };
     let done = match arguments.as_slice() {
         ["floor", port, upstream] => runtime.block_on(floor::run(port, upstream)).map(|()| true),
+        ["relay", port, server] => runtime.block_on(floor::relay(port, server)).map(|()| true),
         ["attack", server, token, only @ ..] => runtime.block_on(attackers::run(server, token, only)).map(|()| true),
         ["smoke", only @ ..] => runtime.block_on(measure(SMOKE, only)),
         ["full", only @ ..] => runtime.block_on(measure(FULL, only)),

@@ -79,6 +79,14 @@ impl Bench {
         self.start(command, address).await
     }
 
+    /// Starts the floor of a relay, to this server.
+    pub(crate) async fn bare_relay(&self, server: SocketAddr) -> anyhow::Result<Process> {
+        let address = free_address()?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["relay", &address.port().to_string(), &server.to_string()]);
+        self.start(command, address).await
+    }
+
     /// Starts attackers of this server, who have the token of one user. They get what the server and its users leave of
     /// the processors: elsewhere they would bring their own. `ATTACKS` names those that attack, all without it.
     pub(crate) fn attackers(&self, server: SocketAddr, token: &str) -> anyhow::Result<Attackers> {

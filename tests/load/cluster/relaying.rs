@@ -1,4 +1,5 @@
-//! The cost of a relay: of a client at a server that does not have its session.
+//! The cost of a relay: of a client at a server that does not have its session. Beside it, a bare relay copies the bytes
+//! of as many sockets from and to the server that has it.
 
 use super::{Sizes, postgres::Server, servers::Servers};
 use crate::{
@@ -8,6 +9,7 @@ use crate::{
 };
 use futures_util::{StreamExt as _, TryStreamExt as _, future::try_join_all, stream};
 use std::{
+    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -37,12 +39,16 @@ pub(super) async fn measure(
     let servers = Servers::start(bench, server.database(""), 2).await?;
     first_delta(bench, &servers, sizes.turns, figures).await?;
     frames(bench, &servers, sizes.relayed.min(WATCHERS), figures).await?;
-    memory(&servers, sizes.relayed, figures).await
+    memory(bench, &servers, sizes.relayed, figures).await
 }
 
 /// Connects to a server, and opens this session or a new one.
 async fn client(servers: &Servers<'_>, at: usize, session: Option<&str>) -> anyhow::Result<Client> {
-    let mut client = Client::connect_to(servers.address(at), Speaks::V2, Reading::default()).await?;
+    client_at(servers.address(at), session).await
+}
+
+async fn client_at(at: SocketAddr, session: Option<&str>) -> anyhow::Result<Client> {
+    let mut client = Client::connect_to(at, Speaks::V2, Reading::default()).await?;
     client.hello().await?;
     client.open(session).await?;
     Ok(client)
@@ -64,38 +70,74 @@ async fn first_delta(bench: &Bench, servers: &Servers<'_>, turns: usize, figures
     Ok(())
 }
 
+/// Rounds in which watchers at the edge and at the bare relay alternate.
+const ROUNDS: usize = 3;
+
 async fn frames(bench: &Bench, servers: &Servers<'_>, count: usize, figures: &mut Figures) -> anyhow::Result<()> {
     bench.upstream.answer(DELTAS, Some(PACE));
+    let bare = bench.bare_relay(servers.address(0)).await?;
     let mut talker = client(servers, 0, None).await?;
     let session = talker.session_id()?.to_owned();
-    let mut watchers = try_join_all((0..count).map(|_| client(servers, 1, Some(&session)))).await?;
-    let before = servers.with(1, |server| server.cpu())?;
-    let began = Instant::now();
-    let watched = try_join_all(watchers.iter_mut().map(|watcher| watcher.watch(began)));
-    let (watched, _) = tokio::try_join!(watched, talker.turn("And then?"))?;
-    let used = servers.with(1, |server| server.cpu())? - before;
-    let frames: u64 = watched.iter().map(|turn| turn.deltas + turn.events).sum();
+    let (mut frames, mut at_edge, mut at_bare) = (0, Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let edge = || servers.with(1, |server| server.cpu());
+        let (used, given) = watched(&mut talker, servers.address(1), &session, count, edge).await?;
+        at_edge.push(used / given as u32);
+        frames += given;
+        let (used, given) = watched(&mut talker, bare.address, &session, count, || bare.cpu()).await?;
+        at_bare.push(used / given as u32);
+    }
+    let [edge, bare] = [at_edge, at_bare].map(|used| median(used).as_secs_f64() * 1e6);
     let name = format!("cluster: processor time of a frame at the edge, of {frames}");
-    figures.add(&name, used.as_secs_f64() * 1e6 / frames as f64, "us", Goal::AtMost(2.0));
+    figures.add(&name, edge, "us", Goal::AtMost(2.0));
+    figures.add("cluster: processor time of a frame at a bare relay", bare, "us", Goal::None);
+    figures.add("cluster: a frame at the edge to one at a bare relay", edge / bare, "x", Goal::None);
     Ok(())
 }
 
-async fn memory(servers: &Servers<'_>, count: usize, figures: &mut Figures) -> anyhow::Result<()> {
+/// Has a turn that this many watch at an address; returns the processor time used meanwhile, and the frames.
+async fn watched(
+    talker: &mut Client,
+    at: SocketAddr,
+    session: &str,
+    count: usize,
+    cpu: impl Fn() -> anyhow::Result<Duration>,
+) -> anyhow::Result<(Duration, u64)> {
+    let mut watchers = try_join_all((0..count).map(|_| client_at(at, Some(session)))).await?;
+    let (before, began) = (cpu()?, Instant::now());
+    let watched = try_join_all(watchers.iter_mut().map(|watcher| watcher.watch(began)));
+    let (watched, _) = tokio::try_join!(watched, talker.turn("And then?"))?;
+    let frames = watched.iter().map(|turn| turn.deltas + turn.events).sum();
+    anyhow::ensure!(frames > 0, "nothing was watched");
+    Ok((cpu()? - before, frames))
+}
+
+async fn memory(bench: &Bench, servers: &Servers<'_>, count: usize, figures: &mut Figures) -> anyhow::Result<()> {
     let holders = try_join_all((0..SESSIONS).map(|_| client(servers, 0, None))).await?;
     let sessions = holders.iter().map(Client::session_id).collect::<anyhow::Result<Vec<_>>>()?;
     let before = [settled(servers, 0).await?, settled(servers, 1).await?];
-    let sessions = &sessions;
-    let _clients: Vec<Client> = stream::iter(0..count)
-        .map(|number| client(servers, 1, Some(sessions[number % SESSIONS])))
-        .buffer_unordered(AT_ONCE)
-        .try_collect()
-        .await?;
+    let _clients = subscribed(servers.address(1), &sessions, count).await?;
     for (at, what, goal) in [(1, "edge", Goal::AtMost(14.0)), (0, "holder", Goal::None)] {
         let grown = settled(servers, at).await?.saturating_sub(before[at]);
         let name = format!("cluster: memory of a relayed connection at the {what}, of {count}");
-        figures.add(&name, grown as f64 / 1024.0 / count as f64, "KiB", goal);
+        figures.add(&name, kib_of_one(grown, count), "KiB", goal);
     }
+    let bare = bench.bare_relay(servers.address(0)).await?;
+    let before = bare.resident()?;
+    let _clients = subscribed(bare.address, &sessions, count).await?;
+    let grown = bare.resident()?.saturating_sub(before);
+    figures.add("cluster: memory of a connection at a bare relay", kib_of_one(grown, count), "KiB", Goal::None);
     Ok(())
+}
+
+fn kib_of_one(bytes: u64, count: usize) -> f64 {
+    bytes as f64 / 1024.0 / count as f64
+}
+
+/// Connects this many clients, each subscribed to one of these sessions.
+async fn subscribed(at: SocketAddr, sessions: &[&str], count: usize) -> anyhow::Result<Vec<Client>> {
+    let clients = (0..count).map(|number| client_at(at, Some(sessions[number % sessions.len()])));
+    stream::iter(clients).buffer_unordered(AT_ONCE).try_collect().await
 }
 
 async fn settled(servers: &Servers<'_>, at: usize) -> anyhow::Result<u64> {
