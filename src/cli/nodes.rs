@@ -51,12 +51,12 @@ pub(super) async fn run(settings: &Settings, options: NodesOptions) -> anyhow::R
         return Ok(());
     }
     say(format!(
-        "{:>6}  {:<16}  {:<9}  {:>8}  {:>11}  {:>9}  {:<9}  ADDRESS",
+        "{:>10}  {:<16}  {:<9}  {:>8}  {:>11}  {:>9}  {:<9}  ADDRESS",
         "NODE", "NAME", "STATE", "SESSIONS", "CONNECTIONS", "LAST BEAT", "VERSION"
     ));
     for row in &rows {
         say(format!(
-            "{:>6}  {:<16}  {:<9}  {:>8}  {:>11}  {:>7.1} s  {:<9}  {}",
+            "{:>10}  {:<16}  {:<9}  {:>8}  {:>11}  {:>7.1} s  {:<9}  {}",
             row.id,
             row.node.name,
             state(row),
@@ -71,9 +71,7 @@ pub(super) async fn run(settings: &Settings, options: NodesOptions) -> anyhow::R
 }
 
 async fn listed(cluster: &dyn Cluster) -> anyhow::Result<Vec<NodeRow>> {
-    let mut rows = cluster.nodes().await.context("list the servers")?;
-    rows.sort_by_key(|row| row.id);
-    Ok(rows)
+    cluster.nodes().await.context("list the servers")
 }
 
 fn state(row: &NodeRow) -> String {

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-/// A node: one start of a server. A server that is started again is another node.
+/// A node: one start of a server. A server that is started again is another node. No number is ever given twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub i64);
 
@@ -168,8 +168,7 @@ pub trait Cluster: Send + Sync {
     fn join<'a>(&'a self, node: &'a NewNode) -> StoreFuture<'a, Result<NodeId, Error>>;
 
     /// Adds to this node's counter and returns all nodes, its own as it was before. `None`: the store does not have it,
-    /// and it holds nothing. It has not joined, was removed, or a copy of the store has taken over that lacks it, and
-    /// may have given its number to another node.
+    /// and it holds nothing. It has not joined, was removed, or a copy of the store has taken over that lacks it.
     ///
     /// # Errors
     /// [`Error::Unknown`]: it may have been counted.
@@ -185,7 +184,7 @@ pub trait Cluster: Send + Sync {
     /// [`Error::Unknown`].
     fn leave(&self) -> StoreFuture<'_, Result<(), Error>>;
 
-    /// Returns all nodes.
+    /// Returns all nodes, by name.
     ///
     /// # Errors
     /// [`Error::Unknown`].

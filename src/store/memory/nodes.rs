@@ -68,7 +68,11 @@ impl Cluster for MemoryStore {
     }
 
     fn nodes(&self) -> StoreFuture<'_, Result<Vec<NodeRow>, Error>> {
-        self.with(|state| Ok(state.nodes.values().cloned().collect()))
+        self.with(|state| {
+            let mut rows: Vec<NodeRow> = state.nodes.values().cloned().collect();
+            rows.sort_by(|one, other| one.node.name.cmp(&other.node.name));
+            Ok(rows)
+        })
     }
 
     fn remove<'a>(&'a self, silent: &'a [Silent]) -> StoreFuture<'a, Result<(), Error>> {

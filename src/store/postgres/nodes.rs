@@ -35,9 +35,6 @@ pub(super) struct Nodes {
     connection: Mutex<Option<Connection>>,
     readers: Arc<Readers>,
     pub(super) member: Membership,
-    /// The name and the address under which this server has joined. A copy of the database that lacks the newest rows
-    /// may give this server's number to another one.
-    joined_as: Mutex<(String, Option<String>)>,
     /// The longest time for an answer to a beat, in milliseconds.
     limit_ms: AtomicU64,
 }
@@ -54,25 +51,25 @@ impl Nodes {
             connection: Mutex::default(),
             readers,
             member: Membership::default(),
-            joined_as: Mutex::default(),
             limit_ms: AtomicU64::new(0),
         }
     }
 
     pub(super) async fn join(&self, node: &NewNode) -> Result<NodeId, Error> {
-        let sql = "INSERT INTO node (name, address, version, lease_millis) VALUES ($1, $2, $3, $4) \
-                   RETURNING incarnation";
+        let sql = "INSERT INTO node (incarnation, name, address, version, lease_millis) OVERRIDING SYSTEM VALUE \
+                   VALUES ($1, $2, $3, $4, $5) RETURNING incarnation";
         let lease = i64::try_from(node.lease.as_millis()).unwrap_or(i64::MAX);
         let limit = u64::try_from((node.lease * LIMIT_TENTHS / 10).as_millis()).unwrap_or(u64::MAX);
         self.limit_ms.store(limit, Ordering::Relaxed);
         // An attempt whose answer was lost leaves a row that nobody beats for: it is silent, and holds nothing.
         let row = self
             .readers
-            .write(|db, _| async move { db.row(sql, &[&node.name, &node.address, &node.version, &lease]).await })
+            .write(|db, _| async move {
+                db.row(sql, &[&new_number()?, &node.name, &node.address, &node.version, &lease]).await
+            })
             .await?;
         let row = row.ok_or_else(|| Error::Unknown("the database did not number this server".to_owned()))?;
         let me = NodeId(row.try_get(0).map_err(Fault::from)?);
-        *self.joined_as.lock().unwrap_or_else(PoisonError::into_inner) = (node.name.clone(), node.address.clone());
         self.member.set_me(Some(me));
         Ok(me)
     }
@@ -80,7 +77,6 @@ impl Nodes {
     /// If this future is dropped, or fails, its connection is closed.
     pub(super) async fn beat(&self, pulse: Pulse) -> Result<Option<Vec<NodeRow>>, Error> {
         let Some(me) = self.member.me() else { return Ok(None) };
-        let (name, address) = self.joined_as.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let kept = self.connection.lock().unwrap_or_else(PoisonError::into_inner).take();
         let db = match kept.filter(|db| !db.is_closed()) {
             Some(db) => db,
@@ -89,11 +85,11 @@ impl Nodes {
         let sql = format!(
             "WITH mine AS (UPDATE node SET beat = beat + 1, beat_at = clock_timestamp(), draining = draining OR $2, \
              sessions = $3, connections = $4 \
-             WHERE incarnation = $1 AND name = $5 AND address IS NOT DISTINCT FROM $6 RETURNING 1) \
+             WHERE incarnation = $1 RETURNING 1) \
              SELECT {COLUMNS}, EXISTS (SELECT FROM mine) FROM node"
         );
         let (sessions, connections) = (int(pulse.sessions), int(pulse.connections));
-        let params: [&(dyn ToSql + Sync); 6] = [&me.0, &pulse.draining, &sessions, &connections, &name, &address];
+        let params: [&(dyn ToSql + Sync); 4] = [&me.0, &pulse.draining, &sessions, &connections];
         let limit = Duration::from_millis(self.limit_ms.load(Ordering::Relaxed));
         let rows = timeout(limit, db.rows(&sql, &params)).await.unwrap_or(Err(Fault::Silence))?;
         *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = Some(db);
@@ -111,7 +107,7 @@ impl Nodes {
     }
 
     pub(super) async fn all(&self) -> Result<Vec<NodeRow>, Error> {
-        let sql = &format!("SELECT {COLUMNS} FROM node");
+        let sql = &format!("SELECT {COLUMNS} FROM node ORDER BY name, incarnation");
         self.readers.read(|db| async move { decoded(&db.rows(sql, &[]).await?) }).await
     }
 
@@ -146,6 +142,13 @@ impl Nodes {
     pub(super) fn close(&self) {
         drop(self.connection.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
+}
+
+/// Returns a number for a server. It is random: a copy of the database that lacks the newest rows would give numbers
+/// that count up a second time, and two servers would pass for one another. It is short enough to be typed.
+fn new_number() -> Result<i64, Error> {
+    let random = getrandom::u32().map_err(|error| Error::Unknown(format!("make a number for this server: {error}")))?;
+    Ok(i64::from(random >> 1) + 1)
 }
 
 /// Returns verdicts as the parameters of a statement.
