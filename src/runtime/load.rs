@@ -1,5 +1,6 @@
 //! Loads a session from the store: the fold of its log, and the path as far back as the model can see.
 
+use super::blocking;
 use crate::{
     core::{
         context::{compaction::Held, counter::Counter},
@@ -11,7 +12,6 @@ use futures_util::future::join;
 use reseed_protocol::{Entry, EntryData, EntryId, SessionId, event::Event};
 use std::{collections::HashMap, sync::Arc};
 use tokio::task::yield_now;
-use tokio_util::task::AbortOnDropHandle;
 
 /// Entries read per page on the way to the root.
 const PATH_PAGE: u32 = 128;
@@ -147,7 +147,7 @@ pub(super) async fn path_to(
         if is_long {
             back.limit = (back.limit * 2).min(PATH_PAGE_MAX);
         }
-        let fetch = async { if is_long { Some(back.next_page_apart(store, session).await) } else { None } };
+        let fetch = async { if is_long { Some(back.next_page_beside(store, session).await) } else { None } };
         let (fetched, taken) = join(fetch, take(&mut reader, page, known)).await;
         match taken {
             Taken::All => ahead = fetched.transpose()?,
@@ -246,17 +246,16 @@ impl WayBack {
         Ok(self.goes_on(entries(session, page.records)?, full))
     }
 
-    /// As [`Self::next_page`], with the entries parsed in a task of its own, which another thread may run.
-    async fn next_page_apart(
+    /// As [`Self::next_page`], with the entries parsed beside the caller's other work.
+    async fn next_page_beside(
         &mut self,
         store: &dyn SessionStore,
         session: &SessionId,
     ) -> Result<Vec<(u64, Entry)>, Error> {
         let page = self.records(store, session).await?;
         let (full, of) = (self.is_full(&page), session.clone());
-        let parsing = AbortOnDropHandle::new(tokio::spawn(async move { entries(&of, page.records) }));
-        let parsed = parsing.await.map_err(|error| Error::Unknown(format!("parse a page of entries: {error}")))?;
-        Ok(self.goes_on(parsed?, full))
+        let parsed = blocking::beside(move || entries(&of, page.records)).await?;
+        Ok(self.goes_on(parsed, full))
     }
 
     /// Reads the records of the next page.
