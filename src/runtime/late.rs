@@ -18,7 +18,7 @@ pub(super) const LATE_MAX: usize = 64;
 /// pending ones wait for.
 pub(super) const LATE_OF_ONE_MAX: usize = 24;
 
-/// Commands that were pending and are remembered with their fingerprint, so that a different one with the same id is
+/// Writing commands that were pending and are remembered with their fingerprint, so that a different one with the same id is
 /// detected.
 const SEEN_MAX: usize = 256;
 
@@ -51,7 +51,7 @@ pub(super) enum Met {
 pub(super) struct Late {
     session: SessionId,
     waiting: Vec<PendingCommand>,
-    /// The last [`SEEN_MAX`] pending commands, with their fingerprints. In memory only: the store has no fingerprint of
+    /// The last [`SEEN_MAX`] pending commands that write, with their fingerprints. In memory only: the store has no fingerprint of
     /// what hooks changed, because whoever reads it could test guesses of what was said.
     seen: VecDeque<(CommandId, u64)>,
 }
@@ -84,7 +84,7 @@ impl Late {
         Some(ErrorBody::new(ErrorCode::Overloaded, message))
     }
 
-    /// Returns true if the last command with this id that was pending has different content.
+    /// Returns true if the last writing command with this id that was pending has different content.
     pub(super) fn was_another(&self, id: &CommandId, fingerprint: u64) -> bool {
         self.seen.iter().any(|(seen, said)| seen == id && *said != fingerprint)
     }
@@ -108,14 +108,16 @@ impl Late {
         }
     }
 
-    /// Makes a command pending.
-    pub(super) fn wait(&mut self, origin: Origin, id: CommandId, fingerprint: u64, outgoing: Outbox) {
-        // One that was cancelled had the id before, and left no mark.
-        self.seen.retain(|(seen, _)| *seen != id);
-        if self.seen.len() >= SEEN_MAX {
-            self.seen.pop_front();
+    /// Makes a command pending. One that `writes` will have a mark with its id.
+    pub(super) fn wait(&mut self, origin: Origin, id: CommandId, fingerprint: u64, writes: bool, outgoing: Outbox) {
+        if writes {
+            // A cancelled command may have had this id; it left no mark.
+            self.seen.retain(|(seen, _)| *seen != id);
+            if self.seen.len() >= SEEN_MAX {
+                self.seen.pop_front();
+            }
+            self.seen.push_back((id.clone(), fingerprint));
         }
-        self.seen.push_back((id.clone(), fingerprint));
         self.waiting.push(PendingCommand { origin, id, fingerprint, first: outgoing, again: Vec::new() });
     }
 
@@ -166,8 +168,8 @@ mod tests {
         let (first, mut to_first) = Outbox::new(8);
         let (second, mut to_second) = Outbox::new(8);
         let mut late = Late::new("session".parse().unwrap());
-        late.wait(Origin(1), id("one"), 1, first.clone());
-        late.wait(Origin(1), id("two"), 2, first.clone());
+        late.wait(Origin(1), id("one"), 1, true, first.clone());
+        late.wait(Origin(1), id("two"), 2, true, first.clone());
         assert_eq!(late.join(&id("one"), 1, &first), Met::Itself);
         assert_eq!(late.join(&id("one"), 1, &second), Met::Itself);
         assert_eq!(late.join(&id("one"), 7, &second), Met::Another);
@@ -188,9 +190,10 @@ mod tests {
         let mut late = Late::new("session".parse().unwrap());
         assert!(!late.was_another(&id("one"), 1));
         for fingerprint in [1, 2] {
-            late.wait(Origin(1), id("one"), fingerprint, outgoing.clone());
+            late.wait(Origin(1), id("one"), fingerprint, true, outgoing.clone());
             late.keep(&[]);
         }
+        late.wait(Origin(1), id("one"), 3, false, outgoing.clone());
         assert!(late.was_another(&id("one"), 1), "the first was cancelled");
         assert!(!late.was_another(&id("one"), 2));
     }
@@ -206,7 +209,7 @@ mod tests {
             }
             let one = &others.last().unwrap().0;
             assert!(late.is_full(one).is_none(), "{number}");
-            late.wait(Origin(1), id(&format!("command-{number}")), 0, one.clone());
+            late.wait(Origin(1), id(&format!("command-{number}")), 0, true, one.clone());
         }
         let full = late.is_full(&others[0].0).unwrap();
         assert!(full.message.contains("24 commands of this connection") && full.retriable, "{}", full.message);

@@ -104,12 +104,13 @@ impl Actor {
             }
         };
         self.note_hook_result(&command);
+        let writes = command.spec().does == Does::Writes;
         let input = Input::Command { origin, id: id.clone(), fingerprint: content, command: Box::new(command), lookup };
         let told = self.tell(input, Some(Asker { origin, outgoing })).await;
         let late = self.agent.as_ref().map(|agent| agent.answers_late()).unwrap_or_default();
         if told.is_ok() && late.contains(&id) && !self.effects.has_answered() {
             self.effects.late.keep(&late);
-            self.effects.late.wait(origin, id.clone(), content, outgoing.clone());
+            self.effects.late.wait(origin, id.clone(), content, writes, outgoing.clone());
         }
         if told.is_err() && !self.effects.has_answered() {
             refuse(ErrorBody::new(ErrorCode::StoreFailed, "the store failed to write; reopen the session"));

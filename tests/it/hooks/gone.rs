@@ -238,6 +238,13 @@ async fn an_input_that_a_hook_changed_is_told_from_another_one_under_its_id() {
     let (mut client, _) = joined(&server, "tab-one", json!({ "hooks": [hook("redact", "message")] })).await;
     let id = client.id();
     let say = |text: &str| json!({ "input": text });
+    // One that is withdrawn leaves the id to the next.
+    client.send_as(&id, "user_input", say("My number is 0815.")).await;
+    client.event("hook_call").await;
+    assert_eq!(client.ask("cancel_turn", json!({})).await["type"], "ok");
+    let withdrawn = client.until(|frame| frame["re"] == id.as_str()).await;
+    assert_eq!(withdrawn["payload"]["code"], "input_cancelled", "{withdrawn}");
+    client.forget("hook_call");
     client.send_as(&id, "user_input", say("My number is 4711.")).await;
     let call = client.event("hook_call").await["payload"].clone();
     let other = json!({ "role": "user", "content": [{ "type": "text", "text": "My number is [number]." }] });
