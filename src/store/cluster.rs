@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-/// A node: one start of a server. A server that is started again is another node. No number is ever given twice.
+/// A node: one start of a server. A server that is started again is another node, with a higher number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub i64);
 
@@ -258,6 +258,12 @@ pub trait Cluster: Send + Sync {
     /// # Errors
     /// [`Error::Unknown`]: they may be gone.
     fn withdraw_tickets<'a>(&'a self, service: &'a str, of: TicketsOf<'a>) -> StoreFuture<'a, Result<u64, Error>>;
+}
+
+/// Orders nodes by their names, and those of one name as they joined.
+pub(super) fn by_name(mut rows: Vec<NodeRow>) -> Vec<NodeRow> {
+    rows.sort_by(|one, other| (&one.node.name, one.id).cmp(&(&other.node.name, other.id)));
+    rows
 }
 
 /// Returns the error for a node that opens or creates a session, and which the store does not have.

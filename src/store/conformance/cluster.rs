@@ -39,6 +39,7 @@ macro_rules! cluster_suite {
             beats_are_counted_and_tell_what_a_node_does,
             a_node_finds_with_its_beat_that_it_is_asked_to_drain,
             a_node_that_was_removed_holds_nothing_and_can_join_again,
+            nodes_are_listed_by_name_and_in_the_order_in_which_they_joined,
             a_handle_that_has_not_joined_takes_nothing_from_a_node,
             a_ticket_is_taken_once_by_whichever_handle_asks,
             tickets_have_bounds_and_are_withdrawn_by_their_service,
@@ -297,6 +298,20 @@ pub(crate) async fn a_node_that_was_removed_holds_nothing_and_can_join_again(
     let again = join(a, "a").await;
     assert_ne!(again, at_a, "a number is never used twice");
     opened(b, "s").await.unwrap();
+}
+
+pub(crate) async fn nodes_are_listed_by_name_and_in_the_order_in_which_they_joined(
+    a: &dyn SessionStore,
+    b: &dyn SessionStore,
+) {
+    let mut joined = Vec::new();
+    for (store, name) in [(a, "b"), (b, "a"), (a, "B"), (b, "a")] {
+        joined.push((name.to_owned(), join(store, name).await));
+    }
+    assert!(joined.is_sorted_by_key(|(_, id)| *id), "{joined:?}: a node that joins has a higher number");
+    let listed: Vec<_> = cluster(b).nodes().await.unwrap().into_iter().map(|row| (row.node.name, row.id)).collect();
+    joined.sort();
+    assert_eq!(listed, joined);
 }
 
 pub(crate) async fn a_handle_that_has_not_joined_takes_nothing_from_a_node(a: &dyn SessionStore, b: &dyn SessionStore) {

@@ -5,7 +5,7 @@ use crate::store::{
     Error, SessionHead, StoreFuture,
     cluster::{
         Changes, Cluster, Held, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds, TicketPut, TicketsOf,
-        not_a_member,
+        by_name, not_a_member,
     },
 };
 use reseed_protocol::{SessionId, Timestamp};
@@ -68,11 +68,7 @@ impl Cluster for MemoryStore {
     }
 
     fn nodes(&self) -> StoreFuture<'_, Result<Vec<NodeRow>, Error>> {
-        self.with(|state| {
-            let mut rows: Vec<NodeRow> = state.nodes.values().cloned().collect();
-            rows.sort_by(|one, other| one.node.name.cmp(&other.node.name));
-            Ok(rows)
-        })
+        self.with(|state| Ok(by_name(state.nodes.values().cloned().collect())))
     }
 
     fn remove<'a>(&'a self, silent: &'a [Silent]) -> StoreFuture<'a, Result<(), Error>> {

@@ -11,7 +11,7 @@ use super::{
 use crate::store::{
     Error,
     checksum::int,
-    cluster::{Held, Membership, NewNode, NodeId, NodeRow, Pulse, Silent},
+    cluster::{Held, Membership, NewNode, NodeId, NodeRow, Pulse, Silent, by_name},
 };
 use reseed_protocol::SessionId;
 use std::{
@@ -23,6 +23,10 @@ use std::{
 };
 use tokio::time::timeout;
 use tokio_postgres::{Row, types::ToSql};
+
+/// The distance between the numbers of two servers, which a random part fills. A copy of the database that lacks the
+/// newest rows counts some numbers a second time, and without this two servers would pass for one another.
+const APART: i64 = 1 << 20;
 
 /// The columns of a [`NodeRow`].
 const COLUMNS: &str = "incarnation, name, address, version, lease_millis, beat, draining, sessions, \
@@ -56,8 +60,12 @@ impl Nodes {
     }
 
     pub(super) async fn join(&self, node: &NewNode) -> Result<NodeId, Error> {
-        let sql = "INSERT INTO node (incarnation, name, address, version, lease_millis) OVERRIDING SYSTEM VALUE \
-                   VALUES ($1, $2, $3, $4, $5) RETURNING incarnation";
+        // The column's own numbers, for older versions, count up as these do.
+        let sql = &format!(
+            "INSERT INTO node (incarnation, name, address, version, lease_millis) OVERRIDING SYSTEM VALUE \
+             VALUES (nextval(pg_get_serial_sequence('node', 'incarnation')) * {APART} + $1, $2, $3, $4, $5) \
+             RETURNING incarnation"
+        );
         let lease = i64::try_from(node.lease.as_millis()).unwrap_or(i64::MAX);
         let limit = u64::try_from((node.lease * LIMIT_TENTHS / 10).as_millis()).unwrap_or(u64::MAX);
         self.limit_ms.store(limit, Ordering::Relaxed);
@@ -65,10 +73,11 @@ impl Nodes {
         let row = self
             .readers
             .write(|db, _| async move {
-                db.row(sql, &[&new_number()?, &node.name, &node.address, &node.version, &lease]).await
+                db.row(sql, &[&random_part()?, &node.name, &node.address, &node.version, &lease]).await
             })
             .await?;
-        let row = row.ok_or_else(|| Error::Unknown("the database did not number this server".to_owned()))?;
+        let row =
+            row.ok_or_else(|| Error::Unknown("the database did not add this server to its servers".to_owned()))?;
         let me = NodeId(row.try_get(0).map_err(Fault::from)?);
         self.member.set_me(Some(me));
         Ok(me)
@@ -107,8 +116,8 @@ impl Nodes {
     }
 
     pub(super) async fn all(&self) -> Result<Vec<NodeRow>, Error> {
-        let sql = &format!("SELECT {COLUMNS} FROM node ORDER BY name, incarnation");
-        self.readers.read(|db| async move { decoded(&db.rows(sql, &[]).await?) }).await
+        let sql = &format!("SELECT {COLUMNS} FROM node");
+        self.readers.read(|db| async move { decoded(&db.rows(sql, &[]).await?) }).await.map(by_name)
     }
 
     pub(super) async fn remove(&self, silent: &[Silent]) -> Result<(), Error> {
@@ -144,11 +153,10 @@ impl Nodes {
     }
 }
 
-/// Returns a number for a server. It is random: a copy of the database that lacks the newest rows would give numbers
-/// that count up a second time, and two servers would pass for one another. It is short enough to be typed.
-fn new_number() -> Result<i64, Error> {
+/// Returns the random part of a server's number.
+fn random_part() -> Result<i64, Error> {
     let random = getrandom::u32().map_err(|error| Error::Unknown(format!("make a number for this server: {error}")))?;
-    Ok(i64::from(random >> 1) + 1)
+    Ok(i64::from(random) % APART)
 }
 
 /// Returns verdicts as the parameters of a statement.

@@ -218,7 +218,8 @@ impl Source for PostgresSide {
 
     fn users(&mut self) -> StoreFuture<'_, Result<Vec<User>, Error>> {
         Box::pin(async {
-            let rows = self.rows("SELECT incarnation, name, lease_millis, beat FROM node ORDER BY 1", &[]).await?;
+            let rows =
+                self.rows("SELECT incarnation, name, lease_millis, beat FROM node ORDER BY name, 1", &[]).await?;
             let user = |row: &Row| {
                 let lease = Duration::from_millis(row.try_get::<_, i64>(2)?.max(0).cast_unsigned());
                 Ok(User { id: NodeId(row.try_get(0)?), name: row.try_get(1)?, lease, beat: row.try_get(3)? })
