@@ -1,7 +1,10 @@
 //! Work that takes long, on a thread of its own.
 
-use std::{future::pending, panic::resume_unwind};
-use tokio::runtime::{Handle, RuntimeFlavor};
+use std::{future::pending, panic::resume_unwind, sync::LazyLock, thread};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::Semaphore,
+};
 
 /// Does work that may take more than two milliseconds. The other tasks of this worker thread move to another one
 /// meanwhile, if the runtime has any.
@@ -9,12 +12,18 @@ pub(crate) fn apart<T>(work: impl FnOnce() -> T) -> T {
     if has_other_workers() { tokio::task::block_in_place(work) } else { work() }
 }
 
-/// Does such work while the caller does something else, on another thread if the runtime has several. If it is dropped,
-/// the work is still done.
+/// At most as many threads as there are processors do work beside others: more would only take turns with the workers.
+static BESIDE: LazyLock<Semaphore> =
+    LazyLock::new(|| Semaphore::new(thread::available_parallelism().map_or(1, usize::from)));
+
+/// Does such work on another thread, so that the caller can do something else meanwhile. On a runtime of one thread it
+/// is done at once. If the future is dropped once the work has begun, it is still finished.
 pub(crate) async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     if !has_other_workers() {
         return work();
     }
+    // It is never closed.
+    let _permit = BESIDE.acquire().await.ok();
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
@@ -27,4 +36,26 @@ pub(crate) async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 
 
 fn has_other_workers() -> bool {
     Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::future::join_all;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn work_beside_is_done_on_other_threads_and_its_panics_are_the_callers() {
+        let here = thread::current().id();
+        let done = join_all((0..100).map(|n| beside(move || (n, thread::current().id() != here)))).await;
+        assert_eq!(done, (0..100).map(|n| (n, true)).collect::<Vec<_>>());
+        let panicked = tokio::spawn(beside(|| panic!("as planned"))).await;
+        assert!(panicked.unwrap_err().is_panic());
+        assert_eq!(beside(|| 1).await, 1, "and the next one is done");
+    }
+
+    #[tokio::test]
+    async fn on_a_runtime_of_one_thread_it_is_done_at_once() {
+        let here = thread::current().id();
+        assert!(beside(move || thread::current().id() == here).await);
+    }
 }

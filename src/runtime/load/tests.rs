@@ -52,6 +52,21 @@ fn ids(tree: &SessionTree) -> Vec<EntryId> {
 
 #[tokio::test]
 async fn a_path_of_any_length_is_loaded_whole() {
+    paths_of_any_length().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_it_is_if_pages_are_parsed_on_other_threads() {
+    paths_of_any_length().await;
+    // An entry that cannot be read is told from there.
+    let mut records: Vec<NewRecord> = (0..5 * PATH_PAGE as usize).map(|n| message(n, 10)).collect();
+    records[1].body = r#"{"type":"entry_appended","payload":{}}"#.into();
+    let (store, head) = stored(records).await;
+    let error = load(&store, &head).await.unwrap_err().to_string();
+    assert!(error.contains("record 2 of session `s`"), "{error}");
+}
+
+async fn paths_of_any_length() {
     let (first, largest) = (PATH_PAGE as usize, PATH_PAGE_MAX as usize);
     let lengths =
         [0, 1, first - 1, first, first + 1, 2 * first, 2 * first + 1, 4 * first, 3 * largest, 3 * largest + 5];
