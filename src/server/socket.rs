@@ -16,7 +16,7 @@ mod subscription;
 
 pub(super) use self::{
     refusals::BAD_FRAMES_MAX,
-    replies::{Unanswered, count_reply},
+    replies::{Unanswered, count_reply, push_rare},
 };
 
 use self::{credentials::ended, subscription::Subscription};

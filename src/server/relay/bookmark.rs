@@ -54,7 +54,7 @@ pub(super) struct Bookmark {
 /// A connection that the client knows. Each client of a session knows all of them, so little is kept of each.
 #[derive(Debug, PartialEq)]
 struct Known {
-    connection_id: Box<str>,
+    connection_id: ConnectionId,
     role: SessionRole,
     /// Tells its states apart.
     digest: u64,
@@ -334,10 +334,8 @@ impl Bookmark {
         let here = now.presence.iter().map(Known::from).collect();
         let before = std::mem::replace(&mut self.presence, here);
         for known in before.iter().filter(|known| !now.presence.iter().any(|other| known.is(other))) {
-            // Checked already: the holder has sent it.
-            if let Some(connection) = known.participant() {
-                tell(EphemeralEvent::PresenceChanged(PresenceChanged { connection, left: true }));
-            }
+            let connection = known.participant();
+            tell(EphemeralEvent::PresenceChanged(PresenceChanged { connection, left: true }));
         }
         for (known, connection) in self.presence.iter().zip(now.presence) {
             if !before.contains(known) {
@@ -350,13 +348,13 @@ impl Bookmark {
 
 impl Known {
     fn is(&self, participant: &Participant) -> bool {
-        *self.connection_id == *participant.connection_id.as_str()
+        self.connection_id == participant.connection_id
     }
 
     /// Returns what is known of a connection that has left.
-    fn participant(&self) -> Option<Participant> {
-        let connection_id = self.connection_id.parse().ok()?;
-        Some(Participant { connection_id, client_id: None, client: None, role: self.role, offers: false })
+    fn participant(&self) -> Participant {
+        let connection_id = self.connection_id.clone();
+        Participant { connection_id, client_id: None, client: None, role: self.role, offers: false }
     }
 }
 
@@ -364,7 +362,7 @@ impl From<&Participant> for Known {
     fn from(participant: &Participant) -> Self {
         let mut hasher = DefaultHasher::new();
         participant.hash(&mut hasher);
-        let connection_id = participant.connection_id.as_str().into();
+        let connection_id = participant.connection_id.clone();
         Self { connection_id, role: participant.role, digest: hasher.finish() }
     }
 }
@@ -537,6 +535,31 @@ mod tests {
                 .collect();
             assert_eq!(missed, expected, "{known:?} {there:?}");
         }
+        // Whatever has changed of one is told; of one that has left, little is known.
+        let full = json!({ "connectionId": "ann", "role": "writer", "clientId": "tab", "offers": true,
+            "client": { "name": "n", "version": "1" } });
+        let changed = [
+            ("role", json!("observer")),
+            ("clientId", json!("other")),
+            ("offers", json!(false)),
+            ("client", json!({ "name": "n", "version": "2" })),
+        ];
+        for (field, value) in changed {
+            let mut now = full.clone();
+            now[field] = value;
+            let mut place = bookmark(json!({}), &json!({ "presence": [full] }));
+            passes(&mut place, &live("presence_changed", json!({ "connection": full })));
+            let missed = told(&mut place, &json!({ "resumed": "replay", "presence": [full] })).unwrap();
+            assert_eq!(missed, Vec::<Value>::new());
+            let missed = told(&mut place, &json!({ "resumed": "replay", "presence": [now] })).unwrap();
+            assert_eq!(missed.len(), 1, "{field}");
+            let told = &missed[0]["payload"];
+            assert_eq!(told, &json!({ "connection": told["connection"] }), "{field}: it has not left");
+            assert_eq!(told["connection"].get(field).unwrap_or(&json!(false)), &now[field], "{field}");
+        }
+        let mut place = bookmark(json!({}), &json!({ "presence": [full] }));
+        let missed = told(&mut place, &json!({ "resumed": "replay" })).unwrap();
+        assert_eq!(missed[0]["payload"], json!({ "connection": participant("ann"), "left": true }));
         let place_with = |event: Option<&str>, more: Value| {
             let mut place = bookmark(json!({}), &json!({}));
             if let Some(kind) = event {

@@ -35,7 +35,7 @@ use tokio_tungstenite::{
         Error, Message,
         client::IntoClientRequest as _,
         http::{HeaderValue, Uri, header},
-        protocol::{Role, WebSocketConfig},
+        protocol::WebSocketConfig,
     },
 };
 
@@ -48,11 +48,8 @@ const CLOSE_TIME: Duration = Duration::from_secs(1);
 /// Bytes of frames in a batch, or one frame if that is larger.
 const BATCH_BYTES: usize = 16 * 1024;
 
-/// Bytes that are read at once, as from a client.
-const READ_BUFFER_BYTES: usize = 1024;
-
-/// Bytes that are gathered before they are written, as for a client.
-const WRITE_BUFFER_BYTES: usize = 4 * 1024;
+/// Bytes that are read at once, or gathered before they are written.
+const BUFFER_BYTES: usize = 4 * 1024;
 
 /// Bytes of the largest frame of a holder: as many as it can have waiting for a client.
 const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -62,7 +59,8 @@ const PINGS_UNANSWERED_MAX: u32 = 2;
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// Which link of a connection tells what. In a box: a channel reserves room for 32 of what it carries.
+/// What a link tells its connection, with the link's number. In a box: a channel reserves room for 32 of what it
+/// carries.
 pub(in crate::server) type Told = Box<(u64, FromLink)>;
 
 /// What a link tells its connection.
@@ -98,7 +96,7 @@ pub(super) struct Link {
     pub(super) number: u64,
     /// The holder.
     pub(super) row: NodeRow,
-    /// In boxes, as [`Told`].
+    /// Boxed for the same reason as [`Told`].
     pub(super) to_holder: mpsc::Sender<Box<FrameText>>,
     /// The outage that it is to end, or has ended.
     pub(super) outage: Option<Outage>,
@@ -213,15 +211,12 @@ async fn connect(dial: &Dial) -> Result<Socket, Error> {
     let stream = TcpStream::connect((host.as_str(), port)).await?;
     listen::tune(&stream);
     let config = WebSocketConfig::default()
-        .read_buffer_size(READ_BUFFER_BYTES)
-        .write_buffer_size(WRITE_BUFFER_BYTES)
+        .read_buffer_size(BUFFER_BYTES)
+        .write_buffer_size(BUFFER_BYTES)
         .max_write_buffer_size(FRAME_BYTES_MAX)
         .max_message_size(Some(FRAME_BYTES_MAX))
         .max_frame_size(Some(FRAME_BYTES_MAX));
-    let (shaken, _) = client_async_tls_with_config(request, stream, Some(config), None).await?;
-    // The handshake leaves a buffer of 4 KiB behind, empty: a holder says nothing before it was greeted. If it closes at
-    // this very moment, its code may be lost with it, and the link counts as broken.
-    let mut socket = WebSocketStream::from_raw_socket(shaken.into_inner(), Role::Client, Some(config)).await;
+    let (mut socket, _) = client_async_tls_with_config(request, stream, Some(config), None).await?;
     socket.feed(Message::text(dial.greeting.clone())).await?;
     for frame in &dial.first {
         socket.feed(Message::text(frame.as_str())).await?;

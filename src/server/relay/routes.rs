@@ -4,7 +4,7 @@ use super::{
     bookmark::Bookmark,
     link::{FromLink, Link, Told},
 };
-use crate::{runtime::encoded::FrameText, store::NodeId};
+use crate::{runtime::encoded::FrameText, server::socket::push_rare, store::NodeId};
 use reseed_protocol::{CommandId, SessionId};
 use std::collections::VecDeque;
 use tokio::sync::mpsc;
@@ -119,14 +119,12 @@ impl Relays {
 
     /// Adds a link. Most connections have one.
     pub(super) fn add_link(&mut self, link: Link) {
-        reserve_few(&mut self.links);
-        self.links.push(link);
+        push_rare(&mut self.links, link);
     }
 
     /// Adds the route of a session. Many connections have one.
     pub(super) fn add_route(&mut self, route: Route) {
-        reserve_few(&mut self.routes);
-        self.routes.push(route);
+        push_rare(&mut self.routes, route);
     }
 
     pub(super) fn route(&self, session: &SessionId) -> Option<&Route> {
@@ -151,13 +149,6 @@ impl Relays {
         let gone = self.links.swap_remove(at);
         self.waiting.retain(|(waiting, _)| *waiting != link);
         Some((gone, self.routes.extract_if(.., |route| route.link == link).collect()))
-    }
-}
-
-/// Makes room for one in an empty list: a list begins with room for four.
-fn reserve_few<T>(list: &mut Vec<T>) {
-    if list.is_empty() {
-        list.reserve_exact(1);
     }
 }
 

@@ -37,18 +37,23 @@ impl Unanswered {
     }
 }
 
+/// Adds to a list of a connection that mostly has one item: by itself, a list begins with room for four.
+pub(in crate::server) fn push_rare<T>(list: &mut Vec<T>, item: T) {
+    if list.is_empty() {
+        list.reserve_exact(1);
+    }
+    list.push(item);
+}
+
 impl Connection {
     /// Records that a command was sent to the session, which will answer it.
     pub(in crate::server) fn expect_reply(&mut self, id: CommandId, session: &SessionId, name: &'static str) {
         self.wait_for(Unanswered::new(id, session, name));
     }
 
-    /// Adds a command that waits for its reply. Mostly no other one does, and a list begins with room for four.
+    /// Adds a command that waits for its reply. Mostly no other one does.
     pub(in crate::server) fn wait_for(&mut self, command: Unanswered) {
-        if self.unanswered.is_empty() {
-            self.unanswered.reserve_exact(1);
-        }
-        self.unanswered.push(command);
+        push_rare(&mut self.unanswered, command);
     }
 
     /// Returns true if another command may be read: fewer than half of [`REPLIES_MAX`] are unanswered of the quick
