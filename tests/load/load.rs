@@ -1,9 +1,9 @@
 //! Measures the server against a floor in the same run: `load smoke` to see that it works, `load full` for the figures.
 //!
 //! The server under test is the real binary (`RESEED_BIN`) as a process of its own; so is the floor (`floor.rs`, which
-//! this program becomes as `load floor`, or `load relay`), and so are the attackers (`load attack`). One scripted model server
-//! (`upstream.rs`) serves both. A missed goal is printed and fails nothing: timing depends on the machine. A failed
-//! turn and lost text fail the run.
+//! this program becomes as `load floor`, or `load relay`), and so are the attackers (`load attack`). One scripted model
+//! server (`upstream.rs`) serves both. A missed goal is printed and fails nothing: timing depends on the machine. A
+//! failed turn and lost text fail the run.
 #![expect(clippy::print_stdout, reason = "the figures are what this program is for")]
 
 mod appends;

@@ -180,7 +180,7 @@ fn resident(pid: u32) -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Returns the least resident memory of each process in KiB, seen after each of ten times that `work` was done.
+/// Returns the resident memory of each process in KiB: the least of ten looks, one after each run of `work`.
 ///
 /// One look is off by up to 20 MB: buffers come and go, and the system joins pages to huge ones.
 async fn least_resident(pids: [u32; 2], mut work: impl AsyncFnMut()) -> [u64; 2] {
@@ -227,7 +227,8 @@ async fn a_reader_that_stalls_costs_neither_server_memory() {
     append(&mut at_a, 400).await;
     let after = least_resident(pids, async || append(&mut at_a, 5).await).await;
     for (name, before, after) in [("holder", before[0], after[0]), ("edge", before[1], after[1])] {
-        // At least 80 MB more were said meanwhile. Pages read from the store and groups on their way to it come and go.
+        // At least 80 MB more were said meanwhile. Pages read from the store and groups on their way to it come and go:
+        // what is kept shows if it is more than half of that.
         assert!(after < before + 40_000, "{name}: {before} KiB, then {after} KiB");
     }
     let began = Instant::now();

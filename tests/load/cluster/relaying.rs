@@ -1,11 +1,11 @@
-//! The cost of a relay: of a client at a server that does not have its session. Beside it, a bare relay copies the bytes
-//! of as many sockets from and to the server that has it.
+//! The cost of a relay: of a client at a server that does not have its session. Beside it, a bare relay copies the
+//! bytes of as many sockets from and to the server that has it.
 
 use super::{Sizes, postgres::Server, servers::Servers};
 use crate::{
     client::{Client, Reading, Speaks},
     figures::{Figures, Goal, median, ms},
-    process::Bench,
+    process::{Bench, Process},
 };
 use futures_util::{StreamExt as _, TryStreamExt as _, future::try_join_all, stream};
 use std::{
@@ -26,6 +26,9 @@ const PACE: Duration = Duration::from_millis(2);
 
 /// Connections that watch one session, for the cost of a frame.
 const WATCHERS: usize = 100;
+
+/// Rounds in which they watch at the edge and at the bare relay, alternating.
+const ROUNDS: usize = 3;
 
 /// The time without growth after which the memory counts as settled.
 const SETTLED: Duration = Duration::from_millis(500);
@@ -70,62 +73,57 @@ async fn first_delta(bench: &Bench, servers: &Servers<'_>, turns: usize, figures
     Ok(())
 }
 
-/// Rounds in which watchers at the edge and at the bare relay alternate.
-const ROUNDS: usize = 3;
-
 async fn frames(bench: &Bench, servers: &Servers<'_>, count: usize, figures: &mut Figures) -> anyhow::Result<()> {
     bench.upstream.answer(DELTAS, Some(PACE));
     let bare = bench.bare_relay(servers.address(0)).await?;
     let mut talker = client(servers, 0, None).await?;
     let session = talker.session_id()?.to_owned();
-    let (mut frames, mut at_edge, mut at_bare) = (0, Vec::new(), Vec::new());
+    let (mut at_edge, mut at_bare) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let edge = || servers.with(1, |server| server.cpu());
-        let (used, given) = watched(&mut talker, servers.address(1), &session, count, edge).await?;
-        at_edge.push(used / given as u32);
-        frames += given;
-        let (used, given) = watched(&mut talker, bare.address, &session, count, || bare.cpu()).await?;
-        at_bare.push(used / given as u32);
+        at_edge.push(frame(&mut talker, servers.address(1), &session, count, edge).await?);
+        at_bare.push(frame(&mut talker, bare.address, &session, count, || bare.cpu()).await?);
     }
     let [edge, bare] = [at_edge, at_bare].map(|used| median(used).as_secs_f64() * 1e6);
-    let name = format!("cluster: processor time of a frame at the edge, of {frames}");
+    let name = format!("cluster: processor time of a frame at the edge, of {count} readers");
     figures.add(&name, edge, "us", Goal::AtMost(2.0));
     figures.add("cluster: processor time of a frame at a bare relay", bare, "us", Goal::None);
     figures.add("cluster: a frame at the edge to one at a bare relay", edge / bare, "x", Goal::None);
     Ok(())
 }
 
-/// Has a turn that this many watch at an address; returns the processor time used meanwhile, and the frames.
-async fn watched(
+/// Has a turn that this many watch at an address; returns the processor time of one of their frames there.
+async fn frame(
     talker: &mut Client,
     at: SocketAddr,
     session: &str,
     count: usize,
     cpu: impl Fn() -> anyhow::Result<Duration>,
-) -> anyhow::Result<(Duration, u64)> {
+) -> anyhow::Result<Duration> {
     let mut watchers = try_join_all((0..count).map(|_| client_at(at, Some(session)))).await?;
     let (before, began) = (cpu()?, Instant::now());
     let watched = try_join_all(watchers.iter_mut().map(|watcher| watcher.watch(began)));
     let (watched, _) = tokio::try_join!(watched, talker.turn("And then?"))?;
-    let frames = watched.iter().map(|turn| turn.deltas + turn.events).sum();
+    let frames: u64 = watched.iter().map(|turn| turn.deltas + turn.events).sum();
     anyhow::ensure!(frames > 0, "nothing was watched");
-    Ok((cpu()? - before, frames))
+    Ok((cpu()? - before).div_f64(frames as f64))
 }
 
 async fn memory(bench: &Bench, servers: &Servers<'_>, count: usize, figures: &mut Figures) -> anyhow::Result<()> {
     let holders = try_join_all((0..SESSIONS).map(|_| client(servers, 0, None))).await?;
     let sessions = holders.iter().map(Client::session_id).collect::<anyhow::Result<Vec<_>>>()?;
-    let before = [settled(servers, 0).await?, settled(servers, 1).await?];
+    let resident = |at| servers.with(at, Process::resident);
+    let before = [settled(|| resident(0)).await?, settled(|| resident(1)).await?];
     let _clients = subscribed(servers.address(1), &sessions, count).await?;
     for (at, what, goal) in [(1, "edge", Goal::AtMost(14.0)), (0, "holder", Goal::None)] {
-        let grown = settled(servers, at).await?.saturating_sub(before[at]);
+        let grown = settled(|| resident(at)).await?.saturating_sub(before[at]);
         let name = format!("cluster: memory of a relayed connection at the {what}, of {count}");
         figures.add(&name, kib_of_one(grown, count), "KiB", goal);
     }
     let bare = bench.bare_relay(servers.address(0)).await?;
-    let before = bare.resident()?;
+    let before = settled(|| bare.resident()).await?;
     let _clients = subscribed(bare.address, &sessions, count).await?;
-    let grown = bare.resident()?.saturating_sub(before);
+    let grown = settled(|| bare.resident()).await?.saturating_sub(before);
     figures.add("cluster: memory of a connection at a bare relay", kib_of_one(grown, count), "KiB", Goal::None);
     Ok(())
 }
@@ -140,11 +138,12 @@ async fn subscribed(at: SocketAddr, sessions: &[&str], count: usize) -> anyhow::
     stream::iter(clients).buffer_unordered(AT_ONCE).try_collect().await
 }
 
-async fn settled(servers: &Servers<'_>, at: usize) -> anyhow::Result<u64> {
-    let mut last = servers.with(at, |server| server.resident())?;
+/// Returns the memory of a process once it does not grow any more.
+async fn settled(resident: impl Fn() -> anyhow::Result<u64>) -> anyhow::Result<u64> {
+    let mut last = resident()?;
     loop {
         tokio::time::sleep(SETTLED).await;
-        let now = servers.with(at, |server| server.resident())?;
+        let now = resident()?;
         if now <= last {
             return Ok(now);
         }
