@@ -18,8 +18,8 @@ pub(super) const LATE_MAX: usize = 64;
 /// pending ones wait for.
 pub(super) const LATE_OF_ONE_MAX: usize = 24;
 
-/// Writing commands that were pending and are remembered with their fingerprint, so that a different one with the same id is
-/// detected.
+/// Writing commands that were pending and are remembered with their fingerprint, so that a different one with the same
+/// id is detected.
 const SEEN_MAX: usize = 256;
 
 /// A pending command.
@@ -51,8 +51,8 @@ pub(super) enum Met {
 pub(super) struct Late {
     session: SessionId,
     waiting: Vec<PendingCommand>,
-    /// The last [`SEEN_MAX`] pending commands that write, with their fingerprints. In memory only: the store has no fingerprint of
-    /// what hooks changed, because whoever reads it could test guesses of what was said.
+    /// The last [`SEEN_MAX`] pending commands that write, with their fingerprints. In memory only: the store has no
+    /// fingerprint of what hooks changed, because whoever reads it could test guesses of what was said.
     seen: VecDeque<(CommandId, u64)>,
 }
 
