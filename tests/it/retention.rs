@@ -8,7 +8,7 @@
 #[path = "../../src/core/session/retention/talk.rs"]
 mod talk;
 
-use crate::support::{client::Client, json::present, server::Server, talk::text_of};
+use crate::support::{client::Client, json::present, polling::PATIENCE, server::Server, talk::text_of};
 use reseed::{
     core::{
         context::{extract::extract, summary::read_prompt},
@@ -29,6 +29,7 @@ use std::{
     fs,
     path::Path,
     sync::{Arc, Mutex},
+    time::Instant,
 };
 use talk::{FACTS, Fact, KINDS, Said, Summariser, TURNS, facts, honest, lossy, turns};
 
@@ -156,16 +157,15 @@ async fn talked(strategy: &str, summariser: Summariser) -> Talked {
         [("CONTEXT_WINDOW", "16000"), ("MODEL", "gpt-4o"), ("CONTEXT_STRATEGY", strategy), ("CONTEXT_BACKGROUND", "1")];
     let tools: Vec<Arc<dyn Tool>> = vec![Arc::new(Look(said.clone()))];
     let server = Server::over_with_tools(model.clone(), store.clone(), tools, &settings).await;
-    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    let (mut client, session) = Client::v2_session(&server.ws()).await;
     let facts = facts();
-    let mut compactions = 0;
     for turn in turns(&facts) {
         let user = turn.user.clone();
         said.lock().unwrap().push_back(turn);
         assert_eq!(client.turn(&user).await["status"], "completed");
-        compactions += client.forget("context_compacted").len() as u64;
         client.seen.clear();
     }
+    let compactions = compactions_at_rest(&server, &session["sessionId"]).await;
     store.indexed().await;
     let leaf = client.ask("get_tree", json!({})).await["payload"].clone();
     let leaf = present(&leaf["leafId"]).clone();
@@ -174,6 +174,21 @@ async fn talked(strategy: &str, summariser: Summariser) -> Talked {
     assert_eq!(client.ask("set_tools", off).await["type"], "ok");
     let without = questions(&mut client, &model, &facts, &leaf).await;
     Talked { compactions, without, with }
+}
+
+/// Waits for a compaction that the last turn has begun, which would be on no branch of a question but the first.
+/// Returns how many were made: each begins a generation.
+async fn compactions_at_rest(server: &Server, session: &Value) -> u64 {
+    let (mut other, began) = (Client::v2(&server.ws()).await, Instant::now());
+    loop {
+        let opened = other.ask("open_session", json!({ "sessionId": session, "role": "observer", "entries": 0 })).await;
+        assert_eq!(other.ask("close_session", json!({})).await["type"], "ok");
+        let opened = &opened["payload"];
+        if opened["compaction"].is_null() {
+            return opened["generation"].as_u64().expect("there is a generation") - 1;
+        }
+        assert!(began.elapsed() < PATIENCE, "it does not end: {}", opened["compaction"]);
+    }
 }
 
 /// Asks for each fact, behind this entry.
