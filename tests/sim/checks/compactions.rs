@@ -9,12 +9,14 @@ use reseed_protocol::{
 use std::collections::BTreeSet;
 
 /// A compaction is one entry and one event, once for its job and its command; and between two automatic ones something
-/// changed that may have made the second necessary.
+/// changed that may have made the second necessary. One that was held was made when it began to be held.
 pub(crate) fn made_once(history: &History) -> Result<(), String> {
     let mut jobs: BTreeSet<&JobId> = BTreeSet::new();
     let mut commands: BTreeSet<&CommandId> = BTreeSet::new();
     let mut entry: Option<&EntryId> = None;
     let mut made_by_itself = false;
+    // The job of the compaction that is held, and whether nothing has changed since.
+    let mut held: Option<(&JobId, bool)> = None;
     for (seq, event) in (1..).zip(&history.events) {
         match event {
             Event::EntryAppended(appended) if matches!(appended.entry.data, EntryData::Compaction(_)) => {
@@ -40,14 +42,18 @@ pub(crate) fn made_once(history: &History) -> Result<(), String> {
                          said between"
                     ));
                 }
-                made_by_itself = by_itself;
+                let is_stale = held.take().is_some_and(|(job, is_new)| *job == compacted.job_id && !is_new);
+                made_by_itself = by_itself && !is_stale;
             }
-            Event::SessionUpdated(updated) if updated.held.is_some() => {}
+            Event::SessionUpdated(updated) if updated.held.is_some() => {
+                held = updated.held.as_ref().map(|held| (&held.job_id, true));
+            }
             Event::EntryAppended(_)
             | Event::SessionUpdated(_)
             | Event::CompactionUndone(_)
             | Event::TurnFinished(_) => {
                 made_by_itself = false;
+                held.iter_mut().for_each(|(_, is_new)| *is_new = false);
             }
             _ => {}
         }
