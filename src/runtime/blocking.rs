@@ -22,8 +22,12 @@ pub(crate) async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 
     if !has_other_workers() {
         return work();
     }
-    // It is never closed.
-    let _permit = BESIDE.acquire().await.ok();
+    // The semaphore is never closed. Work whose caller is gone keeps its permit until it is done.
+    let permit = BESIDE.acquire().await.ok();
+    let work = move || {
+        let _permit = permit;
+        work()
+    };
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
