@@ -56,7 +56,7 @@ async fn a_path_of_any_length_is_loaded_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_it_is_if_pages_are_parsed_on_other_threads() {
+async fn a_path_whose_pages_are_parsed_on_other_threads_is_loaded_whole() {
     paths_of_any_length().await;
     // An entry that cannot be read is told from there.
     let mut records: Vec<NewRecord> = (0..5 * PATH_PAGE as usize).map(|n| message(n, 10)).collect();

@@ -59,8 +59,8 @@ const PINGS_UNANSWERED_MAX: u32 = 2;
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// What a link tells its connection, with the link's number. In a box: a channel reserves room for 32 of what it
-/// carries.
+/// Carries what a link tells its connection, and the link's number. It is boxed because a channel reserves room for 32
+/// of what it carries.
 pub(in crate::server) type Told = Box<(u64, FromLink)>;
 
 /// What a link tells its connection.

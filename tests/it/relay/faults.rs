@@ -202,7 +202,7 @@ async fn a_reader_that_stalls_costs_neither_server_memory() {
         ("SLOW_READER_SECS", "600"),
         ("CONTEXT_STRATEGY", "manual"),
         ("HEARTBEAT_SECS", "600"),
-        // What is freed goes back to the system at once.
+        // The allocator returns freed memory to the system at once.
         ("MIMALLOC_PURGE_DELAY", "0"),
     ];
     let (a, b) = (Node::start(&database, "a", &more).await, Node::start(&database, "b", &more).await);
