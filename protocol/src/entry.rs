@@ -7,6 +7,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::sync::Arc;
 
 /// One node of the tree.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,8 +34,9 @@ pub struct Entry {
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EntryData {
+    // Shared, so that history and requests hold its text once.
     /// A message: by the user, the model or a tool.
-    Message(Message),
+    Message(Arc<Message>),
     /// A summary that replaces everything on the path before its first kept entry.
     Compaction(Compaction),
     /// A summary of an abandoned branch.
@@ -293,6 +295,12 @@ pub struct Opaque {
 }
 
 impl EntryData {
+    /// Creates the data of an entry that holds a message.
+    #[must_use]
+    pub fn message(message: impl Into<Arc<Message>>) -> Self {
+        Self::Message(message.into())
+    }
+
     /// Returns the files that a compaction or branch summary lists.
     #[must_use]
     pub fn details(&self) -> Option<&CompactionDetails> {
@@ -308,6 +316,12 @@ impl Entry {
     /// Returns the message that this entry holds, if any.
     #[must_use]
     pub fn message(&self) -> Option<&Message> {
+        self.shared_message().map(Arc::as_ref)
+    }
+
+    /// As [`Self::message`], to keep it without a copy.
+    #[must_use]
+    pub fn shared_message(&self) -> Option<&Arc<Message>> {
         match &self.data {
             EntryData::Message(message) => Some(message),
             _ => None,
@@ -317,13 +331,15 @@ impl Entry {
     /// Returns what was left out of the tool result that this entry holds, if it was cut.
     pub fn cut_mut(&mut self) -> Option<&mut Cut> {
         match &mut self.data {
-            EntryData::Message(message) => message.cut.as_deref_mut(),
+            // Only a message that was cut is copied if others share it.
+            EntryData::Message(message) if message.cut.is_some() => Arc::make_mut(message).cut.as_deref_mut(),
             _ => None,
         }
     }
 
     /// Takes the whole tool result out of an entry that shows a part of it. The log has the entry without it.
     pub fn take_whole(&mut self) -> Option<String> {
+        self.message()?.cut.as_ref()?.whole.as_ref()?;
         self.cut_mut()?.whole.take()
     }
 

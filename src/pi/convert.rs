@@ -111,16 +111,16 @@ fn custom_message(fields: &Object) -> Option<CustomMessage> {
 /// Converts a pi message to our form.
 pub(super) fn message(message: &Json) -> Option<EntryData> {
     let fields = message.as_object()?;
-    let said = |content: Vec<Part>| Some(EntryData::Message(Message::new(Role::User, content)));
+    let said = |content: Vec<Part>| Some(EntryData::message(Message::new(Role::User, content)));
     match fields.text("role")? {
         "user" => said(spoken(fields.get("content")?)?),
-        "assistant" => Some(EntryData::Message(answer(fields)?)),
+        "assistant" => Some(EntryData::message(answer(fields)?)),
         "toolResult" => {
             let call_id = call_id(fields.text("toolCallId")?);
             let output = texts(fields.get("content")?.as_list()?, "\n");
             let is_error = fields.get("isError").and_then(Json::as_bool).unwrap_or(false);
             let content = vec![Part::ToolResult { call_id, output, is_error }];
-            Some(EntryData::Message(Message::new(Role::Tool, content)))
+            Some(EntryData::message(Message::new(Role::Tool, content)))
         }
         "bashExecution" if fields.get("excludeFromContext").and_then(Json::as_bool) != Some(true) => {
             said(vec![Part::Text { text: super::message::shell_text(fields) }])

@@ -16,6 +16,7 @@ use reseed_protocol::{
     patch::{ContextTransform, EphemeralChange, MessageEdit, PATCH_VERSION, PatchMessage, PatchOp},
 };
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 
 /// The type of a line that holds a patch.
 pub(super) const TRANSFORM: &str = "context_transform";
@@ -117,7 +118,10 @@ fn rename_entries(op: &mut Value, resolve: Resolve<'_>) -> Option<()> {
 /// Converts a pi message to our form.
 fn message_of(message: &Value) -> Option<Value> {
     match convert::message(&Json::from(message))? {
-        EntryData::Message(Message { role, content, .. }) => serde_json::to_value(Message::new(role, content)).ok(),
+        EntryData::Message(message) => {
+            let Message { role, content, .. } = Arc::unwrap_or_clone(message);
+            serde_json::to_value(Message::new(role, content)).ok()
+        }
         _ => None,
     }
 }

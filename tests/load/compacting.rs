@@ -123,7 +123,7 @@ fn conversation(tokens: u64, counter: &Counter) -> anyhow::Result<Context> {
             parent_id: parent.replace(entry_id),
             timestamp: Timestamp(0),
             imported: None,
-            data: EntryData::Message(message),
+            data: EntryData::message(message),
         };
         let node = Node::counted(entry, counter);
         counted += node.tokens.total();

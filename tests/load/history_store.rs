@@ -92,7 +92,7 @@ impl Past {
             message.model = Some(MODEL.to_owned());
             message.stop_reason = Some(StopReason::Stop);
         }
-        let entry = self.append(EntryData::Message(message))?;
+        let entry = self.append(EntryData::message(message))?;
         self.messages.push(entry.clone());
         if question {
             let started = TurnStarted { turn_id, command_ids: Vec::new(), generation: self.state.generation };

@@ -186,7 +186,7 @@ fn path(entries: usize, counter: &Counter) -> anyhow::Result<Vec<Arc<Node>>> {
             parent_id: parent.replace(entry_id),
             timestamp: Timestamp(0),
             imported: None,
-            data: EntryData::Message(message),
+            data: EntryData::message(message),
         };
         path.push(Arc::new(Node::counted(entry, counter)));
     }

@@ -201,7 +201,7 @@ impl Envelope {
             let node = |(index, message): (usize, &Value)| {
                 let id: reseed_protocol::EntryId = entry_id(index).parse().unwrap();
                 let message: Message = serde_json::from_value(message.clone()).unwrap();
-                let (parent_id, data) = (parent.replace(id.clone()), EntryData::Message(message));
+                let (parent_id, data) = (parent.replace(id.clone()), EntryData::message(message));
                 let entry = Entry { entry_id: id, parent_id, timestamp: Timestamp(0), imported: None, data };
                 Arc::new(Node::counted(entry, counter))
             };

@@ -6,15 +6,13 @@ use super::{
 };
 use crate::cli::terminal::clean;
 use reseed_protocol::{
-    EntryId, Part,
+    EntryId, Part, Role,
     command::{
         Command, EditQueue, ForkPosition, ForkSession, GetEntries, GetTree, Input, Navigate, NavigatePosition,
         SetLabel, UserInput, WhenBusy,
     },
-    entry::EntryData,
     reply::{Entries, Navigated, QueueItem},
 };
-use reseed_protocol::{Message, Role};
 
 /// Entries of the path that are searched for the question to go back to.
 const BACK_ENTRIES: u32 = 500;
@@ -59,7 +57,7 @@ impl Dialogue {
             .items
             .iter()
             .rev()
-            .filter(|entry| matches!(&entry.data, EntryData::Message(Message { role: Role::User, .. })));
+            .filter(|entry| entry.message().is_some_and(|message| message.role == Role::User));
         match questions.take(count).last() {
             Some(entry) => self.navigate(entry.entry_id.clone(), NavigatePosition::Before, false, None),
             None => self.line(&self.screen.warning("there is no question to take back")),

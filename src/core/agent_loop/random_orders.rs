@@ -122,7 +122,7 @@ fn history(rng: &mut Rng, window: u64, counter: &Counter) -> Vec<EntryData> {
         }
         turn.push(Message::new(Role::Assistant, vec![Part::Text { text: text(rng) }]));
         tokens += turn.iter().map(|message| counter.message(message).total()).sum::<u64>();
-        said.extend(turn.into_iter().map(EntryData::Message));
+        said.extend(turn.into_iter().map(EntryData::message));
     }
     said
 }
@@ -412,7 +412,7 @@ fn a_short_conversation_is_left_alone() {
         ];
         for (at, text) in said.iter().enumerate() {
             let role = [Role::User, Role::Assistant][at % 2];
-            let data = EntryData::Message(Message::new(role, vec![Part::Text { text: (*text).into() }]));
+            let data = EntryData::message(Message::new(role, vec![Part::Text { text: (*text).into() }]));
             let parent_id = session.state.leaf.clone();
             let entry_id = format!("e{at}").parse().unwrap();
             let entry = Entry { entry_id, parent_id, timestamp: Timestamp(0), imported: None, data };

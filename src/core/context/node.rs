@@ -22,7 +22,8 @@ use std::sync::Arc;
 pub struct Node {
     /// The entry.
     pub entry: Entry,
-    /// The message that requests send, for entries that have one; shared by all requests.
+    /// The message that requests send, for entries that have one: the entry's own, or one made of its summary or
+    /// content. Shared by all requests.
     pub message: Option<Arc<Message>>,
     /// Estimated tokens that the entry adds to a request, before calibration.
     pub tokens: MessageTokens,
@@ -51,7 +52,7 @@ impl Node {
     pub fn counted(mut entry: Entry, counter: &Counter) -> Self {
         // The store keeps the whole of a result that was cut; no request sends it.
         entry.take_whole();
-        let message = message_of(&entry).map(Arc::new);
+        let message = message_of(&entry);
         let tokens = counter.entry(&entry, message.as_deref());
         let hash = message.as_deref().map_or(0, message_fingerprint);
         let patch = patch_of(&entry, counter).map(Arc::new);
@@ -63,7 +64,7 @@ impl Node {
     /// Wraps an entry without counting it, for callers that only read its content.
     #[must_use]
     pub(crate) fn uncounted(entry: Entry) -> Self {
-        let message = message_of(&entry).map(Arc::new);
+        let message = message_of(&entry);
         let patch = patch_of(&entry, &Counter::by_characters()).map(Arc::new);
         let tokens = MessageTokens::default();
         Self { entry, message, tokens, hash: 0, pinned: false, undone: false, cleared: false, patch }
@@ -101,14 +102,14 @@ impl Node {
     #[must_use]
     pub(crate) fn without_results(&self, counter: &Counter) -> Option<Self> {
         let message = self.message.as_deref().filter(|message| message.role == Role::Tool && !self.cleared)?;
-        let message = without_results(message);
+        let message = Arc::new(without_results(message));
         let tokens = counter.entry(&self.entry_with(&message), Some(&message));
         let hash = message_fingerprint(&message);
-        Some(Self { message: Some(Arc::new(message)), tokens, hash, cleared: true, ..self.clone() })
+        Some(Self { message: Some(message), tokens, hash, cleared: true, ..self.clone() })
     }
 
-    pub(crate) fn entry_with(&self, message: &Message) -> Entry {
-        Entry { data: EntryData::Message(message.clone()), ..self.entry.clone() }
+    pub(crate) fn entry_with(&self, message: &Arc<Message>) -> Entry {
+        Entry { data: EntryData::message(message.clone()), ..self.entry.clone() }
     }
 }
 
@@ -141,16 +142,16 @@ fn patch_of(entry: &Entry, counter: &Counter) -> Option<StoredPatch> {
 
 /// Returns the message that requests send for an entry, if any.
 #[must_use]
-pub fn message_of(entry: &Entry) -> Option<Message> {
+pub fn message_of(entry: &Entry) -> Option<Arc<Message>> {
     match &entry.data {
         EntryData::Message(message) => Some(message.clone()),
         EntryData::Compaction(compaction) if !compaction.summary.is_empty() => {
             let text = if compaction.history_tools { summary::searchable_seed_text } else { summary::seed_text };
-            Some(Message::user(text(&compaction.summary)))
+            Some(Arc::new(Message::user(text(&compaction.summary))))
         }
-        EntryData::CustomMessage(custom) => Some(Message::new(Role::User, custom.content.clone())),
+        EntryData::CustomMessage(custom) => Some(Arc::new(Message::new(Role::User, custom.content.clone()))),
         EntryData::BranchSummary(branch) if !branch.summary.is_empty() => {
-            Some(Message::user(summary::branch_text(&branch.summary)))
+            Some(Arc::new(Message::user(summary::branch_text(&branch.summary))))
         }
         _ => None,
     }

@@ -77,7 +77,8 @@ pub(crate) fn patch(kind: &str, rest: &str, lines: &[&str]) -> Option<PatchOp> {
 fn instead_of(id: &str, text: &str, lines: &[&str]) -> Message {
     let line = lines.iter().find_map(|line| line.strip_prefix(id)?.strip_prefix(':')).unwrap_or("user x");
     match said(line.split(' ').next().unwrap(), line.split_once(' ').unwrap().1) {
-        EntryData::Message(mut message) => {
+        EntryData::Message(message) => {
+            let mut message = Arc::unwrap_or_clone(message);
             for part in &mut message.content {
                 match part {
                     Part::Text { text: there } => text.clone_into(there),
@@ -94,19 +95,19 @@ fn instead_of(id: &str, text: &str, lines: &[&str]) -> Message {
 
 fn said(kind: &str, rest: &str) -> EntryData {
     match kind {
-        "user" => EntryData::Message(Message::user(rest)),
-        "assistant" => EntryData::Message(Message::new(Role::Assistant, vec![Part::Text { text: rest.into() }])),
+        "user" => EntryData::message(Message::user(rest)),
+        "assistant" => EntryData::message(Message::new(Role::Assistant, vec![Part::Text { text: rest.into() }])),
         "call" => {
             let call = |call: &str| {
                 let (name, arguments) = ("t".to_owned(), "{}".to_owned());
                 Part::ToolCall { call_id: call.parse().unwrap(), name, arguments }
             };
-            EntryData::Message(Message::new(Role::Assistant, rest.split(' ').map(call).collect()))
+            EntryData::message(Message::new(Role::Assistant, rest.split(' ').map(call).collect()))
         }
         "result" => {
             let (call, output) = rest.split_once(' ').unwrap();
             let result = Part::ToolResult { call_id: call.parse().unwrap(), output: output.into(), is_error: false };
-            EntryData::Message(Message::new(Role::Tool, vec![result]))
+            EntryData::message(Message::new(Role::Tool, vec![result]))
         }
         "note" => EntryData::CustomMessage(CustomMessage {
             custom_type: "note".into(),

@@ -38,9 +38,11 @@ pub fn one_line(text: &str) -> String {
 #[must_use]
 pub fn kind(entry: &Entry) -> &'static str {
     match &entry.data {
-        EntryData::Message(Message { role: Role::User, .. }) => "message:user",
-        EntryData::Message(Message { role: Role::Assistant, .. }) => "message:assistant",
-        EntryData::Message(Message { role: Role::Tool, .. }) => "message:tool",
+        EntryData::Message(message) => match message.role {
+            Role::User => "message:user",
+            Role::Assistant => "message:assistant",
+            Role::Tool => "message:tool",
+        },
         _ => entry.type_name(),
     }
 }

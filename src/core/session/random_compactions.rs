@@ -277,9 +277,7 @@ impl World {
         let path = self.session.tree.path().to_vec();
         let earlier =
             path.iter().rev().find_map(|node| node.compaction().map(|compaction| (node.id().clone(), compaction)));
-        let originals = |id: &EntryId| {
-            path.iter().find(|node| node.id() == id)?.entry.message().map(|message| Arc::new(message.clone()))
-        };
+        let originals = |id: &EntryId| path.iter().find(|node| node.id() == id)?.entry.shared_message().cloned();
         let summary_tokens_max = summary_tokens_max(self.window);
         let conversation = self.rng.bool().then(|| ModelRequest {
             model: "test".into(),

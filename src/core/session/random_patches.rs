@@ -292,11 +292,11 @@ impl World {
         match self.rng.u8(..100) {
             0..22 => {
                 let said = self.says(Role::User);
-                self.append(EntryData::Message(said));
+                self.append(EntryData::message(said));
             }
             22..36 => {
                 let said = self.says(Role::Assistant);
-                self.append(EntryData::Message(said));
+                self.append(EntryData::message(said));
             }
             36..46 => {
                 let ids: Vec<CallId> = (0..self.rng.usize(1..3))
@@ -307,10 +307,10 @@ impl World {
                     Part::ToolCall { call_id: call_id.clone(), name, arguments }
                 };
                 let calls = ids.iter().map(call).collect();
-                self.append(EntryData::Message(Message::new(Role::Assistant, calls)));
+                self.append(EntryData::message(Message::new(Role::Assistant, calls)));
                 for call_id in ids.into_iter().filter(|_| self.rng.u8(..8) > 0).collect::<Vec<_>>() {
                     let result = Part::ToolResult { call_id, output: self.text(), is_error: false };
-                    self.append(EntryData::Message(Message::new(Role::Tool, vec![result])));
+                    self.append(EntryData::message(Message::new(Role::Tool, vec![result])));
                 }
             }
             46..76 => self.patch(),

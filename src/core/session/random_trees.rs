@@ -122,16 +122,16 @@ impl World {
         let text = self.text();
         let said = |text| vec![Part::Text { text }];
         match self.rng.u8(..100) {
-            0..25 => self.append(EntryData::Message(Message::user(text))),
-            25..45 => self.append(EntryData::Message(Message::new(Role::Assistant, said(text)))),
+            0..25 => self.append(EntryData::message(Message::user(text))),
+            25..45 => self.append(EntryData::message(Message::new(Role::Assistant, said(text)))),
             45..55 => {
                 let call_id: reseed_protocol::CallId = format!("c{}", self.entries.len()).parse().unwrap();
                 let (name, arguments) = ("look".to_owned(), "{}".to_owned());
                 let call = Part::ToolCall { call_id: call_id.clone(), name, arguments };
-                self.append(EntryData::Message(Message::new(Role::Assistant, vec![call])));
+                self.append(EntryData::message(Message::new(Role::Assistant, vec![call])));
                 if self.rng.u8(..4) > 0 {
                     let result = Part::ToolResult { call_id, output: text, is_error: false };
-                    self.append(EntryData::Message(Message::new(Role::Tool, vec![result])));
+                    self.append(EntryData::message(Message::new(Role::Tool, vec![result])));
                 }
             }
             55..60 => {
@@ -165,7 +165,7 @@ impl World {
             86..93 => {
                 let parent = self.some_entry().map(|entry| entry.entry_id);
                 self.session.tree = self.read(parent.as_ref());
-                self.append_to(parent, EntryData::Message(Message::user(text)));
+                self.append_to(parent, EntryData::message(Message::user(text)));
             }
             _ => {
                 let left_leaf_id = self.session.state.leaf.clone();

@@ -68,7 +68,7 @@ impl World {
     }
 
     fn say(&mut self, role: Role, parts: Vec<Part>) {
-        self.append(EntryData::Message(Message::new(role, parts)));
+        self.append(EntryData::message(Message::new(role, parts)));
     }
 
     fn tokens(&self) -> u64 {
@@ -102,7 +102,7 @@ impl World {
         let earlier = path.iter().rev().find_map(|node| node.compaction()).cloned();
         let originals = |id: &EntryId| {
             let node = path.iter().find(|node| node.id() == id)?;
-            node.entry.message().map(|message| Arc::new(message.clone()))
+            node.entry.shared_message().cloned()
         };
         let around = Surroundings {
             model: "gpt-4o",

@@ -240,7 +240,7 @@ fn data() -> impl Strategy<Value = EntryData> {
     let value = || any_value().prop_filter("null is as none", |value| !value.is_null());
     let map = || any_value().prop_map(|value| Map::from_iter([("x".to_owned(), value)]));
     prop_oneof![
-        4 => message().prop_map(EntryData::Message),
+        4 => message().prop_map(EntryData::message),
         1 => (text(), prop::option::of(some_id()), prop::collection::vec(some_id(), 0..3), 0..3u8).prop_map(
             |(summary, first_kept_entry_id, kept_entry_ids, summary_from)| EntryData::Compaction(Compaction {
                 summary,

@@ -27,7 +27,7 @@ fn record(n: usize, data: EntryData) -> NewRecord {
 }
 
 fn message(n: usize, bytes: usize) -> NewRecord {
-    record(n, EntryData::Message(Message::new(Role::User, vec![Part::Text { text: "x".repeat(bytes) }])))
+    record(n, EntryData::message(Message::new(Role::User, vec![Part::Text { text: "x".repeat(bytes) }])))
 }
 
 /// Returns a store with a session of these records.

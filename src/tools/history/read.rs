@@ -5,9 +5,7 @@ use crate::{
     store::{EntryQuery, Error, SessionStore, StoredRecord, whole_mark},
     tools::{Call, CallFuture, Output, Tool},
 };
-use reseed_protocol::{
-    Entry, EntryData, EntryId, Message, Part, Role, command::ToolOffer, content::utf16_len, event::Event,
-};
+use reseed_protocol::{Entry, EntryData, EntryId, Part, Role, command::ToolOffer, content::utf16_len, event::Event};
 use serde_json::json;
 use std::{fmt::Write as _, sync::Arc};
 
@@ -141,7 +139,7 @@ impl Read {
             return Ok(());
         }
         if let Some(mark) = self.0.command(&call.session, &id).await? {
-            for part in &mut message.content {
+            for part in &mut Arc::make_mut(message).content {
                 if let Part::ToolResult { output, .. } = part {
                     *output = mark.reply.to_string();
                 }
@@ -188,7 +186,7 @@ fn show_part(text: &mut String, entry: &Entry) {
 /// Returns what an entry says, without reasoning; `None` if it says nothing to the model.
 fn text_of(entry: &Entry) -> Option<String> {
     let parts = match &entry.data {
-        EntryData::Message(Message { content, .. }) => content,
+        EntryData::Message(message) => &message.content,
         EntryData::CustomMessage(message) => &message.content,
         EntryData::Compaction(compaction) => return Some(compaction.summary.clone()),
         EntryData::BranchSummary(branch) => return Some(branch.summary.clone()),

@@ -36,10 +36,10 @@ fn entries(history: &Poisoned) -> Vec<EntryData> {
     let mut entries = vec![EntryData::Compaction(Compaction { summary: previous, ..Compaction::default() })];
     for message in said {
         if message.role == Role::Tool {
-            entries.push(EntryData::Message(Message::new(Role::Assistant, vec![call.clone()])));
+            entries.push(EntryData::message(Message::new(Role::Assistant, vec![call.clone()])));
         }
-        entries.push(EntryData::Message(message));
-        entries.push(EntryData::Message(text(Role::Assistant, &"The harbour lies to the west. ".repeat(20))));
+        entries.push(EntryData::message(message));
+        entries.push(EntryData::message(text(Role::Assistant, &"The harbour lies to the west. ".repeat(20))));
     }
     entries
 }

@@ -164,7 +164,7 @@ impl Workspace {
         let delimiter = self.new_text();
         let summariser = self.summariser();
         let base = self.compaction_in_effect().map(|(id, _)| id.clone());
-        let said = |node: &Arc<Node>| node.entry.message().map(|message| Arc::new(message.clone()));
+        let said = |node: &Arc<Node>| node.entry.shared_message().cloned();
         let originals =
             |id: &EntryId| -> Option<Arc<Message>> { path.iter().find(|node| node.id() == id).and_then(said) };
         let around = Surroundings {

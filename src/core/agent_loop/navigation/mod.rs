@@ -256,7 +256,7 @@ impl Navigation {
             None => Reply::Navigated(Navigated { leaf_id, input, branch_summary_entry_id, as_of_seq, duplicate: None }),
             Some(Ask { turn_id, said }) => {
                 let entry_id = said.map(|Said { entry_id, parts }| {
-                    let data = EntryData::Message(Message::new(Role::User, parts));
+                    let data = EntryData::message(Message::new(Role::User, parts));
                     let mut entry = ws.entry(entry_id.clone(), data);
                     entry.parent_id = leaf_id;
                     events.push(appended(entry, Some(turn_id.clone()), command_id.clone()));

@@ -68,7 +68,7 @@ impl Turn {
             message.stop_reason = Some(StopReason::Cancelled);
             message.incomplete = true;
             let turn_id = ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
-            let entry = ws.entry(item, EntryData::Message(message));
+            let entry = ws.entry(item, EntryData::message(message));
             ws.append(vec![appended(entry, turn_id, None)], Vec::new());
         } else if was_shown {
             let reason = ErrorCode::Interrupted.as_str().to_owned();

@@ -49,7 +49,7 @@ impl Turn {
                 ws.prompt.tools().check_call(&tools, &call.name, &call.arguments)
             };
         }
-        let entry = ws.entry(item, EntryData::Message(message));
+        let entry = ws.entry(item, EntryData::message(message));
         let leaf = entry.entry_id.clone();
         let events = vec![appended(entry, Some(turn.turn_id), None)];
         if called.is_empty() {

@@ -236,7 +236,7 @@ impl Workspace {
         let as_of_seq = self.session.state.seq;
         let Said { entry_id, parts } = said;
         let name = self.session.state.name.is_empty().then(|| name_from(&parts)).filter(|name| !name.is_empty());
-        let entry = self.entry(entry_id, EntryData::Message(Message::new(Role::User, parts)));
+        let entry = self.entry(entry_id, EntryData::message(Message::new(Role::User, parts)));
         let reply = Reply::Accepted(Accepted {
             entry_id: Some(entry.entry_id.clone()),
             turn_id: Some(turn_id.clone()),

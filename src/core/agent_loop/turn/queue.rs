@@ -127,7 +127,7 @@ impl Workspace {
         let (entry_id, data) = match item.custom {
             None => {
                 let entry_id = item.entry_id.unwrap_or_else(|| self.new_id());
-                (entry_id, EntryData::Message(Message::new(Role::User, item.content)))
+                (entry_id, EntryData::message(Message::new(Role::User, item.content)))
             }
             Some(QueuedCustom { entry_id, custom_type, display, details }) => {
                 let content = item.content;

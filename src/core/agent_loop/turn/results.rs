@@ -16,6 +16,7 @@ use reseed_protocol::{
     hook::HookPoint,
     reply::PendingCall,
 };
+use std::sync::Arc;
 
 impl Turn {
     /// Takes a tool's answer. An answer to a call that is over is a copy of the one that was taken, or too late.
@@ -103,6 +104,7 @@ impl Turn {
         entry.entry_id = as_message.unwrap_or(entry.entry_id);
         let more = cut.as_deref().and_then(|cut| ws.how_to_read_on(&entry.entry_id, cut.from));
         if let EntryData::Message(message) = &mut entry.data {
+            let message = Arc::make_mut(message);
             message.cut = cut;
             if let (Some(more), Some(Part::ToolResult { output, .. })) = (more, message.content.first_mut()) {
                 output.push_str(&more);

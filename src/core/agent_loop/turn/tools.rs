@@ -251,7 +251,7 @@ impl Workspace {
             parent_id,
             timestamp: self.now,
             imported: None,
-            data: EntryData::Message(message),
+            data: EntryData::message(message),
         }
     }
 }

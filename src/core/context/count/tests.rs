@@ -45,6 +45,7 @@ fn played(lines: &[(&str, Made<'_>)]) -> Vec<Arc<Node>> {
         {
             let sent: u64 = context.messages.iter().map(|counted| counted.tokens.total()).sum();
             let share = |tokens: u64| tokens * made.percent / 100;
+            let message = Arc::make_mut(message);
             message.model = Some(made.model.to_owned());
             message.envelope_key =
                 Some(if made.names_messages { sent_key(made.key, &context) } else { made.key.to_owned() });
@@ -240,7 +241,7 @@ fn thoughts_that_are_not_sent_back_are_not_counted() {
         usage.reasoning_tokens = reasoning_tokens;
         let total = usage.total_tokens();
         let mut node = (*path[1]).clone();
-        node.entry.data = EntryData::Message(message.clone());
+        node.entry.data = EntryData::message(message.clone());
         let report = answer_report(&message, &counter()).unwrap();
         path[1] = Arc::new(Node::counted(node.entry, &counter()));
         assert_eq!(counted(&path).tokens, total - dropped, "{reasoning_tokens:?}");

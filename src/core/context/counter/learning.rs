@@ -78,7 +78,7 @@ impl Conversation {
             entry_id: format!("e{}", self.path.len()).parse().unwrap(),
             parent_id: self.path.last().map(|node| node.id().clone()),
             timestamp: Timestamp(0),
-            data: EntryData::Message(message),
+            data: EntryData::message(message),
             imported: None,
         };
         self.path.push(Arc::new(Node::counted(entry, &self.counter)));

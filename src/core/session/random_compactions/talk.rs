@@ -23,7 +23,7 @@ impl World {
         if role == Role::User && self.rng.u8(..10) == 0 {
             content.push(Part::Image { url: "data:image/png;base64,AAAA".into(), detail: None });
         }
-        self.append(EntryData::Message(Message::new(role, content)));
+        self.append(EntryData::message(Message::new(role, content)));
     }
 
     /// Appends a batch of calls with their results, the last of which may be missing.
@@ -35,11 +35,11 @@ impl World {
             name: "read".into(),
             arguments: r#"{"path":"src/harbour/tides.rs"}"#.into(),
         };
-        self.append(EntryData::Message(Message::new(Role::Assistant, calls.iter().map(part).collect())));
+        self.append(EntryData::message(Message::new(Role::Assistant, calls.iter().map(part).collect())));
         let answered = if self.rng.u8(..8) == 0 { calls.len() - 1 } else { calls.len() };
         for call_id in calls.into_iter().take(answered) {
             let result = Part::ToolResult { call_id, output: self.text(), is_error: false };
-            self.append(EntryData::Message(Message::new(Role::Tool, vec![result])));
+            self.append(EntryData::message(Message::new(Role::Tool, vec![result])));
         }
     }
 }

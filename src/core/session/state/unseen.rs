@@ -49,6 +49,7 @@ mod tests {
     use super::*;
     use crate::core::context::{counter::Counter, testing::path};
     use reseed_protocol::event::{EntryAppended, Event, SessionUpdated, TurnStarted};
+    use std::sync::Arc;
 
     #[test]
     fn a_change_without_an_entry_is_remembered_until_an_answer_shows_it() {
@@ -64,7 +65,7 @@ mod tests {
         let said = |receipt| {
             let mut entry = path(&["a:assistant yes"], &Counter::for_model("test"))[0].entry.clone();
             let EntryData::Message(message) = &mut entry.data else { panic!("another entry") };
-            message.receipt = receipt;
+            Arc::make_mut(message).receipt = receipt;
             Event::EntryAppended(Box::new(EntryAppended { entry, turn_id: None, command_id: None }))
         };
         let (answer, copied) = (said(Some(Box::default())), said(None));

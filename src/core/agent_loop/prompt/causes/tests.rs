@@ -7,6 +7,7 @@ use reseed_protocol::{
     event::{EntryAppended, SessionUpdated},
     patch::EphemeralChange,
 };
+use std::sync::Arc;
 
 fn patch(ops: &[PatchOp]) -> Cause {
     let mut causes = Causes::default();
@@ -134,7 +135,7 @@ fn what_was_for_one_request_explains_the_next_also_after_a_restart() {
     let answer = |name: &str| {
         let mut entry = path(&[&format!("{name}:assistant one")], &counter)[0].entry.clone();
         let EntryData::Message(message) = &mut entry.data else { panic!("another entry") };
-        message.receipt = Some(Box::default());
+        Arc::make_mut(message).receipt = Some(Box::default());
         entry
     };
     let change = |part: &str| {
