@@ -124,7 +124,14 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
     let id = started.lease.session.clone();
     let feed = Feed::new(id.clone(), started.seed.session.state.seq);
     let (term, epoch) = (started.lease.term, started.lease.epoch.as_str().into());
-    let handle = SessionHandle { id: id.clone(), term, epoch, feed: feed.clone(), mailbox: sender.clone() };
+    let handle = SessionHandle {
+        id: id.clone(),
+        term,
+        epoch,
+        since: started.since,
+        feed: feed.clone(),
+        mailbox: sender.clone(),
+    };
     let state = started.seed.session.state.clone();
     let copy = StateCopy::new(state, started.stored_seq);
     let owner = started.row.owner();

@@ -204,6 +204,19 @@ impl Keeper {
         *self.compared.lock().unwrap_or_else(PoisonError::into_inner) = now;
     }
 
+    /// Joins again now instead of with the next beat: the store has said that it does not have this node, which was
+    /// `lacking`. Returns once it has joined, when it leaves, or after the patience.
+    pub(crate) async fn join_now(&self, lacking: NodeId) {
+        let mut standing = self.standing.subscribe();
+        self.now.notify_one();
+        let joined = standing.wait_for(|now| now.me != lacking);
+        // If it has not, what is called next says so.
+        tokio::select! {
+            _ = timeout(self.patience, joined) => {}
+            () = self.ended.cancelled() => {}
+        }
+    }
+
     pub(crate) fn patience(&self) -> Duration {
         self.patience
     }

@@ -108,7 +108,12 @@ impl Registry {
         let state = state(&**self.store(), &head).await.map_err(|error| store_error(&error))?;
 
         let id = self.random_id()?;
-        let lease = self.store().create(&id, &order.owner, UNFINISHED).await.map_err(|error| store_error(&error))?;
+        let mut created = self.store().create(&id, &order.owner, UNFINISHED).await;
+        if let Err(Error::NotMember(lacking)) = created {
+            self.join_now(lacking).await;
+            created = self.store().create(&id, &order.owner, UNFINISHED).await;
+        }
+        let lease = created.map_err(|error| store_error(&error))?;
         let mut may_count = false;
         let made = async {
             let copy_of = CopyOf { source: order.source.clone(), command_id: order.id.as_str().to_owned() };
@@ -202,7 +207,7 @@ impl Registry {
         if self.store().head(id).await?.head.updated_at != UNFINISHED {
             return Ok(());
         }
-        let (lease, head) = self.store().open(id).await?;
+        let (_, lease, head) = self.take(id).await?;
         self.finish(&head.owner, &lease, lease.next_seq, head.head).await
     }
 
@@ -271,7 +276,7 @@ pub async fn settle(registry: &Registry) -> Result<(), Error> {
 
 async fn settle_one(registry: &Registry, id: &SessionId) -> Result<(), Error> {
     // Whoever was making it makes nothing more of it.
-    let (lease, head) = registry.store().open(id).await?;
+    let (_, lease, head) = registry.take(id).await?;
     if head.head.updated_at != UNFINISHED {
         return registry.store().release(&lease).await;
     }

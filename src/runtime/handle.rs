@@ -1,6 +1,7 @@
 //! A session's handle: what the rest of the server may ask of an open session. Its channels are private.
 
 use super::{
+    cluster::Since,
     feed::{Bell, Cursor, Feed, Reader, Seen},
     outbox::Outbox,
 };
@@ -189,6 +190,8 @@ pub struct SessionHandle {
     pub(super) term: u64,
     /// The epoch of its log.
     pub(super) epoch: Arc<str>,
+    /// What this node was when the session was opened, if it is one of a cluster's.
+    pub(super) since: Option<Since>,
     pub(super) feed: Arc<Feed>,
     pub(super) mailbox: mpsc::Sender<Box<Message>>,
 }

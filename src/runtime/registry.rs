@@ -205,11 +205,15 @@ impl Registry {
         let slot = self.slots.entry(id.clone()).or_default().clone();
         let mut place = slot.handle.lock().await;
         let store = &self.shared.store;
-        let since = self.keeper().map(|keeper| keeper.since());
-        let created = match command {
+        let create = async || match command {
             Some(command) => store.create_once(&id, owner, command, now).await,
             None => store.create(&id, owner, now).await.map(Created::Now),
         };
+        let (mut since, mut created) = (self.since(), create().await);
+        if let Err(StoreError::NotMember(lacking)) = created {
+            self.join_now(lacking).await;
+            (since, created) = (self.since(), create().await);
+        }
         let refused = match created {
             Ok(Created::Now(lease)) => match self.seed(self.unwritten(id.clone(), now)) {
                 Ok(seed) => {
@@ -294,8 +298,7 @@ impl Registry {
     async fn read(&self, id: &SessionId, before: Option<NodeId>) -> Result<actor::Started, NotOpened> {
         let store = &self.shared.store;
         self.wait_for_trust().await.map_err(NotOpened::Refused)?;
-        let since = self.keeper().map(|keeper| keeper.since());
-        let (lease, head) = store.open(id).await.map_err(|error| match error {
+        let (since, lease, head) = self.take(id).await.map_err(|error| match error {
             StoreError::Held { node, .. } => NotOpened::Held(node),
             error => NotOpened::Refused(self.fault(&error)),
         })?;

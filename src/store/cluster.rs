@@ -266,11 +266,6 @@ pub(super) fn by_name(mut rows: Vec<NodeRow>) -> Vec<NodeRow> {
     rows
 }
 
-/// Returns the error for a node that opens or creates a session, and which the store does not have.
-pub(super) fn not_a_member(me: NodeId) -> Error {
-    Error::Unknown(format!("the database does not have this server, node {me}, which joins again with its next beat"))
-}
-
 /// Which node a handle of a store is, and its verdicts.
 #[derive(Debug, Default)]
 pub(super) struct Membership {

@@ -63,6 +63,10 @@ pub enum Error {
         /// The node that holds it.
         node: NodeId,
     },
+    /// The store does not have this node, which has joined: it was removed, or a copy of the store has taken over that
+    /// lacks it. Nothing was changed; until it has joined again, it opens and creates nothing.
+    #[error("the database does not have this server, node {0}, which is about to join again")]
+    NotMember(NodeId),
     /// The command's mark already exists. Nothing was written.
     #[error("command `{command_id}` is already in the log of session `{session}`")]
     DuplicateCommand {

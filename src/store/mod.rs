@@ -330,7 +330,7 @@ pub trait SessionStore: Send + Sync {
     /// Creates an empty session and opens it.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::Unknown`].
+    /// [`Error::Exists`], [`Error::NotMember`], [`Error::Unknown`].
     fn create<'a>(
         &'a self,
         session: &'a SessionId,
@@ -341,7 +341,7 @@ pub trait SessionStore: Send + Sync {
     /// Creates an empty session for this command of its owner and opens it, unless the command has created one before.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::Unknown`].
+    /// [`Error::Exists`], [`Error::NotMember`], [`Error::Unknown`].
     fn create_once<'a>(
         &'a self,
         session: &'a SessionId,
@@ -364,7 +364,7 @@ pub trait SessionStore: Send + Sync {
     /// not known to be silent (see [`Cluster`]).
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Held`], [`Error::Damaged`], [`Error::Unknown`].
+    /// [`Error::NotFound`], [`Error::Held`], [`Error::NotMember`], [`Error::Damaged`], [`Error::Unknown`].
     fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>>;
 
     /// Appends at `first_seq`, which must be the next `seq`. The append is durable when this returns `Ok`.

@@ -136,6 +136,36 @@ async fn a_node_that_was_removed_joins_again_and_holds_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_was_removed_joins_again_as_soon_as_it_opens_or_creates_a_session() {
+    let at_a = MemoryStore::new();
+    let (registry, keeper) = registry(at_a.another(), Instant::now()).await;
+    registry.keep_holding();
+    let cluster = at_a.cluster().unwrap();
+    at_a.create(&id("free"), "ann", Timestamp(0)).await.unwrap();
+    let mut before_that = None;
+    let began = Instant::now();
+    for opens in [true, false] {
+        let before = keeper.me();
+        let beat = cluster.nodes().await.unwrap()[0].beat;
+        cluster.remove(&[reseed::store::Silent { node: before, beat }]).await.unwrap();
+        let handle = match opens {
+            true => registry.open(&id("free"), "ann").await.unwrap(),
+            false => registry.create("ann").await.unwrap(),
+        };
+        assert_ne!(keeper.me(), before);
+        assert_eq!(at_a.head(&handle.id).await.unwrap().holder, Some(keeper.me()));
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(handle.snapshot().await.is_ok(), "it stays open");
+        if let Some(earlier) = before_that.replace(handle) {
+            assert!(earlier.snapshot().await.is_err(), "what the node before had is closed");
+        }
+    }
+    assert_eq!(began.elapsed(), Duration::ZERO, "no beat was waited for");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_node_that_is_gone_has_left_is_settled_and_swept() {
     let at_a = MemoryStore::new();
     let (registry, _keeper) = registry(at_a.another(), Instant::now()).await;

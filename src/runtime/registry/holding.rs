@@ -3,10 +3,10 @@
 use super::{Registry, forget};
 use crate::{
     runtime::{
-        cluster::{Keeper, Place},
+        cluster::{Keeper, Place, Since},
         handle::{Message, SessionHandle, stopping},
     },
-    store::{Error as StoreError, Held, NodeId, NodeRow, SessionHead},
+    store::{Error as StoreError, Held, Lease, NodeId, NodeRow, SessionHead},
 };
 use futures_util::future::join_all;
 use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, event::SubscriptionEnd};
@@ -151,6 +151,37 @@ impl Registry {
         }
     }
 
+    /// Becomes the writer of a session. Returns also what this node was then, if it is one of a cluster's.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(in crate::runtime) async fn take(
+        &self,
+        id: &SessionId,
+    ) -> Result<(Option<Since>, Lease, SessionHead), StoreError> {
+        let since = self.since();
+        match self.shared.store.open(id).await {
+            Err(StoreError::NotMember(lacking)) => {
+                self.join_now(lacking).await;
+                let since = self.since();
+                self.shared.store.open(id).await.map(|(lease, head)| (since, lease, head))
+            }
+            opened => opened.map(|(lease, head)| (since, lease, head)),
+        }
+    }
+
+    /// See [`Keeper::since`].
+    pub(super) fn since(&self) -> Option<Since> {
+        self.keeper().map(|keeper| keeper.since())
+    }
+
+    /// See [`Keeper::join_now`].
+    pub(in crate::runtime) async fn join_now(&self, lacking: NodeId) {
+        if let Some(keeper) = self.keeper() {
+            keeper.join_now(lacking).await;
+        }
+    }
+
     /// Makes sure that nothing which was sent to a session's log before can still be written to it: by opening it,
     /// unless it is open here and its actor answers, which then knows what became of all that it sent.
     ///
@@ -165,8 +196,8 @@ impl Registry {
         };
         let fenced = match lives {
             true => Ok(()),
-            false => match self.shared.store.open(id).await {
-                Ok((lease, _)) => self.shared.store.release(&lease).await,
+            false => match self.take(id).await {
+                Ok((_, lease, _)) => self.shared.store.release(&lease).await,
                 // Another node's opening has done it.
                 Err(StoreError::Held { .. } | StoreError::NotFound(_)) => Ok(()),
                 Err(error) => Err(error),
@@ -208,7 +239,7 @@ impl Registry {
                 }
                 let now = standing.borrow_and_update().since();
                 if now != known {
-                    let mut held = registry.held_sessions().await;
+                    let mut held = registry.held_sessions(Some(now)).await;
                     match keeper.lost(&held, known, now).await {
                         Ok(lost) => {
                             let lost: HashSet<SessionId> = lost.into_iter().collect();
@@ -223,21 +254,23 @@ impl Registry {
                 if keeper.is_trusted() {
                     away_since = None;
                 } else if away_since.get_or_insert_with(Instant::now).elapsed() >= keeper.patience() {
-                    registry.evict(&registry.held_sessions().await, "the database is away").await;
+                    registry.evict(&registry.held_sessions(None).await, "the database is away").await;
                     away_since = None;
                 }
             }
         });
     }
 
-    /// Returns the open sessions as they were opened, and how far their logs reach. One that is just being opened is
-    /// waited for: it may be one that others take over meanwhile.
-    async fn held_sessions(&self) -> Vec<Held> {
+    /// Returns the open sessions as they were opened, and how far their logs reach, without those that were opened as
+    /// what this node is `now`. One that is just being opened is waited for: it may be one that others take over
+    /// meanwhile.
+    async fn held_sessions(&self, now: Option<Since>) -> Vec<Held> {
         let slots: Vec<_> = self.slots.iter().map(|slot| slot.value().clone()).collect();
         let mut held = Vec::new();
         for slot in slots {
             let place = slot.handle.lock().await;
-            held.extend(place.as_ref().filter(|handle| !handle.is_gone()).map(|handle| Held {
+            let is_held = |handle: &&SessionHandle| !handle.is_gone() && (now.is_none() || handle.since != now);
+            held.extend(place.as_ref().filter(is_held).map(|handle| Held {
                 session: handle.id.clone(),
                 epoch: handle.epoch.to_string(),
                 term: handle.term,

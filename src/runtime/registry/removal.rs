@@ -114,9 +114,9 @@ impl Registry {
                     return Ok(false);
                 }
                 // From here on no other node opens it; and what one has written meanwhile is seen.
-                match self.store().open(id).await {
-                    Ok((_, head)) if head.last_seq <= EMPTY_SEQ_MAX => self.erase(&head).await.map(|()| true),
-                    Ok((lease, _)) => self.store().release(&lease).await.map(|()| false),
+                match self.take(id).await {
+                    Ok((_, _, head)) if head.last_seq <= EMPTY_SEQ_MAX => self.erase(&head).await.map(|()| true),
+                    Ok((_, lease, _)) => self.store().release(&lease).await.map(|()| false),
                     Err(StoreError::Held { .. } | StoreError::NotFound(_)) => Ok(false),
                     Err(error) => Err(error),
                 }

@@ -61,7 +61,7 @@ fn cluster(store: &dyn SessionStore) -> &dyn Cluster {
     store.cluster().expect("the store can be shared")
 }
 
-async fn join(store: &dyn SessionStore, name: &str) -> NodeId {
+pub(crate) async fn join(store: &dyn SessionStore, name: &str) -> NodeId {
     let address = Some(format!("ws://{name}:8080"));
     let node = NewNode { name: name.into(), address, version: "0.1.0".into(), lease: Duration::from_secs(5) };
     cluster(store).join(&node).await.unwrap()
@@ -291,8 +291,8 @@ pub(crate) async fn a_node_that_was_removed_holds_nothing_and_can_join_again(
     cluster(b).remove(&[Silent { node: at_a, beat: beat + 1 }]).await.unwrap();
     assert_eq!(opened(b, "s").await.unwrap_err(), held("s", at_a), "it has beaten since");
     cluster(b).remove(&[Silent { node: at_a, beat }]).await.unwrap();
-    assert!(matches!(opened(a, "s").await, Err(Error::Unknown(_))), "what it opened would be anybody's");
-    assert!(matches!(a.create(&id("t"), "ann", NOW).await, Err(Error::Unknown(_))));
+    assert_eq!(opened(a, "s").await.unwrap_err(), Error::NotMember(at_a), "what it opened would be anybody's");
+    assert_eq!(a.create(&id("t"), "ann", NOW).await.unwrap_err(), Error::NotMember(at_a));
     assert_eq!(b.head(&id("t")).await.unwrap_err(), Error::NotFound(id("t")));
     assert_eq!(cluster(a).beat(Pulse::default()).await.unwrap(), None);
     let again = join(a, "a").await;

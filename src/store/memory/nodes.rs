@@ -5,7 +5,7 @@ use crate::store::{
     Error, SessionHead, StoreFuture,
     cluster::{
         Changes, Cluster, Held, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds, TicketPut, TicketsOf,
-        by_name, not_a_member,
+        by_name,
     },
 };
 use reseed_protocol::{SessionId, Timestamp};
@@ -23,7 +23,7 @@ impl State {
     /// Fails if a node that has joined is not there.
     pub(super) fn expect_member(&self, me: Option<NodeId>) -> Result<(), Error> {
         match me {
-            Some(me) if !self.nodes.contains_key(&me) => Err(not_a_member(me)),
+            Some(me) if !self.nodes.contains_key(&me) => Err(Error::NotMember(me)),
             _ => Ok(()),
         }
     }

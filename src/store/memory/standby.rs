@@ -70,7 +70,7 @@ mod tests {
         let new = NewNode { name: "a".into(), address: None, version: "0".into(), lease: Duration::from_secs(5) };
         store.join(&new).await.expect("it joins");
         store.fail_over(standby, true);
-        assert!(matches!(store.open(&session).await, Err(Error::Unknown(_))));
+        assert!(matches!(store.open(&session).await, Err(Error::NotMember(_))));
         assert_eq!(store.beat(Pulse::default()).await, Ok(None));
         store.join(&new).await.expect("it joins");
         store.open(&session).await.expect("nobody has it");

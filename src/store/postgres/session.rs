@@ -10,7 +10,7 @@ use super::{
 use crate::store::{
     Created, Error, Head, Lease, SessionHead,
     checksum::{self, int},
-    cluster::{Membership, NodeId, not_a_member},
+    cluster::{Membership, NodeId},
     epoch::new_epoch,
 };
 use reseed_protocol::{CommandId, SessionId, Timestamp};
@@ -100,7 +100,7 @@ async fn expect_member(db: &Db, me: Option<NodeId>) -> Result<(), Fault> {
     let Some(me) = me else { return Ok(()) };
     match db.row("SELECT FROM node WHERE incarnation = $1", &[&me.0]).await? {
         Some(_) => Ok(()),
-        None => Err(not_a_member(me).into()),
+        None => Err(Error::NotMember(me).into()),
     }
 }
 
@@ -153,11 +153,12 @@ pub(super) async fn open(
 
 /// Fails with the reason why a session was not opened, unless nobody holds it any more.
 async fn refused(db: &Db, session: &SessionId, me: Option<NodeId>) -> Result<(), Fault> {
+    expect_member(db, me).await?;
     let row = db.row("SELECT holder FROM session WHERE id = $1", &[&session.as_str()]).await?;
     let Some(row) = row else { return Err(Error::NotFound(session.clone()).into()) };
     match row.try_get::<_, Option<i64>>(0)?.map(NodeId) {
         Some(node) if Some(node) != me => Err(Error::Held { session: session.clone(), node }.into()),
-        _ => expect_member(db, me).await,
+        _ => Ok(()),
     }
 }
 

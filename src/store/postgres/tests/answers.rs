@@ -203,7 +203,7 @@ async fn a_server_that_a_standby_lacks_is_not_taken_for_one_that_joins_there() {
     db.batch("UPDATE session SET holder = NULL; DELETE FROM node; ALTER TABLE node ALTER incarnation RESTART")
         .await
         .unwrap();
-    assert!(matches!(a.open(&id("s")).await, Err(Error::Unknown(_))), "what it opened would be anybody's");
+    assert_eq!(a.open(&id("s")).await.unwrap_err(), Error::NotMember(at_a), "what it opened would be anybody's");
     let at_b = of_b.join(&node("b")).await.unwrap();
     assert_ne!(at_b, at_a);
     assert_eq!(of_a.beat(Pulse::default()).await.unwrap(), None);
