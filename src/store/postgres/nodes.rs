@@ -60,11 +60,15 @@ impl Nodes {
     }
 
     pub(super) async fn join(&self, node: &NewNode) -> Result<NodeId, Error> {
-        // The column's own numbers, for older versions, count up as these do.
+        // The column's own numbers, for older versions, count up as these do. A copy of the database may have lost some
+        // of them; the next one is still above those of all servers that it has.
         let sql = &format!(
-            "INSERT INTO node (incarnation, name, address, version, lease_millis) OVERRIDING SYSTEM VALUE \
-             VALUES (nextval(pg_get_serial_sequence('node', 'incarnation')) * {APART} + $1, $2, $3, $4, $5) \
-             RETURNING incarnation"
+            "WITH own AS MATERIALIZED (SELECT name, nextval(name) AS n \
+               FROM pg_get_serial_sequence('node', 'incarnation') AS name), \
+             top AS (SELECT coalesce(max(incarnation), 0) / {APART} + 1 AS n FROM node) \
+             INSERT INTO node (incarnation, name, address, version, lease_millis) OVERRIDING SYSTEM VALUE \
+             SELECT CASE WHEN own.n >= top.n THEN own.n ELSE setval(own.name, top.n) END * {APART} + $1, $2, $3, $4, $5 \
+             FROM own, top RETURNING incarnation"
         );
         let lease = i64::try_from(node.lease.as_millis()).unwrap_or(i64::MAX);
         let limit = u64::try_from((node.lease * LIMIT_TENTHS / 10).as_millis()).unwrap_or(u64::MAX);

@@ -50,7 +50,10 @@ contract_suite!(build());
 /// The contract of several servers.
 mod nodes {
     use super::{database, open};
-    use crate::store::conformance::cluster::{Nodes, cluster_suite};
+    use crate::store::{
+        SessionStore as _,
+        conformance::cluster::{Nodes, cluster_suite, join},
+    };
 
     async fn build() -> Nodes {
         let address = database("").await;
@@ -58,6 +61,24 @@ mod nodes {
     }
 
     cluster_suite!(build());
+
+    #[tokio::test]
+    async fn a_server_is_numbered_above_all_that_the_database_has_even_if_it_lost_numbers() {
+        let address = database("").await;
+        let (a, b) = (open(&address).await, open(&address).await);
+        for _ in 0..3 {
+            join(&a, "a").await;
+        }
+        let name = address.rsplit('/').next().unwrap().to_owned();
+        let lost = "SELECT setval(pg_get_serial_sequence('reseed.node', 'incarnation'), 1, false)";
+        tokio::task::spawn_blocking(move || super::server::sql(&name, lost)).await.unwrap();
+        let mut newest = a.cluster().unwrap().nodes().await.unwrap().iter().map(|row| row.id).max().unwrap();
+        for _ in 0..2 {
+            let next = join(&b, "b").await;
+            assert!(next > newest, "{next} after {newest}");
+            newest = next;
+        }
+    }
 }
 
 /// The contract of searching, with an index of small blocks that is complete before each search.
