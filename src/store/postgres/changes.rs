@@ -2,7 +2,7 @@
 //! users there are, and one for those whose list is new.
 //!
 //! Changes are found by the time that their writers gave them. Deletions have rows of their own for a while, timed by
-//! the database. They need not survive its crash: they are told once, and a client that lists again sees them.
+//! the database.
 
 use super::{
     fault::Fault,

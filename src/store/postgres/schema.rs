@@ -30,6 +30,9 @@ const SERVER_VERSION_MIN: i32 = 140_000;
 ///
 /// Step 4: the sessions deleted lately (see `changes.rs`). Servers that do not know it neither read nor write the
 /// table: only what they delete is not told to watchers of a list.
+///
+/// Step 5: those survive a crash of the database. Without a primary key, a table that is published can be deleted from
+/// only if it has another identity.
 const STEPS: &[&str] = &[
     r#"
 CREATE TABLE session (
@@ -86,12 +89,13 @@ CREATE UNLOGGED TABLE deletion (
   id text COLLATE "C" NOT NULL, owner bytea NOT NULL, deleted_at timestamptz NOT NULL DEFAULT clock_timestamp());
 CREATE INDEX deletion_recent ON deletion (deleted_at);
 "#,
+    "ALTER TABLE deletion SET LOGGED, REPLICA IDENTITY FULL",
 ];
 
 /// Steps that are harmless to servers that do not know them: those neither miss nor damage anything. The database
 /// keeps this mark with the step, so that an older version can start beside newer servers while they are replaced. A
 /// step that is not named here keeps older versions from starting.
-const HARMLESS: &[usize] = &[4];
+const HARMLESS: &[usize] = &[4, 5];
 
 /// Where the server has lz4, bodies are compressed in a quarter of the time.
 const COMPRESSION: &str = "
