@@ -1,8 +1,9 @@
 //! The writes. Each checks first and writes afterwards: a refused write has changed nothing, so the others of its group
-//! can still be committed.
+//! can still be committed. Only what is there already is found by writing it, and undone with the whole group, which is
+//! written again without it: that is rare, and looking first would cost every append a search of two indexes.
 
 use super::{
-    Fault, damaged_pages,
+    Fault, damaged_pages, is_damage,
     read::{self, FoundHead, int},
     record,
     writer::{Size, Write},
@@ -67,8 +68,8 @@ impl NewRow<'_> {
         db.prepare_cached(
             "INSERT INTO session (number, id, owner, epoch, term, last_seq, name, name_folded, created_at, \
              updated_at, entries, token_count, window_tokens, running, checksum, last_entry, cost_nano_usd, \
-             unpriced_requests, created_by, bytes) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
+             unpriced_requests, created_by, bytes, listed_at) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
         )?
         .execute(rusqlite::params![
             number,
@@ -91,6 +92,7 @@ impl NewRow<'_> {
             int(head.unpriced_requests),
             created_by,
             int(bytes),
+            page::listed_at(head.updated_at),
         ])?;
         let number = db.last_insert_rowid();
         let state = head.state.as_deref();
@@ -168,15 +170,9 @@ impl Write for AppendAt {
     fn write(&self, db: &Connection) -> Result<(), Fault> {
         let session = &self.lease.session;
         let found = self.check(db).map_err(|fault| fault.reading(session))?;
-        let written = self
-            .write_records(db, &found)
-            .and_then(|()| self.write_marks(db, found.number))
-            .and_then(|()| self.write_head(db, found));
-        written.map_err(|error| match error.sqlite_error_code() {
-            // The row exists although the lookup did not find it.
-            Some(ErrorCode::ConstraintViolation) => Fault::Undone(damaged_pages(session)),
-            _ => error.into(),
-        })
+        self.write_records(db, &found)?;
+        self.write_marks(db, found.number)?;
+        self.write_head(db, found).map_err(|error| self.refused(error, || Ok(None)))
     }
 }
 
@@ -187,24 +183,27 @@ impl AppendAt {
         let found = read::head_without_state(db, session)?;
         self.lease.check(self.first_seq, &found.head.epoch, found.term, found.head.last_seq)?;
         self.append.check_distinct(&self.lease)?;
-
-        let mut mark = db.prepare_cached("SELECT 1 FROM mark WHERE session = ?1 AND command = ?2")?;
-        for seen in &self.append.marks {
-            if mark.exists((found.number, &seen.command_id))? {
-                let (session, command_id) = (session.clone(), seen.command_id.clone());
-                return Err(Error::DuplicateCommand { session, command_id }.into());
-            }
-        }
-        let mut entry = db.prepare_cached("SELECT 1 FROM record WHERE session = ?1 AND entry = ?2")?;
-        for seen in self.append.records.iter().filter_map(|record| record.entry.as_ref()) {
-            if entry.exists((found.number, seen.entry_id.as_str()))? {
-                return Err(Error::DuplicateEntry { session: session.clone(), entry: seen.entry_id.clone() }.into());
-            }
-        }
         Ok(found)
     }
 
-    fn write_records(&self, db: &Connection, found: &FoundHead) -> rusqlite::Result<()> {
+    /// Returns why a row could not be written. `duplicate` looks for the one that is there already.
+    fn refused(&self, error: rusqlite::Error, duplicate: impl FnOnce() -> rusqlite::Result<Option<Error>>) -> Fault {
+        let is_taken = error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation);
+        if !is_taken && !is_damage(&error) {
+            return error.into();
+        }
+        match duplicate() {
+            Ok(Some(duplicate)) if is_taken => Fault::Undone(duplicate),
+            // It is there although nothing finds it.
+            Ok(_) if is_taken => Fault::Undone(damaged_pages(&self.lease.session)),
+            // The damage is where only this session's rows are searched: the others go on.
+            Err(found) if is_damage(&found) => Fault::Undone(damaged_pages(&self.lease.session)),
+            Err(found) if is_taken => found.into(),
+            _ => error.into(),
+        }
+    }
+
+    fn write_records(&self, db: &Connection, found: &FoundHead) -> Result<(), Fault> {
         let mut insert = db.prepare_cached(
             "INSERT INTO record (session, seq, version, checksum, entry, parent, kind, body, follows) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
@@ -215,7 +214,7 @@ impl AppendAt {
             let parent = entry.and_then(|entry| entry.parent_id.as_ref()).map(|parent| parent.as_str());
             let follows = (parent.is_some() && parent == last).then_some(1);
             last = entry.map(|entry| entry.entry_id.as_str()).or(last);
-            insert.execute((
+            let written = insert.execute((
                 found.number,
                 int(seq),
                 record::VERSION,
@@ -225,18 +224,36 @@ impl AppendAt {
                 entry.map(|entry| entry.kind.as_str()),
                 &*record.body,
                 follows,
-            ))?;
+            ));
+            written.map_err(|error| {
+                self.refused(error, || {
+                    let Some(entry) = entry else { return Ok(None) };
+                    let mut earlier = db.prepare("SELECT 1 FROM record WHERE session = ?1 AND entry = ?2")?;
+                    let is_there = earlier.exists((found.number, entry.entry_id.as_str()))?;
+                    let (session, entry) = (self.lease.session.clone(), entry.entry_id.clone());
+                    Ok(is_there.then_some(Error::DuplicateEntry { session, entry }))
+                })
+            })?;
         }
         Ok(())
     }
 
-    fn write_marks(&self, db: &Connection, number: i64) -> rusqlite::Result<()> {
+    fn write_marks(&self, db: &Connection, number: i64) -> Result<(), Fault> {
         let mut insert = db.prepare_cached(
             "INSERT INTO mark (session, command, fingerprint, reply, checksum) VALUES (?1, ?2, ?3, ?4, ?5)",
         )?;
         for mark in &self.append.marks {
             let checksum = checksum::mark(&self.lease.session, mark);
-            insert.execute((number, &mark.command_id, mark.fingerprint.cast_signed(), &*mark.reply, checksum))?;
+            let written =
+                insert.execute((number, &mark.command_id, mark.fingerprint.cast_signed(), &*mark.reply, checksum));
+            written.map_err(|error| {
+                self.refused(error, || {
+                    let mut earlier = db.prepare("SELECT 1 FROM mark WHERE session = ?1 AND command = ?2")?;
+                    let is_there = earlier.exists((number, &mark.command_id))?;
+                    let (session, command_id) = (self.lease.session.clone(), mark.command_id.clone());
+                    Ok(is_there.then_some(Error::DuplicateCommand { session, command_id }))
+                })
+            })?;
         }
         Ok(())
     }
@@ -246,6 +263,7 @@ impl AppendAt {
         let last_seq = self.first_seq - 1 + self.append.records.len() as u64;
         let mut entries = self.append.records.iter().filter_map(|record| record.entry.as_ref());
         let last_entry = entries.next_back().map(|entry| entry.entry_id.as_str()).or(found.last_entry.as_deref());
+        let (listed, was_listed) = (page::listed_at(head.updated_at), page::listed_at(found.head.head.updated_at));
         let written = SessionHead { last_seq, head: Head { state: None, ..head.clone() }, ..found.head };
         db.prepare_cached(
             "UPDATE session SET last_seq = ?2, name = ?3, name_folded = ?4, created_at = ?5, updated_at = ?6, \
@@ -269,6 +287,11 @@ impl AppendAt {
             int(head.unpriced_requests),
             int(self.append.bytes()),
         ))?;
+        // Apart, because naming an indexed column costs as much as changing it.
+        if listed != was_listed {
+            db.prepare_cached("UPDATE session SET listed_at = ?2 WHERE number = ?1")?
+                .execute((found.number, listed))?;
+        }
         if let Some(state) = &head.state {
             let checksum = checksum::state(&self.lease.session, state);
             db.prepare_cached("UPDATE session_state SET state = ?2, checksum = ?3 WHERE session = ?1")?.execute((

@@ -228,11 +228,15 @@ async fn what_has_no_checksum_yet_is_taken_and_gets_one_when_it_is_written() {
 
 /// Overwrites the pages of the file that contain `text` and returns how many there were.
 fn overwrite_pages_with(path: &Path, text: &str) -> usize {
+    overwrite_pages(path, |page| page.windows(text.len()).any(|bytes| bytes == text.as_bytes()))
+}
+
+fn overwrite_pages(path: &Path, is_meant: impl Fn(&[u8]) -> bool) -> usize {
     let mut file = fs::read(path).unwrap();
     let mut overwritten = 0;
     // Never the first page: without it there is no database.
     for page in file.chunks_mut(8192).skip(1) {
-        if page.windows(text.len()).any(|bytes| bytes == text.as_bytes()) {
+        if is_meant(page) {
             page.fill(0xa5);
             overwritten += 1;
         }
@@ -268,6 +272,34 @@ async fn pages_that_the_database_cannot_read_are_damage_of_their_session_alone()
     assert_eq!(store.failure(), None);
     let found = store.entries(&id("t"), EntryQuery::Path { from: id("e3"), limit: 9 }).await.unwrap();
     assert_eq!(short(&found), "3:e3 2:e2 1:e1");
+}
+
+#[tokio::test]
+async fn a_damaged_page_of_an_index_ends_the_writes_of_its_session_alone() {
+    let (_dir, path) = two_sessions().await;
+    let store = SqliteStore::open(&path).unwrap();
+    // Session `big` has leaf pages of its own in the index of entries.
+    let lease = store.create(&id("big"), "alice", NOW).await.unwrap();
+    let name = |n: u64| if n == 0 { String::new() } else { format!("entry-of-big-{n:04}") };
+    store.append(&lease, 1, append((1..=1_000).map(|n| entry(&name(n), &name(n - 1))).collect())).await.unwrap();
+    store.close().await.unwrap();
+    const LEAF_OF_INDEX: u8 = 0x0a;
+    let is_last = |page: &[u8]| {
+        page[0] == LEAF_OF_INDEX && page.windows(name(1_000).len()).any(|bytes| bytes == name(1_000).as_bytes())
+    };
+    assert_eq!(overwrite_pages(&path, is_last), 1);
+
+    let store = SqliteStore::open(&path).unwrap();
+    let (lease, _) = store.open(&id("big")).await.unwrap();
+    let (other, _) = store.open(&id("t")).await.unwrap();
+    let damaged = Error::Damaged { session: id("big"), part: Part::Pages, reason: "the database cannot read it" };
+    let (refused, written) = futures_util::join!(
+        store.append(&lease, 1_001, append(vec![entry(&name(1_001), &name(1_000))])),
+        store.append(&other, 3, append(vec![entry("e3", "e2")])),
+    );
+    assert_eq!((refused, written), (Err(damaged), Ok(())));
+    assert_eq!(store.failure(), None);
+    assert_eq!(log(&store, &id("t")).await, "1:e1 2:e2 3:e3");
 }
 
 #[tokio::test]
