@@ -68,8 +68,8 @@ impl NewRow<'_> {
         db.prepare_cached(
             "INSERT INTO session (number, id, owner, epoch, term, last_seq, name, name_folded, created_at, \
              updated_at, entries, token_count, window_tokens, running, checksum, last_entry, cost_nano_usd, \
-             unpriced_requests, created_by, bytes, listed_at) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
+             unpriced_requests, created_by, bytes) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
         )?
         .execute(rusqlite::params![
             number,
@@ -92,7 +92,6 @@ impl NewRow<'_> {
             int(head.unpriced_requests),
             created_by,
             int(bytes),
-            page::listed_at(head.updated_at),
         ])?;
         let number = db.last_insert_rowid();
         let state = head.state.as_deref();
@@ -263,7 +262,6 @@ impl AppendAt {
         let last_seq = self.first_seq - 1 + self.append.records.len() as u64;
         let mut entries = self.append.records.iter().filter_map(|record| record.entry.as_ref());
         let last_entry = entries.next_back().map(|entry| entry.entry_id.as_str()).or(found.last_entry.as_deref());
-        let (listed, was_listed) = (page::listed_at(head.updated_at), page::listed_at(found.head.head.updated_at));
         let written = SessionHead { last_seq, head: Head { state: None, ..head.clone() }, ..found.head };
         db.prepare_cached(
             "UPDATE session SET last_seq = ?2, name = ?3, name_folded = ?4, created_at = ?5, updated_at = ?6, \
@@ -287,11 +285,6 @@ impl AppendAt {
             int(head.unpriced_requests),
             int(self.append.bytes()),
         ))?;
-        // Apart, because naming an indexed column costs as much as changing it.
-        if listed != was_listed {
-            db.prepare_cached("UPDATE session SET listed_at = ?2 WHERE number = ?1")?
-                .execute((found.number, listed))?;
-        }
         if let Some(state) = &head.state {
             let checksum = checksum::state(&self.lease.session, state);
             db.prepare_cached("UPDATE session_state SET state = ?2, checksum = ?3 WHERE session = ?1")?.execute((
