@@ -190,7 +190,7 @@ pub struct SessionHandle {
     pub(super) term: u64,
     /// The epoch of its log.
     pub(super) epoch: Arc<str>,
-    /// What this node was when the session was opened, if it is one of a cluster's.
+    /// Remembers what this node was when it opened the session; `None` on a server by itself.
     pub(super) since: Option<Since>,
     pub(super) feed: Arc<Feed>,
     pub(super) mailbox: mpsc::Sender<Box<Message>>,

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// What serde derives for an entry.
+    /// Is read as serde derives it.
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Derived {

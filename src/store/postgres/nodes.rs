@@ -67,7 +67,8 @@ impl Nodes {
                FROM pg_get_serial_sequence('node', 'incarnation') AS name), \
              top AS (SELECT coalesce(max(incarnation), 0) / {APART} + 1 AS n FROM node) \
              INSERT INTO node (incarnation, name, address, version, lease_millis) OVERRIDING SYSTEM VALUE \
-             SELECT CASE WHEN own.n >= top.n THEN own.n ELSE setval(own.name, top.n) END * {APART} + $1, $2, $3, $4, $5 \
+             SELECT CASE WHEN own.n >= top.n THEN own.n ELSE setval(own.name, top.n) END * {APART} + $1, \
+             $2, $3, $4, $5 \
              FROM own, top RETURNING incarnation"
         );
         let lease = i64::try_from(node.lease.as_millis()).unwrap_or(i64::MAX);
