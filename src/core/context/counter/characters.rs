@@ -8,6 +8,8 @@
 //! Invariants: a text never costs less than a prefix of it; two texts joined cost what they cost separately, within a
 //! few tokens; one pass, no memory.
 
+mod automaton;
+
 use super::mix::{SCRIPTS, Script};
 
 /// Weights are in thousandths of a token, so that counts are identical on every machine.
@@ -68,24 +70,12 @@ struct Weights {
 
 impl Weights {
     /// Returns the price of the character at this position of its run, from 1.
-    fn at(&self, place: u32) -> u16 {
+    const fn at(&self, place: u16) -> u16 {
         match place {
             1 => self.first,
-            place if place < u32::from(self.late_from) => self.next,
+            place if place < self.late_from => self.next,
             _ => self.late,
         }
-    }
-
-    /// Returns the price of `chars` characters in a row, the first at position `from`.
-    fn row(&self, from: u32, chars: u32) -> u64 {
-        let end = from.saturating_add(chars);
-        let first = u32::from(from == 1 && chars > 0);
-        let early = end.min(u32::from(self.late_from)).saturating_sub(from.max(2));
-        let late = chars - first - early;
-        [(first, self.first), (early, self.next), (late, self.late)]
-            .into_iter()
-            .map(|(chars, units)| u64::from(chars) * u64::from(units))
-            .sum()
     }
 }
 
@@ -94,7 +84,35 @@ const fn weights(first: u16, next: u16, late_from: u16, late: u16) -> Weights {
 }
 
 impl Class {
-    fn of(c: char) -> Self {
+    /// All of them, in order.
+    const ALL: [Self; 24] = [
+        Self::Space,
+        Self::LineEnd,
+        Self::Lower,
+        Self::Upper,
+        Self::Accented,
+        Self::Toned,
+        Self::Digit,
+        Self::Mark,
+        Self::Han,
+        Self::Hiragana,
+        Self::Katakana,
+        Self::Hangul,
+        Self::Cyrillic,
+        Self::Greek,
+        Self::Arabic,
+        Self::Hebrew,
+        Self::Indic,
+        Self::Thai,
+        Self::WideMark,
+        Self::Emoji,
+        Self::RareEmoji,
+        Self::Joiner,
+        Self::FlagLetter,
+        Self::Other,
+    ];
+
+    const fn of(c: char) -> Self {
         match c {
             '\n' | '\r' => Self::LineEnd,
             'a'..='z' => Self::Lower,
@@ -143,7 +161,7 @@ impl Class {
     }
 
     /// Returns the script under which reports correct this class: classes that most tokenizers treat alike share one.
-    fn script(self) -> Script {
+    const fn script(self) -> Script {
         match self {
             Self::Lower | Self::Upper => Script::Latin,
             Self::Accented | Self::Toned => Script::Accented,
@@ -160,7 +178,7 @@ impl Class {
         }
     }
 
-    fn weights(self) -> Weights {
+    const fn weights(self) -> Weights {
         match self {
             Self::Space => weights(180, 900, 3, 8),
             Self::LineEnd => weights(1_460, 60, 2, 60),
@@ -190,14 +208,32 @@ impl Class {
     }
 
     /// Returns true if a character of this class continues the word or row that one of class `before` belongs to.
-    fn continues(self, before: Self) -> bool {
+    const fn continues(self, before: Self) -> bool {
         use Class::{Accented, Lower, Toned, Upper};
         match self {
-            _ if self == before => true,
+            _ if self as u8 == before as u8 => true,
             Lower | Accented | Toned => matches!(before, Lower | Upper | Accented | Toned),
             // An upper-case letter after a lower-case one starts a word: `camelCase`.
             Upper => matches!(before, Accented | Toned),
             _ => false,
+        }
+    }
+
+    /// Returns the price of a character of this class that starts a run after one of class `before`.
+    const fn first_after(self, before: Option<Self>) -> u16 {
+        match (self, before) {
+            (Self::LineEnd, Some(Self::Mark)) => LINE_END_AFTER_MARK,
+            (Self::Digit, Some(Self::Space)) => self.weights().first + SPACE_BEFORE_DIGIT,
+            _ => self.weights().first,
+        }
+    }
+
+    /// Returns the price of a character of this class at this position of its run, from 2.
+    const fn further(self, place: u16) -> u16 {
+        match self {
+            // Vocabularies read numbers in groups of three digits, or digit by digit.
+            Self::Digit if place % 3 != 1 => self.weights().next,
+            _ => self.weights().at(place),
         }
     }
 }
@@ -220,36 +256,7 @@ pub(super) fn total(weights: &[u64; SCRIPTS]) -> u64 {
 
 /// Returns the weight of a text by script, in thousandths of a token.
 pub(super) fn by_script(text: &str) -> [u64; SCRIPTS] {
-    let mut units = [0; SCRIPTS];
-    let mut before = None;
-    // The character's position in its run, from 1; it saturates where the price has long been `late`.
-    let mut place = 0u32;
-    let mut rest = text;
-    while let Some(c) = rest.chars().next() {
-        let class = Class::of(c);
-        let continues = before.is_some_and(|before| class.continues(before));
-        place = if continues { place.saturating_add(1) } else { 1 };
-        if class == Class::Lower {
-            // Lower-case letters make up most text, so a run of them is priced in one step.
-            let row = rest.bytes().position(|byte| !byte.is_ascii_lowercase()).unwrap_or(rest.len());
-            let chars = u32::try_from(row).unwrap_or(u32::MAX);
-            units[class.script() as usize] += class.weights().row(place, chars);
-            place = place.saturating_add(chars - 1);
-            before = Some(class);
-            rest = &rest[row..];
-            continue;
-        }
-        units[class.script() as usize] += u64::from(match (class, before) {
-            (Class::LineEnd, Some(Class::Mark)) => LINE_END_AFTER_MARK,
-            (Class::Digit, Some(Class::Space)) => class.weights().first + SPACE_BEFORE_DIGIT,
-            // Vocabularies read numbers in groups of three digits, or digit by digit.
-            (Class::Digit, _) if place > 1 && place % 3 != 1 => class.weights().next,
-            _ => class.weights().at(place),
-        });
-        before = Some(class);
-        rest = &rest[c.len_utf8()..];
-    }
-    units
+    automaton::by_script(text)
 }
 
 #[cfg(test)]
@@ -334,13 +341,36 @@ mod tests {
         }
     }
 
+    /// What the automaton's tables say in one go, character by character.
+    fn plain(text: &str) -> [u64; SCRIPTS] {
+        let mut units = [0; SCRIPTS];
+        let (mut before, mut place) = (None, 0);
+        for class in text.chars().map(Class::of) {
+            place = if before.is_some_and(|before| class.continues(before)) { place + 1 } else { 1 };
+            let price = if place == 1 { class.first_after(before) } else { class.further(place) };
+            units[class.script() as usize] += u64::from(price);
+            before = Some(class);
+        }
+        units
+    }
+
     proptest! {
         #[test]
-        fn a_row_costs_what_its_characters_cost(from in 1..20_u32, chars in 0..20_u32) {
-            for class in [Class::Lower, Class::Upper, Class::Space, Class::Han, Class::Digit] {
-                let weights = class.weights();
-                let one_by_one: u64 = (from..from + chars).map(|place| u64::from(weights.at(place))).sum();
-                prop_assert_eq!(weights.row(from, chars), one_by_one, "{:?}", class);
+        fn the_tables_price_each_character(text in texts()) {
+            prop_assert_eq!(by_script(&text), plain(&text));
+        }
+    }
+
+    #[test]
+    fn the_tables_price_every_pair_of_classes_and_long_runs() {
+        let of_class = |class| (0..=u32::from(char::MAX)).filter_map(char::from_u32).find(|&c| Class::of(c) == class);
+        let characters: Vec<char> = Class::ALL.iter().map(|&class| of_class(class).unwrap()).collect();
+        for &a in &characters {
+            for &b in &characters {
+                for (first, second) in [(1, 1), (1, 20), (2, 9), (7, 2), (9, 1), (20, 20)] {
+                    let text: String = [a.to_string().repeat(first), b.to_string().repeat(second)].concat();
+                    assert_eq!(by_script(&text), plain(&text), "{text:?}");
+                }
             }
         }
     }
