@@ -11,6 +11,7 @@ use super::{
     estimate::Method,
     mix::{FRAME, IMAGES, Mix, ROWS, SCRIPTS, SEALED, TOOLS},
 };
+use std::sync::{Arc, LazyLock};
 
 /// What a report counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +100,14 @@ type Row = [f64; ROWS];
 #[derive(Debug, Clone, PartialEq)]
 pub struct Calibration {
     method: Method,
+    /// Over 2 KB. Shared with whatever this was copied from until one of them learns, since every open session has one
+    /// and most have learned nothing by themselves.
+    learnt: Arc<Learnt>,
+}
+
+/// What reports have taught.
+#[derive(Debug, Clone, PartialEq)]
+struct Learnt {
     /// Reported tokens per estimated token, by row.
     factors: Row,
     /// Uncertainty and correlation of the factors.
@@ -114,20 +123,13 @@ impl Calibration {
     /// Starts with factors of 1, as uncertain as the method is for models that it was not made for.
     #[must_use]
     pub fn new(method: Method) -> Self {
-        Self {
-            method,
-            factors: [1.0; ROWS],
-            covariance: first_covariance(method),
-            scatter: 1.0,
-            recent: [0.0; ROWS],
-            reports: 0,
-        }
+        Self { method, learnt: Arc::clone(assumed(method).1) }
     }
 
     /// Returns the number of reports learned from.
     #[must_use]
     pub fn reports(&self) -> u64 {
-        self.reports
+        self.learnt.reports
     }
 
     /// Learns from a report.
@@ -140,34 +142,35 @@ impl Calibration {
         // Normalised to the estimate: numbers near 1, whatever the size.
         let size = estimated as f64;
         let shares = report.mix.0.map(|tokens| tokens as f64 / size);
-        let spread = times(&self.covariance, &shares);
+        let spread = times(&self.learnt.covariance, &shares);
         let variance = dot(&spread, &shares) + self.noise(&shares, size, report.of);
-        let deviation = (variance * self.scatter.max(1.0)).sqrt();
-        let missed = report.tokens as f64 / size - dot(&self.factors, &shares);
+        let deviation = (variance * self.learnt.scatter.max(1.0)).sqrt();
+        let missed = report.tokens as f64 / size - dot(&self.learnt.factors, &shares);
         if report.of == ReportScope::Answer && missed.abs() > BELIEVED * deviation {
             return;
         }
         let miss = (missed / deviation).clamp(-BELIEVED, BELIEVED);
-        for (row, (factor, spread)) in self.factors.iter_mut().zip(&spread).enumerate() {
+        let learnt = Arc::make_mut(&mut self.learnt);
+        for (row, (factor, spread)) in learnt.factors.iter_mut().zip(&spread).enumerate() {
             let (least, most) = limits(row);
             *factor = (*factor + spread / variance * miss * deviation).clamp(least, most);
         }
         // The miss in expected deviations: 1 on average if the scatter is as guessed.
-        let surprise = (missed * missed / variance).min(BELIEVED * BELIEVED * self.scatter.max(1.0));
+        let surprise = (missed * missed / variance).min(BELIEVED * BELIEVED * learnt.scatter.max(1.0));
         let forgotten = if miss.abs() < BELIEVED { FORGOTTEN } else { FORGOTTEN_SURPRISED };
-        let first = first_covariance(self.method);
-        for (row, (known, first)) in self.covariance.iter_mut().zip(&first).enumerate() {
+        let first = first_covariance(prior(self.method));
+        for (row, (known, first)) in learnt.covariance.iter_mut().zip(&first).enumerate() {
             for (column, (known, first)) in known.iter_mut().zip(first).enumerate() {
-                let learnt = *known - spread[row] * spread[column] / variance;
-                *known = learnt + forgotten * (first - learnt);
+                let updated = *known - spread[row] * spread[column] / variance;
+                *known = updated + forgotten * (first - updated);
             }
         }
-        let weight = 1.0 / (SCATTER_REPORTS.0 + self.reports as f64).min(SCATTER_REPORTS.1);
-        self.scatter = (self.scatter + weight * (surprise - self.scatter)).clamp(SCATTER.0, SCATTER.1);
-        for (recent, tokens) in self.recent.iter_mut().zip(report.mix.0) {
+        let weight = 1.0 / (SCATTER_REPORTS.0 + learnt.reports as f64).min(SCATTER_REPORTS.1);
+        learnt.scatter = (learnt.scatter + weight * (surprise - learnt.scatter)).clamp(SCATTER.0, SCATTER.1);
+        for (recent, tokens) in learnt.recent.iter_mut().zip(report.mix.0) {
             *recent = RECENT_KEPT * *recent + tokens as f64;
         }
-        self.reports = self.reports.saturating_add(1);
+        learnt.reports = learnt.reports.saturating_add(1);
     }
 
     /// Returns true if the provider's count of an answer is plausible for this estimate.
@@ -179,16 +182,17 @@ impl Calibration {
         }
         let size = estimated as f64;
         let shares = mix.0.map(|tokens| tokens as f64 / size);
-        let variance = dot(&times(&self.covariance, &shares), &shares) + self.noise(&shares, size, ReportScope::Answer);
-        let missed = tokens as f64 / size - dot(&self.factors, &shares);
-        missed.abs() <= BELIEVED * (variance * self.scatter.max(1.0)).sqrt()
+        let variance =
+            dot(&times(&self.learnt.covariance, &shares), &shares) + self.noise(&shares, size, ReportScope::Answer);
+        let missed = tokens as f64 / size - dot(&self.learnt.factors, &shares);
+        missed.abs() <= BELIEVED * (variance * self.learnt.scatter.max(1.0)).sqrt()
     }
 
     /// Returns the estimate corrected to what the provider would probably report.
     #[must_use]
     pub fn tokens(&self, mix: &Mix) -> u64 {
         // Float to integer casts saturate.
-        dot(&self.factors, &mix.0.map(|tokens| tokens as f64)).round() as u64
+        dot(&self.learnt.factors, &mix.0.map(|tokens| tokens as f64)).round() as u64
     }
 
     /// Returns the tokens by which [`Self::tokens`] may be wrong, either way.
@@ -201,8 +205,8 @@ impl Calibration {
         let size = estimated as f64;
         let shares = mix.0.map(|tokens| tokens as f64 / size);
         let noise = self.noise(&shares, size, ReportScope::Added);
-        let variance = self.scatter * (dot(&times(&self.covariance, &shares), &shares).max(0.0) + noise);
-        let share = (BOUND * variance.sqrt()).max(BOUND_MIN.0 * dot(&self.factors, &shares));
+        let variance = self.learnt.scatter * (dot(&times(&self.learnt.covariance, &shares), &shares).max(0.0) + noise);
+        let share = (BOUND * variance.sqrt()).max(BOUND_MIN.0 * dot(&self.learnt.factors, &shares));
         ((share * size).ceil() as u64).max(BOUND_MIN.1)
     }
 
@@ -210,11 +214,11 @@ impl Calibration {
     /// model's tokens to one in estimated tokens.
     #[must_use]
     pub fn factor(&self) -> f64 {
-        let mut recent = self.recent;
+        let mut recent = self.learnt.recent;
         // Budgets do not consist of images and tools, whose factors may be far from those of text.
         (recent[IMAGES], recent[TOOLS]) = (0.0, 0.0);
         let all: f64 = recent.iter().sum();
-        if all > 0.0 { (dot(&self.factors, &recent) / all).clamp(FACTOR_MIN, FACTOR_MAX) } else { 1.0 }
+        if all > 0.0 { (dot(&self.learnt.factors, &recent) / all).clamp(FACTOR_MIN, FACTOR_MAX) } else { 1.0 }
     }
 
     /// Converts the model's tokens to estimated tokens, the unit of message counts; at least 1.
@@ -254,15 +258,34 @@ fn scaled(tokens: u64, factor: f64) -> u64 {
     scaled
 }
 
-fn prior(method: Method) -> &'static Prior {
+/// Returns what is assumed of a method before the first report, as its prior and as what calibrations start with.
+fn assumed(method: Method) -> (&'static Prior, &'static LazyLock<Arc<Learnt>>) {
+    static OF_CHARACTERS: LazyLock<Arc<Learnt>> = LazyLock::new(|| Arc::new(Learnt::nothing(&CHARACTERS)));
+    static OF_TOKENIZER: LazyLock<Arc<Learnt>> = LazyLock::new(|| Arc::new(Learnt::nothing(&TOKENIZER)));
     match method {
-        Method::Tokenizer(_) => &TOKENIZER,
-        Method::Characters | Method::Named(_) => &CHARACTERS,
+        Method::Tokenizer(_) => (&TOKENIZER, &OF_TOKENIZER),
+        Method::Characters | Method::Named(_) => (&CHARACTERS, &OF_CHARACTERS),
     }
 }
 
-fn first_covariance(method: Method) -> [Row; ROWS] {
-    let prior = prior(method);
+fn prior(method: Method) -> &'static Prior {
+    assumed(method).0
+}
+
+impl Learnt {
+    /// What is assumed before the first report.
+    fn nothing(prior: &Prior) -> Self {
+        Self {
+            factors: [1.0; ROWS],
+            covariance: first_covariance(prior),
+            scatter: 1.0,
+            recent: [0.0; ROWS],
+            reports: 0,
+        }
+    }
+}
+
+fn first_covariance(prior: &Prior) -> [Row; ROWS] {
     let mut covariance = [[0.0; ROWS]; ROWS];
     for (row, own) in prior.scripts.iter().enumerate() {
         covariance[row][..SCRIPTS].fill(prior.together.powi(2));

@@ -165,15 +165,15 @@ proptest! {
             calibration.observe(report);
             for row in 0..ROWS {
                 let (least, most) = limits(row);
-                prop_assert!((least..=most).contains(&calibration.factors[row]), "{row}");
-                prop_assert!(calibration.covariance[row][row] >= 0.0, "{row}");
-                prop_assert!(calibration.covariance[row][row] <= 2.0, "{row}");
+                prop_assert!((least..=most).contains(&calibration.learnt.factors[row]), "{row}");
+                prop_assert!(calibration.learnt.covariance[row][row] >= 0.0, "{row}");
+                prop_assert!(calibration.learnt.covariance[row][row] <= 2.0, "{row}");
             }
             let mix = report.mix;
             prop_assert_eq!(calibration.error_bound(&mix) == 0, mix.total() == 0);
         }
         prop_assert!((FACTOR_MIN..=FACTOR_MAX).contains(&calibration.factor()));
-        prop_assert!(calibration.scatter.is_finite());
+        prop_assert!(calibration.learnt.scatter.is_finite());
         prop_assert_eq!(calibration.tokens(&Mix::default()), 0);
         prop_assert!((250..=4_000).contains(&calibration.tokens(&english(1_000))));
         prop_assert!((10..=16_000).contains(&calibration.error_bound(&english(1_000))));
