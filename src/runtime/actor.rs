@@ -327,6 +327,9 @@ impl Actor {
         let (doing, breaker_open) = (agent.doing(), agent.tripped());
         let last = self.effects.note_breaker(breaker_open);
         self.row.compacts(Compactions { count: agent.session().state.compactions, last, breaker_open });
+        if doing == SessionState::Idle {
+            self.effects.share_state(&agent.session().state);
+        }
         if self.effects.take_changed() || doing != self.row.doing() {
             self.row.changed(self.effects.head(), doing);
         }

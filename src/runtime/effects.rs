@@ -22,7 +22,7 @@ use crate::{
     core::{
         agent_loop::{Append, CallModel, CallTool, Input, Origin, RequestId},
         model::{Delta, ModelFault, Purpose},
-        session::fingerprint::fingerprint,
+        session::{self, fingerprint::fingerprint},
     },
     provider::DeltaSink,
     store::{self, CommandMark, EntryColumns, Head, Held, Lease, NewRecord},
@@ -147,6 +147,11 @@ impl Effects {
     /// Returns true if something was appended since the last call.
     pub(super) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
+    }
+
+    /// Shares the loop's state as the copy that is stored, if the two are equal.
+    pub(super) fn share_state(&mut self, state: &Arc<session::SessionState>) {
+        self.copy.share(state);
     }
 
     pub(super) fn epoch(&self) -> &str {

@@ -86,7 +86,7 @@ async fn queue(
 /// The store's errors; a record that is not an event of this version is [`Error::Unknown`], naming its seq.
 pub(super) async fn load(store: &dyn SessionStore, head: &SessionHead) -> Result<Session, Error> {
     let mut session = Session::new(head.session.clone(), head.head.created_at);
-    session.state = state(store, head).await?;
+    session.state = Arc::new(state(store, head).await?);
     let counter = Counter::for_model(&session.state.model);
     let (leaf, none) = (session.state.leaf.clone(), SessionTree::default());
     session.tree = path_to(store, &head.session, leaf, &session.state, &counter, &none).await?;

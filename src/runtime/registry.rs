@@ -373,8 +373,9 @@ impl Registry {
     fn unwritten(&self, id: SessionId, now: Timestamp) -> Session {
         let mut session = Session::new(id, now);
         let deployment = self.shared.deployment();
-        session.state.model.clone_from(&deployment.model);
-        session.state.strategy.clone_from(&deployment.strategy);
+        let state = session.state_mut();
+        state.model.clone_from(&deployment.model);
+        state.strategy.clone_from(&deployment.strategy);
         session
     }
 

@@ -14,14 +14,14 @@ use std::sync::Arc;
 
 /// The fold of what the store has acknowledged.
 pub(super) struct StateCopy {
-    state: SessionState,
+    state: Arc<SessionState>,
     /// Sequence number up to which the stored copy reaches.
     stored_seq: u64,
 }
 
 impl StateCopy {
     /// Returns the copy of a session that was created or loaded; `stored_seq` is 0 if nothing usable is stored.
-    pub(super) fn new(state: SessionState, stored_seq: u64) -> Self {
+    pub(super) fn new(state: Arc<SessionState>, stored_seq: u64) -> Self {
         Self { state, stored_seq }
     }
 
@@ -32,7 +32,14 @@ impl StateCopy {
 
     /// Applies an event that is about to be appended.
     pub(super) fn apply(&mut self, event: &Event) {
-        self.state.apply(event);
+        Arc::make_mut(&mut self.state).apply(event);
+    }
+
+    /// Shares the loop's state, which saves an idle session a second one, if both have applied the same events.
+    pub(super) fn share(&mut self, state: &Arc<SessionState>) {
+        if !Arc::ptr_eq(&self.state, state) && self.state == *state {
+            self.state = state.clone();
+        }
     }
 
     /// Returns what to store with these events, which were applied; `None` leaves the stored copy as it is.
@@ -95,21 +102,36 @@ mod tests {
             (vec![instructed(STATE_BYTES_MAX), turn_finished(), turn_finished()], &[2, 3]),
         ];
         for (events, expected) in table {
-            let mut copy = StateCopy::new(SessionState::default(), 0);
+            let mut copy = StateCopy::new(Arc::default(), 0);
             assert_eq!(stored(&mut copy, &events), expected, "{events:?}");
             assert_eq!(copy.take_due(&[]), None, "nothing has changed");
         }
     }
 
     #[test]
+    fn the_copy_is_one_with_the_loops_state_while_the_two_are_equal() {
+        let of_loop = Arc::new(SessionState::default());
+        let mut copy = StateCopy::new(of_loop.clone(), 0);
+        copy.apply(&renamed("a"));
+        assert_eq!((of_loop.name.as_str(), copy.state().name.as_str()), ("", "a"), "each changes its own");
+        copy.share(&of_loop);
+        assert_eq!(copy.state().name, "a", "the loop is behind");
+
+        let mut of_loop = of_loop;
+        Arc::make_mut(&mut of_loop).apply(&renamed("a"));
+        copy.share(&of_loop);
+        assert!(std::ptr::eq(copy.state(), &raw const *of_loop));
+    }
+
+    #[test]
     fn a_large_copy_is_stored_before_too_many_records_follow_the_stored_one() {
-        let mut copy = StateCopy::new(SessionState::default(), 0);
+        let mut copy = StateCopy::new(Arc::default(), 0);
         let mut events = vec![renamed("a"), instructed(10_000)];
         events.extend((0..2_500).map(|n| renamed(&n.to_string())));
         assert_eq!(stored(&mut copy, &events), [1, 1 + UNSTORED_RECORDS_MAX, 1 + 2 * UNSTORED_RECORDS_MAX]);
         // A session that was folded anew, since its copy was of another version.
         let state = SessionState { seq: 5_000, ..SessionState::default() };
-        let mut copy = StateCopy::new(state, 0);
+        let mut copy = StateCopy::new(state.into(), 0);
         assert_eq!(stored(&mut copy, &[instructed(10_000), renamed("a")]), [5_001]);
     }
 }

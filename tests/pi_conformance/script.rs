@@ -101,11 +101,12 @@ impl Script {
             ..Deployment::default()
         };
         let mut stored = Stored::new("session".parse().unwrap(), NOW);
-        stored.state.seq = 1;
-        stored.state.model.clone_from(&deployment.model);
-        stored.state.strategy.clone_from(&deployment.strategy);
-        stored.state.leaf.clone_from(&leaf);
-        stored.state.entries = entries.len() as u64;
+        let state = stored.state_mut();
+        state.seq = 1;
+        state.model.clone_from(&deployment.model);
+        state.strategy.clone_from(&deployment.strategy);
+        state.leaf.clone_from(&leaf);
+        state.entries = entries.len() as u64;
         let mut script = Self {
             agent: None,
             model,

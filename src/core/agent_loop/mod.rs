@@ -67,7 +67,7 @@ use step::Step;
 use turn::Turn;
 use workspace::Workspace;
 
-use crate::session::Session;
+use crate::session::{Session, SessionState};
 use reseed_protocol::{CallId, Timestamp, event::TurnStatus};
 
 /// The loop. See the module documentation.
@@ -228,11 +228,11 @@ impl AgentLoop {
     /// interrupts a turn that was running.
     fn recover(&mut self) {
         if self.ws.session.state.seq == 0 {
-            let state = self.ws.session.state.clone();
+            let SessionState { model, strategy, settings, .. } = (*self.ws.session.state).clone();
             let founding = session_updated(|updated| {
-                updated.model = Some(state.model);
-                updated.strategy = Some(state.strategy);
-                updated.settings = Some(state.settings);
+                updated.model = Some(model);
+                updated.strategy = Some(strategy);
+                updated.settings = Some(settings);
                 updated.generation = Some(self.ws.generation);
             });
             self.ws.append(vec![founding], Vec::new());

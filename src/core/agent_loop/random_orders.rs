@@ -133,8 +133,8 @@ impl World {
         let mut rng = Rng::with_seed(!seed);
         let counter = Counter::for_model("test");
         let mut session = Session::new("session".parse().unwrap(), Timestamp(0));
-        session.state.model = "test".into();
-        session.state.strategy = own.into();
+        session.state_mut().model = "test".into();
+        session.state_mut().strategy = own.into();
         for (at, data) in history(&mut rng, window, &counter).into_iter().enumerate() {
             let parent_id = session.state.leaf.clone();
             let entry_id = format!("e{at}").parse().unwrap();
@@ -400,8 +400,8 @@ fn a_short_conversation_is_left_alone() {
     for named in std::iter::once(None).chain(Strategies::default().names().map(Some)) {
         let counter = Counter::for_model("test");
         let mut session = Session::new("session".parse().unwrap(), Timestamp(0));
-        session.state.model = "test".into();
-        session.state.strategy = "threshold".into();
+        session.state_mut().model = "test".into();
+        session.state_mut().strategy = "threshold".into();
         let said = [
             "My cat is called Miso, she is four years old and afraid of thunder and of the neighbour's dog.",
             "What a lovely name. Miso sounds like a cat who has good taste, and thunder frightens many cats.",

@@ -43,8 +43,8 @@ pub struct Session {
     pub id: SessionId,
     /// When the session was created.
     pub created_at: Timestamp,
-    /// The state folded from its log.
-    pub state: SessionState,
+    /// The state folded from its log. Shared with the copy that is stored while the session is idle.
+    pub state: Arc<SessionState>,
     /// The part of its tree that the model sees.
     pub tree: SessionTree,
     /// The held compaction, applied when it becomes due; `None` also if its record has an unknown form.
@@ -55,12 +55,18 @@ impl Session {
     /// Creates a session without a log.
     #[must_use]
     pub fn new(id: SessionId, created_at: Timestamp) -> Self {
-        Self { id, created_at, state: SessionState::default(), tree: SessionTree::default(), held: None }
+        Self { id, created_at, state: Arc::default(), tree: SessionTree::default(), held: None }
+    }
+
+    /// Returns the state for a change, copied if it is shared: of a session without a log, and in tests.
+    #[must_use]
+    pub fn state_mut(&mut self) -> &mut SessionState {
+        Arc::make_mut(&mut self.state)
     }
 
     /// Applies one event of the log, in order. A new entry is counted here, once.
     pub fn apply(&mut self, event: &Event, counter: &Counter) {
-        self.state.apply(event);
+        self.state_mut().apply(event);
         match event {
             Event::EntryAppended(appended) => {
                 self.tree.append(Arc::new(Node::counted(appended.entry.clone(), counter)));

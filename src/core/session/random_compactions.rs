@@ -177,7 +177,7 @@ impl World {
         let newest = self.session.tree.path().iter().rev().find(|node| node.compaction().is_some());
         let Some(newest) = newest.map(|node| node.id().clone()) else { return };
         let Some((_, before, entries)) = self.undoable.pop().filter(|(id, ..)| *id == newest) else { return };
-        self.session.state.undone.push(newest);
+        self.session.state_mut().undone.push(newest);
         self.session.tree = self.read();
         let since: HashSet<EntryId> = self.entries[entries..].iter().map(|entry| entry.entry_id.clone()).collect();
         let mut now = seen(&self.context());

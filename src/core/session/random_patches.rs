@@ -255,7 +255,7 @@ impl World {
     fn undo(&mut self) {
         let newest = self.session.tree.path().iter().rev().find(|node| node.compaction().is_some());
         if let Some(newest) = newest.map(|node| node.id().clone()) {
-            self.session.state.undone.push(newest);
+            self.session.state_mut().undone.push(newest);
             self.session.tree = self.read(self.session.state.leaf.as_ref());
             self.did("undone");
         }
@@ -276,7 +276,7 @@ impl World {
         }
         let under = newest.map(|node| node.id().clone()).filter(|_| !is_in_memory);
         if !self.session.state.pins.iter().any(|pin| pin.entry_id == id) {
-            self.session.state.pins.push(Pin { entry_id: id, with: None, under });
+            self.session.state_mut().pins.push(Pin { entry_id: id, with: None, under });
         }
         self.session.tree = self.read(leaf.as_ref());
         self.did("pinned");
@@ -318,7 +318,7 @@ impl World {
             86..89 => self.undo(),
             89..92 => self.pin(),
             92..93 => {
-                self.session.state.pins.pop();
+                self.session.state_mut().pins.pop();
                 self.session.tree = self.read(self.session.state.leaf.as_ref());
             }
             93..94 => self.session.tree.recount(&self.counter),

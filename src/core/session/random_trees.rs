@@ -214,7 +214,7 @@ fn what_is_in_memory_is_what_the_log_says() {
         }
         let mut folded = SessionState::default();
         world.log.iter().for_each(|event| folded.apply(event));
-        assert_eq!(folded, world.session.state, "seed {seed}: the state is not the fold of the log");
+        assert_eq!(folded, *world.session.state, "seed {seed}: the state is not the fold of the log");
         assert_eq!(folded.entries, world.entries.len() as u64);
     }
 }

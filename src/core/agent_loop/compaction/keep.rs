@@ -35,7 +35,7 @@ impl Compacting<'_> {
         }
         let pins = pins_without(&found, &self.ws.session.state.pins, self.ws.session.tree.path());
         let mark = caller.mark(done(Some(self.ws.session.state.seq)));
-        let mut state = self.ws.session.state.clone();
+        let mut state = (*self.ws.session.state).clone();
         state.undone.push(found.clone());
         self.ws.session.tree.mark(&state);
         let undone = CompactionUndone {

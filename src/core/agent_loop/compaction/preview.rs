@@ -262,8 +262,8 @@ mod tests {
         fn with(strategy: &str) -> Self {
             let counter = Counter::for_model("test");
             let mut session = Session::new("session".parse().unwrap(), Timestamp(0));
-            session.state.model = "test".into();
-            session.state.strategy = strategy.into();
+            session.state_mut().model = "test".into();
+            session.state_mut().strategy = strategy.into();
             let long = "The harbour lies to the west. ".repeat(60);
             let lines: Vec<String> =
                 (0..8).map(|n| format!("e{n}:{} {n} {long}", ["user", "assistant"][n % 2])).collect();

@@ -92,7 +92,7 @@ mod tests {
         ] {
             let counter = Counter::for_model("test");
             let mut session = Session::new("session".parse().unwrap(), Timestamp(0));
-            session.state.model = "test".into();
+            session.state_mut().model = "test".into();
             for node in path(&[&format!("e0:user {}", "apple ".repeat(words))], &counter) {
                 let appended = EntryAppended { entry: node.entry.clone(), turn_id: None, command_id: None };
                 session.apply(&Event::EntryAppended(Box::new(appended)), &counter);

@@ -98,8 +98,8 @@ fn deployment(hooks: Vec<HookSpec>) -> Arc<Deployment> {
 
 fn unwritten() -> Session {
     let mut session = Session::new("session".parse().unwrap(), Timestamp(0));
-    session.state.model = "test".into();
-    session.state.strategy = "threshold".into();
+    session.state_mut().model = "test".into();
+    session.state_mut().strategy = "threshold".into();
     session
 }
 
@@ -219,8 +219,8 @@ impl World {
     /// Returns the session as the store would: the folded log, and the path as far back as the model can see.
     fn read_back(&self) -> Session {
         let mut session = unwritten();
-        session.state = SessionState::default();
-        self.log.iter().for_each(|event| session.state.apply(event));
+        session.state = Arc::default();
+        self.log.iter().for_each(|event| session.state_mut().apply(event));
         session.tree = self.path_to(session.state.leaf.as_ref());
         session.held = session.state.held.as_ref().and_then(|at| {
             let record = &self.log[usize::try_from(at.seq - 1).unwrap()];
@@ -380,7 +380,7 @@ impl World {
         let twice = self.said.iter().find(|(_, times)| **times > 1);
         assert!(twice.is_none(), "seed {}: {twice:?} was said twice", self.seed);
         assert!(self.waiting.is_empty(), "seed {}: inputs wait for ever", self.seed);
-        assert_eq!(folded, self.agent.ws.session.state, "seed {}: the state is not the fold of the log", self.seed);
+        assert_eq!(folded, *self.agent.ws.session.state, "seed {}: the state is not the fold of the log", self.seed);
     }
 }
 

@@ -352,7 +352,7 @@ fn with_results(results: usize, sentences: usize) -> World {
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let tokens = World::with(Vec::new(), &lines, |_, _| ()).agent.context_info().token_count;
     World::with(Vec::new(), &lines, |deployment, session| {
-        session.state.strategy = "tool_results".into();
+        session.state_mut().strategy = "tool_results".into();
         deployment.windows = Windows::new(Some(tokens * 100 / 75), Vec::new());
         deployment.summaries.model = Some("summariser".into());
     })

@@ -97,8 +97,8 @@ impl World {
     fn with(hooks: Vec<HookSpec>, lines: &[&str], change: impl FnOnce(&mut Deployment, &mut Session)) -> Self {
         let counter = Counter::for_model("test");
         let mut session = Session::new("session".parse().unwrap(), Timestamp(0));
-        session.state.model = "test".into();
-        session.state.strategy = "manual".into();
+        session.state_mut().model = "test".into();
+        session.state_mut().strategy = "manual".into();
         let mut deployment = Deployment {
             model: "test".into(),
             instructions: "Be brief.".into(),
@@ -147,7 +147,7 @@ impl World {
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         let tokens = World::with(Vec::new(), &lines, |_, _| ()).agent.context_info().token_count;
         World::with(hooks, &lines, |deployment, session| {
-            session.state.strategy = strategy.into();
+            session.state_mut().strategy = strategy.into();
             deployment.windows = Windows::new(Some(tokens * 100 / percent), Vec::new());
             // Its window is large enough to summarise in one request.
             deployment.summaries.model = Some("summariser".into());
