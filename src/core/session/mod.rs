@@ -1,7 +1,7 @@
 //! A session: one append-only tree of entries, and the state folded from its log.
 //!
-//! Everything here is derived from the log, and only [`Session::apply`] changes it, so a session can be dropped at any
-//! moment and rebuilt from the store.
+//! Everything here is derived from the log, and once there is a log, only [`Session::apply`] changes it, so a session
+//! can be dropped at any moment and rebuilt from the store.
 
 pub(crate) mod carry;
 pub mod ended;

@@ -239,8 +239,7 @@ impl Thread {
     }
 
     /// Executes a group's writes and commits them. A write that spoils the group is answered and removed, and the rest
-    /// is executed again. This repeats once per such write; only damage and
-    /// duplicates cause them.
+    /// is executed again. This repeats once per such write; only damage and duplicates cause them.
     fn try_group(&mut self, group: &mut Vec<Box<dyn Job>>) -> Result<(), Failed> {
         while let Err((at, spoiled)) = self.run_group(group) {
             // Nothing was committed, so the writer can continue, unless it cannot even roll back.

@@ -105,7 +105,7 @@ pub struct Calibration {
     learnt: Arc<Learnt>,
 }
 
-/// What reports have taught.
+/// Holds what reports have taught.
 #[derive(Debug, Clone, PartialEq)]
 struct Learnt {
     /// Reported tokens per estimated token, by row.
@@ -273,7 +273,7 @@ fn prior(method: Method) -> &'static Prior {
 }
 
 impl Learnt {
-    /// What is assumed before the first report.
+    /// Returns what is assumed before the first report.
     fn nothing(prior: &Prior) -> Self {
         Self {
             factors: [1.0; ROWS],

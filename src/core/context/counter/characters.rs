@@ -341,7 +341,7 @@ mod tests {
         }
     }
 
-    /// What the automaton's tables say in one go, character by character.
+    /// Prices a text by the rules themselves, one character after the other.
     fn plain(text: &str) -> [u64; SCRIPTS] {
         let mut units = [0; SCRIPTS];
         let (mut before, mut place) = (None, 0);

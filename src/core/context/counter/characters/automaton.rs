@@ -24,7 +24,7 @@ const _: () = {
     }
 };
 
-/// What a character costs that leads to a state.
+/// Says what a character costs that leads to this state.
 #[derive(Clone, Copy)]
 struct State {
     /// In thousandths of a token.
