@@ -31,7 +31,7 @@ use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 fn stored_bodies(path: &Path, session: &SessionId) -> Vec<String> {
     let file = rusqlite::Connection::open(path).unwrap();
     let mut records = file
-        .prepare("SELECT body FROM record JOIN session ON session.number = record.session WHERE id = ?1 ORDER BY seq")
+        .prepare("SELECT body FROM record_all WHERE session = (SELECT number FROM session WHERE id = ?1) ORDER BY seq")
         .unwrap();
     let bodies = records.query_map([session.as_str()], |row| row.get(0)).unwrap();
     bodies.map(Result::unwrap).collect()
@@ -118,7 +118,7 @@ async fn check_marks(store: &SqliteStore, path: &Path) -> usize {
     let marks: Vec<(String, String)> = {
         let file = rusqlite::Connection::open(path).unwrap();
         let mut marks =
-            file.prepare("SELECT id, command FROM mark JOIN session ON session.number = mark.session").unwrap();
+            file.prepare("SELECT id, command FROM mark_all JOIN session ON session.number = mark_all.session").unwrap();
         let marks = marks.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
         marks.map(Result::unwrap).collect()
     };
@@ -332,7 +332,8 @@ async fn check_deletion(path: &Path) {
     }
     store.close().await.unwrap();
     let file = rusqlite::Connection::open(path).unwrap();
-    for table in ["session", "record", "mark", "session_state", "deletion"] {
+    let staged = ["record_staged_1", "record_staged_2", "mark_staged_1", "mark_staged_2"];
+    for table in ["session", "record", "mark", "session_state", "deletion"].into_iter().chain(staged) {
         let rows: i64 = file.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
         assert_eq!(rows, 0, "{table}");
     }

@@ -16,6 +16,7 @@ mod renew;
 mod reserve;
 mod schema;
 mod scrub;
+mod staging;
 pub(super) mod transfer;
 mod tree;
 mod vacuum;
@@ -60,6 +61,14 @@ impl Fault {
     fn reading(self, session: &SessionId) -> Self {
         match self {
             Self::Sqlite(error) if is_damage(&error) => Self::Refused(damaged_pages(session)),
+            other => other,
+        }
+    }
+
+    /// The same while it writes: once SQLite has met damage in a transaction, it writes nothing more in it.
+    fn writing(self, session: &SessionId) -> Self {
+        match self {
+            Self::Sqlite(error) if is_damage(&error) => Self::Undone(damaged_pages(session)),
             other => other,
         }
     }
@@ -157,6 +166,7 @@ impl SqliteStore {
             retry,
             readers: readers.pool(),
             has_deletions: opened.found.has_deletions,
+            staged: opened.found.staged,
             suspects: suspects.clone(),
             index,
         };

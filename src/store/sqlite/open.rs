@@ -7,6 +7,7 @@ use super::{
     lock::{self, Lock, Refused},
     removal, schema,
     scrub::Pages,
+    staging::Staged,
     transfer,
 };
 use rusqlite::{Connection, OpenFlags, ffi, types::ValueRef};
@@ -152,6 +153,8 @@ pub(super) struct Found {
     pub(super) has_deletions: bool,
     /// True if a migration into the file is not complete.
     pub(super) is_marked: bool,
+    /// What its stages hold.
+    pub(super) staged: Staged,
 }
 
 /// Opens the database at `path` with this many readers; creates it, and the directories above it, if they do not exist.
@@ -344,7 +347,7 @@ fn connect(path: &Path, mode: OpenFlags, vfs: Option<&str>) -> rusqlite::Result<
         Some(vfs) => Connection::open_with_flags_and_vfs(path, flags, vfs)?,
     };
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    connection.set_prepared_statement_cache_capacity(32);
+    connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
 }
 
@@ -364,7 +367,11 @@ fn prepare(writer: &mut Connection, lock: Option<&Lock>) -> rusqlite::Result<Fou
     writer.pragma_update(None, "page_size", 8192)?;
     schema::migrate(writer)?;
     // Before the switch: reading after it would create a log beside a new file.
-    let found = Found { has_deletions: removal::next(writer, 0)?.is_some(), is_marked: transfer::is_marked(writer)? };
+    let found = Found {
+        has_deletions: removal::next(writer, 0)?.is_some(),
+        is_marked: transfer::is_marked(writer)?,
+        staged: Staged::find(writer)?,
+    };
     // The pragma answers with the requested mode before the switch is done; only running it to the end shows whether it
     // succeeded.
     to_the_end(writer, "PRAGMA journal_mode = WAL")?;
@@ -375,7 +382,7 @@ fn prepare(writer: &mut Connection, lock: Option<&Lock>) -> rusqlite::Result<Fou
     }
     // FULL syncs the WAL at each commit; NORMAL is hardly faster and loses the last commits in a power loss.
     writer.pragma_update(None, "synchronous", "FULL")?;
-    // In KiB: a group touches a leaf of each index for each of its sessions.
+    // In KiB: a group reads a leaf of each index for each of its sessions, and a portion that is moved changes them.
     writer.pragma_update(None, "cache_size", -16 * 1024)?;
     // Overwrites what is deleted: a page that SQLite only marks as free would keep what people wrote.
     writer.pragma_update(None, "secure_delete", true)?;

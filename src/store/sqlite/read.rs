@@ -56,7 +56,7 @@ pub(super) fn records(
         .optional()?;
     let (number, last_seq) = found.ok_or_else(|| Error::NotFound(session.clone()))?;
     let mut statement = db.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM record WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
+        "SELECT {COLUMNS} FROM record_all WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
     ))?;
     let mut rows = statement.query((number, int(after_seq), limit))?;
     let (mut records, mut bytes, mut limit) = (Vec::new(), 0, limit);
@@ -139,13 +139,14 @@ const MESSAGE: &str = "message";
 fn kind_sql(is_message: bool) -> String {
     let indexed = if is_message { "entry IS NOT NULL" } else { "kind <> 'message'" };
     format!(
-        "SELECT {COLUMNS} FROM record WHERE session = ?1 AND seq > ?2 AND kind = ?4 AND {indexed} ORDER BY seq LIMIT ?3"
+        "SELECT {COLUMNS} FROM record_all WHERE session = ?1 AND seq > ?2 AND kind = ?4 AND {indexed} \
+         ORDER BY seq LIMIT ?3"
     )
 }
 
 fn log_sql(order: &str) -> String {
     format!(
-        "SELECT {COLUMNS} FROM record WHERE session = ?1 AND seq > ?2 AND seq < ?3 AND entry IS NOT NULL \
+        "SELECT {COLUMNS} FROM record_all WHERE session = ?1 AND seq > ?2 AND seq < ?3 AND entry IS NOT NULL \
          ORDER BY seq {order} LIMIT ?4"
     )
 }
@@ -159,7 +160,7 @@ fn path(
     limit: u32,
     bytes_max: usize,
 ) -> Result<EntriesPage, Fault> {
-    let mut step = db.prepare_cached(&format!("SELECT {COLUMNS} FROM record WHERE session = ?1 AND entry = ?2"))?;
+    let mut step = db.prepare_cached(&format!("SELECT {COLUMNS} FROM record_all WHERE session = ?1 AND entry = ?2"))?;
     let mut path = Filling::new(bytes_max);
     let mut next = Some(from.as_str().to_owned());
     let mut below: Option<EntryId> = None;
@@ -187,13 +188,13 @@ fn path(
 
 pub(super) fn entry_seq(db: &Connection, session: &SessionId, entry: &EntryId) -> Result<Option<u64>, Fault> {
     let number = number(db, session)?;
-    let mut statement = db.prepare_cached("SELECT seq FROM record WHERE session = ?1 AND entry = ?2")?;
+    let mut statement = db.prepare_cached("SELECT seq FROM record_all WHERE session = ?1 AND entry = ?2")?;
     Ok(statement.query_row((number, entry.as_str()), |row| count(row, 0)).optional()?)
 }
 
 pub(super) fn command(db: &Connection, session: &SessionId, command_id: &str) -> Result<Option<CommandMark>, Fault> {
     let mut statement = db.prepare_cached(
-        "SELECT fingerprint, reply, checksum FROM mark \
+        "SELECT fingerprint, reply, checksum FROM mark_all \
          WHERE session = (SELECT number FROM session WHERE id = ?1) AND command = ?2",
     )?;
     let mut rows = statement.query((session.as_str(), command_id))?;
@@ -360,31 +361,45 @@ fn list_sql(of_owner: bool, unfinished: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::{kind_sql, list_sql, log_sql};
-    use crate::store::sqlite::{schema, tree};
+    use crate::store::sqlite::{schema, staging::RECORD_TABLES, tree};
     use rusqlite::Connection;
 
     #[test]
     fn each_question_of_a_range_walks_the_index_made_for_it_and_sorts_nothing() {
         let mut db = Connection::open_in_memory().unwrap();
         schema::migrate(&mut db).unwrap();
-        let cases = [
+        let lists = [
             (list_sql(false, true), "SEARCH session USING INDEX session_recent (updated_at<?)"),
             (list_sql(false, false), "SEARCH session USING INDEX session_recent (updated_at>? AND updated_at<?)"),
             (
                 list_sql(true, false),
                 "SEARCH session USING INDEX session_recent_of_owner (owner=? AND updated_at>? AND updated_at<?)",
             ),
-            (log_sql("ASC"), "SEARCH record USING INDEX record_seq (session=? AND seq>? AND seq<?)"),
-            (log_sql("DESC"), "SEARCH record USING INDEX record_seq (session=? AND seq>? AND seq<?)"),
-            (kind_sql(true), "SEARCH record USING INDEX record_seq (session=? AND seq>?)"),
-            (kind_sql(false), "SEARCH record USING INDEX record_kind (session=? AND kind=? AND seq>?)"),
-            (tree::PLACES.to_owned(), "SEARCH record USING INDEX record_parent (session=? AND parent=? AND seq>?)"),
-            (tree::COUNT.to_owned(), "SEARCH record USING INDEX record_parent (session=? AND parent=?)"),
-            (tree::LINKS.to_owned(), "SEARCH record USING INDEX record_parent (session=? AND parent=?)"),
-            (tree::AFTER.to_owned(), "SEARCH record USING INDEX record_seq (session=? AND seq>?)"),
         ];
-        for (sql, want) in cases {
+        for (sql, want) in lists {
             assert_eq!(plan(&db, &sql), [want], "{sql}");
+        }
+        let entry = "SELECT body FROM record_all WHERE session = ?1 AND entry = ?2";
+        let records = [
+            (log_sql("ASC"), "_seq (session=? AND seq>? AND seq<?)"),
+            (log_sql("DESC"), "_seq (session=? AND seq>? AND seq<?)"),
+            (kind_sql(true), "_seq (session=? AND seq>?)"),
+            (kind_sql(false), "_kind (session=? AND kind=? AND seq>?)"),
+            (tree::PLACES.to_owned(), "_parent (session=? AND parent=? AND seq>?)"),
+            (tree::COUNT.to_owned(), "_parent (session=? AND parent=?)"),
+            (tree::LINKS.to_owned(), "_parent (session=? AND parent=?)"),
+            (tree::AFTER.to_owned(), "_seq (session=? AND seq>?)"),
+            (entry.to_owned(), "_entry (session=? AND entry=?)"),
+        ];
+        for (sql, want) in records {
+            let plan = plan(&db, &sql);
+            let want = RECORD_TABLES.map(|table| format!("SEARCH {table} USING INDEX {table}{want}"));
+            let searches = plan.iter().filter(|step| step.starts_with("SEARCH record"));
+            let mut searches: Vec<_> = searches.cloned().collect();
+            searches.sort_by_key(|step| step.starts_with("SEARCH record "));
+            assert_eq!(searches, want, "{sql}");
+            let walked = |step: &String| step.starts_with("SCAN record ") || step.starts_with("SCAN record_staged");
+            assert!(!plan.iter().any(|step| walked(step) || step.contains("B-TREE")), "{sql}: {plan:#?}");
         }
     }
 
@@ -398,12 +413,14 @@ mod tests {
         let mut db = Connection::open_in_memory().unwrap();
         schema::migrate(&mut db).unwrap();
         let plan = plan(&db, tree::ROOTS);
-        for want in [
-            "SEARCH record USING INDEX record_root (session=?)",
-            "SEARCH below USING INDEX record_parent (session=? AND parent>?)",
-            "SEARCH above USING COVERING INDEX record_entry (session=? AND entry=?)",
-        ] {
-            assert!(plan.iter().any(|step| step == want), "{want}: {plan:#?}");
+        for want in RECORD_TABLES.iter().flat_map(|table| {
+            [
+                format!("SEARCH {table} USING INDEX {table}_root (session=?)"),
+                format!("SEARCH {table} USING INDEX {table}_parent (session=? AND parent>?)"),
+                format!("SEARCH {table} USING COVERING INDEX {table}_entry (session=? AND entry=?)"),
+            ]
+        }) {
+            assert!(plan.contains(&want), "{want}: {plan:#?}");
         }
     }
 }

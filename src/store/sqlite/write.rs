@@ -1,11 +1,12 @@
 //! The writes. Each checks first and writes afterwards: a refused write has changed nothing, so the others of its group
-//! can still be committed. Only what is there already is found by writing it, and undone with the whole group, which is
-//! written again without it: that is rare, and looking first would cost every append a search of two indexes.
+//! can still be committed. Only damage is found by writing, and undone with the whole group, which is written again
+//! without that write.
 
 use super::{
     Fault, damaged_pages, is_damage,
     read::{self, FoundHead, int},
-    record,
+    record, staging,
+    staging::Stage,
     writer::{Size, Write},
 };
 use crate::store::{Append, Created, Error, Head, Lease, SessionHead, checksum, page};
@@ -27,7 +28,7 @@ impl Write for Create {
     type Output = Lease;
 
     fn write(&self, db: &Connection) -> Result<Lease, Fault> {
-        match read::number(db, &self.session).map_err(|fault| fault.reading(&self.session)) {
+        match read::number(db, &self.session).map_err(|fault| fault.writing(&self.session)) {
             Ok(_) => return Err(Error::Exists(self.session.clone()).into()),
             Err(Fault::Refused(Error::NotFound(_))) => {}
             Err(fault) => return Err(fault),
@@ -132,7 +133,7 @@ impl Write for Open {
 
     fn write(&self, db: &Connection) -> Result<Self::Output, Fault> {
         let FoundHead { number, term, head, last_entry } =
-            read::head(db, &self.0).map_err(|fault| fault.reading(&self.0))?;
+            read::head(db, &self.0).map_err(|fault| fault.writing(&self.0))?;
         let term = term + 1;
         db.prepare_cached("UPDATE session SET term = ?2, checksum = ?3 WHERE number = ?1")?.execute((
             number,
@@ -162,16 +163,24 @@ impl Write for AppendAt {
         Size { records: self.append.records.len() as u64, bytes }
     }
 
+    fn staged(&self) -> Size {
+        let bodies = self.append.records.iter().map(|record| record.body.len());
+        let replies = self.append.marks.iter().map(|mark| mark.reply.len());
+        let small = bodies.chain(replies).filter(|bytes| *bytes < staging::LARGE_BYTES);
+        small.fold(Size::default(), |size, bytes| Size { records: size.records + 1, bytes: size.bytes + bytes as u64 })
+    }
+
     fn adds_to(&self) -> Option<&SessionId> {
         self.append.records.iter().any(|record| record.entry.is_some()).then_some(&self.lease.session)
     }
 
     fn write(&self, db: &Connection) -> Result<(), Fault> {
         let session = &self.lease.session;
-        let found = self.check(db).map_err(|fault| fault.reading(session))?;
-        self.write_records(db, &found)?;
-        self.write_marks(db, found.number)?;
-        self.write_head(db, found).map_err(|error| self.refused(error, || Ok(None)))
+        let found = self.check(db).map_err(|fault| fault.writing(session))?;
+        let stage = Stage::written(db)?;
+        self.write_records(db, stage, &found)?;
+        self.write_marks(db, stage, found.number)?;
+        self.write_head(db, found).map_err(|error| self.refused(error, || Ok(())))
     }
 }
 
@@ -182,38 +191,57 @@ impl AppendAt {
         let found = read::head_without_state(db, session)?;
         self.lease.check(self.first_seq, &found.head.epoch, found.term, found.head.last_seq)?;
         self.append.check_distinct(&self.lease)?;
+        self.check_new(db, found.number)?;
         Ok(found)
     }
 
-    /// Returns why a row could not be written. `duplicate` looks for the one that is there already.
-    fn refused(&self, error: rusqlite::Error, duplicate: impl FnOnce() -> rusqlite::Result<Option<Error>>) -> Fault {
-        let is_taken = error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation);
-        if !is_taken && !is_damage(&error) {
-            return error.into();
+    /// Checks that no entry and no command is stored already. The indexes of a stage would not notice what is in the
+    /// other one, or in its place.
+    fn check_new(&self, db: &Connection, number: i64) -> Result<(), Fault> {
+        let session = || self.lease.session.clone();
+        let mut earlier = db.prepare_cached(staging::FIND_ENTRY)?;
+        for entry in self.append.records.iter().filter_map(|record| record.entry.as_ref()) {
+            if earlier.exists((number, entry.entry_id.as_str()))? {
+                return Err(Error::DuplicateEntry { session: session(), entry: entry.entry_id.clone() }.into());
+            }
         }
-        match duplicate() {
-            Ok(Some(duplicate)) if is_taken => Fault::Undone(duplicate),
-            // It is there although nothing finds it.
-            Ok(_) if is_taken => Fault::Undone(damaged_pages(&self.lease.session)),
-            // The damage is where only this session's rows are searched: the others go on.
-            Err(found) if is_damage(&found) => Fault::Undone(damaged_pages(&self.lease.session)),
-            Err(found) if is_taken => found.into(),
-            _ => error.into(),
+        let mut earlier = db.prepare_cached(staging::FIND_COMMAND)?;
+        for mark in &self.append.marks {
+            if earlier.exists((number, &mark.command_id))? {
+                let (session, command_id) = (session(), mark.command_id.clone());
+                return Err(Error::DuplicateCommand { session, command_id }.into());
+            }
         }
+        Ok(())
     }
 
-    fn write_records(&self, db: &Connection, found: &FoundHead) -> Result<(), Fault> {
-        let mut insert = db.prepare_cached(
-            "INSERT INTO record (session, seq, version, checksum, entry, parent, kind, body, follows) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-        )?;
+    /// Returns why a row could not be written. `search` looks for where rows of this session are.
+    fn refused(&self, error: rusqlite::Error, search: impl FnOnce() -> rusqlite::Result<()>) -> Fault {
+        // The row is there although nothing has found it.
+        let is_taken = error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation);
+        // If a search meets the damage too, it is where this session's rows are, and in a stage a few others': all
+        // others go on.
+        if is_taken || is_damage(&error) && search().is_err_and(|found| is_damage(&found)) {
+            return Fault::Undone(damaged_pages(&self.lease.session));
+        }
+        error.into()
+    }
+
+    fn write_records(&self, db: &Connection, stage: Stage, found: &FoundHead) -> Result<(), Fault> {
+        let into = |table| {
+            db.prepare_cached(&format!(
+                "INSERT INTO {table} (session, seq, version, checksum, entry, parent, kind, body, follows) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
+            ))
+        };
+        let mut staged = into(stage.records())?;
         let mut last = found.last_entry.as_deref();
         for (seq, record) in (self.first_seq..).zip(&self.append.records) {
             let entry = record.entry.as_ref();
             let parent = entry.and_then(|entry| entry.parent_id.as_ref()).map(|parent| parent.as_str());
             let follows = (parent.is_some() && parent == last).then_some(1);
             last = entry.map(|entry| entry.entry_id.as_str()).or(last);
-            let written = insert.execute((
+            let row = (
                 found.number,
                 int(seq),
                 record::VERSION,
@@ -223,36 +251,33 @@ impl AppendAt {
                 entry.map(|entry| entry.kind.as_str()),
                 &*record.body,
                 follows,
-            ));
+            );
+            let is_large = record.body.len() >= staging::LARGE_BYTES;
+            let written = if is_large { into(staging::RECORD_PLACE)?.execute(row) } else { staged.execute(row) };
             written.map_err(|error| {
-                self.refused(error, || {
-                    let Some(entry) = entry else { return Ok(None) };
-                    let mut earlier = db.prepare("SELECT 1 FROM record WHERE session = ?1 AND entry = ?2")?;
-                    let is_there = earlier.exists((found.number, entry.entry_id.as_str()))?;
-                    let (session, entry) = (self.lease.session.clone(), entry.entry_id.clone());
-                    Ok(is_there.then_some(Error::DuplicateEntry { session, entry }))
+                self.refused(error, || match entry {
+                    Some(entry) => exists(db, staging::FIND_ENTRY, found.number, entry.entry_id.as_str()),
+                    None => Ok(()),
                 })
             })?;
         }
         Ok(())
     }
 
-    fn write_marks(&self, db: &Connection, number: i64) -> Result<(), Fault> {
-        let mut insert = db.prepare_cached(
-            "INSERT INTO mark (session, command, fingerprint, reply, checksum) VALUES (?1, ?2, ?3, ?4, ?5)",
-        )?;
+    fn write_marks(&self, db: &Connection, stage: Stage, number: i64) -> Result<(), Fault> {
+        let into = |table| {
+            db.prepare_cached(&format!(
+                "INSERT INTO {table} (session, command, fingerprint, reply, checksum) VALUES (?1, ?2, ?3, ?4, ?5)"
+            ))
+        };
         for mark in &self.append.marks {
+            let is_large = mark.reply.len() >= staging::LARGE_BYTES;
+            let table = if is_large { staging::MARK_PLACE } else { stage.marks() };
             let checksum = checksum::mark(&self.lease.session, mark);
-            let written =
-                insert.execute((number, &mark.command_id, mark.fingerprint.cast_signed(), &*mark.reply, checksum));
-            written.map_err(|error| {
-                self.refused(error, || {
-                    let mut earlier = db.prepare("SELECT 1 FROM mark WHERE session = ?1 AND command = ?2")?;
-                    let is_there = earlier.exists((number, &mark.command_id))?;
-                    let (session, command_id) = (self.lease.session.clone(), mark.command_id.clone());
-                    Ok(is_there.then_some(Error::DuplicateCommand { session, command_id }))
-                })
-            })?;
+            let row = (number, &mark.command_id, mark.fingerprint.cast_signed(), &*mark.reply, checksum);
+            let written = into(table)?.execute(row);
+            written
+                .map_err(|error| self.refused(error, || exists(db, staging::FIND_COMMAND, number, &mark.command_id)))?;
         }
         Ok(())
     }
@@ -295,4 +320,9 @@ impl AppendAt {
         }
         Ok(())
     }
+}
+
+/// Searches for a row by one of [`staging`]'s queries.
+fn exists(db: &Connection, sql: &str, number: i64, key: &str) -> rusqlite::Result<()> {
+    db.prepare_cached(sql)?.exists((number, key)).map(drop)
 }

@@ -8,11 +8,12 @@
 //!   reason but a full disk, after damage found while writing (what other sessions share with it is unknown), and once
 //!   the lock file or the database file is no longer the one that was opened.
 //!
-//! Between two groups it does a step of what deleted sessions leave to be done (`upkeep.rs`), or indexes some entries
-//! (`indexing.rs`).
+//! Between two groups it moves new rows to their places (`moving.rs`), does a step of what deleted sessions leave to be
+//! done (`upkeep.rs`), or indexes some entries (`indexing.rs`).
 
 mod indexing;
 mod job;
+mod moving;
 mod upkeep;
 mod wal;
 
@@ -25,11 +26,13 @@ use super::{
     lock::Lock,
     readers::Pool,
     reserve::Reserve,
+    staging::Staged,
     watched::{Lost, Watched},
 };
 use crate::store::Error;
 use indexing::Indexing;
 use job::{Call, Job, Spoiled};
+use moving::Moving;
 use rusqlite::{Connection, ErrorCode, config::DbConfig, ffi};
 use std::{
     io,
@@ -70,6 +73,8 @@ pub(super) struct Parts {
     pub(super) readers: Pool,
     /// True if deleted sessions wait for their removal.
     pub(super) has_deletions: bool,
+    /// What the file has in its stages.
+    pub(super) staged: Staged,
     pub(super) suspects: Suspects,
     /// True if entries are indexed.
     pub(super) index: bool,
@@ -85,6 +90,7 @@ struct Thread {
     /// Shared with the handle.
     health: Arc<Health>,
     wal: Wal,
+    moving: Moving,
     upkeep: Upkeep,
     indexing: Indexing,
     reserve: Reserve,
@@ -111,14 +117,15 @@ enum Woken {
 
 impl Thread {
     fn new(parts: Parts) -> rusqlite::Result<Self> {
-        let Parts { mut db, lock, observer, checkpoint_pages, retry, reserve, readers, has_deletions, suspects, index } =
-            parts;
+        let Parts { mut db, lock, observer, checkpoint_pages, retry, reserve, readers, has_deletions, .. } = parts;
+        let Parts { staged, suspects, index, .. } = parts;
         let commit = Box::new(|db: &Connection| db.execute_batch("COMMIT"));
         let wal = Wal::watch(&mut db, checkpoint_pages)?;
+        let moving = Moving::new(staged);
         let upkeep = Upkeep::new(has_deletions, retry);
         let indexing = Indexing::new(suspects, index);
         let (stats, health) = (CommitStats::default(), Arc::default());
-        Ok(Self { db, commit, observer, stats, health, wal, upkeep, indexing, reserve, readers, lock })
+        Ok(Self { db, commit, observer, stats, health, wal, moving, upkeep, indexing, reserve, readers, lock })
     }
 
     fn run(mut self, mut queue: mpsc::Receiver<Box<dyn Job>>, timer: &Runtime) {
@@ -127,6 +134,7 @@ impl Thread {
                 Woken::Job(first) => {
                     self.write_group(gather(first, &mut queue));
                     self.checkpoint_when_due();
+                    self.move_when_due();
                     self.upkeep_when_due();
                     self.index_when_due(true);
                 }
@@ -139,6 +147,7 @@ impl Thread {
         }
         self.check_files();
         self.upkeep_at_the_end();
+        self.move_at_the_end();
         if self.lock.is_some()
             && self.health.failure().is_none()
             && let Err(error) = erase::erase(&self.db, self.lock.as_ref())
@@ -194,6 +203,7 @@ impl Thread {
                 if !written.is_empty() {
                     self.health.committed(written.into_iter().sum());
                 }
+                group.iter().for_each(|job| self.moving.add(job.staged()));
                 for job in group.iter().filter(|job| job.written().is_some()) {
                     job.adds_to().into_iter().for_each(|session| self.indexing.add(session));
                 }
@@ -239,7 +249,7 @@ impl Thread {
     }
 
     /// Executes a group's writes and commits them. A write that spoils the group is answered and removed, and the rest
-    /// is executed again. This repeats once per such write; only damage and duplicates cause them.
+    /// is executed again. This repeats once per such write; only damage causes them.
     fn try_group(&mut self, group: &mut Vec<Box<dyn Job>>) -> Result<(), Failed> {
         while let Err((at, spoiled)) = self.run_group(group) {
             // Nothing was committed, so the writer can continue, unless it cannot even roll back.

@@ -114,9 +114,9 @@ fn stored_bytes(folder: &Path) -> (u32, u32, u32) {
     let file = rusqlite::Connection::open(folder.join("data/reseed.db")).unwrap();
     let size = |query: &str| -> u32 { file.query_row(query, [], |row| row.get(0)).unwrap() };
     (
-        size("SELECT length(body) FROM record ORDER BY seq DESC LIMIT 1"),
+        size("SELECT length(body) FROM record_all ORDER BY seq DESC LIMIT 1"),
         size("SELECT length(state) FROM session_state"),
-        size("SELECT sum(length(body)) FROM record"),
+        size("SELECT sum(length(body)) FROM record_all"),
     )
 }
 

@@ -28,6 +28,11 @@ pub(in crate::store::sqlite) trait Write: Send + 'static {
         Size::default()
     }
 
+    /// Returns the rows that the write puts into a stage, as records, and the bytes of their text.
+    fn staged(&self) -> Size {
+        Size::default()
+    }
+
     /// Returns the session to which the write adds entries, if it does.
     fn adds_to(&self) -> Option<&SessionId> {
         None
@@ -51,6 +56,9 @@ pub(super) trait Job: Send {
     fn written(&self) -> Option<Size>;
 
     fn size(&self) -> Size;
+
+    /// Returns [`Write::staged`] of what was written.
+    fn staged(&self) -> Size;
 
     /// Returns [`Write::adds_to`].
     fn adds_to(&self) -> Option<&SessionId>;
@@ -98,6 +106,10 @@ impl<W: Write> Job for Call<W> {
 
     fn size(&self) -> Size {
         self.write.size()
+    }
+
+    fn staged(&self) -> Size {
+        if matches!(self.result, Some(Ok(_))) { self.write.staged() } else { Size::default() }
     }
 
     fn adds_to(&self) -> Option<&SessionId> {

@@ -6,6 +6,7 @@ use super::{
         history::Suspects,
         readers::Readers,
         reserve::{Hold, Reserve},
+        staging::Staged,
     },
     Call, CommitStats, Parts, Probe, Thread, Write, ffi,
 };
@@ -34,6 +35,7 @@ fn thread_with(db: Connection, observer: Box<dyn Fn(CommitStats) + Send>, reserv
         reserve: Reserve::take(reserve),
         readers: Readers::new(Vec::new()).pool(),
         has_deletions: false,
+        staged: Staged::default(),
         suspects: Suspects::default(),
         index: false,
     })

@@ -4,7 +4,7 @@
 use super::{
     super::{
         erase,
-        removal::{self, Hidden, Removed, Shrink, Slice},
+        removal::{self, Hidden, Removed, Shrink, Slice, Unstage},
     },
     Thread,
     job::{Call, Write},
@@ -29,7 +29,7 @@ const END_WITHIN: Duration = Duration::from_secs(5);
 
 /// The next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum Step {
     Idle,
     /// Removes rows of the first deleted session with a number above this one: those up to it are removed, or cannot
     /// be. Ends after so many more sessions.
@@ -43,7 +43,7 @@ enum Stage {
 
 /// The remaining work, and when its next step is due.
 pub(super) struct Upkeep {
-    stage: Stage,
+    step: Step,
     /// The time of the next step; in the past if it is due.
     at: Instant,
     /// The time after which a failed step is first tried again, and after which it is next time.
@@ -60,13 +60,13 @@ pub(super) struct Upkeep {
 }
 
 /// The first step of a pass.
-const FIRST: Stage = Stage::Remove { after: 0, sessions_left: PASS_SESSIONS };
+const FIRST: Step = Step::Remove { after: 0, sessions_left: PASS_SESSIONS };
 
 impl Upkeep {
     pub(super) fn new(has_deletions: bool, retry: Duration) -> Self {
         let (at, busy) = (Instant::now(), watch::Sender::new(false));
         let mut upkeep =
-            Self { stage: Stage::Idle, at, retry, wait: retry, unerased: None, again: None, in_step: false, busy };
+            Self { step: Step::Idle, at, retry, wait: retry, unerased: None, again: None, in_step: false, busy };
         if has_deletions {
             upkeep.begin();
         }
@@ -89,13 +89,13 @@ impl Upkeep {
     }
 
     /// Returns what follows a pass that has erased what was deleted before it.
-    fn after_pass(&mut self) -> Stage {
+    fn after_pass(&mut self) -> Step {
         self.unerased = self.again.take();
-        if self.unerased.is_some() { FIRST } else { Stage::Idle }
+        if self.unerased.is_some() { FIRST } else { Step::Idle }
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.stage == Stage::Idle
+        self.step == Step::Idle
     }
 
     /// Returns the time of the next step, if there is one.
@@ -108,19 +108,19 @@ impl Upkeep {
         self.busy.subscribe()
     }
 
-    fn go(&mut self, stage: Stage) {
-        (self.stage, self.at, self.wait) = (stage, Instant::now(), self.retry);
-        self.busy.send_replace(stage != Stage::Idle);
+    fn go(&mut self, step: Step) {
+        (self.step, self.at, self.wait) = (step, Instant::now(), self.retry);
+        self.busy.send_replace(step != Step::Idle);
     }
 
     #[cfg(test)]
     pub(super) fn reached_erasing(&mut self) {
-        self.go(Stage::Erase);
+        self.go(Step::Erase);
     }
 
     #[cfg(test)]
     pub(super) fn is_erasing(&self) -> bool {
-        self.stage == Stage::Erase
+        self.step == Step::Erase
     }
 
     #[cfg(test)]
@@ -158,18 +158,18 @@ impl Thread {
         self.check_files();
         if self.health.failure().is_some() {
             // The next start goes on.
-            self.upkeep.go(Stage::Idle);
+            self.upkeep.go(Step::Idle);
             return;
         }
-        let next = match self.upkeep.stage {
-            Stage::Idle => return,
-            Stage::Remove { after, sessions_left } => self.remove(after, sessions_left),
-            Stage::Shrink => Ok(self.shrink()),
-            Stage::Erase => self.erase(),
+        let next = match self.upkeep.step {
+            Step::Idle => return,
+            Step::Remove { after, sessions_left } => self.remove(after, sessions_left),
+            Step::Shrink => Ok(self.shrink()),
+            Step::Erase => self.erase(),
         };
         match next {
-            Ok(stage) => {
-                self.upkeep.go(stage);
+            Ok(step) => {
+                self.upkeep.go(step);
                 self.upkeep.warn_if_late("there is more to delete than the disk writes in that time");
             }
             Err(error) => {
@@ -194,12 +194,12 @@ impl Thread {
         }
     }
 
-    fn remove(&mut self, after: i64, sessions_left: u32) -> Result<Stage, Error> {
+    fn remove(&mut self, after: i64, sessions_left: u32) -> Result<Step, Error> {
         if sessions_left == 0 {
             self.upkeep.again.get_or_insert_with(Instant::now);
-            return Ok(Stage::Shrink);
+            return Ok(Step::Shrink);
         }
-        let Some(first) = self.hidden_after(after)? else { return Ok(Stage::Shrink) };
+        let Some(first) = self.hidden_after(after)? else { return Ok(Step::Shrink) };
         let number = first.number;
         let mut removed = self.remove_slice(first, sessions_left);
         // Alone, if another of them was damaged: only the damaged one stays.
@@ -212,7 +212,7 @@ impl Thread {
             Ok(removed) => {
                 removed.unindexed.iter().for_each(|session| self.indexing.add(session));
                 let sessions_left = sessions_left.saturating_sub(removed.sessions);
-                Ok(Stage::Remove { after: removed.last.unwrap_or(after), sessions_left })
+                Ok(Step::Remove { after: removed.last.unwrap_or(after), sessions_left })
             }
             Err(error @ Error::Damaged { .. }) => {
                 tracing::error!(
@@ -220,8 +220,11 @@ impl Thread {
                     "text of a deleted session stays in the database, whose pages are damaged: restore a backup, or \
                      export the other sessions"
                 );
+                if let Err(error) = self.write_own(Unstage(number)) {
+                    tracing::error!(%error, "new rows of the deleted session stay too");
+                }
                 // Not counted: every pass meets it again.
-                Ok(Stage::Remove { after: number, sessions_left })
+                Ok(Step::Remove { after: number, sessions_left })
             }
             Err(error) => Err(error),
         }
@@ -236,18 +239,18 @@ impl Thread {
     }
 
     /// Shortens the file if that works; if not, the next deletion tries it again.
-    fn shrink(&mut self) -> Stage {
+    fn shrink(&mut self) -> Step {
         match self.write_own(Shrink) {
-            Ok(true) => Stage::Shrink,
-            Ok(false) => Stage::Erase,
+            Ok(true) => Step::Shrink,
+            Ok(false) => Step::Erase,
             Err(error) => {
                 tracing::warn!(%error, "the database file could not be shortened");
-                Stage::Erase
+                Step::Erase
             }
         }
     }
 
-    fn erase(&mut self) -> Result<Stage, Error> {
+    fn erase(&mut self) -> Result<Step, Error> {
         match erase::erase(&self.db, self.lock.as_ref()) {
             Ok(true) => {
                 self.readers.forget();
