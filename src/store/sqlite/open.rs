@@ -153,7 +153,7 @@ pub(super) struct Found {
     pub(super) has_deletions: bool,
     /// True if a migration into the file is not complete.
     pub(super) is_marked: bool,
-    /// What its stages hold.
+    /// Counts what its stages hold.
     pub(super) staged: Staged,
 }
 

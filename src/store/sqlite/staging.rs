@@ -1,4 +1,4 @@
-//! Where new rows wait before they go to their places.
+//! New rows wait here, in stages, before they go to their places.
 //!
 //! A session's rows are found by indexes in which each session has leaf pages of its own. A commit of two hundred
 //! sessions would change six hundred such pages, each of 8 KiB, for rows of a few hundred bytes: that took most of an
@@ -28,7 +28,7 @@ const BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Bytes of text after which a portion ends, with the session whose rows are the last of it.
 const PORTION_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Bytes from which the text of a row is large.
+/// Bytes from which the text of a row is large: two pages, about as much as its places in the indexes change.
 pub(super) const LARGE_BYTES: usize = 16 * 1024;
 
 /// Finds a row with this session and entry, or command, wherever it is. Copies may be found twice.
@@ -102,7 +102,7 @@ impl Stage {
     }
 }
 
-/// What the stages hold.
+/// Counts what the stages hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Staged {
     /// The stage that takes new rows.
@@ -209,7 +209,7 @@ impl Move {
         let moved = self.stage.moved(db)?;
         let last = self.last_session(db, moved)?;
         let through = last.unwrap_or(i64::MAX);
-        // What is deleted is not copied; its rows go with the others.
+        // Rows of deleted sessions are not copied; they go when the stage is emptied.
         db.prepare_cached(&format!(
             "INSERT INTO record (session, seq, version, checksum, entry, parent, kind, body, follows) \
              SELECT session, seq, version, checksum, entry, parent, kind, body, follows FROM {records} \

@@ -73,7 +73,7 @@ pub(super) struct Parts {
     pub(super) readers: Pool,
     /// True if deleted sessions wait for their removal.
     pub(super) has_deletions: bool,
-    /// What the file has in its stages.
+    /// Counts what the stages of the file hold.
     pub(super) staged: Staged,
     pub(super) suspects: Suspects,
     /// True if entries are indexed.

@@ -310,7 +310,7 @@ async fn a_stage_of_marks_alone_is_moved() {
     assert_eq!(MARK_TABLES.map(|table| rows(&path, table)), [0, 0, 1001]);
 }
 
-/// What is damaged in a stage keeps nobody from opening the file, and what is in its place is read.
+/// Damage in a stage keeps nobody from opening the file, and heads are read.
 #[tokio::test]
 async fn a_file_with_a_damaged_stage_is_opened() {
     let (dir, _path, store, talks) = half_moved().await;

@@ -24,13 +24,13 @@ const MOVED_PER_WRITTEN: u64 = 2;
 /// slower to write.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// How long closing the store moves what is left; the next start finds the rest.
+/// The time for which closing the store moves what is left; the next start finds the rest.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
-/// What is to be moved, and when.
+/// Knows what is to be moved, and when.
 pub(super) struct Moving {
     staged: Staged,
-    /// What was written since the last portion.
+    /// Counts what was written since the last portion.
     written: Size,
     /// The time from which a step may run.
     at: Instant,
