@@ -108,11 +108,7 @@ impl Registry {
         let state = state(&**self.store(), &head).await.map_err(|error| store_error(&error))?;
 
         let id = self.random_id()?;
-        let mut created = self.store().create(&id, &order.owner, UNFINISHED).await;
-        if let Err(Error::NotMember(lacking)) = created {
-            self.join_now(lacking).await;
-            created = self.store().create(&id, &order.owner, UNFINISHED).await;
-        }
+        let (_, created) = self.as_member(|| self.store().create(&id, &order.owner, UNFINISHED)).await;
         let lease = created.map_err(|error| store_error(&error))?;
         let mut may_count = false;
         let made = async {

@@ -205,15 +205,13 @@ impl Registry {
         let slot = self.slots.entry(id.clone()).or_default().clone();
         let mut place = slot.handle.lock().await;
         let store = &self.shared.store;
-        let create = async || match command {
-            Some(command) => store.create_once(&id, owner, command, now).await,
-            None => store.create(&id, owner, now).await.map(Created::Now),
+        let create = || async {
+            match command {
+                Some(command) => store.create_once(&id, owner, command, now).await,
+                None => store.create(&id, owner, now).await.map(Created::Now),
+            }
         };
-        let (mut since, mut created) = (self.since(), create().await);
-        if let Err(StoreError::NotMember(lacking)) = created {
-            self.join_now(lacking).await;
-            (since, created) = (self.since(), create().await);
-        }
+        let (since, created) = self.as_member(create).await;
         let refused = match created {
             Ok(Created::Now(lease)) => match self.seed(self.unwritten(id.clone(), now)) {
                 Ok(seed) => {

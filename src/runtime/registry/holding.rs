@@ -159,27 +159,26 @@ impl Registry {
         &self,
         id: &SessionId,
     ) -> Result<(Option<Since>, Lease, SessionHead), StoreError> {
-        let since = self.since();
-        match self.shared.store.open(id).await {
-            Err(StoreError::NotMember(lacking)) => {
-                self.join_now(lacking).await;
-                let since = self.since();
-                self.shared.store.open(id).await.map(|(lease, head)| (since, lease, head))
-            }
-            opened => opened.map(|(lease, head)| (since, lease, head)),
-        }
+        let (since, opened) = self.as_member(|| self.shared.store.open(id)).await;
+        opened.map(|(lease, head)| (since, lease, head))
     }
 
-    /// See [`Keeper::since`].
-    pub(super) fn since(&self) -> Option<Since> {
-        self.keeper().map(|keeper| keeper.since())
-    }
-
-    /// See [`Keeper::join_now`].
-    pub(in crate::runtime) async fn join_now(&self, lacking: NodeId) {
+    /// Asks the store for what only its nodes may have: once more if it did not have this one, which has joined again
+    /// then. Returns also what this node was when it asked, if it is one of a cluster's (see [`Keeper::since`]).
+    pub(in crate::runtime) async fn as_member<T, F>(
+        &self,
+        ask: impl Fn() -> F,
+    ) -> (Option<Since>, Result<T, StoreError>)
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let since = || self.keeper().map(|keeper| keeper.since());
+        let (asked, answer) = (since(), ask().await);
+        let Err(StoreError::NotMember(lacking)) = answer else { return (asked, answer) };
         if let Some(keeper) = self.keeper() {
             keeper.join_now(lacking).await;
         }
+        (since(), ask().await)
     }
 
     /// Makes sure that nothing which was sent to a session's log before can still be written to it: by opening it,
