@@ -11,39 +11,30 @@
 //! Between two groups it moves new rows to their places (`moving.rs`), does a step of what deleted sessions leave to be
 //! done (`upkeep.rs`), or indexes some entries (`indexing.rs`).
 
+mod handle;
 mod indexing;
 mod job;
 mod moving;
 mod upkeep;
 mod wal;
 
+pub(super) use handle::Writer;
 pub(super) use job::{Size, Write};
 
 use super::{
-    CommitStats, erase,
-    health::{Health, Probe},
-    history::Suspects,
-    lock::Lock,
-    readers::Pool,
-    reserve::Reserve,
-    staging::Staged,
-    watched::{Lost, Watched},
+    CommitStats, erase, health::Health, history::Suspects, lock::Lock, readers::Pool, reserve::Reserve,
+    staging::Staged, watched::Lost,
 };
 use crate::store::Error;
 use indexing::Indexing;
-use job::{Call, Job, Spoiled};
+use job::{Job, Spoiled};
 use moving::Moving;
 use rusqlite::{Connection, ErrorCode, config::DbConfig, ffi};
 use std::{
-    io,
-    sync::{Arc, Mutex, PoisonError},
-    thread::{self, JoinHandle},
+    sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::{
-    runtime::Runtime,
-    sync::{Semaphore, mpsc, watch},
-};
+use tokio::{runtime::Runtime, sync::mpsc};
 use upkeep::Upkeep;
 use wal::Wal;
 
@@ -333,131 +324,6 @@ fn is_fatal(error: &rusqlite::Error) -> bool {
 
 fn unknown(step: &str, error: &rusqlite::Error) -> Error {
     Error::Unknown(format!("{step}: {error}"))
-}
-
-/// The handle of the writer thread.
-pub(super) struct Writer {
-    /// `None` once closed.
-    running: Mutex<Option<Running>>,
-    health: Arc<Health>,
-    /// The files that the lock covers, if there is a lock.
-    watched: Option<Watched>,
-    /// Admits one look at these files at a time: on a disk that hangs, each occupies a thread.
-    looks: Arc<Semaphore>,
-    /// True while deletions leave something to be done.
-    upkeep: watch::Receiver<bool>,
-    /// True while entries are to be indexed.
-    indexing: watch::Receiver<bool>,
-}
-
-struct Running {
-    queue: mpsc::Sender<Box<dyn Job>>,
-    thread: JoinHandle<()>,
-}
-
-impl Writer {
-    /// Starts the thread. It holds the lock until the connection is closed.
-    pub(super) fn start(parts: Parts) -> io::Result<Self> {
-        let (queue, jobs) = mpsc::channel(QUEUE_MAX);
-        let watched = parts.lock.as_ref().map(|lock| lock.watched().clone());
-        let writing = Thread::new(parts).map_err(io::Error::other)?;
-        let (health, upkeep) = (writing.health.clone(), writing.upkeep.watch());
-        let indexing = writing.indexing.watch();
-        // Of its own, so that a store can be opened outside of any.
-        let timer = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        let thread = thread::Builder::new().name("store-writer".into()).spawn(move || writing.run(jobs, &timer))?;
-        let (running, looks) = (Mutex::new(Some(Running { queue, thread })), Arc::new(Semaphore::new(1)));
-        Ok(Self { running, health, watched, looks, upkeep, indexing })
-    }
-
-    /// Executes a write, which is durable when this returns `Ok`. Dropping the future does not undo a queued write.
-    pub(super) async fn call<W: Write>(&self, write: W) -> Result<W::Output, Error> {
-        let queue = self.running().as_ref().map(|running| running.queue.clone());
-        let queue = queue.ok_or_else(closed)?;
-        let (job, result) = Call::boxed(write);
-        queue.send(job).await.map_err(|_| closed())?;
-        drop(queue);
-        result.await.unwrap_or_else(|_| Err(Error::Unknown("the writer has ended".into())))
-    }
-
-    /// Returns why nothing more is written, if so.
-    pub(super) fn failure(&self) -> Option<Error> {
-        self.health.failure()
-    }
-
-    /// Checks whether a write would succeed now, if necessary by writing something. Checks that cost no sync run every
-    /// time: whether the files are still there, and how much space their disk has.
-    pub(super) async fn check(&self) -> Result<(), Error> {
-        if let Some(error) = self.failure() {
-            return Err(error);
-        }
-        if self.running().is_none() {
-            return Err(closed());
-        }
-        let free_bytes = match &self.watched {
-            Some(watched) => self.look(watched.clone()).await?,
-            None => None,
-        };
-        let Some(bytes) = self.health.probe_due(free_bytes) else { return self.health.probed() };
-        let outcome = self.call(Probe { bytes }).await;
-        self.health.was_probed(outcome.clone());
-        outcome
-    }
-
-    /// Checks whether the files are still there, on a thread that may block. Returns the free space of their disk, if
-    /// it is known.
-    async fn look(&self, watched: Watched) -> Result<Option<u64>, Error> {
-        let permit = self.looks.clone().acquire_owned().await.map_err(|_| closed())?;
-        let look = tokio::task::spawn_blocking(move || {
-            let lost = watched.lost();
-            let free_bytes = watched.free_bytes();
-            // The handle of the database first, then the permit that promises that nobody holds it.
-            drop(watched);
-            drop(permit);
-            lost.map_or(Ok(free_bytes), |lost| Err(Error::Unknown(lost.reason())))
-        });
-        look.await.unwrap_or_else(|_| Err(Error::Unknown("the look at the files panicked".into())))
-    }
-
-    #[cfg(test)]
-    pub(super) fn watched(&self) -> Option<&Watched> {
-        self.watched.as_ref()
-    }
-
-    /// Waits for the look at the files that is in progress, and refuses further ones. A handle that is closed later
-    /// would drop the locks of whoever opens the database next in this process.
-    pub(super) async fn end_looks(&self) {
-        // An error means that they were ended before.
-        let _last = self.looks.acquire().await;
-        self.looks.close();
-    }
-
-    /// Waits until deletions leave nothing to be done, except for what failed and is tried again later.
-    pub(super) async fn settled(&self) {
-        // An error means that the thread has ended.
-        let _ = self.upkeep.clone().wait_for(|is_busy| !is_busy).await;
-    }
-
-    /// Waits until every entry is indexed, or none can be.
-    pub(super) async fn indexed(&self) {
-        // An error means that the thread has ended.
-        let _ = self.indexing.clone().wait_for(|is_busy| !is_busy).await;
-    }
-
-    /// Ends the thread after everything it has accepted. Blocks until then.
-    pub(super) fn close(&self) -> Result<(), Error> {
-        let Some(running) = self.running().take() else { return Ok(()) };
-        drop(running.queue);
-        running.thread.join().map_err(|_| Error::Unknown("the writer has panicked".into()))
-    }
-
-    fn running(&self) -> std::sync::MutexGuard<'_, Option<Running>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn closed() -> Error {
-    Error::Unknown("the store is closed".into())
 }
 
 #[cfg(test)]

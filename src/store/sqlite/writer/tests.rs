@@ -3,12 +3,14 @@
 use super::{
     super::{
         Fault,
+        health::Probe,
         history::Suspects,
         readers::Readers,
         reserve::{Hold, Reserve},
         staging::Staged,
     },
-    Call, CommitStats, Parts, Probe, Thread, Write, ffi,
+    CommitStats, Parts, Thread, Write, ffi,
+    job::Call,
 };
 use crate::store::Error;
 use rusqlite::Connection;
