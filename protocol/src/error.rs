@@ -152,10 +152,10 @@ codes! {
     UpstreamMalformed "upstream_malformed" retriable: true, "The model server returned an invalid response.", "Check the address and API in the server's settings.";
     ContentFiltered "content_filtered" retriable: false, "The provider's filter refused the request or the answer.", "Rephrase the input.";
     // The server
-    StoreFailed "store_failed" retriable: true, "The store failed; nothing was acknowledged.", "Reopen the session; the operator must check the disk and the log.";
+    StoreFailed "store_failed" retriable: true, "The store failed, or the session was closed before it answered. The command may be stored all the same.", "Open the session again, and send the command again unchanged: with the same `id` it is carried out once. If it goes on, the operator must check the store and the log.";
     LimitReached "limit_reached" retriable: true, "A bound on what a client may take is reached.", "The message says which and what to do; `details.limit` has its name and `details.max` its value.";
     Overloaded "overloaded" retriable: true, "The server's limit of connections or sessions is reached, or another server has the session open.", "Try again later.";
-    ShuttingDown "shutting_down" retriable: true, "The server is stopping.", "Reconnect and resume.";
+    ShuttingDown "shutting_down" retriable: true, "The server is stopping. The command may be stored all the same.", "Reconnect and resume, and send the command again unchanged: with the same `id` it is carried out once.";
     Internal "internal" retriable: true, "An internal error.", "Report it with the server's log of that time.";
 }
 

@@ -457,8 +457,8 @@ pub enum SubscriptionEnd {
     Deleted,
     /// The session left memory after an internal error or a failure of the store. Nothing acknowledged is lost.
     Failed,
-    /// The session continues on another server of the cluster, or may do so: this one has lost touch with the
-    /// database. Nothing acknowledged is lost.
+    /// The session is open on another server of the cluster, or may be soon: this one has lost touch with the database,
+    /// or with the server that had it. Nothing acknowledged is lost.
     Moved,
 }
 
@@ -468,7 +468,7 @@ impl SubscriptionEnd {
     pub fn event(self) -> EphemeralEvent {
         let (message, retriable) = match self {
             Self::Deleted => ("the session was deleted", false),
-            Self::Moved => ("the session continues on another server; open it again with `resume`", true),
+            Self::Moved => ("the session may be open on another server now; open it again with `resume`", true),
             Self::Failed => ("the session was closed after an internal error; open it again with `resume`", true),
         };
         EphemeralEvent::SessionClosed(SessionClosed { code: self, message: message.to_owned(), retriable, error: None })

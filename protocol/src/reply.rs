@@ -44,7 +44,7 @@ messages! {
         Tree(Tree) = "tree",
         /// To `search_history`.
         HistoryHits(HistoryHits) = "history_hits",
-        /// To a refused command; nothing was changed.
+        /// To a refused command; nothing was changed, unless `code` is one whose cause says otherwise.
         Error(ErrorBody) = "error",
     }
 }

@@ -425,7 +425,7 @@ impl Actor {
         match ended {
             Some(SubscriptionEnd::Deleted) => store_error(&StoreError::NotFound(self.id.clone())),
             Some(SubscriptionEnd::Moved) => {
-                ErrorBody::new(ErrorCode::StoreFailed, "the session continues on another server; open it again")
+                ErrorBody::new(ErrorCode::StoreFailed, "the session may be open on another server now; open it again")
             }
             _ => ErrorBody::new(ErrorCode::StoreFailed, "the session was being unloaded; send it again"),
         }

@@ -158,7 +158,10 @@ impl App {
         if self.is_draining() {
             return ErrorBody::new(ErrorCode::ShuttingDown, "the server is stopping; reconnect and resume");
         }
-        ErrorBody::new(ErrorCode::StoreFailed, "the session was closed; connect and open it again")
+        ErrorBody::new(
+            ErrorCode::StoreFailed,
+            "the session was closed before it answered; open it again, and send the command again with the same `id`",
+        )
     }
 
     /// Returns the number of connections to clients.

@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 pub(super) fn page() -> String {
     let mut page = format!(
         "<!-- {NOTICE} -->\n\n# Error codes\n\n\
-         `error {{ code, message, retriable, retryAfterMs?, details? }}` is the reply to a refused command; nothing was changed.\n\
-         The same object is in `turn_finished.error`. `retriable` means that the same command, sent again unchanged, may succeed.\n\
-         A client handles an unknown code by its `retriable`.\n\n\
+         `error {{ code, message, retriable, retryAfterMs?, details? }}` is the reply to a refused command; nothing was changed,\n\
+         unless its cause below says that the command may be stored. The same object is in `turn_finished.error`. `retriable`\n\
+         means that the same command, sent again unchanged, may succeed. A client handles an unknown code by its `retriable`.\n\n\
          | code | retriable | cause | remedy |\n| --- | --- | --- | --- |\n"
     );
     for code in ErrorCode::ALL {

@@ -77,7 +77,10 @@ impl Connection {
             (_, SubscriptionEnd::Moved)
                 if self.subscriptions.is_empty() && !self.has_routes() && self.via.is_none() =>
             {
-                Err(End::Close(CloseCode::Restarting, "the session continues on another server; reconnect and resume"))
+                Err(End::Close(
+                    CloseCode::Restarting,
+                    "the session may be open on another server now; reconnect and resume",
+                ))
             }
             (Speaks::V2 { .. }, end) => {
                 self.answer_for(session, end).await?;
