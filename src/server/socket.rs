@@ -294,6 +294,10 @@ impl Connection {
                 if self.renewed(&text) {
                     return Ok(());
                 }
+                // What is gone is elsewhere by now: the client need not wait for the moment at which it is told.
+                if self.via.is_some() && self.leaves_at.is_some() {
+                    self.tell_gone().await?;
+                }
                 if let Err(used_up) = self.take_points(&text) {
                     return self.rate_limited(&text, used_up).await;
                 }

@@ -50,6 +50,8 @@ pub(in crate::server) struct Via {
     pub(in crate::server) node: NodeId,
     /// Sessions that were opened again, whose events wait. At most one of each.
     held_back: Vec<HeldBack>,
+    /// The time until which the connection is kept although nothing runs here, while this server stops.
+    stays_until: Option<Instant>,
     _counted: RelayedConnection,
 }
 
@@ -64,6 +66,16 @@ struct HeldBack {
 }
 
 impl Via {
+    /// Keeps the connection until then, although nothing may run here.
+    pub(in crate::server) fn stay_until(&mut self, until: Instant) {
+        self.stays_until = Some(until);
+    }
+
+    /// Returns true if the connection is still kept.
+    pub(in crate::server) fn stays(&self) -> bool {
+        self.stays_until.is_some_and(|until| Instant::now() < until)
+    }
+
     /// Returns the time at which the events of a session need to wait no longer; `None` if they need not at all.
     pub(in crate::server) fn holds_back(&self, session: &SessionId) -> Option<Instant> {
         let held = self.held_back.iter().find(|held| held.session == *session)?;
@@ -179,7 +191,7 @@ async fn greeted(
     connection.speaks = Speaks::V2 { greeted: true };
     connection.shared = ConnectionShare::new(Identity { connection_id, client_id, software: client });
     let _counted = RelayedConnection::new(Side::Holder);
-    connection.via = Some(Via { node: NodeId(from), held_back: Vec::new(), _counted });
+    connection.via = Some(Via { node: NodeId(from), held_back: Vec::new(), stays_until: None, _counted });
     Some(Box::new(connection))
 }
 

@@ -44,12 +44,24 @@ async fn clients_go_to_another_server_as_soon_as_nothing_of_theirs_runs() {
     let (mut none, mut observer, mut visitor) = (a.client().await, b.client().await, b.client().await);
     let opened = open(&mut observer, &running).await;
     let before = open(&mut visitor, &resting).await;
+    let (_owner, quiet) = a.session().await;
+    let mut asking = b.client().await;
+    open(&mut asking, &quiet).await;
     busy.ask("user_input", json!({ "input": "Tell me of the harbour." })).await;
     observer.event("item_delta").await;
 
     a.server.terminate().await;
     stopping(&a).await;
-    // While the turn runs.
+    // While the turn runs. Whoever asks for something is told before it is refused, and not that its own server stops.
+    until("only the session with the turn is left", async || match a.metric("reseed_sessions_open").await {
+        1 => Ok(()),
+        open => Err(format!("{open} are open")),
+    })
+    .await;
+    let refused = asking.ask("user_input", json!({ "input": "Is anybody there?", "sessionId": quiet })).await;
+    assert!(["no_session", "store_failed"].contains(&refused["payload"]["code"].as_str().unwrap()), "{refused}");
+    let told = asking.seen.iter().find(|frame| frame["type"] == "session_closed");
+    assert_eq!(told.map(|told| &told["payload"]["code"]), Some(&json!("moved")), "{:?}", asking.seen);
     assert_eq!((idle.closed().await, none.closed().await), (1012, 1012));
     closed_session(&mut visitor, &resting).await;
     let back = resumed(&mut visitor, &resting, &before).await;
