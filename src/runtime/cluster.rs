@@ -23,6 +23,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 /// Says where a session's loop runs, or may be started.
+/// The time limit for telling the others that this node leaves. They find out by themselves, after the lease.
+const LEAVE_TIME: Duration = Duration::from_secs(2);
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// It is open here, or held by this node.
@@ -344,9 +347,12 @@ impl Keeper {
     pub async fn leave(&self) {
         self.ended.cancel();
         let Some(cluster) = self.cluster() else { return };
-        if let Err(error) = cluster.leave().await {
-            tracing::warn!(%error, "could not leave the servers of the database; sessions are free after the lease");
-        }
+        let error = match timeout(LEAVE_TIME, cluster.leave()).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("the database did not answer within {} s", LEAVE_TIME.as_secs()),
+        };
+        tracing::warn!(error, "could not leave the servers of the database; sessions are free after the lease");
     }
 
     async fn run(self: Arc<Self>) {
