@@ -4,10 +4,15 @@
 //! isolation), so every connection sets what matters to it. Every wait for the server has a limit of ours: one that is
 //! frozen accepts connections and says nothing.
 
-use super::{fault::Fault, timeline::Timelines, tls};
+use super::{
+    fault::Fault,
+    hosts,
+    timeline::{self, Timelines},
+    tls,
+};
 use crate::config::Postgres;
 use deadpool_postgres::ClientWrapper;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use std::{
     future::poll_fn,
     sync::{
@@ -49,6 +54,8 @@ pub(super) enum Use {
 #[derive(Clone)]
 pub(super) struct Connector {
     config: Config,
+    /// The same for each host alone.
+    hosts: Vec<Config>,
     tls: MakeRustlsConnect,
     timeout: Duration,
     /// What every connection executes first.
@@ -109,11 +116,11 @@ impl Connector {
         }
         // A standby may be behind, so it is not read either.
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        let hosts = u32::try_from(config.get_hosts().len().max(1)).unwrap_or(1);
+        let hosts = hosts::each(&config);
         let tls = tls::connector(config.get_ssl_mode() != SslMode::Disable, database.ca_file.as_deref())?;
         let begin = if used == Use::Read { BEGIN_READ_ONLY } else { BEGIN };
-        let timeout = CONNECT_TIMEOUT * (hosts + 1);
-        Ok(Self { config, tls, timeout, begin, unreplicated: Arc::default(), timelines: None })
+        let timeout = CONNECT_TIMEOUT * u32::try_from(hosts.len() + 1).unwrap_or(u32::MAX);
+        Ok(Self { config, hosts, tls, timeout, begin, unreplicated: Arc::default(), timelines: None })
     }
 
     /// Lets its connections look whether they lead to another copy of the database.
@@ -158,8 +165,60 @@ impl Connector {
         self.config.clone()
     }
 
+    /// Asks every host, if there are several, and has its connections go only to the newest copy of the database that
+    /// takes writes now. Those found later are compared with it.
+    pub(super) async fn survey(&self) {
+        let Some(timelines) = self.timelines.as_ref().filter(|_| self.hosts.len() > 1) else { return };
+        let timeline_of = async |host| {
+            let (client, task, _) = self.reach(host).await.ok()?;
+            let found = timeline::of(&client).await.ok();
+            drop(client);
+            task.abort();
+            found
+        };
+        let asked = self.hosts.iter().map(|host| tokio::time::timeout(CONNECT_TIMEOUT, timeline_of(host)));
+        let found = join_all(asked).await;
+        if let Some(newest) = found.into_iter().filter_map(|answer| answer.ok().flatten()).max() {
+            timelines.begin(newest);
+        }
+    }
+
+    /// Connects to the first host that can be used. If one is frozen, the others are still tried.
     async fn dial(&self) -> Result<Dialled, tokio_postgres::Error> {
-        let (client, mut connection) = self.config.connect(self.tls.clone()).await?;
+        let limit = if self.hosts.len() == 1 { self.timeout } else { CONNECT_TIMEOUT };
+        let mut refused: Option<tokio_postgres::Error> = None;
+        for host in &self.hosts {
+            match tokio::time::timeout(limit, self.enter(host)).await {
+                Ok(Ok(dialled)) => return Ok(dialled),
+                Ok(Err(error)) => {
+                    // What a server says tells more than that another one is not there.
+                    let says_more = |before: &tokio_postgres::Error| before.code().is_none() || error.code().is_some();
+                    if refused.as_ref().is_none_or(says_more) {
+                        refused = Some(error);
+                    }
+                }
+                Err(_) => {}
+            }
+        }
+        match refused {
+            Some(error) => Err(error),
+            // The caller's limit is over as well, and says so.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Connects to a host, unless it is behind one that was found before.
+    async fn enter(&self, host: &Config) -> Result<Dialled, tokio_postgres::Error> {
+        let dialled = self.reach(host).await?;
+        if let Some(timelines) = &self.timelines {
+            timelines.enter(&dialled.0).await?;
+        }
+        Ok(dialled)
+    }
+
+    /// Connects to a host.
+    async fn reach(&self, host: &Config) -> Result<Dialled, tokio_postgres::Error> {
+        let (client, mut connection) = host.connect(self.tls.clone()).await?;
         let warned = Arc::new(AtomicBool::new(false));
         let (warns, counts) = (warned.clone(), self.unreplicated.clone());
         let task = tokio::spawn(async move {
@@ -182,9 +241,6 @@ impl Connector {
             }
         });
         client.batch_execute(self.begin).await?;
-        if let Some(timelines) = &self.timelines {
-            timelines.enter(&client).await?;
-        }
         Ok((client, task, warned))
     }
 }

@@ -14,6 +14,7 @@ mod connection;
 mod durability;
 mod fault;
 mod history;
+mod hosts;
 mod nodes;
 mod read;
 mod readers;
@@ -96,19 +97,17 @@ impl PostgresStore {
     /// # Errors
     /// [`OpenError`].
     pub async fn open(database: &Postgres, observer: impl Fn(CommitStats) + Send + 'static) -> Result<Self, OpenError> {
-        let first = connect(&Connector::new(database, Use::Write, None)?, database).await?;
+        let timelines = Arc::<Timelines>::default();
+        let connector = surveyed(Connector::new(database, Use::Write, None)?, &timelines).await;
+        let first = connect(&connector, database).await?;
         let synchronous_commit = commit_mode(&first).await?;
         drop(first);
-        let timelines = Arc::<Timelines>::default();
-        let connector = Connector::new(database, Use::Write, Some(&synchronous_commit))?;
+        let connector = Connector::new(database, Use::Write, Some(&synchronous_commit))?.watching(timelines.clone());
         let first = connect(&connector, database).await?;
         schema::check_server(&first, database.allows_unsafe).await?;
         schema::migrate(&first, &database.schema).await?;
-        if transfer::is_marked(&first, &database.schema).await.map_err(SchemaError::from)? {
-            return Err(SchemaError::Migrating { schema: database.schema.clone() }.into());
-        }
+        transfer::refuse_marked(&first, &database.schema).await?;
         drop(first);
-        let connector = connector.watching(timelines.clone());
         let readers = Readers::new(connector.clone(), database.readers, database.patience);
         let readers = Arc::new(readers.map_err(|error| OpenError::Connect(error.to_string()))?);
         // A beat that a crash loses is followed by another one.
@@ -133,11 +132,13 @@ impl PostgresStore {
     /// return [`Error::ReadOnly`].
     ///
     /// # Errors
-    /// [`OpenError`]: among others, there are no tables, or they are of another version.
+    /// [`OpenError`]: among others, there are no tables, they are of another version, or a migration into them is not
+    /// complete.
     pub async fn open_read_only(database: &Postgres) -> Result<Self, OpenError> {
-        let connector = Connector::new(database, Use::Read, None)?;
+        let connector = surveyed(Connector::new(database, Use::Read, None)?, &Arc::default()).await;
         let first = connect(&connector, database).await?;
         schema::check(&first, &database.schema).await?;
+        transfer::refuse_marked(&first, &database.schema).await?;
         Self::without_writer(connector, database)
     }
 
@@ -147,7 +148,7 @@ impl PostgresStore {
     /// # Errors
     /// [`OpenError`]: among others, the tables are missing, or this program does not know them.
     pub async fn open_for_nodes(database: &Postgres) -> Result<Self, OpenError> {
-        let connector = Connector::new(database, Use::Write, None)?;
+        let connector = surveyed(Connector::new(database, Use::Write, None)?, &Arc::default()).await;
         let first = connect(&connector, database).await?;
         schema::check_nodes(&first, &database.schema).await?;
         Self::without_writer(connector, database)
@@ -173,12 +174,17 @@ impl PostgresStore {
     /// acknowledges. Changes nothing.
     ///
     /// # Errors
-    /// [`OpenError`]: the server cannot be used.
+    /// [`OpenError`]: the server cannot be used, or [`Self::open`] would fail on it.
     pub(crate) async fn describe(database: &Postgres) -> Result<(String, Vec<(&'static str, String)>), OpenError> {
-        let first = connect(&Connector::new(database, Use::Write, None)?, database).await?;
+        let timelines = Arc::<Timelines>::default();
+        let first = surveyed(Connector::new(database, Use::Write, None)?, &timelines).await;
+        let first = connect(&first, database).await?;
         let mode = commit_mode(&first).await?;
-        let db = connect(&Connector::new(database, Use::Write, Some(&mode))?, database).await?;
+        let db = Connector::new(database, Use::Write, Some(&mode))?.watching(timelines);
+        let db = connect(&db, database).await?;
         schema::check_server(&db, database.allows_unsafe).await?;
+        schema::check_can_migrate(&db, &database.schema).await?;
+        transfer::refuse_marked(&db, &database.schema).await?;
         let rows = db.rows("SELECT current_setting('server_version')", &[]).await.map_err(SchemaError::from)?;
         let version = rows.first().map_or("of no known version", |row| row.get(0));
         let durability = Durability::of(&first, &mode).await.map_err(SchemaError::from)?;
@@ -224,6 +230,13 @@ impl PostgresStore {
 
 fn closed() -> Error {
     Error::Unknown("the store is closed".into())
+}
+
+/// Returns a connector whose connections go only to the newest copy of the database among its hosts.
+async fn surveyed(connector: Connector, timelines: &Arc<Timelines>) -> Connector {
+    let connector = connector.watching(timelines.clone());
+    connector.survey().await;
+    connector
 }
 
 /// Connects for the first time. A server that is starting, or about to, is waited for.

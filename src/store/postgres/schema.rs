@@ -287,17 +287,35 @@ async fn steps(db: &Connection, schema: &str) -> Result<(), SchemaError> {
     Ok(db.batch("COMMIT").await?)
 }
 
+/// Checks, changing nothing, that [`migrate`] has nothing to do, or that the role may do it.
+pub(super) async fn check_can_migrate(db: &Connection, schema: &str) -> Result<(), SchemaError> {
+    if known_version(db, schema).await? == VERSION {
+        return Ok(());
+    }
+    let sql = "SELECT coalesce((SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = $1), \
+               has_database_privilege(current_database(), 'CREATE'))";
+    let rows = db.rows(sql, &[&schema]).await?;
+    match rows.first().is_some_and(|row| row.get(0)) {
+        true => Ok(()),
+        false => Err(SchemaError::Failed(format!(
+            "the role of DATABASE_URL may not create the schema `{schema}` and its tables; {}",
+            how_to_create(schema)
+        ))),
+    }
+}
+
 /// Says what to do if the role may not create the schema or its tables.
 fn forbidden(fault: Fault, schema: &str) -> SchemaError {
     match &fault {
         Fault::Database(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
-            SchemaError::Failed(format!(
-                "{}; create the schema with `CREATE SCHEMA \"{schema}\" AUTHORIZATION …` for the role of DATABASE_URL",
-                describe(error)
-            ))
+            SchemaError::Failed(format!("{}; {}", describe(error), how_to_create(schema)))
         }
         _ => fault.into(),
     }
+}
+
+fn how_to_create(schema: &str) -> String {
+    format!("create the schema with `CREATE SCHEMA \"{schema}\" AUTHORIZATION …` for the role of DATABASE_URL")
 }
 
 /// Returns the number by which programs that use this schema lock each other out.

@@ -3,7 +3,8 @@
 //!
 //! A session gets a new epoch at its next opening (`session.rs`). What this module adds is that a running server
 //! notices with its first connection to the other copy, and never goes back to the one before: a primary that was
-//! replaced but still takes writes would acknowledge what is lost. Connections that began before are used no more.
+//! replaced but still takes writes would acknowledge what is lost. Connections that began before are used no more. A
+//! server that starts asks all hosts for theirs first (`Connector::survey`), and uses none that is behind another.
 
 use crate::metrics;
 use std::{
@@ -59,13 +60,14 @@ impl Timelines {
              {newest} was in use: stop the primary that was replaced; if a backup was restored, restart reseed', \
              {TIMELINE} USING ERRCODE = 'cannot_connect_now'; END IF; END $$; SELECT {TIMELINE}"
         );
-        let messages = client.simple_query(&sql).await?;
-        let found = messages.iter().find_map(|message| match message {
-            SimpleQueryMessage::Row(row) => row.get(0),
-            _ => None,
-        });
-        self.found(found.unwrap_or_default());
+        let found = queried(client, &sql).await?;
+        self.found(&found);
         Ok(())
+    }
+
+    /// Takes that this is the newest timeline of all hosts, before the first connection.
+    pub(super) fn begin(&self, newest: String) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).newest = newest;
     }
 
     fn found(&self, timeline: &str) {
@@ -88,6 +90,21 @@ impl Timelines {
              before had acknowledged may be lost; sessions get a new epoch when they are opened again"
         );
     }
+}
+
+/// Returns the timeline of the server that a connection leads to.
+pub(super) async fn of(client: &Client) -> Result<String, tokio_postgres::Error> {
+    queried(client, &format!("SELECT {TIMELINE}")).await
+}
+
+/// Returns the text that a query answers with.
+async fn queried(client: &Client, sql: &str) -> Result<String, tokio_postgres::Error> {
+    let messages = client.simple_query(sql).await?;
+    let found = messages.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0),
+        _ => None,
+    });
+    Ok(found.unwrap_or_default().to_owned())
 }
 
 #[cfg(test)]

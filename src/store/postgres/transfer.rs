@@ -13,7 +13,8 @@ use super::{
     readers::Readers,
     record,
     schema::{self, SchemaError},
-    timeline::LINEAGE,
+    surveyed,
+    timeline::{LINEAGE, Timelines},
     upkeep,
 };
 use crate::{
@@ -26,17 +27,20 @@ use crate::{
     },
 };
 use reseed_protocol::SessionId;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tokio_postgres::{Row, types::ToSql};
 
 /// Set apart from the lock of those that create the tables.
 const LOCK_OF_MIGRATIONS: i64 = 1 << 48;
 
-/// Returns true if the schema is the target of a migration that is not complete. The table that says so is no part of
-/// the schema's steps: it is there while the migration is not complete.
-pub(super) async fn is_marked(db: &Connection, schema: &str) -> Result<bool, Fault> {
+/// Refuses the target of a migration that is not complete. The table that says so is no part of the schema's steps: it
+/// is there while the migration is not complete.
+pub(super) async fn refuse_marked(db: &Connection, schema: &str) -> Result<(), SchemaError> {
     let found = db.rows("SELECT to_regclass($1) IS NOT NULL", &[&format!("\"{schema}\".migration")]).await?;
-    Ok(found.first().is_some_and(|row| row.get(0)))
+    match found.first().is_some_and(|row| row.get(0)) {
+        true => Err(SchemaError::Migrating { schema: schema.to_owned() }),
+        false => Ok(()),
+    }
 }
 
 /// A schema.
@@ -54,12 +58,10 @@ impl PostgresSide {
     /// # Errors
     /// [`OpenError`]: among others, its tables are of another version.
     pub(in crate::store) async fn open_source(database: &Postgres) -> Result<Self, OpenError> {
-        let connector = Connector::new(database, Use::Read, None)?;
+        let connector = surveyed(Connector::new(database, Use::Read, None)?, &Arc::default()).await;
         let first = connect(&connector, database).await?;
         schema::check_all(&first, &database.schema).await?;
-        if is_marked(&first, &database.schema).await.map_err(SchemaError::from)? {
-            return Err(SchemaError::Migrating { schema: database.schema.clone() }.into());
-        }
+        refuse_marked(&first, &database.schema).await?;
         Ok(Self { readers: readers(connector, database)?, last: None, _lock: None })
     }
 
@@ -68,8 +70,11 @@ impl PostgresSide {
     /// # Errors
     /// [`OpenError`]: among others, another migration writes to it.
     pub(in crate::store) async fn open_target(database: &Postgres) -> Result<Self, OpenError> {
-        let first = connect(&Connector::new(database, Use::Write, None)?, database).await?;
+        let timelines = Arc::<Timelines>::default();
+        let first = surveyed(Connector::new(database, Use::Write, None)?, &timelines).await;
+        let first = connect(&first, database).await?;
         let durable = Connector::new(database, Use::Write, Some(&commit_mode(&first).await?))?;
+        let durable = durable.watching(timelines.clone());
         let lock = connect(&durable, database).await?;
         schema::check_server(&lock, database.allows_unsafe).await?;
         schema::migrate(&lock, &database.schema).await?;
@@ -80,8 +85,14 @@ impl PostgresSide {
             return Err(OpenError::Connect("another migration is writing to it; wait for its end".to_owned()));
         }
         // A crash of the server may cost the newest statements; the next run executes them again.
-        let quick = Connector::new(database, Use::Write, Some("off"))?;
+        let quick = Connector::new(database, Use::Write, Some("off"))?.watching(timelines);
         Ok(Self { readers: readers(quick, database)?, last: Some(readers(durable, database)?), _lock: Some(lock) })
+    }
+
+    /// Returns true if a migration into it is not complete.
+    pub(super) async fn has_mark(&self) -> Result<bool, Error> {
+        let found = self.rows("SELECT to_regclass('migration') IS NOT NULL", &[]).await?;
+        Ok(found.first().is_some_and(|row| row.get(0)))
     }
 
     /// Executes such a statement and waits until it, and everything written before, is durable.
@@ -232,9 +243,8 @@ impl Source for PostgresSide {
 impl Target for PostgresSide {
     fn begin<'a>(&'a mut self, source: &'a str) -> StoreFuture<'a, Result<Begun, Error>> {
         Box::pin(async move {
-            let there = self.rows("SELECT to_regclass('migration') IS NOT NULL", &[]).await?;
             // A run that was killed while it began has left the table without a row, and nothing else.
-            if there.first().is_some_and(|row| row.get(0))
+            if self.has_mark().await?
                 && let Some(row) = self.rows("SELECT source FROM migration", &[]).await?.first()
             {
                 let other = String::from_utf8_lossy(row.try_get(0).map_err(Fault::from)?);

@@ -139,9 +139,19 @@ async fn a_standby_that_is_behind_is_noticed_and_its_logs_have_new_epochs() {
     }
     assert!(a.log().contains("closing sessions"), "{}", a.log());
 
-    // The primary that was replaced comes back and takes writes: nothing is written there, however long the other one
-    // is away.
+    // The primary that was replaced comes back and takes writes. A server that starts now uses the other one all the
+    // same, although the address names it second.
     pair.primary(&["start"]).await;
+    let c = Node::alone(&address, "c", &[LONG_LEASE]).await;
+    let (mut late, of_late) = c.session().await;
+    late.turn("My goat is called Ada.").await;
+    assert_eq!(c.metric(CHANGES).await, 0, "it has seen no other");
+    c.server.terminate().await;
+    assert_eq!((late.closed().await, c.server.ended().await), (1012, Some(0)));
+    let found = opened(&mut a.client().await, &of_late).await;
+    assert!(leaf_text(&found).contains("Ada"), "{found}");
+
+    // Nothing is written to the one that was replaced, however long the other one is away.
     pair.standby(&["stop", "-m", "immediate"]).await;
     let waiting = whole.send("user_input", json!({ "input": "Is this written?" })).await;
     until("the replaced primary is refused", async || {
