@@ -122,8 +122,9 @@ metrics! {
     CONNECTIONS = Kind::Gauge, "reseed_connections" ["dialect"], Count,
         "Open connections, by protocol version; `none` has not sent a frame yet.";
     NODES = Kind::Gauge, "reseed_nodes" ["state"], Count,
-        "Servers that share the database, as this one sees them, itself included: `living`, `draining`, or `silent` \
-        for longer than their lease.";
+        "Servers that share the database, as this one sees them, itself included. `living` and `draining`: it has seen \
+        them beat within their lease. `silent`: it has seen no beat for longer than their lease; each address, or name \
+        of a server without one, counts once, and not if one that lives has it.";
     LEASE_AGE_RATIO = Kind::Gauge, "reseed_lease_age_ratio" [], Count,
         "Time since this server last renewed its lease, as a part of NODE_LEASE_SECS, as of its last attempt; 0 if \
         that one succeeded. From 0.8 on it serves nothing.";

@@ -7,6 +7,8 @@
 //! - Recording does nothing until [`install`] is called.
 //!
 //! Gauges are guards: what they count is released on drop, on every code path.
+//!
+//! What happens too often to be logged each time is logged as [`lines`] says.
 
 pub(crate) mod compaction;
 mod declared;
@@ -14,6 +16,7 @@ mod declared;
 mod document;
 pub(crate) mod hooks;
 pub(crate) mod limits;
+pub(crate) mod lines;
 pub(crate) mod tools;
 mod zero;
 

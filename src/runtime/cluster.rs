@@ -6,10 +6,11 @@
 pub(crate) mod view;
 
 use self::view::{BEATS, Holder, View};
-use crate::metrics;
+use crate::metrics::{self, lines::Spaced};
 use crate::store::{Cluster, Error, Held, NewNode, NodeId, NodeRow, Pulse, SessionStore};
 use reseed_protocol::SessionId;
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -22,10 +23,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Says where a session's loop runs, or may be started.
 /// The time limit for telling the others that this node leaves. They find out by themselves, after the lease.
 const LEAVE_TIME: Duration = Duration::from_secs(2);
 
+/// Says where a session's loop runs, or may be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// It is open here, or held by this node.
@@ -83,6 +84,8 @@ pub struct Keeper {
     compared: Mutex<Since>,
     counts: OnceLock<Counts>,
     draining: AtomicBool,
+    /// The log lines about other nodes that cannot be reached.
+    unreachable: Mutex<BTreeMap<NodeId, Spaced>>,
     /// Cancelled when somebody has asked this node to stop.
     asked: CancellationToken,
     /// Asks for a beat at once.
@@ -118,6 +121,7 @@ impl Keeper {
             compared: Mutex::new(first.since()),
             counts: OnceLock::new(),
             draining: AtomicBool::new(false),
+            unreachable: Mutex::default(),
             asked: CancellationToken::new(),
             now: Notify::new(),
             ended: CancellationToken::new(),
@@ -132,6 +136,8 @@ impl Keeper {
     pub(crate) fn counts_by(&self, counts: impl Fn() -> (u64, u64) + Send + Sync + 'static) {
         // Only the first one counts.
         let _ = self.counts.set(Box::new(counts));
+        // Nobody was there to take the metrics of the first beat.
+        self.now.notify_one();
     }
 
     fn cluster(&self) -> Option<&dyn Cluster> {
@@ -320,6 +326,15 @@ impl Keeper {
         self.view().retry_after(node)
     }
 
+    /// Returns how many lines about this node, which cannot be reached, were left out of the log before this one, or
+    /// `None` if this one is to be left out too. Each client that asks for a session there finds out anew.
+    pub(crate) fn admit_unreachable(&self, node: NodeId) -> Option<u64> {
+        let view = self.view();
+        let mut unreachable = self.unreachable.lock().unwrap_or_else(PoisonError::into_inner);
+        unreachable.retain(|other, _| *other == node || view.knows(*other));
+        unreachable.entry(node).or_default().admit()
+    }
+
     /// Says with a beat at once that this server is about to stop.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
@@ -358,7 +373,7 @@ impl Keeper {
     async fn run(self: Arc<Self>) {
         let mut due = interval(self.node.lease / BEATS);
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut is_away, mut is_told) = (false, false);
+        let (mut is_away, mut is_told, mut is_told_of_lease) = (false, false, false);
         loop {
             tokio::select! {
                 () = self.ended.cancelled() => return,
@@ -370,6 +385,7 @@ impl Keeper {
                 () = self.beat(&mut is_away) => {}
             }
             is_told = is_told || self.check_address();
+            is_told_of_lease = is_told_of_lease || self.check_lease();
         }
     }
 
@@ -409,7 +425,7 @@ impl Keeper {
             }
             let has_changed = !view.living().map(|row| row.id).eq(before);
             cluster.judge(view.silent(), failovers);
-            let counted = view.counted(self.node.address.as_deref(), pulse.draining);
+            let counted = view.counted(&self.node, pulse.draining);
             // Before anybody else can see that this node is trusted again.
             self.standing.send_modify(|standing| {
                 standing.beats += 1;
@@ -457,6 +473,21 @@ impl Keeper {
         let (view, address) = (self.view(), self.node.address.as_deref());
         let Some(twin) = address.and_then(|address| view.twin(address)) else { return false };
         tracing::error!(node = %twin.id, name = %twin.node.name, "another server has the same NODE_ADDRESS; change one");
+        true
+    }
+
+    /// Reports another living node with another lease: each is judged by its own, so the sessions of one are free later
+    /// than those of the other if they are killed. Returns true if so.
+    fn check_lease(&self) -> bool {
+        let view = self.view();
+        let Some(other) = view.of_other_lease() else { return false };
+        tracing::warn!(
+            node = %other.id,
+            name = %other.node.name,
+            its_secs = other.node.lease.as_secs(),
+            own_secs = self.node.lease.as_secs(),
+            "another server has another NODE_LEASE_SECS; all should have the same"
+        );
         true
     }
 }

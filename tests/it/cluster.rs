@@ -268,6 +268,62 @@ async fn a_database_that_is_away_for_longer_than_the_lease_moves_and_closes_noth
 }
 
 #[tokio::test]
+async fn another_lease_is_warned_of_once() {
+    let address = database().await;
+    let longer = [("NODE_LEASE_SECS", "3")];
+    let (a, b) = (Node::alone(&address, "a", &[]).await, Node::alone(&address, "b", &longer).await);
+    let warnings = |node: &Node| -> Vec<String> {
+        let log = node.log();
+        log.lines().filter(|line| line.contains("another NODE_LEASE_SECS")).map(str::to_owned).collect()
+    };
+    for (node, words) in [(&a, "name=b its_secs=3 own_secs=2"), (&b, "name=a its_secs=2 own_secs=3")] {
+        until("it warns", async || if warnings(node).is_empty() { Err(node.log()) } else { Ok(()) }).await;
+        assert!(warnings(node)[0].contains(words), "{}", node.log());
+    }
+    // Several beats later.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!((warnings(&a).len(), warnings(&b).len()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_server_that_is_killed_again_and_again_is_one_that_is_silent() {
+    let address = database().await;
+    let (mut a, b) = (Node::start(&address, "a", &[]).await, Node::start(&address, "b", &[]).await);
+    let counted = async |node: &Node| {
+        let metrics = get(&node.server.address, "/metrics").await.body;
+        let of = |state: &str| {
+            let name = format!("reseed_nodes{{state=\"{state}\"}} ");
+            metrics.lines().find_map(|line| line.strip_prefix(&name)?.parse::<u64>().ok())
+        };
+        (of("living"), of("silent"))
+    };
+    let counts = async |node: &Node, living: u64, silent: u64| {
+        until("it counts them", async || {
+            let found = counted(node).await;
+            if found == (Some(living), Some(silent)) { Ok(()) } else { Err(format!("{found:?}")) }
+        })
+        .await;
+    };
+    for _ in 0..3 {
+        a.restart().await;
+    }
+    counts(&a, 2, 0).await;
+    counts(&b, 2, 0).await;
+    a.server.kill_now().await;
+    counts(&b, 1, 1).await;
+    // One that starts now counts no dead row, judged or not.
+    let c = Node::start(&address, "c", &[]).await;
+    let mut most = 0;
+    until("it has judged them", async || {
+        let (living, silent) = counted(&c).await;
+        most = most.max(living.unwrap_or(0));
+        if silent == Some(1) { Ok(()) } else { Err(format!("{living:?} {silent:?}")) }
+    })
+    .await;
+    assert_eq!(most, 2, "itself and `b`");
+}
+
+#[tokio::test]
 async fn a_server_that_starts_again_waits_for_itself_and_an_import_joins() {
     let address = database().await;
     let node = Node::alone(&address, "a", &[]).await;

@@ -9,8 +9,11 @@
 //! - **Trust.** A node may trust that nobody judges it silent until 0.8 of its lease after it *sent* its last beat that
 //!   was answered: an observer's sum starts only after that beat was written.
 
-use crate::store::{NodeId, NodeRow, Silent};
-use std::{collections::BTreeMap, time::Duration};
+use crate::store::{NewNode, NodeId, NodeRow, Silent};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// Beats in the time of a lease.
 pub(crate) const BEATS: u32 = 5;
@@ -42,7 +45,8 @@ struct Seen {
     row: NodeRow,
     /// The time for which its counter is known to have stood still.
     quiet: Duration,
-    /// True once its counter was seen to move.
+    /// True once its counter was seen to move; not yet again, if the store has failed over since it was silent. It is
+    /// for people: no judgment follows from it.
     has_moved: bool,
 }
 
@@ -59,7 +63,7 @@ pub(crate) enum Holder {
     Unknown,
 }
 
-/// Counts nodes by what they do.
+/// Counts servers by what they do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub(crate) living: usize,
@@ -77,7 +81,11 @@ impl View {
     /// Begins all judgments anew: another copy of the store has taken over. It may lack the last beats of every node,
     /// whose counters then look as if they had stood still.
     pub(crate) fn doubt(&mut self) {
-        self.others.values_mut().for_each(|seen| seen.quiet = Duration::ZERO);
+        for seen in self.others.values_mut() {
+            // It is no longer known to be silent, and no sign of life either.
+            seen.has_moved &= !seen.is_silent();
+            seen.quiet = Duration::ZERO;
+        }
     }
 
     /// Returns the interval between two beats.
@@ -145,20 +153,35 @@ impl View {
         self.others.values().filter(|seen| !seen.is_silent()).map(|seen| &seen.row)
     }
 
-    /// Counts the nodes by what they do. This one has this address, and drains or not. A silent node is not counted if
-    /// one that lives has its address: it was started again.
-    pub(crate) fn counted(&self, address: Option<&str>, is_draining: bool) -> Counted {
-        let lives = |address: &str| self.living().any(|row| row.node.address.as_deref() == Some(address));
+    /// Returns the other nodes that were seen to live, the one that joined last at the end. One that is only not silent
+    /// yet may be the row of a server that was killed long before this one started.
+    fn seen_to_live(&self) -> impl DoubleEndedIterator<Item = &NodeRow> {
+        self.others.values().filter(|seen| seen.has_moved && !seen.is_silent()).map(|seen| &seen.row)
+    }
+
+    /// Counts servers by what they do. This one is `me`, and drains or not. Each start of a server left a row if it was
+    /// killed, so a place is counted as silent once, and not at all if a server that lives is there.
+    ///
+    /// A node that is not silent and was not seen to move is not counted. That hides a living one for one of its beats
+    /// after this server's start. Its age by the store's clock would show it earlier, but also one that has just died.
+    pub(crate) fn counted(&self, me: &NewNode, is_draining: bool) -> Counted {
         let mut counted = Counted { living: 0, draining: 0, silent: 0 };
-        *(if is_draining { &mut counted.draining } else { &mut counted.living }) += 1;
-        for seen in self.others.values() {
-            match seen.row.node.address.as_deref() {
-                Some(other) if seen.is_silent() && (address == Some(other) || lives(other)) => {}
-                _ if seen.is_silent() => counted.silent += 1,
-                _ if seen.row.pulse.draining => counted.draining += 1,
-                _ => counted.living += 1,
+        let mut count = |is_draining| {
+            *(if is_draining { &mut counted.draining } else { &mut counted.living }) += 1;
+        };
+        count(is_draining);
+        let mut lives = BTreeSet::from([place(me)]);
+        // The newest first: one that was killed and is back within its lease is not silent yet under its old number.
+        for row in self.seen_to_live().rev() {
+            let is_first = lives.insert(place(&row.node));
+            // Without addresses, several servers of one machine may have its name.
+            if is_first || row.node.address.is_none() {
+                count(row.pulse.draining);
             }
         }
+        let silent = self.others.values().filter(|seen| seen.is_silent());
+        let silent: BTreeSet<_> = silent.map(|seen| place(&seen.row.node)).collect();
+        counted.silent = silent.difference(&lives).count();
         counted
     }
 
@@ -170,8 +193,17 @@ impl View {
     /// Returns another node with this address that was seen to live: not the one that this server was before it was
     /// killed and started again.
     pub(crate) fn twin(&self, address: &str) -> Option<&NodeRow> {
-        let lives = self.others.values().filter(|seen| seen.has_moved && !seen.is_silent());
-        lives.map(|seen| &seen.row).find(|row| row.node.address.as_deref() == Some(address))
+        self.seen_to_live().find(|row| row.node.address.as_deref() == Some(address))
+    }
+
+    /// Returns another node that was seen to live and has another lease than this one.
+    pub(crate) fn of_other_lease(&self) -> Option<&NodeRow> {
+        self.seen_to_live().find(|row| row.node.lease != self.lease)
+    }
+
+    /// Returns true if another node was there in the last poll, silent or not.
+    pub(crate) fn knows(&self, node: NodeId) -> bool {
+        self.others.contains_key(&node)
     }
 
     /// Tells who a holder is.
@@ -210,6 +242,11 @@ impl Seen {
     }
 }
 
+/// Returns what stays the same when a server is started again: its address, or its name if it has none.
+fn place(node: &NewNode) -> (&'static str, &str) {
+    node.address.as_deref().map_or(("name", node.name.as_str()), |address| ("address", address))
+}
+
 #[cfg(test)]
 mod tests {
     use super::{BEATS, Counted, Holder, TRUST_TENTHS, View};
@@ -234,13 +271,17 @@ mod tests {
         View::joined(LEASE, ME, ms(0))
     }
 
+    fn new(address: Option<&str>) -> NewNode {
+        NewNode { address: address.map(str::to_owned), ..row(ME, 0).node }
+    }
+
+    fn at(id: i64, beat: u64, address: &str, draining: bool) -> NodeRow {
+        let row = row(NodeId(id), beat);
+        NodeRow { node: new(Some(address)), pulse: Pulse { draining, ..row.pulse }, ..row }
+    }
+
     #[test]
     fn each_node_is_counted_once_and_one_that_was_started_again_under_its_address() {
-        let at = |id: i64, beat: u64, address: &str, draining: bool| {
-            let mut row = row(NodeId(id), beat);
-            (row.node.address, row.pulse.draining) = (Some(address.to_owned()), draining);
-            row
-        };
         let mut view = view();
         for n in 0..6 {
             // One lives, one drains; of the silent ones, two were started again, and one was draining.
@@ -249,8 +290,81 @@ mod tests {
             let rows = [row(ME, n)].into_iter().chain(moving).chain(still).collect();
             view.polled(ms(200 * n + 200), ms(200 * n + 200), rows);
         }
-        assert_eq!(view.counted(Some("a"), false), Counted { living: 2, draining: 1, silent: 1 });
-        assert_eq!(view.counted(None, true), Counted { living: 1, draining: 2, silent: 2 });
+        assert_eq!(view.counted(&new(Some("a")), false), Counted { living: 2, draining: 1, silent: 1 });
+        assert_eq!(view.counted(&new(None), true), Counted { living: 1, draining: 2, silent: 2 });
+    }
+
+    #[test]
+    fn rows_of_the_dead_count_once_for_their_address_and_not_before_they_are_judged() {
+        let (mut view, mut polls) = (view(), 0..);
+        // Eleven starts at `b` have died, one of them while it drained; the twelfth beats, and so may a thirteenth.
+        let mut poll = |view: &mut View, twelfth: u64, more: Vec<NodeRow>| {
+            let time = ms(200 * polls.next().expect("it does not end") + 200);
+            let dead = (2..13).map(|id| at(id, 7, "b", id == 5));
+            view.polled(time, time, dead.chain([at(13, twelfth, "b", false)]).chain(more).collect());
+            let Counted { living, draining, silent } = view.counted(&new(Some("a")), false);
+            (living, draining, silent)
+        };
+        assert_eq!(poll(&mut view, 1, vec![]), (1, 0, 0), "nobody was seen to move");
+        for n in 2..10 {
+            assert_eq!(poll(&mut view, n, vec![]), (2, 0, 0), "poll {n}");
+        }
+        // It is killed: it lives until its lease is over, and then its address is silent.
+        let killed: Vec<_> = (0..6).map(|_| poll(&mut view, 9, vec![])).collect();
+        assert_eq!(killed, [(2, 0, 0), (2, 0, 0), (2, 0, 0), (2, 0, 0), (1, 0, 1), (1, 0, 1)]);
+        // It is back, then once more before anybody noticed, and draining.
+        assert_eq!(poll(&mut view, 9, vec![at(14, 1, "b", false)]), (1, 0, 1), "it was not seen to move");
+        assert_eq!(poll(&mut view, 9, vec![at(14, 2, "b", false)]), (2, 0, 0));
+        for n in 1..4 {
+            let both = vec![at(14, 2, "b", false), at(15, n, "b", true)];
+            assert_eq!(poll(&mut view, 9, both), if n == 1 { (2, 0, 0) } else { (1, 1, 0) }, "poll {n} of the last");
+        }
+    }
+
+    #[test]
+    fn without_an_address_the_name_counts_for_the_dead_only() {
+        let named = |id: i64, beat: u64, name: &str| {
+            let row = row(NodeId(id), beat);
+            NodeRow { node: NewNode { name: name.into(), ..row.node }, ..row }
+        };
+        let mut view = view();
+        for n in 0..6 {
+            let moving = [named(2, n, "one"), named(3, n, "one")];
+            let still = [named(4, 7, "one"), named(5, 7, "other"), named(6, 7, "other"), named(7, 7, "n")];
+            view.polled(ms(200 * n + 200), ms(200 * n + 200), moving.into_iter().chain(still).collect());
+        }
+        assert_eq!(view.counted(&new(None), false), Counted { living: 3, draining: 0, silent: 1 });
+        // `n` is this server's name, but it has an address.
+        assert_eq!(view.counted(&new(Some("a")), false), Counted { living: 3, draining: 0, silent: 2 });
+    }
+
+    #[test]
+    fn a_failover_does_not_make_the_silent_count_as_living() {
+        let (mut view, me) = (view(), new(None));
+        for n in 0..9 {
+            let rows = vec![at(2, n, "b", false), at(3, n.min(2), "c", false)];
+            view.polled(ms(200 * n + 200), ms(200 * n + 200), rows);
+        }
+        assert_eq!(view.counted(&me, false), Counted { living: 2, draining: 0, silent: 1 });
+        view.doubt();
+        assert_eq!(view.silent(), []);
+        assert_eq!(view.counted(&me, false), Counted { living: 2, draining: 0, silent: 0 });
+    }
+
+    #[test]
+    fn another_lease_is_noticed_at_a_node_that_was_seen_to_live() {
+        let with = |id: i64, beat: u64, lease: Duration| {
+            let row = row(NodeId(id), beat);
+            NodeRow { node: NewNode { lease, ..row.node }, ..row }
+        };
+        let mut view = view();
+        // The first has this node's lease, and the second, which has not, may have been killed long ago.
+        for n in 0..3 {
+            view.polled(ms(200 * n + 200), ms(200 * n + 200), vec![row(OTHER, n), with(3, 7, LEASE * 4)]);
+            assert_eq!(view.of_other_lease(), None);
+        }
+        view.polled(ms(800), ms(800), vec![row(OTHER, 3), with(3, 8, LEASE * 4)]);
+        assert_eq!(view.of_other_lease().map(|row| (row.id, row.node.lease)), Some((NodeId(3), LEASE * 4)));
     }
 
     #[test]

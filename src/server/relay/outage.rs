@@ -104,7 +104,9 @@ impl Connection {
         let node = link.row.id;
         match end {
             LinkEnd::Unreachable(error) | LinkEnd::Absent(error) => {
-                tracing::warn!(%node, error, "another server cannot be reached");
+                if let Some(left_out) = self.app.registry.keeper().and_then(|keeper| keeper.admit_unreachable(node)) {
+                    tracing::warn!(%node, error, left_out, "another server cannot be reached");
+                }
             }
             end => {
                 tracing::info!(%node, ?end, subscriptions = routes.len(), "a connection to another server has ended");

@@ -15,7 +15,10 @@ use super::{
     connection::{Connection, Connector},
     fault::{Fault, Meaning},
 };
-use crate::store::{Append, CommitStats, Error, Lease};
+use crate::{
+    metrics::lines::Spaced,
+    store::{Append, CommitStats, Error, Lease},
+};
 use reseed_protocol::SessionId;
 use std::{
     collections::{HashSet, VecDeque},
@@ -82,7 +85,14 @@ impl Writer {
         for _ in 0..LANES {
             let (sender, queue) = mpsc::channel(QUEUE_MAX);
             let (connector, reports) = (connector.clone(), reports.clone());
-            let lane = Lane { connector, connection: None, pause: PAUSE_MIN, reports, aside: Vec::new() };
+            let lane = Lane {
+                connector,
+                connection: None,
+                pause: PAUSE_MIN,
+                reports,
+                aside: Vec::new(),
+                retries: Spaced::default(),
+            };
             lanes.push(sender);
             tasks.push(tokio::spawn(lane.run(queue)));
         }
@@ -132,6 +142,8 @@ struct Lane {
     reports: Arc<Mutex<Reports>>,
     /// Appends to sessions that somebody else has locked. They must not hold up the others.
     aside: Vec<Job>,
+    /// The log lines about groups that are tried again.
+    retries: Spaced,
 }
 
 impl Lane {
@@ -216,7 +228,10 @@ impl Lane {
         if meaning == Meaning::Refused {
             return self.part(group, fault).await;
         }
-        tracing::warn!(appends = group.len(), "a group of appends is tried again: {}", fault.describe());
+        if let Some(left_out) = self.retries.admit() {
+            let why = fault.describe();
+            tracing::warn!(appends = group.len(), left_out, "a group of appends is tried again: {why}");
+        }
         if meaning != Meaning::Again {
             self.connection = None;
         }

@@ -1,0 +1,45 @@
+//! Log lines that an outage causes, bounded: whoever tries again and again would hide everything else in the log.
+
+use std::time::{Duration, Instant};
+
+/// The least time between two lines of one kind.
+const SPACE: Duration = Duration::from_secs(2);
+
+/// The lines of one kind, each some time after the one before. The first one of an outage is there, however many an
+/// earlier outage had.
+#[derive(Debug, Default)]
+pub(crate) struct Spaced {
+    last: Option<Instant>,
+    left_out: u64,
+}
+
+impl Spaced {
+    /// Returns how many lines were left out before this one, or `None` if this one is to be left out too.
+    pub(crate) fn admit(&mut self) -> Option<u64> {
+        self.admit_at(Instant::now())
+    }
+
+    fn admit_at(&mut self, now: Instant) -> Option<u64> {
+        if self.last.is_some_and(|last| now.saturating_duration_since(last) < SPACE) {
+            self.left_out += 1;
+            return None;
+        }
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_an_outage_are_apart_and_the_first_of_the_next_one_is_there() {
+        let (mut lines, start) = (Spaced::default(), Instant::now());
+        let mut admit = |millis| lines.admit_at(start + Duration::from_millis(millis));
+        let written: Vec<u64> = (0..200).filter_map(|n| admit(n * 100)).collect();
+        assert_eq!(written, [[0].as_slice(), &[19; 9]].concat(), "the first at once");
+        assert_eq!(admit(21_900), Some(19), "the next outage begins");
+        assert_eq!((admit(22_000), admit(60_000)), (None, Some(1)));
+    }
+}
