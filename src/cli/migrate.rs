@@ -54,7 +54,11 @@ pub(super) async fn run(settings: &Settings, command: MigrateCommand) -> anyhow:
 
 fn database(settings: &Settings, address: &str) -> anyhow::Result<Database> {
     let text = match address.strip_prefix('@') {
-        Some(file) => fs::read_to_string(file).with_context(|| format!("read the file {file}"))?,
+        Some(file) => fs::read_to_string(file).with_context(|| match file.contains([':', '@', '=']) {
+            // An address with an `@` too many.
+            true => "read the file whose name is behind `@`".to_owned(),
+            false => format!("read the file {file}"),
+        })?,
         None => address.to_owned(),
     };
     Ok(settings.store.database_at(&text.trim_end_matches(['\r', '\n']).parse()?))

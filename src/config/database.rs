@@ -13,6 +13,36 @@ const SQLITE: &str = "sqlite://";
 /// The address of a store in memory.
 const MEMORY: &str = "memory:";
 
+/// The beginnings of a text that is meant as a path, and the ends, in lower case.
+const PATH_BEGINS: [&str; 6] = ["sqlite", "file:", "/", "./", "../", "~/"];
+const PATH_ENDS: [&str; 3] = [".db", ".sqlite", ".sqlite3"];
+
+/// Parts of a text that is meant as the address of a server, or holds a password, in lower case.
+const SERVER_WORDS: [&str; 5] = ["postgres", "psql", "pass", "pwd", "secret"];
+
+/// Returns true if an error may repeat an address that is refused: it is clearly meant as the path of a file. Of any
+/// other nothing is shown, as it is unknown which part of a mistyped address is its password.
+pub(super) fn may_be_shown(address: &str) -> bool {
+    let text = address.to_ascii_lowercase();
+    if text.is_empty() || text == "memory" || text == MEMORY {
+        return true;
+    }
+    let is_meant = PATH_BEGINS.iter().any(|begin| text.starts_with(begin))
+        || PATH_ENDS.iter().any(|end| text.trim_end_matches('/').ends_with(end));
+    let schemes = ["sqlite3:", "sqlite:", "file:"];
+    let path = schemes.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(&text);
+    // What a path hardly has and the address of a server does: `:`, `@`, `?`, `=`, `%`.
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-~ ".contains(c);
+    is_meant
+        && path.replace(":memory:", "").chars().all(is_plain)
+        && !SERVER_WORDS.iter().any(|word| text.contains(word))
+}
+
+/// Returns a refused address for an error, or that it is not shown.
+fn shown(address: &str) -> String {
+    if may_be_shown(address) { format!("`{address}`") } else { "(not shown: it may hold a password)".to_owned() }
+}
+
 /// The store that an address names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Database {
@@ -27,21 +57,21 @@ pub enum Database {
 /// The reason an address names no store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDatabase {
-    /// The scheme is not supported. Only the scheme is repeated: the rest may hold a password.
+    /// The scheme is not supported.
     #[error(
-        "the database URL begins with `{scheme}`; allowed are `sqlite://` with a path (`sqlite://data/reseed.db`, \
-         `sqlite:///var/lib/reseed.db`), `postgres://` with a host and a database \
-         (`postgres://user:password@db/reseed`) and `memory:`"
+        "the database URL {shown} is of no supported form; allowed are `sqlite://` with a path \
+         (`sqlite://data/reseed.db`, `sqlite:///var/lib/reseed.db`) and `postgres://` with a host and a database \
+         (`postgres://user:password@db/reseed`)"
     )]
     Scheme {
-        /// The text before the first colon, at most 32 characters.
-        scheme: String,
+        /// The address in backquotes, if it is clearly a path; otherwise that it is not shown.
+        shown: String,
     },
     /// A SQLite address that is not a path to a file.
-    #[error("the database URL `sqlite://{rest}` must be `sqlite://` and a path to a file: {reason}")]
+    #[error("the database URL {shown} must be `sqlite://` and a path to a file: {reason}")]
     Path {
-        /// The text after `sqlite://`, without what looks like a user name and password.
-        rest: String,
+        /// The address in backquotes, if it is clearly a path; otherwise that it is not shown.
+        shown: String,
         /// The reason for the refusal.
         reason: &'static str,
     },
@@ -77,8 +107,7 @@ impl FromStr for Database {
             return Ok(Self::Postgres(Box::new(Postgres::at(url))));
         }
         let Some(path) = text.strip_prefix(SQLITE) else {
-            let scheme = text.split(':').next().unwrap_or_default().chars().take(32).collect();
-            return Err(InvalidDatabase::Scheme { scheme });
+            return Err(InvalidDatabase::Scheme { shown: shown(text) });
         };
         let reason = match path {
             _ if path.ends_with(['/', '.']) || path.is_empty() => "it does not name a file",
@@ -86,8 +115,7 @@ impl FromStr for Database {
             _ if path.contains(":memory:") => "a memory database does not survive a restart",
             _ => return Ok(Self::Sqlite(PathBuf::from(path))),
         };
-        let rest = path.rsplit_once('@').map_or_else(|| path.to_owned(), |(_, host)| format!("…@{host}"));
-        Err(InvalidDatabase::Path { rest, reason })
+        Err(InvalidDatabase::Path { shown: shown(text), reason })
     }
 }
 
@@ -121,25 +149,59 @@ mod tests {
     }
 
     #[test]
-    fn any_other_address_is_refused_with_what_is_allowed_and_without_its_password() {
+    fn any_other_address_is_refused_with_what_is_allowed() {
         let cases = [
-            ("", "begins with ``; allowed are `sqlite://`"),
-            ("mysql://reseed:hunter2@db/reseed", "begins with `mysql`; allowed are `sqlite://`"),
+            ("", "`` is of no supported form; allowed are `sqlite://`"),
+            ("mysql://reseed:hunter2@db/reseed", "it may hold a password) is of no supported form; allowed are"),
             ("postgres://reseed:hunter2@db", "it names no database"),
-            ("sqlite:x.db", "begins with `sqlite`; allowed are `sqlite://`"),
-            ("memory", "begins with `memory`; allowed are `sqlite://`"),
-            ("sqlite://", "it does not name a file"),
-            ("sqlite://data/", "it does not name a file"),
+            ("sqlite:x.db", "`sqlite:x.db` is of no supported form"),
+            ("sqlite//data/x.db", "`sqlite//data/x.db` is of no supported form"),
+            ("SQLite:///var/lib/my data.db", "`SQLite:///var/lib/my data.db` is of no supported form"),
+            ("file:data/x.db", "`file:data/x.db` is of no supported form"),
+            ("data/reseed.db", "`data/reseed.db` is of no supported form"),
+            ("/var/lib/reseed", "`/var/lib/reseed` is of no supported form"),
+            ("memory", "`memory` is of no supported form"),
+            ("sqlite://", "`sqlite://` must be `sqlite://` and a path to a file: it does not name a file"),
+            ("sqlite://data/", "`sqlite://data/` must be"),
             ("sqlite://data/..", "it does not name a file"),
-            ("sqlite://:memory:", "a memory database does not survive a restart"),
-            ("sqlite://reseed:hunter2@db/", "`sqlite://…@db/`"),
+            ("sqlite://:memory:", "`sqlite://:memory:` must be"),
+            ("sqlite://reseed:hunter2@db/", "it may hold a password) must be"),
             ("sqlite://x.db?mode=ro", "options after `?` are not supported"),
         ];
         for (text, expected) in cases {
             let error: InvalidDatabase = text.parse::<Database>().unwrap_err();
             let message = error.to_string();
             assert!(message.contains(expected), "{text}: {message}");
-            assert!(!message.contains("hunter2"), "{message}");
+            assert!(!message.contains("hunter2") && !message.contains("`memory:`"), "{message}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_shown_of_what_may_hold_a_password() {
+        for text in [
+            "host=127.0.0.1 user=reseed password=hunter22 dbname=reseed",
+            "jdbc:postgresql://h/db?user=x&password=hunter22",
+            "reseed:hunter22@127.0.0.1/reseed",
+            "postgres:reseed:hunter22@127.0.0.1/reseed",
+            "postgres//reseed:hunter22@127.0.0.1/reseed",
+            "postgres:/reseed:hunter22@127.0.0.1/reseed",
+            "postgres://reseed:hun?ter22@127.0.0.1/reseed",
+            "postgres://reseed:hun/ter22@127.0.0.1/reseed",
+            "Postgres://reseed:hunter22@127.0.0.1/reseed",
+            "mysql://reseed:hunter22@127.0.0.1/reseed",
+            "sqlite://reseed:hun?ter22@127.0.0.1/reseed",
+            "sqlite:reseed:hunter22",
+            "/run/postgresql hunter22",
+            "user hunter22 password hunter22.db",
+            "PGPASSWORD=hunter22\nsqlite://data/reseed.db",
+            "hunter22",
+        ] {
+            assert!(!super::may_be_shown(text), "{text}");
+            let error = text.parse::<Database>().unwrap_err();
+            let message = format!("{error} {error:?}");
+            for part in ["hunter22", "hun", "ter22", "127.0.0.1"] {
+                assert!(!message.contains(part), "{text}: {message}");
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Rules: how the text of a setting is parsed, and how the allowed values are described.
 
 use super::{
-    database::{Database, InvalidDatabase},
+    database::{Database, InvalidDatabase, may_be_shown},
     declare::variable,
     jwt::JwtAlgorithm,
     listed::is_this_machine,
@@ -39,12 +39,15 @@ pub(super) struct Rule<T> {
     pub(super) secret: bool,
     /// True if a running server takes up a new value.
     pub(super) reloaded: bool,
+    /// Returns true if an error may repeat a value that is refused.
+    may_be_shown: fn(&str) -> bool,
     parse: Parse<T>,
 }
 
 impl<T: 'static> Rule<T> {
     fn new(allowed: impl Into<String>, parse: impl Fn(&str) -> Result<T, Refusal> + 'static) -> Self {
-        Self { unit: "", allowed: allowed.into(), secret: false, reloaded: false, parse: Box::new(parse) }
+        let allowed = allowed.into();
+        Self { unit: "", allowed, secret: false, reloaded: false, may_be_shown: |_| true, parse: Box::new(parse) }
     }
 
     fn unit(mut self, unit: &'static str) -> Self {
@@ -54,6 +57,13 @@ impl<T: 'static> Rule<T> {
 
     fn secret(mut self) -> Self {
         self.secret = true;
+        self.may_be_shown = |_| false;
+        self
+    }
+
+    /// Returns the rule of a setting of which some values may hold a secret.
+    fn shown_if(mut self, may_be_shown: fn(&str) -> bool) -> Self {
+        self.may_be_shown = may_be_shown;
         self
     }
 
@@ -71,6 +81,7 @@ impl<T: 'static> Rule<T> {
             allowed: self.allowed,
             secret: self.secret,
             reloaded: self.reloaded,
+            may_be_shown: self.may_be_shown,
             parse: Box::new(move |text| if text.is_empty() { Ok(None) } else { parse(text).map(Some) }),
         }
     }
@@ -83,8 +94,10 @@ impl<T: 'static> Rule<T> {
             Err(refusal) => refusal,
         };
         let variable = variable(field);
-        let value =
-            if self.secret { "set to a value that is not allowed".to_owned() } else { format!("`{}`", shown(text)) };
+        let value = match (self.may_be_shown)(text) {
+            true => format!("`{}`", shown(text)),
+            false => "set to a value that is not allowed".to_owned(),
+        };
         let why = if refusal.is_empty() { String::new() } else { format!(" ({refusal})") };
         faults.push(format!("{variable} is {value}{why}; allowed: {}", self.allowed));
         None
@@ -93,8 +106,6 @@ impl<T: 'static> Rule<T> {
 
 /// Shortens a value for an error: one line, limited length, and without the user name and password of an address.
 fn shown(text: &str) -> String {
-    // A PostgreSQL address may have its password among the options.
-    let text = if text.starts_with("postgres") { text.split('?').next().unwrap_or_default() } else { text };
     let text = match text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1))) {
         Some((scheme, host)) => format!("{scheme}://…@{host}"),
         None => text.to_owned(),
@@ -261,10 +272,14 @@ pub(super) fn database() -> Rule<Database> {
          postgres://user:password@host:5432/database",
         |text| match text.parse() {
             Ok(database @ (Database::Sqlite(_) | Database::Postgres(_))) => Ok(database),
+            Err(InvalidDatabase::Scheme { .. }) if !may_be_shown(text) => {
+                Err("it is not shown, as it may hold a password")
+            }
             Ok(Database::Memory) | Err(InvalidDatabase::Scheme { .. }) => Err(""),
             Err(InvalidDatabase::Path { reason, .. } | InvalidDatabase::Postgres { reason }) => Err(reason),
         },
     )
+    .shown_if(may_be_shown)
 }
 
 /// Accepts the name of a schema that needs no quotes in SQL.

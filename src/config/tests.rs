@@ -55,14 +55,26 @@ fn what_is_empty_is_not_set_and_what_is_unknown_is_passed_over() {
 
 #[test]
 fn an_error_shows_an_address_without_its_password() {
+    let hidden = "DATABASE_URL is set to a value that is not allowed (";
     for (variable, value, shown) in [
-        ("DATABASE_URL", "postgres://reseed:hunter2@db/", "postgres://…@db/"),
-        ("DATABASE_URL", "postgres://db/?password=hunter2", "postgres://db/"),
-        ("DATABASE_URL", "sqlite://reseed:hunter2@db/", "sqlite://…@db/"),
-        ("ALLOWED_ORIGINS", "https://me:hunter2@chat.example", "https://…@chat.example"),
+        ("DATABASE_URL", "postgres://reseed:hunter22@db/", hidden),
+        ("DATABASE_URL", "postgres://db/?password=hunter22", hidden),
+        ("DATABASE_URL", "sqlite://reseed:hunter22@db/", hidden),
+        ("DATABASE_URL", "host=127.0.0.1 user=reseed password=hunter22 dbname=reseed", hidden),
+        ("DATABASE_URL", "jdbc:postgresql://h/db?user=x&password=hunter22", hidden),
+        ("DATABASE_URL", "reseed:hunter22@127.0.0.1/reseed", hidden),
+        ("DATABASE_URL", "postgres:reseed:hunter22@127.0.0.1/reseed", hidden),
+        ("DATABASE_URL", "postgres//reseed:hunter22@127.0.0.1/reseed", hidden),
+        ("DATABASE_URL", "postgres:/reseed:hunter22@127.0.0.1/reseed", hidden),
+        ("DATABASE_URL", "postgres://reseed:hun?ter22@127.0.0.1/reseed", hidden),
+        ("DATABASE_URL", "hunter22", hidden),
+        ("DATABASE_URL", "data/reseed.db", "DATABASE_URL is `data/reseed.db`; allowed: "),
+        ("DATABASE_URL", "sqlite://data/", "DATABASE_URL is `sqlite://data/` (it does not name a file); allowed: "),
+        ("ALLOWED_ORIGINS", "https://me:hunter22@chat.example", "https://…@chat.example"),
     ] {
         let error = read(&[(variable, value)]).unwrap_err().join("\n");
-        assert!(error.contains(shown) && !error.contains("hunter2"), "{error}");
+        assert!(error.contains(shown), "{value}: {error}");
+        assert!(!error.contains("hun") && !error.contains("ter22"), "{value}: {error}");
     }
 }
 
