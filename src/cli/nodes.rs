@@ -21,7 +21,8 @@ pub(super) struct NodesOptions {
     #[arg(long)]
     json: bool,
     /// Ask this server, by its number or its name, to stop as a SIGTERM would, and wait until it has: running turns
-    /// finish, its sessions continue on the others. What started it decides whether it starts again.
+    /// finish, its sessions continue on the others. What started it decides whether it starts again. Of several servers
+    /// with a name, those that are silent, such as killed ones, are passed over.
     #[arg(long, value_name = "NODE", conflicts_with = "json")]
     drain: Option<String>,
 }
@@ -112,15 +113,74 @@ async fn drain(cluster: &dyn Cluster, rows: &[NodeRow], name: &str) -> anyhow::R
     }
 }
 
-/// Finds a server by its number or its name.
+/// Finds a server by its number or its name. A name means the one that is not silent: the rows of killed ones stay for
+/// an hour.
 fn chosen<'a>(rows: &'a [NodeRow], name: &str) -> anyhow::Result<&'a NodeRow> {
-    let found: Vec<&NodeRow> = rows.iter().filter(|row| row.id.to_string() == name || row.node.name == name).collect();
-    match found[..] {
-        [row] => Ok(row),
-        [] => bail!("no server is called `{name}`; `reseed nodes` lists them"),
+    if let Some(row) = rows.iter().find(|row| row.id.to_string() == name) {
+        return Ok(row);
+    }
+    let called: Vec<&NodeRow> = rows.iter().filter(|row| row.node.name == name).collect();
+    let there: Vec<&NodeRow> = called.iter().copied().filter(|row| state(row) != "silent").collect();
+    match (&there[..], &called[..]) {
+        (&[row], _) => Ok(row),
+        ([], []) => bail!("no server is called `{name}`; `reseed nodes` lists them"),
+        ([], _) => bail!(
+            "every server called `{name}` is silent: none can be asked, and others take their sessions over when \
+             clients ask for them"
+        ),
         _ => {
-            let numbers: Vec<String> = found.iter().map(|row| row.id.to_string()).collect();
-            bail!("several servers are called `{name}`; give a number: {}", numbers.join(", "))
+            let number = |row: &&NodeRow| format!("{} (last beat {:.1} s ago)", row.id, row.age.as_secs_f64());
+            let numbers: Vec<String> = there.iter().map(number).collect();
+            bail!(
+                "several servers are called `{name}`, and one that was killed counts as silent only after twice its \
+                 lease; give a number: {}",
+                numbers.join(", ")
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::chosen;
+    use crate::store::{NewNode, NodeId, NodeRow, Pulse};
+    use std::time::Duration;
+
+    /// A server with a lease of 5 s, whose last beat was so many seconds ago.
+    fn server(id: i64, name: &str, age: u64) -> NodeRow {
+        let lease = Duration::from_secs(5);
+        let node = NewNode { name: name.to_owned(), address: None, version: "1".to_owned(), lease };
+        NodeRow { id: NodeId(id), node, beat: 1, pulse: Pulse::default(), age: Duration::from_secs(age) }
+    }
+
+    #[test]
+    fn a_name_means_the_server_that_is_not_silent() {
+        let mut draining = server(9, "d", 0);
+        draining.pulse.draining = true;
+        let rows = [
+            server(1, "a", 3_000),
+            server(2, "a", 60),
+            server(3, "a", 1),
+            server(4, "b", 1),
+            server(5, "b", 9),
+            server(6, "b", 600),
+            server(7, "c", 600),
+            server(8, "c", 60),
+            draining,
+        ];
+        for (name, expected) in [
+            ("a", Ok(3)),
+            ("2", Ok(2)),
+            ("d", Ok(9)),
+            ("b", Err("give a number: 4 (last beat 1.0 s ago), 5 (last beat 9.0 s ago)")),
+            ("c", Err("every server called `c` is silent")),
+            ("x", Err("no server is called `x`")),
+        ] {
+            match (chosen(&rows, name), expected) {
+                (Ok(row), Ok(id)) => assert_eq!(row.id, NodeId(id), "{name}"),
+                (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{name}: {error}"),
+                (found, _) => panic!("{name}: {found:?}"),
+            }
         }
     }
 }
