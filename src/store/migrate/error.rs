@@ -29,10 +29,11 @@ pub(crate) enum MigrateError {
         /// Their names.
         servers: String,
     },
-    /// The target holds sessions that no migration has brought there.
+    /// The target holds sessions, and they are not those of the source as they are now.
     #[error(
-        "the target already holds sessions ({sessions}), and they are not from an unfinished migration: \
-         use an empty database"
+        "the target already holds sessions ({sessions}); they are not from an unfinished migration, and not those of \
+         the source as it is now: use an empty database (or, if an earlier migration into it was complete and \
+         servers have used it since, start them on it)"
     )]
     NotEmpty {
         /// Their number.

@@ -9,7 +9,8 @@
 //!   to be removed there, as the rows of deleted sessions are.
 //! - The target is marked until all of it is verified; no server starts on it before.
 //! - Nothing is trusted because it was copied: each session is read back, and its digest compared with the source's,
-//!   also if an earlier run has copied it. A run that is started again thus ends with the same result.
+//!   also if an earlier run has copied it. A run that is started again thus ends with the same result, also after the
+//!   last step, as long as neither side is used.
 //! - Memory holds a page of one session.
 
 mod error;

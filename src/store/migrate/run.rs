@@ -1,5 +1,7 @@
 //! One run of a migration, from any source to any target.
 
+mod complete;
+
 use super::{
     Digest, MigrateError, Size,
     error::Damaged,
@@ -43,7 +45,7 @@ pub(crate) enum Progress {
 }
 
 /// Tells what a migration has done.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Migrated {
     /// Counts what was verified in the target.
     pub(crate) verified: Size,
@@ -71,10 +73,7 @@ pub(super) async fn run(
     match begun {
         Begun::New | Begun::Again => {}
         Begun::Other(source_name) => return Err(MigrateError::Other { source_name }),
-        Begun::Full => {
-            let sessions = run.target.size().await.map_err(at("read the target"))?.sessions;
-            return Err(MigrateError::NotEmpty { sessions });
-        }
+        Begun::Full => return run.complete().await,
     }
     let target_users = match run.settled("target").await {
         Err(error) if begun == Begun::New => {
@@ -105,6 +104,12 @@ fn name_of(database: &Database) -> String {
         Database::Sqlite(path) => fs::canonicalize(path).unwrap_or_else(|_| path.clone()).display().to_string(),
         Database::Postgres(_) | Database::Memory => database.to_string(),
     }
+}
+
+/// Returns the id of a session, unless damage has made it invalid.
+fn id_of(listed: &Listed) -> Result<SessionId, Halt> {
+    let invalid = |_| Halt::Damaged(format!("the id of session number {} is not valid", listed.number));
+    listed.id.parse().map_err(invalid)
 }
 
 fn at(doing: &'static str) -> impl Fn(Error) -> MigrateError {
@@ -208,19 +213,12 @@ impl Run<'_> {
 
     /// Carries one session and verifies it. Of a session that is damaged, nothing is published.
     async fn one(&mut self, listed: &Listed) -> Result<(Walked, Came), Halt> {
-        let id: SessionId = listed
-            .id
-            .parse()
-            .map_err(|_| Halt::Damaged(format!("the id of session number {} is not valid", listed.number)))?;
+        let id = id_of(listed)?;
         let there = self.target.find(&listed.id).await.map_err(at("read the target"))?;
         let mut came = Came::Copied;
         if let Some(there) = there {
-            let ours = self.walk(Which::Source, listed.number, &id).await?;
-            match self.walk(Which::Target, there.number, &id).await {
-                Ok(theirs) if theirs.digest == ours.digest => return Ok((ours, Came::Kept)),
-                // Changed since, or damaged.
-                Ok(_) | Err(MigrateError::Store { error: Error::Damaged { .. }, .. }) => {}
-                Err(error) => return Err(error.into()),
+            if let Some(ours) = self.same(listed, &there, &id).await? {
+                return Ok((ours, Came::Kept));
             }
             self.target.withdraw(&listed.id).await.map_err(at("clear the target"))?;
             came = Came::Replaced;
@@ -233,6 +231,17 @@ impl Run<'_> {
             Ok(_) | Err(MigrateError::Store { error: Error::Damaged { .. }, .. }) => {
                 Err(Halt::Failed(MigrateError::Differs(id)))
             }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns what a session of the source holds, if the one of the target holds the same: it may have changed since,
+    /// or be damaged.
+    async fn same(&mut self, listed: &Listed, there: &Listed, id: &SessionId) -> Result<Option<Walked>, Halt> {
+        let ours = self.walk(Which::Source, listed.number, id).await?;
+        match self.walk(Which::Target, there.number, id).await {
+            Ok(theirs) if theirs.digest == ours.digest => Ok(Some(ours)),
+            Ok(_) | Err(MigrateError::Store { error: Error::Damaged { .. }, .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }

@@ -53,7 +53,7 @@ pub(in crate::store) enum Begun {
     Again,
     /// It was marked by a migration from this other source.
     Other(String),
-    /// It holds sessions, and no migration has marked it.
+    /// It holds sessions, and no migration marks it: an earlier run is complete, or it is used for something else.
     Full,
 }
 

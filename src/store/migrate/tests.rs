@@ -10,6 +10,7 @@ use crate::{
     store::{
         CommandMark, Error, Head, NewRecord, SessionStore as _, StoreFuture, UNFINISHED,
         conformance::{NOW, append, control, entry, id, log},
+        restored,
         sqlite::{OpenError, SqliteStore, transfer::SqliteSide},
     },
 };
@@ -186,8 +187,17 @@ async fn a_migration_that_ends_at_any_step_is_finished_by_the_next_with_the_same
         if let Err(error) = &done {
             assert!(error.to_string().contains("killed"), "{calls}: {error}");
             if calls > 0 {
-                let refused = SqliteStore::open(&part).err().expect("no server starts on a part of the sessions");
-                assert!(matches!(refused, OpenError::Migrating { .. }), "{calls}: {refused}");
+                let opened = [
+                    SqliteStore::open(&part).err(),
+                    SqliteStore::open_read_only(&part).err(),
+                    SqliteStore::check(&part).err(),
+                ];
+                for refused in opened {
+                    let refused = refused.expect("a part of the sessions passes for all of them");
+                    assert!(matches!(refused, OpenError::Migrating { .. }), "{calls}: {refused}");
+                }
+                let refused = restored(&Database::Sqlite(part.clone()), &mut |_, _| {}).await.unwrap_err();
+                assert!(refused.to_string().contains("is not complete"), "{calls}: {refused}");
             }
         }
         ended = done.is_ok();
@@ -224,6 +234,29 @@ async fn what_has_changed_since_an_earlier_run_is_copied_again_or_removed() {
     assert_eq!(dump(&from), dump(&to));
 }
 
+#[tokio::test]
+async fn a_complete_migration_ends_with_the_same_result_until_either_side_changes() {
+    for (is_of_source, change, sessions) in [
+        (true, "DELETE FROM session WHERE id = 'empty'", 4),
+        (true, "UPDATE session SET term = term + 1 WHERE id = 'tree'", 4),
+        (false, "DELETE FROM session WHERE id = 'empty'", 3),
+        (false, "UPDATE session SET updated_at = updated_at + 1 WHERE id = 'tree'", 4),
+        (false, "UPDATE record SET body = 'record 0 X' WHERE body = 'record 0 0'", 4),
+    ] {
+        let (_folder, from, to) = scene().await;
+        let first = moved(&from, &to, Options::default()).await.unwrap();
+        let again = moved(&from, &to, Options::default()).await.unwrap();
+        assert_eq!(again, Migrated { kept: 4, ..first }, "{change}");
+        let changed = if is_of_source { &from } else { &to };
+        rusqlite::Connection::open(changed).unwrap().execute_batch(change).unwrap();
+        let before = dump(&to);
+        let error = moved(&from, &to, Options::default()).await.unwrap_err();
+        assert!(matches!(error, MigrateError::NotEmpty { sessions: found } if found == sessions), "{change}: {error}");
+        assert_eq!(dump(&to), before, "{change}: nothing is written");
+        SqliteStore::open(&to).unwrap().close().await.unwrap();
+    }
+}
+
 /// Marks a complete target again, as if its migration had not reached the end.
 fn mark_again(to: &Path, from: &Path) {
     let db = rusqlite::Connection::open(to).unwrap();
@@ -250,6 +283,11 @@ async fn damage_in_the_source_is_named_and_left_out_only_if_asked_to() {
         assert!(matches!(SqliteStore::open(&to), Err(OpenError::Migrating { .. })), "{damage}");
         let done = moved(&from, &to, Options { skip_damaged: true }).await.unwrap();
         assert_eq!((done.verified.sessions, done.kept, done.damaged.count), (3, 3, 1), "{damage}");
+        // The end may not have been told.
+        let again = moved(&from, &to, Options { skip_damaged: true }).await.unwrap();
+        assert_eq!(again, done, "{damage}");
+        let error = moved(&from, &to, Options::default()).await.unwrap_err();
+        assert!(matches!(error, MigrateError::NotEmpty { sessions: 3 }), "{damage}: {error}");
         let store = SqliteStore::open(&to).unwrap();
         assert_eq!(store.head(&id("long")).await.unwrap_err(), Error::NotFound(id("long")), "{damage}");
         assert_eq!(log(&store, &id("tree")).await, "1:a 2:b 3:c");
