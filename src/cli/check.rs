@@ -89,7 +89,9 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     if let Some(jwt) = Jwt::open(settings, None).await? {
         say(format!("users       {jwt}"));
     }
-    for (about, line) in store::describe(&settings.store.database()).await? {
+    let database = settings.store.database();
+    let described = store::describe(&database).await.with_context(|| format!("open the database {database}"))?;
+    for (about, line) in described {
         say(format!("{about:<12}{line}"));
     }
     say(format!("listens on  {}:{}", settings.listen.host, settings.listen.ws_port));

@@ -5,7 +5,7 @@ use crate::{
     core::session::IdSource,
     pi::Exporter,
     runtime::{stored, whole},
-    store::{self, SessionStore},
+    store::SessionStore,
 };
 use anyhow::Context as _;
 use clap::Args;
@@ -30,7 +30,7 @@ pub(crate) struct ExportCommand {
 }
 
 pub(super) async fn run(settings: &Settings, command: ExportCommand) -> anyhow::Result<()> {
-    let store = store::open_read_only(&settings.store.database()).await.context("open the database read-only")?;
+    let store = super::sessions::open(settings).await?;
     let now = crate::clock::Clock::now(&crate::clock::SystemClock);
     // Check first, so that no empty file is created.
     store.head(&command.session).await?;

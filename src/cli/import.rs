@@ -5,7 +5,7 @@
 
 use super::say;
 use crate::{
-    config::Settings,
+    config::{Database, Settings},
     core::session::{IdSource, SessionState, input::name_from, state::no_settings},
     pi::{
         Importer,
@@ -89,9 +89,14 @@ pub struct Imported {
 }
 
 pub(super) async fn run(settings: &Settings, command: ImportCommand) -> anyhow::Result<()> {
-    let store = service::open_store(settings)
-        .await
-        .context("the database must not be in use during an import: stop the server, import, then start it again")?;
+    let opened = service::open_store(settings).await;
+    let store = match settings.store.database() {
+        Database::Sqlite(_) => opened.context(
+            "the database must not be in use during an import: stop the server, import, then start it again",
+        )?,
+        // Servers may be using it.
+        Database::Postgres(_) | Database::Memory => opened?,
+    };
     // Beside running servers: they must not take a session that is being made for one that was left unfinished.
     let node = service::join(settings, store.clone(), None).await?;
     let mut seed = [0; 8];

@@ -36,7 +36,8 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the server. This is the default command. Settings come from the environment and `.env`; see `--help`.
+    /// Run the server. This is the default command. Settings come from the environment and `.env`; `reseed --help`
+    /// lists them.
     Serve,
     /// Check the settings and the model with one short request, and print what was found, including its window.
     Check,
@@ -44,11 +45,11 @@ enum Command {
     Health,
     /// List the sessions in the database, newest first; also while a server uses it.
     Sessions(sessions::SessionsOptions),
-    /// List the servers that share the database (PostgreSQL).
+    /// List the servers that share the database (PostgreSQL). One that was killed stays listed for an hour, as silent.
     Nodes(nodes::NodesOptions),
     /// Show the tree of a session, or what its next request would send; also while a server uses its database.
     Inspect(inspect::InspectOptions),
-    /// Import sessions from pi's session files. The server must not be running.
+    /// Import sessions from pi's session files. On SQLite the server must not be running; on PostgreSQL servers may be.
     Import(import::ImportCommand),
     /// Export a session as a file that pi can read; also while the server is running.
     Export(export::ExportCommand),

@@ -15,8 +15,9 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
             "reseed: the database lists {servers}; watching for {secs} s whether it is still alive"
         );
     };
-    let done =
-        store::restored(&database, &mut announce).await.context("not all sessions have a new epoch; run this again")?;
+    let done = store::restored(&database, &mut announce)
+        .await
+        .with_context(|| format!("{database}: until this has succeeded, not all sessions have a new epoch"))?;
     say(format!("{database}: sessions with a new epoch: {}; clients load them anew", done.renewed));
     if done.damaged > 0 {
         say(format!("damaged, and left as they are: {}", done.damaged));

@@ -2,7 +2,7 @@
 
 use super::{dollars, say};
 use crate::{
-    config::Settings,
+    config::{Database, Settings},
     core::{
         agent_loop::{usage_percent, usage_ratio},
         session::preview::one_line,
@@ -33,8 +33,14 @@ pub(super) struct SessionsOptions {
 
 /// Opens the database of these settings read-only, even while a server uses it.
 pub(super) async fn open(settings: &Settings) -> anyhow::Result<Arc<dyn SessionStore>> {
-    let hint = "set in DATABASE_URL; the server creates it when it first starts";
-    store::open_read_only(&settings.store.database()).await.with_context(|| format!("open the database ({hint})"))
+    let database = settings.store.database();
+    store::open_read_only(&database).await.with_context(|| match &database {
+        // The error itself names the file.
+        Database::Sqlite(_) => {
+            "open the database (set in DATABASE_URL; the server creates it when it first starts)".to_owned()
+        }
+        Database::Postgres(_) | Database::Memory => format!("open the database {database} (set in DATABASE_URL)"),
+    })
 }
 
 pub(super) async fn run(settings: &Settings, options: SessionsOptions) -> anyhow::Result<()> {

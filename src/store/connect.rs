@@ -87,10 +87,10 @@ pub(crate) async fn open_for_nodes(database: &Database) -> Result<Arc<dyn Sessio
 }
 
 /// Says where a database is, and of a server what it is; then, in lines with what each is about, how it keeps what it
-/// acknowledges.
+/// acknowledges. Changes nothing.
 ///
 /// # Errors
-/// [`ConnectError`]: the server cannot be used.
+/// [`ConnectError`]: it cannot be used, or [`open`] would fail on it.
 pub(crate) async fn describe(database: &Database) -> Result<Vec<(&'static str, String)>, ConnectError> {
     Ok(match database {
         #[cfg(feature = "postgres")]
@@ -101,7 +101,8 @@ pub(crate) async fn describe(database: &Database) -> Result<Vec<(&'static str, S
         }
         #[cfg(not(feature = "postgres"))]
         Database::Postgres(_) => return Err(ConnectError::NotBuilt),
-        Database::Sqlite(_) => {
+        Database::Sqlite(path) => {
+            SqliteStore::check(path)?;
             let durability = "every commit is synced before it is acknowledged: it survives a crash of the machine";
             vec![("database", database.to_string()), ("durability", durability.to_owned())]
         }

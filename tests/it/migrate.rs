@@ -181,7 +181,15 @@ async fn sessions_come_back_from_postgresql_as_they_went_there() {
     assert_same(&from, &back);
     let epochs = "SELECT string_agg(epoch, ' ') FROM reseed.session";
     assert_ne!(sql(&first, epochs).await, sql(&second, epochs).await, "no log has the name of another one");
-    // A complete target is full.
+    // A run that was cut off at its very end finds that it is complete.
+    let report = migrated(folder.path(), &sqlite(&from), &second).await;
+    assert_eq!(line(&report, "digest"), digests[0]);
+    assert!(line(&report, "of these").contains(" 0 copied now, 51 copied by an earlier run"), "{report}");
+    // What was said since is not carried, so that is not said.
+    let store = SqliteStore::open(&from).unwrap();
+    store.create(&id("later"), "bob", NOW).await.unwrap();
+    store.close().await.unwrap();
+    drop(store);
     let ended = migrate(folder.path(), &sqlite(&from), &second).await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.faults.contains("already holds sessions (51)"), "{ended:?}");
@@ -308,9 +316,12 @@ async fn a_migration_that_is_killed_goes_on_and_ends_with_the_same_result() {
     }
     let count: u64 = sql(&part, "SELECT count(*) FROM reseed.session").await.trim().parse().unwrap();
     assert!((1..201).contains(&count), "{count}");
-    // No server starts on a part of the sessions.
-    let ended = run(folder.path(), &["import", "x.jsonl"], &[SETTINGS[0], ("DATABASE_URL", &part)]).await;
-    assert!(ended.faults.contains("is not complete: run the same `reseed migrate` again"), "{ended:?}");
+    // No server starts on a part of the sessions, and no command takes it for all of them.
+    for arguments in [&["import", "x.jsonl"][..], &["check"], &["sessions"], &["restored"]] {
+        let ended = run(folder.path(), arguments, &[SETTINGS[0], ("DATABASE_URL", &part)]).await;
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.faults.contains("is not complete: run the same `reseed migrate` again"), "{ended:?}");
+    }
     let ended = migrate(folder.path(), &sqlite(&back), &part).await;
     assert!(ended.faults.contains("open the source"), "{ended:?}");
     filled(&back, 1).await;
@@ -355,12 +366,20 @@ async fn damage_is_named_and_a_database_in_memory_is_none() {
         ("memory:", &*first, "cannot be read by another process"),
         (&*first, "memory:", "cannot be read by another process"),
         (&*first, &*first, "is both the source and the target"),
-        ("mysql://ann:hunter2@host/x", &*first, "begins with `mysql`"),
+        ("mysql://ann:hunter22@host/x", &*first, "allowed are `sqlite://`"),
+        ("host=127.0.0.1 user=reseed password=hunter22 dbname=reseed", &*first, "allowed are `sqlite://`"),
+        ("postgres//reseed:hunter22@127.0.0.1/reseed", &*first, "allowed are `sqlite://`"),
+        ("postgres://reseed:hun?ter22@127.0.0.1/reseed", &*first, "percent-encoded"),
+        ("data/reseed.db", &*first, "`data/reseed.db` is of no supported form"),
         ("@missing", &*first, "read the file missing"),
+        ("@postgres://reseed:hunter22@127.0.0.1/reseed", &*first, "read the file whose name is behind `@`"),
     ] {
         let ended = migrate(folder.path(), from, to).await;
         assert_eq!(ended.code, Some(1), "{ended:?}");
-        assert!(ended.faults.contains(said) && !ended.faults.contains("hunter2"), "{said}: {ended:?}");
+        assert!(ended.faults.contains(said), "{said}: {ended:?}");
+        for part in ["hun", "ter22", "`memory:`"] {
+            assert!(!ended.faults.contains(part), "{said}: {ended:?}");
+        }
     }
     let help = run(folder.path(), &["migrate", "--help"], &[]).await.printed;
     for word in ["backup", "same command again", "--skip-damaged", "@FILE"] {

@@ -104,6 +104,29 @@ async fn check_says_what_the_settings_of_the_server_mean() {
 }
 
 #[tokio::test]
+async fn a_database_that_cannot_be_reached_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = [("DATABASE_URL", "postgres://reseed:hunter22@127.0.0.1:1/sessions"), ("STORE_PATIENCE_SECS", "1")];
+    for arguments in [
+        &["serve"][..],
+        &["check"],
+        &["sessions"],
+        &["nodes"],
+        &["nodes", "--drain", "a"],
+        &["export", "a"],
+        &["import", "x.jsonl"],
+        &["restored"],
+    ] {
+        let ended = run(folder.path(), arguments, &settings).await;
+        assert_eq!(ended.code, Some(1), "{arguments:?}: {ended:?}");
+        assert!(ended.faults.contains("PostgreSQL at 127.0.0.1:1/sessions"), "{arguments:?}: {ended:?}");
+        for wrong in ["hunter22", "creates it", "stop the server"] {
+            assert!(!ended.faults.contains(wrong), "{arguments:?}: {ended:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_commands_read_the_database_and_hide_its_password() {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = settings().await;

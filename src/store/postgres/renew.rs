@@ -1,6 +1,6 @@
 //! Gives every session of a schema a new epoch, see `store/restored.rs`.
 
-use super::{fault::Fault, timeline::LINEAGE, transfer::PostgresSide};
+use super::{OpenError, SchemaError, fault::Fault, timeline::LINEAGE, transfer::PostgresSide};
 use crate::{
     config::Postgres,
     store::{
@@ -21,6 +21,10 @@ pub(in crate::store) async fn renew(
     announce: &mut (dyn FnMut(String, u64) + Send),
 ) -> Result<Renewed, RestoredError> {
     let mut side = PostgresSide::open_target(database).await.map_err(ConnectError::from)?;
+    if side.has_mark().await? {
+        let error: OpenError = SchemaError::Migrating { schema: database.schema.clone() }.into();
+        return Err(ConnectError::from(error).into());
+    }
     if let Watched::Alive(servers) = watch(&mut side, announce).await? {
         return Err(RestoredError::InUse(servers));
     }

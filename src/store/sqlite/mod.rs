@@ -199,7 +199,7 @@ impl SqliteStore {
     /// writes return [`Error::ReadOnly`].
     ///
     /// # Errors
-    /// [`OpenError`]: missing, not a reseed database, or of another version.
+    /// [`OpenError`]: missing, not a reseed database, of another version, or a migration into it is not complete.
     pub fn open_read_only(path: &Path) -> Result<Self, OpenError> {
         let readers = Readers::new(open::open_read_only(path, READERS)?);
         Ok(Self {
@@ -209,6 +209,24 @@ impl SqliteStore {
             #[cfg(test)]
             waits_for_index: false,
         })
+    }
+
+    /// Checks, changing nothing, that a server can use the file at `path`, if it is not in use. One that is missing or
+    /// empty is made by the server, and an older one brought up to date.
+    ///
+    /// # Errors
+    /// [`OpenError`]: not a reseed database, of a newer version, or a migration into it is not complete.
+    pub(in crate::store) fn check(path: &Path) -> Result<(), OpenError> {
+        match std::fs::metadata(path) {
+            Ok(found) if found.len() > 0 => {}
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(source) => return Err(OpenError::Io { path: path.to_owned(), source }),
+        }
+        match open::open_read_only(path, 1) {
+            Ok(_) | Err(OpenError::Older { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     async fn write<W: writer::Write>(&self, write: W) -> Result<W::Output, Error> {

@@ -207,6 +207,9 @@ pub(super) fn open_read_only(path: &Path, readers: usize) -> Result<Vec<Connecti
     let version = readers.first().map_or(Ok(schema::VERSION), schema::version).map_err(&sqlite)?;
     match version.cmp(&schema::VERSION) {
         Ordering::Less => Err(OpenError::Older { path: path.clone(), version, known: schema::VERSION }),
+        Ordering::Equal if readers.first().map_or(Ok(false), transfer::is_marked).map_err(&sqlite)? => {
+            Err(OpenError::Migrating { path: path.clone() })
+        }
         Ordering::Equal => Ok(readers),
         Ordering::Greater => Err(OpenError::Newer { path: path.clone(), version, known: schema::VERSION }),
     }

@@ -82,6 +82,36 @@ async fn a_newer_database_and_a_missing_one_are_refused() {
 }
 
 #[tokio::test]
+async fn what_the_start_refuses_is_found_by_the_check() {
+    let address = database("").await;
+    sql(&address, "CREATE ROLE limited LOGIN").await;
+    let limited = settings(&address.replace("reseed@", "limited@"));
+    let checked = async || PostgresStore::describe(&limited).await;
+    let refused = refusal(&limited).await.to_string();
+    assert!(refused.contains("42501"), "{refused}");
+    for error in [refused, checked().await.unwrap_err().to_string()] {
+        assert!(error.contains("create the schema with `CREATE SCHEMA \"reseed\" AUTHORIZATION …`"), "{error}");
+    }
+    sql(&address, "CREATE SCHEMA reseed AUTHORIZATION limited").await;
+    checked().await.unwrap();
+    let tables = sql(&address, "SELECT count(*) FROM pg_tables WHERE schemaname = 'reseed'").await;
+    assert_eq!(tables.trim(), "0", "the check changes nothing");
+    PostgresStore::open(&limited, |_| {}).await.unwrap().close().await.unwrap();
+    checked().await.unwrap();
+
+    // The target of a migration that is not complete.
+    sql(&address, "CREATE TABLE reseed.migration (source bytea)").await;
+    let of_reader = PostgresStore::open_read_only(&limited).await.err().unwrap();
+    for error in [refusal(&limited).await, of_reader, checked().await.unwrap_err()] {
+        assert!(matches!(error, OpenError::Schema(SchemaError::Migrating { .. })), "{error}");
+    }
+    sql(&address, "DROP TABLE reseed.migration; INSERT INTO reseed.schema_step (step) VALUES (99)").await;
+    for error in [refusal(&limited).await, checked().await.unwrap_err()] {
+        assert!(matches!(error, OpenError::Schema(SchemaError::Newer { found: 100, .. })), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn what_does_not_read_back_as_written_is_damaged() {
     let address = database("").await;
     let store = open(&address).await;
