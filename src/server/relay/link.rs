@@ -34,7 +34,7 @@ use tokio_tungstenite::{
     tungstenite::{
         Error, Message,
         client::IntoClientRequest as _,
-        http::{HeaderValue, Uri, header},
+        http::{HeaderValue, StatusCode, Uri, header},
         protocol::WebSocketConfig,
     },
 };
@@ -163,7 +163,7 @@ async fn run(
             Ok(Err(Error::Io(error))) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 Err(LinkEnd::Absent(error.to_string()))
             }
-            Ok(Err(error)) => Err(LinkEnd::Unreachable(error.to_string())),
+            Ok(Err(error)) => Err(LinkEnd::Unreachable(reason(&error))),
             Err(_) => Err(LinkEnd::Unreachable(format!("it did not answer within {} ms", time.as_millis()))),
         }
     });
@@ -223,6 +223,16 @@ async fn connect(dial: &Dial) -> Result<Socket, Error> {
     }
     socket.flush().await?;
     Ok(socket)
+}
+
+/// Says why a holder cannot be reached.
+fn reason(error: &Error) -> String {
+    match error {
+        Error::Http(answer) if answer.status() == StatusCode::UNAUTHORIZED => {
+            format!("{error}: NODE_TOKEN differs between this server and that one; give all the same")
+        }
+        error => error.to_string(),
+    }
 }
 
 fn host_and_port(address: &Uri) -> Result<(String, u16), Error> {

@@ -97,7 +97,7 @@ async fn only_servers_with_the_secret_bring_clients() {
     let (mut at_a, session) = a.session().await;
     let refused = b.client().await.ask("open_session", json!({ "sessionId": session })).await;
     assert_eq!(refused["payload"]["code"], "overloaded", "{refused}");
-    assert!(b.log().contains("401"), "{}", b.log());
+    assert!(b.log().contains("401 Unauthorized: NODE_TOKEN differs"), "{}", b.log());
     assert!(a.log().contains("not NODE_TOKEN"), "{}", a.log());
     at_a.turn("Hello!").await;
     let upgrade = [
