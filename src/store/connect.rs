@@ -90,7 +90,7 @@ pub(crate) async fn open_for_nodes(database: &Database) -> Result<Arc<dyn Sessio
 /// acknowledges. Changes nothing.
 ///
 /// # Errors
-/// [`ConnectError`]: it cannot be used, or [`open`] would fail on it.
+/// [`ConnectError`]: it cannot be used, or [`open`] would fail on it, as far as can be seen without writing.
 pub(crate) async fn describe(database: &Database) -> Result<Vec<(&'static str, String)>, ConnectError> {
     Ok(match database {
         #[cfg(feature = "postgres")]

@@ -5,7 +5,7 @@
 //! frozen accepts connections and says nothing.
 
 use super::{
-    fault::Fault,
+    fault::{Fault, may_pass},
     hosts,
     timeline::{self, Timelines},
     tls,
@@ -21,13 +21,17 @@ use std::{
     },
     time::{Duration, Instant},
 };
+use tokio::time::timeout;
 use tokio_postgres::{
     AsyncMessage, Client, Config, config::SslMode, config::TargetSessionAttrs, error::Severity, types::ToSql,
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// The longest time to connect to one host.
+/// The longest time to connect to one address of a host.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The longest time to connect to one host until its connection can be used: a second address of its name is tried.
+const HOST_TIMEOUT: Duration = CONNECT_TIMEOUT.saturating_mul(2);
 
 /// The longest time that the server spends on one statement, and on waiting for a lock in it.
 const STATEMENT_SECS: u64 = 10;
@@ -119,7 +123,7 @@ impl Connector {
         let hosts = hosts::each(&config);
         let tls = tls::connector(config.get_ssl_mode() != SslMode::Disable, database.ca_file.as_deref())?;
         let begin = if used == Use::Read { BEGIN_READ_ONLY } else { BEGIN };
-        let timeout = CONNECT_TIMEOUT * u32::try_from(hosts.len() + 1).unwrap_or(u32::MAX);
+        let timeout = HOST_TIMEOUT.saturating_mul(u32::try_from(hosts.len()).unwrap_or(u32::MAX));
         Ok(Self { config, hosts, tls, timeout, begin, unreplicated: Arc::default(), timelines: None })
     }
 
@@ -131,7 +135,7 @@ impl Connector {
     /// Connects.
     pub(super) async fn connect(&self) -> Result<Connection, Fault> {
         let began = Instant::now();
-        match tokio::time::timeout(self.timeout, self.dial()).await {
+        match timeout(self.timeout, self.dial()).await {
             Ok(Ok((client, task, warned))) => {
                 let client = ClientWrapper::new(client, task);
                 Ok(Connection { client, warned, began, timelines: self.timelines.clone() })
@@ -165,10 +169,16 @@ impl Connector {
         self.config.clone()
     }
 
-    /// Asks every host, if there are several, and has its connections go only to the newest copy of the database that
-    /// takes writes now. Those found later are compared with it.
+    /// Returns true if there are several hosts.
+    pub(super) fn has_several_hosts(&self) -> bool {
+        self.hosts.len() > 1
+    }
+
+    /// Asks every host, if there are several, and has connections go only to the newest copy of the database that takes
+    /// writes now. Does so until one has answered; those found later are compared with it.
     pub(super) async fn survey(&self) {
-        let Some(timelines) = self.timelines.as_ref().filter(|_| self.hosts.len() > 1) else { return };
+        let timelines = self.timelines.as_ref().filter(|timelines| self.has_several_hosts() && !timelines.is_known());
+        let Some(timelines) = timelines else { return };
         let timeline_of = async |host| {
             let (client, task, _) = self.reach(host).await.ok()?;
             let found = timeline::of(&client).await.ok();
@@ -176,7 +186,7 @@ impl Connector {
             task.abort();
             found
         };
-        let asked = self.hosts.iter().map(|host| tokio::time::timeout(CONNECT_TIMEOUT, timeline_of(host)));
+        let asked = self.hosts.iter().map(|host| timeout(HOST_TIMEOUT, timeline_of(host)));
         let found = join_all(asked).await;
         if let Some(newest) = found.into_iter().filter_map(|answer| answer.ok().flatten()).max() {
             timelines.begin(newest);
@@ -185,25 +195,25 @@ impl Connector {
 
     /// Connects to the first host that can be used. If one is frozen, the others are still tried.
     async fn dial(&self) -> Result<Dialled, tokio_postgres::Error> {
-        let limit = if self.hosts.len() == 1 { self.timeout } else { CONNECT_TIMEOUT };
-        let mut refused: Option<tokio_postgres::Error> = None;
+        let (mut refused, mut is_frozen) = (None, false);
         for host in &self.hosts {
-            match tokio::time::timeout(limit, self.enter(host)).await {
+            match timeout(HOST_TIMEOUT, self.enter(host)).await {
                 Ok(Ok(dialled)) => return Ok(dialled),
                 Ok(Err(error)) => {
-                    // What a server says tells more than that another one is not there.
-                    let says_more = |before: &tokio_postgres::Error| before.code().is_none() || error.code().is_some();
-                    if refused.as_ref().is_none_or(says_more) {
+                    // Waiting for one host is worth it, whatever another one says for good; and what a server says
+                    // tells more than that there is none.
+                    let worth = |error: &tokio_postgres::Error| (may_pass(error), error.code().is_some());
+                    if refused.as_ref().is_none_or(|before| worth(before) <= worth(&error)) {
                         refused = Some(error);
                     }
                 }
-                Err(_) => {}
+                Err(_) => is_frozen = true,
             }
         }
         match refused {
-            Some(error) => Err(error),
+            Some(error) if may_pass(&error) || !is_frozen => Err(error),
             // The caller's limit is over as well, and says so.
-            None => std::future::pending().await,
+            _ => std::future::pending().await,
         }
     }
 
@@ -309,7 +319,7 @@ pub(super) async fn rows(
 }
 
 async fn timed<T>(work: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Fault> {
-    match tokio::time::timeout(ANSWER_TIMEOUT, work).await {
+    match timeout(ANSWER_TIMEOUT, work).await {
         Ok(result) => Ok(result?),
         Err(_) => Err(Fault::Silence),
     }

@@ -72,9 +72,9 @@ impl Fault {
         match self {
             // A read that took too long would take as long again.
             Self::Database(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => false,
-            Self::Database(error) if error.code().is_none() => is_of_the_line(error),
+            Self::Database(error) => may_pass(error),
             Self::Refused(_) => false,
-            _ => self.meaning() != Meaning::Refused,
+            Self::Silence | Self::NoConnection(_) => true,
         }
     }
 
@@ -111,6 +111,11 @@ impl Fault {
             Self::Database(error) => describe(error),
         }
     }
+}
+
+/// Returns true if connecting, or the same statement, may succeed a moment later.
+pub(super) fn may_pass(error: &tokio_postgres::Error) -> bool {
+    error.code().map_or_else(|| is_of_the_line(error), |code| meaning(code) != Meaning::Refused)
 }
 
 /// Returns an error of the database with its code and message, without its detail.

@@ -98,16 +98,17 @@ impl PostgresStore {
     /// [`OpenError`].
     pub async fn open(database: &Postgres, observer: impl Fn(CommitStats) + Send + 'static) -> Result<Self, OpenError> {
         let timelines = Arc::<Timelines>::default();
-        let connector = surveyed(Connector::new(database, Use::Write, None)?, &timelines).await;
+        let connector = comparing(Connector::new(database, Use::Write, None)?, &timelines);
         let first = connect(&connector, database).await?;
         let synchronous_commit = commit_mode(&first).await?;
         drop(first);
-        let connector = Connector::new(database, Use::Write, Some(&synchronous_commit))?.watching(timelines.clone());
+        let connector = comparing(Connector::new(database, Use::Write, Some(&synchronous_commit))?, &timelines);
         let first = connect(&connector, database).await?;
         schema::check_server(&first, database.allows_unsafe).await?;
         schema::migrate(&first, &database.schema).await?;
         transfer::refuse_marked(&first, &database.schema).await?;
         drop(first);
+        let connector = connector.watching(timelines.clone());
         let readers = Readers::new(connector.clone(), database.readers, database.patience);
         let readers = Arc::new(readers.map_err(|error| OpenError::Connect(error.to_string()))?);
         // A beat that a crash loses is followed by another one.
@@ -135,7 +136,7 @@ impl PostgresStore {
     /// [`OpenError`]: among others, there are no tables, they are of another version, or a migration into them is not
     /// complete.
     pub async fn open_read_only(database: &Postgres) -> Result<Self, OpenError> {
-        let connector = surveyed(Connector::new(database, Use::Read, None)?, &Arc::default()).await;
+        let connector = comparing(Connector::new(database, Use::Read, None)?, &Arc::default());
         let first = connect(&connector, database).await?;
         schema::check(&first, &database.schema).await?;
         transfer::refuse_marked(&first, &database.schema).await?;
@@ -148,7 +149,7 @@ impl PostgresStore {
     /// # Errors
     /// [`OpenError`]: among others, the tables are missing, or this program does not know them.
     pub async fn open_for_nodes(database: &Postgres) -> Result<Self, OpenError> {
-        let connector = surveyed(Connector::new(database, Use::Write, None)?, &Arc::default()).await;
+        let connector = comparing(Connector::new(database, Use::Write, None)?, &Arc::default());
         let first = connect(&connector, database).await?;
         schema::check_nodes(&first, &database.schema).await?;
         Self::without_writer(connector, database)
@@ -174,13 +175,13 @@ impl PostgresStore {
     /// acknowledges. Changes nothing.
     ///
     /// # Errors
-    /// [`OpenError`]: the server cannot be used, or [`Self::open`] would fail on it.
+    /// [`OpenError`]: the server cannot be used, or [`Self::open`] would fail on it, as far as can be seen without writing.
     pub(crate) async fn describe(database: &Postgres) -> Result<(String, Vec<(&'static str, String)>), OpenError> {
         let timelines = Arc::<Timelines>::default();
-        let first = surveyed(Connector::new(database, Use::Write, None)?, &timelines).await;
+        let first = comparing(Connector::new(database, Use::Write, None)?, &timelines);
         let first = connect(&first, database).await?;
         let mode = commit_mode(&first).await?;
-        let db = Connector::new(database, Use::Write, Some(&mode))?.watching(timelines);
+        let db = comparing(Connector::new(database, Use::Write, Some(&mode))?, &timelines);
         let db = connect(&db, database).await?;
         schema::check_server(&db, database.allows_unsafe).await?;
         schema::check_can_migrate(&db, &database.schema).await?;
@@ -232,17 +233,18 @@ fn closed() -> Error {
     Error::Unknown("the store is closed".into())
 }
 
-/// Returns a connector whose connections go only to the newest copy of the database among its hosts.
-async fn surveyed(connector: Connector, timelines: &Arc<Timelines>) -> Connector {
-    let connector = connector.watching(timelines.clone());
-    connector.survey().await;
-    connector
+/// Returns a connector that compares its hosts, if there are several. With one there is nothing to compare, and less
+/// that the role must be allowed to ask.
+fn comparing(connector: Connector, timelines: &Arc<Timelines>) -> Connector {
+    if connector.has_several_hosts() { connector.watching(timelines.clone()) } else { connector }
 }
 
-/// Connects for the first time. A server that is starting, or about to, is waited for.
+/// Connects for the first time, to the newest copy of the database among its hosts. A server that is starting, or about
+/// to, is waited for.
 async fn connect(connector: &Connector, database: &Postgres) -> Result<Connection, OpenError> {
     let mut pauses = Pauses::until(Instant::now() + database.patience);
     loop {
+        connector.survey().await;
         match connector.connect().await {
             Ok(connection) => return Ok(connection),
             Err(fault) if fault.is_passing() && pauses.wait().await => {}

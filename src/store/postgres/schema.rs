@@ -292,13 +292,16 @@ pub(super) async fn check_can_migrate(db: &Connection, schema: &str) -> Result<(
     if known_version(db, schema).await? == VERSION {
         return Ok(());
     }
+    // Only their owner may change older tables.
     let sql = "SELECT coalesce((SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = $1), \
-               has_database_privilege(current_database(), 'CREATE'))";
+               has_database_privilege(current_database(), 'CREATE')) AND NOT EXISTS (SELECT FROM pg_class \
+               WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND relkind = 'r' \
+               AND NOT pg_has_role(relowner, 'USAGE'))";
     let rows = db.rows(sql, &[&schema]).await?;
     match rows.first().is_some_and(|row| row.get(0)) {
         true => Ok(()),
         false => Err(SchemaError::Failed(format!(
-            "the role of DATABASE_URL may not create the schema `{schema}` and its tables; {}",
+            "the role of DATABASE_URL may not create, or does not own, the schema `{schema}` and its tables; {}",
             how_to_create(schema)
         ))),
     }

@@ -65,7 +65,12 @@ impl Timelines {
         Ok(())
     }
 
-    /// Takes that this is the newest timeline of all hosts, before the first connection.
+    /// Returns true if some connection has found a timeline.
+    pub(super) fn is_known(&self) -> bool {
+        !self.state.lock().unwrap_or_else(PoisonError::into_inner).newest.is_empty()
+    }
+
+    /// Sets the newest timeline of all hosts, before the first connection.
     pub(super) fn begin(&self, newest: String) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).newest = newest;
     }

@@ -6,14 +6,13 @@
 use super::{
     OpenError,
     append::STATE_INLINE_MAX,
-    commit_mode, connect,
+    commit_mode, comparing, connect,
     connection::{Connection, Connector, Use},
     fault::Fault,
     read::{self, bounded, listed_at},
     readers::Readers,
     record,
     schema::{self, SchemaError},
-    surveyed,
     timeline::{LINEAGE, Timelines},
     upkeep,
 };
@@ -58,7 +57,7 @@ impl PostgresSide {
     /// # Errors
     /// [`OpenError`]: among others, its tables are of another version.
     pub(in crate::store) async fn open_source(database: &Postgres) -> Result<Self, OpenError> {
-        let connector = surveyed(Connector::new(database, Use::Read, None)?, &Arc::default()).await;
+        let connector = comparing(Connector::new(database, Use::Read, None)?, &Arc::default());
         let first = connect(&connector, database).await?;
         schema::check_all(&first, &database.schema).await?;
         refuse_marked(&first, &database.schema).await?;
@@ -71,10 +70,10 @@ impl PostgresSide {
     /// [`OpenError`]: among others, another migration writes to it.
     pub(in crate::store) async fn open_target(database: &Postgres) -> Result<Self, OpenError> {
         let timelines = Arc::<Timelines>::default();
-        let first = surveyed(Connector::new(database, Use::Write, None)?, &timelines).await;
+        let first = comparing(Connector::new(database, Use::Write, None)?, &timelines);
         let first = connect(&first, database).await?;
         let durable = Connector::new(database, Use::Write, Some(&commit_mode(&first).await?))?;
-        let durable = durable.watching(timelines.clone());
+        let durable = comparing(durable, &timelines);
         let lock = connect(&durable, database).await?;
         schema::check_server(&lock, database.allows_unsafe).await?;
         schema::migrate(&lock, &database.schema).await?;
@@ -85,7 +84,7 @@ impl PostgresSide {
             return Err(OpenError::Connect("another migration is writing to it; wait for its end".to_owned()));
         }
         // A crash of the server may cost the newest statements; the next run executes them again.
-        let quick = Connector::new(database, Use::Write, Some("off"))?.watching(timelines);
+        let quick = comparing(Connector::new(database, Use::Write, Some("off"))?, &timelines);
         Ok(Self { readers: readers(quick, database)?, last: Some(readers(durable, database)?), _lock: Some(lock) })
     }
 

@@ -205,11 +205,10 @@ pub(super) fn open_read_only(path: &Path, readers: usize) -> Result<Vec<Connecti
     let sqlite = sqlite_error(path);
     let readers = open_readers(path, readers, None).map_err(&sqlite)?;
     let version = readers.first().map_or(Ok(schema::VERSION), schema::version).map_err(&sqlite)?;
+    let is_marked = || readers.first().map_or(Ok(false), transfer::is_marked).map_err(&sqlite);
     match version.cmp(&schema::VERSION) {
+        Ordering::Less | Ordering::Equal if is_marked()? => Err(OpenError::Migrating { path: path.clone() }),
         Ordering::Less => Err(OpenError::Older { path: path.clone(), version, known: schema::VERSION }),
-        Ordering::Equal if readers.first().map_or(Ok(false), transfer::is_marked).map_err(&sqlite)? => {
-            Err(OpenError::Migrating { path: path.clone() })
-        }
         Ordering::Equal => Ok(readers),
         Ordering::Greater => Err(OpenError::Newer { path: path.clone(), version, known: schema::VERSION }),
     }

@@ -1,7 +1,10 @@
 //! Databases that are not opened, and damage that is reported.
 
 use super::{
-    super::{OpenError, PostgresStore, SchemaError},
+    super::{
+        OpenError, PostgresStore, SchemaError,
+        connection::{Connector, Use},
+    },
     database, open, server, settings,
 };
 use crate::{
@@ -10,6 +13,10 @@ use crate::{
         EntryQuery, Error, ListQuery, NodeId, Part, SessionStore as _,
         conformance::{NOW, append, append_of, entry, id},
     },
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
 };
 
 async fn sql(address: &str, sql: &'static str) -> String {
@@ -154,4 +161,46 @@ async fn what_does_not_read_back_as_written_is_damaged() {
     assert!(store.head(&id("t")).await.unwrap().head.state.is_some());
     sql("UPDATE reseed.head SET state = 'other' WHERE state IS NOT NULL".to_owned()).await;
     assert_eq!(store.head(&id("t")).await.unwrap().head.state, None);
+}
+
+/// Returns the address of a host that refuses everybody with this SQLSTATE code; `None`: nothing listens there.
+async fn host(code: Option<&'static str>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    if let Some(code) = code {
+        tokio::spawn(async move {
+            loop {
+                let (mut client, _) = listener.accept().await.unwrap();
+                let fields = format!("SFATAL\0VFATAL\0C{code}\0Mno\0\0");
+                let length = u32::try_from(fields.len() + 4).unwrap().to_be_bytes();
+                // The client may not wait for it.
+                let _ = client.read(&mut [0; 1024]).await;
+                let _ = client.write_all(&[b"E", length.as_slice(), fields.as_bytes()].concat()).await;
+            }
+        });
+    }
+    address
+}
+
+#[tokio::test]
+async fn of_several_hosts_one_that_is_worth_waiting_for_says_why() {
+    let (starting, forbidden, unknown) = (Some("57P03"), Some("28000"), Some("3D000"));
+    for (hosts, passes, says) in [
+        ([None, None], true, "Connection refused"),
+        ([None, starting], true, "57P03"),
+        ([starting, None], true, "57P03"),
+        // For good; but the other one may come back.
+        ([None, forbidden], true, "Connection refused"),
+        ([forbidden, None], true, "Connection refused"),
+        ([starting, forbidden], true, "57P03"),
+        ([forbidden, starting], true, "57P03"),
+        ([forbidden, unknown], false, "3D000"),
+    ] {
+        let addresses = [host(hosts[0]).await, host(hosts[1]).await].join(",");
+        let settings = settings(&format!("postgres://reseed@{addresses}/reseed?sslmode=disable"));
+        let connector = Connector::new(&settings, Use::Write, None).unwrap();
+        let fault = connector.connect().await.err().expect("no host lets anybody in");
+        assert_eq!(fault.is_passing(), passes, "{hosts:?}: {}", fault.describe());
+        assert!(fault.describe().contains(says), "{hosts:?}: {}", fault.describe());
+    }
 }
