@@ -41,10 +41,23 @@ pub(super) fn read(variables: &mut BTreeMap<String, String>, faults: &mut Vec<St
                 variables.insert(setting, value);
                 warnings.extend(exposed(&path, &named_by));
             }
-            Err(why) => faults.push(format!("{named_by} names {}, which {why}", path.display())),
+            Err(why) if path.exists() || !may_be_a_secret(file.trim()) => {
+                faults.push(format!("{named_by} names {}, which {why}", path.display()));
+            }
+            Err(why) => {
+                faults.push(format!("{named_by} names a file (not shown: it may be the secret itself), which {why}"));
+            }
         }
     }
     warnings
+}
+
+/// Characters of the shortest secret that is accepted anywhere.
+const SECRET_CHARS_MIN: usize = 16;
+
+/// Returns true if what should be the path of a file may be the secret, put there by mistake.
+fn may_be_a_secret(file: &str) -> bool {
+    file.contains([':', '@', '=']) || !file.contains('/') && file.chars().count() >= SECRET_CHARS_MIN
 }
 
 /// Reads a value without the line break at its end.
@@ -140,8 +153,12 @@ mod tests {
         for (name, text) in texts {
             write(folder.path(), name, text);
         }
-        let table: [(&[(&str, &str)], &str); 7] = [
+        let hidden = "a file (not shown: it may be the secret itself), which cannot be read: ";
+        let table: [(&[(&str, &str)], &str); 10] = [
             (&[("AUTH_TOKENS_FILE", "none")], "none, which cannot be read: "),
+            (&[("DATABASE_URL_FILE", "postgres://u:hunter2@h/db")], hidden),
+            (&[("OPENAI_API_KEY_FILE", "sk-hunter2hunter2hunter2")], hidden),
+            (&[("AUTH_TOKENS_FILE", "ann:hunter2")], hidden),
             (&[("AUTH_TOKENS_FILE", ".")], ", which cannot be read: "),
             (&[("AUTH_TOKENS_FILE", "blank")], "blank, which is blank"),
             (&[("AUTH_TOKENS_FILE", "binary")], "binary, which is not UTF-8"),
