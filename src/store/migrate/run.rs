@@ -73,7 +73,7 @@ pub(super) async fn run(
     match begun {
         Begun::New | Begun::Again => {}
         Begun::Other(source_name) => return Err(MigrateError::Other { source_name }),
-        Begun::Full => return run.complete().await,
+        Begun::Full => return run.complete(&source_users).await,
     }
     let target_users = match run.settled("target").await {
         Err(error) if begun == Begun::New => {

@@ -1,48 +1,76 @@
 //! A target that no migration marks, though it holds sessions: all of them may have come from this source. A run that
 //! is cut off after its last step leaves such a target, and the same command again must not call that a failure.
 
-use super::{Halt, Listed, MigrateError, Migrated, Run, Walked, Which, at, id_of};
+use super::{Halt, Listed, MigrateError, Migrated, Run, User, Walked, Which, at, id_of};
 
 impl Run<'_> {
-    /// Verifies that the target holds exactly what a migration would leave there now. Writes nothing.
+    /// Verifies that the target holds exactly what a migration would leave there now. Writes nothing. `source_users` are
+    /// the servers that the source had before.
     ///
     /// # Errors
-    /// [`MigrateError::NotEmpty`]: it holds something else. The errors of both databases.
-    pub(super) async fn complete(&mut self) -> Result<Migrated, MigrateError> {
+    /// [`MigrateError::NotEmpty`]: it holds something else. [`MigrateError::Changed`]: a side is in use. The errors of
+    /// both databases.
+    pub(super) async fn complete(&mut self, source_users: &[User]) -> Result<Migrated, MigrateError> {
         let sessions = self.target.size().await.map_err(at("read the target"))?.sessions;
+        let target_users = self.users("target").await?;
         self.of = self.source.size().await.map_err(at("read the source"))?;
+        let other = MigrateError::NotEmpty { sessions };
+        // Both lists come first: most of the databases that are not empty are others, and found out without reading them.
+        let left_out = self.of.sessions.saturating_sub(sessions);
+        if self.of.sessions < sessions || left_out > 0 && !self.options.skip_damaged {
+            return Err(other);
+        }
         let mut migrated = Migrated::default();
-        let mut after = 0;
-        loop {
-            let page = self.source.list(after).await.map_err(at("list the source"))?;
-            let Some(last) = page.last() else { break };
-            after = last.number;
-            for listed in page {
-                match self.kept(&listed).await {
-                    Ok(Some(Walked { digest, size })) => {
-                        migrated.digest.add(&digest);
-                        migrated.kept += 1;
-                        migrated.verified.sessions += 1;
-                        migrated.verified.records += size.records;
-                        migrated.verified.marks += size.marks;
-                        self.done = migrated.verified;
+        for reads in [false, true] {
+            let (mut after, mut missing) = (0, 0);
+            loop {
+                let page = self.source.list(after).await.map_err(at("list the source"))?;
+                let Some(last) = page.last() else { break };
+                after = last.number;
+                for listed in page {
+                    let there = self.target.find(&listed.id).await.map_err(at("read the target"))?;
+                    match there {
+                        Some(there) if !there.is_like(&listed) => return Err(other),
+                        None if missing == left_out => return Err(other),
+                        None => missing += 1,
+                        Some(_) => {}
                     }
-                    // An earlier run has left it out, unless the target has more sessions than are counted here.
-                    Err(Halt::Damaged(reason)) if self.options.skip_damaged => migrated.damaged.add(reason),
-                    Ok(None) | Err(Halt::Damaged(_)) => return Err(MigrateError::NotEmpty { sessions }),
-                    Err(Halt::Failed(error)) => return Err(error),
+                    if reads && !self.compare(&listed, &mut migrated).await? {
+                        return Err(other);
+                    }
                 }
-                self.tell(0);
             }
         }
-        if migrated.kept == sessions { Ok(migrated) } else { Err(MigrateError::NotEmpty { sessions }) }
+        self.still_unused("source", source_users).await?;
+        self.still_unused("target", &target_users).await?;
+        if migrated.kept == sessions { Ok(migrated) } else { Err(other) }
+    }
+
+    /// Counts a session of the source that the target has too, or that is damaged and may have been left out. Returns
+    /// false for any other.
+    async fn compare(&mut self, listed: &Listed, migrated: &mut Migrated) -> Result<bool, MigrateError> {
+        match self.kept(listed).await {
+            Ok(Some(Walked { digest, size })) => {
+                migrated.digest.add(&digest);
+                migrated.kept += 1;
+                migrated.verified.sessions += 1;
+                migrated.verified.records += size.records;
+                migrated.verified.marks += size.marks;
+                self.done = migrated.verified;
+            }
+            // An earlier run has left it out, unless the target has more sessions than are counted here.
+            Err(Halt::Damaged(reason)) if self.options.skip_damaged => migrated.damaged.add(reason),
+            Ok(None) | Err(Halt::Damaged(_)) => return Ok(false),
+            Err(Halt::Failed(error)) => return Err(error),
+        }
+        self.tell(0);
+        Ok(true)
     }
 
     /// Returns what a session of the source holds, if the target has the same.
     async fn kept(&mut self, listed: &Listed) -> Result<Option<Walked>, Halt> {
         let id = id_of(listed)?;
         match self.target.find(&listed.id).await.map_err(at("read the target"))? {
-            // The lists come first: most of the databases that are not empty are others, and found out at once.
             Some(there) if there.is_like(listed) => self.same(listed, &there, &id).await,
             None if self.options.skip_damaged => {
                 self.walk(Which::Source, listed.number, &id).await?;
