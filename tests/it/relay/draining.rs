@@ -45,6 +45,10 @@ async fn clients_go_to_another_server_as_soon_as_nothing_of_theirs_runs() {
     let opened = open(&mut observer, &running).await;
     let before = open(&mut visitor, &resting).await;
     let (_owner, quiet) = a.session().await;
+    // Each connection is told at a moment of its own, within two seconds: the next one nearly last.
+    for _ in 0..50 {
+        a.client().await.hang_up();
+    }
     let mut asking = b.client().await;
     open(&mut asking, &quiet).await;
     busy.ask("user_input", json!({ "input": "Tell me of the harbour." })).await;
