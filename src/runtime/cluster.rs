@@ -24,7 +24,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 /// The time limit for telling the others that this node leaves. They find out by themselves, after the lease.
-const LEAVE_TIME: Duration = Duration::from_secs(2);
+const LEAVE_TIME: Duration = Duration::from_secs(5);
 
 /// Says where a session's loop runs, or may be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,7 +136,7 @@ impl Keeper {
     pub(crate) fn counts_by(&self, counts: impl Fn() -> (u64, u64) + Send + Sync + 'static) {
         // Only the first one counts.
         let _ = self.counts.set(Box::new(counts));
-        // Nobody was there to take the metrics of the first beat.
+        // The first beat had nothing to count, and may have been before there were metrics.
         self.now.notify_one();
     }
 
