@@ -45,8 +45,8 @@ struct Seen {
     row: NodeRow,
     /// The time for which its counter is known to have stood still.
     quiet: Duration,
-    /// True once its counter was seen to move; false again if the store fails over while it is silent. It is for people:
-    /// no judgment follows from it.
+    /// True once its counter was seen to move; false again if the store fails over while it is silent. It is for
+    /// people: no judgment follows from it.
     has_moved: bool,
 }
 
@@ -163,7 +163,8 @@ impl View {
     /// killed, so a place is counted as silent once, and not at all if a server that lives is there.
     ///
     /// A node that is not silent and was not seen to move is not counted. That hides a living one for one of its beats
-    /// after this server has joined. Its age by the store's clock would show it earlier, but also one that has just died.
+    /// after this server has joined. Its age by the store's clock would show it earlier, but also one that has just
+    /// died.
     pub(crate) fn counted(&self, me: &NewNode, is_draining: bool) -> Counted {
         let mut counted = Counted { living: 0, draining: 0, silent: 0 };
         let mut count = |is_draining| {

@@ -175,7 +175,8 @@ impl PostgresStore {
     /// acknowledges. Changes nothing.
     ///
     /// # Errors
-    /// [`OpenError`]: the server cannot be used, or [`Self::open`] would fail on it, as far as can be seen without writing.
+    /// [`OpenError`]: the server cannot be used, or [`Self::open`] would fail on it, as far as can be seen without
+    /// writing.
     pub(crate) async fn describe(database: &Postgres) -> Result<(String, Vec<(&'static str, String)>), OpenError> {
         let timelines = Arc::<Timelines>::default();
         let first = comparing(Connector::new(database, Use::Write, None)?, &timelines);

@@ -4,8 +4,8 @@
 use super::{Halt, Listed, MigrateError, Migrated, Run, User, Walked, Which, at, id_of};
 
 impl Run<'_> {
-    /// Verifies that the target holds exactly what a migration would leave there now. Writes nothing. `source_users` are
-    /// the servers that the source had before.
+    /// Verifies that the target holds exactly what a migration would leave there now. Writes nothing. `source_users`
+    /// are the servers that the source had before.
     ///
     /// # Errors
     /// [`MigrateError::NotEmpty`]: it holds something else. [`MigrateError::Changed`]: a side is in use. The errors of
@@ -15,7 +15,7 @@ impl Run<'_> {
         let target_users = self.users("target").await?;
         self.of = self.source.size().await.map_err(at("read the source"))?;
         let other = MigrateError::NotEmpty { sessions };
-        // Both lists come first: most of the databases that are not empty are others, and found out without reading them.
+        // Both lists come first: most of the databases that are not empty are others, and found out at once.
         let left_out = self.of.sessions.saturating_sub(sessions);
         if self.of.sessions < sessions || left_out > 0 && !self.options.skip_damaged {
             return Err(other);
