@@ -198,7 +198,7 @@ onPage("what the search has to say: nothing found, no word, an error, a late ans
   await page.fill("dialog.search input", "…!");
   await says(page, "Type a word: letters or digits.");
   await page.fill("dialog.search input", "refused");
-  await page.waitForSelector("dialog.search .said.wrong:has-text('The server could not save')");
+  await page.waitForSelector("dialog.search .said.wrong:has-text('store failed')");
   await page.fill("dialog.search input", "held");
   await says(page, "Searching…");
   await page.fill("dialog.search input", "onerror");

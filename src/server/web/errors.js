@@ -73,7 +73,7 @@ const WORDS = {
   hook_failed: ["An extension of this server failed.", "Try again; if it happens again, tell the person who runs this server."],
   hook_timeout: ["An extension of this server took too long.", AGAIN],
   hook_unavailable: ["An extension that is needed here is not connected.", "Connect it, then try again."],
-  store_failed: ["The server could not say that this is saved.", "Reload the page, and try again if it is not there; if it happens again, tell the person who runs this server."],
+  store_failed: ["The server's store failed.", "Reload the page, and try again if this is not there; if it happens again, tell the person who runs this server."],
   overloaded: ["The server is busy.", "Try again in a moment."],
   shutting_down: ["The server is stopping.", "Wait for it to come back."],
   internal: ["The server made a mistake.", "Try again; if it happens again, tell the person who runs this server."],
