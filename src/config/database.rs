@@ -31,7 +31,7 @@ pub(super) fn may_be_shown(address: &str) -> bool {
         || PATH_ENDS.iter().any(|end| text.trim_end_matches('/').ends_with(end));
     let schemes = ["sqlite3:", "sqlite:", "file:"];
     let path = schemes.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(&text);
-    // What a path hardly has and the address of a server does: `:`, `@`, `?`, `=`, `%`.
+    // The address of a server has `:`, `@`, `?`, `=` or `%`; the path of a file hardly ever has one.
     let is_plain = |c: char| c.is_alphanumeric() || "/._-~ ".contains(c);
     is_meant
         && path.replace(":memory:", "").chars().all(is_plain)

@@ -8,7 +8,7 @@
 //!
 //! Gauges are guards: what they count is released on drop, on every code path.
 //!
-//! What happens too often to be logged each time is logged as [`lines`] says.
+//! [`lines`] bounds the log lines of what happens again and again.
 
 pub(crate) mod compaction;
 mod declared;

@@ -294,8 +294,8 @@ impl Connection {
                 if self.renewed(&text) {
                     return Ok(());
                 }
-                // What is gone is elsewhere by now: the client need not wait for the moment at which it is told.
-                // Whoever closes it need not be told at all.
+                // A session that is gone can be opened elsewhere by now: its client is told before the moment of this
+                // connection, as soon as it asks for something. Whoever closes the session need not be told at all.
                 let is_leaving = self.via.is_some() && self.leaves_at.is_some();
                 if is_leaving && peek_type(&text).as_deref() != Some("close_session") {
                     self.tell_gone().await?;

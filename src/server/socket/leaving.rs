@@ -60,7 +60,7 @@ impl Connection {
         self.pump().await?;
         if self.via.is_some() {
             for session in gone {
-                // What it said last may have been its end.
+                // Sending what was left may have ended it already.
                 if self.subscription(&session).is_some() {
                     self.closed(&session, SubscriptionEnd::Moved).await?;
                 }
