@@ -117,11 +117,164 @@ test("a command that is refused for now again and again is refused in the end", 
   assert.equal(seen.length, 12);
 });
 
-test("a command that is refused for now at once is told so at once", async () => {
-  const { server, session } = await opened();
-  server.on("set_label", () => ({ error: { code: "rate_limited", message: "no", retriable: true } }));
-  await assert.rejects(session.setLabel("entry"), { code: "rate_limited" });
-  assert.equal(count(server, "set_label"), 1);
+const label = ({ session }) => session.setLabel("entry", "label");
+const rename = ({ session }) => session.rename("name");
+
+/** Refuses the first command of this type, and notes the ids of all of them. */
+function refuseFirst(server, type, error, reply = {}) {
+  const ids = [];
+  server.on(type, ({ id }) => {
+    ids.push(id);
+    return ids.length === 1 ? { error: { message: "no", retriable: true, ...error } } : reply;
+  });
+  return ids;
+}
+
+test("a first refusal for now is the caller's, unless the command may be stored all the same", async () => {
+  const created = { ...payload("replies/session_opened", "session_opened"), sessionId: "created" };
+  const create = ({ client }) => client.createSession();
+  const result = ({ session }) => session.sendToolResult("c1", "done");
+  const hookResult = ({ session }) => session.sendHookResult("h1", {});
+  const table = [
+    // The command, its refusal, whether that is retriable, and whether the command stays.
+    ["set_label", label, "store_failed", true, true],
+    ["set_label", label, "shutting_down", true, true],
+    ["set_label", label, "rate_limited", true, false],
+    ["set_label", label, "overloaded", true, false],
+    ["set_label", label, "queue_full", true, false],
+    ["set_label", label, "store_failed", false, false],
+    ["set_label", label, "shutting_down", false, false],
+    ["rename_session", rename, "store_failed", true, true],
+    ["tool_result", result, "store_failed", true, true],
+    ["open_session", create, "store_failed", true, true, created],
+    // Nothing of these is stored.
+    ["get_tree", ({ session }) => session.tree(), "store_failed", true, false],
+    ["get_context", ({ session }) => session.getContext(), "shutting_down", true, false],
+    ["preview_compaction", ({ session }) => session.previewCompaction(), "store_failed", true, false],
+    ["hook_result", hookResult, "shutting_down", true, false],
+    ["delete_session", ({ session }) => session.delete(), "store_failed", true, false],
+  ];
+  for (const [type, ask, code, retriable, stays, reply] of table) {
+    const made = await opened();
+    const ids = refuseFirst(made.server, type, { code, retriable }, reply);
+    const asked = ask(made);
+    if (!stays) await assert.rejects(asked, { name: "CommandError", code, retriable }, type);
+    await made.hands.pass(1_000);
+    if (stays) await asked;
+    assert.deepEqual([ids.length, new Set(ids).size], [stays ? 2 : 1, 1], `${type} ${code}`);
+  }
+});
+
+test("a command that may be stored waits as long as the server says, and counts as one that waits", async () => {
+  const { server, session, hands } = await opened({ outboxMax: 1 });
+  const ids = refuseFirst(server, "set_label", { code: "store_failed", retryAfterMs: 4_000 });
+  const labelled = label({ session });
+  await hands.pass(3_999);
+  assert.equal(ids.length, 1);
+  await assert.rejects(session.setLabel("another"), { name: "OutboxFull" });
+  await hands.pass(1);
+  await labelled;
+  assert.equal(ids.length, 2);
+});
+
+test("a command that may be stored waits for the next connection, and for its session on it", async () => {
+  // The wait is over before the session is open again, and after.
+  for (const retryAfterMs of [0, 4_000]) {
+    const { server, session, hands } = await opened();
+    const ids = refuseFirst(server, "set_label", { code: "shutting_down", retryAfterMs });
+    const labelled = label({ session });
+    await quiet();
+    server.refuse(1);
+    server.drop(1012);
+    await hands.pass(5_000);
+    await labelled;
+    assert.deepEqual(types(server).slice(-2), ["open_session", "set_label"], `${retryAfterMs}`);
+    assert.deepEqual([ids.length, new Set(ids).size], [2, 1]);
+  }
+});
+
+test("a command that may be stored waits for its session, and others of that session wait behind it", async () => {
+  for (const closesFirst of [false, true]) {
+    const { client, server, session, fake, hands } = await opened();
+    const [seen, waiting] = [[], []];
+    for (const type of ["set_label", "rename_session", "list_sessions"]) {
+      server.on(type, (command, socket) => {
+        seen.push(type);
+        if (seen.length > 1) return type === "list_sessions" ? { items: [] } : {};
+        waiting.push({ command, socket });
+        return undefined;
+      });
+    }
+    const asked = [label({ session })];
+    await quiet();
+    const [{ command, socket }] = waiting;
+    const error = { code: "store_failed", message: "no", retriable: true };
+    const frames = [
+      () => socket.deliver({ re: command.id, sessionId: fake.id, type: "error", payload: error }),
+      () => fake.show({ type: "session_closed", payload: { code: "failed", message: "why", retriable: true } }),
+    ];
+    for (const deliver of closesFirst ? frames.reverse() : frames) deliver();
+    await quiet();
+    assert.equal(session.status.phase, "opening");
+    asked.push(rename({ session }), label({ session }), client.listSessions());
+    await quiet();
+    assert.deepEqual(seen, ["set_label", "list_sessions"], "the list is about no session");
+    await hands.pass(1_000);
+    await Promise.all(asked);
+    assert.deepEqual(seen, ["set_label", "list_sessions", "set_label", "rename_session", "set_label"]);
+  }
+});
+
+test("an older name does not replace a newer one", async () => {
+  const { server, session, hands } = await opened();
+  const names = [];
+  server.on("rename_session", ({ payload: { name } }) => {
+    names.push(name);
+    return names.length === 1 ? { error: { code: "store_failed", message: "no", retriable: true } } : {};
+  });
+  const older = session.rename("older");
+  await quiet();
+  const newer = session.rename("newer");
+  await hands.pass(1_000);
+  await Promise.all([older, newer]);
+  assert.deepEqual(names, ["older", "older", "newer"]);
+});
+
+test("the last refusal of a command that may be stored is the caller's", async () => {
+  const { server, session, hands } = await opened();
+  const codes = ["store_failed", "overloaded", "store_failed", "rate_limited", "store_failed", "shutting_down"];
+  let refusals = 0;
+  server.on("set_label", () => {
+    const code = codes[refusals];
+    refusals += 1;
+    return code === undefined ? {} : { error: { code, message: `refusal ${refusals}`, retriable: true } };
+  });
+  const last = { name: "CommandError", code: "shutting_down", message: "refusal 6" };
+  const refused = assert.rejects(label({ session }), last);
+  await hands.pass(600_000);
+  await refused;
+  assert.equal(refusals, 6);
+});
+
+test("a command that may be stored is rejected when nobody will send it again", async () => {
+  const deleted = { type: "session_closed", payload: { code: "deleted", message: "why", retriable: false } };
+  const table = [
+    ["set_label", label, ({ session }) => session.close(), { name: "SessionEnded" }],
+    ["set_label", label, ({ client }) => client.close(), { name: "SessionEnded" }],
+    ["rename_session", rename, ({ client }) => client.close(), { name: "ClientClosed" }],
+    ["set_label", label, ({ server }) => server.drop(4400), { name: "ConnectionStopped" }],
+    ["set_label", label, ({ fake }) => fake.show(deleted), { name: "SessionEnded" }],
+  ];
+  for (const [type, ask, end, error] of table) {
+    const made = await opened();
+    const ids = refuseFirst(made.server, type, { code: "store_failed" });
+    const rejected = assert.rejects(ask(made), error);
+    await quiet();
+    end(made);
+    await made.hands.pass(60_000);
+    await rejected;
+    assert.equal(ids.length, 1);
+  }
 });
 
 test("a command that came too late for a session that is opened again waits for that", async () => {

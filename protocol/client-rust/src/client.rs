@@ -155,8 +155,8 @@ impl Client {
         self.machine.close_session(session);
     }
 
-    /// Sends a command as soon as it may go out, and again after a lost connection if that is safe. Its
-    /// [`Update::Reply`] has the id.
+    /// Sends a command as soon as it may go out. Sends it again, if that is safe, after a lost connection and after a
+    /// refusal that leaves open whether it was stored. Its [`Update::Reply`] has the id.
     ///
     /// # Errors
     /// Returns an error if too much waits already.

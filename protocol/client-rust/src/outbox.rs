@@ -5,7 +5,9 @@
 //! - a command goes out under one id, however often it is sent;
 //! - a command that needs its session goes out once that is open on this connection;
 //! - none goes out before an earlier one of the same session;
-//! - one that has been sent before, and is refused only for now, stays and is sent again, a bounded number of times.
+//! - a writing command that gets `store_failed` or `shutting_down` stays and is sent again: it may have been stored;
+//! - a command that was sent before stays after every refusal that is only for now;
+//! - a command stays for a bounded number of refusals; its caller gets the last one.
 
 use crate::{
     ending::{backoff, told_wait},
@@ -37,6 +39,8 @@ struct Waiting {
     body: String,
     /// True if it is sent again after a lost connection.
     resent: bool,
+    /// True if the server stores what it does, once for each id.
+    writes: bool,
     sent: bool,
     sendings: u32,
     refusals: u32,
@@ -96,6 +100,7 @@ impl Outbox {
             deletes: matches!(command, Command::DeleteSession(_)),
             body,
             resent: command.writes() || is_reading(command),
+            writes: command.writes(),
             sent: false,
             sendings: 0,
             refusals: 0,
@@ -222,17 +227,17 @@ impl Outbox {
 }
 
 impl Waiting {
-    /// Returns true if a refused command stays: it was sent before, so that whoever gave it counts on it; or the server
-    /// has ended its session for a moment, and it came too late for that subscription.
+    /// Returns true if a refused command stays: it may be stored all the same; or it was sent before, so that whoever
+    /// gave it counts on it; or the server has ended its session for a moment, and it came too late for that
+    /// subscription.
     fn stays(&self, error: &ErrorBody, is_open: impl Fn(Session) -> bool) -> bool {
-        let for_now = matches!(
-            error.code,
-            ErrorCode::RateLimited | ErrorCode::StoreFailed | ErrorCode::Overloaded | ErrorCode::ShuttingDown
-        );
+        let sent_before = self.sendings > 1;
         match (&error.code, &self.to) {
             _ if !self.resent || self.refusals >= REFUSALS_MAX => false,
             (ErrorCode::NoSession, To::Session(session)) => !is_open(*session),
-            _ => error.retriable && for_now && self.sendings > 1,
+            (ErrorCode::StoreFailed | ErrorCode::ShuttingDown, _) => error.retriable && (self.writes || sent_before),
+            (ErrorCode::RateLimited | ErrorCode::Overloaded, _) => error.retriable && sent_before,
+            _ => false,
         }
     }
 

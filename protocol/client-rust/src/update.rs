@@ -189,7 +189,8 @@ pub enum SessionEnd {
 /// The reason that a command has no reply, or was refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Unanswered {
-    /// The server refused it; nothing was changed.
+    /// The server refused it, and nothing was changed. A writing command with `store_failed` or `shutting_down` may be
+    /// stored all the same: the client has sent it again several times and got no other answer.
     #[error("{}", .0.message)]
     Refused(ErrorBody),
     /// The connection was lost before the reply, and the command is not one that can be sent again safely.

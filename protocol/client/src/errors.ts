@@ -2,7 +2,10 @@
 
 import type { ErrorBody, ErrorCode } from "./wire.js";
 
-/** The server refused a command. Decide by `code` and `retriable`, show `message`. */
+/**
+ * The server refused a command. Decide by `code` and `retriable`, show `message`. A command that changes something may
+ * be stored all the same after `store_failed` and `shutting_down`: the client has sent it again before it gives up.
+ */
 export class CommandError extends Error {
   override readonly name = "CommandError";
   /** The error code. A newer server may send one that is not in the type. */

@@ -10,8 +10,8 @@ use reseed_protocol::{CommandId, SessionId, command::Command, reply::Reply};
 use std::time::Instant;
 
 impl Machine {
-    /// Sends a command as soon as it may go out, and again after a lost connection if that is safe. Returns its id,
-    /// which its [`Update::Reply`] has.
+    /// Sends a command as soon as it may go out. Sends it again, if that is safe, after a lost connection and after a
+    /// refusal that leaves open whether it was stored. Returns its id, which its [`Update::Reply`] has.
     ///
     /// # Errors
     /// Returns an error if too much waits already, or if it is a command that the client gives by itself.

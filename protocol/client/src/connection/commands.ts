@@ -31,10 +31,18 @@ export const WITHOUT_SUBSCRIPTION: ReadonlySet<CommandName> = new Set<CommandNam
 /** Commands that only ask: asking twice changes nothing. */
 const READING = ["list_sessions", "get_entries", "get_tree", "get_context", "get_context_info", "search_history"] as const;
 
-/** Commands that are sent again when a connection is lost before their reply. */
-const RESENT: ReadonlySet<CommandName> = new Set<CommandName>([...WRITING_COMMANDS, ...READING]);
+/** Commands that the server carries out once for each id. */
+const WRITING: ReadonlySet<CommandName> = new Set<CommandName>(WRITING_COMMANDS);
 
-/** Returns true if the command may be sent again under its id. A new session is created once for each id. */
+/** Commands that are sent again when a connection is lost before their reply. */
+const RESENT: ReadonlySet<CommandName> = new Set<CommandName>([...WRITING, ...READING]);
+
+/** Returns true if the server stores what the command does. A new session is created once for each id. */
+export function isWriting(type: CommandName, creates: boolean): boolean {
+  return creates || WRITING.has(type);
+}
+
+/** Returns true if the command may be sent again under its id. */
 export function isResent(type: CommandName, creates: boolean): boolean {
   return creates || RESENT.has(type);
 }

@@ -32,6 +32,7 @@ import {
   type CommandName,
   frameText,
   isResent,
+  isWriting,
   type PayloadOf,
   type ReplyPayload,
   tooLargeFor,
@@ -218,12 +219,14 @@ export class Connection {
       const creates = type === "open_session" && session === undefined;
       const waitsFor = now || WITHOUT_SUBSCRIPTION.has(type) ? null : (session ?? null);
       const resent = !now && isResent(type, creates);
+      const writes = isWriting(type, creates);
       // The server answers each command with the type that belongs to it.
       const take = (reply: unknown): void => {
         onReply(reply as ReplyPayload<T>);
         (resolve as (reply: unknown) => void)(reply);
       };
-      this.#outbox.add({ id, type, frame, session: waitsFor, resent, resolve: take, reject }, !now);
+      const about = session ?? null;
+      this.#outbox.add({ id, type, frame, about, session: waitsFor, resent, writes, resolve: take, reject }, !now);
       if (now) this.#send(this.#outbox.takeOne(id));
       else this.#flush();
     });

@@ -5,7 +5,9 @@
  * - there are at most `commandsMax` of them, with `bytesMax` together;
  * - a command goes out under one id, however often it is sent;
  * - a command about a session goes out once that session is open on this connection, in order;
- * - one that has been sent before, and is refused only for now, stays and is sent again, a bounded number of times.
+ * - a writing command that gets `store_failed` or `shutting_down` stays and is sent again: it may have been stored;
+ * - a command that was sent before stays after every refusal that is only for now;
+ * - a command stays for a bounded number of refusals; its caller gets the last one.
  */
 
 import { CommandError, ConnectionLost, OutboxFull } from "../errors.js";
@@ -14,6 +16,9 @@ import type { CommandName } from "./commands.js";
 
 /** Refusals after which the same command may succeed by waiting. */
 const FOR_NOW: ReadonlySet<ErrorCode> = new Set(["rate_limited", "store_failed", "overloaded", "shutting_down"]);
+
+/** Refusals after which a writing command may be stored all the same. Sending it again tells whether it is. */
+const MAYBE_STORED: ReadonlySet<ErrorCode> = new Set(["store_failed", "shutting_down"]);
 
 /** Refusals for now that one command may have: whoever has asked should be told some time. */
 const REFUSALS_MAX = 5;
@@ -26,10 +31,14 @@ export interface Waiting {
   readonly type: CommandName;
   /** The frame, as text. */
   readonly frame: string;
+  /** The session that it names; `null` if it names none. */
+  readonly about: SessionId | null;
   /** The session that must be open before; `null` if none has to be. */
   readonly session: SessionId | null;
   /** True if it is sent again after a lost connection. */
   readonly resent: boolean;
+  /** True if the server stores what it does, once for each id. */
+  readonly writes: boolean;
   /** Takes the payload of the reply. */
   resolve(payload: unknown): void;
   /** Takes the reason why there is none. */
@@ -110,11 +119,14 @@ export class Outbox {
   /** Takes the commands that may go out now and were not sent on this connection, in order. */
   take(mayGo: (session: SessionId | null) => boolean): readonly string[] {
     const frames: string[] = [];
-    const behind = new Set<SessionId | null>();
+    const behind = new Set<SessionId>();
     for (const command of this.#waiting.values()) {
-      // A command waits behind one of the same session that is held back, so that their order stays.
-      if (command.held && command.session !== null) behind.add(command.session);
-      if (command.sent || command.held || behind.has(command.session) || !mayGo(command.session)) continue;
+      const { about } = command;
+      // A command waits behind one of the same session that is held back, so that their order stays. Otherwise an older
+      // `rename_session` would replace a newer one.
+      if (command.held && about !== null) behind.add(about);
+      const isBehind = about !== null && behind.has(about);
+      if (command.sent || command.held || isBehind || !mayGo(command.session)) continue;
       frames.push(...this.takeOne(command.id));
     }
     return frames;
@@ -196,11 +208,13 @@ export class Outbox {
 }
 
 /**
- * Returns true if a refused command stays: it was sent once before already, so that whoever gave it counts on it; or
- * the server has ended its session for a moment, and it came too late for that subscription.
+ * Returns true if a refused command stays: it may be stored all the same; or it was sent once before already, so that
+ * whoever gave it counts on it; or the server has ended its session for a moment, and it came too late for that
+ * subscription.
  */
 function staysFor(command: Entry, { code, retriable }: ErrorBody, isOpen: boolean): boolean {
   if (!command.resent || command.refusals >= REFUSALS_MAX) return false;
   if (code === "no_session") return command.session !== null && !isOpen;
-  return retriable && FOR_NOW.has(code) && command.sendings > 1;
+  const isMaybeStored = command.writes && MAYBE_STORED.has(code);
+  return retriable && FOR_NOW.has(code) && (isMaybeStored || command.sendings > 1);
 }

@@ -156,7 +156,7 @@ fn a_reply_counts_once_and_only_for_what_was_sent() {
 }
 
 #[test]
-fn what_is_refused_for_now_stays_if_it_was_sent_before() {
+fn what_is_refused_for_now_stays_if_it_was_sent_before_or_may_be_stored() {
     let table = [
         // The code, whether it is retriable, whether it was sent before, and whether it stays.
         ("rate_limited", true, true, true),
@@ -166,12 +166,19 @@ fn what_is_refused_for_now_stays_if_it_was_sent_before() {
         ("rate_limited", false, true, false),
         ("queue_full", true, true, false),
         ("surprise", true, true, false),
+        ("store_failed", false, true, false),
+        ("store_failed", true, false, true),
+        ("shutting_down", true, false, true),
+        ("store_failed", false, false, false),
+        ("shutting_down", false, false, false),
         ("rate_limited", true, false, false),
+        ("overloaded", true, false, false),
+        ("queue_full", true, false, false),
         ("no_session", false, false, false),
     ];
     for (code, retriable, again, stays) in table {
         let (mut world, session) = World::with_session();
-        world.send(session, &input());
+        let given = world.send(session, &input());
         if again {
             world.reconnect_after_cut();
             world.opened(json!({"sessionId": "ses", "resumed": "replay"}));
@@ -179,7 +186,7 @@ fn what_is_refused_for_now_stays_if_it_was_sent_before() {
         world.forget_news();
         world.refuse("user_input", code, retriable);
         let expected = if stays { vec![] } else { vec![format!("user_input: refused {code}")] };
-        assert_eq!(world.news(), expected, "{code}");
+        assert_eq!(world.news(), expected, "{code}, sent before: {again}");
         if stays {
             world.forget_frames();
             // What comes after it in the same session waits behind it.
@@ -188,24 +195,130 @@ fn what_is_refused_for_now_stays_if_it_was_sent_before() {
             assert_eq!(world.frames(), ["list_sessions"]);
             world.pass(Duration::from_secs(2));
             assert_eq!(world.frames(), ["user_input ses", "take_over_host ses"], "{code}");
+            assert_eq!(world.newest["user_input"], given.to_string(), "under the same id");
         }
     }
 }
 
 #[test]
-fn a_command_is_not_refused_for_now_for_ever() {
-    let (mut world, session) = World::with_session();
-    world.send(session, &input());
-    world.reconnect_after_cut();
-    world.opened(json!({"sessionId": "ses", "resumed": "replay"}));
-    world.forget_news();
-    for _ in 0..5 {
-        world.refuse("user_input", "rate_limited", true);
-        assert_eq!(world.news(), Vec::<String>::new());
-        world.pass(Duration::from_secs(30));
+fn only_a_writing_command_may_be_stored_although_it_was_refused() {
+    let table = [
+        // The command, and whether it stays.
+        (input(), true),
+        (rename(), true),
+        (command("tool_result", json!({"toolCallId": "call", "output": "done"})), true),
+        (command("get_tree", json!({})), false),
+        (command("get_context", json!({})), false),
+        (command("preview_compaction", json!({})), false),
+        (command("delete_session", json!({})), false),
+        (once(), false),
+    ];
+    for code in ["store_failed", "shutting_down"] {
+        for (command, stays) in &table {
+            let name = command.name();
+            let (mut world, session) = World::with_session();
+            world.send(session, command);
+            world.refuse(name, code, true);
+            let told = if *stays { vec![] } else { vec![format!("{name}: refused {code}")] };
+            assert_eq!(world.news(), told, "{name}: {code}");
+            world.forget_frames();
+            world.pass(Duration::from_secs(2));
+            let again = if *stays { vec![format!("{name} ses")] } else { vec![] };
+            assert_eq!(world.frames(), again, "{name}: {code}");
+        }
     }
-    world.refuse("user_input", "rate_limited", true);
-    assert_eq!(world.news(), ["user_input: refused rate_limited"]);
+}
+
+#[test]
+fn a_command_that_may_be_stored_waits_for_the_next_connection_and_for_its_session_on_it() {
+    // The wait is over before the session is open again, and after.
+    for asked_ms in [0, 10_000] {
+        let (mut world, session) = World::with_session();
+        let given = world.send(session, &input());
+        let error = json!({"code": "shutting_down", "message": "", "retriable": true, "retryAfterMs": asked_ms});
+        world.answer("user_input", json!({"type": "error", "payload": error}));
+        world.lost(Lost::closed(1012, ""));
+        world.forget();
+        world.reconnect();
+        world.pass(Duration::from_secs(1));
+        assert_eq!(world.frames(), ["hello", "open_session ses resume@1"], "{asked_ms} ms");
+        world.opened(json!({"sessionId": "ses", "resumed": "replay"}));
+        world.pass(Duration::from_secs(10));
+        assert_eq!(world.frames(), ["user_input ses"], "{asked_ms} ms");
+        assert_eq!(world.newest["user_input"], given.to_string(), "under the same id");
+    }
+}
+
+#[test]
+fn a_command_that_may_be_stored_waits_for_its_session_and_others_of_that_session_wait_behind_it() {
+    for closes_first in [false, true] {
+        let (mut world, session) = World::with_session();
+        world.send(session, &input());
+        if closes_first {
+            world.closed_by_server("failed", true);
+        }
+        world.refuse("user_input", "store_failed", true);
+        if !closes_first {
+            world.closed_by_server("failed", true);
+        }
+        assert_eq!(world.news(), ["retrying 1: no error"]);
+        world.forget_frames();
+        world.send(session, &rename());
+        world.send(session, &once());
+        world.send(To::Server, &list());
+        assert_eq!(world.frames(), ["list_sessions"], "the list is about no session");
+        world.pass(Duration::from_secs(1));
+        assert_eq!(world.frames(), ["open_session ses resume@1"]);
+        world.opened(json!({"sessionId": "ses", "resumed": "replay"}));
+        assert_eq!(world.frames(), ["user_input ses", "rename_session ses", "take_over_host ses"]);
+    }
+}
+
+#[test]
+fn a_command_that_may_be_stored_has_an_outcome_when_nobody_will_send_it_again() {
+    type Ends = fn(&mut World, Session);
+    let table: [(Ends, &str); 4] = [
+        (|world, session| world.machine.close_session(session), "user_input: session closed"),
+        (|world, _| world.closed_by_server("deleted", false), "user_input: session closed"),
+        (|world, _| world.machine.close(), "user_input: stopped"),
+        (|world, _| world.lost(Lost::closed(4400, "")), "user_input: stopped"),
+    ];
+    for (ends, outcome) in table {
+        let (mut world, session) = World::with_session();
+        world.send(session, &input());
+        world.refuse("user_input", "store_failed", true);
+        world.forget();
+        ends(&mut world, session);
+        let news = world.news();
+        assert!(news.contains(&outcome.to_owned()), "{outcome} is not in {news:?}");
+        assert_eq!((world.machine.unanswered(), world.machine.outbox.deadline()), (0, None), "{outcome}");
+    }
+}
+
+#[test]
+fn a_command_is_not_refused_for_now_for_ever() {
+    let table = [
+        // Whether it was sent before, its refusals but the last, and the last.
+        (true, "rate_limited", "rate_limited"),
+        (false, "store_failed", "store_failed"),
+        (false, "shutting_down", "overloaded"),
+    ];
+    for (again, code, last) in table {
+        let (mut world, session) = World::with_session();
+        world.send(session, &input());
+        if again {
+            world.reconnect_after_cut();
+            world.opened(json!({"sessionId": "ses", "resumed": "replay"}));
+        }
+        world.forget_news();
+        for _ in 0..5 {
+            world.refuse("user_input", code, true);
+            assert_eq!(world.news(), Vec::<String>::new(), "{code}");
+            world.pass(Duration::from_secs(30));
+        }
+        world.refuse("user_input", last, true);
+        assert_eq!(world.news(), [format!("user_input: refused {last}")]);
+    }
 }
 
 #[test]

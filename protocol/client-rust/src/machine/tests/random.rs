@@ -11,8 +11,9 @@ use std::collections::{HashMap, HashSet};
 /// Sessions of the server, as the test names them.
 const SESSIONS: [&str; 3] = ["one", "two", "three"];
 
-const REFUSALS: [(&str, bool); 9] = [
+const REFUSALS: [(&str, bool); 10] = [
     ("rate_limited", true),
+    ("store_failed", true),
     ("overloaded", true),
     ("shutting_down", true),
     ("no_session", false),
