@@ -128,23 +128,34 @@ async fn what_an_opening_did_not_find_does_not_come_back() {
     }
 }
 
+/// What a round leaves is copied and synced by the writer itself, at different moments of these lives.
 #[tokio::test]
 async fn a_sync_that_fails_while_the_log_is_copied_back_ends_the_writer_too() {
-    let bench = Bench::new("failed-copy");
-    let store = bench.open(1);
-    let lease = store.create(&session(), "", Timestamp(0)).await.unwrap();
-    store.append(&lease, 1, append("a")).await.unwrap();
-    assert!(!bench.disk.has_failed_to_sync());
-    bench.disk.fail_next_sync_of("reseed.db");
-    // It is synced in the log and acknowledged; the checkpoint comes after that.
-    store.append(&lease, 2, append("b")).await.unwrap();
-    is_unknown(store.append(&lease, 3, append("c")).await);
-    assert!(bench.disk.has_failed_to_sync());
-    is_unknown(store.append(&lease, 3, append("d")).await);
-    assert_eq!(log(&store).await, "ab");
-    bench.kill(store);
-    bench.disk.lose_power();
-    assert_eq!(log(&bench.open(1)).await, "ab");
+    for before in 1..12 {
+        let bench = Bench::new(&format!("failed-copy-{before}"));
+        let store = bench.open(1);
+        let lease = store.create(&session(), "", Timestamp(0)).await.unwrap();
+        let mut acknowledged = String::new();
+        for seq in 1..=before {
+            store.append(&lease, seq, append("a")).await.unwrap();
+            acknowledged.push('a');
+        }
+        assert!(!bench.disk.has_failed_to_sync());
+        bench.disk.fail_next_sync_of("reseed.db");
+        let mut seq = before + 1;
+        // What is synced in the log is acknowledged; copying it comes after that.
+        while store.append(&lease, seq, append("b")).await.is_ok() {
+            acknowledged.push('b');
+            seq += 1;
+            assert!(seq < before + 10, "the log is not copied back");
+        }
+        assert!(bench.disk.has_failed_to_sync(), "{before}");
+        is_unknown(store.append(&lease, seq, append("c")).await);
+        assert_eq!(log(&store).await, acknowledged, "{before}");
+        bench.kill(store);
+        bench.disk.lose_power();
+        assert_eq!(log(&bench.open(1)).await, acknowledged, "{before}");
+    }
 }
 
 #[tokio::test]

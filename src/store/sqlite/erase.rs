@@ -1,10 +1,11 @@
-//! How the text of a deleted session leaves the files: the write-ahead log is copied back into the database, unused
-//! bytes of the pages that it held are cleared there (see `scrub.rs`), and the log is emptied.
+//! How the write-ahead log is copied back into the database, and how the text of a deleted session leaves the files:
+//! unused bytes of the pages that the log held are cleared in the database (see `scrub.rs`), and the log is emptied.
 
 use super::{
     lock::Lock,
     open::BUSY_TIMEOUT,
-    scrub::{self, Pages},
+    scrub::{self, Pages, Salts},
+    watched::Watched,
 };
 use rusqlite::{Connection, ErrorCode, ffi};
 use std::{io, time::Duration};
@@ -12,6 +13,9 @@ use std::{io, time::Duration};
 /// How long emptying the log waits for readers of an older state. Reads of this process take a few milliseconds; while
 /// it waits, nothing is written.
 const READERS_LEAVE: Duration = Duration::from_millis(50);
+
+/// Frames at the start of a log whose pages are a sample of it.
+const SAMPLE_FRAMES: u64 = 16;
 
 /// The answer of a checkpoint.
 struct Checkpoint {
@@ -33,11 +37,89 @@ fn checkpoint(db: &Connection, mode: &str) -> rusqlite::Result<Checkpoint> {
     Ok(answer)
 }
 
+/// Frames of a log, counted from 1, as SQLite does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Frames {
+    pub(super) first: u32,
+    pub(super) last: u32,
+}
+
+impl Frames {
+    /// Returns their places in the file.
+    fn places(self) -> std::ops::Range<u64> {
+        u64::from(self.first.saturating_sub(1))..self.last.into()
+    }
+}
+
 /// Copies the log back into the database, as far as its readers allow. If all of it was copied, clears unused bytes of
 /// its pages and returns true. SQLite takes such a log up again from its start with the next write, so this is the
 /// moment for it.
 pub(super) fn copy_back(db: &Connection, lock: Option<&Lock>) -> rusqlite::Result<bool> {
-    changing(lock, |pages| copy_and_clear(db, lock, pages))
+    copy_back_after(db, lock, Cleared::default())
+}
+
+/// The part of a log that [`copy_beside`] has copied, and cleared.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Cleared {
+    /// Its frames, from the start of the log.
+    pub(super) frames: u32,
+    /// The log.
+    salts: Salts,
+    /// Some of its pages.
+    pub(super) sample: Pages,
+}
+
+/// Does what [`copy_back`] does after a part was cleared.
+pub(super) fn copy_back_after(db: &Connection, lock: Option<&Lock>, cleared: Cleared) -> rusqlite::Result<bool> {
+    changing(lock, |pages| {
+        let copied = copy_and_clear(db, lock, &cleared, pages);
+        pages.extend(&cleared.sample);
+        copied
+    })
+}
+
+/// Returns how many frames the log of a connection has, and how many of them were copied back. Changes nothing; but a
+/// SQLite before 3.51, which does not know this mode, would copy the log.
+pub(super) fn progress(db: &Connection) -> rusqlite::Result<(i64, i64)> {
+    let Checkpoint { frames, copied, .. } = checkpoint(db, "NOOP")?;
+    Ok((frames, copied))
+}
+
+/// Copies the log back up to the last of these frames while its writer goes on, and clears unused bytes of their pages.
+/// Returns what is cleared now; `None` if somebody was in the way.
+///
+/// Somebody must hold a snapshot that ends with the last frame, taken before all of the log was copied. Then nobody
+/// copies later frames meanwhile, and the log is not taken up again from its start: a page that a power loss tears is
+/// read from it.
+pub(super) fn copy_beside(
+    db: &Connection,
+    watched: Option<&Watched>,
+    frames: Frames,
+) -> rusqlite::Result<Option<Cleared>> {
+    // Set here, since on a connection that has read nothing it would make a log beside a new file.
+    db.pragma_update(None, "synchronous", "FULL")?;
+    let Checkpoint { is_busy, copied, .. } = checkpoint(db, "PASSIVE")?;
+    if is_busy || copied != i64::from(frames.last) {
+        return Ok(None);
+    }
+    let mut cleared = Cleared { frames: frames.last, ..Cleared::default() };
+    if let Some((database, log)) = watched.and_then(Watched::database).filter(|_| cfg!(unix)) {
+        // What cannot be read now is cleared, or reported, when all of the log is copied.
+        let Ok(salts) = scrub::salts_of(&log) else { return Ok(None) };
+        let Ok(pages) = scrub::pages_in(&log, frames.places()) else { return Ok(None) };
+        scrub::clear(database, &pages).map_err(as_failed_sync)?;
+        // SQLite does that only once all of the log is copied, and then the writer would wait for it.
+        database.sync_data().map_err(as_failed_sync)?;
+        cleared.salts = salts;
+        cleared.sample.extend(scrub::some_of(&pages));
+    }
+    Ok(Some(cleared))
+}
+
+/// Returns some of the pages that the log holds, if it can be read.
+pub(super) fn sample(lock: &Lock) -> Pages {
+    let pages = lock.database().and_then(|(_, log)| scrub::pages_in(&log, 0..SAMPLE_FRAMES).ok());
+    pages.map(|pages| scrub::some_of(&pages).into_iter().collect()).unwrap_or_default()
 }
 
 /// Runs what changes the database file, and fills in the pages that it changes.
@@ -50,8 +132,8 @@ fn changing<T>(lock: Option<&Lock>, change: impl FnOnce(&mut Pages) -> T) -> T {
     done
 }
 
-fn copy_and_clear(db: &Connection, lock: Option<&Lock>, pages: &mut Pages) -> rusqlite::Result<bool> {
-    let before = data_version(db)?;
+fn copy_and_clear(db: &Connection, lock: Option<&Lock>, before: &Cleared, pages: &mut Pages) -> rusqlite::Result<bool> {
+    let version = data_version(db)?;
     let Checkpoint { is_busy, frames, copied } = checkpoint(db, "PASSIVE")?;
     if is_busy || copied < frames {
         return Ok(false);
@@ -59,7 +141,13 @@ fn copy_and_clear(db: &Connection, lock: Option<&Lock>, pages: &mut Pages) -> ru
     let Some((database, log)) = lock.and_then(Lock::database).filter(|_| cfg!(unix) && frames > 0) else {
         return Ok(true);
     };
-    *pages = scrub::pages_in(&log, frames.cast_unsigned());
+    let frames = frames.cast_unsigned();
+    let is_same = scrub::salts_of(&log).is_ok_and(|salts| salts == before.salts);
+    let first = if is_same { before.frames.into() } else { 0 };
+    pages.extend(scrub::pages_in(&log, first..frames).unwrap_or_else(|error| {
+        tracing::error!(%error, "the write-ahead log cannot be read: copies of deleted text may stay in the database");
+        Pages::new()
+    }));
     // Nobody may write to the pages meanwhile, also no other program that got around our lock. If one has written since
     // the log was copied, it may still be copying that.
     match db.execute_batch("BEGIN IMMEDIATE") {
@@ -68,7 +156,7 @@ fn copy_and_clear(db: &Connection, lock: Option<&Lock>, pages: &mut Pages) -> ru
         Err(error) => return Err(error),
     }
     let cleared = data_version(db).and_then(|now| {
-        if now != before {
+        if now != version {
             return Ok(false);
         }
         scrub::clear(database, pages).map_err(as_failed_sync)?;
@@ -82,7 +170,9 @@ fn copy_and_clear(db: &Connection, lock: Option<&Lock>, pages: &mut Pages) -> ru
 /// the way.
 pub(super) fn erase(db: &Connection, lock: Option<&Lock>) -> rusqlite::Result<bool> {
     db.busy_timeout(READERS_LEAVE)?;
-    let erased = changing(lock, |pages| Ok(copy_and_clear(db, lock, pages)? && !checkpoint(db, "TRUNCATE")?.is_busy));
+    let erased = changing(lock, |pages| {
+        Ok(copy_and_clear(db, lock, &Cleared::default(), pages)? && !checkpoint(db, "TRUNCATE")?.is_busy)
+    });
     db.busy_timeout(BUSY_TIMEOUT)?;
     // A cached page may have bytes that were cleared in the file.
     db.release_memory()?;

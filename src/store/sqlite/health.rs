@@ -50,8 +50,11 @@ impl Health {
         self.failure.get().cloned()
     }
 
+    /// Stops the writing; every later write gets this answer. Only the first reason counts.
     pub(super) fn end(&self, failure: Error) {
-        let _ = self.failure.set(failure);
+        if self.failure.set(failure.clone()).is_ok() {
+            tracing::error!(error = %failure, "the store accepts no more writes until the server restarts");
+        }
     }
 
     /// Records that a group of this many bytes was committed.

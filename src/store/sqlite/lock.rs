@@ -111,7 +111,7 @@ impl Lock {
 
     /// Returns the database's file, once it is locked too, and the path of its write-ahead log.
     pub(super) fn database(&self) -> Option<(&File, PathBuf)> {
-        Some((self.watched.file()?, beside(self.path(), "-wal")))
+        self.watched.database()
     }
 }
 

@@ -1,7 +1,8 @@
 //! The default store: one SQLite file, for one node.
 //!
-//! All writes go through one thread, which commits them in groups with `synchronous=FULL`; reads use connections of
-//! their own. One process at a time may write to the file; others may read it meanwhile.
+//! All writes go through one thread, which commits them in groups with `synchronous=FULL`. Another one copies them from
+//! the write-ahead log back into the file. Reads use connections of their own. One process at a time may write to the
+//! file; others may read it meanwhile.
 
 mod erase;
 mod health;
@@ -37,13 +38,14 @@ use super::{
     epoch::new_epoch, walk,
 };
 use history::Suspects;
+use open::Beside;
 use readers::{READERS, Readers};
 use removal::Delete;
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use reserve::Reserve;
 use std::{path::Path, sync::Arc};
 use write::{AppendAt, Create, CreateOnce, Open};
-use writer::{Parts, Writer};
+use writer::{CopyingPlace, Parts, Writer};
 
 /// The reason a read or a write was not executed.
 #[derive(Debug)]
@@ -147,19 +149,21 @@ impl SqliteStore {
     /// As [`Self::open`].
     pub fn open_with(path: &Path, options: Options) -> Result<Self, OpenError> {
         let Options { observer, checkpoint_pages, retry, index, mut vfs } = options;
-        let opened = open::open(path, READERS, vfs.as_ref())?;
+        let opened = open::open(path, Beside::Served, vfs.as_ref())?;
         if opened.found.is_marked {
             return Err(OpenError::Migrating { path: path.to_owned() });
         }
         let hold = vfs.as_mut().and_then(|vfs| vfs.reserve.take());
         let readers = Readers::new(opened.readers);
         let suspects = Suspects::default();
+        let copying = if vfs.is_some() { CopyingPlace::Inline } else { CopyingPlace::Beside };
         let parts = Parts {
             reserve: match (&opened.lock, hold) {
                 (Some(lock), _) => Reserve::beside(lock.path()),
                 (None, hold) => Reserve::take(hold.unwrap_or_else(|| Box::new(|_| Ok(())))),
             },
             db: opened.writer,
+            copying: opened.copiers.map(|copiers| (copiers, copying)),
             lock: opened.lock,
             observer,
             checkpoint_pages,

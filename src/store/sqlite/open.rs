@@ -5,10 +5,12 @@
 use super::{
     CommitStats, erase,
     lock::{self, Lock, Refused},
+    readers::READERS,
     removal, schema,
     scrub::Pages,
     staging::Staged,
     transfer,
+    writer::Copiers,
 };
 use rusqlite::{Connection, OpenFlags, ffi, types::ValueRef};
 use std::{
@@ -107,7 +109,8 @@ fn holder(pid: Option<u32>) -> String {
 pub struct Options {
     /// Called after each commit, before its writes are answered, on the writer's thread: it must be quick.
     pub observer: Box<dyn Fn(CommitStats) + Send>,
-    /// Pages of the write-ahead log at which it is copied back.
+    /// Pages of the write-ahead log at which copying it back begins. Meanwhile it grows by half as many at most, unless
+    /// a reader of an old snapshot is in the way.
     pub checkpoint_pages: u32,
     /// The time after which a step of a deletion that failed is first tried again.
     pub retry: Duration,
@@ -130,18 +133,28 @@ pub struct Vfs {
 
 impl Default for Options {
     fn default() -> Self {
-        // 32 MB. With SQLite's default of 1,000 pages, a busy writer spends its time copying the log back.
+        // 24 MB. With SQLite's default of 1,000 pages, a busy writer spends its time copying the log back.
         let (observer, retry) = (Box::new(|_: CommitStats| {}), Duration::from_millis(10));
-        Self { observer, checkpoint_pages: 4000, retry, index: true, vfs: None }
+        Self { observer, checkpoint_pages: 3000, retry, index: true, vfs: None }
     }
+}
+
+/// The connections that are opened beside the one that writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beside {
+    Nothing,
+    /// Readers, and those that copy the write-ahead log back.
+    Served,
 }
 
 /// The connections of an open database.
 pub(super) struct Opened {
-    /// The only connection that writes.
+    /// The only connection that writes records.
     pub(super) writer: Connection,
     /// The connections that read.
     pub(super) readers: Vec<Connection>,
+    /// The connections that copy the write-ahead log back.
+    pub(super) copiers: Option<Copiers>,
     pub(super) lock: Option<Lock>,
     pub(super) found: Found,
 }
@@ -157,8 +170,8 @@ pub(super) struct Found {
     pub(super) staged: Staged,
 }
 
-/// Opens the database at `path` with this many readers; creates it, and the directories above it, if they do not exist.
-pub(super) fn open(path: &Path, readers: usize, vfs: Option<&Vfs>) -> Result<Opened, OpenError> {
+/// Opens the database at `path`; creates it, and the directories above it, if they do not exist.
+pub(super) fn open(path: &Path, beside: Beside, vfs: Option<&Vfs>) -> Result<Opened, OpenError> {
     let (path, lock) = match vfs {
         None => {
             let path = resolve(path).map_err(io_error(path))?;
@@ -190,8 +203,12 @@ pub(super) fn open(path: &Path, readers: usize, vfs: Option<&Vfs>) -> Result<Ope
     if let Some(lock) = &lock {
         lock.watched().end_change(&Pages::new());
     }
-    let readers = open_readers(&path, readers, vfs).map_err(&sqlite)?;
-    Ok(Opened { writer, readers, lock, found })
+    let (mut readers, mut copiers) = (Vec::new(), None);
+    if beside == Beside::Served {
+        readers = open_readers(&path, READERS, vfs).map_err(&sqlite)?;
+        copiers = Some(open_copiers(&path, vfs).map_err(&sqlite)?);
+    }
+    Ok(Opened { writer, readers, copiers, lock, found })
 }
 
 /// Opens readers of the database at `path`, which may be open elsewhere. Creates and changes nothing, except for the
@@ -355,6 +372,12 @@ fn connect(path: &Path, mode: OpenFlags, vfs: Option<&str>) -> rusqlite::Result<
 
 fn open_readers(path: &Path, readers: usize, vfs: Option<&str>) -> rusqlite::Result<Vec<Connection>> {
     (0..readers).map(|_| connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY, vfs)).collect()
+}
+
+fn open_copiers(path: &Path, vfs: Option<&str>) -> rusqlite::Result<Copiers> {
+    let copier = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE, vfs)?;
+    let pin = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY, vfs)?;
+    Ok(Copiers { copier, pin })
 }
 
 /// Brings the file and the connection into the state in which they are used. Returns what was found.

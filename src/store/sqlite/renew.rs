@@ -23,7 +23,7 @@ pub(in crate::store) fn renew(path: &Path) -> Result<Renewed, RestoredError> {
     let missing = |source| OpenError::Io { path: path.to_owned(), source };
     fs::metadata(path).map_err(missing).map_err(crate::store::ConnectError::from)?;
     // The lock is given up after the connection is closed.
-    let opened = open::open(path, 0, None).map_err(crate::store::ConnectError::from)?;
+    let opened = open::open(path, open::Beside::Nothing, None).map_err(crate::store::ConnectError::from)?;
     let Opened { lock: _lock, writer: db, found, .. } = opened;
     if found.is_marked {
         let error = OpenError::Migrating { path: path.to_owned() };

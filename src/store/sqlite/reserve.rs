@@ -10,7 +10,7 @@ use std::{
 };
 
 /// Bytes of the reserve. Deleting writes a cleared page for each page that it frees, to the write-ahead log first: this
-/// holds what the log may have that the database has not (32 MiB, a group, and a portion of new rows that was moved,
+/// holds what the log may have that the database has not (35 MiB, a group, and a portion of new rows that was moved,
 /// some MiB each), and some steps of a deletion.
 pub(super) const RESERVE_BYTES: u64 = 48 * 1024 * 1024;
 

@@ -9,7 +9,7 @@
 //! and a page that a power loss tears is read from the log. The file handle must stay open as long as SQLite's own:
 //! closing any handle of a file drops all of SQLite's locks on it.
 
-use std::{collections::BTreeSet, fs::File, io, path::Path};
+use std::{collections::BTreeSet, fs::File, io, ops::Range, path::Path};
 
 /// Bytes before the first frame of a write-ahead log, and before the page in each frame.
 const LOG_HEADER_BYTES: u64 = 32;
@@ -31,28 +31,32 @@ const LOCKS_AT: u32 = 1 << 30;
 /// The pages of a database that a write-ahead log holds.
 pub(super) type Pages = BTreeSet<u32>;
 
-/// Returns the pages in the first frames of the log beside a database. A log that cannot be read has none.
-pub(super) fn pages_in(log: &Path, frames: u64) -> Pages {
-    let read = || -> io::Result<Pages> {
-        let file = File::open(log)?;
-        let mut size = [0; 4];
-        read_at(&file, &mut size, 8)?;
-        let frame = FRAME_HEADER_BYTES + u64::from(u32::from_be_bytes(size));
-        let mut pages = Pages::new();
-        for at in 0..frames {
-            let mut page = [0; 4];
-            read_at(&file, &mut page, LOG_HEADER_BYTES + at * frame)?;
-            pages.insert(u32::from_be_bytes(page));
-        }
-        Ok(pages)
-    };
-    read().unwrap_or_else(|error| {
-        tracing::error!(%error, "the write-ahead log cannot be read: copies of deleted text may stay in the database");
-        Pages::new()
-    })
+/// Identifies a log from its start to where it is taken up again.
+pub(super) type Salts = [u8; 8];
+
+/// Returns the salts in the header of the log beside a database.
+pub(super) fn salts_of(log: &Path) -> io::Result<Salts> {
+    let mut salts = Salts::default();
+    read_at(&File::open(log)?, &mut salts, 16)?;
+    Ok(salts)
 }
 
-/// Clears the gaps of these pages in the database file and syncs it.
+/// Returns the pages in these frames, counted from 0, of the log beside a database.
+pub(super) fn pages_in(log: &Path, frames: Range<u64>) -> io::Result<Pages> {
+    let file = File::open(log)?;
+    let mut size = [0; 4];
+    read_at(&file, &mut size, 8)?;
+    let frame = FRAME_HEADER_BYTES + u64::from(u32::from_be_bytes(size));
+    let mut pages = Pages::new();
+    for at in frames {
+        let mut page = [0; 4];
+        read_at(&file, &mut page, LOG_HEADER_BYTES + at * frame)?;
+        pages.insert(u32::from_be_bytes(page));
+    }
+    Ok(pages)
+}
+
+/// Clears the gaps of these pages in the database file, and syncs it if there was something to clear.
 pub(super) fn clear(database: &File, pages: &Pages) -> io::Result<()> {
     if pages.is_empty() {
         return Ok(());

@@ -38,13 +38,13 @@ impl SqliteSide {
     /// # Errors
     /// [`OpenError`]: among others, a server uses it.
     pub(in crate::store) fn open(path: &Path) -> Result<Self, OpenError> {
-        let Opened { writer: db, lock, .. } = open::open(path, 0, None)?;
+        let Opened { writer: db, lock, .. } = open::open(path, open::Beside::Nothing, None)?;
         Ok(Self { db, _lock: lock })
     }
 
     /// Opens a file to read all of it: one that another migration has not finished is refused.
     pub(in crate::store) fn open_source(path: &Path) -> Result<Self, OpenError> {
-        let Opened { writer: db, lock, found, .. } = open::open(path, 0, None)?;
+        let Opened { writer: db, lock, found, .. } = open::open(path, open::Beside::Nothing, None)?;
         if found.is_marked {
             return Err(OpenError::Migrating { path: path.to_owned() });
         }

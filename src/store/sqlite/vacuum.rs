@@ -8,7 +8,7 @@
 use super::{
     Fault, OpenError, erase, history,
     lock::beside,
-    open::{self, Opened},
+    open::{self, Beside, Opened},
     removal::{self, Slice},
     writer::Write,
 };
@@ -63,7 +63,7 @@ pub fn vacuum(path: &Path) -> Result<Vacuumed, VacuumError> {
     // Opening would create it.
     let missing = |source| OpenError::Io { path: path.to_owned(), source };
     fs::metadata(path).map_err(missing)?;
-    let opened = open::open(path, 0, None)?;
+    let opened = open::open(path, Beside::Nothing, None)?;
     let path = opened.lock.as_ref().map_or(path, |lock| lock.path()).to_owned();
     let copy = beside(&path, ".vacuum");
     let done = rewrite(opened, &path, &copy);

@@ -3,7 +3,10 @@
 //! Who changes a database file other than by SQLite, such as a backup that is copied over it, gets around every lock.
 //! So the file's length and time of change are compared with what they were after the last change of our own.
 
-use super::scrub::{self, Pages};
+use super::{
+    lock::beside,
+    scrub::{self, Pages},
+};
 use std::{
     fs::{self, File, Metadata},
     io,
@@ -105,6 +108,11 @@ impl Watched {
 
     pub(super) fn file(&self) -> Option<&File> {
         self.database.as_ref().map(|database| &*database.file)
+    }
+
+    /// Returns the database's file, once it exists, and the path of its write-ahead log.
+    pub(super) fn database(&self) -> Option<(&File, PathBuf)> {
+        Some((self.file()?, beside(self.path(), "-wal")))
     }
 
     /// Returns the path of the database; before it exists, that of the lock file.

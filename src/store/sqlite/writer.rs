@@ -1,5 +1,6 @@
-//! The only thread that writes. It commits everything waiting in its queue in one transaction with one `COMMIT` and one
-//! sync of the disk, then answers all of it.
+//! The only thread that commits. It commits everything waiting in its queue in one transaction with one `COMMIT` and
+//! one sync of the disk, then answers all of it. A second thread copies what is committed from the write-ahead log back
+//! into the database (`copying.rs`).
 //!
 //! Invariants:
 //! - nothing is answered `Ok` before the `COMMIT` that holds it has returned;
@@ -11,6 +12,7 @@
 //! Between two groups it moves new rows to their places (`moving.rs`), does a step of what deleted sessions leave to be
 //! done (`upkeep.rs`), or indexes some entries (`indexing.rs`).
 
+mod copying;
 mod handle;
 mod indexing;
 mod job;
@@ -18,6 +20,7 @@ mod moving;
 mod upkeep;
 mod wal;
 
+pub(super) use copying::{Copiers, CopyingPlace};
 pub(super) use handle::Writer;
 pub(super) use job::{Size, Write};
 
@@ -26,11 +29,13 @@ use super::{
     staging::Staged, watched::Lost,
 };
 use crate::store::Error;
+use copying::{Copying, Outcome, Round};
 use indexing::Indexing;
 use job::{Job, Spoiled};
 use moving::Moving;
 use rusqlite::{Connection, ErrorCode, config::DbConfig, ffi};
 use std::{
+    future, io,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -54,9 +59,11 @@ type Commit = Box<dyn FnMut(&Connection) -> rusqlite::Result<()> + Send>;
 /// The parts from which the thread is built.
 pub(super) struct Parts {
     pub(super) db: Connection,
+    /// The connections that copy the write-ahead log back, and where; `None` leaves it to the thread.
+    pub(super) copying: Option<(Copiers, CopyingPlace)>,
     pub(super) lock: Option<Lock>,
     pub(super) observer: Box<dyn Fn(CommitStats) + Send>,
-    /// Pages of the write-ahead log at which it is copied back.
+    /// As in [`super::Options`].
     pub(super) checkpoint_pages: u32,
     /// The time after which a step of the upkeep that failed is first tried again.
     pub(super) retry: Duration,
@@ -73,6 +80,8 @@ pub(super) struct Parts {
 
 /// The state that the thread owns.
 struct Thread {
+    /// Declared before the connection: whichever is closed last copies the log back and removes it.
+    copying: Option<Copying>,
     db: Connection,
     /// Runs `COMMIT`; a field so that a test can make it fail.
     commit: Commit,
@@ -102,21 +111,28 @@ enum Woken {
     Job(Box<dyn Job>),
     /// A step of the upkeep is due.
     Upkeep,
+    /// A round of copying the write-ahead log back has ended.
+    Copied(Round, Outcome),
     /// Nobody is left to send jobs.
     Closed,
 }
 
 impl Thread {
-    fn new(parts: Parts) -> rusqlite::Result<Self> {
-        let Parts { mut db, lock, observer, checkpoint_pages, retry, reserve, readers, has_deletions, .. } = parts;
+    fn new(parts: Parts) -> io::Result<Self> {
+        let Parts { mut db, copying, lock, observer, checkpoint_pages, retry, reserve, readers, has_deletions, .. } =
+            parts;
         let Parts { staged, suspects, index, .. } = parts;
+        let (stats, health) = (CommitStats::default(), Arc::<Health>::default());
         let commit = Box::new(|db: &Connection| db.execute_batch("COMMIT"));
-        let wal = Wal::watch(&mut db, checkpoint_pages)?;
+        let watched = || lock.as_ref().map(|lock| lock.watched().clone());
+        let limits = Wal::limits(checkpoint_pages);
+        let start = |(copiers, place)| Copying::start(copiers, place, limits, watched(), health.clone());
+        let copying = copying.map(start).transpose()?;
+        let wal = Wal::watch(&mut db, checkpoint_pages).map_err(io::Error::other)?;
         let moving = Moving::new(staged);
         let upkeep = Upkeep::new(has_deletions, retry);
         let indexing = Indexing::new(suspects, index);
-        let (stats, health) = (CommitStats::default(), Arc::default());
-        Ok(Self { db, commit, observer, stats, health, wal, moving, upkeep, indexing, reserve, readers, lock })
+        Ok(Self { copying, db, commit, observer, stats, health, wal, moving, upkeep, indexing, reserve, readers, lock })
     }
 
     fn run(mut self, mut queue: mpsc::Receiver<Box<dyn Job>>, timer: &Runtime) {
@@ -133,34 +149,44 @@ impl Thread {
                     self.upkeep_when_due();
                     self.index_when_due(false);
                 }
+                Woken::Copied(round, outcome) => self.after_round(round, outcome),
                 Woken::Closed => break,
             }
         }
+        // What is left to do now is done here, one thing after the other.
+        self.settle_copying();
+        self.copying = None;
         self.check_files();
         self.upkeep_at_the_end();
         self.move_at_the_end();
-        if self.lock.is_some()
-            && self.health.failure().is_none()
-            && let Err(error) = erase::erase(&self.db, self.lock.as_ref())
-        {
-            tracing::warn!(%error, "the write-ahead log could not be copied back at the end");
+        if self.health.failure().is_some() {
+            self.leave_log();
+        } else if self.lock.is_some() {
+            match erase::erase(&self.db, self.lock.as_ref()) {
+                Ok(true) => {}
+                Ok(false) => tracing::warn!("the write-ahead log stays: another program reads the database"),
+                Err(error) => tracing::warn!(%error, "the write-ahead log could not be copied back at the end"),
+            }
         }
     }
 
-    fn wait(&self, queue: &mut mpsc::Receiver<Box<dyn Job>>, timer: &Runtime) -> Woken {
+    fn wait(&mut self, queue: &mut mpsc::Receiver<Box<dyn Job>>, timer: &Runtime) -> Woken {
         let job = |job: Option<Box<dyn Job>>| job.map_or(Woken::Closed, Woken::Job);
         let due_at = self.upkeep.due_at().into_iter().chain(self.indexing.due_at()).min();
         match due_at {
-            None => job(queue.blocking_recv()),
+            None if !self.is_copying() => job(queue.blocking_recv()),
             Some(at) if at <= Instant::now() => match queue.try_recv() {
                 Ok(first) => Woken::Job(first),
                 Err(mpsc::error::TryRecvError::Empty) => Woken::Upkeep,
                 Err(mpsc::error::TryRecvError::Disconnected) => Woken::Closed,
             },
-            Some(at) => {
-                let received = timer.block_on(async { tokio::time::timeout_at(at.into(), queue.recv()).await });
-                received.map_or(Woken::Upkeep, job)
-            }
+            _ => timer.block_on(async {
+                tokio::select! {
+                    received = queue.recv() => job(received),
+                    (round, outcome) = next_of(self.copying.as_mut()) => Woken::Copied(round, outcome),
+                    () = until(due_at) => Woken::Upkeep,
+                }
+            }),
         }
     }
 
@@ -215,12 +241,18 @@ impl Thread {
             return;
         }
         let Some(lost) = self.lock.as_ref().and_then(|lock| lock.watched().lost()) else { return };
-        if let Lost::Changed(_) = &lost
-            && let Err(error) = self.db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
-        {
-            tracing::error!(%error, "the write-ahead log will be copied into the changed file");
+        if let Lost::Changed(_) = &lost {
+            self.leave_log();
         }
         self.end(Error::Unknown(lost.reason()));
+    }
+
+    /// Has SQLite leave the log as it is when the connection closes. It would copy back only what was not copied yet,
+    /// and remove the log: also after a sync that failed, which the pages that were copied before have not survived.
+    fn leave_log(&self) {
+        if let Err(error) = self.db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true) {
+            tracing::error!(%error, "the write-ahead log will be copied back when the store closes");
+        }
     }
 
     /// Answers the writes that delete nothing, and returns the others.
@@ -267,6 +299,10 @@ impl Thread {
             let goes_on = back && is_full(&error);
             return Err(if goes_on { Failed { error: failure, is_full: true } } else { self.ended(failure) });
         }
+        // Copying the log back may have failed meanwhile in a way after which nothing is sure.
+        if let Some(error) = self.health.failure() {
+            return Err(Failed { error, is_full: false });
+        }
         let mut written = group.iter().filter_map(|job| job.written()).peekable();
         if written.peek().is_some() {
             self.stats.commits += 1;
@@ -287,13 +323,28 @@ impl Thread {
 
     /// Stops writing; every later write gets this answer.
     fn end(&mut self, failure: Error) -> Error {
-        tracing::error!(error = %failure, "the store accepts no more writes until the server restarts");
         self.health.end(failure.clone());
         failure
     }
 
     fn ended(&mut self, failure: Error) -> Failed {
         Failed { error: self.end(failure), is_full: false }
+    }
+}
+
+/// Returns the next round that ends.
+async fn next_of(copying: Option<&mut Copying>) -> (Round, Outcome) {
+    match copying {
+        Some(copying) => copying.next().await,
+        None => future::pending().await,
+    }
+}
+
+/// Returns at this time; without one, never.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => future::pending().await,
     }
 }
 

@@ -5,7 +5,7 @@ use crate::store::{
     Append, CommandMark, Error, Head, ListQuery, SessionStore,
     conformance::{NOW, append, append_of, control, entry, id},
     sqlite::{
-        CommitStats, OpenError, SqliteStore, VacuumError,
+        CommitStats, OpenError, Options, SqliteStore, VacuumError,
         staging::{MARK_TABLES, RECORD_TABLES},
         vacuum,
     },
@@ -28,11 +28,10 @@ pub(super) fn holders(folder: &Path, text: &str) -> Vec<String> {
 
 /// SQLite moves rows between pages, and leaves copies of them in bytes that nothing uses. Sessions that grow in turns,
 /// with rows of all sizes, make it do so: each has rows on pages of the others.
-#[tokio::test]
-async fn of_a_deleted_session_no_byte_stays_in_any_file() {
+async fn check_that_no_byte_stays(checkpoint_pages: u32) {
     const SESSIONS: u64 = 24;
     let (dir, path) = place();
-    let store = SqliteStore::open(&path).unwrap();
+    let store = SqliteStore::open_with(&path, Options { checkpoint_pages, ..Options::default() }).unwrap();
     let mut random = fastrand::Rng::with_seed(14);
     let mut leases = Vec::new();
     for session in 0..SESSIONS {
@@ -60,6 +59,53 @@ async fn of_a_deleted_session_no_byte_stays_in_any_file() {
     assert_eq!(left.len(), 40);
     assert!(left.iter().all(|record| record.body.starts_with("marker-of-02-")));
     store.append(&leases[2], 41, append_of(["more"])).await.unwrap();
+}
+
+#[tokio::test]
+async fn of_a_deleted_session_no_byte_stays_in_any_file() {
+    check_that_no_byte_stays(Options::default().checkpoint_pages).await;
+}
+
+/// Pages are cleared a part at a time, while others are written.
+#[tokio::test]
+async fn no_byte_of_it_stays_if_the_log_is_copied_back_all_the_time() {
+    check_that_no_byte_stays(8).await;
+}
+
+/// What was deleted is gone from a closed store too, whatever was being copied when it was told to close.
+#[tokio::test]
+async fn no_byte_of_it_stays_in_a_store_that_is_closed_at_once() {
+    for round in 0..8 {
+        let (dir, path) = place();
+        let store = SqliteStore::open_with(&path, Options { checkpoint_pages: 8, ..Options::default() }).unwrap();
+        create(&store, "gone", 10 + 40 * round, 700).await;
+        create(&store, "kept", 1, 9).await;
+        store.delete(&id("gone")).await.unwrap();
+        store.close().await.unwrap();
+        let secret = "a secret ".repeat(9);
+        assert_eq!(holders(dir.path(), &secret), [""; 0], "round {round}");
+        assert_eq!(rows(&path, "session"), 1, "round {round}");
+    }
+}
+
+/// Many sessions write as fast as they can; the log is copied back beside them, and waits for nobody.
+#[tokio::test]
+async fn the_log_stays_short_however_much_is_written() {
+    const PAGES: u32 = 64;
+    let (_dir, path) = place();
+    let store = SqliteStore::open_with(&path, Options { checkpoint_pages: PAGES, ..Options::default() }).unwrap();
+    let writes = (0..8).map(async |session| {
+        let lease = store.create(&id(&format!("s{session}")), "ann", NOW).await.unwrap();
+        for seq in 1..=150 {
+            store.append(&lease, seq, append(vec![control(&"a".repeat(4_000))])).await.unwrap();
+        }
+    });
+    futures_util::future::join_all(writes).await;
+    let log = fs::metadata(path.with_extension("db-wal")).unwrap().len() / 8_216;
+    // A group of eight and a portion of moved rows may come on top.
+    assert!(log < u64::from(PAGES + PAGES / 2) + 600, "{log} frames");
+    store.close().await.unwrap();
+    assert_eq!(rows(&path, "record"), 1_200);
 }
 
 /// Creates a session of so many records with bodies of so many bytes.

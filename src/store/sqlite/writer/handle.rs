@@ -41,7 +41,7 @@ impl Writer {
     pub(in crate::store::sqlite) fn start(parts: Parts) -> io::Result<Self> {
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
         let watched = parts.lock.as_ref().map(|lock| lock.watched().clone());
-        let writing = Thread::new(parts).map_err(io::Error::other)?;
+        let writing = Thread::new(parts)?;
         let (health, upkeep) = (writing.health.clone(), writing.upkeep.watch());
         let indexing = writing.indexing.watch();
         // Of its own, so that a store can be opened outside of any.

@@ -30,6 +30,7 @@ fn thread(db: Connection, observer: Box<dyn Fn(CommitStats) + Send>) -> Thread {
 fn thread_with(db: Connection, observer: Box<dyn Fn(CommitStats) + Send>, reserve: Hold) -> Thread {
     Thread::new(Parts {
         db,
+        copying: None,
         lock: None,
         observer,
         checkpoint_pages: 1000,
@@ -164,6 +165,37 @@ fn after_a_commit_that_fails_nothing_more_is_written_but_where_the_disk_is_full(
     check(groups(), &[(2, ffi::SQLITE_IOERR)], &["1", DISK, DISK, DISK], &[1], &[1]);
     let full = "the store failed: commit: Error code 13: database or disk is full";
     check(groups(), &[(2, ffi::SQLITE_FULL)], &["1", full, full, "4"], &[1, 4], &[1, 2]);
+}
+
+/// The log may be all that is sure, so it stays as it is.
+#[test]
+fn after_a_failure_beside_the_writer_its_group_is_unknown_and_the_log_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.db");
+    let db = Connection::open(&path).unwrap();
+    db.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (value)").unwrap();
+    let mut thread = thread(db, Box::new(|_| {}));
+    let health = thread.health.clone();
+    thread.commit = Box::new(move |db| {
+        let done = db.execute_batch("COMMIT");
+        health.end(Error::Unknown("beside".into()));
+        done
+    });
+    let mut run = |value| {
+        let (job, mut result) = Call::boxed(Step::Insert(value));
+        thread.write_group(vec![job]);
+        result.try_recv().unwrap()
+    };
+    let unknown = Error::Unknown("beside".into());
+    assert_eq!((run(1), run(2)), (Err(unknown.clone()), Err(unknown.clone())));
+    assert_eq!((thread.stats.commits, thread.stats.failed), (0, 2));
+    let log = || std::fs::metadata(path.with_extension("db-wal")).unwrap().len();
+    let before = log();
+    assert!(thread.checkpoint().is_err_and(|failed| failed.error == unknown));
+    assert_eq!(thread.erase_now(), Err(unknown));
+    assert!(before > 0 && log() == before);
+    let count = thread.db.query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0));
+    assert_eq!(count, Ok(1));
 }
 
 #[test]

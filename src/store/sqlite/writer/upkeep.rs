@@ -251,6 +251,11 @@ impl Thread {
     }
 
     fn erase(&mut self) -> Result<Step, Error> {
+        self.settle_copying();
+        // A round that failed may have left pages of which only the log is sure.
+        if let Some(error) = self.health.failure() {
+            return Err(error);
+        }
         match erase::erase(&self.db, self.lock.as_ref()) {
             Ok(true) => {
                 self.readers.forget();
@@ -260,6 +265,11 @@ impl Thread {
             Err(error) if super::is_fatal(&error) => Err(self.end(unknown("empty the write-ahead log", &error))),
             Err(error) => Err(unknown("empty the write-ahead log", &error)),
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn erase_now(&mut self) -> Result<(), Error> {
+        self.erase().map(drop)
     }
 
     /// Executes a write of the thread itself, as a group of its own.

@@ -1,6 +1,12 @@
 //! The length of the write-ahead log, and when it is copied back.
 
-use super::{super::erase, Failed, Thread, is_fatal, is_full, unknown};
+use super::{
+    super::erase::{self, Cleared},
+    Failed, Thread,
+    copying::{Copying, Limits, Outcome, Round},
+    is_fatal, is_full, unknown,
+};
+use crate::store::Error;
 use rusqlite::Connection;
 use std::sync::{
     Arc,
@@ -11,10 +17,16 @@ use std::sync::{
 pub(super) struct Wal {
     /// Its pages after the last commit.
     pages: Arc<AtomicU32>,
-    /// Pages at which it is copied back.
-    checkpoint_pages: u32,
-    /// The same, or more if a reader of an old snapshot let only a part be copied last time.
+    /// Pages at which copying begins.
+    begin_pages: u32,
+    /// Pages by which it grows until copying is tried again.
+    retry_pages: u32,
+    /// [`Self::begin_pages`], or more if the log stayed long after it was copied last.
     due_at: u32,
+    /// The length with which all of it was copied: as long as it has that, nothing was added.
+    copied: Option<u32>,
+    /// The length that was seen last.
+    seen: u32,
 }
 
 impl Wal {
@@ -27,7 +39,14 @@ impl Wal {
             seen.store(pages.unsigned_abs(), Ordering::Relaxed);
             Ok(())
         }))?;
-        Ok(Self { pages, checkpoint_pages, due_at: checkpoint_pages })
+        let retry_pages = checkpoint_pages.div_ceil(4);
+        Ok(Self { pages, begin_pages: checkpoint_pages, retry_pages, due_at: checkpoint_pages, copied: None, seen: 0 })
+    }
+
+    /// Returns the limits of copying such a log beside the writer.
+    pub(super) fn limits(checkpoint_pages: u32) -> Limits {
+        // The writer's part takes about as long as two or three groups.
+        Limits { left: checkpoint_pages / 12, growth: checkpoint_pages.div_ceil(2) }
     }
 
     pub(super) fn pages(&self) -> u32 {
@@ -36,35 +55,122 @@ impl Wal {
 
     /// Returns true if the log is to be copied back now. If it stays long, because a reader needs it or copying fails,
     /// that is not retried at the very next commit.
-    pub(super) fn is_due(&mut self) -> bool {
+    fn is_due(&mut self) -> bool {
         let pages = self.pages();
-        if pages < self.checkpoint_pages {
-            // The log restarted.
-            self.due_at = self.checkpoint_pages;
+        if pages < self.seen {
+            // The log was taken up again.
+            (self.due_at, self.copied) = (self.begin_pages, None);
         }
-        let is_due = pages >= self.due_at;
-        if is_due {
-            self.due_at = pages.saturating_add(self.checkpoint_pages.div_ceil(4));
-        }
-        is_due
+        self.seen = pages;
+        pages >= self.due_at && self.copied != Some(pages)
+    }
+
+    /// Returns true if the log is longer than it should become while it is copied.
+    fn is_long(&self) -> bool {
+        self.pages() >= self.begin_pages.saturating_add(self.begin_pages.div_ceil(2))
+    }
+
+    /// Records that copying has ended, and whether all of the log is copied.
+    fn ended(&mut self, is_copied: bool) {
+        let pages = self.pages();
+        (self.copied, self.seen) = (is_copied.then_some(pages), pages);
+        self.due_at = pages.saturating_add(self.retry_pages);
     }
 }
 
 impl Thread {
-    /// Copies the write-ahead log back if it is long, after its writers were answered.
+    pub(super) fn is_copying(&self) -> bool {
+        self.copying.as_ref().is_some_and(Copying::is_under_way)
+    }
+
+    /// Has the write-ahead log copied back if it is long, and does the writer's part of that; after its writers were
+    /// answered.
     pub(super) fn checkpoint_when_due(&mut self) {
-        if self.wal.is_due() && self.health.failure().is_none() {
-            let pages = self.wal.pages();
-            if let Err(Failed { error, .. }) = self.checkpoint()
-                && self.health.failure().is_none()
-            {
-                tracing::error!(%error, pages, "the write-ahead log could not be copied back and keeps growing");
+        if self.health.failure().is_some() {
+            return;
+        }
+        if let Some(copying) = self.copying.as_mut().filter(|copying| copying.is_under_way()) {
+            // A disk that copies more slowly than it takes in must not make the log endless.
+            let is_behind = copying.is_behind(self.wal.pages());
+            if let Some((round, outcome)) = if is_behind { copying.wait() } else { copying.ended() } {
+                self.after_round(round, outcome);
             }
+        } else if self.wal.is_due() && !self.begin_copying() {
+            self.copy_the_rest(Cleared::default());
         }
     }
 
+    /// Begins to copy the log back beside this thread. Returns false if that is not possible.
+    fn begin_copying(&mut self) -> bool {
+        let Some(copying) = &mut self.copying else { return false };
+        let watched = self.lock.as_ref().map(|lock| lock.watched());
+        watched.inspect(|watched| watched.begin_change());
+        copying.begin(&self.db, self.wal.pages())
+    }
+
+    /// Goes on after a round: with the next one, or with what is left for this thread.
+    pub(super) fn after_round(&mut self, round: Round, outcome: Outcome) {
+        let goes_on = |copying: &mut Copying| copying.go_on(&self.db, round, self.wal.pages());
+        match outcome {
+            outcome if self.health.failure().is_some() => self.end_copying(outcome),
+            Ok(Some(_)) if self.copying.as_mut().is_some_and(goes_on) => {}
+            Ok(Some(cleared)) => self.copy_the_rest(cleared),
+            // A reader is in the way all the time.
+            Ok(None) if self.wal.is_long() => self.copy_the_rest(Cleared::default()),
+            // It is tried again with a longer log. An error is reported.
+            outcome => self.end_copying(outcome),
+        }
+    }
+
+    /// Waits until nobody copies the log beside this thread.
+    pub(super) fn settle_copying(&mut self) {
+        if let Some((_, outcome)) = self.copying.as_mut().and_then(Copying::wait) {
+            self.end_copying(outcome);
+        }
+    }
+
+    /// Leaves the log as a round has left it.
+    fn end_copying(&mut self, outcome: Outcome) {
+        if let Some(lock) = &self.lock {
+            let sample = match &outcome {
+                Ok(Some(cleared)) => cleared.sample.clone(),
+                _ => erase::sample(lock),
+            };
+            lock.watched().end_change(&sample);
+        }
+        self.wal.ended(false);
+        if let Err(error) = outcome {
+            self.keeps_growing(&error);
+        }
+    }
+
+    /// Copies back what is left of the log after a part of it was cleared.
+    fn copy_the_rest(&mut self, cleared: Cleared) {
+        if let Err(Failed { error, .. }) = self.copy_back(cleared) {
+            self.keeps_growing(&error);
+        }
+    }
+
+    fn keeps_growing(&self, error: &Error) {
+        if self.health.failure().is_none() {
+            let pages = self.wal.pages();
+            tracing::error!(%error, pages, "the write-ahead log could not be copied back and keeps growing");
+        }
+    }
+
+    /// Copies the whole log back at once.
     pub(super) fn checkpoint(&mut self) -> Result<(), Failed> {
-        match erase::copy_back(&self.db, self.lock.as_ref()) {
+        self.settle_copying();
+        if let Some(error) = self.health.failure() {
+            return Err(Failed { error, is_full: false });
+        }
+        self.copy_back(Cleared::default())
+    }
+
+    fn copy_back(&mut self, cleared: Cleared) -> Result<(), Failed> {
+        let copied = erase::copy_back_after(&self.db, self.lock.as_ref(), cleared);
+        self.wal.ended(matches!(copied, Ok(true)));
+        match copied {
             Ok(_) => Ok(()),
             Err(error) if is_fatal(&error) => Err(self.ended(unknown("copy the write-ahead log back", &error))),
             Err(error) => {
