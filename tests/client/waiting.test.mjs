@@ -136,7 +136,7 @@ test("a first refusal for now is the caller's, unless the command may be stored 
   const result = ({ session }) => session.sendToolResult("c1", "done");
   const hookResult = ({ session }) => session.sendHookResult("h1", {});
   const table = [
-    // The command, its refusal, whether that is retriable, and whether the command stays.
+    // A row tells the command, its refusal, whether that is retriable, and whether the command stays.
     ["set_label", label, "store_failed", true, true],
     ["set_label", label, "shutting_down", true, true],
     ["set_label", label, "rate_limited", true, false],

@@ -128,7 +128,7 @@ async fn what_an_opening_did_not_find_does_not_come_back() {
     }
 }
 
-/// What a round leaves is copied and synced by the writer itself, at different moments of these lives.
+/// The writer itself copies and syncs the frames that a round leaves, at different moments of these lives.
 #[tokio::test]
 async fn a_sync_that_fails_while_the_log_is_copied_back_ends_the_writer_too() {
     for before in 1..12 {

@@ -1,5 +1,5 @@
-//! How the write-ahead log is copied back into the database, and how the text of a deleted session leaves the files:
-//! unused bytes of the pages that the log held are cleared in the database (see `scrub.rs`), and the log is emptied.
+//! Copies the write-ahead log back into the database, and removes the text of deleted sessions from the files: unused
+//! bytes of the pages that the log held are cleared in the database (see `scrub.rs`), and the log is emptied.
 
 use super::{
     lock::Lock,
@@ -104,7 +104,7 @@ pub(super) fn copy_beside(
     }
     let mut cleared = Cleared { frames: frames.last, ..Cleared::default() };
     if let Some((database, log)) = watched.and_then(Watched::database).filter(|_| cfg!(unix)) {
-        // What cannot be read now is cleared, or reported, when all of the log is copied.
+        // Pages that cannot be read now are cleared, or reported, when all of the log is copied.
         let Ok(salts) = scrub::salts_of(&log) else { return Ok(None) };
         let Ok(pages) = scrub::pages_in(&log, frames.places()) else { return Ok(None) };
         scrub::clear(database, &pages).map_err(as_failed_sync)?;

@@ -153,7 +153,7 @@ impl Thread {
                 Woken::Closed => break,
             }
         }
-        // What is left to do now is done here, one thing after the other.
+        // From here on this thread does everything itself, one thing after the other.
         self.settle_copying();
         self.copying = None;
         self.check_files();

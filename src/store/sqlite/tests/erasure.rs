@@ -72,7 +72,7 @@ async fn no_byte_of_it_stays_if_the_log_is_copied_back_all_the_time() {
     check_that_no_byte_stays(8).await;
 }
 
-/// What was deleted is gone from a closed store too, whatever was being copied when it was told to close.
+/// Deleted text is gone from a closed store too, whatever was being copied when it was told to close.
 #[tokio::test]
 async fn no_byte_of_it_stays_in_a_store_that_is_closed_at_once() {
     for round in 0..8 {

@@ -47,7 +47,7 @@ pub(in crate::store::sqlite) struct Copiers {
     pub(in crate::store::sqlite) pin: Connection,
 }
 
-/// Where the copying happens.
+/// Tells which thread copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store::sqlite) enum CopyingPlace {
     /// On a thread of its own.
@@ -76,7 +76,7 @@ pub(super) struct Round {
     frames: Frames,
 }
 
-/// What the writer knows about the copying.
+/// Begins rounds and learns of their end, on the side of the writer.
 pub(super) struct Copying {
     worker: Worker,
     pin: Connection,

@@ -203,7 +203,7 @@ fn what_is_refused_for_now_stays_if_it_was_sent_before_or_may_be_stored() {
 #[test]
 fn only_a_writing_command_may_be_stored_although_it_was_refused() {
     let table = [
-        // The command, and whether it stays.
+        // A row tells the command, and whether it stays.
         (input(), true),
         (rename(), true),
         (command("tool_result", json!({"toolCallId": "call", "output": "done"})), true),
@@ -298,7 +298,7 @@ fn a_command_that_may_be_stored_has_an_outcome_when_nobody_will_send_it_again() 
 #[test]
 fn a_command_is_not_refused_for_now_for_ever() {
     let table = [
-        // Whether it was sent before, its refusals but the last, and the last.
+        // A row tells whether it was sent before, its refusals but the last, and the last one.
         (true, "rate_limited", "rate_limited"),
         (false, "store_failed", "store_failed"),
         (false, "shutting_down", "overloaded"),

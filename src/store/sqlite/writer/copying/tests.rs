@@ -22,7 +22,7 @@ use std::{
 
 const LIMITS: Limits = Limits { left: 20, growth: 200 };
 
-/// What SQLite leaves of rows that it has moved to other pages, in a test.
+/// Stands for a copy that SQLite leaves of a row which it has moved to another page.
 const REMAIN: &[u8; 8] = b"a remain";
 
 /// A database whose log is copied back only when a test says so.
