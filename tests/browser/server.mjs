@@ -1,4 +1,4 @@
-/** The real server for the tests: on loopback, on the offline model, with its history in a folder of its own. */
+/** The real server for the tests: on loopback, on the offline model without pauses, with its history in a folder of its own. */
 
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
@@ -31,7 +31,7 @@ export class Server {
     this.folder ??= await mkdtemp(join(tmpdir(), "reseed-page-"));
     const env = {
       PATH: process.env.PATH, HOME: this.folder, HOST: "127.0.0.1", WS_PORT: this.port,
-      DATABASE_URL: `sqlite://${join(this.folder, "reseed.db")}`, MODEL_PROVIDER: "offline", OFFLINE_WORD_MILLIS: "1", ...this.settings,
+      DATABASE_URL: `sqlite://${join(this.folder, "reseed.db")}`, MODEL_PROVIDER: "offline", OFFLINE_WORD_MILLIS: "0", ...this.settings,
     };
     this.child = spawn(this.binary, [], { cwd: this.folder, env, stdio: ["ignore", "pipe", "pipe"] });
     let said = "";
