@@ -256,6 +256,7 @@ fn is_reading(command: &Command) -> bool {
             | Command::GetTree(_)
             | Command::GetContext(_)
             | Command::GetContextInfo(_)
+            | Command::SearchHistory(_)
     )
 }
 

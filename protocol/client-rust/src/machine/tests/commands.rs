@@ -54,6 +54,26 @@ fn what_is_sent_again_has_its_id_and_its_order() {
 }
 
 #[test]
+fn questions_are_asked_again() {
+    let table = [
+        ("get_entries", json!({})),
+        ("get_tree", json!({})),
+        ("get_context", json!({})),
+        ("get_context_info", json!({})),
+        ("search_history", json!({"query": "birds"})),
+    ];
+    for (name, payload) in table {
+        let (mut world, session) = World::with_session();
+        let given = world.send(session, &command(name, payload));
+        world.forget_frames();
+        world.reconnect_after_cut();
+        world.opened(json!({"sessionId": "ses", "resumed": "replay"}));
+        let asked = world.frames().into_iter().filter(|frame| *frame == format!("{name} ses")).count();
+        assert_eq!((asked, &world.newest[name]), (1, &given.to_string().into()), "{name}: once, under the same id");
+    }
+}
+
+#[test]
 fn no_command_overtakes_another_one_of_its_session() {
     for by_id in [false, true] {
         let mut world = World::open();
