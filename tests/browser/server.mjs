@@ -1,4 +1,7 @@
-/** The real server for the tests: on loopback, on the offline model without pauses, with its history in a folder of its own. */
+/**
+ * The real server for the tests: on loopback, on the offline model without pauses, with its history in a folder of its
+ * own.
+ */
 
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
