@@ -4,7 +4,7 @@
 //! the write-ahead log back into the file. Reads use connections of their own. One process at a time may write to the
 //! file; others may read it meanwhile.
 
-mod erase;
+mod checkpoint;
 mod health;
 mod history;
 mod lock;

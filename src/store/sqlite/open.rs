@@ -3,7 +3,7 @@
 //! Nothing is written until all of that is settled, so a refused file stays as it was.
 
 use super::{
-    CommitStats, erase,
+    CommitStats, checkpoint,
     lock::{self, Lock, Refused},
     readers::READERS,
     removal, schema,
@@ -384,7 +384,7 @@ fn open_copiers(path: &Path, vfs: Option<&str>) -> rusqlite::Result<Copiers> {
 fn prepare(writer: &mut Connection, lock: Option<&Lock>) -> rusqlite::Result<Found> {
     // Makes what is read now durable before anything builds on it, see `settle_log`: after this the log starts empty.
     // (A reader of the file may prevent it; then it happens later.)
-    if erase::copy_back(writer, lock)? {
+    if checkpoint::copy_back(writer, lock)? {
         to_the_end(writer, "PRAGMA wal_checkpoint(TRUNCATE)")?;
     }
     // Pages of 8 KiB hold a handful of typical bodies without overflow. This works only before the first table is

@@ -56,14 +56,14 @@ pub(super) fn pages_in(log: &Path, frames: Range<u64>) -> io::Result<Pages> {
     Ok(pages)
 }
 
-/// Clears the gaps of these pages in the database file, and syncs it if there was something to clear.
-pub(super) fn clear(database: &File, pages: &Pages) -> io::Result<()> {
+/// Clears the gaps of these pages in the database file. Syncs it if there was something to clear, and then returns true.
+pub(super) fn clear(database: &File, pages: &Pages) -> io::Result<bool> {
     if pages.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     let mut header = [0; 100];
     read_at(database, &mut header, 0)?;
-    let Some(layout) = Layout::of(&header) else { return Ok(()) };
+    let Some(layout) = Layout::of(&header) else { return Ok(false) };
     let (mut page, mut is_changed) = (vec![0; layout.page_bytes], false);
     for number in pages.iter().copied().filter(|number| layout.may_hold_cells(*number)) {
         let at = u64::from(number - 1) * layout.page_bytes as u64;
@@ -84,7 +84,10 @@ pub(super) fn clear(database: &File, pages: &Pages) -> io::Result<()> {
             is_changed = true;
         }
     }
-    if is_changed { database.sync_data() } else { Ok(()) }
+    if is_changed {
+        database.sync_data()?;
+    }
+    Ok(is_changed)
 }
 
 /// Returns the first few pages, as a sample.

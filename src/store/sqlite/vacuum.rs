@@ -6,7 +6,7 @@
 //! one as it was.
 
 use super::{
-    Fault, OpenError, erase, history,
+    Fault, OpenError, checkpoint, history,
     lock::beside,
     open::{self, Beside, Opened},
     removal::{self, Slice},
@@ -93,10 +93,10 @@ fn rewrite(opened: Opened, path: &Path, copy: &Path) -> Result<Vacuumed, VacuumE
     db.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(sqlite)?;
     db.execute("VACUUM INTO ?1", [name]).map_err(sqlite)?;
     let file = OpenOptions::new().read(true).write(true).open(copy).map_err(at(copy))?;
-    erase::clear_all(&file).and_then(|()| file.sync_all()).map_err(at(copy))?;
+    checkpoint::clear_all(&file).and_then(|()| file.sync_all()).map_err(at(copy))?;
 
     let before = fs::metadata(path).map_err(at(path))?.len();
-    let is_free = erase::erase(&db, lock.as_ref()).map_err(sqlite)?;
+    let is_free = checkpoint::empty(&db, lock.as_ref()).map_err(sqlite)?;
     db.close().map_err(|(_, error)| sqlite(error))?;
     // The last connection removes these: whoever has them open would take them for the new file's.
     if !is_free || ["-wal", "-shm"].iter().any(|ending| beside(path, ending).exists()) {

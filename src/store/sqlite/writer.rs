@@ -25,7 +25,7 @@ pub(super) use handle::Writer;
 pub(super) use job::{Size, Write};
 
 use super::{
-    CommitStats, erase, health::Health, history::Suspects, lock::Lock, readers::Pool, reserve::Reserve,
+    CommitStats, checkpoint, health::Health, history::Suspects, lock::Lock, readers::Pool, reserve::Reserve,
     staging::Staged, watched::Lost,
 };
 use crate::store::Error;
@@ -162,7 +162,7 @@ impl Thread {
         if self.health.failure().is_some() {
             self.leave_log();
         } else if self.lock.is_some() {
-            match erase::erase(&self.db, self.lock.as_ref()) {
+            match checkpoint::empty(&self.db, self.lock.as_ref()) {
                 Ok(true) => {}
                 Ok(false) => tracing::warn!("the write-ahead log stays: another program reads the database"),
                 Err(error) => tracing::warn!(%error, "the write-ahead log could not be copied back at the end"),

@@ -13,7 +13,7 @@
 //! unless the file was replaced.
 
 use super::super::{
-    erase::{self, Cleared, Frames},
+    checkpoint::{self, Cleared, Frames},
     health::Health,
     watched::Watched,
 };
@@ -66,7 +66,7 @@ pub(super) struct Limits {
     pub(super) growth: u32,
 }
 
-/// The outcome of a round, as of [`erase::copy_beside`].
+/// The outcome of a round, as of [`checkpoint::copy_beside`].
 pub(super) type Outcome = Result<Option<Cleared>, Error>;
 
 /// One of the rounds in which a log is copied back.
@@ -112,7 +112,7 @@ impl Copier {
     fn copy(&self, frames: Frames) -> Outcome {
         let until = Instant::now() + self.patience;
         let copied = loop {
-            match erase::copy_beside(&self.db, self.watched.as_ref(), frames) {
+            match checkpoint::copy_beside(&self.db, self.watched.as_ref(), frames) {
                 Ok(None) if Instant::now() < until => thread::sleep(PAUSE),
                 copied => break copied,
             }
@@ -190,7 +190,7 @@ impl Copying {
         // after another program wrote would end later.
         let is_held = |(there, copied)| there == i64::from(frames.last) && copied < there;
         let is_ordered = is_pinned
-            && erase::progress(db).is_ok_and(is_held)
+            && checkpoint::progress(db).is_ok_and(is_held)
             && match &mut self.worker {
                 Worker::Beside { orders, .. } => orders.as_ref().is_some_and(|to| to.try_send(frames).is_ok()),
                 Worker::Inline { ordered, .. } => {

@@ -3,7 +3,7 @@
 
 use super::{
     super::{
-        erase,
+        checkpoint,
         removal::{self, Hidden, Removed, Shrink, Slice, Unstage},
     },
     Thread,
@@ -256,7 +256,7 @@ impl Thread {
         if let Some(error) = self.health.failure() {
             return Err(error);
         }
-        match erase::erase(&self.db, self.lock.as_ref()) {
+        match checkpoint::empty(&self.db, self.lock.as_ref()) {
             Ok(true) => {
                 self.readers.forget();
                 Ok(self.upkeep.after_pass())

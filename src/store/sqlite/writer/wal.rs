@@ -1,7 +1,7 @@
 //! The length of the write-ahead log, and when it is copied back.
 
 use super::{
-    super::erase::{self, Cleared},
+    super::checkpoint::{self, Cleared},
     Failed, Thread,
     copying::{Copying, Limits, Outcome, Round},
     is_fatal, is_full, unknown,
@@ -134,7 +134,7 @@ impl Thread {
         if let Some(lock) = &self.lock {
             let sample = match &outcome {
                 Ok(Some(cleared)) => cleared.sample.clone(),
-                _ => erase::sample(lock),
+                _ => checkpoint::sample(lock),
             };
             lock.watched().end_change(&sample);
         }
@@ -168,7 +168,7 @@ impl Thread {
     }
 
     fn copy_back(&mut self, cleared: Cleared) -> Result<(), Failed> {
-        let copied = erase::copy_back_after(&self.db, self.lock.as_ref(), cleared);
+        let copied = checkpoint::copy_back_after(&self.db, self.lock.as_ref(), cleared);
         self.wal.ended(matches!(copied, Ok(true)));
         match copied {
             Ok(_) => Ok(()),

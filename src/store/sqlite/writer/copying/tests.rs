@@ -2,7 +2,7 @@
 
 use super::{Copying, CopyingPlace, Frames, Limits, Outcome, ROUNDS_MAX};
 use crate::store::sqlite::{
-    erase::{self, Cleared},
+    checkpoint::{self, Cleared},
     health::Health,
     lock::Lock,
     open::{self, Beside},
@@ -190,10 +190,10 @@ fn a_round_clears_unused_bytes_of_its_pages_and_the_rest_is_cleared_after_it() {
     assert_eq!(subject.remains(), 0);
     // Only what was added is read again.
     let planted = subject.plant();
-    assert_eq!(erase::copy_back_after(&subject.db, subject.lock.as_ref(), cleared), Ok(true));
+    assert_eq!(checkpoint::copy_back_after(&subject.db, subject.lock.as_ref(), cleared), Ok(true));
     let left = subject.remains();
     assert!(left > 0 && left < planted, "{left} of {planted}");
-    assert_eq!(erase::copy_back(&subject.db, subject.lock.as_ref()), Ok(true));
+    assert_eq!(checkpoint::copy_back(&subject.db, subject.lock.as_ref()), Ok(true));
     assert_eq!(subject.remains(), 0);
 }
 
@@ -208,7 +208,7 @@ fn what_was_cleared_of_a_log_says_nothing_about_the_next_one() {
     assert!(subject.frames() < cleared.frames);
     subject.foreign_checkpoint();
     assert!(subject.plant() > 0);
-    assert_eq!(erase::copy_back_after(&subject.db, subject.lock.as_ref(), cleared), Ok(true));
+    assert_eq!(checkpoint::copy_back_after(&subject.db, subject.lock.as_ref(), cleared), Ok(true));
     assert_eq!(subject.remains(), 0);
 }
 

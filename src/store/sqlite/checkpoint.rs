@@ -18,7 +18,7 @@ const READERS_LEAVE: Duration = Duration::from_millis(50);
 const SAMPLE_FRAMES: u64 = 16;
 
 /// The answer of a checkpoint.
-struct Checkpoint {
+struct Answer {
     /// True if another connection was in the way.
     is_busy: bool,
     /// Frames in the log; -1 without a log.
@@ -27,12 +27,12 @@ struct Checkpoint {
     copied: i64,
 }
 
-fn checkpoint(db: &Connection, mode: &str) -> rusqlite::Result<Checkpoint> {
+fn run(db: &Connection, mode: &str) -> rusqlite::Result<Answer> {
     let mut statement = db.prepare(&format!("PRAGMA wal_checkpoint({mode})"))?;
     let mut rows = statement.query([])?;
-    let mut answer = Checkpoint { is_busy: true, frames: -1, copied: -1 };
+    let mut answer = Answer { is_busy: true, frames: -1, copied: -1 };
     while let Some(row) = rows.next()? {
-        answer = Checkpoint { is_busy: row.get::<_, i64>(0)? != 0, frames: row.get(1)?, copied: row.get(2)? };
+        answer = Answer { is_busy: row.get::<_, i64>(0)? != 0, frames: row.get(1)?, copied: row.get(2)? };
     }
     Ok(answer)
 }
@@ -81,7 +81,7 @@ pub(super) fn copy_back_after(db: &Connection, lock: Option<&Lock>, cleared: Cle
 /// Returns how many frames the log of a connection has, and how many of them were copied back. Changes nothing; but a
 /// SQLite before 3.51, which does not know this mode, would copy the log.
 pub(super) fn progress(db: &Connection) -> rusqlite::Result<(i64, i64)> {
-    let Checkpoint { frames, copied, .. } = checkpoint(db, "NOOP")?;
+    let Answer { frames, copied, .. } = run(db, "NOOP")?;
     Ok((frames, copied))
 }
 
@@ -98,7 +98,7 @@ pub(super) fn copy_beside(
 ) -> rusqlite::Result<Option<Cleared>> {
     // Set here, since on a connection that has read nothing it would make a log beside a new file.
     db.pragma_update(None, "synchronous", "FULL")?;
-    let Checkpoint { is_busy, copied, .. } = checkpoint(db, "PASSIVE")?;
+    let Answer { is_busy, copied, .. } = run(db, "PASSIVE")?;
     if is_busy || copied != i64::from(frames.last) {
         return Ok(None);
     }
@@ -107,9 +107,11 @@ pub(super) fn copy_beside(
         // Pages that cannot be read now are cleared, or reported, when all of the log is copied.
         let Ok(salts) = scrub::salts_of(&log) else { return Ok(None) };
         let Ok(pages) = scrub::pages_in(&log, frames.places()) else { return Ok(None) };
-        scrub::clear(database, &pages).map_err(as_failed_sync)?;
-        // SQLite does that only once all of the log is copied, and then the writer would wait for it.
-        database.sync_data().map_err(as_failed_sync)?;
+        let is_synced = scrub::clear(database, &pages).map_err(as_failed_sync)?;
+        if !is_synced {
+            // SQLite does that only once all of the log is copied, and then the writer would wait for it.
+            database.sync_data().map_err(as_failed_sync)?;
+        }
         cleared.salts = salts;
         cleared.sample.extend(scrub::some_of(&pages));
     }
@@ -134,7 +136,7 @@ fn changing<T>(lock: Option<&Lock>, change: impl FnOnce(&mut Pages) -> T) -> T {
 
 fn copy_and_clear(db: &Connection, lock: Option<&Lock>, before: &Cleared, pages: &mut Pages) -> rusqlite::Result<bool> {
     let version = data_version(db)?;
-    let Checkpoint { is_busy, frames, copied } = checkpoint(db, "PASSIVE")?;
+    let Answer { is_busy, frames, copied } = run(db, "PASSIVE")?;
     if is_busy || copied < frames {
         return Ok(false);
     }
@@ -168,10 +170,10 @@ fn copy_and_clear(db: &Connection, lock: Option<&Lock>, before: &Cleared, pages:
 
 /// Empties the log after copying it back, and frees the connection's copies of pages. Returns false if a reader was in
 /// the way.
-pub(super) fn erase(db: &Connection, lock: Option<&Lock>) -> rusqlite::Result<bool> {
+pub(super) fn empty(db: &Connection, lock: Option<&Lock>) -> rusqlite::Result<bool> {
     db.busy_timeout(READERS_LEAVE)?;
     let erased = changing(lock, |pages| {
-        Ok(copy_and_clear(db, lock, &Cleared::default(), pages)? && !checkpoint(db, "TRUNCATE")?.is_busy)
+        Ok(copy_and_clear(db, lock, &Cleared::default(), pages)? && !run(db, "TRUNCATE")?.is_busy)
     });
     db.busy_timeout(BUSY_TIMEOUT)?;
     // A cached page may have bytes that were cleared in the file.
@@ -186,7 +188,7 @@ pub(super) fn clear_all(database: &std::fs::File) -> io::Result<()> {
     let page_bytes = scrub::page_bytes(&header);
     let count = database.metadata()?.len().checked_div(page_bytes).unwrap_or(0);
     let pages: Pages = (1..=u32::try_from(count).unwrap_or(u32::MAX)).collect();
-    scrub::clear(database, &pages)
+    scrub::clear(database, &pages).map(drop)
 }
 
 /// Returns a number that changes with each commit of another connection.
