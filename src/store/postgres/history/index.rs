@@ -16,9 +16,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
-/// Records of a block. The newest records of a session, fewer than this, are in no block.
+/// Records of a block. The newest records of a session, fewer than this, are in none until all sessions are looked at:
+/// then they become a block that later grows.
 pub(in crate::store::postgres) const BLOCK: u32 = 64;
 
 /// Bytes of the bodies of a block: a block ends early if it has more.
@@ -33,7 +34,7 @@ const LOOK_SESSIONS: i64 = 256;
 /// The pause between two looks at what was written: appends of a moment are indexed together.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The interval at which all sessions are looked at, for what other servers left.
+/// The interval at which all sessions are looked at, for what other servers left and for what is in no block yet.
 const LOOK: Duration = Duration::from_secs(600);
 
 /// The way to the background task, which ends with this.
@@ -77,13 +78,14 @@ async fn run(
     ended: watch::Sender<u64>,
     block: u32,
 ) {
-    let mut looks_at_all = true;
+    let mut look_at = Instant::now();
     loop {
         let asked = *due.borrow_and_update();
         let sessions = std::mem::take(&mut *waiting.lock().unwrap_or_else(PoisonError::into_inner));
         let work = async {
-            if std::mem::take(&mut looks_at_all) {
+            if look_at <= Instant::now() {
                 index_all(&readers, block).await?;
+                look_at = Instant::now() + LOOK;
             }
             index_some(&readers, &sessions.into_iter().collect::<Vec<_>>(), block).await
         };
@@ -92,25 +94,40 @@ async fn run(
             Err(_) if readers.is_closed() => return,
             Err(error) => {
                 tracing::warn!(%error, "entries are indexed later; searches read them until then");
-                looks_at_all = true;
+                look_at = Instant::now();
             }
         }
         tokio::time::sleep(PAUSE).await;
-        match tokio::time::timeout(LOOK, due.changed()).await {
-            Ok(Ok(())) => {}
-            // The store is gone.
-            Ok(Err(_)) => return,
-            Err(_) => looks_at_all = true,
+        // The store is gone.
+        if let Ok(Err(_)) = tokio::time::timeout_at(look_at, due.changed()).await {
+            return;
         }
     }
 }
 
-/// A session with records that are in no block: its id, number, and the newest `seq` that is in one.
-type Due = (SessionId, i64, i64);
+/// Says what of a session is indexed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// Blocks that are whole.
+    Whole,
+    /// All records.
+    All,
+}
 
-const DUE: &str = "SELECT s.id, s.number, coalesce((SELECT last_seq FROM words WHERE session = s.number \
-                   ORDER BY first_seq DESC LIMIT 1), 0), (SELECT seq FROM head WHERE session = s.number \
-                   ORDER BY seq DESC LIMIT 1) FROM session s WHERE";
+/// A session with records that are in no block.
+#[derive(Debug, Clone)]
+struct Due {
+    session: SessionId,
+    number: i64,
+    /// The `seq` after which blocks are made. The last block is made again if it may grow.
+    after: i64,
+    extent: Extent,
+}
+
+const DUE: &str = "SELECT s.id, s.number, coalesce(w.first_seq, 1), coalesce(w.last_seq, 0), \
+                   (SELECT seq FROM head WHERE session = s.number ORDER BY seq DESC LIMIT 1) FROM session s \
+                   LEFT JOIN LATERAL (SELECT first_seq, last_seq FROM words WHERE session = s.number \
+                   ORDER BY first_seq DESC LIMIT 1) w ON true WHERE";
 
 async fn index_all(readers: &Readers, block: u32) -> Result<(), Error> {
     let mut after = 0_i64;
@@ -120,7 +137,7 @@ async fn index_all(readers: &Readers, block: u32) -> Result<(), Error> {
         let rows = readers.read(|db| async move { db.rows(sql, &[&after, &LOOK_SESSIONS]).await }).await?;
         let Some(last) = rows.last() else { return Ok(()) };
         after = last.try_get(1).map_err(Fault::from)?;
-        index_rows(readers, &rows, block).await?;
+        index_rows(readers, &rows, block, Extent::All).await?;
     }
 }
 
@@ -129,14 +146,14 @@ async fn index_some(readers: &Readers, sessions: &[SessionId], block: u32) -> Re
         let ids: Vec<&str> = sessions.iter().map(SessionId::as_str).collect();
         let (sql, ids) = (&format!("{DUE} s.id = ANY($1::text[])"), &ids);
         let rows = readers.read(|db| async move { db.rows(sql, &[ids]).await }).await?;
-        index_rows(readers, &rows, block).await?;
+        index_rows(readers, &rows, block, Extent::Whole).await?;
     }
     Ok(())
 }
 
-async fn index_rows(readers: &Readers, rows: &[tokio_postgres::Row], block: u32) -> Result<(), Error> {
+async fn index_rows(readers: &Readers, rows: &[tokio_postgres::Row], block: u32, extent: Extent) -> Result<(), Error> {
     for row in rows {
-        let due = due(row, block)?;
+        let due = due(row, block, extent)?;
         let Some(due) = &due else { continue };
         let done = readers.read(|db| async move { index(&db, due, block).await }).await;
         match done {
@@ -148,29 +165,35 @@ async fn index_rows(readers: &Readers, rows: &[tokio_postgres::Row], block: u32)
     Ok(())
 }
 
-fn due(row: &tokio_postgres::Row, block: u32) -> Result<Option<Due>, Fault> {
-    let (indexed, last): (i64, Option<i64>) = (row.try_get(2)?, row.try_get(3)?);
-    let is_due = last.is_some_and(|last| last - indexed >= block.into());
+fn due(row: &tokio_postgres::Row, block: u32, extent: Extent) -> Result<Option<Due>, Fault> {
+    let (first, indexed, last): (i64, i64, Option<i64>) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
+    let block = i64::from(block);
+    let after = if indexed - first + 1 < block { first - 1 } else { indexed };
+    let is_due = last.is_some_and(|last| match extent {
+        Extent::Whole => last - after >= block,
+        Extent::All => last > indexed,
+    });
     // An id that is none is damage, which other reads report.
     Ok(match row.try_get::<_, &str>(0)?.parse() {
-        Ok(session) if is_due => Some((session, row.try_get(1)?, indexed)),
+        Ok(session) if is_due => Some(Due { session, number: row.try_get(1)?, after, extent }),
         _ => None,
     })
 }
 
-/// Indexes all whole blocks of a session.
-async fn index(db: &Db, (session, number, indexed): &Due, block: u32) -> Result<(), Fault> {
-    let mut after = *indexed;
+/// Indexes a session.
+async fn index(db: &Db, due: &Due, block: u32) -> Result<(), Fault> {
+    let Due { session, number, mut after, extent } = due.clone();
     loop {
-        let records = read::records(db, session, after.cast_unsigned(), block, BLOCK_BYTES).await?;
+        let records = read::records(db, &session, after.cast_unsigned(), block, BLOCK_BYTES).await?;
         let bytes: usize = records.iter().map(|record| record.body.len()).sum();
         let (Some(first), Some(last)) = (records.first(), records.last()) else { return Ok(()) };
-        if records.len() < block as usize && bytes < BLOCK_BYTES {
+        let is_whole = records.len() >= block as usize || bytes >= BLOCK_BYTES;
+        if !is_whole && extent == Extent::Whole {
             return Ok(());
         }
         let mut words = BTreeSet::new();
         for record in &records {
-            if let Some(document) = find::document(db, session, record).await? {
+            if let Some(document) = find::document(db, &session, record).await? {
                 words.extend(spaced(&document.text, usize::MAX).split(' ').map(str::to_owned));
             }
         }
@@ -178,9 +201,11 @@ async fn index(db: &Db, (session, number, indexed): &Due, block: u32) -> Result<
         let words: Vec<u8> = joined(&words).into_bytes();
         let (first, last) = (first.seq.cast_signed(), last.seq.cast_signed());
         // The lock orders this with the session's deletion: a row is never left behind.
-        let sql = "INSERT INTO words (session, first_seq, last_seq, words) \
-                   SELECT number, $2, $3, $4 FROM session WHERE number = $1 FOR KEY SHARE ON CONFLICT DO NOTHING";
-        db.rows(sql, &[number, &first, &last, &words]).await?;
+        let sql = "INSERT INTO words AS w (session, first_seq, last_seq, words) \
+                   SELECT number, $2, $3, $4 FROM session WHERE number = $1 FOR KEY SHARE \
+                   ON CONFLICT (session, first_seq) DO UPDATE SET last_seq = excluded.last_seq, words = excluded.words \
+                   WHERE w.last_seq < excluded.last_seq";
+        db.rows(sql, &[&number, &first, &last, &words]).await?;
         after = last;
     }
 }

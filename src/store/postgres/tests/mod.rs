@@ -83,14 +83,24 @@ mod nodes {
 
 /// The contract of searching, with an index of small blocks that is complete before each search.
 mod indexed {
-    use super::{Indexer, conformance::Subject, database, open};
-    use crate::store::conformance::{contract_suite, tests};
+    use super::{Indexer, PostgresStore, conformance::Subject, database, open};
+    use crate::store::{
+        SessionStore as _,
+        conformance::{NOW, append_of, contract_suite, id, tests},
+    };
+
+    /// Returns a store whose blocks have this many records.
+    async fn indexed(address: &str, block: u32) -> PostgresStore {
+        let mut store = open(address).await;
+        // Its own has ended its look at the sessions before there are any.
+        store.indexer.take().unwrap().indexed().await;
+        store.indexer = Some(Indexer::start(store.readers.clone(), block));
+        store.waits_for_index = true;
+        store
+    }
 
     async fn build() -> Subject {
-        let mut store = open(&database("").await).await;
-        store.indexer = Some(Indexer::start(store.readers.clone(), 2));
-        store.waits_for_index = true;
-        Subject::new(store, ())
+        Subject::new(indexed(&database("").await, 2).await, ())
     }
 
     contract_suite!(build();
@@ -102,16 +112,50 @@ mod indexed {
         searching: a_search_stays_with_its_session_and_owner,
     );
 
+    async fn sql(address: &str, sql: &'static str) -> String {
+        let name = address.rsplit('/').next().unwrap().to_owned();
+        tokio::task::spawn_blocking(move || super::server::sql(&name, sql)).await.unwrap().trim().to_owned()
+    }
+
     #[tokio::test]
     async fn blocks_are_written() {
         let address = database("").await;
-        let mut store = open(&address).await;
-        store.indexer = Some(Indexer::start(store.readers.clone(), 2));
-        store.waits_for_index = true;
+        let store = indexed(&address, 2).await;
         tests::searching::hits_are_the_newest_and_as_many_as_asked_for(&store).await;
-        let name = address.rsplit('/').next().unwrap().to_owned();
-        let count = tokio::task::spawn_blocking(move || super::server::sql(&name, "SELECT count(*) FROM reseed.words"));
-        assert_eq!(count.await.unwrap().trim(), "150");
+        assert_eq!(sql(&address, "SELECT count(*) FROM reseed.words").await, "150");
+    }
+
+    #[tokio::test]
+    async fn records_that_are_in_no_block_become_one_that_grows() {
+        let address = database("").await;
+        let mut store = indexed(&address, 4).await;
+        store.indexer.take().unwrap().indexed().await;
+        let lease = store.create(&id("s"), "ann", NOW).await.unwrap();
+        let blocks = || {
+            let blocks = "SELECT string_agg(first_seq || '-' || last_seq, ' ' ORDER BY first_seq) FROM reseed.words";
+            sql(&address, blocks)
+        };
+        let looks = async || {
+            let indexer = Indexer::start(store.readers.clone(), 4);
+            indexer.indexed().await;
+            indexer
+        };
+        store.append(&lease, 1, append_of(["a", "b", "c"])).await.unwrap();
+        assert_eq!(blocks().await, "");
+        for _ in 0..2 {
+            drop(looks().await);
+            assert_eq!(blocks().await, "1-3");
+        }
+        store.append(&lease, 4, append_of(["d", "e", "f"])).await.unwrap();
+        let indexer = looks().await;
+        assert_eq!(blocks().await, "1-4 5-6");
+        // Also without a look, once the block is whole.
+        for (first, grown) in [(7, "1-4 5-6"), (8, "1-4 5-8")] {
+            store.append(&lease, first, append_of(["g"])).await.unwrap();
+            indexer.add(&id("s"));
+            indexer.indexed().await;
+            assert_eq!(blocks().await, grown);
+        }
     }
 }
 
