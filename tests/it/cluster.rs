@@ -190,6 +190,33 @@ async fn a_server_that_is_cut_off_from_the_database_stops_serving_and_others_tak
 }
 
 #[tokio::test]
+async fn what_waits_in_a_session_while_the_database_is_away_is_refused_together() {
+    let (split, through) = split(&database().await).await;
+    let node = Node::alone(&through, "a", &[("STORE_PATIENCE_SECS", "3")]).await;
+    let (first, session) = node.session().await;
+    let mut clients = vec![first];
+    for _ in 0..4 {
+        let mut other = node.client().await;
+        opened(&mut other, &session).await;
+        clients.push(other);
+    }
+    split.close();
+    for client in &mut clients {
+        client.send("user_input", json!({ "input": "Nobody hears this." })).await;
+    }
+    let mut refusals = Vec::new();
+    for client in &mut clients {
+        assert_eq!(client.closed().await, 1012);
+        let refused: Vec<_> = client.seen.iter().filter(|frame| frame["type"] == "error").collect();
+        assert_eq!(refused.len(), 1, "{refused:?}");
+        assert_eq!(refused[0]["payload"]["code"], "store_failed", "{refused:?}");
+        refusals.push(refused[0]["payload"]["message"].to_string());
+    }
+    let waited = refusals.iter().filter(|message| message.contains("the store failed")).count();
+    assert_eq!(waited, 1, "the others have not waited for the database, one after the other: {refusals:?}");
+}
+
+#[tokio::test]
 async fn clients_that_come_back_at_once_find_one_loop() {
     let address = database().await;
     let (a, b) = (Node::alone(&address, "a", &[]).await, Node::alone(&address, "b", &[]).await);

@@ -74,8 +74,9 @@ impl Actor {
                     return Ok(());
                 }
                 Err(error) => {
+                    let after = self.after_failed_read(&error);
                     refuse(error);
-                    return Ok(());
+                    return after;
                 }
             }
         }
@@ -83,8 +84,9 @@ impl Actor {
         if origin != Origin::HOOK
             && let Err(error) = self.shared.check_may_store(&self.row.owner(), &command).await
         {
+            let after = self.after_failed_read(&error);
             refuse(error);
-            return Ok(());
+            return after;
         }
         let Some(agent) = &self.agent else { return Err(End::Close(SubscriptionEnd::Failed)) };
         let session = agent.session();
@@ -99,8 +101,9 @@ impl Actor {
         let lookup = match lookups.for_command(&command, agent.is_busy()).await {
             Ok(lookup) => lookup,
             Err(error) => {
+                let after = self.after_failed_read(&error);
                 refuse(error);
-                return Ok(());
+                return after;
             }
         };
         self.note_hook_result(&command);
@@ -116,6 +119,17 @@ impl Actor {
             refuse(ErrorBody::new(ErrorCode::StoreFailed, "the store failed to write; reopen the session"));
         }
         told
+    }
+
+    /// Ends the session if a read has failed because the database is away: what waits behind it would wait as long, one
+    /// after the other.
+    fn after_failed_read(&self, error: &ErrorBody) -> Result<(), End> {
+        let is_away = self.shared.cluster.as_ref().is_some_and(|keeper| !keeper.is_trusted());
+        if error.code != ErrorCode::StoreFailed || !is_away {
+            return Ok(());
+        }
+        tracing::error!(session = %self.id, "read failed while the database is away; the session is closed here");
+        Err(End::Close(SubscriptionEnd::Moved))
     }
 
     /// Returns why this connection may not execute this command now.
