@@ -120,7 +120,8 @@ metrics! {
     BUILD_INFO = Kind::Gauge, "reseed_build_info" ["version"], Count,
         "Always 1; the label is the running version.";
     CONNECTIONS = Kind::Gauge, "reseed_connections" ["dialect"], Count,
-        "Open connections, by protocol version; `none` has not sent a frame yet.";
+        "Open connections, by protocol version; `none` has not sent a frame yet, and `relay` carries the frames of a \
+        client from another server, which counts the client.";
     NODES = Kind::Gauge, "reseed_nodes" ["state"], Count,
         "Servers that share the database, as this one sees them, itself included. `living` and `draining`: it has seen \
         them beat within their lease. `silent`: it has seen no beat for longer than their lease; each address, or name \
@@ -140,7 +141,7 @@ metrics! {
         "Open connections to other nodes of the cluster that carry a client's frames: `edge` for clients of this node, \
         `holder` for sessions of this node.";
     CONNECTIONS_TOTAL = Kind::Counter, "reseed_connections_total" [], Count,
-        "Connections accepted since the start.";
+        "Connections accepted since the start, those that other servers relay included.";
     CLOSES_TOTAL = Kind::Counter, "reseed_closes_total" ["code"], Count,
         "Connections that the server closed, by close code.";
     FRAMES_REFUSED_TOTAL = Kind::Counter, "reseed_frames_refused_total" ["code"], Count,

@@ -82,7 +82,7 @@ fn recorder() -> PrometheusRecorder {
     shaped(PrometheusBuilder::new()).build_recorder()
 }
 
-/// The protocol version of a connection.
+/// The protocol of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// No frame received yet.
@@ -91,6 +91,8 @@ pub(crate) enum Dialect {
     V1,
     /// Version 2.
     V2,
+    /// A client's frames from another server, which counts the client.
+    Relay,
 }
 
 impl Dialect {
@@ -99,6 +101,7 @@ impl Dialect {
             Self::Undecided => "none",
             Self::V1 => "v1",
             Self::V2 => "v2",
+            Self::Relay => "relay",
         }
     }
 }
@@ -118,7 +121,7 @@ impl OpenConnection {
         Self { dialect: Dialect::Undecided }
     }
 
-    /// Counts the connection under its protocol version.
+    /// Counts the connection under its protocol.
     pub(crate) fn speaks(&mut self, dialect: Dialect) {
         CONNECTIONS.gauge([self.dialect.label()]).decrement(1.0);
         CONNECTIONS.gauge([dialect.label()]).increment(1.0);

@@ -104,7 +104,7 @@ pub(super) struct Connection {
     stopped: Pin<Box<WaitForCancellationFutureOwned>>,
     /// The next look whether nothing of its client's runs here, once it should leave.
     leaves_at: Option<tokio::time::Instant>,
-    counted: OpenConnection,
+    pub(super) counted: OpenConnection,
     /// Its place among the connections that the door admitted.
     guest: Option<Arc<Guest>>,
     /// Its part of its user's share of connections.

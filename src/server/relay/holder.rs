@@ -8,7 +8,7 @@ use super::{
     wire::{self, Greeting, Resumption, Rights, ToHolder, WrongNode},
 };
 use crate::{
-    metrics::{RelayedConnection, Side},
+    metrics::{Dialect, RelayedConnection, Side},
     runtime::{ConnectionShare, Identity, Keeper},
     server::{
         app::App,
@@ -189,6 +189,7 @@ async fn greeted(
     // The edge has taken the place and the permit.
     let mut connection = Connection::new(app, socket, Some(grant), true, address, (None, None), guest);
     connection.speaks = Speaks::V2 { greeted: true };
+    connection.counted.speaks(Dialect::Relay);
     connection.shared = ConnectionShare::new(Identity { connection_id, client_id, software: client });
     let _counted = RelayedConnection::new(Side::Holder);
     connection.via = Some(Via { node: NodeId(from), held_back: Vec::new(), stays_until: None, _counted });

@@ -56,7 +56,7 @@ pub(super) fn pages_in(log: &Path, frames: Range<u64>) -> io::Result<Pages> {
     Ok(pages)
 }
 
-/// Clears the gaps of these pages in the database file. Syncs it if there was something to clear, and then returns true.
+/// Clears the gaps of these pages in the database file. If there was something to clear, syncs it and returns true.
 pub(super) fn clear(database: &File, pages: &Pages) -> io::Result<bool> {
     if pages.is_empty() {
         return Ok(false);

@@ -120,10 +120,14 @@ async fn operators_see_every_server_from_any() {
     assert_eq!(item["compaction"]["count"], 0, "its holder is asked: {listed}");
     let context = get(&b.server.address, &format!("/api/sessions/{}/context", session.as_str().unwrap())).await;
     assert!(context.json()["tokenCount"].as_u64().is_some_and(|count| count > 0), "{context:?}");
-    for (node, side) in [(&a, "holder"), (&b, "edge")] {
+    for (node, side, dialect) in [(&a, "holder", "relay"), (&b, "edge", "v2")] {
         let metrics = get(&node.server.address, "/metrics").await.body;
-        let line = format!("reseed_relayed_connections{{side=\"{side}\"}} 1");
-        assert!(metrics.contains(&line), "{line}: {metrics}");
+        for line in [
+            format!("reseed_relayed_connections{{side=\"{side}\"}} 1"),
+            format!("reseed_connections{{dialect=\"{dialect}\"}} 1"),
+        ] {
+            assert!(metrics.contains(&line), "{line}: {metrics}");
+        }
     }
     // Without its holder, the list lacks that alone.
     a.gate.close();
