@@ -37,6 +37,12 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// The interval at which all sessions are looked at, for what other servers left and for what is in no block yet.
 const LOOK: Duration = Duration::from_secs(600);
 
+/// The time after which a look that failed begins anew.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// Sessions in a row that cannot be indexed before the database is taken to be away.
+const FAILURES_MAX: u32 = 3;
+
 /// The way to the background task, which ends with this.
 pub(in crate::store::postgres) struct Indexer {
     waiting: Arc<Mutex<BTreeSet<SessionId>>>,
@@ -78,30 +84,47 @@ async fn run(
     ended: watch::Sender<u64>,
     block: u32,
 ) {
-    let mut look_at = Instant::now();
+    let mut look = Look { at: Instant::now(), after: 0 };
     loop {
         let asked = *due.borrow_and_update();
         let sessions = std::mem::take(&mut *waiting.lock().unwrap_or_else(PoisonError::into_inner));
-        let work = async {
-            if look_at <= Instant::now() {
-                index_all(&readers, block).await?;
-                look_at = Instant::now() + LOOK;
-            }
-            index_some(&readers, &sessions.into_iter().collect::<Vec<_>>(), block).await
-        };
-        match work.await {
-            Ok(()) => drop(ended.send_replace(asked)),
+        let some = index_some(&readers, &sessions.into_iter().collect::<Vec<_>>(), block).await;
+        let all = if some.is_ok() && look.at <= Instant::now() { look.go_on(&readers, block).await } else { Ok(()) };
+        match some.and(all) {
+            Ok(()) if look.after == 0 => drop(ended.send_replace(asked)),
+            Ok(()) => {}
             Err(_) if readers.is_closed() => return,
             Err(error) => {
                 tracing::warn!(%error, "entries are indexed later; searches read them until then");
-                look_at = Instant::now();
+                look = Look { at: Instant::now() + RETRY, after: 0 };
             }
         }
         tokio::time::sleep(PAUSE).await;
         // The store is gone.
-        if let Ok(Err(_)) = tokio::time::timeout_at(look_at, due.changed()).await {
+        if let Ok(Err(_)) = tokio::time::timeout_at(look.at, due.changed()).await {
             return;
         }
+    }
+}
+
+/// A look at all sessions, some at a time: what was just written is indexed in between.
+struct Look {
+    /// The time from which it goes on.
+    at: Instant,
+    /// The number of the session looked at last; 0 before the first one.
+    after: i64,
+}
+
+impl Look {
+    async fn go_on(&mut self, readers: &Readers, block: u32) -> Result<(), Error> {
+        let (sql, after) = (&format!("{DUE} s.number > $1 ORDER BY s.number LIMIT $2"), self.after);
+        let rows = readers.read(|db| async move { db.rows(sql, &[&after, &LOOK_SESSIONS]).await }).await?;
+        index_rows(readers, &rows, block, Extent::All).await?;
+        *self = match rows.last() {
+            Some(last) => Self { at: self.at, after: last.try_get(1).map_err(Fault::from)? },
+            None => Self { at: Instant::now() + LOOK, after: 0 },
+        };
+        Ok(())
     }
 }
 
@@ -129,18 +152,6 @@ const DUE: &str = "SELECT s.id, s.number, coalesce(w.first_seq, 1), coalesce(w.l
                    LEFT JOIN LATERAL (SELECT first_seq, last_seq FROM words WHERE session = s.number \
                    ORDER BY first_seq DESC LIMIT 1) w ON true WHERE";
 
-async fn index_all(readers: &Readers, block: u32) -> Result<(), Error> {
-    let mut after = 0_i64;
-    loop {
-        let sql = format!("{DUE} s.number > $1 ORDER BY s.number LIMIT $2");
-        let sql = &sql;
-        let rows = readers.read(|db| async move { db.rows(sql, &[&after, &LOOK_SESSIONS]).await }).await?;
-        let Some(last) = rows.last() else { return Ok(()) };
-        after = last.try_get(1).map_err(Fault::from)?;
-        index_rows(readers, &rows, block, Extent::All).await?;
-    }
-}
-
 async fn index_some(readers: &Readers, sessions: &[SessionId], block: u32) -> Result<(), Error> {
     for sessions in sessions.chunks(LOOK_SESSIONS as usize) {
         let ids: Vec<&str> = sessions.iter().map(SessionId::as_str).collect();
@@ -152,14 +163,22 @@ async fn index_some(readers: &Readers, sessions: &[SessionId], block: u32) -> Re
 }
 
 async fn index_rows(readers: &Readers, rows: &[tokio_postgres::Row], block: u32, extent: Extent) -> Result<(), Error> {
+    let mut failures = 0;
     for row in rows {
         let due = due(row, block, extent)?;
         let Some(due) = &due else { continue };
-        let done = readers.read(|db| async move { index(&db, due, block).await }).await;
-        match done {
+        let done =
+            readers.read(|db| async move { index(&db, due, block).await.map_err(|fault| fault.of(&due.session)) });
+        match done.await {
+            Ok(()) => failures = 0,
             // Deleted meanwhile, or not readable: a search reads what it can.
             Err(Error::NotFound(_) | Error::Damaged { .. }) => {}
-            done => done?,
+            // Of one session, it must not keep the others from being indexed.
+            Err(error) if failures < FAILURES_MAX && !readers.is_closed() => {
+                failures += 1;
+                tracing::debug!(session = %due.session, %error, "a session could not be indexed");
+            }
+            Err(error) => return Err(error),
         }
     }
     Ok(())
@@ -206,6 +225,10 @@ async fn index(db: &Db, due: &Due, block: u32) -> Result<(), Fault> {
                    ON CONFLICT (session, first_seq) DO UPDATE SET last_seq = excluded.last_seq, words = excluded.words \
                    WHERE w.last_seq < excluded.last_seq";
         db.rows(sql, &[&number, &first, &last, &words]).await?;
+        if !is_whole {
+            // What was added meanwhile makes this block grow next time.
+            return Ok(());
+        }
         after = last;
     }
 }

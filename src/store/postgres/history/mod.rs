@@ -1,9 +1,9 @@
 //! The index by which the text of entries is searched.
 //!
-//! The log of a session is cut into blocks of some dozens of records. A row of `words` holds the words of a block's
-//! entries, each once, in order, as [`crate::store::search`] cuts them: so every language is searched as in the other
-//! stores, whatever the encoding of the database. A search first finds the blocks that have the words it asks for, and
-//! reads only their entries. What no row names is not indexed yet, and is read.
+//! The log of a session is cut into blocks of some dozens of records, the last of which may still grow. A row of
+//! `words` holds the words of a block's entries, each once, in order, as [`crate::store::search`] cuts them: so every
+//! language is searched as in the other stores, whatever the encoding of the database. A search first finds the blocks
+//! that have the words it asks for, and reads only their entries. What no row names is not indexed yet, and is read.
 //!
 //! So nothing waits for the index: a task fills it in the background. Everything in it follows from the records.
 

@@ -85,14 +85,17 @@ mod nodes {
 mod indexed {
     use super::{Indexer, PostgresStore, conformance::Subject, database, open};
     use crate::store::{
-        SessionStore as _,
-        conformance::{NOW, append_of, contract_suite, id, tests},
+        SearchQuery, SessionStore as _,
+        conformance::{
+            NOW, append, contract_suite, id,
+            tests::{self, searching::said},
+        },
     };
 
     /// Returns a store whose blocks have this many records.
     async fn indexed(address: &str, block: u32) -> PostgresStore {
         let mut store = open(address).await;
-        // Its own has ended its look at the sessions before there are any.
+        // It looks at all sessions once: wait for that while there are none.
         store.indexer.take().unwrap().indexed().await;
         store.indexer = Some(Indexer::start(store.readers.clone(), block));
         store.waits_for_index = true;
@@ -140,22 +143,44 @@ mod indexed {
             indexer.indexed().await;
             indexer
         };
-        store.append(&lease, 1, append_of(["a", "b", "c"])).await.unwrap();
+        // Each of them says a word of its own.
+        let written = async |range: std::ops::RangeInclusive<u64>| {
+            let said = range.clone().map(|seq| said(&format!("e{seq}"), "", "user", &format!("word{seq}")));
+            store.append(&lease, *range.start(), append(said.collect())).await.unwrap();
+        };
+        let all_are_found = async |count: u64| {
+            for seq in 1..=count {
+                let hits = store.search(SearchQuery::in_session(&id("s"), &format!("word{seq}"), 9)).await.unwrap();
+                let found: Vec<_> = hits.items.iter().map(|hit| hit.entry.as_str()).collect();
+                assert_eq!(found, [format!("e{seq}")]);
+            }
+        };
+        written(1..=3).await;
         assert_eq!(blocks().await, "");
         for _ in 0..2 {
             drop(looks().await);
             assert_eq!(blocks().await, "1-3");
         }
-        store.append(&lease, 4, append_of(["d", "e", "f"])).await.unwrap();
+        written(4..=6).await;
         let indexer = looks().await;
         assert_eq!(blocks().await, "1-4 5-6");
+        all_are_found(6).await;
         // Also without a look, once the block is whole.
-        for (first, grown) in [(7, "1-4 5-6"), (8, "1-4 5-8")] {
-            store.append(&lease, first, append_of(["g"])).await.unwrap();
+        for (seq, grown) in [(7, "1-4 5-6"), (8, "1-4 5-8")] {
+            written(seq..=seq).await;
             indexer.add(&id("s"));
             indexer.indexed().await;
             assert_eq!(blocks().await, grown);
         }
+        all_are_found(8).await;
+        // As an older version does, which takes every block for whole, and two servers that look at once.
+        written(9..=10).await;
+        drop(looks().await);
+        written(11..=14).await;
+        sql(&address, "UPDATE reseed.words SET first_seq = 10, last_seq = 10 WHERE first_seq = 9").await;
+        drop(tokio::join!(looks(), looks()));
+        assert_eq!(blocks().await, "1-4 5-8 10-13 14-14");
+        all_are_found(14).await;
     }
 }
 
