@@ -87,6 +87,8 @@ struct Actor {
     queue_waits: bool,
     /// A record of the session was found damaged.
     quarantined: bool,
+    /// A read has waited in vain for the database, which several servers share.
+    database_is_away: bool,
     ended: bool,
     /// A connection has sent a message to this actor; until then it waits for the one that had the session opened.
     visited: bool,
@@ -160,6 +162,7 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
         held: false,
         queue_waits,
         quarantined: false,
+        database_is_away: false,
         ended: false,
         visited: false,
         detached_since: None,

@@ -213,7 +213,7 @@ async fn what_waits_in_a_session_while_the_database_is_away_is_refused_together(
         refusals.push(refused[0]["payload"]["message"].to_string());
     }
     let waited = refusals.iter().filter(|message| message.contains("the store failed")).count();
-    assert_eq!(waited, 1, "the others have not waited for the database, one after the other: {refusals:?}");
+    assert_eq!(waited, 1, "the others did not wait for the database, one after the other: {refusals:?}");
 }
 
 #[tokio::test]

@@ -63,6 +63,12 @@ impl Actor {
                 return Ok(());
             }
         };
+        if command.spec().does.writes()
+            && let Some(error) = self.away()
+        {
+            refuse(error);
+            return Ok(());
+        }
         let mut content = 0;
         if command.spec().does != Does::Transient {
             content = fingerprint(&serde_json::to_vec(&command).unwrap_or_default());
@@ -74,9 +80,9 @@ impl Actor {
                     return Ok(());
                 }
                 Err(error) => {
-                    let after = self.after_failed_read(&error);
+                    self.note_failed_read(&error);
                     refuse(error);
-                    return after;
+                    return Ok(());
                 }
             }
         }
@@ -84,9 +90,9 @@ impl Actor {
         if origin != Origin::HOOK
             && let Err(error) = self.shared.check_may_store(&self.row.owner(), &command).await
         {
-            let after = self.after_failed_read(&error);
+            self.note_failed_read(&error);
             refuse(error);
-            return after;
+            return Ok(());
         }
         let Some(agent) = &self.agent else { return Err(End::Close(SubscriptionEnd::Failed)) };
         let session = agent.session();
@@ -101,9 +107,9 @@ impl Actor {
         let lookup = match lookups.for_command(&command, agent.is_busy()).await {
             Ok(lookup) => lookup,
             Err(error) => {
-                let after = self.after_failed_read(&error);
+                self.note_failed_read(&error);
                 refuse(error);
-                return after;
+                return Ok(());
             }
         };
         self.note_hook_result(&command);
@@ -121,15 +127,21 @@ impl Actor {
         told
     }
 
-    /// Ends the session if a read has failed because the database is away: what waits behind it would wait as long, one
+    /// Notes that a read has failed because the database is away: what waits behind it would wait as long, one command
     /// after the other.
-    fn after_failed_read(&self, error: &ErrorBody) -> Result<(), End> {
-        let is_away = self.shared.cluster.as_ref().is_some_and(|keeper| !keeper.is_trusted());
-        if error.code != ErrorCode::StoreFailed || !is_away {
-            return Ok(());
-        }
-        tracing::error!(session = %self.id, "read failed while the database is away; the session is closed here");
-        Err(End::Close(SubscriptionEnd::Moved))
+    fn note_failed_read(&mut self, error: &ErrorBody) {
+        self.database_is_away = error.code == ErrorCode::StoreFailed && !self.is_trusted();
+    }
+
+    /// Returns the refusal of commands that write while the database is away, once one has waited for it.
+    fn away(&mut self) -> Option<ErrorBody> {
+        self.database_is_away &= !self.is_trusted();
+        let message = "the database is away; nothing was acknowledged, try again";
+        self.database_is_away.then(|| ErrorBody::new(ErrorCode::StoreFailed, message))
+    }
+
+    fn is_trusted(&self) -> bool {
+        self.shared.cluster.as_ref().is_none_or(|keeper| keeper.is_trusted())
     }
 
     /// Returns why this connection may not execute this command now.
