@@ -164,7 +164,7 @@ impl App {
         )
     }
 
-    /// Returns the number of connections to clients.
+    /// Returns the number of connections to clients, those that other servers relay included.
     pub(crate) fn connection_count(&self) -> usize {
         // One more task accepts them.
         self.connections.len().saturating_sub(1)
