@@ -17,7 +17,7 @@ const READERS_LEAVE: Duration = Duration::from_millis(50);
 /// Frames at the start of a log whose pages are a sample of it.
 const SAMPLE_FRAMES: u64 = 16;
 
-/// The answer of a checkpoint.
+/// The answer of SQLite to a checkpoint.
 struct Answer {
     /// True if another connection was in the way.
     is_busy: bool,

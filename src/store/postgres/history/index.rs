@@ -173,7 +173,7 @@ async fn index_rows(readers: &Readers, rows: &[tokio_postgres::Row], block: u32,
             Ok(()) => failures = 0,
             // Deleted meanwhile, or not readable: a search reads what it can.
             Err(Error::NotFound(_) | Error::Damaged { .. }) => {}
-            // Of one session, it must not keep the others from being indexed.
+            // One session that fails must not keep the others from being indexed.
             Err(error) if failures < FAILURES_MAX && !readers.is_closed() => {
                 failures += 1;
                 tracing::debug!(session = %due.session, %error, "a session could not be indexed");
@@ -226,7 +226,7 @@ async fn index(db: &Db, due: &Due, block: u32) -> Result<(), Fault> {
                    WHERE w.last_seq < excluded.last_seq";
         db.rows(sql, &[&number, &first, &last, &words]).await?;
         if !is_whole {
-            // What was added meanwhile makes this block grow next time.
+            // Records that were added meanwhile are added to this block by the next look.
             return Ok(());
         }
         after = last;
