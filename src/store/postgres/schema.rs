@@ -166,7 +166,8 @@ impl From<Fault> for SchemaError {
     }
 }
 
-/// Checks that the server is new enough and keeps what it acknowledges. `allows_unsafe` skips the latter.
+/// Checks that the server is new enough and keeps what it acknowledges. With `allows_unsafe`, one that does not is only
+/// warned of.
 pub(super) async fn check_server(db: &Connection, allows_unsafe: bool) -> Result<(), SchemaError> {
     let rows = db
         .rows(
@@ -180,16 +181,17 @@ pub(super) async fn check_server(db: &Connection, allows_unsafe: bool) -> Result
     if version < SERVER_VERSION_MIN {
         return Err(SchemaError::Server { found: version / 10_000 });
     }
-    if allows_unsafe {
-        return Ok(());
-    }
     let settings = [("fsync", 1, "on"), ("full_page_writes", 2, "on"), ("synchronous_commit", 3, "on")];
     for (setting, column, wanted) in settings {
         let value: String = row.get(column);
         // With standbys, `remote_apply` waits for more than `on`.
-        if value != wanted && value != "remote_apply" {
+        if value == wanted || value == "remote_apply" {
+            continue;
+        }
+        if !allows_unsafe {
             return Err(SchemaError::Unsafe { setting: setting.to_owned(), value, wanted });
         }
+        tracing::warn!(setting, value, "UNSAFE_STORE is on: a crash may lose what is acknowledged");
     }
     Ok(())
 }

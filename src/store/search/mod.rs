@@ -23,8 +23,13 @@ use std::ops::Range;
 /// Most hits of a search.
 pub const HITS_MAX: u32 = 100;
 
-/// Sessions of an owner that a search looks into, those written to last.
-pub(super) const SESSIONS_MAX: u32 = 2_000;
+/// Sessions of an owner that a search lists, those written to last: 100,000 are listed in about a second. Beyond this a
+/// search says that there may be more.
+pub(super) const SESSIONS_MAX: u32 = 100_000;
+
+/// Of these, sessions that are searched one by one: those of which the index says that they may have an answer, or of
+/// which it does not say.
+pub(super) const SEARCHED_MAX: u32 = 2_000;
 
 /// Characters of a snippet, and of these at most so many before the match.
 const SNIPPET_CHARS: usize = 300;
@@ -35,8 +40,7 @@ const SNIPPET_BEFORE: usize = 100;
 pub enum SearchScope {
     /// One session.
     Session(SessionId),
-    /// All sessions of an owner that lists show, the one first that was written to last: as many of them as a search
-    /// looks into.
+    /// All sessions of an owner that lists show, the one first that was written to last.
     Owner(String),
 }
 

@@ -280,6 +280,37 @@ fn session_head(row: &Row<'_>) -> rusqlite::Result<Option<FoundHead>> {
 }
 
 pub(super) fn list(db: &Connection, query: &ListQuery) -> Result<ListPage, Fault> {
+    let mut page = ListPage::default();
+    page.next_cursor = list_rows(db, query, |row, found| {
+        match found {
+            Some(found) => page.items.push(found.head),
+            // Its owner is unknown, so only an operator learns of it.
+            None if query.owner.is_none() => {
+                page.damaged.extend(row.get_ref(3)?.as_str().ok().and_then(|id| id.parse().ok()));
+            }
+            None => {}
+        }
+        Ok(())
+    })?;
+    Ok(page)
+}
+
+/// Lists sessions with their numbers, without those that are damaged, and returns the start of the next page.
+pub(super) fn list_numbered(db: &Connection, query: &ListQuery) -> Result<(Vec<FoundHead>, Option<String>), Fault> {
+    let mut sessions = Vec::new();
+    let next_cursor = list_rows(db, query, |_, found| {
+        sessions.extend(found);
+        Ok(())
+    })?;
+    Ok((sessions, next_cursor))
+}
+
+/// Calls `each` with the rows of a page, and returns the start of the next one.
+fn list_rows(
+    db: &Connection,
+    query: &ListQuery,
+    mut each: impl FnMut(&Row<'_>, Option<FoundHead>) -> rusqlite::Result<()>,
+) -> Result<Option<String>, Fault> {
     let start = page::start(query.cursor.as_deref())?;
     let search = query.search.as_deref().map(page::fold).unwrap_or_default();
     // One more than requested, to know whether there is a next page.
@@ -290,27 +321,18 @@ pub(super) fn list(db: &Connection, query: &ListQuery) -> Result<ListPage, Fault
         Some(owner) => statement.query((start.updated_at, start.number, search, rows_max, owner))?,
         None => statement.query((start.updated_at, start.number, search, rows_max))?,
     };
-    let mut page = ListPage::default();
     let mut last = None;
     let mut rows_left = query.limit;
     while let Some(row) = rows.next()? {
         if rows_left == 0 {
-            page.next_cursor = last.map(|last: Cursor| last.to_string());
-            break;
+            return Ok(last.map(|last: Cursor| last.to_string()));
         }
         rows_left -= 1;
         // As the index has it, because the next page starts after it.
         last = Some(Cursor { updated_at: row.get(9)?, number: row.get(0)? });
-        match session_head(row)? {
-            Some(found) => page.items.push(found.head),
-            // Its owner is unknown, so only an operator learns of it.
-            None if query.owner.is_none() => {
-                page.damaged.extend(row.get_ref(3)?.as_str().ok().and_then(|id| id.parse().ok()));
-            }
-            None => {}
-        }
+        each(row, session_head(row)?)?;
     }
-    Ok(page)
+    Ok(None)
 }
 
 /// Returns what an owner has stored. The row is kept by triggers (see `schema.rs`).

@@ -3,6 +3,7 @@
 use super::{NOW, append, id};
 use crate::store::{Append, CommandMark, EntryColumns, Error, HITS_MAX, Head, NewRecord, SearchQuery, SessionStore};
 use crate::store::{Lease, whole_mark};
+use futures_util::StreamExt as _;
 use reseed_protocol::{SessionId, event::Event, reply::HitRole};
 use serde_json::{Value, json};
 
@@ -320,4 +321,44 @@ pub(crate) async fn a_search_stays_with_its_session_and_owner(store: &dyn Sessio
     assert_eq!(found(store, query("shared")).await, "");
     assert_eq!(found(store, query("anew")).await, "e6");
     assert_eq!(found(store, of("bob")).await, "e3");
+}
+
+pub(crate) async fn an_old_session_among_others_is_found(store: &dyn SessionStore) {
+    an_old_session_is_found(store, 130).await;
+}
+
+/// For a store with an index: more than are searched one by one.
+pub(crate) async fn an_old_session_among_thousands_is_found(store: &dyn SessionStore) {
+    an_old_session_is_found(store, 2_100).await;
+}
+
+async fn an_old_session_is_found(store: &dyn SessionStore, others: usize) {
+    let oldest = vec![said("e1", "", "user", "the needle of old"), said("e2", "e1", "assistant", "needle again")];
+    create(store, "oldest", "ann", oldest).await;
+    let another = vec![said("e1", "", "user", "the needle of another"), said("e2", "e1", "user", "and more")];
+    create(store, "other", "bob", another).await;
+    let fill = |n: usize| async move {
+        let records = vec![said("e1", "", "user", "the hay of today"), said("e2", "e1", "assistant", "and more")];
+        create(store, &format!("s{n}"), "ann", records).await
+    };
+    futures_util::stream::iter(0..others).map(fill).buffer_unordered(64).for_each(|_| async {}).await;
+
+    let of = |text: &str| SearchQuery::of_owner("ann", text, 5);
+    let hits = store.search(of("needle")).await.unwrap();
+    let places: Vec<_> = hits.items.iter().map(|hit| (hit.session.as_str(), hit.entry.as_str())).collect();
+    assert_eq!((places, hits.more), (vec![("oldest", "e2"), ("oldest", "e1")], false));
+    let cases = [
+        (SearchQuery { role: Some(HitRole::User), ..of("needle") }, "e1"),
+        (SearchQuery { role: Some(HitRole::Tool), ..of("needle") }, ""),
+        (SearchQuery { any: true, ..of("needle nothing") }, "e2 e1"),
+        (of("n* needle old"), "e1"),
+        (of("\"needle of\""), "e1"),
+        (of("needle hay"), ""),
+        (of("needle another"), ""),
+    ];
+    for (query, want) in cases {
+        assert_eq!(found(store, query.clone()).await, want, "{query:?}");
+    }
+    let many = store.search(of("hay")).await.unwrap();
+    assert_eq!((many.items.len(), many.more), (5, true));
 }

@@ -5,7 +5,7 @@ use crate::store::{
     Error, Hit, Hits, ListQuery, Part, SearchQuery, SearchScope, StoredRecord,
     checksum::int,
     postgres::{fault::Fault, read, readers::Db, tree::Tree},
-    search::{CALL_STEPS_MAX, Document, SESSIONS_MAX, Term, rank},
+    search::{CALL_STEPS_MAX, Document, SEARCHED_MAX, SESSIONS_MAX, Term, rank},
     whole_mark,
 };
 use reseed_protocol::SessionId;
@@ -19,8 +19,13 @@ const READ_BYTES_MAX: usize = 32 * 1024 * 1024;
 const PAGE: u32 = 256;
 const PAGE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Sessions of an owner that are listed and looked up in the index at once.
+/// Sessions of an owner that are listed and looked up in the index at once: few at first, because most searches end with
+/// them, then more.
 const LIST_PAGE: u32 = 100;
+const NEXT_PAGE: u32 = 500;
+
+/// Blocks of which a search of several sessions looks at the words, some two million entries: they take about a second.
+const BLOCKS_MAX: usize = 32_768;
 
 /// Words of a term that the index is asked for, the longest: the entries are compared with all of it.
 const NEEDLES_OF_TERM: usize = 3;
@@ -35,6 +40,8 @@ pub(in crate::store::postgres) async fn search(db: &Db, query: &SearchQuery) -> 
         found: Vec::new(),
         reads_left: READS_MAX,
         bytes_left: READ_BYTES_MAX,
+        searched_left: SEARCHED_MAX,
+        blocks_left: BLOCKS_MAX,
     };
     match &query.scope {
         SearchScope::Session(session) => {
@@ -112,6 +119,9 @@ struct Search<'a> {
     found: Vec<(Hit, Vec<bool>)>,
     reads_left: u32,
     bytes_left: usize,
+    /// Sessions whose entries may still be read.
+    searched_left: u32,
+    blocks_left: usize,
 }
 
 impl Search<'_> {
@@ -126,21 +136,21 @@ impl Search<'_> {
 
     async fn all_of(&mut self, owner: &str) -> Result<(), Fault> {
         let mut list = ListQuery { owner: Some(owner.to_owned()), limit: LIST_PAGE, ..ListQuery::default() };
-        let mut sessions_left = SESSIONS_MAX;
+        let mut sessions_left = SESSIONS_MAX as usize;
         loop {
-            let page = read::list_numbered(self.db, &list).await?;
-            let sessions: Vec<Place> =
-                page.0.into_iter().map(|found| (found.head.session, found.number, int(found.head.last_seq))).collect();
-            let most = sessions.len().min(sessions_left as usize);
-            self.sessions(&sessions[..most]).await?;
-            sessions_left -= u32::try_from(most).unwrap_or(sessions_left);
-            match page.1 {
+            let (page, next_cursor) = read::list_numbered(self.db, &list).await?;
+            let mut sessions: Vec<Place> =
+                page.into_iter().map(|found| (found.head.session, found.number, int(found.head.last_seq))).collect();
+            sessions.truncate(sessions_left);
+            self.sessions(&sessions).await?;
+            sessions_left -= sessions.len();
+            match next_cursor {
                 Some(_) if self.is_full() => return Ok(()),
-                Some(_) if sessions_left == 0 => {
+                Some(_) if sessions_left == 0 || self.searched_left == 0 || self.blocks_left == 0 => {
                     self.reads_left = 0;
                     return Ok(());
                 }
-                Some(cursor) => list.cursor = Some(cursor),
+                Some(cursor) => list = ListQuery { cursor: Some(cursor), limit: NEXT_PAGE, ..list },
                 None => return Ok(()),
             }
         }
@@ -155,6 +165,7 @@ impl Search<'_> {
                    FROM unnest($1::bigint[]) AS i(number) JOIN words w ON w.session = i.number \
                    ORDER BY session, first_seq";
         let rows = self.db.rows(sql, &[&numbers, &self.asked.needles]).await?;
+        self.blocks_left = self.blocks_left.saturating_sub(rows.len());
         let mut blocks: HashMap<i64, Vec<(Range, bool)>> = HashMap::new();
         for row in &rows {
             let has: Vec<bool> = row.try_get(3)?;
@@ -162,10 +173,18 @@ impl Search<'_> {
             blocks.entry(row.try_get(0)?).or_default().push((range, self.asked.fits(&has, self.query.any)));
         }
         for (session, number, last_seq) in sessions {
+            let ranges = candidates(blocks.get(number).map_or(&[], Vec::as_slice), *last_seq);
+            if ranges.is_empty() {
+                continue;
+            }
             if self.is_full() {
                 return Ok(());
             }
-            let ranges = candidates(blocks.get(number).map_or(&[], Vec::as_slice), *last_seq);
+            if self.searched_left == 0 {
+                self.reads_left = 0;
+                return Ok(());
+            }
+            self.searched_left -= 1;
             match self.session(session, *number, *last_seq, ranges).await {
                 // Deleted since it was listed.
                 Err(Fault::Refused(Error::NotFound(_))) if matches!(self.query.scope, SearchScope::Owner(_)) => {}

@@ -117,7 +117,7 @@ struct Look {
 
 impl Look {
     async fn go_on(&mut self, readers: &Readers, block: u32) -> Result<(), Error> {
-        let (sql, after) = (&format!("{DUE} s.number > $1 ORDER BY s.number LIMIT $2"), self.after);
+        let (sql, after) = (&due_sql("s.number > $1 ORDER BY s.number LIMIT $2", block), self.after);
         let rows = readers.read(|db| async move { db.rows(sql, &[&after, &LOOK_SESSIONS]).await }).await?;
         index_rows(readers, &rows, block, Extent::All).await?;
         *self = match rows.last() {
@@ -142,20 +142,28 @@ enum Extent {
 struct Due {
     session: SessionId,
     number: i64,
-    /// The `seq` after which blocks are made. The last block is made again if it may grow.
+    /// The `seq` after which blocks are made: the last block is made again, unless it has ended.
     after: i64,
     extent: Extent,
 }
 
-const DUE: &str = "SELECT s.id, s.number, coalesce(w.first_seq, 1), coalesce(w.last_seq, 0), \
-                   (SELECT seq FROM head WHERE session = s.number ORDER BY seq DESC LIMIT 1) FROM session s \
-                   LEFT JOIN LATERAL (SELECT first_seq, last_seq FROM words WHERE session = s.number \
-                   ORDER BY first_seq DESC LIMIT 1) w ON true WHERE";
+/// Returns the query for sessions that may be due: of each, its last block, the bytes in that if it has fewer records
+/// than a block may have, and its last record.
+fn due_sql(which: &str, block: u32) -> String {
+    format!(
+        "SELECT s.id, s.number, coalesce(w.first_seq, 1), coalesce(w.last_seq, 0), \
+         (SELECT seq FROM head WHERE session = s.number ORDER BY seq DESC LIMIT 1), \
+         CASE WHEN w.last_seq - w.first_seq + 1 < {block} THEN (SELECT coalesce(sum(octet_length(body)), 0)::bigint \
+         FROM record WHERE session = s.number AND seq BETWEEN w.first_seq AND w.last_seq) END FROM session s \
+         LEFT JOIN LATERAL (SELECT first_seq, last_seq FROM words WHERE session = s.number \
+         ORDER BY first_seq DESC LIMIT 1) w ON true WHERE {which}"
+    )
+}
 
 async fn index_some(readers: &Readers, sessions: &[SessionId], block: u32) -> Result<(), Error> {
     for sessions in sessions.chunks(LOOK_SESSIONS as usize) {
         let ids: Vec<&str> = sessions.iter().map(SessionId::as_str).collect();
-        let (sql, ids) = (&format!("{DUE} s.id = ANY($1::text[])"), &ids);
+        let (sql, ids) = (&due_sql("s.id = ANY($1::text[])", block), &ids);
         let rows = readers.read(|db| async move { db.rows(sql, &[ids]).await }).await?;
         index_rows(readers, &rows, block, Extent::Whole).await?;
     }
@@ -176,7 +184,7 @@ async fn index_rows(readers: &Readers, rows: &[tokio_postgres::Row], block: u32,
             // One session that fails must not keep the others from being indexed.
             Err(error) if failures < FAILURES_MAX && !readers.is_closed() => {
                 failures += 1;
-                tracing::debug!(session = %due.session, %error, "a session could not be indexed");
+                tracing::warn!(session = %due.session, %error, "a session cannot be indexed; searches read its entries");
             }
             Err(error) => return Err(error),
         }
@@ -187,7 +195,10 @@ async fn index_rows(readers: &Readers, rows: &[tokio_postgres::Row], block: u32,
 fn due(row: &tokio_postgres::Row, block: u32, extent: Extent) -> Result<Option<Due>, Fault> {
     let (first, indexed, last): (i64, i64, Option<i64>) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
     let block = i64::from(block);
-    let after = if indexed - first + 1 < block { first - 1 } else { indexed };
+    // Unknown: it has as many records as it may have.
+    let bytes: Option<i64> = row.try_get(5)?;
+    let may_grow = bytes.is_some_and(|bytes| bytes < BLOCK_BYTES as i64);
+    let after = if may_grow { first - 1 } else { indexed };
     let is_due = last.is_some_and(|last| match extent {
         Extent::Whole => last - after >= block,
         Extent::All => last > indexed,

@@ -113,6 +113,8 @@ mod indexed {
         searching: a_path_and_a_position_bound_a_search,
         searching: hits_are_the_newest_and_as_many_as_asked_for,
         searching: a_search_stays_with_its_session_and_owner,
+        searching: an_old_session_among_others_is_found,
+        searching: an_old_session_among_thousands_is_found,
     );
 
     async fn sql(address: &str, sql: &'static str) -> String {
@@ -181,6 +183,13 @@ mod indexed {
         drop(tokio::join!(looks(), looks()));
         assert_eq!(blocks().await, "1-4 5-8 10-13 14-14");
         all_are_found(14).await;
+        // A block that its bytes have ended does not grow.
+        let large = |entry: &str| said(entry, "", "user", &"l".repeat(600 * 1024));
+        store.append(&lease, 15, append(vec![large("e15"), large("e16")])).await.unwrap();
+        drop(looks().await);
+        written(17..=18).await;
+        drop(looks().await);
+        assert_eq!(blocks().await, "1-4 5-8 10-13 14-16 17-18");
     }
 }
 

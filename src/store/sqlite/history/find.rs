@@ -1,9 +1,9 @@
 //! Searches: by the index where there is one, and by reading where there is none.
 
-use super::{Part, Range, Suspects, index, parts, path, role_word, row_of, seq_of};
+use super::{Part, Range, Suspects, index, likely::Likely, parts, path, role_word, row_of, seq_of};
 use crate::store::{
     Hit, Hits, ListQuery, SearchQuery, SearchScope,
-    search::{Document, SESSIONS_MAX, Term, rank},
+    search::{Document, SEARCHED_MAX, SESSIONS_MAX, Term, rank},
     sqlite::{
         Fault,
         read::{self, int},
@@ -27,6 +27,10 @@ const RANGES_MAX: usize = 32;
 
 /// Sessions of an owner that are listed at once.
 const LIST_PAGE: u32 = 100;
+
+/// Sessions of an owner that are searched one by one before all shards are asked which others may have an answer. Most
+/// searches end with these, and they cost less than asking many shards.
+const ONE_BY_ONE: u32 = 100;
 
 /// Returns what the query finds.
 pub(in crate::store::sqlite) fn search(
@@ -103,22 +107,33 @@ impl Search<'_> {
 
     fn all_of(&mut self, owner: &str) -> Result<(), Fault> {
         let mut list = ListQuery { owner: Some(owner.to_owned()), limit: LIST_PAGE, ..ListQuery::default() };
-        let mut sessions_left = SESSIONS_MAX;
+        let (mut listed, mut searched) = (0, 0);
+        let mut likely = None;
         loop {
-            let page = read::list(self.db, &list)?;
-            for head in page.items {
+            let (sessions, next_cursor) = read::list_numbered(self.db, &list)?;
+            for found in sessions {
                 if self.is_full() {
                     return Ok(());
                 }
-                if sessions_left == 0 {
+                if listed == SESSIONS_MAX || searched == SEARCHED_MAX {
                     self.reads_left = 0;
                     return Ok(());
                 }
-                sessions_left -= 1;
-                let number = read::number(self.db, &head.session)?;
-                self.session(&head.session, number, int(head.last_seq))?;
+                listed += 1;
+                let last_seq = int(found.head.last_seq);
+                if searched >= ONE_BY_ONE {
+                    let likely = match &likely {
+                        Some(known) => known,
+                        None => likely.insert(Likely::ask(self.db, self.query, self.suspects)?),
+                    };
+                    if !likely.may_have(self.db, found.number, last_seq)? {
+                        continue;
+                    }
+                }
+                searched += 1;
+                self.session(&found.head.session, found.number, last_seq)?;
             }
-            match page.next_cursor {
+            match next_cursor {
                 Some(cursor) => list.cursor = Some(cursor),
                 None => return Ok(()),
             }
@@ -312,7 +327,7 @@ impl Search<'_> {
 
 /// Returns what FTS5 is asked for a term; `None` if it would look at most of its words. A word holds letters and digits
 /// only, so nothing in it has a meaning for FTS5.
-fn asked(term: &Term) -> Option<String> {
+pub(super) fn asked(term: &Term) -> Option<String> {
     let star = if term.is_prefix { " *" } else { "" };
     (!term.is_broad()).then(|| format!("\"{}\"{star}", term.words.join(" ")))
 }

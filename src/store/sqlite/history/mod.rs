@@ -15,6 +15,7 @@
 
 mod find;
 mod index;
+mod likely;
 mod path;
 
 pub(super) use find::search;

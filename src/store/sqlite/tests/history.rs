@@ -46,6 +46,8 @@ mod indexed {
         searching: a_path_and_a_position_bound_a_search,
         searching: hits_are_the_newest_and_as_many_as_asked_for,
         searching: a_search_stays_with_its_session_and_owner,
+        searching: an_old_session_among_others_is_found,
+        searching: an_old_session_among_thousands_is_found,
     );
 }
 

@@ -121,6 +121,9 @@ async fn half_moved() -> (TempDir, PathBuf, SqliteStore, Talks) {
     };
     while moved() == 0 || spread(&path).contains(&0) {
         talks.append(&store).await;
+        // Rows are moved after the appends are answered, and before the next write is.
+        let late = store.append(&talks.leases[0], 1, append_of(["late"])).await;
+        assert!(matches!(late, Err(Error::Fenced { .. })), "{late:?}");
         assert!(talks.last_seq[0] < 10_000, "nothing is moved: {:?}", spread(&path));
     }
     (dir, path, store, talks)
