@@ -29,7 +29,7 @@ pub(super) const SESSIONS_MAX: u32 = 100_000;
 
 /// Of these, sessions that are searched one by one: those of which the index says that they may have an answer, or of
 /// which it does not say.
-pub(super) const SEARCHED_MAX: u32 = 2_000;
+pub(super) const SEARCHED_MAX: u32 = 1_000;
 
 /// Characters of a snippet, and of these at most so many before the match.
 const SNIPPET_CHARS: usize = 300;

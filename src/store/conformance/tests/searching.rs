@@ -329,7 +329,7 @@ pub(crate) async fn an_old_session_among_others_is_found(store: &dyn SessionStor
 
 /// For a store with an index: more than are searched one by one.
 pub(crate) async fn an_old_session_among_thousands_is_found(store: &dyn SessionStore) {
-    an_old_session_is_found(store, 2_100).await;
+    an_old_session_is_found(store, 1_050).await;
 }
 
 async fn an_old_session_is_found(store: &dyn SessionStore, others: usize) {

@@ -19,8 +19,8 @@ const READ_BYTES_MAX: usize = 32 * 1024 * 1024;
 const PAGE: u32 = 256;
 const PAGE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Sessions of an owner that are listed and looked up in the index at once: few at first, because most searches end with
-/// them, then more.
+/// Sessions of an owner that are listed and looked up in the index at once: few at first, because most searches end
+/// with them, then more.
 const LIST_PAGE: u32 = 100;
 const NEXT_PAGE: u32 = 500;
 
