@@ -78,7 +78,7 @@ struct Sizes {
 const SMOKE: Sizes = Sizes {
     idle_connections: 300,
     stalled_readers: 30,
-    stalled_turns: 30,
+    stalled_turns: 6,
     rounds: 1,
     turns: 5,
     stream_deltas: 2_000,
