@@ -137,6 +137,54 @@ onPage("what waits is taken back, put in order and told to the running turn", { 
   await shows(page, ["Write 3000 words", "Count to 3", "Count to 5", "Count to 4"]);
 });
 
+onPage("a button that is pressed stays where it is until it is let go, for a moment", { settings: { OFFLINE_WORD_MILLIS: "20" } }, async ({ page }) => {
+  let deltas = 0;
+  page.on("websocket", (socket) => socket.on("framereceived", ({ payload }) => (deltas += String(payload).includes('"item_delta"') ? 1 : 0)));
+  await page.reload();
+  // The moment passes when this test says so, however busy the machine is.
+  await page.evaluate(() => {
+    const { setTimeout } = window;
+    window.setTimeout = (call, millis, ...rest) => (millis === 1000 ? setTimeout(() => undefined, (window.passes = call) && 0) : setTimeout(call, millis, ...rest));
+  });
+  const more = async (count) => {
+    const from = deltas;
+    while (deltas < from + count) await page.evaluate(() => new Promise(requestAnimationFrame));
+    await page.evaluate(() => new Promise(requestAnimationFrame));
+  };
+  // It may have moved since the pointer was put on it.
+  const press = async (button) => {
+    for (;;) {
+      await button.hover();
+      await page.mouse.down();
+      if (await button.evaluate((node) => node.matches(":active"))) return;
+      await page.mouse.up();
+    }
+  };
+  const shown = () => page.evaluate(() => document.querySelector("#tail .parts").innerText.length);
+  const grows = (before) => page.waitForFunction((length) => document.querySelector("#tail .parts").innerText.length > length, before);
+  await say(page, "Write 3000 words");
+  await page.waitForFunction(() => (document.querySelector("#tail .parts")?.innerText ?? "").split(/\s+/).length > 5);
+  await say(page, "Count to 3");
+  await press(page.locator("[data-queued] [aria-label='Take it back']"));
+  const pressed = await shown();
+  // More than a line of words, which would have moved it.
+  await more(15);
+  assert.equal(await shown(), pressed);
+  await page.mouse.up();
+  await page.waitForFunction(() => document.querySelector("[data-queued]") === null);
+  assert.equal(await page.inputValue("#input"), "Count to 3");
+  await grows(pressed);
+  // One that is held for longer holds up nothing.
+  await press(page.locator("#stop"));
+  const held = await shown();
+  await more(3);
+  assert.equal(await shown(), held);
+  await page.evaluate(() => window.passes());
+  await grows(held);
+  await page.mouse.up();
+  await settled(page, 1);
+});
+
 onPage("labels and forks", {}, async ({ page }) => {
   await talk(page, ["Count to 3", "Count to 4"]);
   await press(page, "assistant", 0, "Label");

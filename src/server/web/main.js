@@ -7,6 +7,7 @@ import { CompactDialog } from "./compact-dialog.js";
 import { ComposerView } from "./composer.js";
 import { askToGo, confirm, help, instructionsFault, prompt } from "./dialogs.js";
 import { byId, isSearchKeys } from "./dom.js";
+import { frames } from "./frames.js";
 import { GaugeView } from "./gauge.js";
 import { LinesView } from "./lines.js";
 import { PresenceView } from "./presence-view.js";
@@ -32,12 +33,11 @@ const sidebarOpen = byId("sidebar-open", HTMLButtonElement);
 const backdrop = byId("backdrop", HTMLElement);
 const narrow = matchMedia("(max-width: 760px)");
 
-let drawn = true;
 /** Whether the dialog for the token is open, or was closed since the server asked. */
 let asked = false;
 
 const app = new App({
-  onChange: schedule,
+  onChange: frames(render),
   onNotice: toast,
   onShow: (sessionId) => {
     clearToasts();
@@ -93,16 +93,6 @@ const searching = new Searching(app, {
   reveal: (entryId) => tree.reveal(entryId),
 });
 const composer = new ComposerView(app, submit);
-
-/** Draws at most once a frame, however many events came. */
-function schedule() {
-  if (!drawn) return;
-  drawn = false;
-  requestAnimationFrame(() => {
-    drawn = true;
-    render();
-  });
-}
 
 function render() {
   const name = app.snapshot?.name || (app.target === null ? "New chat" : app.loading ? "…" : "Untitled");
