@@ -300,10 +300,16 @@ impl Actor {
 
     /// Writes the mark of a command that was executed elsewhere.
     async fn remember(&mut self, mark: Mark) -> Result<Result<(), ErrorBody>, End> {
+        if let Some(error) = self.away() {
+            return Ok(Err(error));
+        }
         match self.effects.earlier(&mark.id).await {
             Ok(None) => {}
             Ok(Some(_)) => return Ok(Err(ErrorBody::id_reused(&mark.id))),
-            Err(error) => return Ok(Err(error)),
+            Err(error) => {
+                self.note_failed_read(&error);
+                return Ok(Err(error));
+            }
         }
         let append = Effect::Append(Append { events: Vec::new(), marks: vec![mark] });
         self.carry_out(vec![append], None).await?;

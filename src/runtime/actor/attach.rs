@@ -9,6 +9,7 @@ use crate::{
     runtime::{
         feed::{Cursor, Reader, Seen},
         handle::{Attach, Attached, LeftOff},
+        store_error,
     },
 };
 use reseed_protocol::{EntryId, ErrorBody, ErrorCode, command::SessionRole, event::SubscriptionEnd};
@@ -111,13 +112,18 @@ impl Actor {
                 ended.push(item);
             }
         }
-        if ended.len() > RESUME_ENDED_MAX {
+        if ended.len() > RESUME_ENDED_MAX || !ended.is_empty() && self.away().is_some() {
             return None;
         }
         let mut void = Vec::new();
         for item in ended {
-            if self.shared.store.entry_seq(&self.id, item).await.ok()?.is_none() {
-                void.push(item.clone());
+            match self.shared.store.entry_seq(&self.id, item).await {
+                Ok(Some(_)) => {}
+                Ok(None) => void.push(item.clone()),
+                Err(error) => {
+                    self.note_failed_read(&store_error(&error));
+                    return None;
+                }
             }
         }
         cursor.tell_void(void);

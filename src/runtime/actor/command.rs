@@ -129,12 +129,12 @@ impl Actor {
 
     /// Notes that a read has failed because the database is away: what waits behind it would wait as long, one command
     /// after the other.
-    fn note_failed_read(&mut self, error: &ErrorBody) {
+    pub(super) fn note_failed_read(&mut self, error: &ErrorBody) {
         self.database_is_away = error.code == ErrorCode::StoreFailed && !self.is_trusted();
     }
 
-    /// Returns the refusal of commands that write while the database is away, once one has waited for it.
-    fn away(&mut self) -> Option<ErrorBody> {
+    /// Returns the refusal of what writes while the database is away, once a command has waited for it.
+    pub(super) fn away(&mut self) -> Option<ErrorBody> {
         self.database_is_away &= !self.is_trusted();
         let message = "the database is away; nothing was acknowledged, try again";
         self.database_is_away.then(|| ErrorBody::new(ErrorCode::StoreFailed, message))

@@ -55,12 +55,14 @@ impl Likely {
 /// Returns what FTS5 is asked: every entry that may fit has it. `None` if the index cannot say.
 fn wanted(query: &SearchQuery) -> Option<String> {
     let terms = query.query.terms.iter().map(asked);
-    let (terms, joint) = if query.any {
-        (terms.collect::<Option<Vec<_>>>()?, " OR ")
-    } else {
-        (terms.flatten().collect(), " AND ")
+    let words = match query.any {
+        true => terms.collect::<Option<Vec<_>>>()?.join(" OR "),
+        // Those that it cannot say narrow it no further.
+        false => terms.flatten().collect::<Vec<_>>().join(" AND "),
     };
-    let words = Some(terms.join(joint)).filter(|words| !words.is_empty())?;
+    if words.is_empty() {
+        return None;
+    }
     Some(match query.role {
         Some(role) => format!("({words}) AND \"{}\"", role_word(role)),
         None => words,
