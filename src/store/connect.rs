@@ -104,8 +104,8 @@ pub(crate) async fn describe(database: &Database) -> Result<Vec<(&'static str, S
         Database::Sqlite(path) => {
             SqliteStore::check(path)?;
             let durability = "every commit is synced before it is acknowledged: it survives a crash of the machine";
-            let found = if path.exists() { "" } else { "; the server makes the file when it starts" };
-            vec![("database", format!("{database}{found}")), ("durability", durability.to_owned())]
+            let note = if path.exists() { "" } else { "; the server makes the file when it starts" };
+            vec![("database", format!("{database}{note}")), ("durability", durability.to_owned())]
         }
         Database::Memory => {
             let durability = "nothing is kept when the process ends";

@@ -166,8 +166,8 @@ impl From<Fault> for SchemaError {
     }
 }
 
-/// Checks that the server is new enough and keeps what it acknowledges. With `allows_unsafe`, one that does not is only
-/// warned of.
+/// Checks that the server is new enough and keeps what it acknowledges. With `allows_unsafe`, a setting with which it
+/// does not is logged, not refused.
 pub(super) async fn check_server(db: &Connection, allows_unsafe: bool) -> Result<(), SchemaError> {
     let rows = db
         .rows(

@@ -1,6 +1,6 @@
 //! The search of a store without an index: reads entries, the newest first.
 
-use super::{Document, Hits, SESSIONS_MAX, SearchQuery, SearchScope, rank};
+use super::{Document, Hits, SEARCHED_MAX, SearchQuery, SearchScope, rank};
 use crate::store::{EntriesPage, EntryQuery, Error, ListQuery, Part, SessionStore, StoredRecord, whole_mark};
 use reseed_protocol::{EntryId, SessionId};
 
@@ -28,11 +28,11 @@ pub(in crate::store) async fn scan<S: SessionStore + ?Sized>(store: &S, query: S
     let sessions = match &query.scope {
         SearchScope::Session(session) => vec![session.clone()],
         SearchScope::Owner(owner) => {
-            let list = ListQuery { owner: Some(owner.clone()), limit: SESSIONS_MAX, ..ListQuery::default() };
+            let list = ListQuery { owner: Some(owner.clone()), limit: SEARCHED_MAX, ..ListQuery::default() };
             store.list(list).await?.items.into_iter().map(|head| head.session).collect()
         }
     };
-    let is_partial = sessions.len() >= SESSIONS_MAX as usize;
+    let is_partial = sessions.len() >= SEARCHED_MAX as usize;
     let mut found = Vec::new();
     for session in sessions {
         match Scan::new(store, &session, &query).run(&mut found, limit + 1).await {

@@ -2,7 +2,7 @@
 
 use super::{NOW, append, id};
 use crate::store::{Append, CommandMark, EntryColumns, Error, HITS_MAX, Head, NewRecord, SearchQuery, SessionStore};
-use crate::store::{Lease, whole_mark};
+use crate::store::{Lease, search::SEARCHED_MAX, whole_mark};
 use futures_util::StreamExt as _;
 use reseed_protocol::{SessionId, event::Event, reply::HitRole};
 use serde_json::{Value, json};
@@ -327,9 +327,9 @@ pub(crate) async fn an_old_session_among_others_is_found(store: &dyn SessionStor
     an_old_session_is_found(store, 130).await;
 }
 
-/// For a store with an index: more than are searched one by one.
+/// The contract of a store with an index. The others are more sessions than are searched one by one.
 pub(crate) async fn an_old_session_among_thousands_is_found(store: &dyn SessionStore) {
-    an_old_session_is_found(store, 1_050).await;
+    an_old_session_is_found(store, SEARCHED_MAX as usize + 50).await;
 }
 
 async fn an_old_session_is_found(store: &dyn SessionStore, others: usize) {

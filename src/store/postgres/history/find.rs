@@ -1,6 +1,6 @@
 //! Searches: finds the blocks that may have an answer, and reads their entries.
 
-use super::{Range, SEPARATOR, path_to};
+use super::{BLOCK, Range, SEPARATOR, path_to};
 use crate::store::{
     Error, Hit, Hits, ListQuery, Part, SearchQuery, SearchScope, StoredRecord,
     checksum::int,
@@ -24,8 +24,12 @@ const PAGE_BYTES_MAX: usize = 1024 * 1024;
 const LIST_PAGE: u32 = 100;
 const NEXT_PAGE: u32 = 500;
 
-/// Blocks of which a search of several sessions looks at the words, some two million entries: they take about a second.
-const BLOCKS_MAX: usize = 32_768;
+/// Blocks that a search of several sessions looks through, each counted once for each word: so many take about two
+/// seconds.
+const LOOKS_MAX: usize = 100_000;
+
+/// The same of one statement, as far as the lengths of the sessions tell: it must not come near the time limit.
+const STATEMENT_LOOKS_MAX: usize = 10_000;
 
 /// Words of a term that the index is asked for, the longest: the entries are compared with all of it.
 const NEEDLES_OF_TERM: usize = 3;
@@ -41,7 +45,7 @@ pub(in crate::store::postgres) async fn search(db: &Db, query: &SearchQuery) -> 
         reads_left: READS_MAX,
         bytes_left: READ_BYTES_MAX,
         searched_left: SEARCHED_MAX,
-        blocks_left: BLOCKS_MAX,
+        looks_left: LOOKS_MAX,
     };
     match &query.scope {
         SearchScope::Session(session) => {
@@ -121,7 +125,7 @@ struct Search<'a> {
     bytes_left: usize,
     /// Sessions whose entries may still be read.
     searched_left: u32,
-    blocks_left: usize,
+    looks_left: usize,
 }
 
 impl Search<'_> {
@@ -142,11 +146,20 @@ impl Search<'_> {
             let mut sessions: Vec<Place> =
                 page.into_iter().map(|found| (found.head.session, found.number, int(found.head.last_seq))).collect();
             sessions.truncate(sessions_left);
-            self.sessions(&sessions).await?;
             sessions_left -= sessions.len();
+            let mut rest = sessions.as_slice();
+            while !rest.is_empty() && !self.is_full() && self.looks_left > 0 {
+                let portion;
+                (portion, rest) = rest.split_at(self.portion(rest));
+                self.sessions(portion).await?;
+            }
             match next_cursor {
-                Some(_) if self.is_full() => return Ok(()),
-                Some(_) if sessions_left == 0 || self.searched_left == 0 || self.blocks_left == 0 => {
+                _ if self.is_full() => return Ok(()),
+                _ if !rest.is_empty() => {
+                    self.reads_left = 0;
+                    return Ok(());
+                }
+                Some(_) if sessions_left == 0 || self.searched_left == 0 || self.looks_left == 0 => {
                     self.reads_left = 0;
                     return Ok(());
                 }
@@ -154,6 +167,17 @@ impl Search<'_> {
                 None => return Ok(()),
             }
         }
+    }
+
+    /// Returns how many of these sessions are looked up at once.
+    fn portion(&self, sessions: &[Place]) -> usize {
+        let mut looks = 0;
+        let fits = |(_, _, last_seq): &&Place| {
+            let blocks = usize::try_from(*last_seq / i64::from(BLOCK) + 1).unwrap_or(usize::MAX);
+            looks = blocks.saturating_mul(self.asked.needles.len()).saturating_add(looks);
+            looks <= STATEMENT_LOOKS_MAX
+        };
+        sessions.iter().take_while(fits).count().max(1)
     }
 
     /// Searches sessions one after the other, the index of all at once.
@@ -165,7 +189,7 @@ impl Search<'_> {
                    FROM unnest($1::bigint[]) AS i(number) JOIN words w ON w.session = i.number \
                    ORDER BY session, first_seq";
         let rows = self.db.rows(sql, &[&numbers, &self.asked.needles]).await?;
-        self.blocks_left = self.blocks_left.saturating_sub(rows.len());
+        self.looks_left = self.looks_left.saturating_sub(rows.len() * self.asked.needles.len());
         let mut blocks: HashMap<i64, Vec<(Range, bool)>> = HashMap::new();
         for row in &rows {
             let has: Vec<bool> = row.try_get(3)?;

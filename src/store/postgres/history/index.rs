@@ -147,16 +147,18 @@ struct Due {
     extent: Extent,
 }
 
-/// Returns the query for sessions that may be due: of each, its last block, the bytes in that if it has fewer records
-/// than a block may have, and its last record.
+/// Returns the query for sessions that may be due: of each, its last block, its last record, and the bytes in that
+/// block if it has fewer records than it may have and others are behind it.
 fn due_sql(which: &str, block: u32) -> String {
     format!(
         "SELECT s.id, s.number, coalesce(w.first_seq, 1), coalesce(w.last_seq, 0), \
-         (SELECT seq FROM head WHERE session = s.number ORDER BY seq DESC LIMIT 1), \
-         CASE WHEN w.last_seq - w.first_seq + 1 < {block} THEN (SELECT coalesce(sum(octet_length(body)), 0)::bigint \
-         FROM record WHERE session = s.number AND seq BETWEEN w.first_seq AND w.last_seq) END FROM session s \
+         h.seq, CASE WHEN w.last_seq < h.seq AND w.last_seq - w.first_seq + 1 < {block} \
+         THEN (SELECT coalesce(sum(octet_length(body)), 0)::bigint FROM record WHERE session = s.number \
+         AND seq BETWEEN w.first_seq AND w.last_seq) END FROM session s \
          LEFT JOIN LATERAL (SELECT first_seq, last_seq FROM words WHERE session = s.number \
-         ORDER BY first_seq DESC LIMIT 1) w ON true WHERE {which}"
+         ORDER BY first_seq DESC LIMIT 1) w ON true \
+         LEFT JOIN LATERAL (SELECT seq FROM head WHERE session = s.number ORDER BY seq DESC LIMIT 1) h ON true \
+         WHERE {which}"
     )
 }
 
@@ -184,7 +186,7 @@ async fn index_rows(readers: &Readers, rows: &[tokio_postgres::Row], block: u32,
             // One session that fails must not keep the others from being indexed.
             Err(error) if failures < FAILURES_MAX && !readers.is_closed() => {
                 failures += 1;
-                tracing::warn!(session = %due.session, %error, "a session cannot be indexed; searches read its entries");
+                tracing::debug!(session = %due.session, %error, "a session could not be indexed");
             }
             Err(error) => return Err(error),
         }
@@ -195,10 +197,7 @@ async fn index_rows(readers: &Readers, rows: &[tokio_postgres::Row], block: u32,
 fn due(row: &tokio_postgres::Row, block: u32, extent: Extent) -> Result<Option<Due>, Fault> {
     let (first, indexed, last): (i64, i64, Option<i64>) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
     let block = i64::from(block);
-    // Unknown: it has as many records as it may have.
-    let bytes: Option<i64> = row.try_get(5)?;
-    let may_grow = bytes.is_some_and(|bytes| bytes < BLOCK_BYTES as i64);
-    let after = if may_grow { first - 1 } else { indexed };
+    let after = resumes_after(first, indexed, row.try_get(5)?);
     let is_due = last.is_some_and(|last| match extent {
         Extent::Whole => last - after >= block,
         Extent::All => last > indexed,
@@ -208,6 +207,13 @@ fn due(row: &tokio_postgres::Row, block: u32, extent: Extent) -> Result<Option<D
         Ok(session) if is_due => Some(Due { session, number: row.try_get(1)?, after, extent }),
         _ => None,
     })
+}
+
+/// Returns the `seq` after which blocks are made, behind a last block with these bytes: they are unknown if the number
+/// of its records has ended it, or if none are behind it.
+fn resumes_after(first: i64, last: i64, bytes: Option<i64>) -> i64 {
+    let may_grow = bytes.is_some_and(|bytes| bytes < BLOCK_BYTES as i64);
+    if may_grow { first - 1 } else { last }
 }
 
 /// Indexes a session.
@@ -251,4 +257,23 @@ fn joined(words: &BTreeSet<String>) -> String {
         joined.push(SEPARATOR);
     }
     joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BLOCK_BYTES, resumes_after};
+
+    #[test]
+    fn a_block_is_made_again_until_it_has_ended() {
+        let ended = Some(BLOCK_BYTES as i64);
+        let cases = [
+            ("there is none", 1, 0, None, 0),
+            ("it has all its records", 65, 128, None, 128),
+            ("it may grow", 65, 70, Some(3_000), 64),
+            ("its bytes have ended it", 65, 70, ended, 70),
+        ];
+        for (case, first, last, bytes, want) in cases {
+            assert_eq!(resumes_after(first, last, bytes), want, "{case}");
+        }
+    }
 }

@@ -183,7 +183,7 @@ mod indexed {
         drop(tokio::join!(looks(), looks()));
         assert_eq!(blocks().await, "1-4 5-8 10-13 14-14");
         all_are_found(14).await;
-        // A block that its bytes have ended does not grow.
+        // Its bytes end a block.
         let large = |entry: &str| said(entry, "", "user", &"l".repeat(600 * 1024));
         store.append(&lease, 15, append(vec![large("e15"), large("e16")])).await.unwrap();
         drop(looks().await);

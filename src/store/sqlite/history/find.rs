@@ -12,12 +12,19 @@ use crate::store::{
 };
 use reseed_protocol::SessionId;
 use rusqlite::Connection;
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 /// Records that a search reads at most, and bytes of them: what is not indexed, and entries that the index names.
 /// Beyond this a search says that there may be more.
 const READS_MAX: u32 = 10_000;
 const READ_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// The time after which a search ends with what it has found: long phrases of common words take a shard up to a quarter
+/// of a second. It uses one of few readers, and keeps the write-ahead log from being written anew.
+const SEARCH_WITHIN: Duration = Duration::from_secs(10);
 
 /// Entries of each term that are looked at if some terms suffice: the newest of a session.
 const OF_A_TERM_MAX: usize = 512;
@@ -28,8 +35,8 @@ const RANGES_MAX: usize = 32;
 /// Sessions of an owner that are listed at once.
 const LIST_PAGE: u32 = 100;
 
-/// Sessions of an owner that are searched one by one before all shards are asked which others may have an answer. Most
-/// searches end with these, and they cost less than asking many shards.
+/// Sessions of an owner that are searched one by one before shards are asked which others may have an answer: most
+/// searches end with these.
 const ONE_BY_ONE: u32 = 100;
 
 /// Returns what the query finds.
@@ -45,8 +52,15 @@ pub(in crate::store::sqlite) fn search(
         }
         return Ok(Hits::default());
     }
-    let mut search =
-        Search { db, query, suspects, found: Vec::new(), reads_left: READS_MAX, bytes_left: READ_BYTES_MAX };
+    let mut search = Search {
+        db,
+        query,
+        suspects,
+        found: Vec::new(),
+        reads_left: READS_MAX,
+        bytes_left: READ_BYTES_MAX,
+        until: Instant::now() + SEARCH_WITHIN,
+    };
     match &query.scope {
         SearchScope::Session(session) => {
             let found = read::head_without_state(db, session)?;
@@ -78,6 +92,7 @@ struct Search<'a> {
     found: Vec<Found>,
     reads_left: u32,
     bytes_left: usize,
+    until: Instant,
 }
 
 /// The session that is being searched.
@@ -97,7 +112,7 @@ impl Place<'_> {
 
 impl Search<'_> {
     fn is_spent(&self) -> bool {
-        self.reads_left == 0 || self.bytes_left == 0
+        self.reads_left == 0 || self.bytes_left == 0 || self.until <= Instant::now()
     }
 
     /// Returns true if nothing more need be read.
@@ -108,27 +123,25 @@ impl Search<'_> {
     fn all_of(&mut self, owner: &str) -> Result<(), Fault> {
         let mut list = ListQuery { owner: Some(owner.to_owned()), limit: LIST_PAGE, ..ListQuery::default() };
         let (mut listed, mut searched) = (0, 0);
-        let mut likely = None;
+        let mut likely = Likely::new(self.db, self.query, self.suspects);
         loop {
             let (sessions, next_cursor) = read::list_numbered(self.db, &list)?;
             for found in sessions {
                 if self.is_full() {
                     return Ok(());
                 }
-                if listed == SESSIONS_MAX || searched == SEARCHED_MAX {
+                if listed == SESSIONS_MAX {
                     self.reads_left = 0;
                     return Ok(());
                 }
                 listed += 1;
                 let last_seq = int(found.head.last_seq);
-                if searched >= ONE_BY_ONE {
-                    let likely = match &likely {
-                        Some(known) => known,
-                        None => likely.insert(Likely::ask(self.db, self.query, self.suspects)?),
-                    };
-                    if !likely.may_have(self.db, found.number, last_seq)? {
-                        continue;
-                    }
+                if searched >= ONE_BY_ONE && !likely.may_have(found.number, last_seq)? {
+                    continue;
+                }
+                if searched == SEARCHED_MAX {
+                    self.reads_left = 0;
+                    return Ok(());
                 }
                 searched += 1;
                 self.session(&found.head.session, found.number, last_seq)?;

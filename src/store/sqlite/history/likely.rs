@@ -3,53 +3,63 @@
 use super::{SEQ_BITS, Suspects, find::asked, is_of_shard, parts, role_word};
 use crate::store::{SearchQuery, sqlite::Fault};
 use rusqlite::Connection;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-/// Shards that are asked, the newest; the sessions of others may all have an answer. These hold some eight million
-/// entries, and each takes a fraction of a millisecond, or about one where every entry has the words.
-const SHARDS_MAX: u32 = 1024;
+/// Shards that are asked; the sessions in others may all have an answer. These hold some eight million entries.
+const SHARDS_MAX: usize = 1024;
 
-/// What the shards say.
-pub(super) struct Likely {
-    /// The numbers of the sessions with an entry that may fit.
-    sessions: HashSet<i64>,
-    /// The shards that were asked.
-    shards: HashSet<i64>,
+/// What the shards say. One is asked when the first session in it is looked at.
+pub(super) struct Likely<'a> {
+    db: &'a Connection,
+    suspects: &'a Suspects,
+    /// What every entry that may fit has, as FTS5 is asked for it; `None` if the index cannot say.
+    wanted: Option<String>,
+    /// By shard, the numbers of the sessions with an entry that may fit; `None` if it is damaged.
+    answers: HashMap<i64, Option<HashSet<i64>>>,
 }
 
-impl Likely {
-    /// Asks the shards. One that is damaged says nothing.
-    pub(super) fn ask(db: &Connection, query: &SearchQuery, suspects: &Suspects) -> Result<Self, Fault> {
-        let mut likely = Self { sessions: HashSet::new(), shards: HashSet::new() };
-        let Some(wanted) = wanted(query) else { return Ok(likely) };
-        let mut newest = db.prepare_cached("SELECT shard FROM history_shard ORDER BY shard DESC LIMIT ?1")?;
-        let shards: Vec<i64> = newest.query_map([SHARDS_MAX], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-        for shard in shards {
-            match likely.ask_one(db, shard, &wanted) {
-                Ok(()) => drop(likely.shards.insert(shard)),
-                Err(error) if is_of_shard(&error) => suspects.add(shard),
-                Err(error) => return Err(error.into()),
+impl<'a> Likely<'a> {
+    pub(super) fn new(db: &'a Connection, query: &SearchQuery, suspects: &'a Suspects) -> Self {
+        Self { db, suspects, wanted: wanted(query), answers: HashMap::new() }
+    }
+
+    /// Returns true if a session may have an answer: a shard says so, or none knows all of its records.
+    pub(super) fn may_have(&mut self, number: i64, last_seq: i64) -> Result<bool, Fault> {
+        for part in parts(self.db, number, last_seq)? {
+            let Some(shard) = part.shard else { return Ok(true) };
+            if self.answer(shard)?.is_none_or(|sessions| sessions.contains(&number)) {
+                return Ok(true);
             }
         }
-        Ok(likely)
+        Ok(false)
     }
 
-    fn ask_one(&mut self, db: &Connection, shard: i64, wanted: &str) -> rusqlite::Result<()> {
-        // Not kept: the statements of all shards would push out those of all other reads.
-        let mut statement = db.prepare(&format!("SELECT rowid FROM history_{shard} WHERE history_{shard} MATCH ?1"))?;
-        let mut rows = statement.query([wanted])?;
-        while let Some(row) = rows.next()? {
-            self.sessions.insert(row.get::<_, i64>(0)? >> SEQ_BITS);
+    /// Returns the sessions that a shard names, if it can say.
+    fn answer(&mut self, shard: i64) -> Result<Option<&HashSet<i64>>, Fault> {
+        let Some(wanted) = &self.wanted else { return Ok(None) };
+        if !self.answers.contains_key(&shard) {
+            if self.answers.len() >= SHARDS_MAX {
+                return Ok(None);
+            }
+            let answer = match ask(self.db, shard, wanted) {
+                Ok(sessions) => Some(sessions),
+                Err(error) if is_of_shard(&error) => {
+                    self.suspects.add(shard);
+                    None
+                }
+                Err(error) => return Err(error.into()),
+            };
+            self.answers.insert(shard, answer);
         }
-        Ok(())
+        Ok(self.answers.get(&shard).and_then(Option::as_ref))
     }
+}
 
-    /// Returns true if a session may have an answer: a shard has said so, or does not know all of its records.
-    pub(super) fn may_have(&self, db: &Connection, number: i64, last_seq: i64) -> rusqlite::Result<bool> {
-        let is_known = |shard: Option<i64>| shard.is_some_and(|shard| self.shards.contains(&shard));
-        Ok(self.sessions.contains(&number)
-            || parts(db, number, last_seq)?.into_iter().any(|part| !is_known(part.shard)))
-    }
+fn ask(db: &Connection, shard: i64, wanted: &str) -> rusqlite::Result<HashSet<i64>> {
+    // Not kept: the statements of all shards would push out those of all other reads.
+    let mut statement = db.prepare(&format!("SELECT rowid FROM history_{shard} WHERE history_{shard} MATCH ?1"))?;
+    let rows = statement.query_map([wanted], |row| row.get::<_, i64>(0))?;
+    rows.map(|row| row.map(|row| row >> SEQ_BITS)).collect()
 }
 
 /// Returns what FTS5 is asked: every entry that may fit has it. `None` if the index cannot say.
