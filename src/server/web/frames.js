@@ -6,8 +6,11 @@
  */
 const PRESS_MS = 1000;
 
+/** Milliseconds within which the click of a tap follows its end. */
+const TAP_MS = 100;
+
 /** What is clicked where it was pressed: a click that ends on something else does nothing. */
-const PRESSED = "button, summary, a, input, select";
+const PRESSED = ["button", "summary", "a", "label", "select", "input[type=checkbox]", "input[type=radio]", "[role=treeitem]", "[role=option]"].join();
 
 /**
  * Returns a function that has the page drawn, however often it is called.
@@ -35,15 +38,22 @@ export function frames(render) {
     if (pressed === null) return;
     clearTimeout(pressed);
     pressed = null;
-    // The click comes first: it is a part of the release.
+    // The click comes first: a mouse's is a part of the release.
     if (waits) requestAnimationFrame(draw);
   };
   const options = { capture: true, passive: true };
-  document.addEventListener("pointerdown", ({ target }) => {
+  document.addEventListener("pointerdown", ({ target, isPrimary }) => {
+    if (!isPrimary) return;
     release();
     if (target instanceof Element && target.closest(PRESSED)) pressed = setTimeout(release, PRESS_MS);
   }, options);
-  document.addEventListener("pointerup", release, options);
+  document.addEventListener("pointerup", ({ pointerType, isPrimary }) => {
+    if (!isPrimary || pressed === null) return;
+    if (pointerType === "mouse") return release();
+    clearTimeout(pressed);
+    pressed = setTimeout(release, TAP_MS);
+  }, options);
+  document.addEventListener("click", release, options);
   document.addEventListener("pointercancel", release, options);
   return schedule;
 }
