@@ -10,7 +10,10 @@ const PRESS_MS = 1000;
 const TAP_MS = 100;
 
 /** What is clicked where it was pressed: a click that ends on something else does nothing. */
-const PRESSED = ["button", "summary", "a", "label", "select", "input[type=checkbox]", "input[type=radio]", "[role=treeitem]", "[role=option]"].join();
+const PRESSED = [
+  "button", "summary", "a", "label", "select", "input[type=checkbox]", "input[type=radio]", "[role=treeitem]",
+  "[role=option]",
+].join();
 
 /**
  * Returns a function that has the page drawn, however often it is called.

@@ -27,8 +27,8 @@ pub const HITS_MAX: u32 = 100;
 /// search says that there may be more.
 pub(super) const SESSIONS_MAX: u32 = 100_000;
 
-/// Of these, sessions that are searched one by one: the first ones, and then those that may have an answer, as far as
-/// the index says.
+/// How many of these are searched one by one. A search begins with the first ones; of the others it passes over those
+/// that have no answer, as far as the index says.
 pub(super) const SEARCHED_MAX: u32 = 1_000;
 
 /// Characters of a snippet, and of these at most so many before the match.

@@ -1,4 +1,4 @@
-//! Which sessions may have an answer: one question to each shard instead of one to each session.
+//! Finds the sessions that may have an answer: it asks each shard once, instead of once for each session.
 
 use super::{SEQ_BITS, Suspects, find::asked, is_of_shard, parts, role_word};
 use crate::store::{SearchQuery, sqlite::Fault};
@@ -8,11 +8,11 @@ use std::collections::{HashMap, HashSet};
 /// Shards that are asked; the sessions in others may all have an answer. These hold some eight million entries.
 const SHARDS_MAX: usize = 1024;
 
-/// What the shards say. One is asked when the first session in it is looked at.
+/// Holds what the shards say. One is asked when the first session in it is looked at.
 pub(super) struct Likely<'a> {
     db: &'a Connection,
     suspects: &'a Suspects,
-    /// What every entry that may fit has, as FTS5 is asked for it; `None` if the index cannot say.
+    /// The expression of FTS5 that every entry fits which may be a hit; `None` if there is none.
     wanted: Option<String>,
     /// By shard, the numbers of the sessions with an entry that may fit; `None` if it is damaged.
     answers: HashMap<i64, Option<HashSet<i64>>>,
@@ -62,7 +62,7 @@ fn ask(db: &Connection, shard: i64, wanted: &str) -> rusqlite::Result<HashSet<i6
     rows.map(|row| row.map(|row| row >> SEQ_BITS)).collect()
 }
 
-/// Returns what FTS5 is asked: every entry that may fit has it. `None` if the index cannot say.
+/// Returns the expression of FTS5 that every entry fits which may be a hit; `None` if the index cannot answer.
 fn wanted(query: &SearchQuery) -> Option<String> {
     let terms = query.query.terms.iter().map(asked);
     let words = match query.any {
