@@ -152,6 +152,54 @@ pub struct Cut {
     pub whole: Option<String>,
 }
 
+/// What a provider sent with an answer for itself: it goes back with that answer, byte for byte, to the same server and
+/// model only. Opaque to everyone else.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[cfg_attr(feature = "codegen", ts(optional_fields))]
+#[serde(rename_all = "camelCase")]
+pub struct Payload {
+    /// Identifies the server, without naming its address.
+    pub server: String,
+    /// The field that held the reasoning: the text of the message's reasoning parts goes back in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
+    /// The other fields of the answer, as the JSON text of an object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fields: Option<String>,
+    /// What came with its tool calls.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<CallPayload>>"))]
+    pub calls: Vec<CallPayload>,
+}
+
+impl Payload {
+    /// Returns what still belongs to the answer after its content was changed: fields that were made for the original
+    /// text do not.
+    #[must_use]
+    pub fn of_changed(self) -> Self {
+        Self { fields: None, ..self }
+    }
+}
+
+/// What a provider sent with a tool call for itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[cfg_attr(feature = "codegen", ts(optional_fields))]
+#[serde(rename_all = "camelCase")]
+pub struct CallPayload {
+    /// The call.
+    #[serde(rename = "toolCallId")]
+    pub call_id: CallId,
+    /// The provider's own id of the call; empty if it gave none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[cfg_attr(feature = "codegen", ts(as = "Option<String>"))]
+    pub id: String,
+    /// The other fields of the call, as the JSON text of an object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fields: Option<String>,
+}
+
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
@@ -185,6 +233,9 @@ pub struct Message {
     /// The cut in the result; on tool messages whose result was too large.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<Box<Cut>>,
+    /// What the provider sent with the answer for itself; on assistant messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Box<Payload>>,
 }
 
 impl Message {
@@ -201,6 +252,7 @@ impl Message {
             stop_reason: None,
             incomplete: false,
             cut: None,
+            payload: None,
         }
     }
 

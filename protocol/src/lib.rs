@@ -39,7 +39,7 @@ pub mod reply;
 pub mod time;
 pub mod v1;
 
-pub use content::{Cut, Message, Part, Role, StopReason, Usage, UsageSource};
+pub use content::{CallPayload, Cut, Message, Part, Payload, Role, StopReason, Usage, UsageSource};
 pub use entry::{Entry, EntryData};
 pub use error::{CloseCode, ErrorBody, ErrorCode};
 pub use ids::{ApprovalId, CallId, CommandId, ConnectionId, EntryId, JobId, SessionId, TurnId};

@@ -26,6 +26,8 @@ export interface Message {
   incomplete?: boolean;
   /** The cut in the result; on tool messages whose result was too large. */
   cut?: Cut;
+  /** What the provider sent with the answer for itself; on assistant messages. */
+  payload?: Payload;
 }
 
 /** The author of a message. */
@@ -116,4 +118,29 @@ export interface Cut {
   from: number;
   /** The whole result; only in the reply to `get_entries` with `entryId`. */
   whole?: string;
+}
+
+/**
+ * What a provider sent with an answer for itself: it goes back with that answer, byte for byte, to the same server and
+ * model only. Opaque to everyone else.
+ */
+export interface Payload {
+  /** Identifies the server, without naming its address. */
+  server: string;
+  /** The field that held the reasoning: the text of the message's reasoning parts goes back in it. */
+  reasoning?: string;
+  /** The other fields of the answer, as the JSON text of an object. */
+  fields?: string;
+  /** What came with its tool calls. */
+  calls?: Array<CallPayload>;
+}
+
+/** What a provider sent with a tool call for itself. */
+export interface CallPayload {
+  /** The call. */
+  toolCallId: CallId;
+  /** The provider's own id of the call; empty if it gave none. */
+  id?: string;
+  /** The other fields of the call, as the JSON text of an object. */
+  fields?: string;
 }

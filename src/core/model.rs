@@ -1,7 +1,7 @@
 //! The types that the agent loop and the providers exchange.
 
 use reseed_protocol::{
-    ErrorCode, Part, StopReason, Usage, UsageSource,
+    ErrorCode, Part, Payload, StopReason, Usage, UsageSource,
     context::{ContextEnvelope, ContextMessage},
 };
 
@@ -42,6 +42,18 @@ pub struct Answer {
     pub stop_reason: StopReason,
     /// The usage that the provider reported, if it did.
     pub usage: Option<ReportedUsage>,
+    /// What the provider wants back with this answer; its calls are named by the `call_id`s of `parts`.
+    pub payload: Option<Box<Payload>>,
+    /// Names of the parts of the request that were left out or translated, because the model refuses them.
+    pub adapted: Vec<&'static str>,
+}
+
+impl Answer {
+    /// Creates an answer for which the provider reported nothing further.
+    #[must_use]
+    pub fn new(parts: Vec<Part>, stop_reason: StopReason) -> Self {
+        Self { parts, stop_reason, usage: None, payload: None, adapted: Vec::new() }
+    }
 }
 
 /// The token usage that a provider reported. `None` means that it did not say.

@@ -52,7 +52,7 @@ pub trait DeltaSink: Send {
 ///         Box::pin(async move {
 ///             let text = request.messages().last().map(|last| last.message.text()).unwrap_or_default();
 ///             sink.delta(Delta::Text { part: 0, text: &text });
-///             Ok(Answer { parts: vec![Part::Text { text }], stop_reason: StopReason::Stop, usage: None })
+///             Ok(Answer::new(vec![Part::Text { text }], StopReason::Stop))
 ///         })
 ///     }
 ///

@@ -215,7 +215,7 @@ impl Provider for Scripted {
             }
             let calls = reply.parts.iter().any(|part| matches!(part, Part::ToolCall { .. }));
             let stop_reason = reply.stop_reason.unwrap_or(if calls { StopReason::ToolCalls } else { StopReason::Stop });
-            Ok(Answer { parts: reply.parts, stop_reason, usage: reply.usage })
+            Ok(Answer { usage: reply.usage, ..Answer::new(reply.parts, stop_reason) })
         })
     }
 

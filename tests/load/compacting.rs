@@ -84,7 +84,7 @@ fn compacted(context: &Context, tokens: u64, model: &str, counter: Counter) -> a
     let Next::Ask(request) = job.advance() else { bail!("the model is not asked") };
     let stage = processor_time().saturating_sub(begun);
     drop(request);
-    let answer = Answer { parts: vec![Part::Text { text: summary() }], stop_reason: StopReason::Stop, usage: None };
+    let answer = Answer::new(vec![Part::Text { text: summary() }], StopReason::Stop);
     let begun = processor_time();
     job.take(&answer);
     let Next::Offer(outcome) = job.advance() else { bail!("the summary is not taken") };

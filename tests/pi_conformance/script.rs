@@ -260,7 +260,7 @@ pub(crate) fn answer(text: &str, usage: Option<(u64, u64)>) -> Answer {
         output_tokens,
         ..ReportedUsage::default()
     });
-    Answer { parts: vec![Part::Text { text: text.to_owned() }], stop_reason: StopReason::Stop, usage }
+    Answer { usage, ..Answer::new(vec![Part::Text { text: text.to_owned() }], StopReason::Stop) }
 }
 
 /// Returns the shortest summary in the server's form that contains this word.

@@ -317,7 +317,7 @@ impl Provider for Model {
                             _ => {}
                         }
                     }
-                    Ok(Answer { parts, stop_reason, usage })
+                    Ok(Answer { usage, ..Answer::new(parts, stop_reason) })
                 }
                 Plan::Fail { shown, fault } => {
                     self.show(0, &shown, said, sink).await;

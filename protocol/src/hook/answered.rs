@@ -5,7 +5,7 @@
 
 use crate::{
     CallId,
-    content::{Cut, Message, Part, Role, StopReason, Usage},
+    content::{Cut, Message, Part, Payload, Role, StopReason, Usage},
     receipt::Receipt,
 };
 use serde::{Deserialize, Deserializer};
@@ -42,6 +42,9 @@ pub(super) struct AnsweredMessage {
     /// Ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cut: Option<Box<Cut>>,
+    /// Ignored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    payload: Option<Box<Payload>>,
 }
 
 /// A part of that message.

@@ -152,7 +152,7 @@ impl World {
     fn answer(&self, request: RequestId) -> Input {
         let said = |text: String| {
             let parts = vec![Part::Text { text }];
-            Input::Answered { request, answer: Answer { parts, stop_reason: StopReason::Stop, usage: None } }
+            Input::Answered { request, answer: Answer::new(parts, StopReason::Stop) }
         };
         match self.model {
             Model::Summarises => said(extract(&[&Message::user("My cat is called Miso.")], None, None, 400)),

@@ -273,13 +273,18 @@ fn report(counted: &Counted, fresh: Freshness<'_>, sent: SentHash, trusts: bool)
     holds.then(|| usage.total_tokens().saturating_sub(not_sent_back(counted)))
 }
 
-/// Returns the tokens of an answer that are paid for but not sent back: reasoning without an opaque payload. If it is
-/// shown but not counted separately, its estimate is used.
+/// Returns the tokens of an answer that are paid for but not sent back: reasoning that the provider does not want back.
+/// If it is shown but not counted separately, its estimate is used.
 fn not_sent_back(counted: &Counted) -> u64 {
     let message = &counted.message;
-    let sent_back = message.content.iter().any(|part| matches!(part, Part::Reasoning { payload: Some(_), .. }));
+    let goes_back = message.payload.as_ref().is_some_and(|own| own.reasoning.is_some() || own.fields.is_some());
+    let sent_back = goes_back || has_sealed(message);
     let reported = message.usage.as_ref().and_then(|usage| usage.reasoning_tokens);
     if sent_back { 0 } else { reported.unwrap_or(u64::from(counted.tokens.unsent)) }
+}
+
+fn has_sealed(message: &Message) -> bool {
+    message.content.iter().any(|part| matches!(part, Part::Reasoning { payload: Some(_), .. }))
 }
 
 /// Returns what the size of an answer teaches.
@@ -288,8 +293,9 @@ pub fn answer_report(message: &Message, counter: &Counter) -> Option<Report> {
     let usage = message.usage.as_ref().filter(|usage| usage.source == UsageSource::Reported)?;
     let tokens = counter.message(message);
     // Opaque reasoning is paid for, but its size cannot be estimated.
-    let thought = usage.reasoning_tokens.unwrap_or(u64::from(tokens.unsent));
-    (tokens.reasoning == 0).then(|| Report {
+    let is_opaque = has_sealed(message) || message.payload.as_ref().is_some_and(|own| own.fields.is_some());
+    let thought = usage.reasoning_tokens.unwrap_or(u64::from(tokens.unsent) + tokens.reasoning);
+    (!is_opaque).then(|| Report {
         method: counter.method(),
         of: ReportScope::Answer,
         mix: counter.written(&tokens),

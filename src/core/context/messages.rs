@@ -114,7 +114,12 @@ impl Context {
             Part::ToolCall { name, arguments, .. } => name.len() + arguments.len(),
             Part::ToolResult { output, .. } => output.len(),
         };
-        self.messages.iter().chain(&self.uncached).flat_map(|counted| &counted.message.content).map(part).sum()
+        let message = |counted: &Counted| {
+            let message = &counted.message;
+            let own = message.payload.as_ref().filter(|_| opaque).and_then(|payload| payload.fields.as_ref());
+            own.map_or(0, String::len) + message.content.iter().map(part).sum::<usize>()
+        };
+        self.messages.iter().chain(&self.uncached).map(message).sum()
     }
 
     /// Returns the messages as a request sends them.

@@ -353,7 +353,7 @@ impl World {
             8 => return job.too_large(),
             _ => return if self.rng.bool() { job.out_of_time() } else { job.fall_back("upstream_error") },
         };
-        job.take(&Answer { parts: vec![Part::Text { text }], stop_reason, usage: None });
+        job.take(&Answer::new(vec![Part::Text { text }], stop_reason));
     }
 
     fn would_be(&self, outcome: &Outcome) -> u64 {

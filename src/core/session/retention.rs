@@ -131,8 +131,7 @@ impl World {
             match job.advance() {
                 Next::Ask(request) => {
                     let text = (self.summariser)(&request);
-                    let answer =
-                        Answer { parts: vec![Part::Text { text }], stop_reason: StopReason::Stop, usage: None };
+                    let answer = Answer::new(vec![Part::Text { text }], StopReason::Stop);
                     job.take(&answer);
                 }
                 Next::Offer(outcome) => {

@@ -94,7 +94,7 @@ impl Offline {
             _ => StopReason::ToolCalls,
         };
         let usage = ReportedUsage { input_tokens, output_tokens: output_tokens_max - left, ..ReportedUsage::default() };
-        Ok(Answer { parts, stop_reason, usage: Some(usage) })
+        Ok(Answer { usage: Some(usage), ..Answer::new(parts, stop_reason) })
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     core::model::{ModelFault, ReportedUsage},
     provider::{
         fault::{classify, fault},
-        upstream::{Assembly, Decoder, Ending, Piece, Progress, Text, lax},
+        upstream::{Assembly, Decoder, Ending, Fields, Piece, Progress, Text, lax},
     },
 };
 use jiff::Timestamp;
@@ -52,7 +52,7 @@ struct Choice<'a> {
     #[serde(default, deserialize_with = "lax")]
     index: Option<u64>,
     #[serde(borrow, default)]
-    delta: Option<Delta<'a>>,
+    delta: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "lax")]
     finish_reason: Option<Text<'a>>,
 }
@@ -68,7 +68,7 @@ struct Delta<'a> {
     #[serde(borrow, default, deserialize_with = "lax")]
     reasoning: Option<Text<'a>>,
     #[serde(borrow, default)]
-    tool_calls: Option<Vec<CallDelta<'a>>>,
+    tool_calls: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Deserialize)]
@@ -96,8 +96,7 @@ impl Decoder for ChatStream {
             self.stop_reason.get_or_insert(StopReason::Stop);
             return Ok(Progress::Done);
         }
-        let chunk: Chunk<'_> = serde_json::from_str(data)
-            .map_err(|_| fault(ErrorCode::UpstreamMalformed, "an event is not a chat completion chunk"))?;
+        let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|_| malformed())?;
         if chunk.error.is_some() || (chunk.message.is_some() && chunk.choices.is_none()) {
             return Err(classify(None, &HeaderMap::new(), Timestamp::now(), data.as_bytes()));
         }
@@ -107,7 +106,7 @@ impl Decoder for ChatStream {
         // We request one choice; if a server sends more, only the first is read.
         for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index.unwrap_or(0) == 0) {
             if let Some(delta) = choice.delta {
-                self.delta(&delta, assembly)?;
+                self.delta(delta, assembly)?;
             }
             if let Some(reason) = choice.finish_reason.filter(|reason| !reason.as_str().is_empty()) {
                 self.stop_reason = Some(stop_reason(reason.as_str())?);
@@ -122,10 +121,16 @@ impl Decoder for ChatStream {
 }
 
 impl ChatStream {
-    fn delta(&mut self, delta: &Delta<'_>, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
+    fn delta(&mut self, raw: &RawValue, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
+        let delta: Delta<'_> = read(raw)?;
         // A server that sends both names sends the same text under both.
-        if let Some(text) = delta.reasoning_content.as_ref().or(delta.reasoning.as_ref()) {
+        let [long, short] = [("reasoning_content", &delta.reasoning_content), ("reasoning", &delta.reasoning)];
+        if let Some((field, text)) = [long, short].into_iter().find_map(|(field, text)| Some((field, text.as_ref()?))) {
+            assembly.set_reasoning_field(field);
             assembly.reasoning(text.as_str())?;
+        }
+        for (name, value) in Fields::of(raw.get()).iter() {
+            assembly.set_message_field(name, value)?;
         }
         for text in [&delta.content, &delta.refusal].into_iter().flatten() {
             assembly.text(text.as_str())?;
@@ -136,7 +141,8 @@ impl ChatStream {
         Ok(())
     }
 
-    fn call(&mut self, delta: &CallDelta<'_>, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
+    fn call(&mut self, raw: &RawValue, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
+        let delta: CallDelta<'_> = read(raw)?;
         let id = delta.id.as_ref().map(Text::as_str).filter(|id| !id.is_empty());
         let part = match self.open_call(delta.index, id) {
             Some(part) => part,
@@ -147,6 +153,9 @@ impl ChatStream {
                 part
             }
         };
+        for (name, value) in Fields::of(raw.get()).iter() {
+            assembly.set_call_field(part, name, value)?;
+        }
         let Some(function) = &delta.function else { return Ok(()) };
         // Some servers repeat the name with each piece, or send an empty one.
         if let Some(name) = function.name.as_ref().filter(|_| !assembly.is_named(part)) {
@@ -170,6 +179,14 @@ impl ChatStream {
         };
         self.calls.iter().rev().find(is_it).map(|call| call.part)
     }
+}
+
+fn read<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Result<T, ModelFault> {
+    serde_json::from_str(raw.get()).map_err(|_| malformed())
+}
+
+fn malformed() -> ModelFault {
+    fault(ErrorCode::UpstreamMalformed, "an event is not a chat completion chunk")
 }
 
 fn stop_reason(word: &str) -> Result<StopReason, ModelFault> {

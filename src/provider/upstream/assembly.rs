@@ -4,12 +4,13 @@
 //! content, so none is empty and none must be removed again. A call is passed on from the moment its name is known, and
 //! what came of its arguments before that follows the name.
 
+use super::fields::Fields;
 use crate::{
     core::model::{Answer, Delta, ModelFault, ReportedUsage},
     provider::{DeltaSink, fault::fault},
 };
-use reseed_protocol::{CallId, ErrorCode, Part, StopReason};
-use serde_json::Value;
+use reseed_protocol::{CallId, CallPayload, ErrorCode, Part, Payload, StopReason};
+use serde_json::{Value, value::RawValue};
 
 /// Most bytes of text, reasoning and arguments in one answer. The largest known output limit is 128,000 tokens, well
 /// below 1 MiB; a server that sends more than this does not stop.
@@ -17,12 +18,31 @@ const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Most parts of one answer; models produce a handful, or some dozens of calls.
 const PARTS_MAX: usize = 1024;
 
+/// Fields of a message that are its parts, or say what happened rather than what was said; they never go back.
+const MESSAGE_FIELDS: &[&str] = &[
+    "role",
+    "content",
+    "refusal",
+    "tool_calls",
+    "function_call",
+    "reasoning_content",
+    "reasoning",
+    "annotations",
+    "audio",
+    "name",
+    "index",
+    "finish_reason",
+    "logprobs",
+];
+/// Fields of a call that are its parts.
+const CALL_FIELDS: &[&str] = &["id", "index", "type", "function", "name", "arguments"];
+
 /// A part being filled.
 #[derive(Debug)]
 pub(crate) enum Piece {
     Text(String),
     Reasoning { text: String, payload: Option<Value> },
-    Call { id: String, name: String, arguments: String, shown: CallShown },
+    Call { id: String, name: String, arguments: String, shown: CallShown, fields: Fields },
 }
 
 /// The part of a call that the sink was given.
@@ -40,7 +60,13 @@ pub(crate) enum CallShown {
 impl Piece {
     /// Returns a call whose name is not known yet.
     pub(crate) fn call(id: impl Into<String>) -> Self {
-        Self::Call { id: id.into(), name: String::new(), arguments: String::new(), shown: CallShown::Nothing }
+        Self::Call {
+            id: id.into(),
+            name: String::new(),
+            arguments: String::new(),
+            shown: CallShown::Nothing,
+            fields: Fields::default(),
+        }
     }
 }
 
@@ -55,12 +81,16 @@ pub(crate) struct Assembly<'s> {
     pieces: Vec<Piece>,
     bytes: usize,
     shown: bool,
+    /// The field in which the server sent reasoning.
+    reasoning: Option<&'static str>,
+    /// What it sent with the answer for itself.
+    fields: Fields,
     sink: &'s mut dyn DeltaSink,
 }
 
 impl<'s> Assembly<'s> {
     pub(crate) fn new(sink: &'s mut dyn DeltaSink) -> Self {
-        Self { pieces: Vec::new(), bytes: 0, shown: false, sink }
+        Self { pieces: Vec::new(), bytes: 0, shown: false, reasoning: None, fields: Fields::default(), sink }
     }
 
     /// Returns true if anything was shown.
@@ -108,10 +138,7 @@ impl<'s> Assembly<'s> {
 
     /// Appends to a part: text that is shown, or arguments.
     pub(crate) fn extend(&mut self, part: usize, text: &str) -> Result<(), ModelFault> {
-        self.bytes += text.len();
-        if self.bytes > ANSWER_BYTES_MAX {
-            return Err(endless());
-        }
+        self.count(text.len())?;
         if text.is_empty() {
             return Ok(());
         }
@@ -143,7 +170,7 @@ impl<'s> Assembly<'s> {
 
     /// Sets the id and the name of a call, unless they are empty; the first name begins it for the sink.
     pub(crate) fn name_call(&mut self, part: usize, sent_id: &str, sent_name: &str) {
-        let Some(Piece::Call { id, name, arguments, shown }) = self.pieces.get_mut(part) else { return };
+        let Some(Piece::Call { id, name, arguments, shown, .. }) = self.pieces.get_mut(part) else { return };
         for (kept, sent) in [(id, sent_id), (&mut *name, sent_name)] {
             if !sent.is_empty() {
                 sent.clone_into(kept);
@@ -172,6 +199,39 @@ impl<'s> Assembly<'s> {
         }
     }
 
+    /// Remembers the field of the message that holds the reasoning, whose text goes back in it.
+    pub(crate) fn set_reasoning_field(&mut self, name: &'static str) {
+        self.reasoning.get_or_insert(name);
+    }
+
+    /// Keeps a field of the message that is the provider's own; a field that comes in pieces is put together.
+    pub(crate) fn set_message_field(&mut self, name: &str, value: &RawValue) -> Result<(), ModelFault> {
+        if MESSAGE_FIELDS.contains(&name) {
+            return Ok(());
+        }
+        self.count(name.len() + value.get().len())?;
+        self.fields.add(name, value);
+        Ok(())
+    }
+
+    /// Keeps a field of a call that is the provider's own.
+    pub(crate) fn set_call_field(&mut self, part: usize, name: &str, value: &RawValue) -> Result<(), ModelFault> {
+        if CALL_FIELDS.contains(&name) {
+            return Ok(());
+        }
+        self.count(name.len() + value.get().len())?;
+        if let Some(Piece::Call { fields, .. }) = self.pieces.get_mut(part) {
+            fields.add(name, value);
+        }
+        Ok(())
+    }
+
+    /// Counts bytes that are kept.
+    fn count(&mut self, bytes: usize) -> Result<(), ModelFault> {
+        self.bytes += bytes;
+        if self.bytes > ANSWER_BYTES_MAX { Err(endless()) } else { Ok(()) }
+    }
+
     /// Sets the opaque payload of a reasoning part.
     pub(crate) fn set_payload(&mut self, part: usize, value: Value) {
         if let Some(Piece::Reasoning { payload, .. }) = self.pieces.get_mut(part) {
@@ -197,14 +257,19 @@ impl<'s> Assembly<'s> {
         }
         (0..self.pieces.len()).for_each(|part| self.end_call(part));
         let mut ids: Vec<CallId> = Vec::new();
+        let mut calls: Vec<CallPayload> = Vec::new();
         let mut parts = Vec::with_capacity(self.pieces.len());
         for piece in self.pieces {
             parts.push(match piece {
                 Piece::Text(text) => Part::Text { text },
                 Piece::Reasoning { text, payload } => Part::Reasoning { text, payload },
-                Piece::Call { id, name, arguments, .. } => {
+                Piece::Call { id, name, arguments, fields, .. } => {
                     let call_id = call_id(&id, &ids);
                     ids.push(call_id.clone());
+                    let fields = fields.into_json();
+                    if !id.is_empty() || fields.is_some() {
+                        calls.push(CallPayload { call_id: call_id.clone(), id, fields });
+                    }
                     Part::ToolCall { call_id, name, arguments }
                 }
             });
@@ -215,7 +280,15 @@ impl<'s> Assembly<'s> {
             StopReason::Stop => StopReason::ToolCalls,
             other => other,
         };
-        Ok(Answer { parts, stop_reason, usage: ending.usage })
+        let has_reasoning = parts.iter().any(|part| matches!(part, Part::Reasoning { .. }));
+        let payload = Payload {
+            server: String::new(),
+            reasoning: self.reasoning.filter(|_| has_reasoning).map(str::to_owned),
+            fields: self.fields.into_json(),
+            calls,
+        };
+        let payload = (payload != Payload::default()).then(|| Box::new(payload));
+        Ok(Answer { usage: ending.usage, payload, ..Answer::new(parts, stop_reason) })
     }
 }
 

@@ -87,7 +87,7 @@ fn ridden(history: &Poisoned, answer: &str) -> (ModelRequest, ModelRequest, Opti
     let mut job = Job::stage(order, base, &context, |_| None, vec![FallbackStep::Summarise(cut)], around);
     let Next::Ask(request) = job.advance() else { panic!("{}: the model is not asked", history.name) };
     let parts = vec![Part::Text { text: answer.to_owned() }];
-    job.take(&Answer { parts, stop_reason: StopReason::Stop, usage: None });
+    job.take(&Answer::new(parts, StopReason::Stop));
     let outcome = match job.advance() {
         Next::Offer(outcome) => Some(*outcome),
         _ => None,

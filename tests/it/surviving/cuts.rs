@@ -78,7 +78,7 @@ impl Provider for Stepped {
             let said = text_of(request);
             if request.purpose == Purpose::Summary {
                 let parts = vec![Part::Text { text: summary(&facts(&said)) }];
-                return Ok(Answer { parts, stop_reason: StopReason::Stop, usage: None });
+                return Ok(Answer::new(parts, StopReason::Stop));
             }
             let steps = self.steps(case(&said));
             let parts = content(request);
@@ -95,7 +95,7 @@ impl Provider for Stepped {
             }
             let calls = parts.len() > 2;
             let stop_reason = if calls { StopReason::ToolCalls } else { StopReason::Stop };
-            Ok(Answer { parts, stop_reason, usage: None })
+            Ok(Answer::new(parts, stop_reason))
         })
     }
 

@@ -304,8 +304,7 @@ impl World {
     fn stale_response(&mut self) {
         let Some(request) = self.rng.choice(&self.forgotten).copied() else { return };
         let events = self.log.len();
-        let answer =
-            Answer { parts: vec![Part::Text { text: "late".into() }], stop_reason: StopReason::Stop, usage: None };
+        let answer = Answer::new(vec![Part::Text { text: "late".into() }], StopReason::Stop);
         let effects = self.told(Input::Answered { request, answer });
         assert!(
             effects.is_empty() && self.log.len() == events,
@@ -354,7 +353,7 @@ impl World {
             match self.asked.pop_first() {
                 Some((request, _)) => {
                     let parts = vec![Part::Text { text: "done".into() }];
-                    let answer = Answer { parts, stop_reason: StopReason::Stop, usage: None };
+                    let answer = Answer::new(parts, StopReason::Stop);
                     self.tell(Input::Answered { request, answer });
                 }
                 None => self.tell(Input::Tick),

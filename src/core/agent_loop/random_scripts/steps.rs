@@ -196,7 +196,7 @@ impl World {
             output_tokens: self.rng.u64(..200),
             ..ReportedUsage::default()
         });
-        self.tell(Input::Answered { request, answer: Answer { parts, stop_reason, usage } });
+        self.tell(Input::Answered { request, answer: Answer { usage, ..Answer::new(parts, stop_reason) } });
     }
 
     fn some_calls(&mut self) -> Vec<Part> {

@@ -59,6 +59,7 @@ impl CompleteAnswer {
             // The provider's usage describes an answer that is not sent back: it is billed, but does not calibrate the
             // next request.
             self.message.envelope_key = None;
+            self.message.payload = self.message.payload.take().map(|payload| Box::new(payload.of_changed()));
         }
         Ok(changed)
     }

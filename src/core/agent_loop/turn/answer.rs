@@ -10,7 +10,7 @@ use crate::{
     model::{Answer, ReportedUsage},
 };
 use reseed_protocol::{
-    EntryData, ErrorCode, Message, Part, Role, StopReason, Usage, UsageSource,
+    CallId, EntryData, ErrorCode, Message, Part, Role, StopReason, Usage, UsageSource,
     event::{EphemeralEvent, HookFailed, ItemAborted},
     hook::HookPoint,
 };
@@ -96,13 +96,18 @@ impl Workspace {
     fn answer_message(&mut self, answer: &Answer, asked: &Asked) -> Message {
         let mut content = answer.parts.clone();
         content.retain(|part| !matches!(part, Part::Text { text } if text.is_empty()));
+        let mut payload = answer.payload.clone();
         for part in &mut content {
             // Upstreams reuse call ids across answers; ours are unique.
             if let Part::ToolCall { call_id, .. } = part {
-                *call_id = self.new_id();
+                let (given, id) = (call_id.clone(), self.new_id::<CallId>());
+                let calls = payload.iter_mut().flat_map(|payload| &mut payload.calls);
+                calls.filter(|call| call.call_id == given).for_each(|call| call.call_id = id.clone());
+                *call_id = id;
             }
         }
         let mut message = Message::new(Role::Assistant, content);
+        message.payload = payload;
         message.model = Some(asked.model.clone());
         message.envelope_key = Some(asked.sent.key.clone());
         message.stop_reason = Some(answer.stop_reason);

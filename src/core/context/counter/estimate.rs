@@ -65,6 +65,7 @@ pub trait TokenEstimate: fmt::Debug + Send + Sync {
     fn message(&self, message: &Message) -> MessageTokens {
         let mut tokens = MessageTokens::default();
         let (mut results, mut frame) = (0, 0);
+        let goes_back = message.payload.as_ref().is_some_and(|payload| payload.reasoning.is_some());
         for part in &message.content {
             match part {
                 Part::Text { text } => tokens.scripts.add(&self.scripts(text)),
@@ -73,6 +74,7 @@ pub trait TokenEstimate: fmt::Debug + Send + Sync {
                     let payload = payload::tokens(&|text| self.text(text), payload);
                     tokens.reasoning += self.text(text).max(payload);
                 }
+                Part::Reasoning { text, payload: None } if goes_back => tokens.reasoning += self.text(text),
                 // Without a payload no dialect can send it.
                 Part::Reasoning { text, payload: None } => {
                     tokens.unsent = tokens.unsent.saturating_add(u32::try_from(self.text(text)).unwrap_or(u32::MAX));
@@ -88,6 +90,10 @@ pub trait TokenEstimate: fmt::Debug + Send + Sync {
                     results += 1;
                 }
             }
+        }
+        if let Some(fields) = message.payload.as_ref().and_then(|payload| payload.fields.as_deref()) {
+            let fields = serde_json::from_str(fields).unwrap_or_default();
+            tokens.reasoning = tokens.reasoning.max(payload::tokens(&|text| self.text(text), &fields));
         }
         frame += MESSAGE_TOKENS * results.max(1);
         tokens.frame = u32::try_from(frame).unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! The tokens of a provider's own reasoning item when it is sent back.
+//! The tokens of a provider's own reasoning when it is sent back.
 //!
 //! An item holds the same reasoning in up to two forms, readable and opaque. The model is charged once, so the larger
 //! form counts. Of the opaque form only the length is known.

@@ -74,15 +74,18 @@ impl CountedMessage {
         }
     }
 
-    /// Returns the message in place of an entry's. Its model and how the answer ended stay: opaque reasoning is sent
-    /// back only to its own model. Its usage does not: that was for another text.
+    /// Returns the message in place of an entry's. Its model, how the answer ended, and what the provider sent with its
+    /// calls stay: what is the provider's is sent back only to its own model. Its usage does not: that was for another
+    /// text.
     pub(super) fn instead_of(&self, counted: &Counted) -> Counted {
-        let Message { model, stop_reason, incomplete, .. } = &*counted.message;
+        let Message { model, stop_reason, incomplete, payload, .. } = &*counted.message;
         let message = if model.is_none() && stop_reason.is_none() && !incomplete {
             self.message.clone()
         } else {
             let said = (*self.message).clone();
-            Arc::new(Message { model: model.clone(), stop_reason: *stop_reason, incomplete: *incomplete, ..said })
+            let payload = payload.clone().map(|payload| Box::new(payload.of_changed()));
+            let (model, stop_reason, incomplete) = (model.clone(), *stop_reason, *incomplete);
+            Arc::new(Message { model, stop_reason, incomplete, payload, ..said })
         };
         Counted {
             message,

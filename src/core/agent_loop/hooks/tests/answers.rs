@@ -390,8 +390,10 @@ fn answered_for_30_and_12_tokens() -> World {
     let usage =
         crate::model::ReportedUsage { input_tokens: 30, output_tokens: 12, ..crate::model::ReportedUsage::default() };
     let parts = vec![Part::Text { text: "hello to you and to all the others".into() }];
-    world
-        .tell(Input::Answered { request, answer: Answer { parts, stop_reason: StopReason::Stop, usage: Some(usage) } });
+    world.tell(Input::Answered {
+        request,
+        answer: Answer { usage: Some(usage), ..Answer::new(parts, StopReason::Stop) },
+    });
     world
 }
 

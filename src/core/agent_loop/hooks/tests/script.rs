@@ -110,7 +110,7 @@ impl World {
 
     pub(super) fn model_says(&mut self, parts: Vec<Part>) -> &mut Self {
         let request = self.asked.take().expect("the model is asked");
-        self.tell(Input::Answered { request, answer: Answer { parts, stop_reason: StopReason::Stop, usage: None } })
+        self.tell(Input::Answered { request, answer: Answer::new(parts, StopReason::Stop) })
     }
 
     pub(super) fn model_fails(&mut self, code: ErrorCode) -> &mut Self {
@@ -132,7 +132,7 @@ impl World {
     pub(super) fn summary_says(&mut self, text: &str) -> &mut Self {
         let request = self.summarising.take().expect("the model is asked for a summary");
         let parts = vec![Part::Text { text: text.into() }];
-        let answer = Answer { parts, stop_reason: StopReason::Stop, usage: None };
+        let answer = Answer::new(parts, StopReason::Stop);
         self.took.retain(|line| line != "summary");
         self.tell(Input::Answered { request, answer })
     }
@@ -146,7 +146,7 @@ impl World {
     pub(super) fn summary_piece(&mut self, request: RequestId) {
         let sections = crate::context::summary::SECTIONS.iter();
         let text = sections.map(|section| format!("## {section}\n- x\n")).collect();
-        let answer = Answer { parts: vec![Part::Text { text }], stop_reason: StopReason::Stop, usage: None };
+        let answer = Answer::new(vec![Part::Text { text }], StopReason::Stop);
         self.tell(Input::Answered { request, answer });
     }
 

@@ -37,7 +37,7 @@ impl World {
         let sections = crate::context::summary::SECTIONS.iter();
         let text = sections.map(|section| format!("## {section}\n- {text}\n")).collect();
         let usage = Some(crate::model::ReportedUsage { input_tokens, ..crate::model::ReportedUsage::default() });
-        let answer = Answer { parts: vec![Part::Text { text }], stop_reason: StopReason::Stop, usage };
+        let answer = Answer { usage, ..Answer::new(vec![Part::Text { text }], StopReason::Stop) };
         self.tell(Input::Answered { request, answer })
     }
 }
