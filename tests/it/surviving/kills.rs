@@ -2,7 +2,7 @@
 //! compactions, cancelled turns. Nothing acknowledged may be lost, nothing may be there twice, and every client resumes
 //! and ends with what the log says.
 //!
-//! `KILLS=200` kills more often (`tests/load/kill.sh`), `SEED=n` repeats one run's choices, though not its timing.
+//! `KILLS=200` kills more often (`tests/soak/kill.sh`), `SEED=n` repeats one run's choices, though not its timing.
 
 use super::{fold::Fold, folder::Folder};
 use crate::support::binary::Binary;

@@ -2,9 +2,9 @@
 //! paused at random moments, cut off from the database and from each other, and the database is restarted. Nothing
 //! acknowledged may be lost, nothing may be there twice, and nobody writes to a session that another has opened.
 //!
-//! `KILLS=200` kills more often (`tests/load/kill_nodes.sh`), `SEED=n` repeats one run's choices, though not its
+//! `KILLS=200` kills more often (`tests/soak/kill_nodes.sh`), `SEED=n` repeats one run's choices, though not its
 //! timing. `RESEED_OLD_BIN=/path` names another build of the server: one of the servers begins as that build, and each
-//! that is killed is started again as the other one (`tests/load/versions.sh`).
+//! that is killed is started again as the other one (`tests/soak/versions.sh`).
 
 use super::{
     folder::Folder,

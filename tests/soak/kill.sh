@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Kills the real server many times under load and checks that nothing it acknowledged is lost.
 #
-#     tests/load/kill.sh                  200 kills
-#     tests/load/kill.sh 2000             so many
-#     tests/load/kill.sh 2000 --busy 2    so many, beside two busy loops that take the processor from server and clients
+#     tests/soak/kill.sh                  200 kills
+#     tests/soak/kill.sh 2000             so many
+#     tests/soak/kill.sh 2000 --busy 2    so many, beside two busy loops that take the processor from server and clients
 #
 # The kills are made in runs of 100, each with its own choices and data. A run that fails ends the script and prints its
 # seed; SEED=n makes the same choices again.

@@ -3,8 +3,8 @@
 # temporary worktree, then kills, pauses and cuts off three servers as kill_nodes.sh does. One of them begins as the
 # older version, and each that is killed is started again as the other one.
 #
-#     tests/load/versions.sh v0.1.0         200 kills with the servers of this commit and of v0.1.0
-#     tests/load/versions.sh 40daf36 2000   so many, with those of another commit
+#     tests/soak/versions.sh v0.1.0         200 kills with the servers of this commit and of v0.1.0
+#     tests/soak/versions.sh 40daf36 2000   so many, with those of another commit
 #
 # Both versions must have the same tables: an older server does not start on newer ones.
 set -euo pipefail
@@ -28,4 +28,4 @@ git worktree add --quiet --detach "$folder/tree" "$commit"
 # The older version's build is kept, so that the next run with it begins at once.
 target=$PWD/target/versions/$commit
 (cd "$folder/tree" && CARGO_TARGET_DIR=$target cargo build --locked --bin reseed)
-RESEED_OLD_BIN=$target/debug/reseed tests/load/kill_nodes.sh "${2:-200}"
+RESEED_OLD_BIN=$target/debug/reseed tests/soak/kill_nodes.sh "${2:-200}"

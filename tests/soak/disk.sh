@@ -2,8 +2,8 @@
 # Takes the power from under the store many times, on a disk that drops, reorders and tears what was not synced, and
 # checks that nothing it acknowledged is lost.
 #
-#     tests/load/disk.sh          10,000 seeds, a quarter of an hour
-#     tests/load/disk.sh 500      so many
+#     tests/soak/disk.sh          10,000 seeds, a quarter of an hour
+#     tests/soak/disk.sh 500      so many
 #
 # A seed that fails prints itself; SEED=n makes the same choices again.
 set -euo pipefail

@@ -2,8 +2,8 @@
 # Kills, pauses and cuts off three real servers on a real PostgreSQL many times under load, and checks that nothing they
 # acknowledged is lost or doubled.
 #
-#     tests/load/kill_nodes.sh          200 kills
-#     tests/load/kill_nodes.sh 2000     so many
+#     tests/soak/kill_nodes.sh          200 kills
+#     tests/soak/kill_nodes.sh 2000     so many
 #
 # The kills are made in runs of 20, each with its own choices and data. A run that fails ends the script and prints its
 # seed; SEED=n makes the same choices again.
