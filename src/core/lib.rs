@@ -18,6 +18,8 @@ pub mod hook;
 pub mod model;
 pub mod prices;
 mod schema;
+#[cfg(test)]
+mod seeds;
 pub mod session;
 pub mod tool;
 pub mod usage;

@@ -2,7 +2,7 @@
  * Connections that are lost at random: nothing is lost, nothing is done twice, and what is shown equals what the server
  * says afresh.
  *
- *     CUTS=10000 node --test cuts.test.mjs    so many seeds; 200 otherwise
+ *     CUTS=10000 node --test cuts.test.mjs    so many seeds; 100 otherwise
  *     SEED=72 node --test cuts.test.mjs       that one alone
  */
 
@@ -14,7 +14,7 @@ import { comparable, World } from "./world.mjs";
 
 const SEEDS = process.env.SEED
   ? [Number(process.env.SEED)]
-  : Array.from({ length: Number(process.env.CUTS ?? 200) }, (_, seed) => seed + 1);
+  : Array.from({ length: Number(process.env.CUTS ?? 100) }, (_, seed) => seed + 1);
 /** Seeds that run side by side on one server. */
 const LANES = 4;
 /** Cuts of one run at most, so that each comes to an end. */

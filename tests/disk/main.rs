@@ -28,7 +28,7 @@ use std::{
 use world::Setup;
 
 /// Seeds of a normal run: some 20 s on two processors.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 150;
 
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;

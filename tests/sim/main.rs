@@ -49,8 +49,8 @@ use std::{
     thread,
 };
 
-/// Seeds of the normal run.
-const SEEDS: u64 = 1_000;
+/// Seeds of the normal run: more than [`CAUGHT_WITHIN`], so that what can be put in can be found.
+const SEEDS: u64 = 200;
 
 /// Number of seeds within which an injected fault must be detected.
 const CAUGHT_WITHIN: u64 = 150;
@@ -346,36 +346,39 @@ fn whatever_happens_the_promises_hold() {
     }
 }
 
-/// Each injected fault, and a guarantee that must detect it.
-const FAULTS: &[(Broken, &str)] = &[
-    (Broken::AckBeforeSync, "nothing acknowledged is lost or doubled"),
-    (Broken::PublishBeforeWrite, "nothing is published before it is written"),
-    (Broken::IgnoreTerm, "one writer, one live loop"),
-    (Broken::LoseQueue, "nothing acknowledged is lost or doubled"),
-    (Broken::LoseOffset, "streamed text goes on where it was"),
-    (Broken::DropEvent, "events have no gap"),
-    (Broken::RepeatEvent, "events have no gap"),
-    (Broken::SwapEvents, "events have no gap"),
-    (Broken::ChangeEvent, "clients are given what the log says"),
-];
-
-#[test]
-fn every_fault_that_is_put_in_is_found() {
-    for (fault, promise) in FAULTS {
-        let found = |seed: &u64| {
-            let (history, _) = world::run(*seed, *fault);
-            checks::broken(&history).iter().any(|(broken, _)| broken == promise)
-        };
-        match (1..=CAUGHT_WITHIN).find(found) {
+/// Checks that each injected fault breaks the guarantee beside it. The seed is the first that finds it, tried before the
+/// others: after a change of the world another one may be, and is printed.
+fn check_found(faults: &[(Broken, &str, u64)], broken: impl Fn(u64, Broken) -> Vec<(&'static str, String)>) {
+    for &(fault, promise, first) in faults {
+        let finds = |seed: &u64| broken(*seed, fault).iter().any(|(broken, _)| *broken == promise);
+        match std::iter::once(first).chain(1..=CAUGHT_WITHIN).find(finds) {
             Some(seed) => eprintln!("{fault:?} is found by seed {seed}: {promise}"),
             None => panic!("{fault:?} was put in, and {CAUGHT_WITHIN} seeds did not break `{promise}`"),
         }
     }
 }
 
+/// Each injected fault, a guarantee that must detect it, and the seed that does.
+const FAULTS: &[(Broken, &str, u64)] = &[
+    (Broken::AckBeforeSync, "nothing acknowledged is lost or doubled", 4),
+    (Broken::PublishBeforeWrite, "nothing is published before it is written", 1),
+    (Broken::IgnoreTerm, "one writer, one live loop", 38),
+    (Broken::LoseQueue, "nothing acknowledged is lost or doubled", 3),
+    (Broken::LoseOffset, "streamed text goes on where it was", 2),
+    (Broken::DropEvent, "events have no gap", 1),
+    (Broken::RepeatEvent, "events have no gap", 1),
+    (Broken::SwapEvents, "events have no gap", 1),
+    (Broken::ChangeEvent, "clients are given what the log says", 2),
+];
+
+#[test]
+fn every_fault_that_is_put_in_is_found() {
+    check_found(FAULTS, |seed, fault| checks::broken(&world::run(seed, fault).0));
+}
+
 #[test]
 fn one_seed_run_twice_leaves_the_same_trace() {
-    for seed in 1..=20 {
+    for seed in 1..=8 {
         let (_, first) = world::run(seed, Broken::Nothing);
         let (_, second) = world::run(seed, Broken::Nothing);
         let differs = first.lines().zip(second.lines()).find(|(first, second)| first != second);

@@ -376,11 +376,7 @@ fn check(seed: u64) -> String {
 
 #[test]
 fn an_order_keeps_what_it_can_and_does_what_its_preview_shows() {
-    let seeds = match (std::env::var("SEED"), std::env::var("ORDERS")) {
-        (Ok(seed), _) => seed.parse().unwrap()..=seed.parse().unwrap(),
-        (_, Ok(orders)) => 1..=orders.parse().unwrap(),
-        _ => 1..=ORDERS,
-    };
+    let seeds = crate::seeds::seeds("ORDERS", ORDERS);
     let is_whole = seeds.clone().count() > 100;
     let mut all: BTreeMap<String, u64> = BTreeMap::new();
     for seed in seeds {

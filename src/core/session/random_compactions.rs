@@ -404,10 +404,7 @@ fn play(seed: u64) -> (Vec<Seen>, Tally) {
 
 #[test]
 fn every_compaction_keeps_what_must_stay() {
-    let seeds = match std::env::var("SEED") {
-        Ok(seed) => seed.parse().unwrap()..=seed.parse().unwrap(),
-        Err(_) => 1..=HISTORIES,
-    };
+    let seeds = crate::seeds::seeds("HISTORIES", HISTORIES);
     let is_whole = seeds.clone().count() > 1;
     let mut all = Tally::new();
     for seed in seeds {

@@ -30,7 +30,7 @@ use std::{
     sync::Arc,
 };
 
-const WORLDS: u64 = 400;
+const WORLDS: u64 = 100;
 const OPERATIONS: usize = 60;
 
 struct World {
@@ -333,10 +333,7 @@ impl World {
 
 #[test]
 fn whatever_patches_say_history_is_replayed_the_same() {
-    let seeds = match std::env::var("SEED") {
-        Ok(seed) => seed.parse().unwrap()..=seed.parse().unwrap(),
-        Err(_) => 1..=WORLDS,
-    };
+    let seeds = crate::seeds::seeds("WORLDS", WORLDS);
     let is_whole_run = seeds.clone().count() > 1;
     let mut done: HashMap<&str, u64> = HashMap::new();
     for seed in seeds {
@@ -360,6 +357,6 @@ fn whatever_patches_say_history_is_replayed_the_same() {
         "not pinned",
         "moved",
     ] {
-        assert!(!is_whole_run || done.get(what).is_some_and(|times| *times > 20), "{what}: {done:?}");
+        assert!(!is_whole_run || done.get(what).is_some_and(|times| *times > 5), "{what}: {done:?}");
     }
 }

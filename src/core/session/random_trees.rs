@@ -14,7 +14,7 @@ use reseed_protocol::{
 };
 use std::{collections::HashMap, sync::Arc};
 
-const TREES: u64 = 1_000;
+const TREES: u64 = 250;
 const OPERATIONS: usize = 100;
 
 struct World {
@@ -202,10 +202,7 @@ impl World {
 
 #[test]
 fn what_is_in_memory_is_what_the_log_says() {
-    let seeds = match std::env::var("SEED") {
-        Ok(seed) => seed.parse().unwrap()..=seed.parse().unwrap(),
-        Err(_) => 1..=TREES,
-    };
+    let seeds = crate::seeds::seeds("TREES", TREES);
     for seed in seeds {
         let mut world = World::new(seed);
         for _ in 0..OPERATIONS {

@@ -31,7 +31,7 @@ use std::{
 };
 
 /// Seeds in the normal run.
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 40;
 
 /// Seeds that run at a time.
 const AT_ONCE: usize = 8;

@@ -13,7 +13,7 @@ use reseed_protocol::{
 use serde_json::Value;
 use std::{ops::RangeInclusive, time::Duration};
 
-const SEEDS: RangeInclusive<u64> = 1..=60;
+const SEEDS: RangeInclusive<u64> = 1..=15;
 
 /// The client that sends the commands: one that writes.
 pub(super) const WRITER: usize = 1;

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Plays the full counts of what is random, of which tests/run plays samples, and builds the image. For releases, and
+# after changes of what is named. Some hours on two cores.
+#
+#     tests/soak/full.sh              everything
+#     tests/soak/full.sh core sim     only these: core sim cluster disk kill kill_nodes lossy cuts client retention image
+#
+# One line a step with its time; a step that fails prints its end, with the seed that repeats it.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+export PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
+logs=${CARGO_TARGET_DIR:-$PWD/target}/soak-logs
+mkdir -p "$logs"
+
+declare -A steps=(
+    [core]='WORLDS=4000 TREES=10000 HISTORIES=700 SCRIPTS=20000 ORDERS=2000 cargo test --locked -p reseed-core random_'
+    [sim]='SEEDS=10000 cargo test --locked --test sim whatever_happens_the'
+    [cluster]='SEEDS=10000 cargo test --locked --test sim cluster'
+    [disk]='tests/soak/disk.sh 10000'
+    [kill]='tests/soak/kill.sh 1000'
+    [kill_nodes]='tests/soak/kill_nodes.sh 200'
+    [lossy]='LOST=10000 cargo test --locked --test it surviving::lossy'
+    [cuts]='CUTS=all cargo test --locked --test it surviving::cuts'
+    [client]='CUTS=10000 tests/client/run'
+    [retention]='cargo test --locked --test it retention:: -- --ignored'
+    [image]='docker/build.sh "$logs/image" dist && "$logs/image/reseed" --version'
+)
+order=(core sim cluster disk kill kill_nodes lossy cuts client retention image)
+
+failed=0
+for name in "${@:-${order[@]}}"; do
+    command=${steps[$name]:?"tests/soak/full.sh: there is no step of this name; allowed: ${order[*]}"}
+    began=$SECONDS
+    if eval "$command" >"$logs/$name.log" 2>&1; then
+        echo "ok     $name in $((SECONDS - began)) s"
+    else
+        failed=$((failed + 1))
+        echo "failed $name in $((SECONDS - began)) s; the end of $logs/$name.log:"
+        tail -n 40 "$logs/$name.log"
+    fi
+done
+((failed == 0))
