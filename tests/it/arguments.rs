@@ -13,7 +13,7 @@ const WRITTEN: [(&str, &str); 5] = [
     (r#"{"at":"sea"}"#, r#"{"at":"sea"}"#),
     (r#"{"at":"#, r#"{"malformed":"{\"at\":"}"#),
     ("[1]", r#"{"malformed":"[1]"}"#),
-    ("", "{}"),
+    ("7", r#"{"malformed":"7"}"#),
     ("look it up", r#"{"malformed":"look it up"}"#),
 ];
 

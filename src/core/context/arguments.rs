@@ -1,6 +1,9 @@
-//! Tool calls as requests send them: names and arguments.
+//! Tool calls: what their arguments mean, and names and arguments as requests send them.
 //!
-//! An entry keeps what the model wrote. If the arguments are not a JSON object, or no tool may have the name, some
+//! Models and servers write a JSON object in several ways. What is meant is settled once, when the answer is taken in
+//! ([`meant_arguments`]), so that hooks, approvals, tools and the model all get the same text.
+//!
+//! Beyond that, an entry keeps what the model wrote. If the arguments are not a JSON object, or no tool may have the name, some
 //! servers refuse the request with it and every later one of the session. So such arguments are sent wrapped, and such
 //! names with other letters. The envelope has the sent form: what is counted, shown and sent is the same.
 
@@ -39,6 +42,80 @@ pub fn sent_name(written: &str) -> Cow<'_, str> {
     Cow::Owned(written.chars().take(NAME_LENGTH_MAX).map(|c| if is_letter(c) { c } else { '_' }).collect())
 }
 
+/// Returns the JSON object that a call's arguments mean, as text. No arguments are an empty object. An object that was
+/// encoded as text once more, or written several times, is that object; a half character within it is U+FFFD. What is
+/// none of these stays as it was written.
+#[must_use]
+pub fn meant_arguments(written: &str) -> Cow<'_, str> {
+    let trimmed = written.trim();
+    if is_object(trimmed) {
+        return Cow::Borrowed(trimmed);
+    }
+    if matches!(trimmed, "" | "null" | "\"\"") {
+        return Cow::Borrowed("{}");
+    }
+    if let Some(object) = mended(trimmed) {
+        return Cow::Owned(object);
+    }
+    if trimmed.starts_with('"')
+        && let Ok(text) = serde_json::from_str::<String>(trimmed)
+    {
+        return match meant_arguments(&text) {
+            meant if is_object(&meant) => Cow::Owned(meant.into_owned()),
+            _ => Cow::Borrowed(written),
+        };
+    }
+    only_object(trimmed).unwrap_or(Cow::Borrowed(written))
+}
+
+fn is_object(text: &str) -> bool {
+    text.starts_with('{') && serde_json::from_str::<Whole>(text).is_ok()
+}
+
+/// Returns the object in a series of objects that are all the same, apart from empty ones.
+fn only_object(text: &str) -> Option<Cow<'_, str>> {
+    let mut only: Option<(&str, serde_json::Value)> = None;
+    let mut objects = serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>();
+    loop {
+        let from = objects.byte_offset();
+        let Some(object) = objects.next() else { break };
+        let object = object.ok().filter(serde_json::Value::is_object)?;
+        let is_empty = |object: &serde_json::Value| object.as_object().is_some_and(serde_json::Map::is_empty);
+        match &only {
+            Some((_, first)) if *first == object || is_empty(&object) => {}
+            Some((_, first)) if !is_empty(first) => return None,
+            _ => only = Some((text[from..objects.byte_offset()].trim(), object)),
+        }
+    }
+    only.map(|(text, _)| Cow::Borrowed(text))
+}
+
+/// Returns an object with U+FFFD in place of half characters (`\ud83d` alone); `None` if it is not one then either.
+fn mended(text: &str) -> Option<String> {
+    let mut mended = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        mended.push_str(before);
+        let unit = |text: &str| u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok();
+        let length = match unit(escape) {
+            Some(0xD800..0xDC00) if matches!(escape.get(6..).and_then(unit), Some(0xDC00..0xE000)) => 12,
+            Some(0xD800..0xE000) => {
+                mended.push_str("\\ufffd");
+                rest = &escape[6..];
+                continue;
+            }
+            Some(_) => 6,
+            None => 1 + escape[1..].chars().next().map_or(0, char::len_utf8),
+        };
+        let (escape, after) = escape.split_at(length);
+        mended.push_str(escape);
+        rest = after;
+    }
+    mended.push_str(rest);
+    is_object(&mended).then_some(mended)
+}
+
 /// Returns a call's arguments as text that every server accepts: a JSON object.
 #[must_use]
 pub fn sent_arguments(written: &str) -> Cow<'_, str> {
@@ -46,7 +123,7 @@ pub fn sent_arguments(written: &str) -> Cow<'_, str> {
     if written.is_empty() {
         return Cow::Borrowed("{}");
     }
-    if written.starts_with('{') && serde_json::from_str::<Whole>(written).is_ok() {
+    if is_object(written) {
         return Cow::Borrowed(written);
     }
     Cow::Owned(serde_json::json!({ "malformed": written }).to_string())
@@ -141,6 +218,37 @@ mod tests {
         ] {
             assert_eq!(sent_arguments(written), expected, "{written}");
             assert_eq!(sent_arguments(expected), expected, "the sent form stays as it is");
+        }
+    }
+
+    #[test]
+    fn arguments_are_read_as_the_object_that_they_mean() {
+        for (written, expected) in [
+            (r#"{"a":1}"#, r#"{"a":1}"#),
+            (" {\"a\": 1}\n\n", r#"{"a": 1}"#),
+            ("", "{}"),
+            (" \n", "{}"),
+            ("null", "{}"),
+            ("\"\"", "{}"),
+            (r#""{\"a\":1}""#, r#"{"a":1}"#),
+            (r#""\"{\\\"a\\\":1}\"""#, r#"{"a":1}"#),
+            (r#"{"a":1}{"a":1}"#, r#"{"a":1}"#),
+            (r#"{"a":1} { "a" : 1 } {"a":1}"#, r#"{"a":1}"#),
+            (r#"{}{"a":1}"#, r#"{"a":1}"#),
+            (r#"{"a":1}{}"#, r#"{"a":1}"#),
+            ("{}{}", "{}"),
+            (r#"{"a":"sea \ud99c."}"#, r#"{"a":"sea \ufffd."}"#),
+            (r#"{"\ude00":"\ud83d\ude00 \\ud83d"}"#, r#"{"\ufffd":"\ud83d\ude00 \\ud83d"}"#),
+            // what means no object stays as it is
+            (r#"{"a":1}{"a":2}"#, r#"{"a":1}{"a":2}"#),
+            (r#"{"a":1}, then"#, r#"{"a":1}, then"#),
+            (r#"{"a":"#, r#"{"a":"#),
+            (r#""look it up""#, r#""look it up""#),
+            ("[1]", "[1]"),
+            ("7", "7"),
+        ] {
+            assert_eq!(meant_arguments(written), expected, "{written}");
+            assert_eq!(meant_arguments(expected), expected, "it stays");
         }
     }
 

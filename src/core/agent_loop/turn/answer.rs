@@ -5,7 +5,7 @@ use crate::agent_loop::{
     checks::hook_error, records::appended, step::Step, subject::answer::CompleteAnswer, workspace::Workspace,
 };
 use crate::{
-    context::count::answer_report,
+    context::{arguments::meant_arguments, count::answer_report},
     hook::HookFault,
     model::{Answer, ReportedUsage},
 };
@@ -99,11 +99,15 @@ impl Workspace {
         let mut payload = answer.payload.clone();
         for part in &mut content {
             // Upstreams reuse call ids across answers; ours are unique.
-            if let Part::ToolCall { call_id, .. } = part {
+            if let Part::ToolCall { call_id, arguments, .. } = part {
                 let (given, id) = (call_id.clone(), self.new_id::<CallId>());
                 let calls = payload.iter_mut().flat_map(|payload| &mut payload.calls);
                 calls.filter(|call| call.call_id == given).for_each(|call| call.call_id = id.clone());
                 *call_id = id;
+                let meant = meant_arguments(arguments);
+                if meant != arguments.as_str() {
+                    *arguments = meant.into_owned();
+                }
             }
         }
         let mut message = Message::new(Role::Assistant, content);
