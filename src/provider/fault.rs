@@ -90,7 +90,7 @@ pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Returns the text if it can only be a name, so that nothing a person wrote, and no key, reaches the log.
-fn name(text: &str) -> Option<String> {
+pub(crate) fn name(text: &str) -> Option<String> {
     let text = text.trim();
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
     let is_name = (1..=NAME_CHARS_MAX).contains(&text.len()) && text.bytes().all(is_letter);

@@ -1,7 +1,8 @@
 //! Retries after transient failures.
 //!
-//! Invariant: once the first event of an answer has arrived, the request is not retried, because the model has worked
-//! and its words may have been shown. Also not retried: failures that would repeat (credentials, quota, overflow, an
+//! Invariant: once the first word of an answer has arrived, the request is not retried, because the model has worked
+//! and its words may have been shown. A fault that a stream reports before that is retried like the same fault with an
+//! HTTP status, and so is a stream that breaks off. Also not retried: failures that would repeat (credentials, quota, overflow, an
 //! invalid request), and silence, because a server that sent nothing for minutes may still be working on the request.
 
 use crate::core::model::ModelFault;
@@ -51,7 +52,7 @@ impl Default for RetryPolicy {
 pub struct Failed {
     /// The reason.
     pub fault: ModelFault,
-    /// True if any event of an answer had arrived.
+    /// True if any word of an answer had arrived.
     pub begun: bool,
 }
 
@@ -111,6 +112,7 @@ fn is_transient(code: ErrorCode) -> bool {
             | ErrorCode::UpstreamRateLimited
             | ErrorCode::UpstreamOverloaded
             | ErrorCode::UpstreamError
+            | ErrorCode::UpstreamTruncated
     )
 }
 
@@ -138,6 +140,7 @@ mod tests {
             ErrorCode::UpstreamRateLimited,
             ErrorCode::UpstreamOverloaded,
             ErrorCode::UpstreamError,
+            ErrorCode::UpstreamTruncated,
         ];
         for &code in ErrorCode::ALL {
             assert_eq!(POLICY.wait(1, &failed(code, None)).is_some(), retried.contains(&code), "{code}");

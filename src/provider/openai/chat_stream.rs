@@ -1,203 +1,293 @@
-//! Reads a streamed Chat Completions answer.
+//! Reads a Chat Completions answer, streamed or whole.
 //!
 //! A `finish_reason` or `[DONE]` ends the answer; usage may follow the former. Servers differ in everything else: usage
-//! with `choices: []` or with one empty delta; reasoning under three names; calls without an index, or all with the
-//! same; errors mid-stream, nested or flat. No event ends a call, and pieces of several may alternate, so all calls end
-//! with the answer.
+//! with `choices: []` or with one empty delta; reasoning under three names; errors mid-stream, nested or flat; pieces
+//! under `message` instead of `delta`. No event ends a call, and pieces of several may alternate, so all calls end with
+//! the answer.
 
-use super::usage::Usage;
+use super::{
+    chat_calls::{CallDelta, Calls, FunctionDelta},
+    finish::{Finish, finish},
+    usage::Usage,
+};
 use crate::{
     core::model::{ModelFault, ReportedUsage},
     provider::{
         fault::{classify, fault},
-        upstream::{Assembly, Decoder, Ending, Fields, Piece, Progress, Text, lax},
+        upstream::{Assembly, Decoder, Ending, Fields, Many, Position, Progress, Text, lax},
     },
 };
 use jiff::Timestamp;
 use reqwest::header::HeaderMap;
-use reseed_protocol::{ErrorCode, StopReason};
+use reseed_protocol::ErrorCode;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 
 #[derive(Debug, Default)]
 pub(super) struct ChatStream {
-    stop_reason: Option<StopReason>,
+    finish: Option<Finish>,
     usage: Option<ReportedUsage>,
-    calls: Vec<OpenCall>,
-}
-
-/// A call being extended by deltas.
-#[derive(Debug)]
-struct OpenCall {
-    index: Option<u64>,
-    id: String,
-    part: usize,
+    calls: Calls,
 }
 
 #[derive(Deserialize)]
 struct Chunk<'a> {
+    /// `chat.completion` for a whole answer.
+    #[serde(borrow, default, deserialize_with = "lax")]
+    object: Option<Text<'a>>,
     #[serde(borrow, default)]
     choices: Option<Vec<Choice<'a>>>,
     #[serde(default, deserialize_with = "lax")]
     usage: Option<Usage>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
-    /// With `code` or `object: "error"` and without choices: an error that is not nested.
-    #[serde(borrow, default)]
+    /// Without choices: an error that is not nested.
+    #[serde(borrow, default, alias = "detail", alias = "errors", alias = "error_message")]
     message: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 struct Choice<'a> {
     #[serde(default, deserialize_with = "lax")]
-    index: Option<u64>,
-    #[serde(borrow, default)]
-    delta: Option<&'a RawValue>,
+    index: Option<Position>,
+    #[serde(borrow, default, deserialize_with = "lax")]
+    delta: Option<Delta<'a>>,
+    /// A piece under another name, or all of the answer.
+    #[serde(borrow, default, deserialize_with = "lax")]
+    message: Option<Delta<'a>>,
     #[serde(borrow, default, deserialize_with = "lax")]
     finish_reason: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+/// A piece, and its JSON, in which the server may have sent something for itself.
+struct Delta<'a> {
+    said: DeltaFields<'a>,
+    raw: &'a RawValue,
+}
+
+impl<'de> Deserialize<'de> for Delta<'de> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(deserializer)?;
+        let said = serde_json::from_str(raw.get()).map_err(serde::de::Error::custom)?;
+        Ok(Self { said, raw })
+    }
 }
 
 #[derive(Deserialize)]
-struct Delta<'a> {
+struct DeltaFields<'a> {
     #[serde(borrow, default, deserialize_with = "lax")]
-    content: Option<Text<'a>>,
+    content: Option<Content<'a>>,
     #[serde(borrow, default, deserialize_with = "lax")]
     refusal: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "lax")]
     reasoning_content: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "lax")]
     reasoning: Option<Text<'a>>,
-    #[serde(borrow, default)]
-    tool_calls: Option<Vec<&'a RawValue>>,
+    #[serde(borrow, default, deserialize_with = "lax")]
+    reasoning_details: Option<Many<Detail<'a>>>,
+    #[serde(borrow, default, deserialize_with = "lax")]
+    tool_calls: Option<Many<CallDelta<'a>>>,
+    #[serde(borrow, default, deserialize_with = "lax")]
+    function_call: Option<FunctionDelta<'a>>,
+}
+
+/// The content of a piece: text, or a list of parts, as Mistral sends what its reasoning models say.
+enum Content<'a> {
+    Text(Text<'a>),
+    Parts(Many<ContentPart<'a>>),
+}
+
+impl<'de> Deserialize<'de> for Content<'de> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(deserializer)?.get();
+        let read = match raw.starts_with('"') {
+            true => serde_json::from_str(raw).map(Self::Text),
+            false => serde_json::from_str(raw).map(Self::Parts),
+        };
+        read.map_err(serde::de::Error::custom)
+    }
+}
+
+/// Whether a piece repeats what came before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Repeats {
+    /// It does not.
+    No,
+    /// It does if it begins like that.
+    Maybe,
+    /// It is all of the answer.
+    All,
 }
 
 #[derive(Deserialize)]
-struct CallDelta<'a> {
-    #[serde(default, deserialize_with = "lax")]
-    index: Option<u64>,
+struct ContentPart<'a> {
     #[serde(borrow, default, deserialize_with = "lax")]
-    id: Option<Text<'a>>,
-    #[serde(borrow, default)]
-    function: Option<FunctionDelta<'a>>,
+    text: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "lax")]
+    thinking: Option<Many<Detail<'a>>>,
 }
 
+/// A piece of reasoning, as OpenRouter and Mistral send it.
 #[derive(Deserialize)]
-struct FunctionDelta<'a> {
+struct Detail<'a> {
     #[serde(borrow, default, deserialize_with = "lax")]
-    name: Option<Text<'a>>,
-    /// Text, or the arguments as JSON if a server does not encode them as text.
-    #[serde(borrow, default)]
-    arguments: Option<&'a RawValue>,
+    text: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "lax")]
+    summary: Option<Text<'a>>,
 }
 
 impl Decoder for ChatStream {
     fn event(&mut self, data: &str, assembly: &mut Assembly<'_>) -> Result<Progress, ModelFault> {
         if data.trim() == "[DONE]" {
-            self.stop_reason.get_or_insert(StopReason::Stop);
+            self.finish.get_or_insert(Finish::STOP);
             return Ok(Progress::Done);
         }
-        let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|_| malformed())?;
-        if chunk.error.is_some() || (chunk.message.is_some() && chunk.choices.is_none()) {
+        let chunk: Chunk<'_> = serde_json::from_str(data)
+            .map_err(|_| fault(ErrorCode::UpstreamMalformed, "an event is not a chat completion chunk"))?;
+        let choices = chunk.choices.as_deref();
+        let choice_error = choices.into_iter().flatten().find_map(|choice| choice.error.filter(|error| says(error)));
+        if let Some(error) = choice_error {
+            let body = format!(r#"{{"error":{}}}"#, error.get());
+            return Err(classify(None, &HeaderMap::new(), Timestamp::now(), body.as_bytes()));
+        }
+        if chunk.error.is_some_and(says) || (chunk.message.is_some() && choices.is_none()) {
             return Err(classify(None, &HeaderMap::new(), Timestamp::now(), data.as_bytes()));
         }
         if let Some(usage) = chunk.usage.and_then(Usage::reported) {
             self.usage = Some(usage);
         }
+        let is_whole = chunk.object.is_some_and(|object| object.as_str() == "chat.completion");
         // We request one choice; if a server sends more, only the first is read.
-        for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index.unwrap_or(0) == 0) {
-            if let Some(delta) = choice.delta {
-                self.delta(delta, assembly)?;
-            }
-            if let Some(reason) = choice.finish_reason.filter(|reason| !reason.as_str().is_empty()) {
-                self.stop_reason = Some(stop_reason(reason.as_str())?);
-            }
+        let is_first = |choice: &Choice<'_>| choice.index.is_none_or(|Position(index)| index == 0);
+        for choice in chunk.choices.into_iter().flatten().filter(is_first) {
+            self.choice(&choice, is_whole, assembly)?;
         }
         Ok(Progress::More)
     }
 
     fn ending(&self) -> Option<Ending> {
-        self.stop_reason.map(|stop_reason| Ending { stop_reason, usage: self.usage })
+        let usage = self.usage;
+        self.finish.map(|Finish { stop_reason, is_full }| Ending { stop_reason, usage, is_full })
     }
 }
 
 impl ChatStream {
-    fn delta(&mut self, raw: &RawValue, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
-        let delta: Delta<'_> = read(raw)?;
-        // A server that sends both names sends the same text under both.
-        let [long, short] = [("reasoning_content", &delta.reasoning_content), ("reasoning", &delta.reasoning)];
-        if let Some((field, text)) = [long, short].into_iter().find_map(|(field, text)| Some((field, text.as_ref()?))) {
-            assembly.set_reasoning_field(field);
-            assembly.reasoning(text.as_str())?;
+    /// Starts with no answer. `offered`: the names of the tools on offer.
+    pub(super) fn new(offered: Vec<String>) -> Self {
+        Self { calls: Calls::new(offered), ..Self::default() }
+    }
+
+    fn choice(&mut self, choice: &Choice<'_>, is_whole: bool, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
+        let reason = choice.finish_reason.as_ref().map(Text::as_str).filter(|reason| !reason.is_empty());
+        let delta = choice.delta.as_ref().filter(|delta| choice.message.is_none() || delta.said.says_something());
+        // Some servers stream pieces, and end with all of it.
+        let repeats = match (is_whole, reason) {
+            (true, _) => Repeats::All,
+            (false, Some(_)) => Repeats::Maybe,
+            (false, None) => Repeats::No,
+        };
+        match (delta, &choice.message) {
+            (Some(delta), _) => self.delta(delta, Repeats::No, assembly)?,
+            (None, Some(message)) => self.delta(message, repeats, assembly)?,
+            (None, None) => {}
         }
-        for (name, value) in Fields::of(raw.get()).iter() {
-            assembly.set_message_field(name, value)?;
-        }
-        for text in [&delta.content, &delta.refusal].into_iter().flatten() {
-            assembly.text(text.as_str())?;
-        }
-        for call in delta.tool_calls.iter().flatten() {
-            self.call(call, assembly)?;
+        match reason {
+            Some(reason) => self.finish = Some(finish(reason)?),
+            None if is_whole && choice.message.is_some() => self.finish = Some(Finish::STOP),
+            None => {}
         }
         Ok(())
     }
 
-    fn call(&mut self, raw: &RawValue, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
-        let delta: CallDelta<'_> = read(raw)?;
-        let id = delta.id.as_ref().map(Text::as_str).filter(|id| !id.is_empty());
-        let part = match self.open_call(delta.index, id) {
-            Some(part) => part,
-            None => {
-                let id = id.unwrap_or_default().to_owned();
-                let part = assembly.open(Piece::call(id.as_str()))?;
-                self.calls.push(OpenCall { index: delta.index, id, part });
-                part
-            }
-        };
+    fn delta(&mut self, delta: &Delta<'_>, repeats: Repeats, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
+        let Delta { said: delta, raw } = delta;
+        if let Some((field, _)) = delta.plain_reasoning() {
+            assembly.set_reasoning_field(field);
+        }
         for (name, value) in Fields::of(raw.get()).iter() {
-            assembly.set_call_field(part, name, value)?;
+            if repeats == Repeats::No || !assembly.has_message_field(name) {
+                assembly.set_message_field(name, value)?;
+            }
         }
-        let Some(function) = &delta.function else { return Ok(()) };
-        // Some servers repeat the name with each piece, or send an empty one.
-        if let Some(name) = function.name.as_ref().filter(|_| !assembly.is_named(part)) {
-            assembly.name_call(part, "", name.as_str());
+        let reasoning = delta.reasoning();
+        let new = repeats.unsaid(&reasoning, || assembly.reasoning_so_far());
+        assembly.reasoning(new)?;
+        let text = delta.text();
+        let new = repeats.unsaid(&text, || assembly.text_so_far());
+        assembly.text(new)?;
+        if let Some(calls) = &delta.tool_calls {
+            self.calls.pieces(calls, repeats != Repeats::No, assembly)?;
+        } else if let Some(call) = &delta.function_call {
+            self.calls.only(call, assembly)?;
         }
-        let Some(arguments) = function.arguments else { return Ok(()) };
-        match serde_json::from_str::<Text<'_>>(arguments.get()) {
-            Ok(text) => assembly.extend(part, text.as_str()),
-            Err(_) => assembly.extend(part, arguments.get()),
+        Ok(())
+    }
+}
+
+impl DeltaFields<'_> {
+    fn says_something(&self) -> bool {
+        let calls = self.tool_calls.as_ref().is_some_and(|calls| !calls.0.is_empty()) || self.function_call.is_some();
+        calls || !self.text().is_empty() || !self.reasoning().is_empty()
+    }
+
+    /// Returns the text in this piece, or its refusal.
+    fn text(&self) -> Cow<'_, str> {
+        let refusal = self.refusal.as_ref().map_or("", Text::as_str);
+        match &self.content {
+            Some(Content::Text(text)) if refusal.is_empty() => Cow::Borrowed(text.as_str()),
+            Some(Content::Text(text)) => Cow::Owned([text.as_str(), refusal].concat()),
+            Some(Content::Parts(parts)) => {
+                let texts = parts.0.iter().filter_map(|part| part.text.as_ref().map(Text::as_str));
+                Cow::Owned(texts.chain([refusal]).collect())
+            }
+            None => Cow::Borrowed(refusal),
         }
     }
 
-    /// Returns the call that a delta extends: the one with its index, unless its id names another; without an index,
-    /// the one with its id; with neither, the last.
-    fn open_call(&self, index: Option<u64>, id: Option<&str>) -> Option<usize> {
-        let is_it = |call: &&OpenCall| match (index, id) {
-            (Some(_), Some(id)) => call.index == index && (call.id.is_empty() || call.id == id),
-            (Some(_), None) => call.index == index,
-            (None, Some(id)) => call.id == id,
-            (None, None) => true,
+    /// Returns the reasoning that is a field of its own, and the name of that.
+    fn plain_reasoning(&self) -> Option<(&'static str, &str)> {
+        let [long, short] = [("reasoning_content", &self.reasoning_content), ("reasoning", &self.reasoning)];
+        let mut fields = [long, short].into_iter().filter_map(|(name, text)| Some((name, text.as_ref()?.as_str())));
+        fields.find(|(_, text)| !text.is_empty())
+    }
+
+    /// Returns the reasoning in this piece. A server that uses several names sends the same text under each.
+    fn reasoning(&self) -> Cow<'_, str> {
+        if let Some((_, text)) = self.plain_reasoning() {
+            return Cow::Borrowed(text);
+        }
+        let details = self.reasoning_details.iter().flat_map(|details| &details.0);
+        let parts = match &self.content {
+            Some(Content::Parts(parts)) => parts.0.as_slice(),
+            _ => &[],
         };
-        self.calls.iter().rev().find(is_it).map(|call| call.part)
+        let thoughts = parts.iter().flat_map(|part| part.thinking.iter().flat_map(|thinking| &thinking.0));
+        let texts = details.chain(thoughts).filter_map(|detail| detail.text.as_ref().or(detail.summary.as_ref()));
+        let mut texts = texts.map(Text::as_str);
+        match (texts.next(), texts.next()) {
+            (first, None) => Cow::Borrowed(first.unwrap_or_default()),
+            (first, second) => Cow::Owned(first.into_iter().chain(second).chain(texts).collect()),
+        }
     }
 }
 
-fn read<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Result<T, ModelFault> {
-    serde_json::from_str(raw.get()).map_err(|_| malformed())
-}
-
-fn malformed() -> ModelFault {
-    fault(ErrorCode::UpstreamMalformed, "an event is not a chat completion chunk")
-}
-
-fn stop_reason(word: &str) -> Result<StopReason, ModelFault> {
-    Ok(match word {
-        "length" | "max_tokens" => StopReason::Length,
-        "tool_calls" | "function_call" => StopReason::ToolCalls,
-        "content_filter" => StopReason::ContentFilter,
-        // A router that lost its backend, or a server that gave up.
-        "error" | "insufficient_system_resource" => {
-            return Err(fault(ErrorCode::UpstreamError, "the server ended the answer with an error"));
+impl Repeats {
+    /// Returns what a text says beyond what was said before.
+    fn unsaid(self, text: &str, said: impl FnOnce() -> String) -> &str {
+        let said = if self == Self::No || text.is_empty() { String::new() } else { said() };
+        match text.strip_prefix(&said) {
+            Some(new) => new,
+            // The same in other words is not said twice.
+            None if self == Self::All || text.trim() == said.trim() => "",
+            None => text,
         }
-        _ => StopReason::Stop,
-    })
+    }
+}
+
+/// Returns true if a field has an error in it: some servers always send the field.
+fn says(error: &RawValue) -> bool {
+    !matches!(error.get(), "null" | "\"\"" | "{}" | "[]" | "false")
 }

@@ -4,9 +4,11 @@
 //! `responses_stream` reads its events; the rest is shared with other APIs in `provider/upstream`. Both dialects are
 //! read leniently: no field is required that some server omits, and unknown events are skipped.
 
+mod chat_calls;
 mod chat_request;
 mod chat_stream;
 mod connection;
+mod finish;
 mod models;
 mod options;
 mod parts;
@@ -14,6 +16,8 @@ mod parts;
 mod request_tests;
 mod responses_request;
 mod responses_stream;
+#[cfg(test)]
+mod shape_tests;
 #[cfg(test)]
 mod stream_tests;
 mod usage;
@@ -71,7 +75,10 @@ impl OpenAi {
     async fn attempt(&self, request: &ModelRequest, sink: &mut dyn DeltaSink) -> Result<Answer, Failed> {
         let at_openai = self.connection.at_openai();
         match self.api {
-            Api::Chat => self.exchange(&ChatRequest::new(request, at_openai), ChatStream::default(), sink).await,
+            Api::Chat => {
+                let offered = request.envelope.tools.iter().map(|tool| tool.name.clone()).collect();
+                self.exchange(&ChatRequest::new(request, at_openai), ChatStream::new(offered), sink).await
+            }
             Api::Responses => {
                 self.exchange(&ResponsesRequest::new(request, at_openai), ResponsesStream::default(), sink).await
             }

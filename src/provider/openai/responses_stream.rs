@@ -2,15 +2,16 @@
 //!
 //! The answer ends with `response.completed`, `response.incomplete` or `response.failed`. An item is identified by its
 //! `output_index`; if a server omits that, by its id; if it omits both, the latest item is meant. Ids are the weaker
-//! key, because some servers use one twice or a new one in each event. What was not streamed is taken from the finished
-//! item, so that nothing is lost and nothing shown twice. Events of other types are skipped.
+//! key, because some servers use one twice or a new one in each event. What was not streamed is taken from the end of
+//! the piece, from the finished item or from the finished answer, so that nothing is lost and nothing shown twice. A
+//! server that does not stream sends only that answer. Events of other types are skipped.
 
 use super::usage::Usage;
 use crate::{
     core::model::ModelFault,
     provider::{
         fault::{classify, fault},
-        upstream::{Assembly, Decoder, Ending, Piece, Progress, Text, lax},
+        upstream::{Assembly, Decoder, Ending, Piece, Position, Progress, Text, is_whole, lax},
     },
 };
 use jiff::Timestamp;
@@ -23,6 +24,8 @@ use serde_json::{Value, value::RawValue};
 pub(super) struct ResponsesStream {
     /// The unfinished items.
     open: Vec<OpenItem>,
+    /// The calls so far, each with the id that the server gave it and its part of the answer.
+    calls: Vec<(String, usize)>,
     ending: Option<Ending>,
 }
 
@@ -42,19 +45,32 @@ struct Event<'a> {
     #[serde(borrow, default, deserialize_with = "lax")]
     item_id: Option<Text<'a>>,
     #[serde(default, deserialize_with = "lax")]
-    output_index: Option<u64>,
+    output_index: Option<Position>,
     #[serde(default, deserialize_with = "lax")]
-    content_index: Option<u64>,
+    content_index: Option<Position>,
     #[serde(default, deserialize_with = "lax")]
-    summary_index: Option<u64>,
+    summary_index: Option<Position>,
     #[serde(borrow, default, deserialize_with = "lax")]
     delta: Option<Text<'a>>,
+    /// With the end of a piece: all of its text, refusal or arguments.
+    #[serde(borrow, default, deserialize_with = "lax")]
+    text: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "lax")]
+    refusal: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "lax")]
+    arguments: Option<Text<'a>>,
+    /// `response` for a whole answer.
+    #[serde(borrow, default, deserialize_with = "lax")]
+    object: Option<Text<'a>>,
     #[serde(borrow, default)]
     item: Option<&'a RawValue>,
     #[serde(borrow, default)]
     response: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
+    /// With none of the other fields: an error that is not nested.
+    #[serde(borrow, default, alias = "detail", alias = "errors", alias = "error_message")]
+    message: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -125,9 +141,13 @@ impl Decoder for ResponsesStream {
             return Err(malformed("too many unfinished items"));
         }
         let kind = event.kind.as_ref().map_or("", Text::as_str);
-        let key = Key { index: event.output_index, id: event.item_id.as_ref().map(Text::as_str) };
-        let place = event.content_index.or(event.summary_index.map(|n| SUMMARY_PLACES + n)).unwrap_or(0);
+        let index = event.output_index.map(|Position(index)| index);
+        let key = Key { index, id: event.item_id.as_ref().map(Text::as_str) };
+        let summary = event.summary_index.map(|Position(place)| SUMMARY_PLACES + place);
+        let place = event.content_index.map(|Position(place)| place).or(summary).unwrap_or(0);
         let delta = event.delta.as_ref().map_or("", Text::as_str);
+        let whole = [&event.text, &event.refusal, &event.arguments].into_iter().flatten().next();
+        let whole = whole.map_or("", Text::as_str);
         match kind {
             "response.output_text.delta" | "response.refusal.delta" => {
                 self.item(key).add(place, delta, text, assembly)?
@@ -136,11 +156,23 @@ impl Decoder for ResponsesStream {
                 self.item(key).add(place, delta, reasoning, assembly)?;
             }
             "response.function_call_arguments.delta" => self.item(key).add(place, delta, call, assembly)?,
-            "response.output_item.added" => self.added(event.output_index, event.item, assembly)?,
-            "response.output_item.done" => self.finished(event.output_index, event.item, assembly)?,
+            "response.output_text.done" | "response.refusal.done" => {
+                self.item(key).complete(place, whole, text, assembly)?;
+            }
+            "response.reasoning_summary_text.done" | "response.reasoning_text.done" => {
+                self.item(key).complete(place, whole, reasoning, assembly)?;
+            }
+            "response.function_call_arguments.done" => self.item(key).complete(place, whole, call, assembly)?,
+            "response.output_item.added" => self.added(index, event.item, assembly)?,
+            "response.output_item.done" => self.finished(index, event.item, assembly)?,
             "response.completed" | "response.incomplete" => self.end(kind, event.response, assembly)?,
             "response.failed" | "error" => return Err(failed(data, event.response)),
             _ if event.error.is_some() => return Err(failed(data, None)),
+            "" if event.object.is_some_and(|object| object.as_str() == "response") => {
+                let raw = serde_json::from_str(data).map_err(|_| malformed("an answer is not JSON"))?;
+                self.end("response.completed", Some(raw), assembly)?;
+            }
+            "" if event.message.is_some() => return Err(failed(data, None)),
             _ => {}
         }
         Ok(Progress::More)
@@ -176,9 +208,15 @@ impl ResponsesStream {
         assembly: &mut Assembly<'_>,
     ) -> Result<(), ModelFault> {
         let Some(sent) = raw.and_then(Item::read) else { return Ok(()) };
-        let mut item = OpenItem { index, id: sent.id.as_ref().map(|id| id.as_str().to_owned()), places: Vec::new() };
+        // Once more, from a server that sends the beginning of an item with each of its events.
+        let key = Key { index, id: sent.id.as_ref().map(Text::as_str) };
+        if key.id.is_some() && self.open.iter().any(|item| item.is_same(key)) {
+            return Ok(());
+        }
+        let mut item = OpenItem { index, id: key.id.map(str::to_owned), places: Vec::new() };
         if sent.kind() == "function_call" {
-            item.name_call(&sent, assembly)?;
+            let part = item.name_call(&sent, assembly)?;
+            self.calls.push((sent.call_id().to_owned(), part));
         }
         self.open.push(item);
         Ok(())
@@ -194,21 +232,35 @@ impl ResponsesStream {
         let Some((raw, sent)) = raw.and_then(|raw| Some((raw, Item::read(raw)?))) else { return Ok(()) };
         let key = Key { index, id: sent.id.as_ref().map(Text::as_str) };
         let at = self.find(key);
-        let mut item = self.open.remove(at);
+        let item = self.open.remove(at);
+        self.close(item, raw, &sent, assembly)
+    }
+
+    /// Takes from a finished item what was not streamed.
+    fn close(
+        &mut self,
+        mut item: OpenItem,
+        raw: &RawValue,
+        sent: &Item<'_>,
+        assembly: &mut Assembly<'_>,
+    ) -> Result<(), ModelFault> {
         match sent.kind() {
             "message" => item.fill(0, sent.content.as_deref(), text, assembly),
             "function_call" => {
-                let part = item.name_call(&sent, assembly)?;
-                if let Some(whole) = sent.arguments.as_ref().filter(|_| assembly.lacks_arguments(part)) {
-                    assembly.extend(part, whole.as_str())?;
+                if item.part(0).is_none() && self.known_call(sent, false, assembly).is_some() {
+                    return Ok(());
                 }
-                assembly.end_call(part);
+                let part = item.name_call(sent, assembly)?;
+                complete_call(part, sent, assembly)?;
+                if !self.calls.iter().any(|&(_, known)| known == part) {
+                    self.calls.push((sent.call_id().to_owned(), part));
+                }
                 Ok(())
             }
             "reasoning" => {
                 item.fill(0, sent.content.as_deref(), reasoning, assembly)?;
                 item.fill(SUMMARY_PLACES, sent.summary.as_deref(), reasoning, assembly)?;
-                item.keep_payload(raw, &sent, assembly)
+                item.keep_payload(raw, sent, assembly)
             }
             _ => Ok(()),
         }
@@ -218,21 +270,45 @@ impl ResponsesStream {
         let response: Response<'_> = raw
             .and_then(|raw| serde_json::from_str(raw.get()).ok())
             .ok_or_else(|| malformed("the final event has no response"))?;
-        // For a server that streams only the final event.
-        if assembly.is_empty() {
-            for (at, item) in response.output.iter().flatten().enumerate() {
-                self.finished(Some(at as u64), Some(item), assembly)?;
+        let status = response.status.as_ref().map_or("", Text::as_str);
+        if status == "failed" {
+            return Err(failed(raw.map_or("{}", RawValue::get), raw));
+        }
+        // For a server that streams only the final event, or leaves some of it to that.
+        let (nothing, no_text) = (assembly.is_empty(), assembly.text_so_far().is_empty());
+        for raw in response.output.iter().flatten() {
+            let Some(sent) = Item::read(raw) else { continue };
+            let item = OpenItem { index: None, id: None, places: Vec::new() };
+            match (sent.kind(), self.known_call(&sent, true, assembly)) {
+                ("function_call", Some(part)) => complete_call(part, &sent, assembly)?,
+                ("function_call", None) => self.close(item, raw, &sent, assembly)?,
+                ("message", _) if no_text => self.close(item, raw, &sent, assembly)?,
+                _ if nothing => self.close(item, raw, &sent, assembly)?,
+                _ => {}
             }
         }
-        let status = response.status.as_ref().map_or("", Text::as_str);
         let reason = response.incomplete_details.as_ref().and_then(|details| details.reason.as_ref());
         let stop_reason = match reason.map(Text::as_str) {
             Some("content_filter") => StopReason::ContentFilter,
             _ if kind == "response.incomplete" || status == "incomplete" => StopReason::Length,
             _ => StopReason::Stop,
         };
-        self.ending = Some(Ending { stop_reason, usage: response.usage.and_then(Usage::reported) });
+        let usage = response.usage.and_then(Usage::reported);
+        self.ending = Some(Ending { stop_reason, usage, is_full: false });
         Ok(())
+    }
+
+    /// Returns the part of a call that has come before: one with its id, or with `by_content` one that says the same,
+    /// from a server that gives its calls new ids at the end.
+    fn known_call(&self, sent: &Item<'_>, by_content: bool, assembly: &Assembly<'_>) -> Option<usize> {
+        let arguments = sent.arguments.as_ref().map_or("", Text::as_str);
+        let is_it = |(id, part): &&(String, usize)| {
+            let (name, known) = assembly.call_so_far(*part);
+            let same_name = sent.name.as_ref().is_none_or(|sent| sent.as_str() == name);
+            let same_id = !id.is_empty() && id == sent.call_id();
+            same_name && (same_id && !(is_whole(known) && known != arguments) || by_content && known == arguments)
+        };
+        self.calls.iter().find(is_it).map(|&(_, part)| part)
     }
 }
 
@@ -244,6 +320,12 @@ impl OpenItem {
             (_, _, Some(ours), Some(theirs)) => Some(ours == theirs),
             _ => None,
         }
+    }
+
+    /// Returns true if a key has the same index, as far as both have one, and the same id.
+    fn is_same(&self, key: Key<'_>) -> bool {
+        let same_index = self.index.zip(key.index).is_none_or(|(ours, theirs)| ours == theirs);
+        same_index && self.id.as_deref() == key.id
     }
 
     fn part(&self, place: u64) -> Option<usize> {
@@ -274,6 +356,21 @@ impl OpenItem {
         assembly.extend(part, text)
     }
 
+    /// Adds a finished piece, unless it was streamed.
+    fn complete(
+        &mut self,
+        place: u64,
+        whole: &str,
+        piece: fn() -> Piece,
+        assembly: &mut Assembly<'_>,
+    ) -> Result<(), ModelFault> {
+        match self.part(place) {
+            None => self.add(place, whole, piece, assembly),
+            Some(part) if assembly.lacks_arguments(part) => assembly.extend(part, whole),
+            Some(_) => Ok(()),
+        }
+    }
+
     /// Adds the contents of the finished item that were not streamed.
     fn fill(
         &mut self,
@@ -298,8 +395,8 @@ impl OpenItem {
             Some(part) => part,
             None => self.open(0, call(), assembly)?,
         };
-        let [id, name] = [&sent.call_id, &sent.name].map(|sent| sent.as_ref().map_or("", Text::as_str));
-        assembly.name_call(part, id, name);
+        assembly.name_call(part, sent.call_id(), sent.name.as_ref().map_or("", Text::as_str));
+        assembly.begin_call(part);
         Ok(part)
     }
 
@@ -326,6 +423,19 @@ impl<'a> Item<'a> {
     fn kind(&self) -> &str {
         self.kind.as_ref().map_or("", Text::as_str)
     }
+
+    fn call_id(&self) -> &str {
+        self.call_id.as_ref().map_or("", Text::as_str)
+    }
+}
+
+/// Ends a call, with the arguments of the finished one unless they were streamed.
+fn complete_call(part: usize, sent: &Item<'_>, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
+    if let Some(arguments) = sent.arguments.as_ref().filter(|_| assembly.lacks_arguments(part)) {
+        assembly.extend(part, arguments.as_str())?;
+    }
+    assembly.end_call(part);
+    Ok(())
 }
 
 fn text() -> Piece {

@@ -5,7 +5,7 @@ use crate::{
     core::model::{Delta, ModelFault},
     provider::{
         DeltaSink,
-        upstream::{Assembly, Decoder, Progress},
+        upstream::{Assembly, Decoder, Framing, Progress, marked},
     },
 };
 use reseed_protocol::Part;
@@ -29,11 +29,33 @@ impl DeltaSink for Shown {
 }
 
 /// Formats the parts, the end and the usage of an answer; or its fault; or that it never ended.
-fn outcome(mut decoder: impl Decoder, events: &[&str]) -> String {
+pub(super) fn outcome(decoder: impl Decoder, events: &[&str]) -> String {
+    let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    outcome_of(decoder, body.as_bytes(), body.len().max(1))
+}
+
+/// Like [`outcome`], of a body that arrives in chunks of `size` bytes.
+pub(super) fn outcome_of(mut decoder: impl Decoder, body: &[u8], size: usize) -> String {
     let mut shown = Shown::default();
     let mut assembly = Assembly::new(&mut shown);
-    for event in events {
-        match decoder.event(event, &mut assembly) {
+    let mut framing = Framing::default();
+    let mut chunks = body.chunks(size);
+    loop {
+        let has_event = loop {
+            if framing.advance() {
+                break true;
+            }
+            match chunks.next() {
+                Some(chunk) => framing.push(chunk).unwrap(),
+                None => break framing.end(),
+            }
+        };
+        if !has_event {
+            break;
+        }
+        let (event, has_marks) = marked(framing.data());
+        assembly.expect_marks(has_marks);
+        match decoder.event(&event, &mut assembly) {
             Ok(Progress::More) => {}
             Ok(Progress::Done) => break,
             Err(ModelFault { code, .. }) => return format!("fault {code}"),
@@ -169,7 +191,11 @@ fn chat_streams() {
             r#"call(c1 a {"x":1}) ToolCalls"#,
         ),
         (&[r#"{"choices":[{"delta":{"tool_calls":[{"function":{"name":"a"}}]}}]}"#, STOP], "call(call_0 a ) ToolCalls"),
-        (&[r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c1"}]}}]}"#, STOP], "fault upstream_malformed"),
+        (&[r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c1"}]}}]}"#, STOP], "fault upstream_empty"),
+        (
+            &[r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{"}}]}}]}"#, STOP],
+            "fault upstream_malformed",
+        ),
         (
             &[
                 r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c1","function":{"name":"a","arguments":"{\"x"}}]},"finish_reason":"length"}]}"#,

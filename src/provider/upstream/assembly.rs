@@ -1,16 +1,17 @@
 //! Assembles an answer as it arrives: pieces go to the sink at once and are kept until the answer is complete.
 //!
 //! Invariants: everything kept was passed to the sink under its final part number; a part is opened only when it has
-//! content, so none is empty and none must be removed again. A call is passed on from the moment its name is known, and
+//! content, so none is empty and none must be removed again. A call is passed on from the moment its name is certain, and
 //! what came of its arguments before that follows the name.
 
-use super::fields::Fields;
+use super::{arguments::Arguments, fields::Fields, halves::joined};
 use crate::{
     core::model::{Answer, Delta, ModelFault, ReportedUsage},
     provider::{DeltaSink, fault::fault},
 };
 use reseed_protocol::{CallId, CallPayload, ErrorCode, Part, Payload, StopReason};
 use serde_json::{Value, value::RawValue};
+use std::borrow::Cow;
 
 /// Most bytes of text, reasoning and arguments in one answer. The largest known output limit is 128,000 tokens, well
 /// below 1 MiB; a server that sends more than this does not stop.
@@ -42,13 +43,13 @@ const CALL_FIELDS: &[&str] = &["id", "index", "type", "function", "name", "argum
 pub(crate) enum Piece {
     Text(String),
     Reasoning { text: String, payload: Option<Value> },
-    Call { id: String, name: String, arguments: String, shown: CallShown, fields: Fields },
+    Call { id: String, name: String, arguments: Arguments, shown: CallShown, fields: Fields },
 }
 
 /// The part of a call that the sink was given.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum CallShown {
-    /// Nothing: its name is not known.
+    /// Nothing: its name is not certain.
     #[default]
     Nothing,
     /// Its beginning.
@@ -63,7 +64,7 @@ impl Piece {
         Self::Call {
             id: id.into(),
             name: String::new(),
-            arguments: String::new(),
+            arguments: Arguments::default(),
             shown: CallShown::Nothing,
             fields: Fields::default(),
         }
@@ -75,6 +76,8 @@ impl Piece {
 pub(crate) struct Ending {
     pub(crate) stop_reason: StopReason,
     pub(crate) usage: Option<ReportedUsage>,
+    /// True if it ended because the context window was full.
+    pub(crate) is_full: bool,
 }
 
 pub(crate) struct Assembly<'s> {
@@ -85,12 +88,25 @@ pub(crate) struct Assembly<'s> {
     reasoning: Option<&'static str>,
     /// What it sent with the answer for itself.
     fields: Fields,
+    /// True while the text of an event is read that may have marks in place of halves of characters.
+    has_marks: bool,
+    /// The parts that end in half of a character, with that half.
+    halves: Vec<(usize, Vec<u8>)>,
     sink: &'s mut dyn DeltaSink,
 }
 
 impl<'s> Assembly<'s> {
     pub(crate) fn new(sink: &'s mut dyn DeltaSink) -> Self {
-        Self { pieces: Vec::new(), bytes: 0, shown: false, reasoning: None, fields: Fields::default(), sink }
+        Self {
+            pieces: Vec::new(),
+            bytes: 0,
+            shown: false,
+            reasoning: None,
+            fields: Fields::default(),
+            has_marks: false,
+            halves: Vec::new(),
+            sink,
+        }
     }
 
     /// Returns true if anything was shown.
@@ -101,6 +117,11 @@ impl<'s> Assembly<'s> {
     /// Returns true if nothing has arrived.
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
+    }
+
+    /// Sets whether the texts that follow may have marks in place of halves of characters.
+    pub(crate) fn expect_marks(&mut self, has_marks: bool) {
+        self.has_marks = has_marks;
     }
 
     /// Opens an empty part and returns its number.
@@ -142,6 +163,24 @@ impl<'s> Assembly<'s> {
         if text.is_empty() {
             return Ok(());
         }
+        if self.has_marks || !self.halves.is_empty() {
+            let waiting = self.halves.iter().position(|(at, _)| *at == part);
+            let half = waiting.map(|at| self.halves.swap_remove(at).1).unwrap_or_default();
+            let (text, half) = joined(half, text, self.has_marks);
+            if !half.is_empty() {
+                self.halves.push((part, half));
+            }
+            self.append(part, &text);
+        } else {
+            self.append(part, text);
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, part: usize, text: &str) {
+        if text.is_empty() {
+            return;
+        }
         match &mut self.pieces[part] {
             Piece::Text(kept) => {
                 kept.push_str(text);
@@ -154,13 +193,38 @@ impl<'s> Assembly<'s> {
                 self.sink.delta(Delta::Reasoning { part, text });
             }
             Piece::Call { arguments, shown, .. } => {
-                arguments.push_str(text);
-                if *shown == CallShown::Begun {
-                    self.sink.delta(Delta::Arguments { part, text });
+                let certain = arguments.add(text);
+                if *shown == CallShown::Begun && !certain.is_empty() {
+                    self.sink.delta(Delta::Arguments { part, text: &arguments.text()[certain] });
                 }
             }
         }
-        Ok(())
+    }
+
+    /// Returns the text of the answer so far, without reasoning.
+    pub(crate) fn text_so_far(&self) -> String {
+        let texts = self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Text(text) => Some(text.as_str()),
+            Piece::Reasoning { .. } | Piece::Call { .. } => None,
+        });
+        texts.collect()
+    }
+
+    /// Returns the reasoning so far.
+    pub(crate) fn reasoning_so_far(&self) -> String {
+        let texts = self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Reasoning { text, .. } => Some(text.as_str()),
+            Piece::Text(_) | Piece::Call { .. } => None,
+        });
+        texts.collect()
+    }
+
+    /// Returns the name and the arguments of a call so far; empty if the part is none.
+    pub(crate) fn call_so_far(&self, part: usize) -> (&str, &str) {
+        match self.pieces.get(part) {
+            Some(Piece::Call { name, arguments, .. }) => (name, arguments.so_far()),
+            _ => ("", ""),
+        }
     }
 
     /// Returns true if the part is a call without arguments so far.
@@ -168,35 +232,41 @@ impl<'s> Assembly<'s> {
         matches!(self.pieces.get(part), Some(Piece::Call { arguments, .. }) if arguments.is_empty())
     }
 
-    /// Sets the id and the name of a call, unless they are empty; the first name begins it for the sink.
+    /// Sets the id and the name of a call, unless they are empty. The sink gets nothing of it yet: the name may change.
     pub(crate) fn name_call(&mut self, part: usize, sent_id: &str, sent_name: &str) {
-        let Some(Piece::Call { id, name, arguments, shown, .. }) = self.pieces.get_mut(part) else { return };
-        for (kept, sent) in [(id, sent_id), (&mut *name, sent_name)] {
+        let Some(Piece::Call { id, name, .. }) = self.pieces.get_mut(part) else { return };
+        for (kept, sent) in [(id, sent_id), (name, sent_name)] {
             if !sent.is_empty() {
                 sent.clone_into(kept);
             }
         }
+    }
+
+    /// Begins a call for the sink, if it has a name: that is certain now.
+    pub(crate) fn begin_call(&mut self, part: usize) {
+        let Some(Piece::Call { name, arguments, shown, .. }) = self.pieces.get_mut(part) else { return };
         if *shown == CallShown::Nothing && !name.is_empty() {
             *shown = CallShown::Begun;
             self.shown = true;
             self.sink.delta(Delta::Call { part, name });
             if !arguments.is_empty() {
-                self.sink.delta(Delta::Arguments { part, text: arguments });
+                self.sink.delta(Delta::Arguments { part, text: arguments.text() });
             }
         }
     }
 
-    /// Returns true if the part is a call whose name is known.
-    pub(crate) fn is_named(&self, part: usize) -> bool {
-        matches!(self.pieces.get(part), Some(Piece::Call { name, .. }) if !name.is_empty())
-    }
-
     /// Ends a call: all of its arguments have come.
     pub(crate) fn end_call(&mut self, part: usize) {
-        if let Some(Piece::Call { shown: shown @ CallShown::Begun, .. }) = self.pieces.get_mut(part) {
-            *shown = CallShown::Ended;
-            self.sink.delta(Delta::CallEnd { part });
+        self.begin_call(part);
+        let Some(Piece::Call { arguments, shown: shown @ CallShown::Begun, .. }) = self.pieces.get_mut(part) else {
+            return;
+        };
+        *shown = CallShown::Ended;
+        let certain = arguments.end();
+        if !certain.is_empty() {
+            self.sink.delta(Delta::Arguments { part, text: &arguments.text()[certain] });
         }
+        self.sink.delta(Delta::CallEnd { part });
     }
 
     /// Remembers the field of the message that holds the reasoning, whose text goes back in it.
@@ -210,7 +280,7 @@ impl<'s> Assembly<'s> {
             return Ok(());
         }
         self.count(name.len() + value.get().len())?;
-        self.fields.add(name, value);
+        self.fields.add(name, &self.without_marks(value));
         Ok(())
     }
 
@@ -220,10 +290,30 @@ impl<'s> Assembly<'s> {
             return Ok(());
         }
         self.count(name.len() + value.get().len())?;
+        let value = self.without_marks(value);
         if let Some(Piece::Call { fields, .. }) = self.pieces.get_mut(part) {
-            fields.add(name, value);
+            // Some servers send it with each piece of the call.
+            let is_known = fields.iter().any(|(known, kept)| known == name && kept.get() == value.get());
+            if !is_known {
+                fields.add(name, &value);
+            }
         }
         Ok(())
+    }
+
+    /// Returns true if the message has this field.
+    pub(crate) fn has_message_field(&self, name: &str) -> bool {
+        self.fields.iter().any(|(known, _)| known == name)
+    }
+
+    /// Returns a value without halves of characters.
+    fn without_marks<'v>(&self, value: &'v RawValue) -> Cow<'v, RawValue> {
+        if !self.has_marks {
+            return Cow::Borrowed(value);
+        }
+        let (text, half) = joined(Vec::new(), value.get(), true);
+        let text = if half.is_empty() { text } else { text + "\u{fffd}" };
+        RawValue::from_string(text).map_or(Cow::Borrowed(value), Cow::Owned)
     }
 
     /// Counts bytes that are kept.
@@ -245,6 +335,9 @@ impl<'s> Assembly<'s> {
     /// token, the request filled the window. A server whose stream ends without any event, as llama-cpp-python's does
     /// on overflow, never gets here.
     pub(crate) fn finish(mut self, ending: Ending) -> Result<Answer, ModelFault> {
+        for (part, _) in std::mem::take(&mut self.halves) {
+            self.append(part, "\u{fffd}");
+        }
         let says_something = self.pieces.iter().any(|piece| match piece {
             Piece::Text(text) | Piece::Reasoning { text, .. } => !text.is_empty(),
             Piece::Call { .. } => true,
@@ -270,7 +363,7 @@ impl<'s> Assembly<'s> {
                     if !id.is_empty() || fields.is_some() {
                         calls.push(CallPayload { call_id: call_id.clone(), id, fields });
                     }
-                    Part::ToolCall { call_id, name, arguments }
+                    Part::ToolCall { call_id, name, arguments: arguments.text().to_owned() }
                 }
             });
         }
@@ -306,10 +399,14 @@ fn endless() -> ModelFault {
 fn nothing_said(ending: Ending) -> ModelFault {
     match (ending.stop_reason, ending.usage) {
         (StopReason::ContentFilter, _) => fault(ErrorCode::ContentFiltered, "the whole answer was filtered"),
-        (StopReason::Length, Some(usage)) if usage.output_tokens == 0 => {
-            let note = format!("{} prompt tokens left no room for an answer", usage.input_tokens);
+        (StopReason::Length, usage) if ending.is_full || usage.is_some_and(|usage| usage.output_tokens == 0) => {
+            let prompt_tokens = usage.map(|usage| usage.input_tokens);
+            let note = match prompt_tokens {
+                Some(tokens) => format!("{tokens} prompt tokens left no room for an answer"),
+                None => "the window left no room for an answer".to_owned(),
+            };
             let mut fault = fault(ErrorCode::ContextOverflow, &note);
-            fault.overflow.prompt_tokens = Some(usage.input_tokens);
+            fault.overflow.prompt_tokens = prompt_tokens;
             fault
         }
         (StopReason::Length, _) => fault(ErrorCode::UpstreamEmpty, "the output limit was reached before any text"),
@@ -338,7 +435,7 @@ mod tests {
     fn ending(stop_reason: StopReason, output_tokens: Option<u64>) -> Ending {
         let usage =
             output_tokens.map(|output_tokens| ReportedUsage { input_tokens: 9, output_tokens, ..Default::default() });
-        Ending { stop_reason, usage }
+        Ending { stop_reason, usage, is_full: false }
     }
 
     #[test]
@@ -352,6 +449,7 @@ mod tests {
         for id in ["up:1", "up:1", "no id!"] {
             let part = assembly.open(Piece::call(id)).unwrap();
             assembly.name_call(part, "", "look");
+            assembly.begin_call(part);
             assembly.extend(part, "{}").unwrap();
         }
         let answer = assembly.finish(ending(StopReason::Stop, None)).unwrap();
@@ -373,13 +471,15 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_shown_once_its_name_is_known() {
+    fn a_call_is_shown_once_its_name_is_certain() {
         let mut shown = Shown(Vec::new());
         let mut assembly = Assembly::new(&mut shown);
         let part = assembly.open(Piece::call("c")).unwrap();
         assembly.extend(part, "{\"a\"").unwrap();
         assert!(!assembly.shown());
         assembly.name_call(part, "", "look");
+        assert!(!assembly.shown());
+        assembly.begin_call(part);
         assert!(assembly.shown());
         assembly.extend(part, ":1}").unwrap();
         assembly.end_call(part);
@@ -396,6 +496,8 @@ mod tests {
             (ending(StopReason::Length, None), ErrorCode::UpstreamEmpty),
             (ending(StopReason::Length, Some(3)), ErrorCode::UpstreamEmpty),
             (ending(StopReason::Length, Some(0)), ErrorCode::ContextOverflow),
+            (Ending { is_full: true, ..ending(StopReason::Length, Some(1)) }, ErrorCode::ContextOverflow),
+            (Ending { is_full: true, ..ending(StopReason::Length, None) }, ErrorCode::ContextOverflow),
             (ending(StopReason::ContentFilter, None), ErrorCode::ContentFiltered),
         ] {
             let mut shown = Shown(Vec::new());

@@ -2,7 +2,7 @@
 
 use super::{
     assembly::{Assembly, Ending},
-    events::Events,
+    events::{Events, Stage},
 };
 use crate::{
     core::model::{Answer, ModelFault},
@@ -44,14 +44,18 @@ pub(crate) async fn read_answer(
 ) -> Result<Answer, Failed> {
     let mut assembly = Assembly::new(sink);
     let read = read(&mut events, &mut decoder, &mut assembly).await;
-    let (begun, shown, origin) = (events.begun(), assembly.shown(), events.origin());
+    // What came before the first word, such as a role, is no part of an answer.
+    let (begun, shown, origin) = (!assembly.is_empty(), assembly.shown(), events.origin());
     let answer = match (read, decoder.ending()) {
         // Once the answer is complete, what happens to the rest of the stream does not matter.
         (Ok(()) | Err(Stopped::Stream(_)), Some(ending)) => {
             events.finish();
             assembly.finish(ending)
         }
-        (Ok(()), None) if begun => {
+        (Ok(()), None) if events.is_json() && !begun => {
+            Err(fault(ErrorCode::UpstreamMalformed, "HTTP 200 with a JSON value that is no answer"))
+        }
+        (Ok(()), None) if events.begun() => {
             Err(fault(ErrorCode::UpstreamTruncated, "the stream ended without its terminal event"))
         }
         // llama-cpp-python also does this to a request larger than its window.
@@ -63,11 +67,19 @@ pub(crate) async fn read_answer(
 
 /// Reads events until the decoder or the stream is done.
 async fn read(events: &mut Events, decoder: &mut impl Decoder, assembly: &mut Assembly<'_>) -> Result<(), Stopped> {
-    while events.next(decoder.ending().is_some()).await.map_err(Stopped::Stream)? {
-        let data = events.data().map_err(Stopped::Said)?;
-        if decoder.event(data, assembly).map_err(Stopped::Said)? == Progress::Done {
-            break;
+    loop {
+        let stage = match (decoder.ending(), assembly.is_empty()) {
+            (Some(_), _) => Stage::Whole,
+            (None, true) => Stage::Before,
+            (None, false) => Stage::Within,
+        };
+        if !events.next(stage).await.map_err(Stopped::Stream)? {
+            return Ok(());
+        }
+        let (data, has_marks) = events.data();
+        assembly.expect_marks(has_marks);
+        if decoder.event(&data, assembly).map_err(Stopped::Said)? == Progress::Done {
+            return Ok(());
         }
     }
-    Ok(())
 }

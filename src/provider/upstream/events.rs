@@ -1,16 +1,18 @@
 //! The events of an answer, read from the body of a response as they arrive, with their deadlines.
 
 use super::{
-    sse::{EVENT_BYTES_MAX, Sse, TooLarge},
+    body::{Body, Broken},
+    framing::Framing,
+    halves::marked,
+    sse::{EVENT_BYTES_MAX, TooLarge},
     transport::{Timeouts, silent},
 };
 use crate::{
     core::model::{FaultOrigin, ModelFault},
     provider::fault::{fault, request_id},
 };
-use reqwest::Response;
 use reseed_protocol::ErrorCode;
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// Most bytes of one answer's stream. The longest known answers are 128,000 events of a few hundred bytes; a server
@@ -21,11 +23,22 @@ const TAIL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time limit for a finished body to end, so that its connection can be reused.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How much of the answer has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// No word of it.
+    Before,
+    /// Some of it.
+    Within,
+    /// All of it.
+    Whole,
+}
+
 /// The events of one answer.
 #[derive(Debug)]
 pub(crate) struct Events {
-    response: Response,
-    sse: Sse,
+    body: Body,
+    framing: Framing,
     timeouts: Timeouts,
     bytes: usize,
     begun: bool,
@@ -38,10 +51,10 @@ pub(crate) struct Events {
 
 impl Events {
     /// Starts reading a body; its first event is due at `first_event_by`.
-    pub(super) fn new(response: Response, first_event_by: Instant, timeouts: Timeouts) -> Self {
+    pub(super) fn new(body: Body, first_event_by: Instant, timeouts: Timeouts) -> Self {
         Self {
-            response,
-            sse: Sse::default(),
+            body,
+            framing: Framing::default(),
             timeouts,
             bytes: 0,
             begun: false,
@@ -53,8 +66,8 @@ impl Events {
 
     /// Returns the status and id of this response, for the log of a fault in the middle of it.
     pub(crate) fn origin(&self) -> FaultOrigin {
-        let http_status = Some(self.response.status().as_u16());
-        FaultOrigin { http_status, error_type: None, request_id: request_id(self.response.headers()) }
+        let http_status = Some(self.body.status());
+        FaultOrigin { http_status, error_type: None, request_id: request_id(self.body.headers()) }
     }
 
     /// Returns true if any event has arrived.
@@ -62,14 +75,19 @@ impl Events {
         self.begun
     }
 
+    /// Returns true if the body is JSON and not an event stream.
+    pub(crate) fn is_json(&self) -> bool {
+        matches!(self.framing, Framing::Json(_))
+    }
+
     /// Waits for the next event; returns `false` if the body ended properly.
     ///
     /// Two limits apply: any byte, even of a comment, is a sign of life and extends the idle limit, but comments alone
-    /// do not keep an answer alive beyond the time limit of a first event. With `whole`, the answer is complete, and
-    /// the wait for what may follow is short.
-    pub(crate) async fn next(&mut self, whole: bool) -> Result<bool, ModelFault> {
+    /// do not keep an answer alive beyond the time limit of a first event. When the answer is whole, the wait for what
+    /// may follow is short.
+    pub(crate) async fn next(&mut self, stage: Stage) -> Result<bool, ModelFault> {
         loop {
-            if self.sse.advance() || (self.ended && self.sse.end()) {
+            if self.framing.advance() || (self.ended && self.framing.end()) {
                 self.begun = true;
                 let now = Instant::now();
                 self.event_by = now + self.timeouts.first_event;
@@ -80,8 +98,8 @@ impl Events {
                 return Ok(false);
             }
             let limit = self.event_by.min(self.byte_by);
-            let limit = if whole { limit.min(Instant::now() + TAIL_TIMEOUT) } else { limit };
-            match timeout_at(limit, self.response.chunk()).await {
+            let limit = if stage == Stage::Whole { limit.min(Instant::now() + TAIL_TIMEOUT) } else { limit };
+            match timeout_at(limit, self.body.chunk()).await {
                 Err(_) if self.begun => return Err(silent(self.timeouts.idle, "in the middle of the answer")),
                 Err(_) => return Err(silent(self.timeouts.first_event, "before the answer started")),
                 Ok(Ok(Some(bytes))) => {
@@ -92,14 +110,20 @@ impl Events {
                     if self.bytes > STREAM_BYTES_MAX {
                         return Err(fault(ErrorCode::UpstreamMalformed, "the stream does not end"));
                     }
-                    self.sse.push(&bytes).map_err(|TooLarge| {
+                    self.framing.push(&bytes).map_err(|TooLarge| {
                         let note = format!("an event exceeds {EVENT_BYTES_MAX} bytes");
                         fault(ErrorCode::UpstreamMalformed, &note)
                     })?;
+                    if matches!(self.framing, Framing::Page) {
+                        let note = "HTTP 200 with a web page instead of a stream";
+                        return Err(fault(ErrorCode::UpstreamMalformed, note));
+                    }
                 }
                 Ok(Ok(None)) => self.ended = true,
-                Ok(Err(_)) if self.begun => return Err(fault(ErrorCode::UpstreamTruncated, "the connection broke")),
-                Ok(Err(_)) => {
+                Ok(Err(Broken)) if stage != Stage::Before => {
+                    return Err(fault(ErrorCode::UpstreamTruncated, "the connection broke"));
+                }
+                Ok(Err(Broken)) => {
                     return Err(fault(
                         ErrorCode::UpstreamUnreachable,
                         "the connection broke before the answer started",
@@ -109,16 +133,16 @@ impl Events {
         }
     }
 
-    /// Returns the data of the event that [`Events::next`] waited for.
-    pub(crate) fn data(&self) -> Result<&str, ModelFault> {
-        std::str::from_utf8(self.sse.data()).map_err(|_| fault(ErrorCode::UpstreamMalformed, "an event is not UTF-8"))
+    /// Returns the event that [`Events::next`] waited for, and whether it has marks in place of halves of characters.
+    pub(crate) fn data(&self) -> (Cow<'_, str>, bool) {
+        marked(self.framing.data())
     }
 
     /// Reads the rest of the body in the background, so that its connection can be reused. The answer is complete; a
     /// server that still does not end is disconnected.
     pub(crate) fn finish(mut self) {
         if !self.ended {
-            tokio::spawn(timeout(DRAIN_TIMEOUT, async move { while let Ok(Some(_)) = self.response.chunk().await {} }));
+            tokio::spawn(timeout(DRAIN_TIMEOUT, async move { while let Ok(Some(_)) = self.body.chunk().await {} }));
         }
     }
 }

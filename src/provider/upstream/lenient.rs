@@ -26,6 +26,55 @@ where
     Ok(serde_json::from_str(raw.get()).ok())
 }
 
+/// A name of something, such as an id; some servers write numbers.
+#[derive(Debug, Clone)]
+pub(crate) struct Name<'a>(Cow<'a, str>);
+
+impl Name<'_> {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Name<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(deserializer)?.get();
+        if raw.starts_with(|c: char| c.is_ascii_digit() || c == '-') {
+            return Ok(Self(Cow::Borrowed(raw)));
+        }
+        serde_json::from_str::<Text<'de>>(raw).map(|text| Self(text.0)).map_err(serde::de::Error::custom)
+    }
+}
+
+/// A position in a list; some servers write it as text or with a decimal point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Position(pub(crate) u64);
+
+impl<'de> Deserialize<'de> for Position {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(deserializer)?.get();
+        let number = raw.trim_matches('"').trim();
+        let number = number.strip_suffix(".0").unwrap_or(number);
+        number.parse().map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+/// One value or a list of them.
+#[derive(Debug)]
+pub(crate) struct Many<T>(pub(crate) Vec<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Many<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(deserializer)?.get();
+        let read = match raw.starts_with('[') {
+            true => serde_json::from_str::<Vec<&RawValue>>(raw)
+                .map(|items| items.iter().filter_map(|item| serde_json::from_str(item.get()).ok()).collect()),
+            false => serde_json::from_str(raw).map(|one| vec![one]),
+        };
+        read.map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
 /// A token count; some servers write it with a decimal point.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Count(pub(crate) u64);

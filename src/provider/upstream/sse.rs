@@ -2,7 +2,7 @@
 //!
 //! Supports only what model servers use: consecutive `data:` lines, an empty line after each event, comments, and the
 //! `error:` lines of older llama-server versions. Event names are ignored; each event's JSON has its type. Lines end in
-//! LF or CRLF. An event of one line, which is nearly every one, is returned in place, without a copy.
+//! LF, CRLF or CR. An event of one line, which is nearly every one, is returned in place, without a copy.
 
 use std::ops::Range;
 
@@ -20,6 +20,8 @@ pub(crate) struct Sse {
     line: usize,
     /// The part of the current line that has been searched for its end.
     scanned: usize,
+    /// True if the line before ended in CR: an LF that follows belongs to it.
+    after_return: bool,
     /// The data of the current event, as far as it is read.
     data: Data,
     /// True if the current event has been returned.
@@ -67,12 +69,17 @@ impl Sse {
             self.begin = self.line;
             self.data = Data::None;
         }
-        while let Some(length) = self.buffer[self.scanned..].iter().position(|&byte| byte == b'\n') {
+        while let Some(length) = self.buffer[self.scanned..].iter().position(|&byte| byte == b'\n' || byte == b'\r') {
             let end = self.scanned + length;
-            let line = self.line..end - usize::from(end > self.line && self.buffer[end - 1] == b'\r');
+            let line = self.line..end;
             self.line = end + 1;
             self.scanned = self.line;
-            if !line.is_empty() {
+            let after_return = std::mem::replace(&mut self.after_return, self.buffer[end] == b'\r');
+            if line.is_empty() && after_return && self.buffer[end] == b'\n' {
+                if matches!(self.data, Data::None) {
+                    self.begin = self.line;
+                }
+            } else if !line.is_empty() {
                 self.read_line(line);
             } else if matches!(self.data, Data::None) {
                 self.begin = self.line;
@@ -146,6 +153,8 @@ mod tests {
         for (body, expected) in [
             ("data: a\n\ndata:b\n\n", &["a", "b"][..]),
             ("data: a\r\n\r\ndata: b\r\n\r\n", &["a", "b"]),
+            ("data: a\r\rdata: b\rdata: c\r\r: ping\r\rdata: d\r", &["a", "b\nc", "d"]),
+            ("data: a\r\n\ndata: b\n\r\ndata: c\r\r\n", &["a", "b", "c"]),
             ("\u{feff}data: a\n\n", &["a"]),
             (": ping\n\nevent: x\nid: 7\ndata: a\n\n: ping\n\n", &["a"]),
             ("event: only\n\ndata: a\n\n", &["a"]),

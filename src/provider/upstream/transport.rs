@@ -1,18 +1,18 @@
-//! The HTTP connection to a model server: one client, the deadlines of an exchange, and which responses are accepted.
+//! The HTTP connection to a model server: one client, the deadlines of an exchange, and what is read of a refusal.
 //!
 //! Invariant: everything runs in the caller's future. Dropping it closes the connection, which makes a server stop.
 
-use super::events::Events;
+use super::{
+    body::{Body, Broken},
+    events::Events,
+};
 use crate::{
     config::listed::is_this_machine,
     core::model::ModelFault,
     provider::fault::{classify, fault},
 };
 use jiff::Timestamp;
-use reqwest::{
-    Response, Url,
-    header::{CONTENT_TYPE, HeaderMap},
-};
+use reqwest::{Response, Url, header::HeaderMap};
 use reseed_protocol::ErrorCode;
 use std::{future::Future, time::Duration};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -104,8 +104,12 @@ impl Transport {
         let first_event = self.timeouts.first_event;
         let first_event_by = Instant::now() + first_event;
         let sent = timeout_at(first_event_by, sending).await;
-        let response = checked(sent.map_err(|_| silent(first_event, "before the answer started"))??).await?;
-        Ok(Events::new(response, first_event_by, self.timeouts))
+        let response = sent.map_err(|_| silent(first_event, "before the answer started"))??;
+        // Its type says nothing: streams come as anything, and so do errors under this status.
+        if !response.status().is_success() {
+            return Err(refused(response).await);
+        }
+        Ok(Events::new(Body::new(response), first_event_by, self.timeouts))
     }
 
     /// Returns the body of a list of models.
@@ -116,38 +120,12 @@ impl Transport {
             if !status.is_success() {
                 return Err(refused(response).await);
             }
-            read(response, LIST_BYTES_MAX)
-                .await
-                .map_err(|_| fault(ErrorCode::UpstreamUnreachable, "the connection broke while reading the model list"))
+            read(response, LIST_BYTES_MAX).await.map_err(|Broken| {
+                fault(ErrorCode::UpstreamUnreachable, "the connection broke while reading the model list")
+            })
         };
         timeout(SHORT_TIMEOUT, exchange).await.map_err(|_| silent(SHORT_TIMEOUT, "while listing models"))?
     }
-}
-
-/// Accepts a response that can be an event stream.
-async fn checked(response: Response) -> Result<Response, ModelFault> {
-    if !response.status().is_success() {
-        return Err(refused(response).await);
-    }
-    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    if kind.starts_with("application/json") {
-        // Some servers report errors with status 200. An answer that is not streamed is not accepted.
-        let headers = response.headers().clone();
-        let body = timeout(SHORT_TIMEOUT, read(response, ERROR_BYTES_MAX)).await.ok().and_then(Result::ok);
-        let body = body.unwrap_or_default();
-        let error = serde_json::from_slice::<serde_json::Value>(&body).is_ok_and(|body| !body["error"].is_null());
-        return Err(if error {
-            let mut fault = classify(None, &headers, Timestamp::now(), &body);
-            fault.origin.http_status = fault.origin.http_status.or(Some(200));
-            fault
-        } else {
-            fault(ErrorCode::UpstreamMalformed, "HTTP 200 with a JSON value instead of a stream")
-        });
-    }
-    if kind.starts_with("text/html") {
-        return Err(fault(ErrorCode::UpstreamMalformed, "HTTP 200 with a web page instead of a stream"));
-    }
-    Ok(response)
 }
 
 async fn refused(response: Response) -> ModelFault {
@@ -161,15 +139,15 @@ async fn refused(response: Response) -> ModelFault {
 }
 
 /// Reads a body to its end, or to `bytes_max`.
-async fn read(mut response: Response, bytes_max: usize) -> Result<Vec<u8>, reqwest::Error> {
-    let mut body = Vec::new();
-    while body.len() < bytes_max
-        && let Some(bytes) = response.chunk().await?
+async fn read(response: Response, bytes_max: usize) -> Result<Vec<u8>, Broken> {
+    let (mut body, mut read) = (Body::new(response), Vec::new());
+    while read.len() < bytes_max
+        && let Some(bytes) = body.chunk().await?
     {
-        body.extend_from_slice(&bytes);
+        read.extend_from_slice(&bytes);
     }
-    body.truncate(bytes_max);
-    Ok(body)
+    read.truncate(bytes_max);
+    Ok(read)
 }
 
 /// Returns the fault for a server that sent nothing for this long.

@@ -1,0 +1,305 @@
+//! Which call a piece of a Chat Completions stream belongs to.
+//!
+//! A piece names its call by an index, an id, both or neither, and servers use one index or one id for all of them, or a
+//! new id in each piece. So a piece continues the call that its id names, else the one of its index, else the last one;
+//! unless it has a name and that call already has another or is whole with other arguments: then it begins a call. The
+//! names of the tools on offer tell a name in pieces from the name of another call.
+//!
+//! Invariant: what a server says twice is one call.
+
+use crate::{
+    core::model::ModelFault,
+    provider::upstream::{Assembly, Fields, Many, Name, Piece, Position, Text, is_whole, lax},
+};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+/// The calls of an answer.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    /// The names of the tools on offer.
+    offered: Vec<String>,
+    open: Vec<OpenCall>,
+}
+
+/// A call being extended by pieces.
+#[derive(Debug)]
+struct OpenCall {
+    index: Option<u64>,
+    id: String,
+    part: usize,
+    /// True if its name came once more after its arguments were whole: what follows may be the same call again, or
+    /// another of the same tool.
+    named_again: bool,
+}
+
+/// A piece of a call, and its JSON, in which the server may have sent something for itself.
+pub(super) struct CallDelta<'a> {
+    said: CallFields<'a>,
+    raw: &'a RawValue,
+}
+
+impl<'de> Deserialize<'de> for CallDelta<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(deserializer)?;
+        let said = serde_json::from_str(raw.get()).map_err(serde::de::Error::custom)?;
+        Ok(Self { said, raw })
+    }
+}
+
+#[derive(Deserialize)]
+struct CallFields<'a> {
+    #[serde(default, deserialize_with = "lax")]
+    index: Option<Position>,
+    #[serde(borrow, default, deserialize_with = "lax")]
+    id: Option<Name<'a>>,
+    #[serde(borrow, default, deserialize_with = "lax")]
+    function: Option<FunctionDelta<'a>>,
+}
+
+/// The name and the arguments in a piece; also the whole of the older field `function_call`.
+#[derive(Deserialize)]
+pub(super) struct FunctionDelta<'a> {
+    #[serde(borrow, default, deserialize_with = "lax")]
+    name: Option<Text<'a>>,
+    /// Text, or the arguments as JSON if a server does not encode them as text.
+    #[serde(borrow, default)]
+    arguments: Option<&'a RawValue>,
+}
+
+impl FunctionDelta<'_> {
+    fn name(&self) -> Option<&str> {
+        self.name.as_ref().map(Text::as_str).filter(|name| !name.is_empty())
+    }
+
+    fn arguments(&self) -> Cow<'_, str> {
+        let Some(raw) = self.arguments else { return Cow::Borrowed("") };
+        match serde_json::from_str::<Text<'_>>(raw.get()) {
+            Ok(text) => text.0,
+            Err(_) => Cow::Borrowed(raw.get()),
+        }
+    }
+}
+
+/// A piece, read.
+#[derive(Clone, Copy)]
+struct Said<'a> {
+    index: Option<u64>,
+    id: Option<&'a str>,
+    name: Option<&'a str>,
+    arguments: &'a str,
+}
+
+/// What a name says of a call that has a name and no arguments yet.
+enum Naming {
+    /// It is the same one.
+    Same,
+    /// With it, the name is this.
+    Grown(String),
+    /// It is that of another call.
+    Other,
+}
+
+impl Calls {
+    /// Starts with no calls. `offered`: the names of the tools on offer.
+    pub(super) fn new(offered: Vec<String>) -> Self {
+        Self { offered, open: Vec::new() }
+    }
+
+    /// Takes in the pieces of one event. `is_whole`: they are the calls of the whole answer, which may have come before.
+    pub(super) fn pieces(
+        &mut self,
+        deltas: &Many<CallDelta<'_>>,
+        whole: bool,
+        assembly: &mut Assembly<'_>,
+    ) -> Result<(), ModelFault> {
+        let mut before = None;
+        for (at, CallDelta { said: delta, raw }) in deltas.0.iter().enumerate() {
+            let arguments = delta.function.as_ref().map(FunctionDelta::arguments).unwrap_or_default();
+            let said = Said {
+                index: delta.index.map(|Position(index)| index),
+                id: delta.id.as_ref().map(Name::as_str).filter(|id| !id.is_empty()),
+                name: delta.function.as_ref().and_then(FunctionDelta::name),
+                arguments: &arguments,
+            };
+            if whole && self.repeat(at, said, assembly)? {
+                continue;
+            }
+            before = self.piece(said, before, assembly)?;
+            if let Some(at) = before {
+                for (name, value) in Fields::of(raw.get()).iter() {
+                    assembly.set_call_field(self.open[at].part, name, value)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in a piece of the field `function_call`, which models wrote before there could be several calls.
+    pub(super) fn only(&mut self, function: &FunctionDelta<'_>, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
+        let said = Said { index: None, id: None, name: function.name(), arguments: &function.arguments() };
+        self.piece(said, None, assembly)?;
+        Ok(())
+    }
+
+    /// Takes in a call of a whole answer if it has come before: the one with its id, or the one in its place if that
+    /// has its name. Returns false if it is new.
+    fn repeat(&mut self, at: usize, said: Said<'_>, assembly: &mut Assembly<'_>) -> Result<bool, ModelFault> {
+        let by_id = self.open.iter().find(|call| said.id.is_some_and(|id| call.id == id));
+        let in_place = self.open.get(at).filter(|call| said.name == Some(assembly.call_so_far(call.part).0));
+        let Some(part) = by_id.or(in_place).map(|call| call.part) else { return Ok(false) };
+        let arguments = assembly.call_so_far(part).1;
+        if !is_whole(arguments) && said.arguments.starts_with(arguments) {
+            assembly.begin_call(part);
+            assembly.extend(part, said.arguments)?;
+        }
+        Ok(true)
+    }
+
+    /// Takes in a piece; returns its call. `before`: the call of the piece before it in the same event.
+    fn piece(
+        &mut self,
+        said: Said<'_>,
+        before: Option<usize>,
+        assembly: &mut Assembly<'_>,
+    ) -> Result<Option<usize>, ModelFault> {
+        let continued = self.find(said, assembly).filter(|&at| !self.begins(at, said, before, assembly));
+        let (at, name) = match continued {
+            Some(at) if self.is_another(at, said, assembly) => {
+                let call = &self.open[at];
+                let name = assembly.call_so_far(call.part).0.to_owned();
+                let (index, id) = (call.index, call.id.clone());
+                (self.open(index, &id, assembly)?, Some(name))
+            }
+            Some(at) => (at, None),
+            // It says nothing of a call.
+            None if said.name.is_none() && said.arguments.is_empty() => return Ok(before),
+            None => (self.open(said.index, said.id.unwrap_or_default(), assembly)?, None),
+        };
+        let part = self.open[at].part;
+        if let Some(name) = name.as_deref().or(said.name) {
+            self.name(at, name, said, assembly);
+        }
+        if !said.arguments.is_empty() {
+            assembly.begin_call(part);
+        }
+        assembly.extend(part, said.arguments)?;
+        Ok(Some(at))
+    }
+
+    fn open(&mut self, index: Option<u64>, id: &str, assembly: &mut Assembly<'_>) -> Result<usize, ModelFault> {
+        let part = assembly.open(Piece::call(id))?;
+        self.open.push(OpenCall { index, id: id.to_owned(), part, named_again: false });
+        Ok(self.open.len() - 1)
+    }
+
+    /// Returns the call that a piece continues, unless its name says that it begins another.
+    fn find(&self, said: Said<'_>, assembly: &Assembly<'_>) -> Option<usize> {
+        let same_index = |call: &OpenCall| Some(call.index? == said.index?);
+        let same_id = |call: &OpenCall| said.id.filter(|_| !call.id.is_empty()).map(|id| call.id == id);
+        // A server that gives a new id or index to each piece names the call at most once.
+        let goes_on = |call: &OpenCall| {
+            let (name, arguments) = assembly.call_so_far(call.part);
+            let same_name = said.name.is_none_or(|said_name| {
+                said_name == name && !arguments.is_empty() && !said.arguments.trim_start().starts_with('{')
+            });
+            same_name && !is_whole(arguments)
+        };
+        let named = self.open.iter().rposition(|call| match (same_id(call), same_index(call)) {
+            (Some(true), Some(false)) => said.name.is_none() && goes_on(call),
+            (Some(true), _) => true,
+            _ => false,
+        });
+        let last = self.open.len().wrapping_sub(1);
+        named.or_else(|| {
+            let calls = self.open.iter().enumerate();
+            let mut found = calls.rev().filter(|(at, call)| match (same_index(call), same_id(call)) {
+                (Some(false), _) | (_, Some(true)) => false,
+                (Some(true), None) => true,
+                (Some(true), Some(false)) => goes_on(call),
+                (None, None) => *at == last,
+                (None, Some(false)) => *at == last && goes_on(call),
+            });
+            found.next().map(|(at, _)| at)
+        })
+    }
+
+    /// Returns true if a piece begins a call instead of continuing this one.
+    fn begins(&self, at: usize, said: Said<'_>, before: Option<usize>, assembly: &Assembly<'_>) -> bool {
+        let Some(name) = said.name else { return false };
+        let (known, arguments) = assembly.call_so_far(self.open[at].part);
+        if before == Some(at) {
+            // Two entries of one list are two calls.
+            true
+        } else if known.is_empty() {
+            false
+        } else if arguments.is_empty() {
+            matches!(self.naming(known, name), Naming::Other)
+        } else if is_whole(arguments) {
+            known != name || !(said.arguments.is_empty() || repeats(arguments, said.arguments))
+        } else {
+            known != name
+        }
+    }
+
+    /// Returns true if the piece belongs to another call of the same tool: that one was whole and named once more, and
+    /// this is not what it says.
+    fn is_another(&self, at: usize, said: Said<'_>, assembly: &Assembly<'_>) -> bool {
+        let call = &self.open[at];
+        let arguments = assembly.call_so_far(call.part).1;
+        call.named_again
+            && said.name.is_none()
+            && !said.arguments.trim().is_empty()
+            && !repeats(arguments, said.arguments)
+            && !repeats(said.arguments, arguments)
+    }
+
+    /// Sets the name of a call, and begins the call if no piece can change its name.
+    fn name(&mut self, at: usize, name: &str, said: Said<'_>, assembly: &mut Assembly<'_>) {
+        let call = &mut self.open[at];
+        if call.id.is_empty() {
+            call.id = said.id.unwrap_or_default().to_owned();
+        }
+        let (id, part) = (call.id.clone(), call.part);
+        let (known, arguments) = assembly.call_so_far(part);
+        if !known.is_empty() && !arguments.is_empty() {
+            call.named_again |= said.arguments.is_empty() && is_whole(arguments);
+            return;
+        }
+        let name = match self.naming(known, name) {
+            Naming::Grown(name) => name,
+            Naming::Same | Naming::Other => name.to_owned(),
+        };
+        assembly.name_call(part, &id, &name);
+        let is_longer = |offered: &&String| offered.len() > name.len() && offered.starts_with(&name);
+        if self.is_offered(&name) && !self.offered.iter().any(|offered| is_longer(&offered)) {
+            assembly.begin_call(part);
+        }
+    }
+
+    fn naming(&self, known: &str, name: &str) -> Naming {
+        let joined = [known, name].concat();
+        let (knows_both, is_known) = (self.is_offered(known) && self.is_offered(name), self.is_offered(known));
+        if self.is_offered(&joined) && !knows_both {
+            Naming::Grown(joined)
+        } else if name == known {
+            Naming::Same
+        } else if is_known {
+            Naming::Other
+        } else if name.starts_with(known) {
+            Naming::Grown(name.to_owned())
+        } else {
+            Naming::Grown(joined)
+        }
+    }
+
+    fn is_offered(&self, name: &str) -> bool {
+        self.offered.iter().any(|offered| offered == name)
+    }
+}
+
+/// Returns true if `arguments` begin `said`.
+fn repeats(arguments: &str, said: &str) -> bool {
+    said.trim_start().starts_with(arguments.trim())
+}

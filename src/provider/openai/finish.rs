@@ -1,0 +1,130 @@
+//! Why an answer ended, in the words of all servers.
+
+use crate::{
+    core::model::ModelFault,
+    provider::fault::{fault, name},
+};
+use reseed_protocol::{ErrorCode, StopReason};
+
+/// The reason an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Finish {
+    pub(super) stop_reason: StopReason,
+    /// True if the context window was full.
+    pub(super) is_full: bool,
+}
+
+impl Finish {
+    pub(super) const STOP: Self = Self { stop_reason: StopReason::Stop, is_full: false };
+}
+
+/// The words of servers for each reason, in lower case.
+const WORDS: &[(StopReason, &[&str])] = &[
+    (
+        StopReason::Stop,
+        &[
+            "stop",
+            "stop_sequence",
+            "end_turn",
+            "end",
+            "eos",
+            "eos_token",
+            "complete",
+            "completed",
+            "finished",
+            "done",
+            "success",
+        ],
+    ),
+    (StopReason::Length, &["length", "max_tokens", "max_output_tokens", "max_completion_tokens", "token_limit"]),
+    (StopReason::ToolCalls, &["tool_calls", "tool_call", "tool_use", "function_call", "function_calls"]),
+    // OpenAI, Anthropic, Gemini, GLM, Bedrock
+    (
+        StopReason::ContentFilter,
+        &[
+            "content_filter",
+            "content_filtered",
+            "refusal",
+            "safety",
+            "recitation",
+            "blocklist",
+            "prohibited_content",
+            "spii",
+            "language",
+            "image_safety",
+            "sensitive",
+            "guardrail_intervened",
+        ],
+    ),
+];
+
+/// What servers say when the window was full: Anthropic and z.ai, Mistral, others.
+const FULL: &[&str] = &["model_context_window_exceeded", "model_length", "context_length", "context_length_exceeded"];
+
+/// Parts of words that tell of a failure: `error_finish`, `network_error`, `abort`, `request_cancelled` and the like.
+/// A router lost the server behind it, or a server gave up; what came is not all that the model had to say.
+const FAILURES: &[&str] = &[
+    "error",
+    "abort",
+    "fail",
+    "cancel",
+    "timeout",
+    "timed_out",
+    "interrupt",
+    "disconnect",
+    "overload",
+    "insufficient_system_resource",
+    // Gemini: the model tried to call a tool, and the server could not read it.
+    "malformed",
+    "unexpected_tool_call",
+];
+
+/// Reads the word for the reason an answer ended. A word that nobody knows counts as a normal end and is logged.
+pub(super) fn finish(word: &str) -> Result<Finish, ModelFault> {
+    let known = word.to_ascii_lowercase().replace(['-', ' '], "_");
+    if FULL.contains(&known.as_str()) {
+        return Ok(Finish { stop_reason: StopReason::Length, is_full: true });
+    }
+    if let Some(&(stop_reason, _)) = WORDS.iter().find(|(_, words)| words.contains(&known.as_str())) {
+        return Ok(Finish { stop_reason, is_full: false });
+    }
+    if FAILURES.iter().any(|failure| known.contains(failure)) {
+        return Err(fault(ErrorCode::UpstreamError, "the server ended the answer with an error"));
+    }
+    tracing::warn!(finish_reason = name(word), "the model server ended an answer for a reason that is not known");
+    Ok(Finish::STOP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_has_its_reason() {
+        for (words, expected) in [
+            (&["stop", "eos_token", "STOP", "end_turn", "a_new_one", ""][..], Some((StopReason::Stop, false))),
+            (&["length", "MAX_TOKENS", "max-output-tokens"], Some((StopReason::Length, false))),
+            (&["model_context_window_exceeded", "model_length"], Some((StopReason::Length, true))),
+            (&["tool_calls", "function_call", "tool_use"], Some((StopReason::ToolCalls, false))),
+            (&["content_filter", "SAFETY", "sensitive", "refusal"], Some((StopReason::ContentFilter, false))),
+            (
+                &[
+                    "error",
+                    "network_error",
+                    "error_finish",
+                    "abort",
+                    "aborted",
+                    "request_cancelled",
+                    "insufficient_system_resource",
+                    "MALFORMED_FUNCTION_CALL",
+                ],
+                None,
+            ),
+        ] {
+            for word in words {
+                let expected = expected.map(|(stop_reason, is_full)| Finish { stop_reason, is_full });
+                assert_eq!(finish(word).ok(), expected, "{word}");
+            }
+        }
+    }
+}
