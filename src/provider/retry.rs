@@ -2,8 +2,9 @@
 //!
 //! Invariant: once the first word of an answer has arrived, the request is not retried, because the model has worked
 //! and its words may have been shown. A fault that a stream reports before that is retried like the same fault with an
-//! HTTP status, and so is a stream that breaks off. Also not retried: failures that would repeat (credentials, quota, overflow, an
-//! invalid request), and silence, because a server that sent nothing for minutes may still be working on the request.
+//! HTTP status, and so is a stream that breaks off. Also not retried: failures that would repeat (credentials, quota,
+//! overflow, an invalid request), and silence, because a server that sent nothing for minutes may still be working on
+//! the request.
 
 use crate::core::model::ModelFault;
 use reseed_protocol::ErrorCode;

@@ -3,9 +3,10 @@
 //! Models and servers write a JSON object in several ways. What is meant is settled once, when the answer is taken in
 //! ([`meant_arguments`]), so that hooks, approvals, tools and the model all get the same text.
 //!
-//! Beyond that, an entry keeps what the model wrote. If the arguments are not a JSON object, or no tool may have the name, some
-//! servers refuse the request with it and every later one of the session. So such arguments are sent wrapped, and such
-//! names with other letters. The envelope has the sent form: what is counted, shown and sent is the same.
+//! Beyond that, an entry keeps what the model wrote. If the arguments are not a JSON object, or no tool may have the
+//! name, some servers refuse the request with it and every later one of the session. So such arguments are sent
+//! wrapped, and such names with other letters. The envelope has the sent form: what is counted, shown and sent is the
+//! same.
 
 use reseed_protocol::{Message, Part};
 use serde::{

@@ -1,9 +1,9 @@
 //! Which call a piece of a Chat Completions stream belongs to.
 //!
-//! A piece names its call by an index, an id, both or neither, and servers use one index or one id for all of them, or a
-//! new id in each piece. So a piece continues the call that its id names, else the one of its index, else the last one;
-//! unless it has a name and that call already has another or is whole with other arguments: then it begins a call. The
-//! names of the tools on offer tell a name in pieces from the name of another call.
+//! A piece names its call by an index, an id, both or neither, and servers use one index or one id for all of them, or
+//! a new id in each piece. So a piece continues the call that its id names, else the one of its index, else the last
+//! one; unless it has a name and that call already has another or is whole with other arguments: then it begins a call.
+//! The names of the tools on offer tell a name in pieces from the name of another call.
 //!
 //! Invariant: what a server says twice is one call.
 
@@ -107,7 +107,8 @@ impl Calls {
         Self { offered, open: Vec::new() }
     }
 
-    /// Takes in the pieces of one event. `is_whole`: they are the calls of the whole answer, which may have come before.
+    /// Takes in the pieces of one event. `whole`: they are the calls of the whole answer, which may have come
+    /// before.
     pub(super) fn pieces(
         &mut self,
         deltas: &Many<CallDelta<'_>>,

@@ -1,5 +1,5 @@
-//! The shapes in which servers send calls, texts and whole answers; one line per outcome. Each body is also read byte by
-//! byte, and cut in other ways, which changes nothing.
+//! The shapes in which servers send calls, texts and whole answers; one line per outcome. Each body is also read byte
+//! by byte, and cut in other ways, which changes nothing.
 
 use super::{chat_stream::ChatStream, responses_stream::ResponsesStream, stream_tests::outcome_of};
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! The arguments of a call, from its pieces.
 //!
-//! Most servers send pieces that follow each other. Some send all that was written so far with each piece, or everything
-//! once more at the end. A piece that begins with all that came before it is either; what decides is whether the pieces,
-//! one after another, can still become JSON. Until that is known, such pieces are kept and not shown.
+//! Most servers send pieces that follow each other. Some send all that was written so far with each piece, or
+//! everything once more at the end. A piece that begins with all that came before it is either; what decides is whether
+//! the pieces, one after another, can still become JSON. Until that is known, such pieces are kept and not shown.
 
 use serde::de::IgnoredAny;
 use std::ops::Range;

@@ -1,8 +1,8 @@
 //! Assembles an answer as it arrives: pieces go to the sink at once and are kept until the answer is complete.
 //!
 //! Invariants: everything kept was passed to the sink under its final part number; a part is opened only when it has
-//! content, so none is empty and none must be removed again. A call is passed on from the moment its name is certain, and
-//! what came of its arguments before that follows the name.
+//! content, so none is empty and none must be removed again. A call is passed on from the moment its name is certain,
+//! and what came of its arguments before that follows the name.
 
 use super::{arguments::Arguments, fields::Fields, halves::joined};
 use crate::{

@@ -2,7 +2,8 @@
 //! reads an event: `transport` connects, `body` unpacks what arrives, `events` reads its events within the deadlines,
 //! `framing` finds out what they stand in and `sse` or `json_values` splits it, `halves` mends characters that were cut
 //! in two, `decode` reads the events with the API's own [`Decoder`], `lenient` reads JSON from servers that disagree,
-//! `assembly` builds the answer with the `arguments` of its calls, and `fields` keeps what the server wants back with it.
+//! `assembly` builds the answer with the `arguments` of its calls, and `fields` keeps what the server wants back with
+//! it.
 //!
 //! Only the end is strict: a stream that stops without its terminal event is a fault, and so is an empty answer.
 
