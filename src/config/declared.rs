@@ -242,9 +242,10 @@ settings! {
 
     /// Listening and connections.
     listen: ListenSettings {
-        /// The address to listen on. Any other than a loopback address requires AUTH_TOKENS and ALLOWED_ORIGINS.
+        /// The address to listen on. Any other than a loopback address requires AUTH_TOKENS and ALLOWED_ORIGINS. A
+        /// build target or the bare name of a machine, as conda and shells set it, is ignored with a warning.
         host: IpAddr = "127.0.0.1", rules::address();
-        /// The port; 0 picks a free port and logs it.
+        /// The port; 0 picks a free port and logs it. If unset, it is the variable PORT, which hosting platforms set.
         ws_port: u16 = "8080", rules::whole("", 0..=65_535);
         /// The addresses of proxies in front of the server, from which `X-Forwarded-For` is believed: limits by address
         /// then count the clients behind them. Each must append to that header the address that it sees.

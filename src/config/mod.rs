@@ -12,6 +12,7 @@ mod database;
 mod declare;
 pub(crate) mod declared;
 mod fingerprints;
+mod foreign;
 mod jwt;
 pub(crate) mod listed;
 mod near_miss;
@@ -132,6 +133,7 @@ impl Settings {
             variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         let mut faults = Vec::new();
         let mut warnings = secret_files::read(&mut variables, &mut faults);
+        warnings.extend(foreign::settle(&mut variables, &mut faults));
         warnings.extend(near_miss::warnings(variables.keys().map(String::as_str)));
         let fingerprints = Fingerprints::of(&variables);
         let set = variables.into_iter().filter(|(_, value)| !value.trim().is_empty());
@@ -228,7 +230,7 @@ impl ClientSettings {
     /// ignored, and an item of AUTH_TOKENS that the server would refuse is skipped.
     ///
     /// # Errors
-    /// What is wrong with HOST or WS_PORT, or a `.env` that cannot be read.
+    /// What is wrong with HOST, WS_PORT or PORT, or a `.env` that cannot be read.
     pub fn load() -> Result<Self, Error> {
         Self::merge(Path::new(".env"), std::env::vars_os())
     }
@@ -241,9 +243,11 @@ impl ClientSettings {
         let mut faults = Vec::new();
         // Of the server's secrets only these matter here, and the others may be out of reach.
         variables.retain(|name, _| {
-            matches!(name.as_str(), "HOST" | "WS_PORT" | "AUTH_TOKENS" | "AUTH_TOKENS_FILE" | "WORKING_DIRECTORY")
+            let listens = matches!(name.as_str(), "HOST" | "WS_PORT" | "PORT");
+            listens || matches!(name.as_str(), "AUTH_TOKENS" | "AUTH_TOKENS_FILE" | "WORKING_DIRECTORY")
         });
         secret_files::read(&mut variables, &mut faults);
+        foreign::settle(&mut variables, &mut faults);
         let token = variables.get("AUTH_TOKENS").and_then(|tokens| {
             tokens.split(',').find_map(|item| NamedToken::parse(item.trim()).ok()).map(|named| named.token)
         });

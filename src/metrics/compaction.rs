@@ -135,8 +135,8 @@ pub(crate) fn compaction_committed(event: &ContextCompacted) {
     COMPACTION_TOKENS_SAVED_TOTAL.counter([]).increment(saved);
     COMPACTION_CACHED_TOKENS_LOST_TOTAL.counter([]).increment(event.cached_tokens_lost);
     if let Some(retained) = event.retained {
-        SUMMARY_FACTS_CHECKED_TOTAL.counter([]).increment(retained.checked);
-        SUMMARY_FACTS_RESTORED_TOTAL.counter([]).increment(retained.restored);
+        COMPACTION_FACTS_CHECKED_TOTAL.counter([]).increment(retained.checked);
+        COMPACTION_FACTS_RESTORED_TOTAL.counter([]).increment(retained.restored);
     }
 }
 

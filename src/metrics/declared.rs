@@ -203,9 +203,9 @@ metrics! {
         "Compaction previews, `shown` and later `applied`.";
     COMPACTIONS_UNDONE_TOTAL = Kind::Counter, "reseed_compactions_undone_total" [], Count,
         "Compactions undone.";
-    SUMMARY_FACTS_CHECKED_TOTAL = Kind::Counter, "reseed_summary_facts_checked_total" [], Count,
+    COMPACTION_FACTS_CHECKED_TOTAL = Kind::Counter, "reseed_compaction_facts_checked_total" [], Count,
         "Exact facts (paths, addresses, numbers, names, open tasks) checked for in summaries.";
-    SUMMARY_FACTS_RESTORED_TOTAL = Kind::Counter, "reseed_summary_facts_restored_total" [], Count,
+    COMPACTION_FACTS_RESTORED_TOTAL = Kind::Counter, "reseed_compaction_facts_restored_total" [], Count,
         "Of these, facts that a summary had lost and that were restored verbatim.";
     BREAKERS_OPEN = Kind::Gauge, "reseed_breakers_open" ["reason"], Count,
         "Sessions in memory whose circuit breaker for automatic compaction is open, by reason.";

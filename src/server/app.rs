@@ -11,7 +11,7 @@ use super::{
     limits::Limits,
     operator, relay, web,
 };
-use crate::{runtime::Registry, tools::mcp::Mcp};
+use crate::{metrics::lines::Spaced, runtime::Registry, tools::mcp::Mcp};
 use axum::{
     Router,
     extract::{ConnectInfo, DefaultBodyLimit, Request, State},
@@ -25,7 +25,7 @@ use secrecy::SecretString;
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -106,6 +106,8 @@ pub(crate) struct App {
     pub(super) page: OnceLock<web::Site>,
     draining: AtomicBool,
     next_origin: AtomicU64,
+    /// The log lines about pages that were refused.
+    refused_pages: Mutex<Spaced>,
 }
 
 impl App {
@@ -136,6 +138,7 @@ impl App {
             page: OnceLock::new(),
             draining: AtomicBool::new(false),
             next_origin: AtomicU64::new(1),
+            refused_pages: Mutex::default(),
         })
     }
 
@@ -177,6 +180,14 @@ impl App {
     /// Returns the public name of a connection, unique among all processes of this server.
     pub(super) fn connection_id(&self, origin: crate::core::agent_loop::Origin) -> ConnectionId {
         format!("{}-{}", self.instance, origin.0).parse().expect("an instance is an id, and short")
+    }
+
+    /// Logs that a page was refused, unless the last such line is recent: what a page tries, it tries again and again.
+    fn log_refused(&self, origin: &str) {
+        let admitted = self.refused_pages.lock().unwrap_or_else(PoisonError::into_inner).admit();
+        if let Some(left_out) = admitted {
+            tracing::warn!(?origin, left_out, "refuse a page; if it is yours, add its origin to ALLOWED_ORIGINS");
+        }
     }
 
     /// Returns the context info of an empty session.
@@ -223,7 +234,10 @@ async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) ->
         return (StatusCode::MISDIRECTED_REQUEST, message).into_response();
     }
     if let Some(origin) = origin.as_deref().filter(|origin| !app.auth.allows_origin(origin, app.port)) {
-        let message = format!("pages from `{}` may not connect; add the origin to ALLOWED_ORIGINS\n", clip(origin));
+        let origin = clip(origin);
+        let message = format!("pages from `{origin}` may not connect; add the origin to ALLOWED_ORIGINS\n");
+        // The browser shows its page neither this status nor this message.
+        app.log_refused(&origin);
         return (StatusCode::FORBIDDEN, message).into_response();
     }
     let read = audit::read(request.uri().path()).map(|read| {

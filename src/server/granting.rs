@@ -3,7 +3,7 @@
 use super::{
     app::App,
     auth::{Draft, IssueError, Minter, Refusal, Revoked, Valid, bearer, is_name},
-    operator::problem,
+    operator::{NoParameters, Parameters, problem},
     relay::revoke_elsewhere,
     tickets::Refused,
 };
@@ -49,7 +49,13 @@ struct Wanted {
 }
 
 /// Issues a one-time ticket: to a user, or to a service for a user of its own.
-pub(super) async fn ticket(State(app): State<Arc<App>>, peer: Peer, headers: HeaderMap, body: Bytes) -> Response {
+pub(super) async fn ticket(
+    State(app): State<Arc<App>>,
+    _: Parameters<NoParameters>,
+    peer: Peer,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
     let minter = match app.auth.minter(bearer(&headers)).await {
         Ok(minter) => minter,
         Err(refusal) => return refused(&app, peer, refusal).await,
@@ -164,6 +170,7 @@ fn within(secs: u64, most: u64, field: &str) -> Result<Duration, ErrorBody> {
 /// Takes back the grant of a ticket, used or not.
 pub(super) async fn revoke_ticket(
     State(app): State<Arc<App>>,
+    _: Parameters<NoParameters>,
     peer: Peer,
     Path(id): Path<String>,
     headers: HeaderMap,
@@ -174,6 +181,7 @@ pub(super) async fn revoke_ticket(
 /// Takes back everything that a service granted to one of its users.
 pub(super) async fn revoke_user(
     State(app): State<Arc<App>>,
+    _: Parameters<NoParameters>,
     peer: Peer,
     Path(name): Path<String>,
     headers: HeaderMap,

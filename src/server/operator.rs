@@ -10,7 +10,13 @@ pub(super) use mcp::mcp;
 pub(crate) use nodes::item as node_item;
 pub(super) use nodes::nodes;
 
-use super::{app::App, auth::Operator, relay::compactions_elsewhere, sessions::item, tree};
+use super::{
+    app::{App, clip},
+    auth::Operator,
+    relay::compactions_elsewhere,
+    sessions::item,
+    tree,
+};
 use crate::{
     runtime::store_error,
     store::{Error, ListQuery},
@@ -22,8 +28,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use reseed_protocol::{ErrorBody, ErrorCode, SessionId, reply::Tree};
-use serde::{Deserialize, Serialize};
-use std::{sync::Arc, time::Duration};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::{error::Error as _, sync::Arc, time::Duration};
 
 /// Sessions on a page: default and maximum.
 const LIST_LIMIT: (u32, u32) = (100, 1_000);
@@ -50,6 +56,27 @@ impl<S: Sync> FromRequestParts<S> for Operator {
             let mut response = problem(StatusCode::UNAUTHORIZED, error);
             response.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
             response
+        })
+    }
+}
+
+/// The query parameters of a request under `/api`. A name that the endpoint does not know is refused: it was meant to
+/// change the answer.
+pub(super) struct Parameters<T>(pub(super) T);
+
+/// The parameters of an endpoint that has none.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NoParameters {}
+
+impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for Parameters<T> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
+        Query::<T>::try_from_uri(&parts.uri).map(|Query(asked)| Self(asked)).map_err(|error| {
+            let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+            let message = format!("the query parameters of this address are wrong: {}", clip(&why));
+            problem(StatusCode::BAD_REQUEST, ErrorBody::new(ErrorCode::InvalidField, message))
         })
     }
 }
@@ -100,6 +127,7 @@ pub(super) async fn metrics(_: Operator, State(app): State<Arc<App>>) -> Respons
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Listing {
     limit: Option<u32>,
     cursor: Option<String>,
@@ -110,7 +138,7 @@ pub(super) struct Listing {
 pub(super) async fn sessions(
     operator: Operator,
     State(app): State<Arc<App>>,
-    Query(listing): Query<Listing>,
+    Parameters(listing): Parameters<Listing>,
 ) -> Response {
     let limit = listing.limit.unwrap_or(LIST_LIMIT.0);
     if !(1..=LIST_LIMIT.1).contains(&limit) {
@@ -161,6 +189,7 @@ pub(super) async fn sessions(
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct TreePart {
     root: Option<String>,
     depth: Option<u32>,
@@ -171,7 +200,7 @@ pub(super) async fn session_tree(
     operator: Operator,
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
-    Query(part): Query<TreePart>,
+    Parameters(part): Parameters<TreePart>,
 ) -> Response {
     answer_of(tree_of(&app, &id, part, operator.reads_content).await)
 }

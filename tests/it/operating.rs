@@ -7,6 +7,7 @@ mod looking;
 mod reading;
 mod restart;
 mod stopping;
+mod strangers;
 
 use crate::support::{
     binary::{self, Binary},
@@ -165,6 +166,14 @@ async fn operators_page_through_sessions_and_wrong_questions_are_told_what_is_ri
         ("/api/sessions?limit=0", 400, "invalid_field"),
         ("/api/sessions?limit=1001", 400, "invalid_field"),
         ("/api/sessions?cursor=none", 400, "invalid_field"),
+        ("/api/sessions?limit=many", 400, "invalid_field"),
+        ("/api/sessions?limit=2&limit=3", 400, "invalid_field"),
+        ("/api/sessions?Limit=2", 400, "invalid_field"),
+        ("/api/sessions?limit=2&owner=ann", 400, "invalid_field"),
+        ("/api/sessions/nosuchsession2345/context?fromat=envelope", 400, "invalid_field"),
+        ("/api/sessions/nosuchsession2345/tree?dept=2", 400, "invalid_field"),
+        ("/api/nodes?all=true", 400, "invalid_field"),
+        ("/api/mcp?server=x", 400, "invalid_field"),
         ("/api/sessions/nosuchsession2345/context", 404, "session_not_found"),
         ("/api/sessions/not%20an%20id/context", 404, "session_not_found"),
     ];
@@ -172,6 +181,14 @@ async fn operators_page_through_sessions_and_wrong_questions_are_told_what_is_ri
         let answered = http::get(&server.address(), path).await;
         assert_eq!((answered.status, &answered.json()["code"]), (status, &json!(code)), "{path}");
     }
+    for (method, path) in [("POST", "/api/tickets?validForSecs=60"), ("DELETE", "/api/principals/ann?force=1")] {
+        let answered = http::ask(&server.address(), method, path, &[]).await;
+        assert_eq!((answered.status, &answered.json()["code"]), (400, &json!("invalid_field")), "{path}");
+    }
+    let answered = http::get(&server.address(), "/api/sessions?limt=2").await.json();
+    let expected =
+        "the query parameters of this address are wrong: limt: unknown field `limt`, expected `limit` or `cursor`";
+    assert_eq!(answered["message"], expected);
 }
 
 #[tokio::test]

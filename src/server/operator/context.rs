@@ -1,13 +1,13 @@
 //! A session's context: how full it is, and its next request. Content is shown only if operators may read it; roles,
 //! the names of parts and tools, and token counts are shown to all operators.
 
-use super::{answer_of, session_id};
+use super::{Parameters, answer_of, session_id};
 use crate::{
     core::context::envelope::markdown,
     server::{app::App, auth::Operator},
 };
 use axum::{
-    extract::{Path, Query, State},
+    extract::{Path, State},
     http::header,
     response::{IntoResponse, Response},
 };
@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(in crate::server) struct Wanted {
     format: Option<ContextFormat>,
     ephemeral: Option<bool>,
@@ -44,7 +45,7 @@ pub(in crate::server) async fn session_context(
     operator: Operator,
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
-    Query(wanted): Query<Wanted>,
+    Parameters(wanted): Parameters<Wanted>,
 ) -> Response {
     let id = match session_id(&id) {
         Ok(id) => id,

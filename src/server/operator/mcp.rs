@@ -1,6 +1,7 @@
 //! The MCP servers: their states, and what their tools cost in every request. Nothing of their entries in `MCP_FILE` is
 //! shown (no arguments, variables, headers or addresses), and no standard error.
 
+use super::{NoParameters, Parameters};
 use crate::{
     server::{app::App, auth::Operator},
     tools::mcp::{Mcp, ServerStatus},
@@ -58,7 +59,7 @@ struct ServerTool {
 }
 
 /// Returns every MCP server with its state, its tools and their tokens.
-pub(in crate::server) async fn mcp(_: Operator, State(app): State<Arc<App>>) -> Response {
+pub(in crate::server) async fn mcp(_: Operator, _: Parameters<NoParameters>, State(app): State<Arc<App>>) -> Response {
     // Definitions are counted, which takes milliseconds for hundreds of them.
     match tokio::task::spawn_blocking(move || servers(&app)).await {
         Ok(servers) => Json(servers).into_response(),

@@ -1,6 +1,6 @@
 //! The servers that share the database.
 
-use super::problem;
+use super::{NoParameters, Parameters, problem};
 use crate::{
     server::{app::App, auth::Operator},
     store::NodeRow,
@@ -15,7 +15,11 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Returns every server that shares the database, as this one sees them; none if it is alone.
-pub(in crate::server) async fn nodes(_: Operator, State(app): State<Arc<App>>) -> Response {
+pub(in crate::server) async fn nodes(
+    _: Operator,
+    _: Parameters<NoParameters>,
+    State(app): State<Arc<App>>,
+) -> Response {
     let Some(keeper) = app.registry.keeper() else { return Json(json!({ "items": [] })).into_response() };
     match keeper.nodes().await {
         Ok(rows) => {

@@ -1,0 +1,145 @@
+//! Variables that hosting platforms, shells and build tools set under names that could be ours.
+//!
+//! - `PORT` is how platforms tell a program where to listen. It counts where `WS_PORT` is unset.
+//! - `HOST` is set by conda to a target triplet (`x86_64-conda-linux-gnu`) and by shells to the machine's name. Neither
+//!   is an address that anybody chose, so it is ignored with a warning. Anything that may be a mistyped address stays,
+//!   and is refused like every other value that is not allowed.
+
+use std::collections::BTreeMap;
+
+/// The first words of target triplets.
+const ARCHITECTURES: &[&str] = &[
+    "x86_64",
+    "i386",
+    "i486",
+    "i586",
+    "i686",
+    "aarch64",
+    "arm",
+    "powerpc",
+    "ppc",
+    "riscv",
+    "s390x",
+    "mips",
+    "sparc",
+    "loongarch",
+    "wasm",
+    "ia64",
+    "alpha",
+    "m68k",
+    "hppa",
+    "sh4",
+];
+
+/// Puts these variables in order: sets `WS_PORT` to `PORT`, and removes a `HOST` that nobody chose for this server.
+/// Returns warnings, one sentence each.
+pub(super) fn settle(variables: &mut BTreeMap<String, String>, faults: &mut Vec<String>) -> Vec<String> {
+    let set = |variables: &BTreeMap<String, String>, name: &str| {
+        variables.get(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+    };
+    if let (None, Some(port)) = (set(variables, "WS_PORT"), set(variables, "PORT")) {
+        match port.parse::<u16>() {
+            Ok(_) => drop(variables.insert("WS_PORT".to_owned(), port)),
+            Err(_) => faults.push("PORT is no port from 0 to 65535; it counts because WS_PORT is unset".to_owned()),
+        }
+    }
+    let Some(host) = set(variables, "HOST").filter(|host| is_of_a_build(host) || is_of_a_machine(host)) else {
+        return Vec::new();
+    };
+    variables.remove("HOST");
+    vec![format!(
+        "HOST is `{host}`, which names a machine or a build target and no address; it is ignored. To listen elsewhere \
+         than on 127.0.0.1, set HOST to an IP address"
+    )]
+}
+
+/// Returns true for a target triplet, with or without a version: `arm64-apple-darwin20.0.0`.
+fn is_of_a_build(host: &str) -> bool {
+    let mut words = host.split('-');
+    let architecture = words.next().unwrap_or_default();
+    words.next().is_some() && ARCHITECTURES.iter().any(|known| architecture.starts_with(known))
+}
+
+/// Returns true for the bare name of a machine: one label that begins with a letter, and not a loopback's name. A name
+/// with dots may be one that people reach, written where the address belongs; only this machine's own name is not.
+fn is_of_a_machine(host: &str) -> bool {
+    let is_label = host.starts_with(|c: char| c.is_ascii_alphabetic())
+        && host.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    (is_label && !host.eq_ignore_ascii_case("localhost")) || host == this_machine()
+}
+
+/// Returns the name of this machine as shells see it.
+#[cfg(unix)]
+fn this_machine() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(not(unix))]
+fn this_machine() -> String {
+    String::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Error, Settings};
+
+    fn address(variables: &[(&str, &str)]) -> Result<(String, usize), Vec<String>> {
+        let settings = Settings::from_iter(variables.iter().copied()).map_err(|Error(faults)| faults)?;
+        Ok((settings.listen.local_address().to_string(), settings.warnings.len()))
+    }
+
+    #[test]
+    fn a_host_that_a_build_environment_set_is_ignored_and_a_mistyped_address_is_not() {
+        for host in [
+            "x86_64-conda-linux-gnu",
+            "x86_64-conda_cos6-linux-gnu",
+            "aarch64-conda-linux-gnu",
+            "arm64-apple-darwin20.0.0",
+            "x86_64-apple-darwin13.4.0",
+            "arm-none-eabi",
+            "i686-w64-mingw32",
+            "thinkpad",
+            "DESKTOP-4K2J9QX",
+            "build_01",
+            &this_machine(),
+        ] {
+            assert_eq!(address(&[("HOST", host)]), Ok(("127.0.0.1:8080".to_owned(), 1)), "{host}");
+        }
+        for host in [
+            "127.0.0.256",
+            "127.0.0",
+            "127.0.0.1:8080",
+            "O.0.0.0",
+            "l27.0.0.1",
+            "::g",
+            "[::1]",
+            "chat.example.org",
+            "http://127.0.0.1",
+            "localhost:8080",
+            "*",
+            "0",
+        ] {
+            let faults = address(&[("HOST", host)]).unwrap_err();
+            assert!(faults.len() == 1 && faults[0].starts_with("HOST is "), "{host}: {faults:?}");
+        }
+        for (host, expected) in [("localhost", "127.0.0.1:8080"), ("::1", "[::1]:8080"), (" ", "127.0.0.1:8080")] {
+            assert_eq!(address(&[("HOST", host)]), Ok((expected.to_owned(), 0)), "{host}");
+        }
+    }
+
+    #[test]
+    fn port_counts_where_ws_port_is_unset() {
+        let table: [(&[(&str, &str)], &str); 4] = [
+            (&[("PORT", "9001")], "127.0.0.1:9001"),
+            (&[("PORT", "9001"), ("WS_PORT", "9002")], "127.0.0.1:9002"),
+            (&[("PORT", "9001"), ("WS_PORT", " ")], "127.0.0.1:9001"),
+            (&[("PORT", " ")], "127.0.0.1:8080"),
+        ];
+        for (variables, expected) in table {
+            assert_eq!(address(variables), Ok((expected.to_owned(), 0)), "{variables:?}");
+        }
+        let faults = address(&[("PORT", "http")]).unwrap_err();
+        assert!(faults.len() == 1 && faults[0].starts_with("PORT is "), "{faults:?}");
+    }
+}
