@@ -2,6 +2,7 @@
 
 mod real;
 mod recorded;
+mod shapes;
 
 use crate::support::upstream::{Asked, Finish, Reply, Setup, Step, Upstream};
 use reseed::{
