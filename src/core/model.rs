@@ -44,6 +44,8 @@ pub struct Answer {
     pub usage: Option<ReportedUsage>,
     /// What the provider wants back with this answer; its calls are named by the `call_id`s of `parts`.
     pub payload: Option<Box<Payload>>,
+    /// True if the provider said that it ended because the context window was full.
+    pub filled_window: bool,
     /// Names of the parts of the request that were left out or translated, because the model refuses them.
     pub adapted: Vec<&'static str>,
 }
@@ -52,7 +54,7 @@ impl Answer {
     /// Creates an answer for which the provider reported nothing further.
     #[must_use]
     pub fn new(parts: Vec<Part>, stop_reason: StopReason) -> Self {
-        Self { parts, stop_reason, usage: None, payload: None, adapted: Vec::new() }
+        Self { parts, stop_reason, usage: None, payload: None, filled_window: false, adapted: Vec::new() }
     }
 }
 
