@@ -226,7 +226,8 @@ pub struct Message {
     /// The reason the answer ended; on assistant messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<StopReason>,
-    /// The answer was cut off by a cancellation: this is what had been shown.
+    /// The answer was cancelled or broke off: this is what had been shown. One that was cancelled has the stop reason
+    /// `cancelled`; one that broke off, because the provider failed, has none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
     pub incomplete: bool,

@@ -22,7 +22,10 @@ export interface Message {
   receipt?: Receipt;
   /** The reason the answer ended; on assistant messages. */
   stopReason?: StopReason;
-  /** The answer was cut off by a cancellation: this is what had been shown. */
+  /**
+   * The answer was cancelled or broke off: this is what had been shown. One that was cancelled has the stop reason
+   * `cancelled`; one that broke off, because the provider failed, has none.
+   */
   incomplete?: boolean;
   /** The cut in the result; on tool messages whose result was too large. */
   cut?: Cut;

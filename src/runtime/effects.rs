@@ -396,7 +396,7 @@ impl Effects {
 
     /// Records why a request of the running turn failed, for the log.
     pub(super) fn note_fault(&mut self, input: &Input) {
-        if let Input::Failed { request, fault } = input
+        if let Input::Failed { request, fault, .. } = input
             && let Some(asking) = self.asking.as_ref().filter(|asking| asking.request == *request)
         {
             self.measure.turn_failed(fault, &asking.model);
@@ -479,11 +479,10 @@ impl OutcomeReport {
         }
     }
 
-    /// Returns the input for a failure. Text that was shown is declared void, whether the provider knows that it was
-    /// shown or not.
+    /// Returns the input for a failure, with what was shown of the answer.
     fn failed(&self, fault: ModelFault) -> Input {
-        let is_shown = self.shown_by.as_ref().is_some_and(|(feed, item)| feed.shows(item));
-        Input::Failed { request: self.request, fault: ModelFault { shown: fault.shown || is_shown, ..fault } }
+        let shown = self.shown_by.as_ref().map(|(feed, item)| feed.stop(item)).unwrap_or_default();
+        Input::Failed { request: self.request, fault, shown }
     }
 }
 

@@ -280,15 +280,12 @@ impl Feed {
         }
     }
 
-    /// Returns true if some of this answer may have been shown, and it has not ended.
-    pub(super) fn shows(&self, item: &EntryId) -> bool {
-        self.lock().streamed(item).is_some_and(|live| live.has_begun())
-    }
-
     /// Stops the stream and returns what was shown, as parts of an entry. The entry or `item_aborted` ends it.
     pub(super) fn stop(&self, item: &EntryId) -> Vec<Part> {
         let mut inner = self.lock();
-        let Some(live) = inner.streamed(item) else { return Vec::new() };
+        // An answer that broke off is stopped once more if the turn is cancelled before its failure is handled.
+        let live = inner.live.as_mut().filter(|live| live.ended_at.is_none() && live.item == *item);
+        let Some(live) = live else { return Vec::new() };
         live.stop();
         live.shown()
     }

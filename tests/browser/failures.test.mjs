@@ -50,17 +50,21 @@ onPage("a failure stays in the chat after the next question, and after a reload"
   await page.waitForSelector("[data-ended=failed]");
   assert.equal(await page.locator("[data-trace]").count(), 0);
   await say(page, "go on");
-  await settled(page, 1);
+  await settled(page, 2);
   assert.equal(await page.locator("[data-ended]").count(), 0);
   const order = () => page.locator("#log > li").evaluateAll((rows) => rows.map((row) => (row.hasAttribute("data-trace") ? "trace" : row.className.split(" ")[1])));
-  const expected = ["user", "trace", "user", "assistant"];
+  const expected = ["user", "assistant", "trace", "user", "assistant"];
   assert.deepEqual(await order(), expected);
-  assert.match(await page.innerText("[data-trace]"), /^The answer broke off in the middle\. Try again\.\s*Details$/);
+  assert.match(await page.innerText("[data-trace]"), /^The answer broke off in the middle\. Try again\.\s*Details\s*Try again$/);
   await page.click("[data-trace] summary");
   assert.equal(await page.innerText("[data-trace] code"), "upstream_truncated: the answer stopped in the middle");
   await page.reload();
   await page.waitForSelector("#log .assistant");
   assert.deepEqual(await order(), expected);
+  await page.click("[data-trace] button");
+  await settled(page, 3);
+  assert.deepEqual(await order(), [...expected, "user", "assistant"]);
+  assert.equal(await page.locator("[data-trace] button").count(), 0);
   assert.doesNotMatch(await page.innerText("body"), /upstream_truncated|retry_turn/);
 });
 

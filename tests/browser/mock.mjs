@@ -433,7 +433,7 @@ export class MockServer {
       }
       world.delta(item, part, word);
       if (/\bfail\b/.test(text) && !again && index === 4) {
-        world.abortItem(item, "upstream_truncated");
+        world.finishItem(item, { incomplete: true });
         world.finishTurn("failed", { code: "upstream_truncated", message: "the answer stopped in the middle", retriable: true });
         return this.next(world);
       }

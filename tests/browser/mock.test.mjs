@@ -158,10 +158,13 @@ onPage("a failed turn says so and can be retried", {}, async ({ page }) => {
   assert.match(await page.innerText("[data-ended]"), /^The answer broke off in the middle\. Try again\.\s+Details\s+Try again$/);
   await page.click("[data-ended] summary");
   assert.equal(await page.innerText("[data-ended] code"), "upstream_truncated: the answer stopped in the middle");
-  assert.match(await page.innerText("#tail .void"), /is void/);
-  await page.reload();
+  for (const when of ["shown", "stored"]) {
+    assert.match(await page.innerText("#log .assistant"), /^Answer:[\s\S]*The answer broke off here\./, when);
+    await page.reload();
+    await page.waitForSelector("[data-ended=failed]");
+  }
   await page.click("[data-ended=failed] button");
-  await settled(page, 1);
+  await settled(page, 2);
   assert.equal(await page.locator("[data-ended]").count(), 0);
 });
 

@@ -205,8 +205,11 @@ export class World {
     this.ephemeral("item_aborted", { itemId: item.itemId, reason });
   }
 
-  /** The item becomes an entry: the calls that were shown get ids, and `calls` come after them. */
-  finishItem(item, { stopReason = "stop", calls = [], incomplete } = {}) {
+  /**
+   * The item becomes an entry: the calls that were shown get ids, and `calls` come after them. An incomplete one
+   * without a reason broke off.
+   */
+  finishItem(item, { incomplete, stopReason = incomplete ? undefined : "stop", calls = [] } = {}) {
     this.turn.items = this.turn.items.filter((other) => other !== item);
     if (item.parts.length > 0) this.ephemeral("item_finished", { itemId: item.itemId });
     const called = item.parts.map((part) => {
@@ -217,7 +220,7 @@ export class World {
     const content = [...called.filter((part) => !incomplete || part.type !== "tool_call"), ...calls];
     const outputTokens = content.reduce((sum, part) => sum + tokens(part.text ?? part.arguments), 0);
     const usage = { inputTokens: this.contextInfo().tokenCount, cachedTokens: 0, outputTokens, source: "reported" };
-    const message = { role: "assistant", content, model: this.model, usage, stopReason, ...(incomplete ? { incomplete } : {}) };
+    const message = { role: "assistant", content, model: this.model, usage, ...(stopReason ? { stopReason } : {}), ...(incomplete ? { incomplete } : {}) };
     return this.append({ type: "message", ...message }, { entryId: item.itemId, turnId: this.turn.turnId });
   }
 

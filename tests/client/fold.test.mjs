@@ -121,7 +121,7 @@ function step(world, random) {
       moves.push(() => (writes ? world.finishCall(item, at) : world.startCall(item, item.parts.length, "look")));
       if (item.parts.length === 0) moves.push(() => world.delta(item, 0, text(), "reasoning"));
       moves.push(() => world.finishItem(item), () => world.finishItem(item, { stopReason: "cancelled", incomplete: true }));
-      moves.push(() => { world.abortItem(item, "upstream_truncated"); world.finishTurn("failed", { code: "upstream_truncated", message: "cut", retriable: true }); });
+      moves.push(() => { world.finishItem(item, { incomplete: true }); world.finishTurn("failed", { code: "upstream_truncated", message: "cut", retriable: true }); });
       moves.push(() => {
         const part = { type: "tool_call", toolCallId: world.id("k"), name: "look", arguments: "{}" };
         const { content } = world.finishItem(item, { stopReason: "tool_calls", calls: [part] });
@@ -205,7 +205,45 @@ test("a resume at any moment misses nothing and doubles nothing", () => {
   assert.ok(voided > 0, "some answers came to nothing while the reader was away");
 });
 
-test("an answer that came to nothing while the reader was away is shown as void", () => {
+test("what was shown stays when the server was killed while it was written, also as the chat goes on", () => {
+  for (const how of ["replay", "snapshot", "another epoch"]) {
+    const world = new World({ emit: () => {} });
+    world.say("question", world.id("c"));
+    world.startTurn();
+    const item = world.startItem();
+    world.delta(item, 0, "half of it");
+    const state = fromOpened(world.snapshot());
+    const after = state.leafId;
+    world.turn.items = [];
+    world.finishTurn("interrupted", { code: "interrupted", message: "cut", retriable: true });
+    world.say("the next", world.id("c"));
+    world.startTurn();
+    const next = world.startItem();
+    world.delta(next, 0, "the answer");
+    const replay = world.after(resumePoint(state));
+    const opened = how === "replay" ? replay.opened : { ...world.snapshot(), ...(how === "another epoch" ? { epoch: "other" } : {}) };
+    const back = (how === "replay" ? replay.frames : []).reduce(apply, reopened(state, opened));
+    const shown = back.items.map(({ aborted, after, parts }) => [aborted, after, parts[0].text]);
+    assert.deepEqual(shown, [["interrupted", after, "half of it"], [undefined, undefined, "the answer"]], how);
+    const [twice] = reopened(back, world.snapshot()).items;
+    assert.deepEqual([twice.after, twice.parts[0].text], [after, "half of it"]);
+  }
+});
+
+test("an answer that became an entry out of sight is not taken for lost", () => {
+  const world = new World({ emit: () => {} });
+  world.say("question", world.id("c"));
+  world.startTurn();
+  const item = world.startItem();
+  world.delta(item, 0, "half of it");
+  const state = fromOpened(world.snapshot());
+  world.finishItem(item);
+  world.finishTurn("completed");
+  for (let more = 0; more < 9; more += 1) world.say(`more ${more}`, world.id("c"));
+  for (const entries of [2, 1000]) assert.deepEqual(reopened(state, world.snapshot({ entries })).items, [], String(entries));
+});
+
+test("an answer that came to nothing while the reader was away is shown as not stored", () => {
   for (const how of ["failed", "killed"]) {
     const world = new World({ emit: () => {} });
     world.say("question", world.id("c"));

@@ -85,7 +85,7 @@ async fn the_frames_of_a_turn_come_in_this_order() {
             vec!["message", "function_call", "function_call_output", "message"],
         ),
         (vec![Reply::fault(broken())], vec!["error upstream_truncated"]),
-        (vec![Reply::text("half of").in_pieces(2).then_fault(broken())], vec!["error upstream_truncated"]),
+        (vec![Reply::text("half of").in_pieces(2).then_fault(broken())], vec!["message", "error upstream_truncated"]),
     ];
     for path in ["/", "/ws"] {
         let model = Scripted::new();

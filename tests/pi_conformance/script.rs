@@ -248,7 +248,7 @@ impl Script {
         self.requests.push(body.clone());
         Some(match (self.model)(body)? {
             Ok(answer) => Input::Answered { request, answer },
-            Err(fault) => Input::Failed { request, fault },
+            Err(fault) => Input::Failed { request, fault, shown: Vec::new() },
         })
     }
 }

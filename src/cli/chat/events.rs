@@ -204,7 +204,7 @@ impl Dialogue {
             EphemeralEvent::ItemAborted(aborted) => {
                 if self.items.remove(&aborted.item_id).is_some_and(|streamed| streamed.was_shown()) {
                     self.end_line();
-                    let void = format!("what was shown of this answer is void ({})", aborted.reason);
+                    let void = format!("this answer broke off and is not stored ({})", aborted.reason);
                     self.line(&self.screen.warning(&void));
                 }
             }

@@ -90,6 +90,8 @@ pub enum Input {
         request: RequestId,
         /// The reason.
         fault: ModelFault,
+        /// What was shown of the answer.
+        shown: Vec<Part>,
     },
     /// A request was stopped, as [`Effect::CancelModel`] asked.
     Cancelled {

@@ -161,8 +161,8 @@ impl AgentLoop {
             (Stage::Asking, Input::Answered { request, answer }) if self.turn.asks(request) => {
                 self.turn.on_answer(&mut self.ws, answer);
             }
-            (Stage::Asking, Input::Failed { request, fault }) if self.turn.asks(request) => {
-                self.turn.on_fault(&mut self.ws, fault);
+            (Stage::Asking, Input::Failed { request, fault, shown }) if self.turn.asks(request) => {
+                self.turn.on_fault(&mut self.ws, fault, shown);
             }
             (Stage::Stopping, Input::Cancelled { request, shown }) if self.turn.asks(request) => {
                 self.turn.on_stopped(&mut self.ws, shown);
@@ -170,14 +170,14 @@ impl AgentLoop {
             (_, Input::Answered { request, answer }) if self.compaction.is_running(request) => {
                 self.compacting().on_summary(&answer)
             }
-            (_, Input::Failed { request, fault }) if self.compaction.is_running(request) => {
+            (_, Input::Failed { request, fault, .. }) if self.compaction.is_running(request) => {
                 self.compacting().on_summary_fault(&fault)
             }
             (Stage::Leaving, Input::Answered { request, answer }) if self.navigation.asks(request) => {
                 let arrival = self.navigation.on_branch_summary(&mut self.ws, &answer);
                 self.arrive(arrival);
             }
-            (Stage::Leaving, Input::Failed { request, fault }) if self.navigation.asks(request) => {
+            (Stage::Leaving, Input::Failed { request, fault, .. }) if self.navigation.asks(request) => {
                 let arrival = self.navigation.on_branch_summary_fault(&mut self.ws, &fault);
                 self.arrive(arrival);
             }

@@ -156,7 +156,10 @@ impl World {
         };
         match self.model {
             Model::Summarises => said(extract(&[&Message::user("My cat is called Miso.")], None, None, 400)),
-            Model::Fails => Input::Failed { request, fault: ModelFault::new(ErrorCode::UpstreamError, "it broke") },
+            Model::Fails => {
+                let fault = ModelFault::new(ErrorCode::UpstreamError, "it broke");
+                Input::Failed { request, fault, shown: Vec::new() }
+            }
             Model::Refuses => said("I'm sorry, but I can't help with that.".into()),
             Model::Rambles => {
                 let long: Vec<String> = (0..800).map(|number| format!("number {number} of many")).collect();

@@ -164,15 +164,20 @@ fn the_end_of_an_answer_without_an_entry_is_not_lost_among_decoration() {
 }
 
 #[test]
-fn what_was_shown_is_known_from_the_first_word_to_the_end() {
+fn what_was_shown_is_given_until_it_is_an_entry() {
     let feed = Feed::new("session".parse().unwrap(), 0);
     let (item, turn) = ids();
     feed.begin_item(&item, &turn);
-    assert!(!feed.shows(&item));
+    assert_eq!(feed.stop(&item), []);
+    feed.begin_item(&item, &turn);
     feed.delta(&item, Delta::Text { part: 0, text: "one" });
-    assert!(feed.shows(&item));
+    // It breaks off, and is then cancelled before anybody knows.
+    for _ in 0..2 {
+        assert_eq!(feed.stop(&item), [Part::Text { text: "one".into() }]);
+    }
+    feed.delta(&item, Delta::Text { part: 0, text: "two" });
     publish(&feed, &["entry"], Some(&item));
-    assert!(!feed.shows(&item));
+    assert_eq!(feed.stop(&item), []);
 }
 
 /// Streams an answer of a text and two calls, whose pieces alternate.

@@ -15,7 +15,7 @@ import { ApprovalCard } from "./approvals.js";
 import { CompactionRow, compactionLine, heldLine } from "./compaction.js";
 import { byId, el } from "./dom.js";
 import { messageEditor } from "./edit.js";
-import { endedRow, traceRow, tracesOf } from "./endings.js";
+import { endedRow, openQuestion, traceRow, tracesOf } from "./endings.js";
 import { Follow } from "./follow.js";
 import { ItemView, cost, entryRow, hasRow, userMessage } from "./message.js";
 import { keepSelection, patch } from "./patch.js";
@@ -218,13 +218,23 @@ export class ChatView {
    * @param {Snapshot | null} snapshot
    */
   renderTraces(snapshot) {
-    const of = [snapshot?.unansweredTurns, snapshot?.failedCompactions, snapshot?.lastTurn, snapshot?.turn, this.path, this.drawn.from, this.drawn.to];
+    const lost = snapshot?.items.filter((item) => item.aborted) ?? [];
+    const of = [
+      snapshot?.unansweredTurns, snapshot?.failedCompactions, snapshot?.lastTurn, snapshot?.turn, this.path, this.drawn.from, this.drawn.to,
+      this.app.readOnly, lost.map((item) => item.itemId).join(),
+    ];
     if (of.every((part, index) => part === this.traced[index]) && this.traced.length > 0) return;
     this.traced = of;
     for (const row of this.log.querySelectorAll("[data-trace]")) row.remove();
     const traces = tracesOf(snapshot);
-    if (traces.size === 0) return;
-    const rows = (/** @type {string} */ entryId) => (traces.get(entryId) ?? []).map(({ explained, times }) => traceRow(explained, times));
+    if (traces.size === 0 && lost.length === 0) return;
+    const rows = (/** @type {string} */ entryId) => [
+      ...lost.filter(({ after }) => after === entryId).map((item) => lostRow(this.items.get(item.itemId) ?? new ItemView(item), item)),
+      ...(traces.get(entryId) ?? []).map(({ explained, times, isTurn }) => {
+        const question = isTurn && !this.app.readOnly ? openQuestion(this.path, entryId) : null;
+        return traceRow(explained, times, question && (() => void this.app.moves.askAgain(question)));
+      }),
+    ];
     if (this.drawn.from === 0 && !snapshot?.path.more) this.log.prepend(...rows("root"));
     // Entries without a row do not keep a failure from being shown: it follows the row before them.
     let row = null;
@@ -312,7 +322,7 @@ export class ChatView {
     const rows = [];
     /** @type {Map<string, ItemView>} */
     const items = new Map();
-    for (const item of snapshot?.items ?? []) {
+    for (const item of snapshot?.items.filter((item) => !item.aborted) ?? []) {
       const view = this.items.get(item.itemId) ?? new ItemView(item);
       view.update(item);
       items.set(item.itemId, view);
@@ -329,7 +339,7 @@ export class ChatView {
     };
     const approvals = snapshot?.approvals ?? [];
     const parked = approvals.length > 0 && snapshot?.pending.length === 0;
-    const quiet = snapshot?.turn && !parked && !isHeldUp(snapshot) && !snapshot.items.some((item) => item.parts.length > 0);
+    const quiet = snapshot?.turn && !parked && !isHeldUp(snapshot) && !snapshot.items.some((item) => !item.aborted && item.parts.length > 0);
     if (quiet) keep("activity", snapshot.pending, () => activity(snapshot.pending));
     const asking = new Map(approvals.map((approval) =>
       [approval.approvalId, this.cards.get(approval.approvalId) ?? new ApprovalCard(app, approval, this.actions.write)]));
@@ -433,6 +443,17 @@ export class ChatView {
     this.showEnds();
     this.follow.start();
   }
+}
+
+/**
+ * What was shown of an answer that came to nothing.
+ * @param {ItemView} view
+ * @param {import("./client.js").Item} item
+ */
+function lostRow(view, item) {
+  view.update(item);
+  view.node.setAttribute("data-trace", "true");
+  return view.node;
 }
 
 /**

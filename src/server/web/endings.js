@@ -3,6 +3,12 @@
  * that stay in it.
  *
  * @typedef {import("./client.js").SessionSnapshot} Snapshot
+ * @typedef {import("./client.js").Entry} Entry
+ *
+ * @typedef {object} Trace what is left of failures of a kind
+ * @property {import("./errors.js").Explained} explained
+ * @property {number} times
+ * @property {boolean} isTurn whether an answer failed, rather than a compaction
  */
 
 import { el } from "./dom.js";
@@ -25,26 +31,53 @@ export function endedRow({ status, error }, retry) {
  * What is left of a failure in the chat.
  * @param {import("./errors.js").Explained} explained
  * @param {number} times
+ * @param {(() => void) | null} again asks the question once more, if it still has no answer
  */
-export function traceRow({ text, details }, times) {
+export function traceRow({ text, details }, times, again) {
   return el("li", { class: "trace", "data-trace": true },
-    el("span", {}, times > 1 ? `${text} (${times} times)` : text), detailsOf(details));
+    el("span", {}, times > 1 ? `${text} (${times} times)` : text), detailsOf(details),
+    again && el("button", { type: "button", class: "button small", onclick: again }, "Try again"));
+}
+
+/**
+ * Returns the question that a failure left without an answer, while the chat has gone on with others. Null if it has
+ * one by now, or was asked again.
+ * @param {readonly Entry[]} path
+ * @param {string} leafId where it failed
+ * @returns {import("./message.js").MessageEntry | null}
+ */
+export function openQuestion(path, leafId) {
+  const end = path.findIndex((entry) => entry.entryId === leafId);
+  const at = path.findLastIndex((entry, index) => index <= end && isQuestion(entry));
+  const question = path[at];
+  if (question?.type !== "message") return null;
+  const rest = path.slice(at + 1);
+  const next = rest.findIndex(isQuestion);
+  const isAnswered = (/** @type {Entry} */ entry) => entry.type === "message" && entry.role === "assistant" && !entry.incomplete
+    && !entry.content.some((part) => part.type === "tool_call");
+  const said = JSON.stringify(question.content);
+  const isAskedAgain = rest.some((entry) => entry.type === "message" && isQuestion(entry) && JSON.stringify(entry.content) === said);
+  return next < 0 || isAskedAgain || rest.slice(0, next).some(isAnswered) ? null : question;
+}
+
+/** @param {Entry} entry */
+function isQuestion(entry) {
+  return entry.type === "message" && entry.role === "user";
 }
 
 /**
  * The failures of a chat by the entry after which they happened, the same ones in a row as one.
  * @param {Snapshot | null} snapshot
- * @returns {Map<string, { explained: import("./errors.js").Explained, times: number }[]>} those before the first entry
- *   are under "root"
+ * @returns {Map<string, Trace[]>} those before the first entry are under "root"
  */
 export function tracesOf(snapshot) {
-  /** @type {Map<string, { explained: import("./errors.js").Explained, times: number }[]>} */
+  /** @type {Map<string, Trace[]>} */
   const traces = new Map();
-  const add = (/** @type {string} */ leafId, /** @type {import("./errors.js").Explained} */ explained) => {
+  const add = (/** @type {string} */ leafId, /** @type {import("./errors.js").Explained} */ explained, isTurn = false) => {
     const there = traces.get(leafId) ?? [];
     const last = there[there.length - 1];
     if (last?.explained.text === explained.text) last.times += 1;
-    else there.push({ explained, times: 1 });
+    else there.push({ explained, times: 1, isTurn });
     traces.set(leafId, there);
   };
   for (const { turnId, status, error, leafId } of snapshot?.unansweredTurns ?? []) {
@@ -52,7 +85,7 @@ export function tracesOf(snapshot) {
     const stopped = status === "cancelled" ? snapshot?.entries.get(leafId) : undefined;
     if (stopped?.type === "message" && stopped.incomplete) continue;
     // The last one is shown below the chat, where it can be tried again.
-    if (turnId !== snapshot?.lastTurn?.turnId || snapshot?.turn) add(leafId, explainEnd(status, error));
+    if (turnId !== snapshot?.lastTurn?.turnId || snapshot?.turn) add(leafId, explainEnd(status, error), true);
   }
   for (const failure of snapshot?.failedCompactions ?? []) add(failure.leafId, explain(failure.error));
   return traces;

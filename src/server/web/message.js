@@ -144,7 +144,7 @@ function customMessage(entry) {
  */
 function answer(entry) {
   const parts = entry.content.map(answerPart);
-  const cut = entry.incomplete ? "Stopped here: this answer is incomplete." : CUTS[entry.stopReason ?? ""];
+  const cut = entry.incomplete ? (entry.stopReason === "cancelled" ? "Stopped here: this answer is incomplete." : "The answer broke off here.") : CUTS[entry.stopReason ?? ""];
   return el("li", { class: "message assistant", "data-entry": entry.entryId },
     el("span", { class: "visually-hidden" }, "Answer: "),
     el("div", { class: "parts" }, ...parts),
@@ -219,7 +219,7 @@ export class ItemView {
   /** @param {import("./client.js").Item} item */
   constructor(item) {
     this.parts = el("div", { class: "parts" });
-    this.mark = el("span", { class: "mark cut", hidden: true }, "This answer broke off and is void.");
+    this.mark = el("span", { class: "mark cut", hidden: true }, "The answer broke off here. It is not stored: the model does not see it, and it is gone when this page is closed.");
     this.node = el("li", { class: "message assistant", "data-item": item.itemId },
       el("span", { class: "visually-hidden" }, "Answer: "), this.parts, this.mark);
     /** @type {{ type: string, show: (text: string) => void }[]} */

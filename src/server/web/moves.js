@@ -116,6 +116,14 @@ export class Moves {
   }
 
   /**
+   * Asks a question that has no answer once more, at the end of the chat.
+   * @param {{ content: Part[] }} question
+   */
+  async askAgain({ content }) {
+    await this.app.sending.send(inputOf(content), textOf(content));
+  }
+
+  /**
    * Puts a summary of a branch that was left earlier where the session continues now: goes back to that branch and
    * leaves it again.
    * @param {LeafId} leftId

@@ -144,7 +144,7 @@ async fn an_answer_that_ended_meanwhile_is_its_entry() {
 }
 
 #[tokio::test]
-async fn an_answer_that_failed_meanwhile_is_void() {
+async fn an_answer_that_failed_meanwhile_is_an_entry_as_far_as_it_was_shown() {
     // With some of its text, and with nothing but its start.
     for seen in ["item_delta", "item_started"] {
         failed_meanwhile(seen).await;
@@ -176,8 +176,10 @@ async fn failed_meanwhile(seen: &str) {
     while client.fold.count("turn_finished") == 0 {
         client.step().await.unwrap();
     }
-    assert_eq!((client.fold.snapshots, client.fold.void.len()), (1, 1));
-    assert_eq!(client.fold.void, watch.fold.void);
+    assert_eq!((client.fold.snapshots, client.fold.void.len(), watch.fold.void.len()), (1, 0, 0));
+    let kept = client.fold.log.values().find(|event| event["payload"]["entry"]["role"] == "assistant").unwrap();
+    let (kept, shown) = (&kept["payload"]["entry"], json!([{ "type": "text", "text": "first half" }]));
+    assert_eq!((&kept["incomplete"], &kept["stopReason"], &kept["content"]), (&json!(true), &Value::Null, &shown));
     client.command("retry_turn", json!({})).await;
     while client.fold.count("turn_finished") == 1 {
         client.step().await.unwrap();

@@ -67,7 +67,7 @@ async fn a_kill_in_the_middle_of_an_answer_is_told_and_the_chat_goes_on() {
         server
     };
     let (server, shown) = tokio::join!(killing, chat(&line, &[], input));
-    assert!(shown.contains("what was shown of this answer is void (interrupted)"), "{shown}");
+    assert!(shown.contains("this answer broke off and is not stored (interrupted)"), "{shown}");
     assert!(shown.contains("the server stopped in the middle of the turn"), "{shown}");
     assert!(shown.rsplit("the server stopped").next().unwrap().contains("Aurora"), "{shown}");
     server.stop().await;

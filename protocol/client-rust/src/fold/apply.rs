@@ -117,8 +117,6 @@ impl Snapshot {
     fn turn_started(&mut self, started: &TurnStarted) {
         self.turn = Some(Turn { turn_id: started.turn_id.clone() });
         self.last_turn = None;
-        // Void answers are shown until here. Others stay: a replay may reach the beginning of their turn only now.
-        self.items.retain(|item| item.aborted().is_none());
     }
 
     fn turn_finished(&mut self, finished: &TurnFinished) {

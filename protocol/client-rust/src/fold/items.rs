@@ -16,6 +16,9 @@ use reseed_protocol::{
 /// all there is.
 pub const PARTS_MAX: usize = 4096;
 
+/// The most answers that came to nothing whose text is kept: as many as failed turns.
+const LOST_MAX: usize = 16;
+
 /// An answer that is not an entry yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
@@ -24,7 +27,15 @@ pub struct Item {
     parts: Vec<RunningPart>,
     /// The UTF-16 code units of each part.
     units: Vec<u64>,
-    aborted: Option<String>,
+    aborted: Option<Aborted>,
+}
+
+/// Why an item will not become an entry, and where it was shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Aborted {
+    reason: String,
+    /// The entry behind which it was shown; `None` at the beginning.
+    after: Option<EntryId>,
 }
 
 impl Item {
@@ -62,10 +73,16 @@ impl Item {
         self.units.get(part).copied().unwrap_or(0)
     }
 
-    /// Returns an error code if what was shown of it is void.
+    /// Returns an error code if it will not become an entry: what was shown of it is not stored.
     #[must_use]
     pub fn aborted(&self) -> Option<&str> {
-        self.aborted.as_deref()
+        self.aborted.as_ref().map(|aborted| aborted.reason.as_str())
+    }
+
+    /// Returns the entry behind which an aborted item was shown; `None` at the beginning of the session.
+    #[must_use]
+    pub fn after(&self) -> Option<&EntryId> {
+        self.aborted.as_ref().and_then(|aborted| aborted.after.as_ref())
     }
 
     /// Returns the UTF-16 code units received of all its parts.
@@ -134,12 +151,10 @@ impl Snapshot {
         }
     }
 
-    /// Applies `item_aborted`. An item that showed nothing vanishes; another one is void until the next turn.
+    /// Applies `item_aborted`. An item that showed nothing vanishes; the text of another one stays, as not stored.
     pub(super) fn item_aborted(&mut self, aborted: &ItemAborted) {
-        self.items.retain(|item| item.item_id != aborted.item_id || !item.parts.is_empty());
-        for item in self.items.iter_mut().filter(|item| item.item_id == aborted.item_id) {
-            item.aborted = Some(aborted.reason.clone());
-        }
+        let after = self.leaf_id.clone();
+        lose(&mut self.items, |item| item.item_id == aborted.item_id, &aborted.reason, after.as_ref());
     }
 
     /// Returns an item, which may begin here; `None` if it is an entry already.
@@ -156,6 +171,21 @@ impl Snapshot {
         });
         self.items.get_mut(place)
     }
+}
+
+/// Marks items that have come to nothing. What they showed stays, behind the entry where it was shown: a person may be
+/// reading it. Of more than [`LOST_MAX`] the newest stay.
+pub(super) fn lose(items: &mut Vec<Item>, is_lost: impl Fn(&Item) -> bool, reason: &str, after: Option<&EntryId>) {
+    for item in items.iter_mut().filter(|item| item.aborted.is_none() && is_lost(item)) {
+        item.aborted = Some(Aborted { reason: reason.to_owned(), after: after.cloned() });
+    }
+    items.retain(|item| item.aborted.is_none() || item.length() > 0);
+    let mut surplus = items.iter().filter(|item| item.aborted.is_some()).count().saturating_sub(LOST_MAX);
+    items.retain(|item| {
+        let goes = item.aborted.is_some() && surplus > 0;
+        surplus -= usize::from(goes);
+        !goes
+    });
 }
 
 /// Returns the place of a part, unless it is beyond [`PARTS_MAX`].
@@ -307,9 +337,10 @@ mod tests {
         assert_eq!(told.snapshot.resume_point().items, None, "the server is not asked to go on with it");
         let size = serde_json::to_value(&told.snapshot.context_info).unwrap();
         told.durable("turn_finished", json!({"turnId": "turn", "status": "failed", "contextInfo": size}));
-        assert_eq!(shown(&told), "t:void", "it is shown until the next turn");
         told.durable("turn_started", json!({"turnId": "next", "commandIds": [], "generation": 1}));
-        assert_eq!(told.snapshot.items, []);
+        assert_eq!(shown(&told), "t:void", "the next turn does not take it away");
+        assert_eq!(told.snapshot.items[0].after(), told.snapshot.leaf_id.as_ref());
+        told.snapshot.items.clear();
 
         delta(&mut told, 0, 0, "valid", None);
         assert_eq!(told.snapshot.items[0].turn_id().map(TurnId::as_str), Some("next"), "it belongs to what runs");

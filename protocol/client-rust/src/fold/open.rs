@@ -1,6 +1,6 @@
 //! Starts and extends a fold: `session_opened`, pages of older entries, and the position to resume from.
 
-use super::{Call, Item, Path, Snapshot, Turn};
+use super::{Call, Item, Path, Snapshot, Turn, items::lose};
 use reseed_protocol::{
     command::{Resume, ResumeItem},
     reply::{Entries, PendingCall, Resumed, RunningTurn, SessionOpened},
@@ -55,7 +55,8 @@ impl Snapshot {
     pub fn reopened(&mut self, opened: SessionOpened) -> Resumed {
         let is_same = self.session_id == opened.session_id && self.epoch == opened.epoch;
         if opened.resumed != Some(Resumed::Replay) || !is_same {
-            *self = Self::opened(opened);
+            let known = std::mem::replace(self, Self::opened(opened));
+            self.keep_shown(known);
             return Resumed::Snapshot;
         }
         self.role = opened.role;
@@ -72,6 +73,22 @@ impl Snapshot {
         self.resumed_items(opened.turn);
         self.update_state();
         Resumed::Replay
+    }
+
+    /// Keeps what was being written when the connection was lost, and is neither an entry nor being written now. It is
+    /// left out if this snapshot does not reach back to its place: it may be an entry before it.
+    fn keep_shown(&mut self, known: Self) {
+        if known.session_id != self.session_id {
+            return;
+        }
+        let Self { leaf_id, items: mut lost, .. } = known;
+        lost.retain(|item| {
+            let after = if item.aborted().is_some() { item.after() } else { leaf_id.as_ref() };
+            let reaches = after.map_or(!self.path.more(), |after| self.entries.contains(after));
+            reaches && !self.entries.contains(item.item_id()) && self.item(item.item_id()).is_none()
+        });
+        lose(&mut lost, |_| true, "interrupted", leaf_id.as_ref());
+        self.items.splice(..0, lost);
     }
 
     /// Takes the calls that are new, and the deadlines of now: no stored event moves one.
@@ -249,6 +266,29 @@ mod tests {
             let offset = shown.len();
             told.ephemeral("item_delta", json!({"itemId": "item", "part": 0, "offset": offset, "text": "!"}));
             assert_eq!(told.snapshot.items[0].parts()[0].text(), format!("{shown}!"));
+        }
+    }
+
+    #[test]
+    fn what_was_shown_stays_in_a_new_snapshot_that_reaches_back_to_its_place() {
+        let half =
+            json!({"turnId": "turn", "items": [{"itemId": "item", "parts": [{"type": "text", "text": "half"}]}]});
+        let known = json!({"entries": [entry("a", None)], "leafId": "a", "turn": half, "state": "running"});
+        for (entries, shown) in [
+            (vec![entry("a", None), entry("b", Some("a"))], true),
+            // It is an entry by now.
+            (vec![entry("a", None), entry("item", Some("a"))], false),
+            // It may be one before these.
+            (vec![entry("c", Some("b"))], false),
+        ] {
+            let mut now = Snapshot::opened(opened(known.clone()));
+            now.reopened(opened(json!({"resumed": "snapshot", "entries": entries, "more": true, "leafId": "b"})));
+            let kept: Vec<_> = now.items.iter().map(|item| (item.aborted(), item.after().cloned())).collect();
+            assert_eq!(
+                kept,
+                if shown { vec![(Some("interrupted"), Some(id("a")))] } else { Vec::new() },
+                "{entries:?}"
+            );
         }
     }
 

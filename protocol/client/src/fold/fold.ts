@@ -57,12 +57,7 @@ function changed(now: SessionSnapshot, event: EventFrame): Change {
     case "entry_appended":
       return entryAppended(now, event.payload.entry);
     case "turn_started":
-      // Void answers are shown until here. Others stay: a replay may reach the beginning of their turn only now.
-      return {
-        turn: { turnId: event.payload.turnId },
-        lastTurn: null,
-        items: now.items.filter((item) => !item.aborted),
-      };
+      return { turn: { turnId: event.payload.turnId }, lastTurn: null };
     case "turn_finished":
       return turnFinished(now, event.payload);
     case "tool_call": {

@@ -10,6 +10,9 @@ import type { Item, SessionSnapshot } from "./snapshot.js";
  */
 export const PARTS_MAX = 4096;
 
+/** The most answers that came to nothing whose text is kept: as many as failed turns. */
+const LOST_MAX = 16;
+
 /** The fields that this file changes. */
 type Change = Partial<SessionSnapshot>;
 
@@ -64,10 +67,25 @@ export function itemFinished(now: SessionSnapshot, { itemId, part: index }: Item
   });
 }
 
-/** Applies `item_aborted`. An item that showed nothing vanishes; another one is void until the next turn. */
+/** Applies `item_aborted`. An item that showed nothing vanishes; the text of another one stays, as not stored. */
 export function itemAborted(now: SessionSnapshot, { itemId, reason }: ItemAborted): Change {
-  const shown = now.items.filter((item) => item.itemId !== itemId || item.parts.length > 0);
-  return changeItem(shown, itemId, (item) => ({ ...item, aborted: reason }));
+  return { items: withLost(now.items, (item) => item.itemId === itemId, reason, now.leafId) };
+}
+
+/**
+ * Returns the items of which some have come to nothing. What they showed stays, behind the entry where it was shown: a
+ * person may be reading it. Of more than `LOST_MAX` the newest stay.
+ */
+export function withLost(
+  items: readonly Item[],
+  isLost: (item: Item) => boolean,
+  aborted: string,
+  after: SessionSnapshot["leafId"],
+): readonly Item[] {
+  const marked = items.map((item) => (isLost(item) && !item.aborted ? { ...item, aborted, after } : item));
+  const shown = marked.filter((item) => !item.aborted || item.parts.some((part) => partText(part) !== ""));
+  const surplus = shown.filter((item) => item.aborted).slice(0, -LOST_MAX);
+  return surplus.length > 0 ? shown.filter((item) => !surplus.includes(item)) : shown;
 }
 
 /** Returns the part with this text. */

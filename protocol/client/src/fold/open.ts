@@ -4,7 +4,7 @@ import type { Entries, Resume, ResumeItem, SessionOpened } from "../wire.js";
 import { measured, resumedCompaction } from "./context.js";
 import { KnownEntries, Path, placeOf } from "./entries.js";
 import { stateOf } from "./fold.js";
-import { itemOf, partText } from "./items.js";
+import { itemOf, partText, withLost } from "./items.js";
 import type { Call, Item, SessionSnapshot } from "./snapshot.js";
 
 /** Returns the snapshot that `session_opened` describes. */
@@ -53,7 +53,7 @@ export function fromOpened(opened: SessionOpened): SessionSnapshot {
  */
 export function reopened(known: SessionSnapshot | null, opened: SessionOpened): SessionSnapshot {
   const isReplay = opened.resumed === "replay" && known?.sessionId === opened.sessionId;
-  if (!known || !isReplay || known.epoch !== opened.epoch) return fromOpened(opened);
+  if (!known || !isReplay || known.epoch !== opened.epoch) return withShown(fromOpened(opened), known);
   const next = {
     ...known,
     role: opened.role,
@@ -69,6 +69,20 @@ export function reopened(known: SessionSnapshot | null, opened: SessionOpened): 
     items: resumedItems(known.items, opened),
   };
   return { ...next, state: stateOf(next) };
+}
+
+/**
+ * Returns a new snapshot with what was being written when the connection was lost, and is neither an entry nor being
+ * written now. It is left out if the snapshot does not reach back to its place: it may be an entry before it.
+ */
+function withShown(fresh: SessionSnapshot, known: SessionSnapshot | null): SessionSnapshot {
+  if (known?.sessionId !== fresh.sessionId) return fresh;
+  const isThere = ({ itemId, after = known.leafId }: Item) =>
+    fresh.entries.has(itemId) ||
+    fresh.items.some((item) => item.itemId === itemId) ||
+    !(after === "root" ? !fresh.path.more : fresh.entries.has(after));
+  const lost = known.items.filter((item) => !isThere(item));
+  return { ...fresh, items: [...withLost(lost, () => true, "interrupted", known.leafId), ...fresh.items] };
 }
 
 /** Returns the calls that were known and those that are new, with their deadlines of now: no stored event moves one. */

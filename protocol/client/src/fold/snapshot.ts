@@ -113,8 +113,10 @@ export interface Item {
   readonly turnId: TurnId;
   /** Its parts so far. */
   readonly parts: readonly RunningPart[];
-  /** Why what was shown of it is void; absent while it is valid. */
+  /** Why it will not become an entry: what was shown of it is not stored. Absent while it may become one. */
   readonly aborted?: string;
+  /** The entry behind which it was shown; on aborted items. */
+  readonly after?: SessionSnapshot["leafId"];
 }
 
 /** A tool call without a result. */

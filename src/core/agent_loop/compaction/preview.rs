@@ -299,7 +299,7 @@ mod tests {
                 _ => None,
             });
             let fault = ModelFault::new(ErrorCode::ContentFiltered, "no");
-            let shown = self.0.handle(NOW, Input::Failed { request: request.unwrap(), fault });
+            let shown = self.0.handle(NOW, Input::Failed { request: request.unwrap(), fault, shown: Vec::new() });
             let shown = shown.into_iter().find_map(|effect| match effect {
                 Effect::Reply { reply: Reply::CompactionPreview(preview), .. } => Some(*preview),
                 _ => None,
@@ -343,7 +343,7 @@ mod tests {
         });
         assert_eq!(refusal(&world.apply(NOW, preview.preview_id.clone())), None);
         let fault = ModelFault::new(ErrorCode::ContextOverflow, "too large");
-        let effects = world.0.handle(NOW, Input::Failed { request: request.unwrap(), fault });
+        let effects = world.0.handle(NOW, Input::Failed { request: request.unwrap(), fault, shown: Vec::new() });
         let jobs = effects.iter().filter_map(|effect| match effect {
             Effect::Append(append) => Some(&append.events),
             _ => None,

@@ -176,12 +176,13 @@ impl World {
                 ErrorCode::UpstreamAuth,
             ];
             let mut fault = ModelFault::new(codes[self.rng.usize(..codes.len())], "a fault");
-            fault.shown = self.rng.bool();
+            let is_shown = purpose == Purpose::Turn && self.rng.bool();
+            let shown = if is_shown { vec![Part::Text { text: "half".into() }] } else { Vec::new() };
             if self.rng.bool() {
                 fault.overflow =
                     OverflowHint { prompt_tokens: Some(self.rng.u64(1..3_000)), window_tokens: Some(1_000) };
             }
-            self.tell(Input::Failed { request, fault });
+            self.tell(Input::Failed { request, fault, shown });
             return;
         }
         let text = "said ".repeat(self.rng.usize(1..60));

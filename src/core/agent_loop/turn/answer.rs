@@ -10,7 +10,7 @@ use crate::{
     model::{Answer, ReportedUsage},
 };
 use reseed_protocol::{
-    CallId, EntryData, ErrorCode, Message, Part, Role, StopReason, Usage, UsageSource,
+    CallId, EntryData, EntryId, ErrorCode, Message, Part, Role, StopReason, Usage, UsageSource,
     event::{EphemeralEvent, HookFailed, ItemAborted},
     hook::HookPoint,
 };
@@ -58,26 +58,7 @@ impl Turn {
     pub(crate) fn on_stopped(&mut self, ws: &mut Workspace, shown: Vec<Part>) {
         let Some(OpenRequest { item, asked, stopped_as: Some(status), .. }) = self.asking.take() else { return };
         ws.prompt.request_failed();
-        // A withheld answer is not stored: hooks have not inspected it.
-        let shown = if asked.withheld { Vec::new() } else { shown };
-        let was_shown = !shown.is_empty();
-        // An incomplete tool call is no call, so only readable text is kept.
-        let shown: Vec<Part> = shown
-            .into_iter()
-            .filter(|part| matches!(part, Part::Text { text } | Part::Reasoning { text, .. } if !text.is_empty()))
-            .collect();
-        if shown.iter().any(|part| matches!(part, Part::Text { .. })) {
-            let mut message = Message::new(Role::Assistant, shown);
-            message.model = Some(asked.model);
-            message.stop_reason = Some(StopReason::Cancelled);
-            message.incomplete = true;
-            let turn_id = ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
-            let entry = ws.entry(item, EntryData::message(message));
-            ws.append(vec![appended(entry, turn_id, None)], Vec::new());
-        } else if was_shown {
-            let reason = ErrorCode::Interrupted.as_str().to_owned();
-            ws.emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason }));
-        }
+        ws.keep_shown(item, &asked, shown, Some(StopReason::Cancelled), ErrorCode::Interrupted);
         ws.then(Step::stop_turn(status));
     }
 
@@ -97,6 +78,39 @@ impl Turn {
 }
 
 impl Workspace {
+    /// Keeps what was shown of an answer that was stopped or broke off, as an entry marked incomplete. Declares void an
+    /// answer without text. Returns true if an entry was appended.
+    pub(crate) fn keep_shown(
+        &mut self,
+        item: EntryId,
+        asked: &Asked,
+        shown: Vec<Part>,
+        stop_reason: Option<StopReason>,
+        void: ErrorCode,
+    ) -> bool {
+        // A withheld answer is not stored: hooks have not inspected it.
+        if shown.is_empty() || asked.withheld {
+            return false;
+        }
+        // An incomplete tool call is no call, so only readable text is kept.
+        let is_readable =
+            |part: &Part| matches!(part, Part::Text { text } | Part::Reasoning { text, .. } if !text.is_empty());
+        let shown: Vec<Part> = shown.into_iter().filter(is_readable).collect();
+        if !shown.iter().any(|part| matches!(part, Part::Text { .. })) {
+            let reason = void.as_str().to_owned();
+            self.emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason }));
+            return false;
+        }
+        let mut message = Message::new(Role::Assistant, shown);
+        message.model = Some(asked.model.clone());
+        message.stop_reason = stop_reason;
+        message.incomplete = true;
+        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let entry = self.entry(item, EntryData::message(message));
+        self.append(vec![appended(entry, turn_id, None)], Vec::new());
+        true
+    }
+
     fn answer_message(&mut self, answer: &Answer, asked: &Asked) -> Message {
         let mut content = answer.parts.clone();
         content.retain(|part| !matches!(part, Part::Text { text } if text.is_empty()));

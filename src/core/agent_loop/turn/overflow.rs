@@ -9,8 +9,8 @@ use crate::{
     model::{Answer, ModelFault},
 };
 use reseed_protocol::{
-    ErrorCode,
-    event::{ContextWarning, EphemeralEvent, ItemAborted},
+    ErrorCode, Part,
+    event::{ContextWarning, EphemeralEvent},
 };
 
 /// Some servers refuse a request that is too large by ending the stream without output. An empty stream counts as such
@@ -19,17 +19,15 @@ use reseed_protocol::{
 const SUSPECT_PERCENT: u64 = 20;
 
 impl Turn {
-    /// Handles a failed request, and says if a compaction may help: one is made once in a turn.
-    pub(crate) fn on_fault(&mut self, ws: &mut Workspace, fault: ModelFault) {
+    /// Handles a failed request, and says if a compaction may help: one is made once in a turn. An answer that broke
+    /// off is kept as far as it was shown, and ends the turn: a second answer would stand behind its beginning.
+    pub(crate) fn on_fault(&mut self, ws: &mut Workspace, fault: ModelFault, shown: Vec<Part>) {
         let Some(OpenRequest { item, asked, .. }) = self.asking.take() else { return };
         ws.prompt.request_failed();
         let Some(turn) = ws.session.state.turn.clone() else { return };
         let count = &asked.count;
-        if fault.shown && !asked.withheld {
-            let reason = fault.code.as_str().to_owned();
-            ws.emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason }));
-        }
-        if fault.refuses_tools && ws.go_on_without_tools() {
+        let is_kept = ws.keep_shown(item, &asked, shown, None, fault.code);
+        if !is_kept && fault.refuses_tools && ws.go_on_without_tools() {
             ws.then(Step::Request);
             return;
         }
@@ -40,7 +38,7 @@ impl Turn {
         if overflow {
             ws.learn_window(&fault, &asked, window);
         }
-        let may_compact = (overflow || suspect) && ws.manager().is_automatic() && !turn.overflowed;
+        let may_compact = (overflow || suspect) && !is_kept && ws.manager().is_automatic() && !turn.overflowed;
         let failed = FailedRequest { count: asked.count, fault, may_compact };
         ws.then(Step::RequestFailed(Box::new(failed)));
     }

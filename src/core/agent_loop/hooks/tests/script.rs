@@ -115,7 +115,7 @@ impl World {
 
     pub(super) fn model_fails(&mut self, code: ErrorCode) -> &mut Self {
         let request = self.asked.take().expect("the model is asked");
-        self.tell(Input::Failed { request, fault: ModelFault::new(code, "a fault") })
+        self.tell(Input::Failed { request, fault: ModelFault::new(code, "a fault"), shown: Vec::new() })
     }
 
     /// Answers the summary request with all sections, in as many parts as are requested.
@@ -140,7 +140,7 @@ impl World {
     /// Fails the summary request.
     pub(super) fn summary_fails(&mut self, code: ErrorCode) -> &mut Self {
         let request = self.summarising.take().expect("the model is asked for a summary");
-        self.tell(Input::Failed { request, fault: ModelFault::new(code, "no") })
+        self.tell(Input::Failed { request, fault: ModelFault::new(code, "no"), shown: Vec::new() })
     }
 
     pub(super) fn summary_piece(&mut self, request: RequestId) {

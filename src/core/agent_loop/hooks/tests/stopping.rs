@@ -163,9 +163,9 @@ fn of_an_answer_that_nobody_has_seen_there_is_nothing_to_take_back() {
     let mut world = World::new(vec![hook("one", HookPoint::Message)]);
     world.say("hello").pass().took();
     let request = world.asked.take().unwrap();
-    let mut fault = ModelFault::new(ErrorCode::UpstreamError, "a fault");
-    fault.shown = true;
-    world.tell(Input::Failed { request, fault }).check(&["end failed upstream_error"]);
+    let fault = ModelFault::new(ErrorCode::UpstreamError, "a fault");
+    let shown = vec![Part::Text { text: "a secret".into() }];
+    world.tell(Input::Failed { request, fault, shown }).check(&["end failed upstream_error"]);
 }
 
 #[test]
