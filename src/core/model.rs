@@ -156,6 +156,14 @@ pub struct OverflowHint {
     pub window_tokens: Option<u64>,
 }
 
+impl OverflowHint {
+    /// Returns true if both numbers are known, and the request is above the window.
+    #[must_use]
+    pub fn is_certain(&self) -> bool {
+        matches!((self.prompt_tokens, self.window_tokens), (Some(sent), Some(fits)) if sent > fits)
+    }
+}
+
 /// A piece of an answer to show as it arrives. Every piece names its part by its index in the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delta<'a> {

@@ -3,7 +3,10 @@
 //! The text of an upstream error never leaves this file, because it can echo keys and prompts. It is only searched for
 //! known words; the fault's message consists of the code's own cause and remedy, and of numbers.
 
-use super::overflow;
+use super::{
+    overflow::{self, Verdict},
+    wait,
+};
 use crate::core::model::{FaultOrigin, ModelFault, OverflowHint};
 use jiff::Timestamp;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
@@ -29,6 +32,9 @@ pub(crate) fn classify(status: Option<u16>, headers: &HeaderMap, now: Timestamp,
     let overflow = error.overflow(status);
     let code = match (&overflow, status) {
         (Some(_), _) => ErrorCode::ContextOverflow,
+        (None, _) if error.is_passing() && error.means(CERTAIN) == Some(ErrorCode::UpstreamQuota) => {
+            ErrorCode::UpstreamRateLimited
+        }
         (None, status) => error
             .means(CERTAIN)
             .or_else(|| status.and_then(by_status))
@@ -48,7 +54,7 @@ pub(crate) fn classify(status: Option<u16>, headers: &HeaderMap, now: Timestamp,
     }
     let refuses_tools = code != ErrorCode::ContextOverflow && error.refuses_tools();
     let origin = FaultOrigin { http_status: status, error_type: error.error_type, request_id: request_id(headers) };
-    let retry_after_ms = retry_after_ms(headers, now);
+    let retry_after_ms = retry_after_ms(headers, now).or(error.wait_ms);
     ModelFault { overflow: hint, refuses_tools, retry_after_ms, origin, ..fault(code, &note) }
 }
 
@@ -181,23 +187,29 @@ struct ErrorBody {
     error_type: Option<String>,
     /// A status given inside the body.
     status: Option<u16>,
+    /// Codes and types in fields of their own, on separate lines.
+    codes: String,
     /// Token counts in separate fields, as llama-server sends them.
     counts: OverflowHint,
+    /// The wait that a field or the text asks for.
+    wait_ms: Option<u64>,
     /// True if the body was empty.
     bodiless: bool,
 }
 
 impl ErrorBody {
-    /// Reads `{"error":{…}}`, `{"error":"…"}`, `{"message":…}`, `{"detail":…}`, `[{"error":…}]`, or plain text.
+    /// Reads `{"error":{…}}`, `{"error":"…"}`, `{"message":…}`, `{"detail":…}`, `{"errors":[…]}`, `[{"error":…}]`, what a
+    /// router passes on in a field of its own, or plain text.
     fn read(body: &[u8]) -> Self {
         let root: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
         let root = match &root {
             Value::Array(items) => items.first().unwrap_or(&Value::Null),
             root => root,
         };
-        let error = match &root["error"] {
-            Value::Null => root,
-            error => error,
+        let error = match (&root["error"], &root["errors"][0]) {
+            (Value::Null, Value::Null) => root,
+            (Value::Null, first) => first,
+            (error, _) => error,
         };
         let text = |value: &Value| match value {
             Value::String(text) => text.clone(),
@@ -207,36 +219,56 @@ impl ErrorBody {
         let message = match error {
             Value::Null => String::from_utf8_lossy(body).into_owned(),
             Value::String(text) => text.clone(),
-            error => [&error["message"], &error["detail"], &error["error"]].map(text).join(" ").trim().to_owned(),
+            error => {
+                let fields = ["message", "detail", "error", "msg", "error_message"].map(|name| text(&error[name]));
+                format!("{} {}", fields.join(" "), passed_on(&error["metadata"]["raw"])).trim().to_owned()
+            }
         };
         let code = text(&error["code"]);
-        let kinds = [&error["type"], &error["status"]].map(text).join("\n");
+        let kinds = [&error["type"], &error["status"], &error["error_type"], &error["error_code"]].map(text).join("\n");
         let status = [&code, &text(&error["status"]), &text(&error["status_code"])]
             .into_iter()
             .find_map(|code| code.parse::<u16>().ok().filter(|status| (400..600).contains(status)));
         let counts =
             OverflowHint { prompt_tokens: error["n_prompt_tokens"].as_u64(), window_tokens: error["n_ctx"].as_u64() };
         let error_type = name(&text(&error["type"])).or_else(|| name(&code)).or_else(|| name(&text(&error["status"])));
-        let words = format!("{code}\n{kinds}\n{message}").to_lowercase();
-        Self { words, error_type, message, status, counts, bodiless: body.trim_ascii().is_empty() }
+        let wait_ms = wait::in_body(error, &message);
+        // Google names the period of a quota among the details.
+        let details = text(&error["details"]);
+        let codes = format!("{code}\n{kinds}\n{details}").to_lowercase();
+        let words = format!("{codes}\n{}", message.to_lowercase());
+        Self { words, error_type, message, status, codes, counts, wait_ms, bodiless: body.trim_ascii().is_empty() }
     }
 
+    /// Returns the overflow that the error reports. A status that is about who asks, or how often, is never one, unless
+    /// the request alone is above what a minute allows.
     fn overflow(&self, status: Option<u16>) -> Option<OverflowHint> {
+        let is_possible = !matches!(status, Some(401..=404 | 407..=410 | 503 | 529));
         if self.bodiless {
-            return status.and_then(|status| overflow::detect(&format!("{status} (no body)")));
+            let text = status.map(|status| format!("{status} (no body)")).unwrap_or_default();
+            return overflow::detect(&text);
         }
-        // Check the message alone first: its first words distinguish throttling from overflow.
-        let hint = match overflow::detect(&self.message) {
-            Some(hint) => hint,
+        let hint = match overflow::judge(&self.message) {
+            Verdict::TooLarge(hint) if is_possible && (status != Some(429) || hint.is_certain()) => hint,
+            Verdict::TooLarge(_) | Verdict::Throttled => return None,
             // Compaction also cures a body too large for an intermediate proxy.
-            None if status == Some(413) => OverflowHint::default(),
-            None if overflow::is_throttling(&self.message) => return None,
-            None => overflow::detect(&self.words)?,
+            Verdict::Other if status == Some(413) && !overflow::is_about_media(&self.message) => {
+                OverflowHint::default()
+            }
+            Verdict::Other if is_possible && status != Some(429) => overflow::detect(&self.codes)?,
+            Verdict::Other => return None,
         };
         Some(OverflowHint {
             prompt_tokens: self.counts.prompt_tokens.or(hint.prompt_tokens),
             window_tokens: self.counts.window_tokens.or(hint.window_tokens),
         })
+    }
+
+    /// Returns true if the error limits the rate: by the minute, or with a short wait. A quota by the day is used up.
+    fn is_passing(&self) -> bool {
+        let by_day = ["perday", "per day", "per_day", "daily", "monthly"].iter().any(|word| self.words.contains(word));
+        let by_minute = ["perminute", "per minute", "per_minute", "per-minute", "per second", "persecond"];
+        !by_day && (by_minute.iter().any(|word| self.words.contains(word)) || self.wait_ms.is_some())
     }
 
     /// Returns true if the upstream refused the request because it offers tools.
@@ -246,6 +278,21 @@ impl ErrorBody {
 
     fn means(&self, table: &[(ErrorCode, &[&str])]) -> Option<ErrorCode> {
         table.iter().find(|(_, words)| words.iter().any(|word| self.words.contains(word))).map(|&(code, _)| code)
+    }
+}
+
+/// Returns the message of the error that a router passes on, often as JSON in a text.
+fn passed_on(raw: &Value) -> String {
+    let inner: Value = match raw {
+        Value::String(text) => serde_json::from_str(text).unwrap_or_else(|_| raw.clone()),
+        other => other.clone(),
+    };
+    match [&inner["error"]["message"], &inner["message"], &inner["error"], &inner]
+        .into_iter()
+        .find(|value| value.is_string())
+    {
+        Some(Value::String(text)) => text.clone(),
+        _ => String::new(),
     }
 }
 
@@ -393,6 +440,52 @@ mod tests {
                 UpstreamRateLimited,
             ),
             (Some(503), r#"{"error":{"message":"Service unavailable: too many tokens"}}"#, UpstreamOverloaded),
+            (Some(429), r#"{"message":"Too many tokens, please wait before trying again."}"#, UpstreamRateLimited),
+            (Some(500), r#"{"error":{"message":"Too many tokens, please wait before trying again."}}"#, UpstreamError),
+            (
+                None,
+                r#"{"error":{"message":"Too many tokens, please wait before trying again.","code":429}}"#,
+                UpstreamRateLimited,
+            ),
+            (Some(401), r#"{"error":{"message":"The token exceeds the maximum length"}}"#, UpstreamAuth),
+            (
+                Some(400),
+                r#"{"error":{"message":"The image size is 12 MB which exceeds the limit of 10 MB.","type":"invalid_request_error"}}"#,
+                UpstreamRejected,
+            ),
+            (Some(413), r#"{"error":{"message":"image is larger than 5 MB"}}"#, UpstreamRejected),
+            // overflow in fields of other names, and passed on by a router
+            (
+                Some(400),
+                r#"{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"{\"error\":{\"message\":\"the prompt is longer than the context of 4096 tokens\"}}"}}}"#,
+                ContextOverflow,
+            ),
+            (
+                None,
+                r#"{"choices":null,"error_type":"BadRequestError","error_message":"maximum context length is 4096 tokens, 5000 were sent"}"#,
+                ContextOverflow,
+            ),
+            (
+                Some(400),
+                r#"{"errors":[{"message":"AiError: 9000 tokens exceeded this model context window limit (8000).","code":5021}],"success":false}"#,
+                ContextOverflow,
+            ),
+            (
+                Some(429),
+                r#"{"error":{"message":"Request too large for m on tokens per min (TPM): Limit 4000, Requested 5000.","code":"rate_limit_exceeded"}}"#,
+                ContextOverflow,
+            ),
+            // a quota by the minute is waited for, one by the day is used up
+            (
+                Some(429),
+                r#"[{"error":{"code":429,"message":"You exceeded your current quota.\nPlease retry in 1.5s.","status":"RESOURCE_EXHAUSTED","details":[{"violations":[{"quotaId":"GenerateRequestsPerMinutePerProject"}]}]}}]"#,
+                UpstreamRateLimited,
+            ),
+            (
+                Some(429),
+                r#"[{"error":{"code":429,"message":"You exceeded your current quota per day.\nPlease retry in 40s.","status":"RESOURCE_EXHAUSTED"}}]"#,
+                UpstreamQuota,
+            ),
             // inside a stream, without an HTTP status
             (None, r#"{"error":{"message":"x","type":"server_error","code":null}}"#, UpstreamError),
             (None, r#"{"type":"error","code":"rate_limit_exceeded","message":"x","param":null}"#, UpstreamRateLimited),

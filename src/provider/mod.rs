@@ -7,6 +7,7 @@ pub(crate) mod overflow;
 pub mod retry;
 pub mod scripted;
 mod upstream;
+mod wait;
 
 use crate::core::model::{Answer, Delta, ModelFault, ModelRequest};
 use std::{future::Future, pin::Pin};

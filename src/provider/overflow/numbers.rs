@@ -1,0 +1,221 @@
+//! Reads the two numbers worth knowing from a refusal: the tokens that were sent, and those that fit.
+
+use crate::core::model::OverflowHint;
+
+/// Smallest number that counts: smaller ones are counts of messages, positions and codes.
+const LEAST: u64 = 256;
+/// Largest number that counts: larger ones are times, ids and bytes.
+const MOST: u64 = 100_000_000;
+/// Bytes before and after a number in which its meaning is looked for.
+const REACH: usize = 56;
+
+/// Words before a number that is a limit.
+const FITS: &[&str] = &[
+    "max",
+    "limit",
+    "context length",
+    "context size",
+    "context window",
+    "window",
+    "n_ctx",
+    "at most",
+    "up to",
+    "allow",
+    "support",
+    "capacity",
+    "less than",
+    "fewer than",
+    "smaller than",
+    "shorter than",
+    "longer than",
+    "greater than",
+    "larger than",
+    "more than",
+    "only",
+    "range",
+    "<=",
+    "must be <",
+    "configured",
+    "exceed",
+];
+/// Words before a number that was sent.
+const SENT: &[&str] = &[
+    "request",
+    "result",
+    "pass",
+    "sent",
+    "has ",
+    "have ",
+    "contain",
+    "given",
+    "got",
+    "provid",
+    "current",
+    "count",
+    "keep",
+    "used",
+    "total of",
+    "your ",
+    "received",
+    "estimated",
+    "actual",
+    "was ",
+    "uses ",
+    "using ",
+    "needs ",
+];
+/// Words after a number that was sent, before anything else is said.
+const SENT_AFTER: &[&str] = &[
+    "exceed",
+    "is longer",
+    "is greater",
+    "is larger",
+    "is more",
+    "is too",
+    "are too",
+    "is above",
+    "is over",
+    "must be",
+    "surpass",
+    "does not fit",
+    "do not fit",
+    "doesn't fit",
+];
+/// Words after a number that counts what was read, beside a total that includes the answer.
+const READ_AFTER: &[&str] =
+    &["in the messages", "from the input", "of text input", "in your prompt", "in the prompt", "from the prompt"];
+/// Words after a number that counts the answer.
+const ANSWER_AFTER: &[&str] = &["completion", "output", "max_new", "`max_tokens", "`max_compl", "in the answer"];
+/// Words after a number that is a limit.
+const FITS_AFTER: &[&str] =
+    &["maximum", "max ", "token limit", "limit", "allowed", "token context", "context", "-token"];
+
+#[derive(Debug, Clone, Copy)]
+struct Number {
+    value: u64,
+    begin: usize,
+    end: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    /// What was read alone, where a total is named, too.
+    Read,
+    Sent,
+    Fits,
+    /// The answer's part.
+    Answer,
+    Unknown,
+}
+
+/// Returns the numbers of a refusal, in lower case. Texts that do not count tokens have none: bytes and characters say
+/// nothing about a window.
+pub(super) fn read(text: &str) -> OverflowHint {
+    let counts_tokens = text.contains("token") || text.contains("length") || text.contains("n_ctx");
+    let counts_else = text.contains("byte") || text.contains("character") || text.contains("string");
+    if !counts_tokens || counts_else {
+        return OverflowHint::default();
+    }
+    let numbers = numbers(text);
+    let meanings: Vec<Meaning> = (0..numbers.len()).map(|at| meaning(text, &numbers, at)).collect();
+    if let ([one, other], [first, second]) = (numbers.as_slice(), meanings.as_slice())
+        && one.value != other.value
+        && !text[one.end..other.begin].contains('+')
+        && *first != Meaning::Answer
+        && *second != Meaning::Answer
+    {
+        // Of two numbers the larger one was sent: otherwise it would have fitted.
+        let (fits, sent) = (one.value.min(other.value), one.value.max(other.value));
+        return OverflowHint { prompt_tokens: Some(sent), window_tokens: Some(fits) };
+    }
+    let first = |wanted: Meaning| meanings.iter().position(|meaning| *meaning == wanted).map(|at| numbers[at].value);
+    OverflowHint {
+        prompt_tokens: first(Meaning::Read).or_else(|| first(Meaning::Sent)),
+        window_tokens: first(Meaning::Fits),
+    }
+}
+
+/// Returns the numbers of a text that can be counts. One that is a part of a name (`gpt-4`, an id) is none.
+fn numbers(text: &str) -> Vec<Number> {
+    let bytes = text.as_bytes();
+    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        if !is_digit(at) {
+            at += 1;
+            continue;
+        }
+        let begin = at;
+        let mut digits = String::new();
+        // "1,048,576" and "1_048_576" are one number.
+        while is_digit(at)
+            || (at < bytes.len() && b",_".contains(&bytes[at]) && (1..=3).all(|next| is_digit(at + next)))
+        {
+            if is_digit(at) {
+                digits.push(char::from(bytes[at]));
+            }
+            at += 1;
+        }
+        let before = begin.checked_sub(1).map(|at| bytes[at]);
+        let is_of_name = before.is_some_and(|byte| byte.is_ascii_alphabetic() || b"-_.#".contains(&byte))
+            || bytes.get(at).is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_')
+            || (bytes.get(at) == Some(&b'.') && is_digit(at + 1));
+        let is_of_id = text[..begin].trim_end_matches([':', '=', ' ']).ends_with(" id");
+        let value = digits.parse().unwrap_or(u64::MAX);
+        // "400 The prompt is…", "<400> …": the status.
+        let is_status = (400..600).contains(&value) && text[..begin].chars().all(|c| !c.is_alphanumeric());
+        if !is_status && !is_of_name && !is_of_id && !digits.starts_with('0') && (LEAST..=MOST).contains(&value) {
+            found.push(Number { value, begin, end: at });
+        }
+    }
+    found
+}
+
+fn meaning(text: &str, numbers: &[Number], at: usize) -> Meaning {
+    let Number { begin, end, .. } = numbers[at];
+    let from = at.checked_sub(1).map_or(0, |before| numbers[before].end);
+    let until = numbers.get(at + 1).map_or(text.len(), |next| next.begin);
+    let before = tail(&text[from..begin]);
+    let after = head(&text[end..until]);
+    // A comparison says more than any word: "5000 + 100 > 4096", "n_keep: 5000 >= n_ctx: 4096".
+    let compares = |between: &str| between.contains('>') && !between.contains("=>");
+    if at > 0 && compares(before) {
+        return Meaning::Fits;
+    }
+    if at + 1 < numbers.len() && (compares(after) || after.trim() == "+") {
+        return Meaning::Sent;
+    }
+    let close = |words: &[&str]| words.iter().filter_map(|word| after.find(word)).min();
+    let is_near = |words: &[&str]| close(words).is_some_and(|place| place <= 24);
+    if is_near(ANSWER_AFTER) && !is_near(READ_AFTER) {
+        return Meaning::Answer;
+    }
+    if is_near(READ_AFTER) {
+        return Meaning::Read;
+    }
+    if close(SENT_AFTER).is_some_and(|place| place <= 20) {
+        return Meaning::Sent;
+    }
+    let last = |words: &[&str]| words.iter().filter_map(|word| before.rfind(word)).max();
+    match (last(FITS), last(SENT)) {
+        (Some(fits), Some(sent)) if sent > fits => Meaning::Sent,
+        (Some(_), _) => Meaning::Fits,
+        (None, Some(_)) => Meaning::Sent,
+        (None, None) if is_near(FITS_AFTER) => Meaning::Fits,
+        (None, None) => Meaning::Unknown,
+    }
+}
+
+/// Returns the end of a text, of a few words.
+fn tail(text: &str) -> &str {
+    let from = text.len().saturating_sub(REACH);
+    let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+    &text[from..]
+}
+
+/// Returns the beginning of a text, of a few words.
+fn head(text: &str) -> &str {
+    let until = (0..=REACH.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    &text[..until]
+}
