@@ -26,6 +26,10 @@ pub struct Receipt {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<String>>"))]
     pub notes: Vec<String>,
+    /// The parts that the server refuses, by name: they were left out of this request or written in another way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<String>>"))]
+    pub adapted: Vec<String>,
     /// Fingerprints of what was sent, with which the next request is compared after a restart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<SentPart>>"))]

@@ -16,6 +16,8 @@ export interface Receipt {
   hooks?: Array<HookRun>;
   /** Names that a stored patch required but are unavailable, such as a tool that is gone. */
   notes?: Array<string>;
+  /** The parts that the server refuses, by name: they were left out of this request or written in another way. */
+  adapted?: Array<string>;
   /** Fingerprints of what was sent, with which the next request is compared after a restart. */
   sent?: Array<SentPart>;
 }

@@ -7,6 +7,7 @@
 //! - [`tool`], [`approval`]: tools, and which of their calls a person must allow
 //! - [`hook`]: hook specifications and faults
 //! - [`model`]: the types that the agent loop and the providers exchange
+//! - [`need`]: what a model needs changed in requests
 //! - [`prices`]: the cost of requests
 //! - `schema`: limits on tool schemas, and validators for call arguments
 
@@ -16,6 +17,7 @@ pub mod context;
 pub mod fingerprint;
 pub mod hook;
 pub mod model;
+pub mod need;
 pub mod prices;
 mod schema;
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The types that the agent loop and the providers exchange.
 
+use crate::need::{Needs, Refusal};
 use reseed_protocol::{
     ErrorCode, Part, Payload, StopReason, Usage, UsageSource,
     context::{ContextEnvelope, ContextMessage},
@@ -44,17 +45,17 @@ pub struct Answer {
     pub usage: Option<ReportedUsage>,
     /// What the provider wants back with this answer; its calls are named by the `call_id`s of `parts`.
     pub payload: Option<Box<Payload>>,
-    /// True if the provider said that it ended because the context window was full.
-    pub filled_window: bool,
-    /// Names of the parts of the request that were left out or translated, because the model refuses them.
-    pub adapted: Vec<&'static str>,
+    /// What was changed in this request, because its server refuses it otherwise.
+    pub adapted: Needs,
+    /// The changes that all requests to the model get from now on.
+    pub learnt: Needs,
 }
 
 impl Answer {
     /// Creates an answer for which the provider reported nothing further.
     #[must_use]
     pub fn new(parts: Vec<Part>, stop_reason: StopReason) -> Self {
-        Self { parts, stop_reason, usage: None, payload: None, filled_window: false, adapted: Vec::new() }
+        Self { parts, stop_reason, usage: None, payload: None, adapted: Needs::default(), learnt: Needs::default() }
     }
 }
 
@@ -102,8 +103,8 @@ pub struct ModelFault {
     pub retry_after_ms: Option<u64>,
     /// For [`ErrorCode::ContextOverflow`]: the numbers that the refusal stated.
     pub overflow: OverflowHint,
-    /// True if the upstream refused the request because it offers tools, which the model does not take.
-    pub refuses_tools: bool,
+    /// The parts of the request that the upstream may have refused.
+    pub refusal: Refusal,
     /// True if any text of this answer was shown already.
     pub shown: bool,
     /// What the upstream's operator needs to find the request; for the log only.
@@ -140,7 +141,7 @@ impl ModelFault {
             message: message.into(),
             retry_after_ms: None,
             overflow: OverflowHint::default(),
-            refuses_tools: false,
+            refusal: Refusal::default(),
             shown: false,
             origin: FaultOrigin::default(),
         }

@@ -5,9 +5,12 @@
 
 use super::{
     overflow::{self, Verdict},
-    wait,
+    refusal, wait,
 };
-use crate::core::model::{FaultOrigin, ModelFault, OverflowHint};
+use crate::core::{
+    model::{FaultOrigin, ModelFault, OverflowHint},
+    need::Refusal,
+};
 use jiff::Timestamp;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reseed_protocol::ErrorCode;
@@ -52,35 +55,14 @@ pub(crate) fn classify(status: Option<u16>, headers: &HeaderMap, now: Timestamp,
     if let Some(window) = hint.window_tokens {
         note.push_str(&format!(", {window} fit"));
     }
-    let refuses_tools = code != ErrorCode::ContextOverflow && error.refuses_tools();
+    // Never for credentials, quota, rates or what was said.
+    let is_refused =
+        matches!(code, ErrorCode::UpstreamRejected | ErrorCode::UpstreamNotFound | ErrorCode::UpstreamError);
+    let refusal = if is_refused { refusal::read(body) } else { Refusal::default() };
     let origin = FaultOrigin { http_status: status, error_type: error.error_type, request_id: request_id(headers) };
     let retry_after_ms = retry_after_ms(headers, now).or(error.wait_ms);
-    ModelFault { overflow: hint, refuses_tools, retry_after_ms, origin, ..fault(code, &note) }
+    ModelFault { overflow: hint, refusal, retry_after_ms, origin, ..fault(code, &note) }
 }
-
-/// What servers say, in lower case, when the model or its template takes no tools.
-const NO_TOOLS: &[&str] = &[
-    // Ollama
-    "does not support tools",
-    // llama-server without a template for tools
-    "tools param requires",
-    "requires --jinja",
-    // vLLM without a parser for tool calls
-    "tool choice requires --enable-auto-tool-choice",
-    "--tool-call-parser",
-    // OpenRouter
-    "support tool use",
-    // Others, about the field, in the form of OpenAI's errors
-    "does not support tool",
-    "does not support function calling",
-    "function calling is not supported",
-    "tool calling is not supported",
-    "tools are not supported",
-    "tools is not supported",
-    "unsupported parameter: 'tools'",
-    "unknown parameter: 'tools'",
-    "unrecognized request argument supplied: tools",
-];
 
 /// Most characters of an error type or request id taken from upstream.
 const NAME_CHARS_MAX: usize = 128;
@@ -269,11 +251,6 @@ impl ErrorBody {
         let by_day = ["perday", "per day", "per_day", "daily", "monthly"].iter().any(|word| self.words.contains(word));
         let by_minute = ["perminute", "per minute", "per_minute", "per-minute", "per second", "persecond"];
         !by_day && (by_minute.iter().any(|word| self.words.contains(word)) || self.wait_ms.is_some())
-    }
-
-    /// Returns true if the upstream refused the request because it offers tools.
-    fn refuses_tools(&self) -> bool {
-        NO_TOOLS.iter().any(|words| self.words.contains(words))
     }
 
     fn means(&self, table: &[(ErrorCode, &[&str])]) -> Option<ErrorCode> {
@@ -535,36 +512,6 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(name, value.parse().unwrap());
             assert_eq!(classify(Some(429), &headers, now(), b"").retry_after_ms, expected, "{name}: {value}");
-        }
-    }
-
-    #[test]
-    fn a_refusal_of_tools_is_told_from_others() {
-        let table = [
-            (400, r#"{"error":"registry.ollama.ai/library/gemma:2b does not support tools"}"#, true),
-            (
-                500,
-                r#"{"error":{"code":500,"message":"tools param requires --jinja flag","type":"server_error"}}"#,
-                true,
-            ),
-            (
-                400,
-                r#"{"object":"error","message":"\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set"}"#,
-                true,
-            ),
-            (404, r#"{"error":{"message":"No endpoints found that support tool use.","code":404}}"#, true),
-            (400, r#"{"error":{"message":"Unsupported parameter: 'tools' is not supported with this model."}}"#, true),
-            (400, r#"{"error":{"message":"Invalid schema for function 'look': tools[0] is wrong"}}"#, false),
-            (
-                400,
-                r#"{"error":{"message":"An assistant message with 'tool_calls' must be followed by tool messages"}}"#,
-                false,
-            ),
-            (429, r#"{"error":{"message":"Too many requests"}}"#, false),
-        ];
-        for (status, body, expected) in table {
-            let fault = classify(Some(status), &HeaderMap::new(), Timestamp::UNIX_EPOCH, body.as_bytes());
-            assert_eq!(fault.refuses_tools, expected, "{body}");
         }
     }
 }

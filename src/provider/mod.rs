@@ -4,6 +4,7 @@ pub(crate) mod fault;
 pub mod offline;
 pub mod openai;
 pub(crate) mod overflow;
+mod refusal;
 pub mod retry;
 pub mod scripted;
 mod upstream;

@@ -2,7 +2,10 @@
 //! not offer it.
 
 use super::{AnswerFuture, DeltaSink, ModelsFuture, Provider};
-use crate::core::model::{Answer, Delta, ModelFault, ModelRequest, ReportedUsage};
+use crate::core::{
+    model::{Answer, Delta, ModelFault, ModelRequest, ReportedUsage},
+    need::Needs,
+};
 use reseed_protocol::{ErrorCode, Part, StopReason};
 use std::{
     collections::VecDeque,
@@ -45,6 +48,7 @@ pub struct Reply {
     usage: Option<ReportedUsage>,
     fault: Option<ModelFault>,
     gate: Option<Gate>,
+    learnt: Needs,
 }
 
 /// Holds a reply back until it is opened. Clones share one gate.
@@ -77,10 +81,16 @@ impl Default for Gate {
 }
 
 impl Reply {
+    /// Returns the answer as one for which the request was changed, and for which this was learnt of its model.
+    #[must_use]
+    pub fn having_learnt(self, needs: Needs) -> Self {
+        Self { learnt: needs, ..self }
+    }
+
     /// Returns an answer of these parts, one delta per part, without reported usage. Tool calls are streamed too.
     #[must_use]
     pub fn parts(parts: Vec<Part>) -> Self {
-        Self { parts, pieces: 1, stop_reason: None, usage: None, fault: None, gate: None }
+        Self { parts, pieces: 1, stop_reason: None, usage: None, fault: None, gate: None, learnt: Needs::default() }
     }
 
     /// Returns an answer of one text.
@@ -215,7 +225,8 @@ impl Provider for Scripted {
             }
             let calls = reply.parts.iter().any(|part| matches!(part, Part::ToolCall { .. }));
             let stop_reason = reply.stop_reason.unwrap_or(if calls { StopReason::ToolCalls } else { StopReason::Stop });
-            Ok(Answer { usage: reply.usage, ..Answer::new(reply.parts, stop_reason) })
+            let (usage, needs) = (reply.usage, reply.learnt);
+            Ok(Answer { usage, adapted: needs, learnt: needs, ..Answer::new(reply.parts, stop_reason) })
         })
     }
 

@@ -2,7 +2,7 @@
 
 mod real;
 mod recorded;
-mod shapes;
+mod refused;
 
 use crate::support::upstream::{Asked, Finish, Reply, Setup, Step, Upstream};
 use reseed::{

@@ -11,13 +11,13 @@ use crate::support::{
     tools::{ask, finished, results},
 };
 use reseed::{
-    core::model::ModelFault,
+    core::need::{Need, Needs},
     provider::scripted::{Reply, Scripted},
     store::{SessionStore, memory::MemoryStore},
     tools::{Call, CallFuture, Output, Tool},
 };
 use reseed_protocol::{
-    ErrorCode, Part, Role,
+    Part, Role,
     command::{ToolAnnotations, ToolOffer},
 };
 use serde_json::json;
@@ -261,23 +261,21 @@ async fn a_turn_that_takes_too_long_fails_and_what_ran_is_cancelled() {
 }
 
 #[tokio::test]
-async fn a_model_that_refuses_tools_is_asked_once_more_without_them_and_never_with_them_again() {
+async fn a_model_that_was_found_to_take_no_tools_is_never_offered_any_again() {
     let (model, seen) = (Scripted::new(), Arc::new(Seen::default()));
     let server = start(&model, vec![tool("peek", true, &seen)], &[]).await;
-    let refusal = || ModelFault {
-        refuses_tools: true,
-        ..ModelFault::new(ErrorCode::UpstreamRejected, "the model takes no tools")
-    };
-    model.push(Reply::fault(refusal()));
-    model.push(Reply::text("Hello."));
+    model.push(Reply::text("Hello.").having_learnt(Needs::of(&[Need::NoTools])));
     let (mut client, _) = Client::v2_session(&server.ws()).await;
     ask(&mut client, "Hello!").await;
     assert_eq!(finished(&mut client).await["status"], "completed");
-    // Another session with that model, and a fault that is not about tools any more: it is not asked again.
+    model.push(Reply::text("Hello again."));
+    ask(&mut client, "Hello!").await;
+    let end = finished(&mut client).await;
+    assert_eq!(end["status"], "completed");
     let (mut other, _) = Client::v2_session(&server.ws()).await;
-    model.push(Reply::fault(refusal()));
+    model.push(Reply::text("Hello."));
     ask(&mut other, "Hello!").await;
-    assert_eq!(finished(&mut other).await["error"]["code"], "upstream_rejected");
+    assert_eq!(finished(&mut other).await["status"], "completed");
     let offered: Vec<usize> = model.requests().iter().map(|request| request.envelope.tools.len()).collect();
     assert_eq!(offered, [1, 0, 0]);
 }

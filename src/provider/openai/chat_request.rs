@@ -1,15 +1,23 @@
 //! Writes a request for Chat Completions.
 //!
 //! It uses only what every server accepts: the system prompt with role `system`, never `developer`; an assistant's
-//! `content` is text or absent, never `null`; plain text stays plain text. What the dialect cannot express (reasoning)
-//! is left out.
+//! `content` is text or absent, unless its model needs it; plain text stays plain text. Reasoning goes back in the
+//! field in which the same server sent it, and nowhere else.
 
-use super::parts::{forbids_calls, joined_text};
-use crate::core::model::ModelRequest;
-use reseed_protocol::{Message, Part, Role};
-use serde::Serialize;
+use super::{
+    parts::{forbids_calls, joined_text},
+    plan::Plan,
+};
+use crate::{core::need::Need, provider::upstream::Fields};
+use reseed_protocol::{CallId, Message, Part, Role, context::ToolDefinition};
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 use std::borrow::Cow;
+
+/// Stands for the reasoning of an answer that has none of this server's.
+const NO_REASONING: &str = "(not recorded)";
+/// The signature that Google documents for calls that another model made.
+const UNSIGNED: &str = r#"{"extra_content":{"google":{"thought_signature":"skip_thought_signature_validator"}}}"#;
 
 /// The body. It borrows from the request: a long history is serialised once, straight into the bytes sent.
 #[derive(Debug, Serialize)]
@@ -21,7 +29,8 @@ pub(super) struct ChatRequest<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<&'static str>,
     stream: bool,
-    stream_options: StreamOptions,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,10 +57,13 @@ enum ChatMessage<'a> {
         content: Content<'a>,
     },
     Assistant {
+        /// The inner value is `null` if absent.
         #[serde(skip_serializing_if = "Option::is_none")]
-        content: Option<Cow<'a, str>>,
+        content: Option<Option<Cow<'a, str>>>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<Call<'a>>,
+        #[serde(flatten)]
+        own: Own,
     },
     Tool {
         tool_call_id: &'a str,
@@ -85,6 +97,18 @@ struct Call<'a> {
     id: &'a str,
     r#type: &'static str,
     function: Function<'a>,
+    #[serde(flatten)]
+    own: Own,
+}
+
+/// Fields that the server sent for itself.
+#[derive(Debug, Default)]
+struct Own(Fields);
+
+impl Serialize for Own {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter())
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -107,95 +131,101 @@ struct ToolFunction<'a> {
 }
 
 impl<'a> ChatRequest<'a> {
-    /// Builds the body. `at_openai`: OpenAI renamed the output limit; elsewhere many servers know only the old name.
-    pub(super) fn new(request: &'a ModelRequest, at_openai: bool) -> Self {
-        let envelope = &request.envelope;
-        let system = Some(envelope.system.compiled.as_str()).filter(|text| !text.is_empty());
-        let mut messages: Vec<ChatMessage<'a>> =
-            system.map(|content| ChatMessage::System { content }).into_iter().collect();
-        // A result of a tool has no room for images here, so they follow as a user's, once all calls have their
-        // results.
-        let mut images: Vec<ContentPart<'a>> = Vec::new();
-        for message in request.messages() {
-            if message.message.role != Role::Tool {
-                flush(&mut images, &mut messages);
-            }
-            write(&message.message, &mut messages);
-            if message.message.role == Role::Tool {
-                images.extend(message.message.content.iter().filter_map(image));
-            }
+    /// Builds the body.
+    pub(super) fn new(plan: &'a Plan<'a>) -> Self {
+        let (envelope, needs) = (&plan.request.envelope, plan.needs);
+        let system = plan.system.as_deref().map(|content| ChatMessage::System { content });
+        let mut messages: Vec<ChatMessage<'a>> = system.into_iter().collect();
+        for message in &plan.messages {
+            write(message, plan, &mut messages);
         }
-        flush(&mut images, &mut messages);
-        let limit = envelope.options.max_output_tokens;
+        let limit = plan.output_limit();
+        let is_new = needs.has(Need::NewLimit);
         Self {
-            model: &request.model,
+            model: &plan.request.model,
             messages,
-            tools: envelope
-                .tools
-                .iter()
-                .map(|tool| Tool {
-                    r#type: "function",
-                    function: ToolFunction {
-                        name: &tool.name,
-                        description: &tool.description,
-                        parameters: &tool.parameters,
-                    },
-                })
-                .collect(),
-            tool_choice: forbids_calls(request),
+            tools: if plan.has_tools() { envelope.tools.iter().map(tool).collect() } else { Vec::new() },
+            tool_choice: forbids_calls(plan),
             stream: true,
-            stream_options: StreamOptions { include_usage: true },
-            temperature: envelope.options.temperature,
-            max_tokens: limit.filter(|_| !at_openai),
-            max_completion_tokens: limit.filter(|_| at_openai),
-            reasoning_effort: envelope.options.reasoning_effort.as_deref(),
+            stream_options: (!needs.has(Need::NoStreamOptions)).then_some(StreamOptions { include_usage: true }),
+            temperature: plan.temperature(),
+            max_tokens: limit.filter(|_| !is_new),
+            max_completion_tokens: limit.filter(|_| is_new),
+            reasoning_effort: plan.effort(),
         }
     }
 }
 
-/// Adds the images of tool results as a user's message, if there are any.
-fn flush<'a>(images: &mut Vec<ContentPart<'a>>, messages: &mut Vec<ChatMessage<'a>>) {
-    if !images.is_empty() {
-        let note = ContentPart::Text { text: "These images belong to the tool results above." };
-        let parts = std::iter::once(note).chain(images.drain(..)).collect();
-        messages.push(ChatMessage::User { content: Content::Parts(parts) });
-    }
-}
-
-fn image(part: &Part) -> Option<ContentPart<'_>> {
-    match part {
-        Part::Image { url, detail } => {
-            Some(ContentPart::ImageUrl { image_url: ImageUrl { url, detail: detail.as_deref() } })
-        }
-        _ => None,
+fn tool(tool: &ToolDefinition) -> Tool<'_> {
+    Tool {
+        r#type: "function",
+        function: ToolFunction { name: &tool.name, description: &tool.description, parameters: &tool.parameters },
     }
 }
 
 /// Converts one of our messages to messages of the dialect: one, none if it is empty, or one per tool result.
-fn write<'a>(message: &'a Message, messages: &mut Vec<ChatMessage<'a>>) {
+fn write<'a>(message: &'a Message, plan: &'a Plan<'a>, messages: &mut Vec<ChatMessage<'a>>) {
     match message.role {
         Role::User => messages.extend(user_content(&message.content).map(|content| ChatMessage::User { content })),
         Role::Assistant => {
-            let content = joined_text(&message.content);
+            let text = joined_text(&message.content);
             let tool_calls: Vec<Call<'a>> = message
                 .tool_calls()
                 .map(|(id, name, arguments)| Call {
-                    id: id.as_str(),
+                    id: plan.ids.of_call(id),
                     r#type: "function",
                     function: Function { name, arguments },
+                    own: own_of_call(message, id, plan),
                 })
                 .collect();
-            if content.is_some() || !tool_calls.is_empty() {
-                messages.push(ChatMessage::Assistant { content, tool_calls });
+            if text.is_some() || !tool_calls.is_empty() {
+                let content = match text {
+                    Some(text) => Some(Some(text)),
+                    None if plan.needs.has(Need::EmptyContent) => Some(Some(Cow::Borrowed(""))),
+                    None if plan.needs.has(Need::NullContent) => Some(None),
+                    None => None,
+                };
+                messages.push(ChatMessage::Assistant { content, tool_calls, own: own_of(message, plan) });
             }
         }
         Role::Tool => messages.extend(message.content.iter().filter_map(|part| match part {
             Part::ToolResult { call_id, output, .. } => {
-                Some(ChatMessage::Tool { tool_call_id: call_id.as_str(), content: output })
+                Some(ChatMessage::Tool { tool_call_id: plan.ids.of_call(call_id), content: output })
             }
             _ => None,
         })),
     }
+}
+
+/// Returns the fields that go back with an answer.
+fn own_of(message: &Message, plan: &Plan<'_>) -> Own {
+    let own = plan.own(message);
+    let mut fields = own.and_then(|own| own.fields.as_deref()).map(Fields::of).unwrap_or_default();
+    let thought: String = message
+        .content
+        .iter()
+        .filter_map(|part| match part {
+            Part::Reasoning { text, .. } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    let field = own.and_then(|own| own.reasoning.as_deref()).filter(|_| !thought.is_empty());
+    if let Some(field) = field {
+        fields.put_text(field, &thought);
+    } else if plan.needs.has(Need::ReasoningBack) && message.tool_calls().next().is_some() {
+        fields.put_text("reasoning_content", NO_REASONING);
+    }
+    Own(fields)
+}
+
+/// Returns the fields that go back with a call.
+fn own_of_call(message: &Message, id: &CallId, plan: &Plan<'_>) -> Own {
+    let own = plan.own(message).and_then(|own| own.calls.iter().find(|call| call.call_id == *id));
+    let fields = own.and_then(|own| own.fields.as_deref()).map(Fields::of).unwrap_or_default();
+    if plan.needs.has(Need::Signature) && fields.iter().next().is_none() {
+        return Own(Fields::of(UNSIGNED));
+    }
+    Own(fields)
 }
 
 /// Converts a user message: plain text stays plain, and only images make it a list, which not every server accepts.
@@ -205,7 +235,10 @@ fn user_content(parts: &[Part]) -> Option<Content<'_>> {
     }
     let parts = parts.iter().filter_map(|part| match part {
         Part::Text { text } if !text.is_empty() => Some(ContentPart::Text { text }),
-        part => image(part),
+        Part::Image { url, detail } => {
+            Some(ContentPart::ImageUrl { image_url: ImageUrl { url, detail: detail.as_deref() } })
+        }
+        _ => None,
     });
     Some(Content::Parts(parts.collect()))
 }

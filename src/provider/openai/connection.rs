@@ -50,6 +50,10 @@ impl Connection {
         self.client.config().api_base()
     }
 
+    pub(super) fn host(&self) -> &str {
+        &self.client.config().host
+    }
+
     /// Sends a request and waits for the head of its answer.
     pub(super) async fn open(&self, api: Api, body: &(impl Serialize + Sync)) -> Result<Events, ModelFault> {
         let sending = async {
@@ -75,6 +79,7 @@ struct Endpoint {
     base_url: String,
     headers: HeaderMap,
     api_key: SecretString,
+    host: String,
     at_openai: bool,
 }
 
@@ -93,8 +98,9 @@ impl Endpoint {
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
-        let at_openai = url.host_str() == Some(OPENAI_HOST);
-        Ok((Self { base_url, headers, api_key, at_openai }, url))
+        let host = url.host_str().unwrap_or_default().to_owned();
+        let at_openai = host == OPENAI_HOST;
+        Ok((Self { base_url, headers, api_key, host, at_openai }, url))
     }
 }
 

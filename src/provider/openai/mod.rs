@@ -4,14 +4,17 @@
 //! `responses_stream` reads its events; the rest is shared with other APIs in `provider/upstream`. Both dialects are
 //! read leniently: no field is required that some server omits, and unknown events are skipped.
 
+mod adapt;
 mod chat_calls;
 mod chat_request;
 mod chat_stream;
 mod connection;
 mod finish;
+mod ids;
 mod models;
 mod options;
 mod parts;
+mod plan;
 #[cfg(test)]
 mod request_tests;
 mod responses_request;
@@ -31,11 +34,17 @@ use super::{
     retry::{Attempts, Failed, RetryPolicy},
     upstream::{Decoder, read_answer},
 };
-use crate::core::model::{Answer, ModelRequest};
+use crate::core::{
+    fingerprint::fingerprint,
+    model::{Answer, ModelFault, ModelRequest},
+    need::Needs,
+};
+use adapt::{Adaptations, Search};
 use chat_request::ChatRequest;
 use chat_stream::ChatStream;
 use connection::Connection;
-use reseed_protocol::ErrorCode;
+use plan::Plan;
+use reseed_protocol::{ErrorCode, Part};
 use responses_request::ResponsesRequest;
 use responses_stream::ResponsesStream;
 use serde::Serialize;
@@ -46,6 +55,9 @@ pub struct OpenAi {
     connection: Connection,
     api: Api,
     retry: RetryPolicy,
+    adaptations: Adaptations,
+    /// Identifies the server in what it gets back, without naming its address.
+    server: String,
 }
 
 impl OpenAi {
@@ -56,7 +68,9 @@ impl OpenAi {
     pub fn new(options: OpenAiOptions) -> Result<Self, InvalidOptions> {
         let connection = Connection::new(&options)?;
         let api = options.api.at(connection.at_openai());
-        Ok(Self { connection, api, retry: options.retry })
+        let adaptations = Adaptations::at(connection.host());
+        let server = format!("{:016x}", fingerprint(connection.base_url().as_bytes()));
+        Ok(Self { connection, api, retry: options.retry, adaptations, server })
     }
 
     /// Returns the API it speaks.
@@ -72,15 +86,74 @@ impl OpenAi {
     }
 
     /// Makes one attempt.
-    async fn attempt(&self, request: &ModelRequest, sink: &mut dyn DeltaSink) -> Result<Answer, Failed> {
-        let at_openai = self.connection.at_openai();
+    async fn attempt(&self, request: &ModelRequest, needs: Needs, sink: &mut dyn DeltaSink) -> Result<Answer, Failed> {
+        let plan = self.plan(request, needs);
         match self.api {
             Api::Chat => {
                 let offered = request.envelope.tools.iter().map(|tool| tool.name.clone()).collect();
-                self.exchange(&ChatRequest::new(request, at_openai), ChatStream::new(offered), sink).await
+                self.exchange(&ChatRequest::new(&plan), ChatStream::new(offered), sink).await
             }
             Api::Responses => {
-                self.exchange(&ResponsesRequest::new(request, at_openai), ResponsesStream::default(), sink).await
+                let body = ResponsesRequest::new(&plan, self.connection.at_openai());
+                self.exchange(&body, ResponsesStream::default(), sink).await
+            }
+        }
+    }
+
+    fn plan<'a>(&'a self, request: &'a ModelRequest, needs: Needs) -> Plan<'a> {
+        Plan::new(request, needs, &self.server, self.api)
+    }
+
+    /// Returns the bytes of a request, to tell if a need changes it.
+    fn body(&self, request: &ModelRequest, needs: Needs) -> Vec<u8> {
+        let plan = self.plan(request, needs);
+        let body = match self.api {
+            Api::Chat => serde_json::to_vec(&ChatRequest::new(&plan)),
+            Api::Responses => serde_json::to_vec(&ResponsesRequest::new(&plan, self.connection.at_openai())),
+        };
+        body.unwrap_or_default()
+    }
+
+    /// Adds to an answer where it came from, and what was done to get it.
+    fn completed(&self, mut answer: Answer, request: &ModelRequest, search: &Search) -> Answer {
+        let is_sealed = |part: &Part| matches!(part, Part::Reasoning { payload: Some(_), .. });
+        if answer.payload.is_none() && answer.parts.iter().any(is_sealed) {
+            answer.payload = Some(Box::default());
+        }
+        if let Some(payload) = &mut answer.payload {
+            payload.server.clone_from(&self.server);
+        }
+        let changed = search.changed();
+        if !changed.is_empty() {
+            let sent = self.body(request, search.needs);
+            let shows = |need: &_| self.body(request, search.needs.without(*need)) != sent;
+            answer.adapted = changed.iter().filter(shows).fold(Needs::default(), Needs::with);
+        }
+        answer.learnt = search.found();
+        answer
+    }
+
+    /// Sends a request until it is answered, or fails for good.
+    async fn answered(
+        &self,
+        request: &ModelRequest,
+        search: &mut Search,
+        sink: &mut dyn DeltaSink,
+    ) -> Result<Answer, ModelFault> {
+        let mut attempts = Attempts::new(&self.retry);
+        loop {
+            match self.attempt(request, search.needs, &mut *sink).await {
+                Ok(answer) => {
+                    search.settle();
+                    return Ok(self.completed(answer, request, search));
+                }
+                Err(failed) => {
+                    let present = search.needs;
+                    let changes = |needs| self.body(request, needs) != self.body(request, present);
+                    if !search.goes_on(&failed, changes) {
+                        attempts.after(failed).await?;
+                    }
+                }
             }
         }
     }
@@ -101,18 +174,16 @@ impl Provider for OpenAi {
         "openai"
     }
 
-    /// Sends the request, and retries it as long as nothing was shown. A server that refuses an oversized request by
+    /// Sends the request, and retries it as long as nothing was shown: in another form if the server refused a part of
+    /// it. A server that refuses an oversized request by
     /// ending its stream without any event (llama-cpp-python) causes [`ErrorCode::UpstreamEmpty`] with nothing shown,
     /// and so does one that sends only a `finish_reason` (LiteLLM in front of it).
     fn answer<'a>(&'a self, request: &'a ModelRequest, sink: &'a mut dyn DeltaSink) -> AnswerFuture<'a> {
         Box::pin(async move {
-            let mut attempts = Attempts::new(&self.retry);
-            loop {
-                match self.attempt(request, &mut *sink).await {
-                    Ok(answer) => return Ok(answer),
-                    Err(failed) => attempts.after(failed).await?,
-                }
-            }
+            let mut search = self.adaptations.begin(&request.model);
+            let answer = self.answered(request, &mut search, sink).await;
+            self.adaptations.keep(&request.model, search.found());
+            answer
         })
     }
 

@@ -1,6 +1,7 @@
 //! Shared by both request dialects: which texts of a message can be sent, and whether tools may be called.
 
-use crate::core::model::{ModelRequest, Purpose};
+use super::plan::Plan;
+use crate::core::{model::Purpose, need::Need};
 use reseed_protocol::Part;
 use std::borrow::Cow;
 
@@ -22,6 +23,7 @@ pub(super) fn joined_text(parts: &[Part]) -> Option<Cow<'_, str>> {
 
 /// Returns the `tool_choice` that forbids calls: a summary that goes out with the conversation's own tools, so that the
 /// provider's cache is used, is to be written and not to call any.
-pub(super) fn forbids_calls(request: &ModelRequest) -> Option<&'static str> {
-    (request.purpose == Purpose::Summary && !request.envelope.tools.is_empty()).then_some("none")
+pub(super) fn forbids_calls(plan: &Plan<'_>) -> Option<&'static str> {
+    let is_forbidden = plan.request.purpose == Purpose::Summary && plan.has_tools();
+    (is_forbidden && !plan.needs.has(Need::NoToolChoice)).then_some("none")
 }

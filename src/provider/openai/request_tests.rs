@@ -1,9 +1,12 @@
 //! One conversation in both dialects, at OpenAI and elsewhere, compared as a whole.
 
-use super::{chat_request::ChatRequest, responses_request::ResponsesRequest};
-use crate::core::model::{ModelRequest, Purpose};
+use super::{chat_request::ChatRequest, options::Api, plan::Plan, responses_request::ResponsesRequest};
+use crate::core::{
+    model::{ModelRequest, Purpose},
+    need::{Need, Needs},
+};
 use reseed_protocol::{
-    Message, Part, Role,
+    CallPayload, Message, Part, Payload, Role,
     context::{
         ContextEnvelope, ContextMessage, EnvelopeMessages, EnvelopeMeta, RequestOptions, SystemPrompt, ToolDefinition,
     },
@@ -64,11 +67,60 @@ fn bare() -> ModelRequest {
 }
 
 fn chat(request: &ModelRequest, at_openai: bool) -> Value {
-    serde_json::to_value(ChatRequest::new(request, at_openai)).unwrap()
+    chat_with(request, if at_openai { &[Need::NewLimit] } else { &[] })
+}
+
+fn chat_with(request: &ModelRequest, needs: &[Need]) -> Value {
+    let plan = Plan::new(request, Needs::of(needs), "here", Api::Chat);
+    serde_json::from_str(&serde_json::to_string(&ChatRequest::new(&plan)).unwrap()).unwrap()
 }
 
 fn responses(request: &ModelRequest, at_openai: bool) -> Value {
-    serde_json::to_value(ResponsesRequest::new(request, at_openai)).unwrap()
+    responses_with(request, at_openai, &[])
+}
+
+fn responses_with(request: &ModelRequest, at_openai: bool, needs: &[Need]) -> Value {
+    let plan = Plan::new(request, Needs::of(needs), "here", Api::Responses);
+    serde_json::to_value(ResponsesRequest::new(&plan, at_openai)).unwrap()
+}
+
+/// A conversation of these messages, without tools and options.
+fn said(messages: Vec<Message>) -> ModelRequest {
+    let mut request = bare();
+    let message = |message| ContextMessage { entry_id: None, message: Arc::new(message) };
+    request.envelope.messages.cached = messages.into_iter().map(message).collect();
+    request
+}
+
+fn call(id: &str) -> Part {
+    Part::ToolCall { call_id: id.parse().unwrap(), name: "look".into(), arguments: "{}".into() }
+}
+
+fn result(id: &str, output: &str) -> Message {
+    let result = Part::ToolResult { call_id: id.parse().unwrap(), output: output.into(), is_error: false };
+    Message::new(Role::Tool, vec![result])
+}
+
+fn assistant(content: Vec<Part>) -> Message {
+    Message { model: Some("m".into()), ..Message::new(Role::Assistant, content) }
+}
+
+fn picture() -> Part {
+    Part::Image { url: "data:image/png;base64,AA==".into(), detail: None }
+}
+
+/// The messages in short: the first letter of the role, `*` for calls, and the text.
+fn outline(body: &Value) -> Vec<String> {
+    let line = |said: &Value| {
+        let calls = if said.get("tool_calls").is_some() { "*" } else { "" };
+        let content = match said.get("content") {
+            None => "-".to_owned(),
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+        };
+        format!("{}{calls} {content}", &said["role"].as_str().unwrap()[..1])
+    };
+    body["messages"].as_array().unwrap().iter().map(line).collect()
 }
 
 #[test]
@@ -177,4 +229,123 @@ fn a_summary_that_carries_tools_may_not_call_them() {
         let without_tools = ModelRequest { purpose, ..bare() };
         assert!(chat(&without_tools, true).get("tool_choice").is_none());
     }
+}
+
+#[test]
+fn messages_have_a_form_that_every_server_takes() {
+    let request = said(vec![
+        Message::user("one"),
+        Message::new(Role::User, vec![text(" \n"), text("two")]),
+        assistant(vec![text("\n\n"), call("a")]),
+        result("a", " "),
+        Message::user("three"),
+        assistant(vec![Part::Reasoning { text: "hm".into(), payload: None }]),
+        Message::user("four"),
+    ]);
+    assert_eq!(outline(&chat(&request, false)), ["u one\ntwo", "a* -", "t (no output)", "u three\nfour"]);
+}
+
+#[test]
+fn each_need_changes_what_it_names() {
+    let talk = || {
+        said(vec![
+            assistant(vec![text("hello")]),
+            Message::user("look"),
+            assistant(vec![call("a"), call("b")]),
+            result("a", "sea"),
+            Message::new(Role::Tool, vec![result("b", "sky").content.remove(0), picture()]),
+            Message::new(Role::User, vec![text("and?"), picture()]),
+        ])
+    };
+    let mut request = talk();
+    request.envelope.system.compiled = "be brief".into();
+    let with = |needs: &[Need]| outline(&chat_with(&request, needs));
+    assert_eq!(with(&[Need::NoSystem])[..2], ["u be brief", "a hello"]);
+    let note = "[An image was here. It is left out because this model takes no images.]";
+    assert_eq!(with(&[Need::NoImages])[4..], ["t sea".to_owned(), format!("t sky\n{note}"), format!("u and?\n{note}")]);
+    assert_eq!(with(&[Need::EmptyContent])[3], "a* ");
+    assert_eq!(with(&[Need::NullContent])[3], "a* null");
+    let one = with(&[Need::OneCall, Need::NoImages]);
+    assert_eq!(one[3..7], ["a* -".to_owned(), "t sea".to_owned(), "a* -".to_owned(), format!("t sky\n{note}")]);
+    let turns = with(&[Need::Alternate, Need::NoImages]);
+    assert_eq!(turns[1..3], ["u (The conversation goes on.)", "a hello"]);
+    assert_eq!(turns[7..], ["a (The user wrote before I answered.)".to_owned(), format!("u and?\n{note}")]);
+    let toolless = with(&[Need::NoTools, Need::NoImages]);
+    assert_eq!(toolless[3], "a (I called the tool `look` with {}.)\n(I called the tool `look` with {}.)");
+    assert!(toolless[4].starts_with("u (The tool answered: sea)\n(The tool answered: sky)"), "{toolless:?}");
+    let fields = [
+        (Need::NoTemperature, "temperature"),
+        (Need::NoEffort, "reasoning_effort"),
+        (Need::NoStreamOptions, "stream_options"),
+        (Need::NoTools, "tools"),
+        (Need::NoLimit, "max_tokens"),
+    ];
+    let whole = crate::provider::openai::request_tests::request();
+    for (need, field) in fields {
+        assert!(chat(&whole, false).get(field).is_some() && chat_with(&whole, &[need]).get(field).is_none(), "{field}");
+    }
+    let strict = |needs: &[Need]| responses_with(&whole, true, needs)["tools"][0].get("strict").cloned();
+    assert_eq!((strict(&[]), strict(&[Need::NoStrict])), (Some(json!(false)), None));
+    let unsealed = responses_with(&whole, true, &[Need::NoSealed]);
+    assert!(unsealed.get("include").is_none() && !unsealed["input"].to_string().contains("encrypted_content"));
+}
+
+#[test]
+fn what_came_with_an_answer_goes_back_to_its_server_and_model_only() {
+    let extra = r#"{"extra_content":{"google":{"thought_signature":"c2ln","n":1.50}}}"#;
+    let payload = Payload {
+        server: "here".into(),
+        reasoning: Some("reasoning_content".into()),
+        fields: Some(r#"{"b":[1.0,{"z":1,"a":2}],"odd":1e3}"#.into()),
+        calls: vec![CallPayload { call_id: "c".parse().unwrap(), id: "call_1".into(), fields: Some(extra.into()) }],
+    };
+    let thought = Part::Reasoning { text: "hm".into(), payload: None };
+    let answer = Message { payload: Some(Box::new(payload)), ..assistant(vec![thought, call("c")]) };
+    let request = said(vec![Message::user("one"), answer, result("c", "sea")]);
+    let body = |request: &ModelRequest, server: &str, needs: &[Need]| {
+        let plan = Plan::new(request, Needs::of(needs), server, Api::Chat);
+        serde_json::to_string(&ChatRequest::new(&plan)).unwrap()
+    };
+    let sent = body(&request, "here", &[]);
+    // Byte for byte: the order of fields and the form of numbers too.
+    for part in [
+        r#""b":[1.0,{"z":1,"a":2}]"#,
+        r#""odd":1e3"#,
+        r#""reasoning_content":"hm""#,
+        r#""id":"call_1""#,
+        r#""tool_call_id":"call_1""#,
+        &extra[1..extra.len() - 1],
+    ] {
+        assert!(sent.contains(part), "{part}: {sent}");
+    }
+    let elsewhere = ModelRequest { model: "other".into(), ..request.clone() };
+    let without =
+        [body(&request, "there", &[]), body(&elsewhere, "here", &[]), body(&request, "here", &[Need::NoOwnFields])];
+    for sent in without {
+        for part in ["reasoning_content", "extra_content", "odd"] {
+            assert!(!sent.contains(part), "{part}: {sent}");
+        }
+    }
+    assert!(body(&request, "there", &[]).contains(r#""tool_call_id":"c""#));
+    let asked = body(&elsewhere, "here", &[Need::ReasoningBack, Need::Signature]);
+    assert!(asked.contains("\"reasoning_content\":\"(not recorded)\"") && asked.contains("skip_thought_signature"));
+}
+
+#[test]
+fn reasoning_is_not_sent_without_what_it_led_to() {
+    let sealed = json!({ "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x" });
+    let thought = || Part::Reasoning { text: String::new(), payload: Some(sealed.clone()) };
+    let request = said(vec![
+        Message::user("one"),
+        assistant(vec![thought()]),
+        Message::user("two"),
+        assistant(vec![text("so"), thought()]),
+    ]);
+    let kinds: Vec<String> = responses(&request, true)["input"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["type"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(kinds, ["message", "message"]);
 }

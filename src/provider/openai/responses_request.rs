@@ -3,9 +3,12 @@
 //! Each request contains the whole conversation: `previous_response_id` would tie the session to state that the
 //! provider keeps, and many servers refuse it. OpenAI is asked to store nothing, and returns reasoning to us encrypted.
 
-use super::parts::{forbids_calls, joined_text};
-use crate::core::model::ModelRequest;
-use reseed_protocol::{Message, Part, Role};
+use super::{
+    parts::{forbids_calls, joined_text},
+    plan::Plan,
+};
+use crate::core::need::Need;
+use reseed_protocol::{Message, Part, Role, context::ToolDefinition};
 use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -86,47 +89,46 @@ struct Tool<'a> {
     description: &'a str,
     parameters: &'a Value,
     /// Strict is the default here and refuses most schemas that people write.
-    strict: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strict: Option<bool>,
 }
 
 impl<'a> ResponsesRequest<'a> {
     /// Builds the body. `at_openai`: asks OpenAI not to store anything and to encrypt reasoning so that it can be sent
     /// back. Other servers need not know these fields.
-    pub(super) fn new(request: &'a ModelRequest, at_openai: bool) -> Self {
-        let envelope = &request.envelope;
+    pub(super) fn new(plan: &'a Plan<'a>, at_openai: bool) -> Self {
+        let (envelope, needs) = (&plan.request.envelope, plan.needs);
         let mut input = Vec::new();
-        for message in request.messages() {
-            write(&message.message, &request.model, &mut input);
+        for message in &plan.messages {
+            write(message, plan, &mut input);
         }
+        let strict = (!needs.has(Need::NoStrict)).then_some(false);
+        let tool = |tool: &'a ToolDefinition| Tool {
+            r#type: "function",
+            name: &tool.name,
+            description: &tool.description,
+            parameters: &tool.parameters,
+            strict,
+        };
+        let seals = at_openai && !needs.has(Need::NoSealed);
         Self {
-            model: &request.model,
-            instructions: Some(envelope.system.compiled.as_str()).filter(|text| !text.is_empty()),
+            model: &plan.request.model,
+            instructions: plan.system.as_deref(),
             input,
-            tools: envelope
-                .tools
-                .iter()
-                .map(|tool| Tool {
-                    r#type: "function",
-                    name: &tool.name,
-                    description: &tool.description,
-                    parameters: &tool.parameters,
-                    strict: false,
-                })
-                .collect(),
-            tool_choice: forbids_calls(request),
+            tools: if plan.has_tools() { envelope.tools.iter().map(tool).collect() } else { Vec::new() },
+            tool_choice: forbids_calls(plan),
             stream: true,
             store: at_openai.then_some(false),
-            include: at_openai.then_some(["reasoning.encrypted_content"]),
-            temperature: envelope.options.temperature,
-            max_output_tokens: envelope.options.max_output_tokens,
-            reasoning: envelope.options.reasoning_effort.as_deref().map(|effort| Reasoning { effort }),
+            include: seals.then_some(["reasoning.encrypted_content"]),
+            temperature: plan.temperature(),
+            max_output_tokens: plan.output_limit(),
+            reasoning: plan.effort().map(|effort| Reasoning { effort }),
         }
     }
 }
 
-/// Converts one of our messages to items, in the order of its parts. `model` is the requested model, which cannot read
-/// what another model encrypted.
-fn write<'a>(message: &'a Message, model: &str, input: &mut Vec<Item<'a>>) {
+/// Converts one of our messages to items, in the order of its parts.
+fn write<'a>(message: &'a Message, plan: &'a Plan<'a>, input: &mut Vec<Item<'a>>) {
     match message.role {
         Role::User => {
             let content: Vec<Content<'a>> = message.content.iter().filter_map(user_content).collect();
@@ -135,10 +137,15 @@ fn write<'a>(message: &'a Message, model: &str, input: &mut Vec<Item<'a>>) {
             }
         }
         Role::Assistant => {
-            let readable = message.model.as_deref().is_none_or(|sealed_by| sealed_by == model);
+            let readable = plan.can_unseal(message);
+            let first = input.len();
             // Runs of texts become one message; a call or reasoning between them keeps its position.
             for run in message.content.chunk_by(|a, b| is_text(a) && is_text(b)) {
-                input.extend(assistant_item(run, readable));
+                input.extend(assistant_item(run, readable, plan));
+            }
+            // Reasoning is refused without the item that it led to.
+            while input.len() > first && matches!(input.last(), Some(Item::Theirs(_))) {
+                input.pop();
             }
         }
         Role::Tool => {
@@ -154,7 +161,7 @@ fn write<'a>(message: &'a Message, model: &str, input: &mut Vec<Item<'a>>) {
                             Output::Parts(text.into_iter().chain(pictures).collect())
                         }
                     };
-                    Some(Item::Ours(OurItem::FunctionCallOutput { call_id: call_id.as_str(), output }))
+                    Some(Item::Ours(OurItem::FunctionCallOutput { call_id: plan.ids.of_call(call_id), output }))
                 }
                 _ => None,
             }));
@@ -166,14 +173,14 @@ fn is_text(part: &Part) -> bool {
     matches!(part, Part::Text { .. })
 }
 
-fn assistant_item(run: &[Part], readable: bool) -> Option<Item<'_>> {
+fn assistant_item<'a>(run: &'a [Part], readable: bool, plan: &'a Plan<'a>) -> Option<Item<'a>> {
     match run.first()? {
         Part::Text { .. } => joined_text(run).map(|text| {
             Item::Ours(OurItem::Message { role: "assistant", content: vec![Content::OutputText { text }] })
         }),
         Part::Reasoning { payload: Some(payload), .. } if readable => Some(Item::Theirs(payload)),
         Part::ToolCall { call_id, name, arguments } => {
-            Some(Item::Ours(OurItem::FunctionCall { call_id: call_id.as_str(), name, arguments }))
+            Some(Item::Ours(OurItem::FunctionCall { call_id: plan.ids.of_call(call_id), name, arguments }))
         }
         Part::Reasoning { .. } | Part::Image { .. } | Part::ToolResult { .. } => None,
     }

@@ -25,6 +25,13 @@ impl Fields {
         }
     }
 
+    /// Sets a field to a text.
+    pub(crate) fn put_text(&mut self, name: &str, text: &str) {
+        let Ok(value) = to_raw_value(text) else { return };
+        self.0.retain(|(known, _)| known != name);
+        self.0.push((name.to_owned(), value));
+    }
+
     /// Returns the fields as the JSON text of an object; `None` if there are none.
     pub(crate) fn into_json(self) -> Option<String> {
         (!self.0.is_empty()).then(|| self.object())

@@ -56,7 +56,7 @@ impl Receipts {
             }
         };
         let (tokens, sent) = (outgoing.tokens(), outgoing.sent().parts());
-        Receipt { request, tokens, prefix_tokens, broke, hooks: Vec::new(), notes, sent }
+        Receipt { request, tokens, prefix_tokens, broke, notes, sent, ..Receipt::default() }
     }
 
     /// Returns true if a receipt would blame missing tools that nobody could offer yet: the session was only looked up.

@@ -177,17 +177,15 @@ impl Workspace {
         has_tool.then(|| format!("\n[{READ_ON} with entryId {entry} and offset {from} reads what was left out]"))
     }
 
-    /// Offers no tools to the session's model from now on, which has refused a request because of them. Returns false
-    /// if that request offered none.
-    pub(crate) fn go_on_without_tools(&mut self) -> bool {
+    /// Offers no tools to the session's model from now on, which refuses requests because of them.
+    pub(crate) fn go_on_without_tools(&mut self) {
         if self.prompt.carried.tools.is_empty() {
-            return false;
+            return;
         }
         let model = self.session.state.model.clone();
         self.push(Effect::ToolsRefused(model.clone()));
         self.prompt.carried.refused_tools = Some(model);
         self.adopt_tools();
-        true
     }
 
     /// Takes up the tools that the server has now, beside the host's. Each change of the list breaks the provider's

@@ -8,11 +8,13 @@ use crate::{
     context::{arguments::meant_arguments, count::answer_report},
     hook::HookFault,
     model::{Answer, ReportedUsage},
+    need::Need,
 };
 use reseed_protocol::{
     CallId, EntryData, EntryId, ErrorCode, Message, Part, Role, StopReason, Usage, UsageSource,
     event::{EphemeralEvent, HookFailed, ItemAborted},
     hook::HookPoint,
+    receipt::Receipt,
 };
 
 impl Turn {
@@ -27,14 +29,14 @@ impl Turn {
         {
             ws.remember_window(window_tokens);
         }
-        if asked.model == ws.session.state.model && answer.filled_window {
-            let reported = answer.usage.map(|usage| usage.input_tokens.saturating_add(usage.output_tokens));
-            ws.remember_window(reported.unwrap_or(asked.count.tokens));
-        }
         ws.warn_of_cut(&answer, &asked.model);
         let message = ws.answer_message(&answer, &asked);
         ws.prompt.request_answered(answer.usage.map(|reported| reported.input_tokens));
-        if let Some(reported) = answer.usage {
+        if answer.learnt.has(Need::NoTools) {
+            ws.go_on_without_tools();
+        }
+        // A report of a request that was smaller than it was counted teaches nothing about counting.
+        if let Some(reported) = answer.usage.filter(|_| !answer.adapted.iter().any(Need::shrinks)) {
             ws.calibrate(&asked.model, asked.count.basis.report(reported.input_tokens));
             if let Some(report) = answer_report(&message, ws.prompt.counter()) {
                 ws.calibrate(&asked.model, report);
@@ -144,7 +146,8 @@ impl Workspace {
         };
         let prefix_tokens = Some(asked.sent.receipt.prefix_tokens);
         message.usage = Some(Usage { prefix_tokens, ..self.deployment.prices.priced(&asked.model, usage) });
-        message.receipt = Some(Box::new(asked.sent.receipt.clone()));
+        let adapted = answer.adapted.iter().map(|need| need.name().to_owned()).collect();
+        message.receipt = Some(Box::new(Receipt { adapted, ..asked.sent.receipt.clone() }));
         message
     }
 }

@@ -27,10 +27,6 @@ impl Turn {
         let Some(turn) = ws.session.state.turn.clone() else { return };
         let count = &asked.count;
         let is_kept = ws.keep_shown(item, &asked, shown, None, fault.code);
-        if !is_kept && fault.refuses_tools && ws.go_on_without_tools() {
-            ws.then(Step::Request);
-            return;
-        }
         let window = ws.window_tokens();
         let overflow = fault.code == ErrorCode::ContextOverflow;
         let is_large = count.tokens.saturating_mul(100) >= window.saturating_mul(SUSPECT_PERCENT);

@@ -1,0 +1,174 @@
+//! What a model needs done to a request before its server takes it.
+//!
+//! Servers of one API take different parts of it. A need names the part, and what is done: it is left out, or written
+//! in another way. The provider does it; the receipt of the request names it.
+
+use std::fmt;
+
+macro_rules! needs {
+    ($($(#[doc = $doc:literal])+ $need:ident = $name:literal,)*) => {
+        /// A change that requests to a model need.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Need { $($(#[doc = $doc])+ $need,)* }
+
+        impl Need {
+            /// All needs, in the order in which the table of servers lists them.
+            pub const ALL: &[Self] = &[$(Self::$need,)*];
+
+            /// Returns the name of the part, as receipts and log lines show it.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$need => $name,)* }
+            }
+
+            /// Returns what is done, in a sentence.
+            #[must_use]
+            pub fn what(self) -> &'static str {
+                match self { $(Self::$need => concat!($($doc),+).trim_ascii(),)* }
+            }
+        }
+    };
+}
+
+needs! {
+    /// The output limit is sent as `max_completion_tokens`.
+    NewLimit = "max_completion_tokens",
+    /// The output limit is sent as `max_tokens`.
+    OldLimit = "max_tokens",
+    /// No output limit is sent.
+    NoLimit = "output_limit",
+    /// `temperature` is left out.
+    NoTemperature = "temperature",
+    /// The reasoning effort is left out.
+    NoEffort = "reasoning_effort",
+    /// `stream_options` is left out, so usage may not be reported.
+    NoStreamOptions = "stream_options",
+    /// `tool_choice` is left out.
+    NoToolChoice = "tool_choice",
+    /// `strict` of tools is left out.
+    NoStrict = "strict",
+    /// Images are replaced by a note.
+    NoImages = "images",
+    /// Tools are left out; the calls and results of the history are sent as text.
+    NoTools = "tools",
+    /// Each of several calls made at once is sent as an answer of its own, followed by its result.
+    OneCall = "parallel_tool_calls",
+    /// Ids of calls are translated to nine letters and digits.
+    ShortIds = "tool_call_ids",
+    /// Users and answers alternate, and an answer stands between a result and the user: a short one is put in.
+    Alternate = "roles",
+    /// Messages of the user that follow one another are not joined: a short answer is put between them.
+    Apart = "user_messages",
+    /// The system prompt is sent at the beginning of the first user message.
+    NoSystem = "system_role",
+    /// An answer that only calls tools is sent with `content: ""`.
+    EmptyContent = "empty_content",
+    /// An answer that only calls tools is sent with `content: null`.
+    NullContent = "null_content",
+    /// Reasoning and other fields that came with answers are not sent back.
+    NoOwnFields = "own_fields",
+    /// Calls of answers without reasoning are sent with a word in its place.
+    ReasoningBack = "missing_reasoning",
+    /// Calls without a signature are sent with the one that Google documents for calls of other models.
+    Signature = "missing_signature",
+    /// Encrypted reasoning is neither asked for nor sent back.
+    NoSealed = "encrypted_reasoning",
+}
+
+impl Need {
+    /// Returns true if the request is smaller than it was counted.
+    #[must_use]
+    pub fn shrinks(self) -> bool {
+        matches!(self, Self::NoImages | Self::NoTools | Self::NoOwnFields | Self::NoSealed)
+    }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A set of needs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Needs(u32);
+
+impl Needs {
+    /// Creates the set of these.
+    #[must_use]
+    pub fn of(needs: &[Need]) -> Self {
+        needs.iter().fold(Self::default(), |set, need| set.with(*need))
+    }
+
+    /// Returns true if it has this need.
+    #[must_use]
+    pub fn has(self, need: Need) -> bool {
+        self.0 & bit(need) != 0
+    }
+
+    /// Returns the set with this need, and without the one that it contradicts.
+    #[must_use]
+    pub fn with(self, need: Need) -> Self {
+        let other = match need {
+            Need::NewLimit => Some(Need::OldLimit),
+            Need::OldLimit => Some(Need::NewLimit),
+            Need::EmptyContent => Some(Need::NullContent),
+            Need::NullContent => Some(Need::EmptyContent),
+            Need::ReasoningBack => Some(Need::NoOwnFields),
+            Need::NoOwnFields => Some(Need::ReasoningBack),
+            _ => None,
+        };
+        Self((self.0 | bit(need)) & !other.map_or(0, bit))
+    }
+
+    /// Returns the set without this need.
+    #[must_use]
+    pub fn without(self, need: Need) -> Self {
+        Self(self.0 & !bit(need))
+    }
+
+    /// Returns the set with these needs too.
+    #[must_use]
+    pub fn and(self, others: Self) -> Self {
+        others.iter().fold(self, Self::with)
+    }
+
+    /// Iterates over the needs.
+    pub fn iter(self) -> impl Iterator<Item = Need> {
+        Need::ALL.iter().copied().filter(move |need| self.has(*need))
+    }
+
+    /// Returns true if there are none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+fn bit(need: Need) -> u32 {
+    1 << need as u32
+}
+
+/// A refusal of a part of a request, as far as its words tell.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Refusal {
+    /// What may cure it, the likeliest first.
+    pub needs: Vec<Need>,
+    /// It is about what this request holds (a damaged image, the schema of a tool), not about what the model takes:
+    /// nothing is learnt of it.
+    pub of_request: bool,
+    /// It refuses what was said: asking in another way is not for us.
+    pub of_content: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_need_excludes_its_opposite() {
+        let set = Needs::of(&[Need::NewLimit, Need::NoTools]).with(Need::OldLimit);
+        assert_eq!(set.iter().collect::<Vec<_>>(), [Need::OldLimit, Need::NoTools]);
+        assert!(Need::ALL.len() <= 32 && Needs::default().is_empty());
+    }
+}

@@ -1,0 +1,239 @@
+//! The messages of a request in a form that every server takes, and with what its model needs.
+//!
+//! Always: the system prompt comes first and alone; consecutive messages of the user are one; no text is blank; a
+//! result says something. What only some servers need is done where the model's [`Needs`] ask for it. Both writers
+//! write what stands here, so that no rule is in either.
+
+use super::{ids::Ids, options::Api};
+use crate::core::{
+    model::ModelRequest,
+    need::{Need, Needs},
+};
+use reseed_protocol::{Message, Part, Payload, Role};
+use std::borrow::Cow;
+
+/// Stands for a result that says nothing.
+const NO_OUTPUT: &str = "(no output)";
+/// Stands for an image that the model cannot see.
+const NO_IMAGE: &str = "[An image was here. It is left out because this model takes no images.]";
+/// Introduces images of tool results, where only the user can send images.
+const IMAGES_OF_RESULTS: &str = "These images belong to the tool results above.";
+/// The answer between a result and the user, where one must be.
+const NO_ANSWER_YET: &str = "(The user wrote before I answered.)";
+/// The user's words before an answer that comes first, where one must be.
+const NO_QUESTION: &str = "(The conversation goes on.)";
+
+/// A request as it is sent.
+#[derive(Debug)]
+pub(super) struct Plan<'a> {
+    pub(super) request: &'a ModelRequest,
+    pub(super) needs: Needs,
+    pub(super) system: Option<Cow<'a, str>>,
+    pub(super) messages: Vec<Cow<'a, Message>>,
+    pub(super) ids: Ids,
+    server: &'a str,
+}
+
+impl<'a> Plan<'a> {
+    /// Plans a request for a server, named as in [`Payload::server`].
+    pub(super) fn new(request: &'a ModelRequest, needs: Needs, server: &'a str, api: Api) -> Self {
+        let mut messages: Vec<Cow<'a, Message>> =
+            request.messages().filter_map(|message| said(&message.message, needs)).collect();
+        if needs.has(Need::OneCall) {
+            messages = one_call_each(messages);
+        }
+        if api == Api::Chat {
+            messages = images_after_results(messages);
+        }
+        let mut system = Some(Cow::Borrowed(request.envelope.system.compiled.as_str())).filter(|text| !is_blank(text));
+        if needs.has(Need::NoSystem)
+            && let Some(text) = system.take()
+        {
+            let first = Message::user(text);
+            messages.insert(0, Cow::Owned(first));
+        }
+        let messages = in_turns(messages, needs);
+        let ids = Ids::of(&messages, server, needs.has(Need::ShortIds));
+        Self { request, needs, system, messages, ids, server }
+    }
+
+    /// Returns what goes back to this server with a message: it came with it, from the same model.
+    pub(super) fn own<'m>(&self, message: &'m Message) -> Option<&'m Payload> {
+        let is_own = |payload: &&Payload| payload.server == self.server;
+        let is_of_model = message.model.as_deref() == Some(self.request.model.as_str());
+        message.payload.as_deref().filter(is_own).filter(|_| is_of_model && !self.needs.has(Need::NoOwnFields))
+    }
+
+    /// Returns true if sealed reasoning of this message can be read by the requested model.
+    pub(super) fn can_unseal(&self, message: &Message) -> bool {
+        let is_of_model = message.model.as_deref().is_none_or(|sealed_by| sealed_by == self.request.model);
+        let is_own = message.payload.as_deref().is_none_or(|payload| payload.server == self.server);
+        is_of_model && is_own && !self.needs.has(Need::NoSealed)
+    }
+
+    /// Returns the output limit, if it is sent.
+    pub(super) fn output_limit(&self) -> Option<u64> {
+        self.request.envelope.options.max_output_tokens.filter(|_| !self.needs.has(Need::NoLimit))
+    }
+
+    /// Returns the temperature, if it is sent.
+    pub(super) fn temperature(&self) -> Option<f64> {
+        self.request.envelope.options.temperature.filter(|_| !self.needs.has(Need::NoTemperature))
+    }
+
+    /// Returns the reasoning effort, if it is sent.
+    pub(super) fn effort(&self) -> Option<&'a str> {
+        self.request.envelope.options.reasoning_effort.as_deref().filter(|_| !self.needs.has(Need::NoEffort))
+    }
+
+    /// Returns true if tools are sent.
+    pub(super) fn has_tools(&self) -> bool {
+        !self.request.envelope.tools.is_empty() && !self.needs.has(Need::NoTools)
+    }
+}
+
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
+}
+
+fn text(text: impl Into<String>) -> Part {
+    Part::Text { text: text.into() }
+}
+
+/// Returns a message without what its model does not take; `None` if nothing is left.
+fn said(message: &Message, needs: Needs) -> Option<Cow<'_, Message>> {
+    // Reasoning alone says nothing, and the reasoning of a call must not be sent without it.
+    if message.content.iter().all(|part| matches!(part, Part::Reasoning { .. })) {
+        return None;
+    }
+    let (blind, toolless) = (needs.has(Need::NoImages), needs.has(Need::NoTools));
+    let stays = |part: &Part| match part {
+        Part::Text { text } => !is_blank(text),
+        Part::Image { .. } => !blind,
+        Part::ToolCall { .. } => !toolless,
+        Part::ToolResult { output, .. } => !toolless && !is_blank(output),
+        Part::Reasoning { .. } => true,
+    };
+    if message.content.iter().all(stays) {
+        return Some(Cow::Borrowed(message));
+    }
+    let mut changed = message.clone();
+    changed.content.clear();
+    for part in &message.content {
+        match part {
+            part if stays(part) => changed.content.push(part.clone()),
+            Part::Text { .. } | Part::Reasoning { .. } => {}
+            Part::Image { .. } => match changed.content.last_mut() {
+                Some(Part::ToolResult { output, .. }) => *output = format!("{output}\n{NO_IMAGE}"),
+                _ => changed.content.push(text(NO_IMAGE)),
+            },
+            Part::ToolCall { name, arguments, .. } => {
+                changed.content.push(text(format!("(I called the tool `{name}` with {arguments}.)")));
+            }
+            Part::ToolResult { call_id, output, is_error } => {
+                let output = if is_blank(output) { NO_OUTPUT } else { output };
+                changed.content.push(match toolless {
+                    true => text(format!("(The tool answered: {output})")),
+                    false => {
+                        let (call_id, output) = (call_id.clone(), output.to_owned());
+                        Part::ToolResult { call_id, output, is_error: *is_error }
+                    }
+                });
+            }
+        }
+    }
+    if toolless && changed.role == Role::Tool {
+        changed.role = Role::User;
+    }
+    let says = changed.content.iter().any(|part| !matches!(part, Part::Reasoning { .. }));
+    says.then_some(Cow::Owned(changed))
+}
+
+/// Splits answers that make several calls: each call is followed by its result.
+fn one_call_each(messages: Vec<Cow<'_, Message>>) -> Vec<Cow<'_, Message>> {
+    let mut split: Vec<Cow<'_, Message>> = Vec::with_capacity(messages.len());
+    let mut messages = messages.into_iter().peekable();
+    while let Some(message) = messages.next() {
+        if message.tool_calls().count() < 2 {
+            split.push(message);
+            continue;
+        }
+        let mut results: Vec<Cow<'_, Message>> = Vec::new();
+        while let Some(result) = messages.next_if(|next| next.role == Role::Tool) {
+            results.push(result);
+        }
+        let is_call = |part: &Part| matches!(part, Part::ToolCall { .. });
+        let mut whole = message.clone().into_owned();
+        let mut before: Vec<Part> = message.content.iter().filter(|part| !is_call(part)).cloned().collect();
+        for call in message.content.iter().filter(|part| is_call(part)) {
+            let Part::ToolCall { call_id, .. } = call else { continue };
+            let content = before.drain(..).chain([call.clone()]).collect();
+            split.push(Cow::Owned(Message { content, ..whole.clone() }));
+            // The fields of the answer went with its first call.
+            whole.payload = whole.payload.map(|payload| Box::new(payload.of_changed()));
+            let is_its =
+                |part: &Part| matches!(part, Part::ToolResult { call_id: answered, .. } if answered == call_id);
+            if let Some(at) = results.iter().position(|result| result.content.iter().any(is_its)) {
+                split.push(results.remove(at));
+            }
+        }
+        split.extend(results);
+    }
+    split
+}
+
+/// Moves the images of tool results, which have no room for them, to a message of the user after all results.
+fn images_after_results(messages: Vec<Cow<'_, Message>>) -> Vec<Cow<'_, Message>> {
+    let mut moved: Vec<Cow<'_, Message>> = Vec::with_capacity(messages.len());
+    let mut images: Vec<Part> = Vec::new();
+    let flush = |images: &mut Vec<Part>, moved: &mut Vec<Cow<'_, Message>>| {
+        if !images.is_empty() {
+            let content = std::iter::once(text(IMAGES_OF_RESULTS)).chain(images.drain(..)).collect();
+            moved.push(Cow::Owned(Message::new(Role::User, content)));
+        }
+    };
+    for message in messages {
+        if message.role == Role::Tool {
+            images.extend(message.content.iter().filter(|part| matches!(part, Part::Image { .. })).cloned());
+        } else {
+            flush(&mut images, &mut moved);
+        }
+        moved.push(message);
+    }
+    flush(&mut images, &mut moved);
+    moved
+}
+
+/// Joins consecutive messages of the user; where they must alternate, also puts in what is missing between them.
+fn in_turns(messages: Vec<Cow<'_, Message>>, needs: Needs) -> Vec<Cow<'_, Message>> {
+    let alternate = needs.has(Need::Alternate);
+    let mut turns: Vec<Cow<'_, Message>> = Vec::with_capacity(messages.len());
+    for message in messages {
+        let before = turns.last().map(|before| before.role);
+        let is_plain = |message: &Message| message.tool_calls().next().is_none();
+        match (before, message.role) {
+            (Some(Role::User), Role::User) if !needs.has(Need::Apart) => append(&mut turns, message),
+            (Some(Role::Assistant), Role::Assistant)
+                if alternate && turns.last().is_some_and(|m| is_plain(m)) && is_plain(&message) =>
+            {
+                append(&mut turns, message);
+            }
+            (Some(before), Role::User) if before == Role::User || (before == Role::Tool && alternate) => {
+                turns.push(Cow::Owned(Message::new(Role::Assistant, vec![text(NO_ANSWER_YET)])));
+                turns.push(message);
+            }
+            (None, Role::Assistant) if alternate => {
+                turns.push(Cow::Owned(Message::user(NO_QUESTION)));
+                turns.push(message);
+            }
+            _ => turns.push(message),
+        }
+    }
+    turns
+}
+
+fn append<'m>(turns: &mut [Cow<'m, Message>], message: Cow<'m, Message>) {
+    if let Some(last) = turns.last_mut() {
+        last.to_mut().content.extend(message.into_owned().content);
+    }
+}
