@@ -45,6 +45,8 @@ pub struct Answer {
     pub usage: Option<ReportedUsage>,
     /// What the provider wants back with this answer; its calls are named by the `call_id`s of `parts`.
     pub payload: Option<Box<Payload>>,
+    /// True if the provider said that it ended because the context window was full.
+    pub filled_window: bool,
     /// What was changed in this request, because its server refuses it otherwise.
     pub adapted: Needs,
     /// The changes that all requests to the model get from now on.
@@ -55,7 +57,8 @@ impl Answer {
     /// Creates an answer for which the provider reported nothing further.
     #[must_use]
     pub fn new(parts: Vec<Part>, stop_reason: StopReason) -> Self {
-        Self { parts, stop_reason, usage: None, payload: None, adapted: Needs::default(), learnt: Needs::default() }
+        let (adapted, learnt) = (Needs::default(), Needs::default());
+        Self { parts, stop_reason, usage: None, payload: None, filled_window: false, adapted, learnt }
     }
 }
 

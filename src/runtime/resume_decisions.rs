@@ -267,6 +267,6 @@ fn whoever_comes_back_has_what_those_have_who_stayed() {
             refused += client.refused;
         }
     }
-    let enough = resumed > 10 * FEEDS && refused > FEEDS;
+    let enough = u64::from(resumed) > 10 * FEEDS && u64::from(refused) > FEEDS;
     assert!(enough || seeds.start() == seeds.end(), "{resumed} resumed, {refused} refused: too few to mean anything");
 }

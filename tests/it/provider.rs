@@ -3,6 +3,7 @@
 mod real;
 mod recorded;
 mod refused;
+mod shapes;
 
 use crate::support::upstream::{Asked, Finish, Reply, Setup, Step, Upstream};
 use reseed::{

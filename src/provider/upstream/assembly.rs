@@ -381,7 +381,7 @@ impl<'s> Assembly<'s> {
             calls,
         };
         let payload = (payload != Payload::default()).then(|| Box::new(payload));
-        Ok(Answer { usage: ending.usage, payload, ..Answer::new(parts, stop_reason) })
+        Ok(Answer { usage: ending.usage, payload, filled_window: ending.is_full, ..Answer::new(parts, stop_reason) })
     }
 }
 

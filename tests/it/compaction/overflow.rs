@@ -1,13 +1,22 @@
 //! The provider refuses a request as too large: compact once, ask once more, and remember the real window.
 
 use super::{fill, info, session};
-use crate::support::talk::{facts, summaries, summary, talker, text_of, words};
+use crate::support::{
+    client::Client,
+    server::Server,
+    talk::{facts, is_summary, summaries, summary, talker, text_of, words},
+    upstream::{self, Upstream},
+};
 use reseed::{
     core::model::{ModelFault, ModelRequest, OverflowHint, Purpose},
     provider::scripted::{Gate, Reply, Scripted},
 };
 use reseed_protocol::ErrorCode;
 use serde_json::json;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 /// Three times the model's real window.
 const TOO_LARGE: &[(&str, &str)] = &[("CONTEXT_WINDOW", "6000")];
@@ -51,6 +60,35 @@ async fn a_refusal_without_numbers_is_itself_the_proof() {
     let compacted = client.event("context_compacted").await["payload"].clone();
     let window = info(&mut client).await["maxTokens"].as_u64().unwrap();
     assert_eq!(Some(window + 1), compacted["tokensBefore"].as_u64(), "smaller than what was refused");
+}
+
+#[tokio::test]
+async fn an_answer_that_filled_the_window_is_kept_and_teaches_it() {
+    let full = Arc::new(AtomicUsize::new(0));
+    let counted = full.clone();
+    let upstream = Upstream::start(move |asked| match asked.tokens {
+        _ if is_summary(asked) => upstream::Reply::text(summary(&["none"])),
+        ..1_500 => upstream::Reply::text("Noted."),
+        tokens => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let choice = json!({ "delta": { "content": "Half of" }, "finish_reason": "model_context_window_exceeded" });
+            let usage = json!({ "prompt_tokens": tokens, "completion_tokens": 2 });
+            upstream::Reply::Stream(format!("data: {}\n\n", json!({ "choices": [choice], "usage": usage })), Vec::new())
+        }
+    })
+    .await;
+    let settings = [("SUMMARY_REQUEST", "quoted"), ("OPENAI_API", "chat"), TOO_LARGE[0]];
+    let server = Server::facing(&upstream.base_url(), &settings).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    let mut reasons = Vec::new();
+    for turn in 0..6 {
+        let finished = client.turn(&words(turn, 250)).await;
+        assert_eq!(finished["status"], "completed", "{finished}");
+        reasons.push(finished["finishReason"].clone());
+    }
+    assert!(reasons.contains(&json!("length")), "what was written is kept as cut off: {reasons:?}");
+    assert_eq!(full.load(Ordering::SeqCst), 1, "then requests fit: {reasons:?}");
+    assert!(info(&mut client).await["maxTokens"].as_u64().unwrap() < 2_500);
 }
 
 #[tokio::test]

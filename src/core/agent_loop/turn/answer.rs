@@ -29,6 +29,10 @@ impl Turn {
         {
             ws.remember_window(window_tokens);
         }
+        if asked.model == ws.session.state.model && answer.filled_window {
+            let reported = answer.usage.map(|usage| usage.input_tokens.saturating_add(usage.output_tokens));
+            ws.remember_window(reported.unwrap_or(asked.count.tokens));
+        }
         ws.warn_of_cut(&answer, &asked.model);
         let message = ws.answer_message(&answer, &asked);
         ws.prompt.request_answered(answer.usage.map(|reported| reported.input_tokens));
