@@ -231,6 +231,7 @@ pub struct ToolDefinition {
     /// A description for the model.
     pub description: String,
     /// JSON Schema of its arguments, an object.
+    #[serde(default)]
     #[cfg_attr(feature = "codegen", ts(type = "Record<string, unknown>"))]
     pub parameters: serde_json::Value,
 }

@@ -13,8 +13,9 @@ pub struct ToolOffer {
     pub name: String,
     /// A description for the model.
     pub description: String,
-    /// JSON Schema of its arguments, an object.
-    #[cfg_attr(feature = "codegen", ts(type = "Record<string, unknown>"))]
+    /// JSON Schema of its arguments, an object. Absent or `null`: it has none.
+    #[serde(default)]
+    #[cfg_attr(feature = "codegen", ts(type = "Record<string, unknown> | null"))]
     pub parameters: serde_json::Value,
     /// The timeout of a call in milliseconds; absent: the server's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]

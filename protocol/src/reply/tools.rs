@@ -38,6 +38,9 @@ pub struct ToolServer {
     pub failure: Option<ToolServerFailure>,
     /// The times that it came up again after the first.
     pub restarts: u64,
+    /// Its tools that are not offered, each with the reason: the first 32.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
 }
 
 /// What an MCP server is doing.

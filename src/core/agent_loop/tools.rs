@@ -34,8 +34,10 @@ pub struct Tools {
 
 #[derive(Debug)]
 struct Offer {
+    /// The offer, with its parameters as they are sent.
     offer: ToolOffer,
     place: ToolPlace,
+    /// What its author meant, which calls are checked against.
     arguments: Arguments,
 }
 
@@ -44,6 +46,11 @@ struct Offer {
 pub(crate) struct SentTools(Arc<Vec<ToolDefinition>>);
 
 impl SentTools {
+    /// Returns true if a tool of this name was sent.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|definition| definition.name == name)
+    }
+
     /// Returns what a model reads that calls a tool which does not exist. An answer may have a thousand such calls, so
     /// neither the name nor the list of tools is of any length.
     fn without(&self, name: &str) -> String {
@@ -88,7 +95,7 @@ fn checked(offers: Vec<ToolOffer>, place: ToolPlace) -> Result<Tools, ErrorBody>
     }
     let mut budget = Budget::default();
     let mut checked: Vec<Arc<Offer>> = Vec::with_capacity(offers.len());
-    for (at, offer) in offers.into_iter().enumerate() {
+    for (at, mut offer) in offers.into_iter().enumerate() {
         let name: String = offer.name.chars().take(64).collect();
         if !is_tool_name(&offer.name) {
             return invalid(at, "name", format!("a tool's name must be 1 to 64 of A-Za-z0-9_-, not `{name}`"));
@@ -100,7 +107,10 @@ fn checked(offers: Vec<ToolOffer>, place: ToolPlace) -> Result<Tools, ErrorBody>
             return invalid(at, "timeoutMs", format!("the time limit of `{name}` must be 1 to {TIMEOUT_MS_MAX} ms"));
         }
         match Arguments::of(&offer.parameters, &mut budget) {
-            Ok(arguments) => checked.push(Arc::new(Offer { offer, place, arguments })),
+            Ok(mut arguments) => {
+                offer.parameters = arguments.take_sent();
+                checked.push(Arc::new(Offer { offer, place, arguments }));
+            }
             Err(why) => return invalid(at, "parameters", format!("the parameters of `{name}` {why}")),
         }
     }

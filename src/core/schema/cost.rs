@@ -26,7 +26,7 @@ pub(super) const BY_NAME: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 
 /// Keywords with one schema or a list of them.
-const WITH_SCHEMAS: [&str; 15] = [
+pub(super) const WITH_SCHEMAS: [&str; 15] = [
     "items",
     "prefixItems",
     "additionalItems",
@@ -273,7 +273,7 @@ impl<'a> Unfolding<'a> {
         }
         let place = reference.strip_prefix('#').and_then(|pointer| self.schema.pointer(pointer));
         let Some(definition) = place else {
-            return Err(format!("reference `{shown}`, which they do not contain"));
+            return Err(format!("reference `{shown}`, which they do not contain; put the definition below `$defs`"));
         };
         if !leads_to_a_schema(reference) {
             return Err(format!("reference `{shown}`, which is no place for a schema; put it below `$defs`"));

@@ -5,9 +5,12 @@
 //! - A regular expression of twenty characters can compile to gigabytes, and one that backtracks can run indefinitely.
 //!   [`patterns`] keeps those that a linear engine takes within a budget, and leaves the others unchecked.
 //! - Large arguments times many rules are slow even so: [`Arguments::check`] bounds the product.
+//!
+//! Before that, [`repair`] makes a schema what model servers take.
 
 mod cost;
 mod patterns;
+mod repair;
 
 use cost::Cost;
 use jsonschema::{PatternOptions, Validator};
@@ -63,6 +66,7 @@ pub(crate) struct Arguments {
     validator: Validator,
     cost: Cost,
     unchecked: Vec<Unchecked>,
+    sent: Value,
 }
 
 /// A pattern that arguments are not checked against.
@@ -74,14 +78,14 @@ pub(crate) struct Unchecked {
 }
 
 impl Arguments {
-    /// Checks that a tool's schema is a small object without endless references, and builds the validator.
+    /// Repairs a tool's schema, checks that it is a small object without endless references, and builds the validator.
     ///
     /// # Errors
-    /// What is wrong, for the sender of the schema: a predicate whose subject, the parameters, the caller supplies.
+    /// What is wrong and cannot be repaired, for the sender of the schema: a predicate whose subject, the parameters,
+    /// the caller supplies.
     pub(crate) fn of(schema: &Value, budget: &mut Budget) -> Result<Self, String> {
-        if !schema.is_object() {
-            return Err("are not a JSON Schema object".to_owned());
-        }
+        let sound = repair::sound(schema)?;
+        let schema = &sound;
         let cost = check_schema(schema, budget)?;
         let (checked, unchecked) = patterns::compilable(schema, &mut budget.patterns);
         let build = |schema: &Value| {
@@ -99,7 +103,17 @@ impl Arguments {
                 return Err(format!("are not a valid JSON Schema, at `{place}`"));
             }
         };
-        Ok(Self { validator, cost, unchecked })
+        let sent = match repair::flat(schema) {
+            // References may lead to what was joined.
+            Some(flat) => Cost::of(&flat).map(|_| flat)?,
+            None => sound,
+        };
+        Ok(Self { validator, cost, unchecked, sent })
+    }
+
+    /// Returns the schema that is sent to models, once.
+    pub(crate) fn take_sent(&mut self) -> Value {
+        self.sent.take()
     }
 
     /// Returns the patterns that arguments are not checked against.
@@ -127,6 +141,14 @@ impl Arguments {
             format!("do not fit its schema: {misfit} at `{place}`")
         })
     }
+}
+
+/// Returns a schema as it is sent to models; as it is if it cannot be repaired.
+pub(crate) fn sent(schema: &Value) -> Value {
+    let sound =
+        repair::sound(schema).ok().filter(|sound| Cost::of(sound).is_ok_and(|cost| cost.values <= UNFOLDED_MAX));
+    let Some(sound) = sound else { return schema.clone() };
+    repair::flat(&sound).unwrap_or(sound)
 }
 
 /// Checks that a schema is small and that its references end, and takes it from the budget.

@@ -45,9 +45,6 @@ struct Server {
     tools: Vec<ServerTool>,
     /// The sum of its tools.
     tokens: u64,
-    /// Why some of its tools are not offered.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    left_out: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -89,9 +86,9 @@ fn tokens(app: &App, mcp: &Mcp) -> BTreeMap<String, u64> {
 
 fn server(status: ServerStatus, known: &BTreeMap<String, u64>) -> Server {
     let shown = status.shown();
-    let ServerStatus { transport, protocol, software, error, tools, left_out, .. } = status;
+    let ServerStatus { transport, protocol, software, error, tools, .. } = status;
     let tools = tools.into_iter().map(|name| ServerTool { tokens: known.get(&name).copied(), name });
     let tools: Vec<ServerTool> = tools.collect();
     let tokens = tools.iter().filter_map(|tool| tool.tokens).sum();
-    Server { shown, transport, protocol, software, error, tools, tokens, left_out }
+    Server { shown, transport, protocol, software, error, tools, tokens }
 }

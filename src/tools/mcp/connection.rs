@@ -10,7 +10,7 @@ use super::{
     fault::{CallFault, Down, not_listed, not_up, of_call},
     file::{Address, Link, Spec},
     http::Http,
-    line::{Metered, TooLong},
+    line::{Messages, TooLong},
     outcome::output,
     process::Process,
     variables::Secrets,
@@ -21,8 +21,9 @@ use reseed_protocol::reply::ToolServerFailure as Failure;
 use rmcp::{
     Peer, RoleClient,
     model::{
-        CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam, ClientRequest,
-        JsonObject, PaginatedRequestParams, ProtocolVersion, RequestId, ServerResult, SubscriptionFilter, Tool,
+        CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification, CancelledNotificationParam,
+        ClientRequest, CustomResult, JsonObject, PaginatedRequestParams, ProtocolVersion, RequestId, ServerResult,
+        SubscriptionFilter, Tool,
     },
     service::{
         ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, PeerRequestOptions, RunningService,
@@ -179,12 +180,12 @@ impl Handshake {
 }
 
 /// Returns the transport of messages as lines.
-fn lines<R, W>(output: R, input: W, too_long: TooLong) -> AsyncRwTransport<RoleClient, Metered<R>, W>
+fn lines<R, W>(output: R, input: W, too_long: TooLong) -> AsyncRwTransport<RoleClient, Messages<R>, W>
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: tokio::io::AsyncWrite + Send + Unpin + 'static,
 {
-    AsyncRwTransport::new(Metered::new(output, too_long), input).with_max_line_length(MESSAGE_BYTES_MAX)
+    AsyncRwTransport::new(Messages::new(output, too_long), input).with_max_line_length(MESSAGE_BYTES_MAX)
 }
 
 /// Returns the transport of an address.
@@ -210,15 +211,17 @@ pub(super) async fn list(peer: &Peer<RoleClient>, secrets: &Secrets) -> Result<T
     if peer.peer_info().is_some_and(|info| info.capabilities.tools.is_none()) {
         return Ok(Tools { tools, read: 0 });
     }
-    let mut cursor = None;
+    let mut cursor: Option<String> = None;
     for _ in 0..PAGES_MAX {
-        let page = PaginatedRequestParams::default().with_cursor(cursor);
+        let page = PaginatedRequestParams::default().with_cursor(cursor.clone());
         let listed = peer.list_tools(Some(page)).await.map_err(|error| not_listed(&error, secrets))?;
         tools.extend(listed.tools);
-        cursor = listed.next_cursor;
-        if cursor.is_none() || tools.len() >= LISTED_MAX {
+        // A server that names the same page again has no other.
+        let next = listed.next_cursor.filter(|next| !next.is_empty() && cursor.as_ref() != Some(next));
+        if next.is_none() || tools.len() >= LISTED_MAX {
             break;
         }
+        cursor = next;
     }
     let read = tools.len();
     tools.truncate(LISTED_MAX);
@@ -304,6 +307,8 @@ impl Connection {
         }
         match answer? {
             ServerResult::CallToolResult(result) => Ok(output(result)),
+            ServerResult::EmptyResult(_) => Ok(output(CallToolResult::default())),
+            ServerResult::CustomResult(CustomResult(result)) => Ok(Output::text(result.to_string())),
             ServerResult::InputRequiredResult(_) => Err(CallFault::Refused(
                 "asks for input from a person or a model in the middle of the call, which is not supported".to_owned(),
             )),

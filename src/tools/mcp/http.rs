@@ -3,10 +3,11 @@
 //!
 //! Servers that follow the examples of MCP's own libraries answer a request of a session that they have forgotten with
 //! HTTP 400 and a JSON-RPC error without an id. Passed on as it is, nobody would take it for the answer, and the call
-//! would wait for its time limit.
+//! would wait for its time limit. And every message is mended first, as those over stdio are.
 
-use super::file::Address;
+use super::{file::Address, lenient};
 use crate::config::listed::is_this_machine;
+use futures_util::StreamExt as _;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::{
     model::{ClientJsonRpcMessage, JsonRpcMessage},
@@ -65,6 +66,12 @@ fn addressed(
     has_session: bool,
 ) -> Answer<StreamableHttpPostResponse> {
     match answer {
+        StreamableHttpPostResponse::Sse(events, session) => {
+            Ok(StreamableHttpPostResponse::Sse(mended(events), session))
+        }
+        StreamableHttpPostResponse::Json(message @ JsonRpcMessage::Response(_), session) => {
+            Ok(StreamableHttpPostResponse::Json(lenient::message(message), session))
+        }
         StreamableHttpPostResponse::Json(JsonRpcMessage::Error(mut error), session)
             if error.id.is_none() && request.is_some() =>
         {
@@ -76,6 +83,23 @@ fn addressed(
         }
         answer => Ok(answer),
     }
+}
+
+/// Mends the messages of a stream. An event without one is passed on.
+fn mended(events: BoxedSseResponse) -> BoxedSseResponse {
+    events
+        .map(|mut event| {
+            if let Ok(event) = &mut event
+                && let Some(data) = &mut event.data
+                && let Ok(message) = String::from_utf8(lenient::lines(data.as_bytes()))
+                && !message.is_empty()
+            {
+                // Events with several messages are not MCP's; the lines of one are.
+                *data = message.trim_end().to_owned();
+            }
+            event
+        })
+        .boxed()
 }
 
 impl StreamableHttpClient for Http {
@@ -132,7 +156,7 @@ impl StreamableHttpClient for Http {
         headers: Headers,
     ) -> Answer<BoxedSseResponse> {
         let most = super::MESSAGE_BYTES_MAX;
-        self.0.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, most).await
+        self.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, most).await
     }
 
     async fn get_stream_with_max_sse_event_size(
@@ -144,7 +168,10 @@ impl StreamableHttpClient for Http {
         headers: Headers,
         event_bytes_max: usize,
     ) -> Answer<BoxedSseResponse> {
-        self.0.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, event_bytes_max).await
+        let inner = &self.0;
+        let events =
+            inner.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, event_bytes_max).await?;
+        Ok(mended(events))
     }
 }
 

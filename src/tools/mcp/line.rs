@@ -1,8 +1,9 @@
-//! A meter on what a server over stdio writes: it notices messages that are too long.
+//! What a server over stdio writes: read line by line, so that each message is mended before it is parsed, noise is
+//! dropped, and messages that are too long are noticed.
 //!
 //! rmcp drops a line of more than 16 MiB without a word, and the call that it answers would wait for its time limit.
 
-use super::MESSAGE_BYTES_MAX;
+use super::{MESSAGE_BYTES_MAX, lenient};
 use std::{
     io,
     pin::Pin,
@@ -13,6 +14,9 @@ use tokio::{
     io::{AsyncRead, ReadBuf},
     sync::watch,
 };
+
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 16 * 1024;
 
 /// Counts the messages that were too long.
 #[derive(Debug, Clone)]
@@ -29,47 +33,98 @@ impl TooLong {
     }
 }
 
-/// Reads as the inner reader does.
+/// Reads whole messages from the inner reader.
 #[derive(Debug)]
-pub(super) struct Metered<R> {
+pub(super) struct Messages<R> {
     inner: R,
-    line_bytes: usize,
+    /// What was read of a line that has not ended.
+    line: Vec<u8>,
+    /// True until a line ends that is too long.
+    is_skipped: bool,
+    /// Mended messages, and how many bytes of them were taken.
+    mended: Vec<u8>,
+    taken: usize,
     too_long: TooLong,
 }
 
-impl<R> Metered<R> {
+impl<R> Messages<R> {
     pub(super) fn new(inner: R, too_long: TooLong) -> Self {
-        Self { inner, line_bytes: 0, too_long }
+        Self { inner, line: Vec::new(), is_skipped: false, mended: Vec::new(), taken: 0, too_long }
     }
 
-    fn count(&mut self, bytes: &[u8]) {
+    fn take_in(&mut self, bytes: &[u8]) {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let before = self.line_bytes;
-            self.line_bytes += part.len();
-            if before <= MESSAGE_BYTES_MAX && self.line_bytes > MESSAGE_BYTES_MAX {
+            let is_over = self.line.len() + part.len() > MESSAGE_BYTES_MAX;
+            if is_over && !self.is_skipped {
                 self.too_long.0.send_modify(|count| *count += 1);
+                self.is_skipped = true;
+                self.line = Vec::new();
+            }
+            if !self.is_skipped {
+                self.line.extend_from_slice(part);
             }
             if part.ends_with(b"\n") {
-                self.line_bytes = 0;
+                self.end_line();
             }
         }
     }
+
+    fn end_line(&mut self) {
+        self.mended.extend(lenient::lines(&self.line));
+        // A long line's memory is not kept.
+        self.line = Vec::new();
+        self.is_skipped = false;
+    }
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Metered<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for Messages<R> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.inner).poll_read(cx, buffer))?;
-        self.count(&buffer.filled()[before..]);
+        while self.taken == self.mended.len() {
+            (self.mended, self.taken) = (Vec::new(), 0);
+            let mut bytes = [0; READ_BYTES];
+            let mut read = ReadBuf::new(&mut bytes);
+            ready!(Pin::new(&mut self.inner).poll_read(cx, &mut read))?;
+            if read.filled().is_empty() {
+                // The last line may lack its end.
+                self.end_line();
+                if self.mended.is_empty() {
+                    return Poll::Ready(Ok(()));
+                }
+            }
+            self.take_in(read.filled());
+        }
+        let this = &mut *self;
+        let rest = &this.mended[this.taken..];
+        let count = rest.len().min(buffer.remaining());
+        buffer.put_slice(&rest[..count]);
+        this.taken += count;
         Poll::Ready(Ok(()))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Metered, TooLong};
+    use super::{Messages, TooLong};
     use crate::tools::mcp::MESSAGE_BYTES_MAX;
     use tokio::io::AsyncReadExt as _;
+
+    async fn read(text: &str) -> (String, u64) {
+        let too_long = TooLong::new();
+        let mut read = String::new();
+        Messages::new(text.as_bytes(), too_long.clone()).read_to_string(&mut read).await.unwrap();
+        let count = *too_long.seen().borrow();
+        (read, count)
+    }
+
+    #[tokio::test]
+    async fn messages_are_told_from_noise() {
+        let message = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+        for text in
+            [format!("{message}\n"), format!("Starting\n\n{message}\r\n{{half\n"), format!("[info] up\r\n{message}")]
+        {
+            assert_eq!(read(&text).await, (format!("{message}\n"), 0), "{text}");
+        }
+    }
 
     #[tokio::test]
     async fn a_line_that_is_too_long_is_counted_once() {
@@ -79,11 +134,8 @@ mod tests {
             ("a".repeat(MESSAGE_BYTES_MAX) + "\n", 1),
             (("a".repeat(3 * MESSAGE_BYTES_MAX) + "\n").repeat(2), 2),
         ] {
-            let too_long = TooLong::new();
-            let mut read = Vec::new();
-            Metered::new(text.as_bytes(), too_long.clone()).read_to_end(&mut read).await.unwrap();
-            assert_eq!(read.len(), text.len());
-            assert_eq!(*too_long.seen().borrow(), expected, "{} bytes", text.len());
+            let long = read(&text).await.1;
+            assert_eq!(long, expected, "{} bytes", text.len());
         }
     }
 }

@@ -55,9 +55,9 @@ pub(super) fn listing(spec: &Spec, mut tools: Vec<Tool>, total: usize) -> Listin
         }
         let own = tool.name.to_string();
         let offer = offer(name, tool, spec.timeout_ms);
-        // The checks that a client's tools pass: a schema that is too large or endless is refused.
-        match check_offers(vec![offer.clone()]) {
-            Ok(_) => offers.push((own, offer)),
+        // The checks that a client's tools pass, and the same repair. A schema that is too large or endless is refused.
+        match check_offers(vec![offer]) {
+            Ok(checked) => offers.extend(checked.offers().map(|(offer, _)| (own.clone(), offer.clone()))),
             Err(error) => left_out(format!("`{shown}`: {}", error.message)),
         }
     }
@@ -72,19 +72,14 @@ fn offer(name: String, tool: Tool, timeout_ms: Option<u64>) -> ToolOffer {
         description.truncate(end);
         description.push('…');
     }
-    let mut schema = (*tool.input_schema).clone();
-    // Some servers leave out what model servers require of a function's parameters.
-    schema.entry("type").or_insert_with(|| "object".into());
-    if schema.get("type").is_some_and(|kind| kind == "object") {
-        schema.entry("properties").or_insert_with(|| serde_json::json!({}));
-    }
+    let parameters = serde_json::Value::Object((*tool.input_schema).clone());
     let annotations = tool.annotations.map(|hints| ToolAnnotations {
         read_only: hints.read_only_hint,
         destructive: hints.destructive_hint,
         idempotent: hints.idempotent_hint,
         open_world: hints.open_world_hint,
     });
-    ToolOffer { timeout_ms, annotations, ..ToolOffer::new(name, description, schema.into()) }
+    ToolOffer { timeout_ms, annotations, ..ToolOffer::new(name, description, parameters) }
 }
 
 #[cfg(test)]

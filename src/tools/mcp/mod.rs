@@ -12,6 +12,7 @@ mod connection;
 mod fault;
 mod file;
 mod http;
+mod lenient;
 mod line;
 mod listing;
 mod names;

@@ -21,9 +21,14 @@ const WORD_CHARS_MAX: usize = 2_000;
 pub(super) fn output(result: CallToolResult) -> Output {
     let mut text = Vec::new();
     let mut images = Vec::new();
+    // False if all texts are notes about what is not shown.
+    let mut says = false;
     for block in result.content {
         match block {
-            ContentBlock::Text(part) => text.push(part.text),
+            ContentBlock::Text(part) => {
+                says |= !part.text.starts_with("[content ");
+                text.push(part.text);
+            }
             ContentBlock::Image(part) => match image(&part.mime_type, &part.data, images.len()) {
                 Ok(url) => images.push(url),
                 Err(why) => text.push(why),
@@ -33,6 +38,7 @@ pub(super) fn output(result: CallToolResult) -> Output {
             }
             ContentBlock::Resource(part) => match part.resource {
                 ResourceContents::TextResourceContents { uri, text: content, .. } => {
+                    says = true;
                     text.push(format!("[resource {}]\n{content}", word(&uri)));
                 }
                 ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
@@ -62,9 +68,7 @@ pub(super) fn output(result: CallToolResult) -> Output {
         }
     }
     // A server that sends both repeats the structure as text.
-    if text.is_empty()
-        && let Some(structure) = result.structured_content
-    {
+    if !says && let Some(structure) = result.structured_content {
         text.push(structure.to_string());
     }
     let is_error = result.is_error == Some(true);

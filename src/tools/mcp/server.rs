@@ -239,6 +239,9 @@ impl Server {
             };
             known.tools = listing.offers.iter().map(tool).collect();
         }
+        for why in listing.left_out.iter().filter(|why| !known.listing.left_out.contains(why)) {
+            tracing::warn!(server = %self.spec.name, "the MCP server has a tool that is not offered: {why}");
+        }
         known.listing = listing;
         drop(known);
         if is_new {

@@ -66,6 +66,7 @@ impl ServerStatus {
             },
             failure: self.failure,
             restarts: self.starts.saturating_sub(1),
+            left_out: self.left_out.clone(),
         }
     }
 }

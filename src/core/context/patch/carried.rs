@@ -150,7 +150,11 @@ impl CarriedOps {
             match op {
                 PatchOp::ToolsReplace { tools: all, .. } => {
                     let is_offered = |tool: &&ToolDefinition| offered.iter().any(|offer| offer.name == tool.name);
-                    tools = all.iter().filter(is_offered).cloned().collect();
+                    let sent = |tool: &ToolDefinition| ToolDefinition {
+                        parameters: crate::schema::sent(&tool.parameters),
+                        ..tool.clone()
+                    };
+                    tools = all.iter().filter(is_offered).map(sent).collect();
                     let left = all.iter().filter(|tool| !is_offered(tool));
                     notes.extend(left.map(|tool| {
                         format!("a patch defines the tool `{}`, which nobody offers any more: left out", tool.name)
