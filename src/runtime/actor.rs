@@ -376,6 +376,7 @@ impl Actor {
                     }
                 }
                 Effect::ToolsRefused(model) => self.shared.takes_no_tools(&model),
+                Effect::CallWritten(model) => self.shared.writes_calls(&model),
                 Effect::Calibrate { model, report } => self.shared.calibrate(&model, &report),
                 Effect::CallHook(call) => {
                     let CallHook { place, call, awaited } = *call;

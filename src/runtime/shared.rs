@@ -113,8 +113,24 @@ impl Shared {
         tracing::warn!(model, "the model refused a request because it offered tools; it is offered none from now on");
         let mut deployment = (*parts.deployment).clone();
         deployment.models_without_tools.insert(model.to_owned());
-        let (provider, hooks, tools) = (parts.provider.clone(), parts.hooks.clone(), parts.tools.clone());
-        *parts = Arc::new(Parts { provider, hooks, tools, deployment: Arc::new(deployment) });
+        *parts = Arc::new(with_deployment(&parts, deployment));
+    }
+
+    /// Remembers that a model writes calls as text, for all sessions until the server stops.
+    pub(super) fn writes_calls(&self, model: &str) {
+        let mut parts = self.parts.write().unwrap_or_else(PoisonError::into_inner);
+        let known = &parts.deployment.models_writing_calls;
+        if known.contains(model) || known.len() >= CALIBRATIONS_MAX {
+            return;
+        }
+        tracing::warn!(
+            model,
+            "the model wrote a tool call as text instead of making it; it is no longer offered the tools that search \
+             the history"
+        );
+        let mut deployment = (*parts.deployment).clone();
+        deployment.models_writing_calls.insert(model.to_owned());
+        *parts = Arc::new(with_deployment(&parts, deployment));
     }
 
     pub(super) fn calibrate(&self, model: &str, report: &Report) {
@@ -185,4 +201,10 @@ pub fn store_error(error: &StoreError) -> ErrorBody {
             ErrorBody::new(ErrorCode::StoreFailed, "the store failed; nothing was acknowledged, try again")
         }
     }
+}
+
+/// Returns these parts with another deployment.
+fn with_deployment(parts: &Parts, deployment: Deployment) -> Parts {
+    let (provider, hooks, tools) = (parts.provider.clone(), parts.hooks.clone(), parts.tools.clone());
+    Parts { provider, hooks, tools, deployment: Arc::new(deployment) }
 }

@@ -226,6 +226,7 @@ pub(crate) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
         turn_timeout_ms: (turns.turn_timeout_secs > 0).then(|| turns.turn_timeout_secs * 1000),
         tools_are_off: !tools.tools.is_on(),
         models_without_tools: BTreeSet::new(),
+        models_writing_calls: BTreeSet::new(),
         server_tools: Tools::default(),
         history_tools: HistoryTools { offered: tools.history_tools, tools: Tools::default() },
         approvals: Policy::default(),

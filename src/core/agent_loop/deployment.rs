@@ -68,6 +68,8 @@ pub struct Deployment {
     pub tools_are_off: bool,
     /// Models that have refused requests because they offered tools: theirs offer none.
     pub models_without_tools: BTreeSet<String>,
+    /// Models that have written calls as text: theirs do not offer the tools that search the history.
+    pub models_writing_calls: BTreeSet<String>,
     /// The tools that the server runs, and its MCP servers.
     pub server_tools: Tools,
     /// The tools that search the session's history.
@@ -110,6 +112,7 @@ impl Default for Deployment {
             turn_timeout_ms: None,
             tools_are_off: false,
             models_without_tools: BTreeSet::new(),
+            models_writing_calls: BTreeSet::new(),
             server_tools: Tools::default(),
             history_tools: HistoryTools::default(),
             approvals: Policy::default(),

@@ -185,6 +185,8 @@ pub enum Effect {
     CancelTool(CallId),
     /// This model has refused a request because it offered tools: offer it none, in any session.
     ToolsRefused(String),
+    /// This model has written a call as text: offer it no tools that search the history, in any session.
+    CallWritten(String),
     /// Correct this model's token estimates, for this session and later ones.
     Calibrate {
         /// The model.

@@ -62,6 +62,8 @@ pub(crate) struct PromptMemory {
     tools: Tools,
     /// The model that has refused a request because it offered tools.
     refused_tools: Option<String>,
+    /// The model that has written a call as text.
+    writes_calls: Option<String>,
     /// The last request, and what happened since.
     receipts: Receipts,
     /// The additions by hooks for the last request alone.

@@ -157,7 +157,11 @@ impl Workspace {
         let outgoing = self.outgoing(&compiled, context, tokens);
         let sent = Sent {
             key: sent_key(&compiled.key, context),
-            receipt: receipts.of(&outgoing, number, compiled.notes.clone()),
+            receipt: receipts.of(
+                &outgoing,
+                number,
+                compiled.notes.iter().cloned().chain(self.notes_on_tools()).collect(),
+            ),
             tools: self.prompt.carried.tools.sent(&compiled.tools),
         };
         let request = outgoing.sent();
@@ -188,6 +192,30 @@ impl Workspace {
         self.adopt_tools();
     }
 
+    /// Offers no tools that search the history to this model from the next turn on: it writes calls as text, which
+    /// nobody makes, so that they only invite such answers. The host's tools stay, since only the host knows whether it
+    /// reads such texts itself.
+    pub(crate) fn go_on_without_history(&mut self, model: &str) {
+        if !self.writes_calls(model) {
+            self.push(Effect::CallWritten(model.to_owned()));
+            self.prompt.carried.writes_calls = Some(model.to_owned());
+        }
+    }
+
+    fn writes_calls(&self, model: &str) -> bool {
+        self.prompt.carried.writes_calls.as_deref() == Some(model)
+            || self.deployment.models_writing_calls.contains(model)
+    }
+
+    /// Returns what people are told of the tools of this request.
+    fn notes_on_tools(&self) -> Option<String> {
+        let history = &self.deployment.history_tools;
+        let would_be = history.are_offered(self.session.state.compactions, 0, u64::MAX);
+        let is_withheld = would_be && !history.tools.is_empty() && self.writes_calls(&self.session.state.model);
+        is_withheld
+            .then(|| "the tools that search the history are not offered: the model writes calls as text".to_owned())
+    }
+
     /// Takes up the tools that the server has now, beside the host's. Each change of the list breaks the provider's
     /// cache, so the server's are taken up only when a turn or a loop begins.
     pub(crate) fn adopt_tools(&mut self) {
@@ -209,7 +237,7 @@ impl Workspace {
         }
         let history = &deployment.history_tools;
         let tokens: u64 = history.tools.definitions().iter().map(|tool| self.prompt.counter.tool(tool)).sum();
-        let has_history = history.are_offered(compactions, tokens, self.window_tokens());
+        let has_history = history.are_offered(compactions, tokens, self.window_tokens()) && !self.writes_calls(model);
         let history = has_history.then_some(&history.tools);
         let server: Vec<&Tools> = std::iter::once(&deployment.server_tools).chain(history).collect();
         Tools::offered(&server, &self.prompt.carried.client_tools, off)

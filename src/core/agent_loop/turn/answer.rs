@@ -1,6 +1,6 @@
 //! The model's answer: one entry, whole or stopped.
 
-use crate::agent_loop::turn::{Asked, OpenRequest, Turn};
+use crate::agent_loop::turn::{Asked, OpenRequest, Turn, written_calls};
 use crate::agent_loop::{
     checks::hook_error, records::appended, step::Step, subject::answer::CompleteAnswer, workspace::Workspace,
 };
@@ -35,6 +35,9 @@ impl Turn {
         }
         ws.warn_of_cut(&answer, &asked.model);
         let message = ws.answer_message(&answer, &asked);
+        if written_calls::has_call(&message, &asked.sent.tools) {
+            ws.go_on_without_history(&asked.model);
+        }
         ws.prompt.request_answered(answer.usage.map(|reported| reported.input_tokens));
         if answer.learnt.has(Need::NoTools) {
             ws.go_on_without_tools();

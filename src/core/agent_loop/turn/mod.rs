@@ -22,6 +22,7 @@ mod overflow;
 pub(super) mod queue;
 mod results;
 pub(super) mod tools;
+mod written_calls;
 
 use crate::agent_loop::io::{Caller, Effect, RequestId};
 use crate::agent_loop::{

@@ -1,0 +1,143 @@
+//! Calls that a model writes as text instead of making them: blocks of JSON that name a tool.
+//!
+//! Models that were not trained for tools do so with whatever is offered to them. Such a text is never made a call: it
+//! may be an example, or what the user asked for. It only says that offering more tools to this model is of no use.
+
+use crate::agent_loop::tools::SentTools;
+use reseed_protocol::{Message, Part};
+use serde_json::Value;
+
+/// Longest text that is looked through, in bytes; a call is short.
+const TEXT_BYTES_MAX: usize = 32 * 1024;
+
+/// Most blocks of one text that are read.
+const BLOCKS_MAX: usize = 32;
+
+/// Marks that models put around a call: how it begins, how it ends.
+const MARKS: [(&str, &str); 8] = [
+    ("```", "```"),
+    ("<tool_call>", "</tool_call>"),
+    ("<tool_calls>", "</tool_calls>"),
+    ("<function_call>", "</function_call>"),
+    ("<|tool_call|>", "<|/tool_call|>"),
+    ("<|tool_call_begin|>", "<|tool_call_end|>"),
+    ("<|python_tag|>", "<|eom_id|>"),
+    ("[TOOL_CALLS]", "</s>"),
+];
+
+/// The fields with a tool's name, and those with its arguments.
+const NAMES: [&str; 6] = ["name", "tool", "tool_name", "function", "function_name", "action"];
+const ARGUMENTS: [&str; 7] =
+    ["arguments", "parameters", "args", "input", "tool_input", "tool_arguments", "action_input"];
+
+/// The fields in which calls are wrapped.
+const WRAPPERS: [&str; 5] = ["tool_calls", "tool_call", "function_call", "function", "calls"];
+
+/// Returns true if an answer makes no call, and writes one of a tool that was sent.
+pub(super) fn has_call(message: &Message, sent: &SentTools) -> bool {
+    let makes_calls = message.content.iter().any(|part| matches!(part, Part::ToolCall { .. }));
+    let texts = message.content.iter().filter_map(|part| match part {
+        Part::Text { text } if text.len() <= TEXT_BYTES_MAX => Some(text.as_str()),
+        _ => None,
+    });
+    !makes_calls && texts.into_iter().any(|text| writes_call(text, &|name| sent.has(name)))
+}
+
+fn writes_call(text: &str, is_sent: &dyn Fn(&str) -> bool) -> bool {
+    blocks(text).into_iter().any(|block| is_call_text(block, is_sent)) || names_function(text, is_sent)
+}
+
+/// Returns the whole text, and each marked part of it.
+fn blocks(text: &str) -> Vec<&str> {
+    let mut blocks = vec![text];
+    for (open, close) in MARKS {
+        let mut rest = text;
+        while let Some((_, after)) = rest.split_once(open)
+            && blocks.len() < BLOCKS_MAX
+        {
+            // What was cut off, or lets the end of the answer end it, goes to the end.
+            let (block, next) = after.split_once(close).unwrap_or((after, ""));
+            blocks.push(block);
+            rest = next;
+        }
+    }
+    blocks
+}
+
+/// Returns true if a block is nothing but values of JSON, one of which is a call.
+fn is_call_text(block: &str, is_sent: &dyn Fn(&str) -> bool) -> bool {
+    // The word behind a fence says what the block is: `json`, `tool_call`.
+    let start = block.find(['{', '[']).unwrap_or(block.len());
+    let is_word = block[..start].trim().chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
+    if !is_word {
+        return false;
+    }
+    let mut found = false;
+    for value in serde_json::Deserializer::from_str(&block[start..]).into_iter::<Value>() {
+        let Ok(value) = value else { return false };
+        found |= is_call(&value, is_sent);
+    }
+    found
+}
+
+fn is_call(value: &Value, is_sent: &dyn Fn(&str) -> bool) -> bool {
+    match value {
+        Value::Array(values) => values.iter().any(|value| is_call(value, is_sent)),
+        Value::Object(fields) => {
+            let names_tool = NAMES.iter().any(|field| fields.get(*field).and_then(Value::as_str).is_some_and(is_sent));
+            let has_arguments = ARGUMENTS.iter().any(|field| fields.get(*field).is_some_and(is_arguments));
+            let wraps = WRAPPERS.iter().any(|field| fields.get(*field).is_some_and(|inside| is_call(inside, is_sent)));
+            let is_keyed = fields.len() == 1 && fields.iter().all(|(name, inside)| is_sent(name) && inside.is_object());
+            names_tool && has_arguments || wraps || is_keyed
+        }
+        _ => false,
+    }
+}
+
+/// Returns true for an object, or the text of one.
+fn is_arguments(value: &Value) -> bool {
+    value.is_object() || value.as_str().is_some_and(|text| text.trim_start().starts_with('{'))
+}
+
+/// Returns true for the form `<function=name>` of some models.
+fn names_function(text: &str, is_sent: &dyn Fn(&str) -> bool) -> bool {
+    text.split("<function=").skip(1).take(BLOCKS_MAX).any(|rest| {
+        let name = rest.split(['>', '\n']).next().unwrap_or_default();
+        is_sent(name.trim().trim_matches('"'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::writes_call;
+
+    #[test]
+    fn calls_as_text_are_told_from_what_users_ask_for() {
+        let is_sent = |name: &str| ["history_search", "weather"].contains(&name);
+        for (text, expected) in [
+            (r#"{"name": "history_search", "arguments": {"query": "boat"}}"#, true),
+            ("```json\n{\"name\": \"history_search\", \"parameters\": {\"query\": \"boat\"}}\n```", true),
+            ("Let me look.\n\n```\n[{\"tool\": \"weather\", \"args\": {}}]\n```\nOne moment.", true),
+            (r#"<tool_call>{"name": "weather", "arguments": "{\"at\": \"sea\"}"}</tool_call>"#, true),
+            ("<tool_call>\n{\"name\": \"weather\", \"arguments\": {}}", true),
+            (r#"[TOOL_CALLS][{"name": "weather", "arguments": {"at": "sea"}}]"#, true),
+            (r#"{"tool_calls": [{"type": "function", "function": {"name": "weather", "arguments": "{}"}}]}"#, true),
+            (r#"{"action": "weather", "action_input": {"at": "sea"}}"#, true),
+            (r#"{"weather": {"at": "sea"}}"#, true),
+            ("{\"name\": \"weather\", \"arguments\": {}}\n{\"name\": \"weather\", \"arguments\": {}}", true),
+            ("<function=weather>{\"at\": \"sea\"}</function>", true),
+            // Somebody's data.
+            (r#"{"name": "weather", "unit": "celsius"}"#, false),
+            (r#"{"name": "Ada", "arguments": {"for": 1, "against": 2}}"#, false),
+            (r#"{"name": "other_tool", "arguments": {}}"#, false),
+            ("```json\n{\"weather\": \"calm\", \"sea\": {}}\n```", false),
+            (r#"The call {"name": "weather", "arguments": {}} would do it."#, false),
+            ("```json\n{\"name\": \"weather\", \"arguments\": {}\n```", false),
+            ("I call weather with {}.", false),
+            ("```rust\nfn weather() {}\n```", false),
+            ("", false),
+        ] {
+            assert_eq!(writes_call(text, &is_sent), expected, "{text}");
+        }
+    }
+}
