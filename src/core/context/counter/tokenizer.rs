@@ -8,6 +8,10 @@ use std::cell::RefCell;
 /// is split; this size makes splits rare and keeps each piece down to milliseconds.
 pub(super) const PIECE_BYTES_MAX: usize = 64 * 1024;
 
+/// Maximum bytes of a word that is counted as one. The time for a word grows faster than its length: one mark repeated
+/// over a megabyte would take seconds. Words of languages and programs are shorter.
+const COUNTED_BYTES_MAX: usize = 1024;
+
 /// A published vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Vocabulary {
@@ -68,9 +72,29 @@ impl Vocabulary {
         };
         COUNTED.with_borrow_mut(|counted| {
             let words = pieces(text).flat_map(|piece| tokenizer.split(piece));
-            words.map(|word| counted.tokens(self, word, |word| tokenizer.bpe.count(word))).sum()
+            words
+                .map(|word| counted.tokens(self, word, |word| count_long(word, |part| tokenizer.bpe.count(part))))
+                .sum()
         })
     }
+}
+
+/// Counts a word in parts, which may differ from the whole by a token for each. A part that repeats the one before it
+/// is not counted again.
+fn count_long(word: &[u8], count: impl Fn(&[u8]) -> usize) -> usize {
+    if word.len() <= COUNTED_BYTES_MAX {
+        return count(word);
+    }
+    // A multiple of most characters' lengths, so that a repeated one makes equal parts.
+    let mut last: (&[u8], usize) = (&[], 0);
+    word.chunks(COUNTED_BYTES_MAX / 12 * 12)
+        .map(|part| {
+            if part != last.0 {
+                last = (part, count(part));
+            }
+            last.1
+        })
+        .sum()
 }
 
 thread_local! {
@@ -173,6 +197,21 @@ mod tests {
         ];
         for (model, vocabulary) in cases {
             assert_eq!(Vocabulary::of_model(model), vocabulary.as_ref(), "{model}");
+        }
+    }
+
+    #[test]
+    fn long_words_are_counted_in_parts_close_to_the_whole() {
+        for unit in ["!", "=", "-", "a", "語", "🦀", "é", "…", "Zq9/"] {
+            let word = unit.repeat(9_000);
+            let parts = std::cell::Cell::new(0);
+            let whole = bpe_openai::o200k_base().bpe.count(word.as_bytes());
+            let counted = count_long(word.as_bytes(), |part| {
+                parts.set(parts.get() + 1);
+                bpe_openai::o200k_base().bpe.count(part)
+            });
+            assert!(counted.abs_diff(whole) <= word.len() / 1_000 + 1, "{unit}: {counted} for {whole}");
+            assert!(parts.get() <= 2, "{unit}: {} parts are counted", parts.get());
         }
     }
 
