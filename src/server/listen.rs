@@ -7,7 +7,12 @@ use super::{
     linger::Lingering,
     socket::leaving::{LEAVING_TIME, LOOK_EVERY},
 };
-use axum::{Router, extract::ConnectInfo};
+use axum::{
+    Router,
+    body::{Body, HttpBody as _},
+    extract::ConnectInfo,
+};
+use futures_util::{StreamExt as _, stream};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{
     io,
@@ -126,8 +131,9 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Ar
     let guest = app.door.admit(peer.ip());
     let stream = Lingering::new(stream, app.clone(), guest.clone());
     let app_of = app.clone();
+    let patience = app.patience.hello;
     let service = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-        let mut request = request.map(axum::body::Body::new);
+        let mut request = request.map(|body| in_time(body, patience));
         let client = app_of.addresses.client(peer, request.headers());
         request.extensions_mut().insert(ConnectInfo(SocketAddr::new(client, peer.port())));
         request.extensions_mut().insert(guest.clone());
@@ -149,6 +155,22 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Ar
             let _ = serving.await;
         }
     }
+}
+
+/// Returns a body that must come within this time. A connection whose request has half a body is of use to nobody.
+fn in_time(body: hyper::body::Incoming, patience: Duration) -> Body {
+    let body = Body::new(body);
+    if body.is_end_stream() {
+        return body;
+    }
+    let deadline = tokio::time::Instant::now() + patience;
+    Body::from_stream(stream::unfold(Some(body.into_data_stream()), move |parts| async move {
+        let mut parts = parts?;
+        match tokio::time::timeout_at(deadline, parts.next()).await {
+            Ok(part) => Some((part?, Some(parts))),
+            Err(late) => Some((Err(axum::Error::new(late)), None)),
+        }
+    }))
 }
 
 impl Running {
