@@ -348,14 +348,26 @@ fn header_of(path: &Path) -> io::Result<Header> {
     })
 }
 
-/// Creates the file, readable only by its owner: it holds what people wrote. SQLite gives its companion files the same
-/// mode.
+/// Makes the file one that only its owner reads, and creates it if there is none: it holds what people wrote. SQLite
+/// gives its companion files the same mode. A file of somebody else's cannot be changed, which the operator is told.
 pub(super) fn make_private(path: &Path) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(false);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).map(drop)
+    let file = options.open(path)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = file.metadata()?.permissions().mode() & 0o777;
+        if mode & 0o077 != 0
+            && let Err(error) = file.set_permissions(fs::Permissions::from_mode(0o600))
+        {
+            tracing::warn!(%error, mode = format!("{mode:o}"), "other users of this machine can open the database's file");
+        }
+    }
+    drop(file);
+    Ok(())
 }
 
 /// Connects without SQLite's own mutex: only one thread at a time uses each connection.

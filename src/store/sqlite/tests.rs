@@ -368,10 +368,16 @@ async fn reads_do_not_wait_for_a_writer_that_is_stuck() {
 #[tokio::test]
 async fn the_file_is_for_its_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
-    let (_dir, path) = place();
-    let store = SqliteStore::open(&path).unwrap();
-    store.create(&id("s"), "", NOW).await.unwrap();
-    for file in [path.clone(), path.with_extension("db-wal")] {
-        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "{file:?}");
+    for was_there in [false, true] {
+        let (_dir, path) = place();
+        if was_there {
+            fs::write(&path, "").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        }
+        let store = SqliteStore::open(&path).unwrap();
+        store.create(&id("s"), "", NOW).await.unwrap();
+        for file in [path.clone(), path.with_extension("db-wal")] {
+            assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "{file:?}, {was_there}");
+        }
     }
 }
