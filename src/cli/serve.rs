@@ -99,9 +99,9 @@ pub(super) fn limits_line(settings: &Settings) -> Option<String> {
     settings.has_several_users().then(|| {
         let limits = &settings.limits;
         let shares = [
-            (limits.connections_per_user_max, "connections"),
-            (limits.sessions_open_per_user_max, "sessions in memory"),
-            (limits.model_requests_per_user_max, "requests to the model"),
+            (limits.connections_per_user(), "connections"),
+            (limits.sessions_open_per_user(), "sessions in memory"),
+            (limits.model_requests_per_user(), "requests to the model"),
             (limits.forks_per_user_max, "forks"),
             (limits.stored_sessions_per_user_max, "stored sessions"),
             (limits.points_per_minute(true), "points a minute"),

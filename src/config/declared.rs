@@ -280,17 +280,18 @@ settings! {
         /// The most bytes of messages that are only partly received, beyond 16 KiB for each connection. One user may
         /// have a quarter.
         partial_bytes_max: u64 = "134217728", rules::whole("bytes", 65_536..=68_719_476_736);
-        /// The most connections at a time of one user; 0 for no limit. This and the other limits of one user apply only
-        /// if AUTH_TOKENS names several.
-        connections_per_user_max: u32 = "2500", rules::whole("connections", 0..=10_000_000);
+        /// The most connections at a time of one user; 0 for no limit. If unset, it is a quarter of CONNECTIONS_MAX.
+        /// This and the other limits of one user apply only if AUTH_TOKENS names several.
+        connections_per_user_max: Option<u32> = "", rules::whole("connections", 0..=10_000_000).optional();
         /// The most sessions in memory at a time; the others are on disk.
         sessions_open_max: u32 = "10000", rules::whole("sessions", 1..=10_000_000);
-        /// The most of them that belong to one user; 0 for no limit.
-        sessions_open_per_user_max: u32 = "2500", rules::whole("sessions", 0..=10_000_000);
+        /// The most of them that belong to one user; 0 for no limit. If unset, it is a quarter of SESSIONS_OPEN_MAX.
+        sessions_open_per_user_max: Option<u32> = "", rules::whole("sessions", 0..=10_000_000).optional();
         /// The most requests to the model at a time for turns; 0 for no limit. Further ones wait, and users take turns.
         model_requests_max: u32 = "1000", rules::whole("requests", 0..=1_000_000);
-        /// The most of them for one user; 0 for no limit. Further ones wait.
-        model_requests_per_user_max: u32 = "250", rules::whole("requests", 0..=1_000_000);
+        /// The most of them for one user; 0 for no limit. Further ones wait. If unset, it is a quarter of
+        /// MODEL_REQUESTS_MAX.
+        model_requests_per_user_max: Option<u32> = "", rules::whole("requests", 0..=1_000_000).optional();
         /// The most forks in progress or waiting of one user; 0 for no limit.
         forks_per_user_max: u32 = "4", rules::whole("forks", 0..=1_000);
         /// The most bytes of tool definitions that the connections of one user offer at a time; 0 for no limit.

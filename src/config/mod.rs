@@ -264,7 +264,30 @@ impl ClientSettings {
 /// Points per minute of one of several users, if nothing is set: a thousand pings a second, or twenty inputs.
 const POINTS_PER_MINUTE: u32 = 60_000;
 
+/// Returns what one user may take of a total, so that nobody takes all; nothing is limited where the total is not.
+fn share(total: u32) -> u32 {
+    total.div_ceil(4)
+}
+
 impl LimitSettings {
+    /// Returns the most connections of one user; 0 for no limit.
+    #[must_use]
+    pub fn connections_per_user(&self) -> u32 {
+        self.connections_per_user_max.unwrap_or_else(|| share(self.connections_max))
+    }
+
+    /// Returns the most sessions of one user in memory; 0 for no limit.
+    #[must_use]
+    pub fn sessions_open_per_user(&self) -> u32 {
+        self.sessions_open_per_user_max.unwrap_or_else(|| share(self.sessions_open_max))
+    }
+
+    /// Returns the most requests to the model for one user; 0 for no limit.
+    #[must_use]
+    pub fn model_requests_per_user(&self) -> u32 {
+        self.model_requests_per_user_max.unwrap_or_else(|| share(self.model_requests_max))
+    }
+
     /// Returns the points that a client may spend per minute; 0 for no limit.
     #[must_use]
     pub fn points_per_minute(&self, has_several_users: bool) -> u32 {

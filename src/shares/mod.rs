@@ -138,8 +138,8 @@ impl Shares {
         let share = |most: u64| if has_several_users { most } else { 0 };
         Arc::new(Self {
             most: [
-                share(settings.connections_per_user_max.into()),
-                share(settings.sessions_open_per_user_max.into()),
+                share(settings.connections_per_user().into()),
+                share(settings.sessions_open_per_user().into()),
                 share(settings.forks_per_user_max.into()),
                 share(settings.offered_bytes_per_user_max),
             ],
@@ -148,7 +148,7 @@ impl Shares {
             lines: Lines::default(),
             turns: Turns::new(Bounds {
                 most: settings.model_requests_max as usize,
-                most_per_user: if has_several_users { settings.model_requests_per_user_max as usize } else { 0 },
+                most_per_user: if has_several_users { settings.model_requests_per_user() as usize } else { 0 },
             }),
             rates: Rates::new(settings.points_per_minute(has_several_users)),
             has_several_users,
@@ -275,7 +275,7 @@ mod tests {
 
     fn shares(mode: LimitsMode, has_several_users: bool) -> Arc<Shares> {
         let settings = LimitSettings {
-            connections_per_user_max: 3,
+            connections_per_user_max: Some(3),
             forks_per_user_max: 0,
             limits: mode,
             ..LimitSettings::default()
