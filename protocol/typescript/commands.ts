@@ -130,8 +130,8 @@ export interface ToolOffer {
   name: string;
   /** A description for the model. */
   description: string;
-  /** JSON Schema of its arguments, an object. */
-  parameters: Record<string, unknown>;
+  /** JSON Schema of its arguments, an object. Absent or `null`: it has none. */
+  parameters: Record<string, unknown> | null;
   /** The timeout of a call in milliseconds; absent: the server's default. */
   timeoutMs?: number;
   /** True if a call may safely be made twice: a new host is asked to run it even if an earlier one was. */
