@@ -131,7 +131,7 @@ export interface ToolServer {
   /** The times that it came up again after the first. */
   restarts: number;
   /** Its tools that are not offered, each with the reason: the first 32. */
-  leftOut: Array<string>;
+  leftOut?: Array<string>;
 }
 
 /** What an MCP server is doing. */

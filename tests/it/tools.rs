@@ -101,6 +101,41 @@ async fn calls_that_cannot_be_made_get_a_result_that_says_why() {
 }
 
 #[tokio::test]
+async fn a_schema_is_sent_as_model_servers_take_it_and_checked_as_it_was_offered() {
+    let place = json!({ "anyOf": [
+        { "properties": { "city": { "type": "str" } }, "required": ["city"] },
+        { "properties": { "lat": { "type": "number" }, "lon": { "type": "number" } }, "required": ["lat", "lon"] },
+    ] });
+    let model = Scripted::new();
+    let server = Server::start(model.clone(), &[]).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    let tools = json!([
+        { "name": "bare", "description": "Takes nothing." },
+        { "name": "look", "description": "Looks.", "parameters": place },
+    ]);
+    assert_eq!(client.ask("register_tools", json!({ "tools": tools })).await["type"], "ok");
+    model.push(Reply::parts(vec![call(r#"{"lat":1}"#)]));
+    model.push(Reply::parts(vec![call(r#"{"city":"Ys"}"#)]));
+    model.push(Reply::text("It is gone."));
+    ask(&mut client, "Look!").await;
+    let called = client.event("tool_call").await;
+    assert_eq!(called["payload"]["arguments"], r#"{"city":"Ys"}"#);
+    answer(&mut client, &called, "nothing").await;
+    assert_eq!(finished(&mut client).await["status"], "completed");
+    let requests = model.requests();
+    assert!(matches!(&results(&requests[1])[..], [(_, true)]), "what fits neither alternative is not called");
+    let sent: Vec<&Value> = requests[0].envelope.tools.iter().map(|tool| &tool.parameters).collect();
+    let number = json!({ "type": "number" });
+    assert_eq!(
+        sent,
+        [
+            &json!({ "type": "object", "properties": {} }),
+            &json!({ "type": "object", "properties": { "city": { "type": "string" }, "lat": number, "lon": number } }),
+        ]
+    );
+}
+
+#[tokio::test]
 async fn a_tool_that_does_not_answer_in_time_has_failed() {
     let model = Scripted::new();
     let (_server, mut client, _) = with_look(&model, 30, &[]).await;

@@ -40,6 +40,7 @@ pub struct ToolServer {
     pub restarts: u64,
     /// Its tools that are not offered, each with the reason: the first 32.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<String>>"))]
     pub left_out: Vec<String>,
 }
 

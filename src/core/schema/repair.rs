@@ -37,7 +37,12 @@ pub(super) fn sound(schema: &Value) -> Result<Value, String> {
                 .to_owned());
         }
     };
+    let stated = root.get("type").and_then(Value::as_str).map(str::to_owned);
     mend_fields(&mut root, true);
+    // What nobody knows is anything in a property; for all arguments it is more likely a mistake.
+    if let Some(stated) = stated.filter(|_| !root.contains_key("type")) {
+        root.insert("type".to_owned(), stated.into());
+    }
     // Everything is 2020-12 by now.
     root.remove("$schema");
     let has_properties = root.get("properties").and_then(Value::as_object).is_some_and(|all| !all.is_empty());

@@ -22,7 +22,7 @@ use rmcp::{
     Peer, RoleClient,
     model::{
         CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification, CancelledNotificationParam,
-        ClientRequest, CustomResult, JsonObject, PaginatedRequestParams, ProtocolVersion, RequestId, ServerResult,
+        ClientRequest, JsonObject, PaginatedRequestParams, ProtocolVersion, RequestId, ServerResult,
         SubscriptionFilter, Tool,
     },
     service::{
@@ -308,7 +308,6 @@ impl Connection {
         match answer? {
             ServerResult::CallToolResult(result) => Ok(output(result)),
             ServerResult::EmptyResult(_) => Ok(output(CallToolResult::default())),
-            ServerResult::CustomResult(CustomResult(result)) => Ok(Output::text(result.to_string())),
             ServerResult::InputRequiredResult(_) => Err(CallFault::Refused(
                 "asks for input from a person or a model in the middle of the call, which is not supported".to_owned(),
             )),

@@ -132,7 +132,7 @@ fn tool(mut tool: Value) -> Value {
     for field in ["description", "title", "annotations"] {
         let mut with = plain.clone();
         with[field] = tool[field].take();
-        if serde_json::from_value::<Tool>(with.clone()).is_ok() {
+        if !with[field].is_null() && serde_json::from_value::<Tool>(with.clone()).is_ok() {
             plain = with;
         }
     }

@@ -176,6 +176,7 @@ fn what_cannot_be_repaired_is_refused_with_what_to_do() {
         (json!("object"), "send {\"type\":\"object\""),
         (json!([]), "send {\"type\":\"object\""),
         (json!({ "type": "array", "items": {} }), "make it a property"),
+        (json!({ "type": "nonsense" }), "make it a property"),
         (json!({ "type": ["string", "null"] }), "make the value a property"),
         (
             json!({ "properties": { "a": { "$ref": "https://example.org/a.json" } } }),
