@@ -5,7 +5,11 @@ use crate::support::{
     server::Server,
     talk::{summaries, talker, words},
 };
-use reseed::{core::model::ModelRequest, provider::scripted::Scripted, store::sqlite::SqliteStore};
+use reseed::{
+    core::model::ModelRequest,
+    provider::scripted::{Reply, Scripted},
+    store::sqlite::SqliteStore,
+};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -48,6 +52,28 @@ async fn the_summary_names_them_where_they_are_offered() {
         assert!(summary.contains("<summary>"), "{summary}");
         assert_eq!(summary.contains(NAMED), named, "{settings:?}: {summary}");
         assert_eq!(tools.contains(&"history_search".to_owned()), named, "{settings:?}: {tools:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_writes_calls_as_text_is_offered_them_no_more() {
+    let written = "```json\n{\"name\": \"history_search\", \"arguments\": {\"query\": \"boat\"}}\n```";
+    for (answer, stay) in [(written, false), (r#"{"name": "Ada", "arguments": {"query": "boat"}}"#, true)] {
+        let model = talker(100);
+        let settings = [("CONTEXT_WINDOW", "16000"), ("CONTEXT_BACKGROUND", "1")];
+        let server = Server::start(model.clone(), &settings).await;
+        let (mut client, _) = Client::v2_session(&server.ws()).await;
+        past_a_compaction(&mut client, &model).await;
+        model.push(Reply::text(answer));
+        assert_eq!(client.turn("Where is my boat?").await["status"], "completed");
+        client.turn("And now?").await;
+        let offered = begins(&model.requests().pop().unwrap()).1;
+        assert_eq!(!offered.is_empty(), stay, "{answer}: {offered:?}");
+        // It is known of the model, so that no other session tries again.
+        let (mut other, _) = Client::v2_session(&server.ws()).await;
+        let (summary, offered) = begins(&past_a_compaction(&mut other, &model).await);
+        assert_eq!(!offered.is_empty(), stay, "{answer}: {offered:?}");
+        assert_eq!(summary.contains(NAMED), stay, "{summary}");
     }
 }
 
