@@ -51,6 +51,7 @@ macro_rules! contract_suite {
             reading: a_path_after_an_entry_is_oldest_first,
             reading: a_page_of_entries_ends_before_it_is_too_large,
             trees: children_and_roots_come_in_the_order_of_the_log,
+            trees: a_large_tree_is_the_same_in_one_piece_as_entry_by_entry,
             trees: entries_of_one_kind_are_paged,
             trees: a_subtree_is_read_breadth_first_and_counts_children,
             trees: a_subtree_ends_when_its_bodies_are_large_enough,

@@ -3,6 +3,8 @@
 //! A child that follows its parent in the log is found there, all others in an index. Neither carries a checksum, but
 //! each record found does, and it is compared with what was asked for.
 
+pub(super) mod links;
+
 use super::{
     Fault,
     read::{self, int},

@@ -49,6 +49,31 @@ pub(crate) async fn children_and_roots_come_in_the_order_of_the_log(store: &dyn 
     assert_eq!(entries(store, &session, roots).await, "2:a");
 }
 
+/// Stores may read a large tree in another way than a small one.
+pub(crate) async fn a_large_tree_is_the_same_in_one_piece_as_entry_by_entry(store: &dyn SessionStore) {
+    let lease = store.create(&id("s"), "", NOW).await.unwrap();
+    // A chain with a branch at every fifth entry, each of which comes after other records.
+    let mut records = vec![entry("e0", "")];
+    for at in 1..150_u32 {
+        let parent = if at % 5 == 0 { at / 2 } else { at - 1 };
+        if at % 7 == 0 {
+            records.push(control("label"));
+        }
+        records.push(entry(&format!("e{at}"), &format!("e{parent}")));
+    }
+    for (first, part) in (0..).zip(records.chunks(40)) {
+        store.append(&lease, first * 40 + 1, append(part.to_vec())).await.unwrap();
+    }
+    let whole = subtree(store, &id("s"), None, u32::MAX, 1_000).await;
+    assert_eq!(whole.split(' ').count(), 150);
+    for node in whole.split(' ') {
+        let name = node.split([':', '(']).nth(1).unwrap();
+        assert_eq!(subtree(store, &id("s"), Some(name), 0, 1).await, node);
+    }
+    let half = subtree(store, &id("s"), None, u32::MAX, 75).await;
+    assert_eq!(half.split(' ').collect::<Vec<_>>(), whole.split(' ').take(75).collect::<Vec<_>>());
+}
+
 pub(crate) async fn entries_of_one_kind_are_paged(store: &dyn SessionStore) {
     let lease = store.create(&id("s"), "", NOW).await.unwrap();
     let of_kind = |name: &str, parent: &str, kind: &str| {
