@@ -333,8 +333,8 @@ pub(super) mod tests {
                 r#"compaction_rungs_failed_total{rung="model_summary",reason="context_overflow"} 1"#,
                 r#"compaction_tokens_saved_total 600"#,
                 r#"compactions_total{trigger="threshold",rung="extract",outcome="committed",mode="background"} 1"#,
-                r#"summary_facts_checked_total 12"#,
-                r#"summary_facts_restored_total 3"#,
+                r#"compaction_facts_checked_total 12"#,
+                r#"compaction_facts_restored_total 3"#,
             ],
         );
     }
