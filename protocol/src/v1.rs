@@ -61,6 +61,10 @@ fn lenient_items<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Input
         InputText {
             text: String,
         },
+        Image {
+            url: String,
+            detail: Option<String>,
+        },
         InputImage {
             image_url: String,
             detail: Option<String>,
@@ -68,6 +72,7 @@ fn lenient_items<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Input
     }
     let part = |part| match part {
         Part::InputText { text } => InputPart::InputText { text },
+        Part::Image { url, detail } => InputPart::Image { url, detail },
         Part::InputImage { image_url, detail } => InputPart::InputImage { image_url, detail },
     };
     let items: Vec<Item> = Vec::deserialize(deserializer)?;

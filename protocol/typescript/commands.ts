@@ -250,8 +250,23 @@ export interface InputItem {
 /** The content of an input item. */
 export type InputContent = string | Array<InputPart>;
 
-/** A part of an input item. */
+/**
+ * A part of an input item: in the form that entries have, `text` and `image`, or in that of OpenAI's Responses API,
+ * `input_text` and `input_image`.
+ */
 export type InputPart =
+  | {
+      type: "text";
+      /** The text. */
+      text: string;
+    }
+  | {
+      type: "image";
+      /** `https:` or `data:` URL. */
+      url: string;
+      /** `low`, `high` or `auto`. */
+      detail?: string;
+    }
   | {
       type: "input_text";
       /** The text. */

@@ -110,18 +110,33 @@ pub enum InputContent {
     Parts(Vec<InputPart>),
 }
 
-/// A part of an input item.
+/// A part of an input item: in the form that entries have, `text` and `image`, or in that of OpenAI's Responses API,
+/// `input_text` and `input_image`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum InputPart {
     /// A text.
-    #[serde(alias = "text", alias = "output_text")]
-    InputText {
+    Text {
         /// The text.
         text: String,
     },
     /// An image.
+    Image {
+        /// `https:` or `data:` URL.
+        url: String,
+        /// `low`, `high` or `auto`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "codegen", ts(optional))]
+        detail: Option<String>,
+    },
+    /// The same as `text`.
+    #[serde(alias = "output_text")]
+    InputText {
+        /// The text.
+        text: String,
+    },
+    /// The same as `image`.
     InputImage {
         /// `https:` or `data:` URL.
         image_url: String,

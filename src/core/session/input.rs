@@ -53,19 +53,18 @@ fn item_parts(index: usize, item: InputItem, parts: &mut Vec<Part>) -> Result<()
         InputContent::Text(text) => parts.push(Part::Text { text }),
         InputContent::Parts(content) => {
             for part in content {
+                let field = if matches!(part, InputPart::Image { .. }) { "content.url" } else { "content.image_url" };
                 match part {
-                    InputPart::InputText { text } => parts.push(Part::Text { text }),
-                    InputPart::InputImage { image_url, detail } => {
+                    InputPart::Text { text } | InputPart::InputText { text } => parts.push(Part::Text { text }),
+                    InputPart::Image { url, detail } | InputPart::InputImage { image_url: url, detail } => {
                         if detail.as_deref().is_some_and(|detail| !matches!(detail, "low" | "high" | "auto")) {
                             return invalid("content.detail", "an image's detail must be low, high or auto".to_owned());
                         }
-                        if !is_picture_address(&image_url) {
-                            return invalid(
-                                "content.image_url",
-                                "an image URL must begin with https:// or data:image/".to_owned(),
-                            );
+                        if !is_picture_address(&url) {
+                            let message = "an image URL must begin with https:// or data:image/".to_owned();
+                            return invalid(field, message);
                         }
-                        parts.push(Part::Image { url: image_url, detail });
+                        parts.push(Part::Image { url, detail });
                     }
                 }
             }
@@ -108,10 +107,28 @@ mod tests {
     #[test]
     fn input_is_read_or_refused_by_field() {
         let text = |text: &str| vec![Part::Text { text: text.into() }];
+        let image = |detail: Option<&str>| Part::Image {
+            url: "https://example.org/a.png".into(),
+            detail: detail.map(str::to_owned),
+        };
         let table = [
             (r#""hi""#, Ok(text("hi"))),
             (r#"[{"role":"user","content":"hi"}]"#, Ok(text("hi"))),
             (r#"[{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]}]"#, Ok(text("hi"))),
+            (r#"[{"role":"user","content":[{"type":"text","text":"hi"}]}]"#, Ok(text("hi"))),
+            (
+                r#"[{"role":"user","content":[{"type":"image","url":"https://example.org/a.png","detail":"low"},
+                    {"type":"input_image","image_url":"https://example.org/a.png"}]}]"#,
+                Ok(vec![image(Some("low")), image(None)]),
+            ),
+            (
+                r#"[{"role":"user","content":[{"type":"image","url":"/etc/passwd"}]}]"#,
+                Err((ErrorCode::InvalidField, "input[0].content.url".into())),
+            ),
+            (
+                r#"[{"role":"user","content":[{"type":"image","url":"https://a.example","detail":"best"}]}]"#,
+                Err((ErrorCode::InvalidField, "input[0].content.detail".into())),
+            ),
             (r#"" \n""#, Err((ErrorCode::EmptyInput, "input".into()))),
             ("[]", Err((ErrorCode::EmptyInput, "input".into()))),
             (r#"[{"role":"system","content":"x"}]"#, Err((ErrorCode::InvalidField, "input[0].role".into()))),

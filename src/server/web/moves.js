@@ -203,11 +203,5 @@ export class Moves {
  */
 export function inputOf(content) {
   if (content.every((part) => part.type === "text")) return textOf(content);
-  /** @type {import("reseed-protocol").InputPart[]} */
-  const parts = [];
-  for (const part of content) {
-    if (part.type === "text") parts.push({ type: "input_text", text: part.text });
-    if (part.type === "image") parts.push({ type: "input_image", image_url: part.url, ...(part.detail ? { detail: part.detail } : {}) });
-  }
-  return [{ role: "user", content: parts }];
+  return [{ role: "user", content: content.filter((part) => part.type === "text" || part.type === "image") }];
 }
