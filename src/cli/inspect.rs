@@ -18,7 +18,7 @@ use crate::{
     metrics,
     runtime::{labels, stored},
     service,
-    store::{EntryQuery, Error, SessionHead, SessionStore},
+    store::{EntryQuery, Error, ListQuery, SessionHead, SessionStore},
 };
 use anyhow::{Context as _, anyhow};
 use clap::Args;
@@ -38,7 +38,7 @@ const PAGE: u32 = 200;
 /// The options of `reseed inspect`.
 #[derive(Debug, Args)]
 pub(super) struct InspectOptions {
-    /// The session's id, as listed by `reseed sessions`.
+    /// The session's id, as listed by `reseed sessions`, or a beginning of it that no other one has.
     session: String,
     /// Print what the next request would send, as Markdown, instead of the tree. It omits tools, which clients offer
     /// and which are not stored, and what hooks add to a single request.
@@ -98,8 +98,9 @@ pub(super) async fn run(settings: &Settings, options: InspectOptions) -> anyhow:
             settings.store.database()
         )
     };
-    let id: SessionId = options.session.parse().map_err(|_| no_such())?;
+    let given: SessionId = options.session.parse().map_err(|_| no_such())?;
     let store = sessions::open(settings).await?;
+    let id = whole_id(&*store, given).await?.ok_or_else(no_such)?;
     let (head, state) = match stored::read(&*store, &id).await {
         Ok(found) => found,
         Err(Error::NotFound(_)) => return Err(no_such()),
@@ -135,6 +136,38 @@ pub(super) async fn run(settings: &Settings, options: InspectOptions) -> anyhow:
         print_tree(&head, &state, entries);
     }
     Ok(())
+}
+
+/// Ids that an ambiguous beginning is answered with.
+const NAMED_MAX: usize = 20;
+
+/// Returns the id of the session that has this one, or else of the only one whose id begins so; `None` if there is none.
+///
+/// # Errors
+/// Returns an error that names the sessions if there are several, or the store's.
+async fn whole_id(store: &dyn SessionStore, given: SessionId) -> anyhow::Result<Option<SessionId>> {
+    match store.head(&given).await {
+        Err(Error::NotFound(_)) => {}
+        // Damage is reported where the session is read.
+        _ => return Ok(Some(given)),
+    }
+    let mut query = ListQuery { limit: PAGE, ..ListQuery::default() };
+    let mut found = Vec::new();
+    loop {
+        let page = store.list(query.clone()).await.context("list the sessions")?;
+        found.extend(page.items.into_iter().filter(|head| head.session.as_str().starts_with(given.as_str())));
+        query.cursor = page.next_cursor;
+        if query.cursor.is_none() {
+            break;
+        }
+    }
+    if found.len() <= 1 {
+        return Ok(found.pop().map(|head| head.session));
+    }
+    let named = found.iter().take(NAMED_MAX).map(|head| format!("\n  {}  {}", head.session, one_line(&head.head.name)));
+    let named: String = named.collect();
+    let rest = if found.len() > NAMED_MAX { "\n  …" } else { "" };
+    Err(anyhow!("{} sessions begin with `{given}`; name one of them:{named}{rest}", found.len()))
 }
 
 /// Returns every entry with a one-line preview: its text is dropped as soon as the preview is known.
