@@ -7,10 +7,12 @@
 //! - `asking`: what tools ask before they run; `calls`: tool calls in a line
 //! - `keeping`: a compaction looked at first or taken back, pins, the strategy
 //! - `lines`: what a person types; `streamed`: an answer while it comes; `screen`: what is shown
-//! - `console`: the terminal, where a line is edited below what is shown; `rows`: where the text above it ends
+//! - `console`: the terminal, where a line is edited below what is shown; `rows`: where the text above it ends; `past`:
+//!   the lines of earlier chats
 //!
-//! Without a terminal it reads lines from a pipe, one after the other, each when the one before has been answered,
-//! prints plain text, and ends when its input has ended and the last turn is over.
+//! Without a terminal it reads lines from a pipe, one after the other, each when the one before has been answered, and
+//! ends when its input has ended and the last turn is over. A prompt on the command line is such an input of one line.
+//! Answers go to stdout as plain text, everything else to stderr.
 
 mod asking;
 mod branches;
@@ -21,6 +23,8 @@ mod dialogue;
 mod events;
 mod keeping;
 mod lines;
+#[cfg(unix)]
+mod past;
 #[cfg(unix)]
 mod rows;
 mod screen;
@@ -49,6 +53,8 @@ pub(super) struct ChatOptions {
     /// The server, as ws://, wss://, http:// or https://. Without it, the one that HOST and WS_PORT of the environment
     /// and `.env` name
     pub url: Option<String>,
+    /// What to say; the chat ends when it is answered. Without it, lines are read from the terminal or from a pipe
+    pub prompt: Option<String>,
     /// A token of AUTH_TOKENS, where the server wants one. Without it, the server of the same settings is given the
     /// first one of AUTH_TOKENS there; another server is given none
     #[arg(long)]
@@ -84,8 +90,11 @@ pub(super) enum Color {
 /// # Errors
 /// Returns an error if the server cannot be reached, refuses the session, or closes the connection for good.
 pub(super) async fn run(mut options: ChatOptions) -> anyhow::Result<()> {
+    if options.prompt.is_none() {
+        options.prompt = options.url.take_if(|word| !names_server(word));
+    }
     let stdout_is_terminal = std::io::stdout().is_terminal();
-    let watched = stdout_is_terminal && std::io::stdin().is_terminal();
+    let watched = options.prompt.is_none() && stdout_is_terminal && std::io::stdin().is_terminal();
     let color = match options.color {
         Color::Always => true,
         Color::Never => false,
@@ -104,11 +113,21 @@ pub(super) async fn run(mut options: ChatOptions) -> anyhow::Result<()> {
         }
     };
     let connected = chat.connect(&url, &options).await?;
+    if let Some(prompt) = options.prompt {
+        return chat.run(connected, one_line(prompt), std::io::stdout()).await;
+    }
     #[cfg(unix)]
     if watched && let Some((console, lines)) = console::Console::open(chat.screen) {
         return chat.run(connected, lines, console).await;
     }
     chat.run(connected, lines_of(std::io::stdin()), std::io::stdout()).await
+}
+
+/// Returns true if a word on the command line is the address of a server, or was meant to be one, and no prompt.
+fn names_server(word: &str) -> bool {
+    let port = word.rsplit_once(':').map(|(_, port)| port.trim_end_matches('/'));
+    let has_port = port.is_some_and(|port| !port.is_empty() && port.chars().all(|c| c.is_ascii_digit()));
+    !word.contains(char::is_whitespace) && (word.contains("://") || has_port)
 }
 
 /// Returns the address of the server that these settings start, and a token if it needs one. Errors in its other
@@ -151,9 +170,19 @@ trait Output: Write {
 
     /// Confirms that a line was taken.
     fn took_line(&mut self) {}
+
+    /// Writes what is no part of an answer.
+    fn note(&mut self, text: &str) -> std::io::Result<()> {
+        show(self, text)
+    }
 }
 
-impl Output for std::io::Stdout {}
+/// A pipe takes the answers alone: whoever reads it wants nothing else.
+impl Output for std::io::Stdout {
+    fn note(&mut self, text: &str) -> std::io::Result<()> {
+        show(&mut std::io::stderr(), text)
+    }
+}
 
 /// The lines of a person or a pipe, and the process's signals, which are caught from its creation on.
 struct Input {
@@ -256,6 +285,7 @@ impl Chat {
             };
         }
         driver.close(&mut dialogue.machine).await;
+        anyhow::ensure!(self.watched || !dialogue.has_failed, "not everything was answered; the lines above say why");
         Ok(())
     }
 }
@@ -264,21 +294,23 @@ impl Chat {
 ///
 /// # Errors
 /// Returns an error if a step failed, or the output cannot be written.
-fn carry_out(steps: Vec<Step>, output: &mut impl Write) -> anyhow::Result<bool> {
+fn carry_out(steps: Vec<Step>, output: &mut impl Output) -> anyhow::Result<bool> {
     for step in steps {
-        match step {
-            Step::Show(text) => match show(output, &text) {
-                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(false),
-                shown => shown.context("write to the screen")?,
-            },
+        let shown = match step {
+            Step::Show(text) => show(output, &text),
+            Step::Note(text) => output.note(&text),
             Step::Quit => return Ok(false),
             Step::Fail(why) => anyhow::bail!(why),
+        };
+        match shown {
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(false),
+            shown => shown.context("write to the screen")?,
         }
     }
     Ok(true)
 }
 
-fn show(output: &mut impl Write, text: &str) -> std::io::Result<()> {
+fn show(output: &mut (impl Write + ?Sized), text: &str) -> std::io::Result<()> {
     output.write_all(text.as_bytes())?;
     output.flush()
 }
@@ -296,6 +328,13 @@ fn lines_of(input: impl std::io::Read + Send + 'static) -> Lines {
             }
         }
     });
+    receiver
+}
+
+/// Returns an input of one line.
+fn one_line(text: String) -> Lines {
+    let (sender, receiver) = mpsc::channel(1);
+    sender.try_send(Ok(Typed::Line(text))).expect("it has room for one");
     receiver
 }
 

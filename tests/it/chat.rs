@@ -3,7 +3,11 @@
 #[cfg(target_os = "linux")]
 mod terminal;
 
-use crate::support::{client::Client, server::Server};
+use crate::support::{
+    client::Client,
+    server::Server,
+    upstream::{Reply, Upstream},
+};
 use reseed::provider::offline::{Offline, OfflineOptions};
 use serde_json::json;
 use std::{process::Stdio, time::Duration};
@@ -20,8 +24,22 @@ async fn server(window: &str, settings: &[(&str, &str)]) -> Server {
 
 struct Ended {
     code: Option<i32>,
+    /// What was written to stdout.
+    answers: String,
+    /// That and everything else but the error of a command that failed.
     shown: String,
     faults: String,
+}
+
+impl Ended {
+    fn of(output: &std::process::Output) -> Self {
+        let answers = String::from_utf8(output.stdout.clone()).unwrap();
+        let others = String::from_utf8(output.stderr.clone()).unwrap();
+        let lines: Vec<&str> = others.split_inclusive('\n').collect();
+        let ends = lines.iter().position(|line| line.starts_with("reseed: ")).unwrap_or(lines.len());
+        let shown = lines[..ends].concat() + &answers;
+        Self { code: output.status.code(), answers, shown, faults: lines[ends..].concat() }
+    }
 }
 
 /// Runs `reseed chat URL ARGUMENTS…` with these lines as its input.
@@ -42,11 +60,7 @@ async fn chat(server: &Server, arguments: &[&str], input: &str) -> Ended {
     let _ = stdin.write_all(input.as_bytes()).await;
     drop(stdin);
     let output = tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("the chat ends").unwrap();
-    Ended {
-        code: output.status.code(),
-        shown: String::from_utf8(output.stdout).unwrap(),
-        faults: String::from_utf8(output.stderr).unwrap(),
-    }
+    Ended::of(&output)
 }
 
 /// Runs `reseed chat ARGUMENTS…` in this directory with these variables and one line as its input.
@@ -67,11 +81,7 @@ async fn chat_in(folder: &std::path::Path, arguments: &[&str], variables: &[(&st
     let _ = stdin.write_all(b"hello\n").await;
     drop(stdin);
     let output = tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("the chat ends").unwrap();
-    Ended {
-        code: output.status.code(),
-        shown: String::from_utf8(output.stdout).unwrap(),
-        faults: String::from_utf8(output.stderr).unwrap(),
-    }
+    Ended::of(&output)
 }
 
 /// Returns the session's id, from the line that names it.
@@ -93,9 +103,7 @@ async fn lines_are_answered_in_turn_and_a_fact_is_recalled_later() {
     assert_eq!(again.code, Some(0), "{}", again.faults);
     assert!(again.shown.contains("session ") && again.shown.contains("`The ferry`"), "{}", again.shown);
     assert!(again.shown.contains("> My ferry is called Aurora."), "the history is shown:\n{}", again.shown);
-    let (_, answer) =
-        again.shown.rsplit_once(" tokens\n").map(|(head, _)| head.rsplit_once("tokens\n").unwrap()).unwrap();
-    assert!(answer.contains("Aurora"), "the answer recalls the name:\n{}", again.shown);
+    assert!(again.answers.contains("Aurora"), "the answer recalls the name:\n{}", again.shown);
     assert!(again.shown.contains("*  1  The ferry"), "{}", again.shown);
 }
 
@@ -228,4 +236,42 @@ async fn a_chat_in_which_nothing_is_said_leaves_no_session_behind() {
     assert_eq!(ended.code, Some(0), "{}", ended.faults);
     let listed = client.ask("list_sessions", json!({})).await;
     assert_eq!(listed["payload"]["items"].as_array().unwrap().len(), 2, "{listed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipe_gets_the_answers_alone_and_the_exit_code_says_whether_there_is_one() {
+    let server = server("8000", &[]).await;
+    let piped = chat(&server, &[], "My ferry is called Aurora.\n/context\n/sessions\n").await;
+    assert_eq!((piped.code, piped.faults.as_str()), (Some(0), ""), "{}", piped.shown);
+    assert!(piped.answers.contains("Aurora") && piped.answers.lines().count() == 1, "{:?}", piped.answers);
+    let asked = chat(&server, &["My train is called Comet."], "this is not read").await;
+    assert_eq!(asked.code, Some(0), "{}", asked.shown);
+    assert!(asked.answers.contains("Comet") && !asked.shown.contains("not read"), "{}", asked.shown);
+    let id = session(&asked.shown).to_owned();
+    let again = chat(&server, &["--session", &id, "What is my train called?"], "").await;
+    assert!(again.answers.contains("Comet") && again.answers.lines().count() == 1, "{:?}", again.answers);
+}
+
+#[tokio::test]
+async fn a_turn_that_fails_is_a_failure_of_the_chat() {
+    let upstream = Upstream::start(|_| Reply::error(401, "no such key")).await;
+    let server = Server::facing(&upstream.base_url(), &[("OPENAI_API", "chat")]).await;
+    let ended = chat(&server, &["hello"], "").await;
+    assert_eq!((ended.code, ended.answers.as_str()), (Some(1), ""), "{}", ended.shown);
+    assert!(ended.faults.contains("not everything was answered"), "{}", ended.faults);
+}
+
+#[tokio::test]
+async fn without_a_server_the_chat_says_how_to_start_one() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    drop(listener);
+    let folder = tempfile::tempdir().unwrap();
+    for variable in ["WS_PORT", "PORT"] {
+        let ended = chat_in(folder.path(), &["hello there"], &[(variable, &port)]).await;
+        assert_eq!((ended.code, ended.answers.as_str()), (Some(1), ""));
+        assert!(ended.faults.contains("start the server with `reseed serve`"), "{}", ended.faults);
+    }
+    let ended = chat_in(folder.path(), &["localhost:8080"], &[]).await;
+    assert!(ended.code == Some(1) && !ended.faults.contains("reseed serve"), "{}", ended.faults);
 }

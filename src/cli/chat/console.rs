@@ -8,7 +8,7 @@
 //! - a key that answers a tool's question does so only on an empty line, and only if the question was there to be read;
 //! - the terminal is given back as it was found.
 
-use super::{Lines, Output, Typed, asking, lines::LINES_WAITING_MAX, rows::Rows, screen::Screen};
+use super::{Lines, Output, Typed, asking, lines::LINES_WAITING_MAX, past::Past, rows::Rows, screen::Screen};
 use reseed_protocol::ApprovalId;
 use rustix::termios::{InputModes, LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use rustyline::{
@@ -196,6 +196,10 @@ impl Console {
         let config = config.color_mode(ColorMode::Forced).build();
         let mut editor: Editor<Bottom, MemHistory> =
             Editor::with_history(config.clone(), MemHistory::with_config(&config)).ok()?;
+        let past = Past::of_user();
+        for line in past.newest(HISTORY_LINES_MAX) {
+            let _ = editor.add_history_entry(line);
+        }
         let mut printer = editor.create_external_printer().ok()?;
         let state = State {
             mode: Mode::Direct,
@@ -218,7 +222,7 @@ impl Console {
         }
         let (sender, lines) = mpsc::channel(LINES_WAITING_MAX);
         let editing = shared.clone();
-        std::thread::spawn(move || edit(&editing, &mut editor, &sender));
+        std::thread::spawn(move || edit(&editing, &mut editor, &past, &sender));
         let waking = shared.clone();
         std::thread::spawn(move || {
             while awaits_drawing(&waking) {
@@ -328,7 +332,12 @@ fn awaits_drawing(shared: &Shared) -> bool {
 }
 
 /// Edits one line after the other, each when it is wanted.
-fn edit(shared: &Shared, editor: &mut Editor<Bottom, MemHistory>, sender: &mpsc::Sender<io::Result<Typed>>) {
+fn edit(
+    shared: &Shared,
+    editor: &mut Editor<Bottom, MemHistory>,
+    past: &Past,
+    sender: &mpsc::Sender<io::Result<Typed>>,
+) {
     loop {
         let mut state = shared.lock();
         while !state.go && !state.over {
@@ -357,7 +366,10 @@ fn edit(shared: &Shared, editor: &mut Editor<Bottom, MemHistory>, sender: &mpsc:
         shared.changed.notify_all();
         let typed = match read {
             Ok(_) if let Some((key, question)) = key => Ok(Typed::Key(key, question)),
-            Ok(line) => Ok(Typed::Line(line)),
+            Ok(line) => {
+                past.add(&line);
+                Ok(Typed::Line(line))
+            }
             Err(ReadlineError::Interrupted) => Ok(Typed::Interrupt),
             Err(ReadlineError::Eof) => Ok(Typed::End),
             Err(ReadlineError::Io(error)) => Err(error),

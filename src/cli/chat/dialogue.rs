@@ -34,8 +34,10 @@ const REFUSALS_MAX: u32 = 4;
 /// A step for the chat to carry out.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Writes this to the screen.
+    /// Writes this to the screen: a part of an answer.
     Show(String),
+    /// Writes these lines about everything else to the screen, or beside the answers if those go through a pipe.
+    Note(String),
     /// Ends the chat.
     Quit,
     /// Ends the chat with this error.
@@ -114,6 +116,8 @@ pub(super) struct Dialogue {
     pub(super) listed: Vec<SessionId>,
     /// True if Ctrl-C was pressed since the last line.
     interrupted: bool,
+    /// True if a turn did not end with an answer, or a command was refused.
+    pub(super) has_failed: bool,
     out: Vec<Step>,
     /// True if the last line on the screen has text and no line break.
     line_open: bool,
@@ -154,6 +158,7 @@ impl Dialogue {
             questions: Questions::default(),
             listed: Vec::new(),
             interrupted: false,
+            has_failed: false,
             out: Vec::new(),
             line_open: false,
         };
@@ -213,6 +218,7 @@ impl Dialogue {
                 match result {
                     Ok(reply) => self.on_reply(asked, &reply),
                     Err(Unanswered::Refused(error)) => {
+                        self.has_failed = true;
                         if asked == Asked::Answer {
                             self.on_answer_refused();
                         }
@@ -220,7 +226,10 @@ impl Dialogue {
                     }
                     // The end of the session or of the client was already shown.
                     Err(Unanswered::SessionClosed | Unanswered::Stopped(_)) => {}
-                    Err(why) => self.line(&self.screen.warning(&why.to_string())),
+                    Err(why) => {
+                        self.has_failed = true;
+                        self.line(&self.screen.warning(&why.to_string()));
+                    }
                 }
             }
             Update::Ended { session, why } if self.session == Some(session) => self.on_ended(&why),
@@ -237,7 +246,10 @@ impl Dialogue {
         self.connected = false;
         self.attempts += 1;
         self.reached_once |= reached;
-        if !self.reached_once || self.attempts > ATTEMPTS_MAX {
+        if !self.reached_once && matches!(lost, Lost::Broken(_)) {
+            let cure = "start the server with `reseed serve`, or name another one: `reseed chat URL`";
+            self.out.push(Step::Fail(format!("{lost}; {cure}")));
+        } else if !self.reached_once || self.attempts > ATTEMPTS_MAX {
             self.out.push(Step::Fail(lost.to_string()));
         } else if self.attempts == 1 {
             let how = if self.watched { " (Ctrl-C leaves)" } else { "" };
@@ -274,6 +286,7 @@ impl Dialogue {
             }));
             return;
         }
+        self.has_failed = true;
         self.line(&match why {
             SessionEnd::Refused(error) => self.screen.fault(error),
             why => self.screen.warning(&why.to_string()),
@@ -440,10 +453,10 @@ impl Dialogue {
         }
     }
 
-    /// Shows whole lines.
+    /// Shows whole lines that are no part of an answer.
     pub(super) fn line(&mut self, text: &str) {
-        let open = std::mem::replace(&mut self.line_open, false);
-        self.out.push(Step::Show(format!("{}{text}\n", if open { "\n" } else { "" })));
+        self.end_line();
+        self.out.push(Step::Note(format!("{text}\n")));
     }
 
     /// Shows a note on progress, on a terminal only.

@@ -8,7 +8,7 @@ use crate::cli::terminal::clean;
 use reseed_client::fold::SUMMARISING_BRANCH;
 use reseed_protocol::{
     EntryData, JobId, Role,
-    event::{CompactionPrepared, DeltaKind, EntryAppended, EphemeralEvent, Event, ItemDelta, TurnFinished},
+    event::{CompactionPrepared, DeltaKind, EntryAppended, EphemeralEvent, Event, ItemDelta, TurnFinished, TurnStatus},
     reply::{Resumed, RunningPart, SessionOpened},
 };
 
@@ -83,6 +83,7 @@ impl Dialogue {
         if self.turn.as_ref() == Some(&end.turn_id) {
             self.turn = None;
         }
+        self.has_failed |= end.status != TurnStatus::Completed;
         self.items.clear();
         self.calls.clear();
         let text = self.screen.turn_finished(end);
@@ -155,7 +156,10 @@ impl Dialogue {
             EntryData::Message(message) if message.role == Role::Assistant => {
                 match streamed.unwrap_or_default().finish(message) {
                     Rest::Tail(tail) => self.piece(clean(&tail).into_owned()),
-                    Rest::Whole(text) => self.line(&clean(&text)),
+                    Rest::Whole(text) => {
+                        self.end_line();
+                        self.piece(clean(&text).into_owned());
+                    }
                 }
                 self.end_line();
                 self.calls.made(entry, message);

@@ -3,6 +3,7 @@
 //!
 //! Control sequences may colour text and nothing else: what a server sent has none, since the screen takes them out.
 
+use std::fmt::Write as _;
 use unicode_width::UnicodeWidthChar as _;
 
 /// Bytes kept of the last row. A row has a few hundred columns, and a few bytes for each.
@@ -94,6 +95,26 @@ impl Rows {
         self.columns = 0;
     }
 
+    /// Ends a row that is full before this character. The word that it belongs to was begun on the row: it is taken
+    /// away there and begins the next one.
+    fn take_word_down(&mut self, c: char, out: &mut String) {
+        let row = std::mem::take(&mut self.row);
+        let columns = std::mem::take(&mut self.columns);
+        let word = row.rfind(' ').map(|at| &row[at + 1..]).unwrap_or_default();
+        let taken = visible_columns(word);
+        // A script that is written without spaces breaks anywhere, and so does a word as long as half a row.
+        let breaks_anywhere = c.width() == Some(2) || word.chars().any(|c| c.width() == Some(2));
+        if word.is_empty() || breaks_anywhere || taken > self.width / 2 {
+            if row.ends_with(' ') {
+                out.push('\n');
+            }
+            return;
+        }
+        let _ = write!(out, "\r\x1b[{}C\x1b[K\n{word}", columns - taken);
+        self.columns = taken;
+        self.row = word.to_owned();
+    }
+
     /// Adds text to the row, and to what is to be written.
     fn add(&mut self, text: &str, out: &mut String) {
         let mut rest = text;
@@ -116,7 +137,13 @@ impl Rows {
                 c => (&rest[..c.len_utf8()], c.width().unwrap_or(0)),
             };
             if self.columns + columns > self.width {
-                self.end_row();
+                if c == ' ' {
+                    self.end_row();
+                    out.push('\n');
+                    rest = &rest[1..];
+                    continue;
+                }
+                self.take_word_down(c, out);
             }
             self.columns += columns;
             if self.row.len() + piece.len() <= ROW_BYTES_MAX {
@@ -128,9 +155,70 @@ impl Rows {
     }
 }
 
+/// Returns the columns of a text without line breaks.
+fn visible_columns(text: &str) -> usize {
+    let mut in_colour = false;
+    let columns = text.chars().map(|c| match c {
+        '\x1b' => {
+            in_colour = true;
+            0
+        }
+        c if in_colour => {
+            in_colour = !c.is_ascii_alphabetic();
+            0
+        }
+        c => c.width().unwrap_or(0),
+    });
+    columns.sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Returns what a terminal of [`WIDTH`] columns shows of this output.
+    fn on_terminal(output: &str) -> Vec<String> {
+        let mut rows = vec![String::new()];
+        let mut left = output;
+        while let Some(c) = left.chars().next() {
+            left = &left[c.len_utf8()..];
+            let row = rows.last_mut().unwrap();
+            match c {
+                '\n' => rows.push(String::new()),
+                '\r' => {
+                    let (columns, rest) = left.strip_prefix("\x1b[").unwrap().split_once('C').unwrap();
+                    left = rest.strip_prefix("\x1b[K").unwrap();
+                    row.truncate(columns.parse().unwrap());
+                }
+                c if row.chars().count() == WIDTH => rows.push(c.to_string()),
+                c => row.push(c),
+            }
+        }
+        rows
+    }
+
+    #[test]
+    fn rows_end_between_words() {
+        let table: [(&str, &[&str]); 7] = [
+            ("one two three four", &["one two", "three four"]),
+            ("0123456789 next", &["0123456789", "next"]),
+            ("one 0123456789", &["one 012345", "6789"]),
+            ("012345678901234", &["0123456789", "01234"]),
+            ("a bc def ghi", &["a bc def ", "ghi"]),
+            ("012345678 9", &["012345678 ", "9"]),
+            ("one two\nthree", &["one two", "three"]),
+        ];
+        for (text, expected) in table {
+            let mut rows = Rows::default();
+            let whole = on_terminal(&rows.directly(text, WIDTH));
+            let mut rows = Rows::default();
+            let pieces: String = text.chars().map(|c| rows.directly(&c.to_string(), WIDTH)).collect();
+            assert_eq!(on_terminal(&pieces), whole, "in pieces: {text}");
+            let trimmed: Vec<&str> = whole.iter().map(|row| row.trim_end()).collect();
+            let expected: Vec<&str> = expected.iter().map(|row| row.trim_end()).collect();
+            assert_eq!(trimmed, expected, "{text}");
+        }
+    }
 
     const WIDTH: usize = 10;
 

@@ -149,7 +149,8 @@ impl Output for &mut Vec<u8> {}
 
 /// Chats through pipes: these lines in, what was printed out.
 async fn chat(url: &str, token: Option<&str>, lines: &str) -> (anyhow::Result<()>, String) {
-    let options = ChatOptions { url: None, token: token.map(str::to_owned), session: None, color: Color::Never };
+    let options =
+        ChatOptions { url: None, prompt: None, token: token.map(str::to_owned), session: None, color: Color::Never };
     let chat = Chat { screen: Screen { color: false }, watched: false };
     let mut output = Vec::new();
     let lines = lines_of(std::io::Cursor::new(lines.to_owned().into_bytes()));

@@ -75,7 +75,9 @@ fn play_from(session: Option<&str>, watched: bool, script: &str) -> (String, Dia
 /// The usage bar, which the tests of the screen are about, is left out.
 fn shown(step: &Step) -> String {
     match step {
-        Step::Show(text) => text.split_inclusive('\n').filter(|line| !line.starts_with("[#")).collect(),
+        Step::Show(text) | Step::Note(text) => {
+            text.split_inclusive('\n').filter(|line| !line.starts_with("[#")).collect()
+        }
         other => format!("[{other:?}]\n"),
     }
 }
