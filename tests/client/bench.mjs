@@ -10,7 +10,12 @@ export class Hands {
   #timers = new Set();
   #wakers = new Set();
 
+  /** What the developer was told. */
+  warned = [];
+
   environment = {
+    origin: null,
+    warn: (message) => void this.warned.push(message),
     now: () => this.time,
     random: () => this.chance,
     after: (ms, then) => {

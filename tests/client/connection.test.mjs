@@ -458,3 +458,25 @@ test("a runtime without a WebSocket is told what to do", () => {
     if (had) Object.defineProperty(globalThis, "WebSocket", had);
   }
 });
+
+test("a page of another origin that never got a connection is told what the server may lack", async () => {
+  const hands = new Hands();
+  hands.environment.origin = "http://shop.example:3000";
+  const server = new FakeServer();
+  server.refuse(3);
+  const client = connect(server.url, { WebSocket: server.WebSocket, environment: hands.environment });
+  await quiet();
+  const { phase, reason } = client.status;
+  assert.equal(phase, "waiting");
+  assert.match(reason, /Add http:\/\/shop\.example:3000 to ALLOWED_ORIGINS/);
+  await hands.pass(2_000);
+  assert.equal(hands.warned.length, 1, "once");
+  assert.ok(hands.warned[0].includes(reason));
+  await hands.pass(60_000);
+  assert.equal(client.status.phase, "open");
+  server.refuse(1);
+  server.drop();
+  await hands.pass(100);
+  assert.doesNotMatch(client.status.reason, /ALLOWED_ORIGINS/, "it was admitted before");
+  client.close();
+});

@@ -1,7 +1,9 @@
 /** The package as others get it: what is in it, whether its types are found, and whether the examples run on it. */
 
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { cpSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -172,6 +174,61 @@ test("the React example is checked with the types of React 18 and 19, and runs i
     });
     assert.ok((await page.$eval("meter", (meter) => meter.value)) > 0);
   });
+});
+
+test("the README of the project, as it stands: its back end, and its front end on another origin", async (context) => {
+  const folder = temporary(context);
+  const text = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
+  const [backEnd, frontEnd] = ["back", "front"].map((end) => new RegExp(`\`\`\`js\\n(// the ${end} end[^]*?)\`\`\``).exec(text)[1]);
+  for (const said of ["npm ci && npm pack", "ALLOWED_ORIGINS=http://localhost:3000", "SERVICE_TOKENS=shop:$RESEED_TOKEN"])
+    assert.ok(text.includes(said), said);
+  unpack(pack(folder), folder);
+  writeFileSync(join(folder, "package.json"), "{\"type\":\"module\"}");
+  writeFileSync(join(folder, "login.js"), "export const userOf = () => \"ann\";");
+  let url = "";
+  let tickets = 0;
+  // The user's application: it serves the page, and passes the request for a ticket on to the back end.
+  const application = createServer(async ({ method, url: path }, response) => {
+    if (method === "POST") {
+      const minted = await fetch(`http://127.0.0.1:${tickets}/ticket`, { method }).catch(() => null);
+      return response.writeHead(minted ? 200 : 502).end(await minted?.text());
+    }
+    const type = path === "/page.js" ? "text/javascript" : "text/html";
+    response.writeHead(200, { "content-type": type });
+    response.end(path === "/page.js" ? readFileSync(join(folder, "page.js")) : "<script type=module src=/page.js></script><body>");
+  });
+  await new Promise((resolve) => application.listen(0, "127.0.0.1", resolve));
+  const { port } = application.address();
+  const token = "0123456789abcdef0123456789abcdef";
+  const server = new Server({ SERVICE_TOKENS: `shop:${token}`, ALLOWED_ORIGINS: `http://localhost:${port}` });
+  const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
+  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
+  let program;
+  try {
+    url = await server.start();
+    const here = (code) => code.replaceAll("127.0.0.1:8080", new URL(url).host);
+    const told = here(backEnd).replace(/\.listen\(3001\)/, ".listen(0, function () { console.log(this.address().port); })");
+    writeFileSync(join(folder, "back.js"), told);
+    writeFileSync(join(folder, "front.js"), here(frontEnd));
+    const esbuild = join(PACKAGE, "node_modules/.bin/esbuild");
+    run(esbuild, ["front.js", "--bundle", "--format=esm", "--outfile=page.js", "--log-level=error"], { cwd: folder });
+    program = spawn(process.execPath, ["back.js"], { cwd: folder, env: { ...process.env, RESEED_TOKEN: token } });
+    tickets = Number(String(await new Promise((resolve) => program.stdout.once("data", resolve))).trim());
+    const page = await browser.newPage();
+    await page.goto(`http://localhost:${port}`);
+    await page.waitForFunction(() => document.body.innerText.includes("Miso"), null, { timeout: WAIT_MS });
+    // The same page under a name that the server does not know.
+    const other = await browser.newPage();
+    const warned = other.waitForEvent("console", { predicate: (said) => said.type() === "warning", timeout: WAIT_MS });
+    await other.goto(`http://127.0.0.1:${port}`);
+    assert.match((await warned).text(), new RegExp(`Add http://127.0.0.1:${port} to ALLOWED_ORIGINS`));
+  } finally {
+    program?.kill();
+    await browser.close();
+    await server.remove();
+    application.closeAllConnections();
+    await new Promise((resolve) => application.close(resolve));
+  }
 });
 
 /** The first example of the README. */

@@ -129,6 +129,8 @@ export class Connection {
   #failures = 0;
   #welcomedAt = 0;
   #renewed = false;
+  /** True once a socket was open: the server takes this page's. */
+  #wasOpen = false;
   #bytesMax = Number.POSITIVE_INFINITY;
   #endWake: () => void;
 
@@ -265,6 +267,7 @@ export class Connection {
     if (!socket) return;
     this.#socket = socket;
     socket.onopen = () => {
+      this.#wasOpen = true;
       if (isCurrent()) void this.#greet(hello, isCurrent);
     };
     socket.onmessage = ({ data }) => {
@@ -357,7 +360,7 @@ export class Connection {
 
   #closed(code: number, reason: string): void {
     const { meaning, then, waitMs } = closeCode(code);
-    const words = reason || meaning;
+    const words = reason || this.#maybeOrigin() || meaning;
     if (this.#hasLasted()) {
       this.#failures = 0;
       this.#renewed = false;
@@ -370,6 +373,21 @@ export class Connection {
       this.#renewed = true;
       void this.#connect();
     }
+  }
+
+  /**
+   * Names what may be wrong where no socket was ever open: a browser does not tell its page that the server has refused
+   * the page's origin. Also written to the console once, since a page that hangs shows no status.
+   */
+  #maybeOrigin(): string | null {
+    const { environment, url } = this.#options;
+    const { origin } = environment;
+    if (this.#wasOpen || !origin || origin === new URL(url).origin.replace(/^ws/, "http")) return null;
+    const why =
+      `cannot connect to ${url}: the server is not running, or it does not admit pages of ${origin}. ` +
+      `Add ${origin} to ALLOWED_ORIGINS in the server's settings`;
+    if (this.#failures === 0) environment.warn(`reseed-client: ${why}.`);
+    return why;
   }
 
   #hasLasted(): boolean {

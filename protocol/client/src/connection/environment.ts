@@ -39,6 +39,10 @@ export interface Environment {
    * the function that ends it.
    */
   onWake(then: () => void): () => void;
+  /** The origin of the page that this runs in; `null` outside a browser. */
+  readonly origin: string | null;
+  /** Tells the developer of the page something that its user cannot do anything about. */
+  warn(message: string): void;
 }
 
 /** Milliseconds that a timer waits at most; engines take a longer wait for none. */
@@ -48,6 +52,8 @@ const TIMER_MS_MAX = 2 ** 31 - 1;
 export const realEnvironment: Environment = {
   now: () => Date.now(),
   random: () => Math.random(),
+  origin: typeof document === "undefined" ? null : document.location.origin,
+  warn: (message) => console.warn(message),
   after(ms, then) {
     const timer = setTimeout(then, Math.min(ms, TIMER_MS_MAX));
     return () => clearTimeout(timer);

@@ -26,14 +26,17 @@ import type {
   GetEntries,
   Input,
   LeafId,
+  Navigated,
   SessionId,
   SessionOpened,
+  TreeNode,
   TurnId,
   UserInput,
 } from "../wire.js";
 import { changesContext, movesAway } from "./after-event.js";
 import { Answer } from "./answer.js";
 import { SessionCommands } from "./commands.js";
+import { siblingsOf } from "./siblings.js";
 import { type Happened, type Opening, type SessionStatus, Subscription } from "./subscription.js";
 
 /** The options of a session: how to open it, and the tools and hooks to offer. */
@@ -280,6 +283,29 @@ export class Session extends SessionCommands {
       return withEntries(snapshot, page, isOlder);
     });
     return this.snapshot?.path.more ?? false;
+  }
+
+  /**
+   * Returns the alternatives at the place of an entry, itself included and the oldest first: what was asked or answered
+   * there. Labels and the like do not part them. Show "2 of 3" with it, and go to another one with `switchTo`.
+   */
+  siblings(entryId: EntryId): Promise<readonly TreeNode[]> {
+    return siblingsOf(entryId, {
+      tree: (part) => this.tree(part),
+      entry: async (id) => {
+        const entry = this.snapshot?.entries.get(id) ?? (await this.getEntry(id));
+        if (!entry) throw new Error(`the session has no entry \`${id}\``);
+        return entry;
+      },
+    });
+  }
+
+  /**
+   * Continues on the branch through an entry, where that branch was left last. A turn that runs must end first: the
+   * server refuses with `turn_running`.
+   */
+  switchTo(entryId: EntryId): Promise<Navigated> {
+    return this.navigate(entryId, { position: "tip" });
   }
 
   /** Returns how full the window is, and puts it into the snapshot. */

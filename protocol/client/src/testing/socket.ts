@@ -18,7 +18,7 @@ export interface Peer {
 
 /** A socket whose other end is a `Peer`. Everything arrives in a later microtask, in order. */
 export class FakeSocket implements Socket {
-  readyState = 0;
+  readyState: number = 0;
   readonly bufferedAmount = 0;
   onopen: Socket["onopen"] = null;
   onmessage: Socket["onmessage"] = null;
@@ -35,7 +35,8 @@ export class FakeSocket implements Socket {
       if (this.readyState !== 0) return;
       this.readyState = 1;
       this.#peer.connected(this);
-      this.onopen?.({} as never);
+      // A peer that refuses has dropped it: then it never was open.
+      if (this.#isOpen()) this.onopen?.({} as never);
     });
   }
 
@@ -52,6 +53,10 @@ export class FakeSocket implements Socket {
   /** Closes it from the client's side. */
   close(code = 1000, reason = ""): void {
     this.drop(code, reason);
+  }
+
+  #isOpen(): boolean {
+    return this.readyState === 1;
   }
 
   /** Sends a frame to the client. */
