@@ -324,6 +324,8 @@ pub(super) mod tests {
                 r#"compaction_cached_tokens_lost_total 900"#,
                 r#"compaction_duration_seconds_count{mode="background"} 1"#,
                 r#"compaction_duration_seconds_sum{mode="background"} 0.7"#,
+                r#"compaction_facts_checked_total 12"#,
+                r#"compaction_facts_restored_total 3"#,
                 r#"compaction_paused_seconds_count 1"#,
                 r#"compaction_paused_seconds_sum 0.25"#,
                 r#"compaction_reduction_ratio_count 1"#,
@@ -333,8 +335,6 @@ pub(super) mod tests {
                 r#"compaction_rungs_failed_total{rung="model_summary",reason="context_overflow"} 1"#,
                 r#"compaction_tokens_saved_total 600"#,
                 r#"compactions_total{trigger="threshold",rung="extract",outcome="committed",mode="background"} 1"#,
-                r#"compaction_facts_checked_total 12"#,
-                r#"compaction_facts_restored_total 3"#,
             ],
         );
     }
